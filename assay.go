@@ -1,5 +1,5 @@
-// Package assay carries what the assay binary must have with it: the matrix,
-// its lock, and the source of the harness, which is compiled inside each build.
+// Package assay embeds what the assay binary needs: the matrix, its lock, and the source of the
+// harness, which is compiled inside each build.
 package assay
 
 import "embed"
@@ -18,11 +18,11 @@ var Matrix []byte
 //go:embed matrix.lock
 var Lock []byte
 
-// HarnessSource is the module as far as ./cmd/harness needs it, with the code
-// for GPUs, what compiles the kernels of it, and libnccl.so.2.
+// HarnessSource is the part of the module that ./cmd/harness needs, with the code for GPUs, the
+// program that compiles its kernels, and libnccl.so.2.
 //
 //go:embed go.mod go.sum cmd/harness cmd/libnccl/*.go cmd/libnccl/build cmd/libnccl/engine.map cmd/libnccl/front internal/nearest internal/grammar internal/meet internal/attest/*.go internal/oci/*.go internal/plain internal/rig/*.go
-//go:embed harness/certificate harness/dpkg harness/elf harness/estimate harness/fabric harness/gather harness/hardware/*.go harness/hardware/*.yaml harness/hardware/platforms harness/history harness/hunt harness/image harness/ldso harness/libnccl harness/netenv harness/nvml/*.go harness/node harness/platform harness/result harness/registry harness/report harness/rootfs harness/scale/*.go harness/sign harness/site harness/stat harness/suite harness/sysfs harness/version
+//go:embed harness/certificate harness/dpkg harness/elf harness/estimate harness/fabric harness/gather harness/hardware/*.go harness/hardware/*.yaml harness/hardware/platforms harness/history harness/hunt harness/image harness/ldso harness/libnccl harness/machine harness/netenv harness/nvml/*.go harness/node harness/platform harness/result harness/registry harness/report harness/rootfs harness/scale/*.go harness/sign harness/site harness/stat harness/suite harness/sysfs harness/version
 //go:embed coll/*.go coll/bootstrap coll/debug coll/elem/*.go coll/elem/*.s coll/flight coll/host coll/knob coll/op coll/perf/*.go coll/schedule coll/topology coll/transport/*.go coll/transport/netplugin/*.go coll/transport/netplugin/*.c coll/transport/netplugin/*.h coll/transport/rendezvous coll/transport/shm coll/transport/slots coll/transport/socket coll/transport/verbs/*.go coll/predict/*.go
 //go:embed perftest/probe/*.go perftest/probe/*.c perftest/probe/*.h perftest/probe/wire/*.go perftest/verbs/*.go perftest/verbs/*.c perftest/verbs/*.h
 //go:embed coll/choose/*.go coll/choose/tables.json coll/executor coll/cuda/*.go coll/cuda/bench/*.go coll/cuda/bench/check.ptx coll/nccl/*.go coll/nccl/*.c coll/nccl/*.h
@@ -33,10 +33,10 @@ var Lock []byte
 //go:embed coll/cuda/kernels/*.go coll/cuda/kernels/*.cu coll/cuda/kernels/*.cuh coll/cuda/kernels/*.h coll/cuda/kernels/gen coll/cuda/kernels/ptx
 var HarnessSource embed.FS
 
-// HarnessModules lists the modules that ./cmd/harness is compiled from, with those in
-// which Go looks for packages because their paths begin alike, one
-// "path version" a line; CUDAModules those with the code for GPUs. "go generate"
-// writes them, a test holds them.
+// HarnessModules lists the modules that ./cmd/harness is compiled from, one "path version" per
+// line. It includes modules that Go only searches for packages because their paths share a
+// prefix. CUDAModules is the same list with the code for GPUs. "go generate" writes both, and a
+// test checks them.
 //
 //go:generate sh -c ".ci/modules urfave_cli_no_docs 0 > cmd/harness/modules.txt"
 //go:generate sh -c ".ci/modules cuda,nvml,urfave_cli_no_docs 1 > cmd/harness/modules-cuda.txt"

@@ -25,8 +25,8 @@ func (s *Statement) Marshal() ([]byte, error) {
 	return attest.Encode(s)
 }
 
-// Compact returns the bytes of a certificate that was read, without white space:
-// what is signed and stored, with all that a newer version has put in.
+// Compact returns the bytes of a certificate as it was read, without white space. These bytes are
+// signed and stored, so that fields added by a newer version survive.
 func Compact(b []byte) ([]byte, error) {
 	var out bytes.Buffer
 	err := json.Compact(&out, b)
@@ -34,10 +34,9 @@ func Compact(b []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// Parse reads a statement. A field that it does not know is ignored, as in-toto
-// has it: a newer version has added it. A name that stands twice in one object, a
-// field that is missing or spelled otherwise, or a verdict that the results do not
-// bear out is an error.
+// Parse reads a statement. It ignores unknown fields, as in-toto specifies: newer versions may
+// add some. It is an error if an object repeats a name, if a field is missing or spelled
+// differently, or if the results do not support the verdict.
 func Parse(b []byte) (*Statement, error) {
 	st, err := attest.Parse(b)
 	if err != nil {
@@ -123,7 +122,7 @@ func (s *Statement) validate() error {
 	return errors.Join(validateSubjects(s.Subject), p.Validate())
 }
 
-// validateMachines holds the certificates inside against their digests.
+// validateMachines compares the embedded certificates with their digests.
 func validateMachines(machines []Machine) error {
 	for _, m := range machines {
 		if sum, err := hex.DecodeString(m.SHA256); err != nil || len(sum) != sha256.Size || m.Name == "" {
@@ -146,8 +145,8 @@ func validateMachines(machines []Machine) error {
 	return nil
 }
 
-// sum is the SHA-256 of the certificate inside: of its bytes as they were read,
-// without white space, or of its canonical form.
+// sum returns the SHA-256 of the embedded certificate: of its bytes as they were read, without
+// white space, or else of its canonical form.
 func (m *Machine) sum() (string, error) {
 	if m.raw == nil {
 		return m.Certificate.SHA256()
@@ -163,7 +162,7 @@ func (m *Machine) sum() (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// SHA256 is that of the canonical form, in hex.
+// SHA256 returns the SHA-256 of the canonical form, in hex.
 func (s *Statement) SHA256() (string, error) {
 	b, err := s.Marshal()
 	if err != nil {

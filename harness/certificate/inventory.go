@@ -7,14 +7,14 @@ import (
 	"github.com/assay-hpc/assay/internal/attest"
 )
 
-// NoAssertion is SPDX's word for "we do not say".
+// NoAssertion is SPDX's value for "not stated".
 const NoAssertion = "NOASSERTION"
 
 // InventoryVersion is the version of the Inventory format.
 const InventoryVersion = 1
 
-// An Inventory lists the packages that are installed in an image. It is a
-// document of its own, which the SBOM is made from.
+// An Inventory lists the packages that are installed in an image. It is a separate document, from
+// which the SBOM is made.
 type Inventory struct {
 	Version  int                `json:"version"`
 	Packages []InstalledPackage `json:"packages"`
@@ -28,8 +28,8 @@ type InstalledPackage struct {
 	Source     string `json:"source,omitempty"` // source package and version where they differ: "zlib (1:1.2)"
 	Maintainer string `json:"maintainer,omitempty"`
 	Homepage   string `json:"homepage,omitempty"`
-	// Licenses are SPDX expressions that each hold for some of its files, or
-	// NOASSERTION alone where the copyright file cannot be read by a machine.
+	// Licenses are SPDX expressions, each of which applies to some of the package's files, or
+	// NOASSERTION alone where the copyright file is not machine-readable.
 	Licenses []string `json:"licenses"`
 }
 

@@ -9,26 +9,26 @@ import (
 	"strings"
 )
 
-// A Node says on which machine a certificate was made, in a certificate that is
-// about that machine.
+// A Node describes the machine on which a certificate was made, in a certificate that is about
+// that machine.
 type Node struct {
 	Name string `json:"name"` // host name
-	// Identity is what tells the machine from all others, whatever is installed
-	// on it: UUIDs of its GPUs, its product's UUID, GUIDs of its adapters. The
-	// digest of these ([NodeDigest]) is the certificate's subject.
+	// Identity distinguishes the machine from all others, whatever is installed on it: UUIDs of
+	// its GPUs, its product's UUID, GUIDs of its adapters. The digest of these ([NodeDigest]) is
+	// the certificate's subject.
 	Identity []string `json:"identity"`
 
-	Vendor    string `json:"vendor,omitempty"` // of the machine, and its product name
+	Vendor    string `json:"vendor,omitempty"` // of the machine, with its product name
 	Product   string `json:"product,omitempty"`
 	Cloud     string `json:"cloud,omitempty"`
 	Instance  string `json:"instance,omitempty"`
 	Container string `json:"container,omitempty"` // kubernetes, docker, …
-	// Platform is the nearest of the hardware data base, with what differs.
+	// Platform is the nearest match in the hardware database; Differences lists the deviations.
 	Platform    string   `json:"platform,omitempty"`
 	Differences []string `json:"differences,omitempty"`
 
 	Driver    string            `json:"driver,omitempty"` // NVIDIA's
-	CUDA      string            `json:"cuda,omitempty"`   // that the driver has
+	CUDA      string            `json:"cuda,omitempty"`   // version that the driver supports
 	GPUs      []GPU             `json:"gpus,omitempty"`
 	Ports     []Port            `json:"ports,omitempty"`
 	Versions  map[string]string `json:"versions,omitempty"`  // of libraries and firmware, by name
@@ -36,7 +36,7 @@ type Node struct {
 	Topology  *Topology         `json:"topology,omitempty"`
 }
 
-// A GPU is one of a node's.
+// A GPU is one GPU of a node.
 type GPU struct {
 	Index  int    `json:"index"`
 	Name   string `json:"name"`
@@ -46,7 +46,7 @@ type GPU struct {
 	Memory int64  `json:"memory,omitempty"` // bytes
 }
 
-// A Port is one of an RDMA device's.
+// A Port is one port of an RDMA device.
 type Port struct {
 	Name      string  `json:"name"` // "mlx5_0/1"
 	Device    string  `json:"device,omitempty"`
@@ -57,8 +57,8 @@ type Port struct {
 	Gbit      float64 `json:"gbit,omitempty"` // Gb/s
 }
 
-// A Topology is a drawing's content: parts of a machine, and what joins them.
-// PCIe is a tree, by Under; other links stand in Links.
+// A Topology is the content of a drawing: the parts of a machine, and their connections.
+// Part.Under forms the PCIe tree; Links holds the other connections.
 type Topology struct {
 	Parts []Part `json:"parts"`
 	Links []Link `json:"links,omitempty"`
@@ -69,20 +69,20 @@ type PartKind string
 
 // The kinds of parts.
 const (
-	PartCPU      PartKind = "cpu" // a NUMA node's
+	PartCPU      PartKind = "cpu" // of one NUMA node
 	PartSwitch   PartKind = "switch"
 	PartGPU      PartKind = "gpu"
 	PartNIC      PartKind = "nic"
-	PartNVSwitch PartKind = "nvswitch" // all of a node's
+	PartNVSwitch PartKind = "nvswitch" // all NVSwitches of a node
 )
 
-// A Part is one thing of a topology.
+// A Part is one component of a topology.
 type Part struct {
 	ID    string   `json:"id"` // unique
 	Kind  PartKind `json:"kind"`
 	Label string   `json:"label"`
 	Under string   `json:"under,omitempty"` // the part that it is plugged into
-	Link  string   `json:"link,omitempty"`  // by what: "PCIe 5 x16"
+	Link  string   `json:"link,omitempty"`  // the connection to it: "PCIe 5 x16"
 }
 
 // A Link joins two parts.
@@ -91,10 +91,10 @@ type Link struct {
 	B     string  `json:"b"`
 	Kind  string  `json:"kind"` // NVLink, C2C, UPI, …
 	Count int     `json:"count,omitempty"`
-	GBps  float64 `json:"gbps,omitempty"` // all of them, one way
+	GBps  float64 `json:"gbps,omitempty"` // all of them together, one direction
 }
 
-// validate reports what is wrong with a topology as a drawing's content.
+// validate checks that a topology can be drawn.
 func (t *Topology) validate() error {
 	seen := map[string]bool{}
 	for _, p := range t.Parts {
@@ -114,7 +114,7 @@ func (t *Topology) validate() error {
 	return nil
 }
 
-// NodeDigest is the digest of a machine by what identifies it, in any order.
+// NodeDigest returns the digest of a machine's identity, which may be in any order.
 func NodeDigest(identity []string) string {
 	lines := slices.Compact(slices.Sorted(slices.Values(identity)))
 	sum := sha256.Sum256([]byte("assay node 1\n" + strings.Join(lines, "\n") + "\n"))
@@ -124,8 +124,7 @@ func NodeDigest(identity []string) string {
 // NodePrefix begins the name of a subject that is a machine.
 const NodePrefix = "node:"
 
-// SetNode says on which machine the certificate was made, and that it is about
-// that one.
+// SetNode records the machine on which the certificate was made, and adds it as a subject.
 func (s *Statement) SetNode(n *Node) error {
 	if n.Name == "" || len(n.Identity) == 0 {
 		return errors.New("a node needs a name, and something that identifies it")
@@ -134,7 +133,7 @@ func (s *Statement) SetNode(n *Node) error {
 	return s.AddSubject(NodePrefix+n.Name, NodeDigest(n.Identity))
 }
 
-// validateNode reports whether the certificate's node is its subject.
+// validateNode checks that the certificate's node is one of its subjects.
 func (s *Statement) validateNode() error {
 	n := s.Predicate.Node
 	if n == nil {

@@ -1,13 +1,12 @@
 package certificate
 
-// SpecPath is where every image that assay builds carries its [ImageSpec].
+// SpecPath is the path of the [ImageSpec] in every image that assay builds.
 const SpecPath = "/opt/assay/image.json"
 
-// BaseDir is where an image keeps records of the base that it was built on, as
-// the base had them: what the base brought can then be told from what the build
-// put in. They are dpkg's status and the loader's cache. Where an image is not
-// believed, the base's own are mounted there, with the checksums of its packages'
-// files, which otherwise are those of the image.
+// BaseDir is where an image stores copies of records of the base that it was built on: dpkg's
+// status and the loader's cache. They distinguish what came with the base from what the build
+// added. If the image is not trusted, the base's own records are mounted there, together with the
+// checksums of its packages' files, which are otherwise taken from the image.
 const (
 	BaseDir        = "/opt/assay/base"
 	BaseStatusPath = BaseDir + "/dpkg-status"
@@ -15,15 +14,15 @@ const (
 	BaseInfoDir    = BaseDir + "/info"
 )
 
-// NoSpec in place of a declaration's path says that what the image declares is not
-// to be believed.
+// NoSpec, instead of the path of a declaration, says that the image's declaration is not to be
+// trusted.
 const NoSpec = "none"
 
 // SpecVersion is the version of the ImageSpec format that this package writes.
 const SpecVersion = 1
 
-// An ImageSpec is what an image declares about itself. The build writes it to
-// [SpecPath]; the suite "image" holds the image against it.
+// An ImageSpec is what an image declares about itself. The build writes it to [SpecPath]; the
+// suite "image" compares the image with it.
 type ImageSpec struct {
 	Version  int    `json:"version"`
 	Target   string `json:"target"`   // name of the target in matrix.yaml
@@ -42,8 +41,8 @@ type Component struct {
 	License  string     `json:"license"` // SPDX expression, or LicenseRef-…
 	Homepage string     `json:"homepage,omitempty"`
 	Sources  []Download `json:"sources,omitempty"`
-	Packages []string   `json:"packages,omitempty"` // Debian's, that it asks for; what these need is not named
-	Layers   []string   `json:"layers,omitempty"`   // that are its own, by their lines in the image's history
+	Packages []string   `json:"packages,omitempty"` // Debian packages that it requests, without their dependencies
+	Layers   []string   `json:"layers,omitempty"`   // its own layers, by their lines in the image's history
 	Checks   []Check    `json:"checks,omitempty"`
 }
 
@@ -53,16 +52,16 @@ type Download struct {
 	Digest string `json:"digest"` // "sha256:…"
 }
 
-// A Package is one Debian package with the version that was locked.
+// A Package is a Debian package with its locked version.
 type Package struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	Arch    string `json:"arch"`
 }
 
-// Absent names a shared library that the image is allowed to lack, because
-// whoever starts the container brings it (the NVIDIA driver's libcuda.so.1). A
-// load check that fails only for such libraries is skipped, never passed.
+// Absent names a shared library that the image may lack because the container runtime provides it
+// (the NVIDIA driver's libcuda.so.1). A load check that fails only for such libraries is skipped,
+// never passed.
 type Absent struct {
 	Library string `json:"library"` // soname, exactly
 	Because string `json:"because"`
@@ -72,18 +71,17 @@ type Absent struct {
 type CheckKind string
 
 const (
-	// CheckCommand runs Command with the image's environment and wants exit
-	// status 0 and, where Match is set, output that matches it.
+	// CheckCommand runs Command with the image's environment and requires exit status 0 and,
+	// where Match is set, output that matches it.
 	CheckCommand CheckKind = "command"
-	// CheckFile wants Path to exist (as an executable where Mode asks for it).
+	// CheckFile requires Path to exist (as an executable where Mode says so).
 	CheckFile CheckKind = "file"
-	// CheckLoad wants the dynamic loader to load the library Path with every
-	// symbol bound.
+	// CheckLoad requires the dynamic loader to load the library Path with every symbol bound.
 	CheckLoad CheckKind = "load"
 )
 
-// A Check is one thing that certification does in the finished image to show
-// that a component is there, loads, and is the declared version.
+// A Check is one test that certification runs in the finished image to show that a component is
+// present, loads, and has the declared version.
 type Check struct {
 	Name    string    `json:"name"`
 	Kind    CheckKind `json:"kind"`

@@ -1,11 +1,11 @@
-// Package certificate holds what assay says about an image and about a machine:
-// the declaration that an image carries ([ImageSpec]), the certificate that the
-// harness makes inside it ([Statement]), and the list of its packages ([Inventory]).
+// Package certificate holds assay's documents about an image and about a machine: the declaration
+// that an image carries ([ImageSpec]), the certificate that the harness writes ([Statement]), and
+// the list of an image's packages ([Inventory]).
 //
-// A certificate is an in-toto Statement v1, see internal/attest. [New] makes one,
-// [Statement.Marshal] writes its only canonical form, [Parse] also reads what newer
-// versions have added to. [Kind] is how a policy reads it. The package does no
-// checking of its own and imports neither command line nor network.
+// A certificate is an in-toto Statement v1, see internal/attest. [New] creates one,
+// [Statement.Marshal] writes its only canonical form, and [Parse] also reads certificates with
+// fields of newer versions. Policies read certificates through [Kind]. The package runs no checks
+// itself and imports neither command line nor network.
 package certificate
 
 import (
@@ -20,14 +20,13 @@ import (
 	"github.com/assay-hpc/assay/internal/attest"
 )
 
-// PredicateType is that of certificates.
+// PredicateType is the predicate type of certificates.
 const PredicateType = "https://github.com/assay-hpc/assay/certificate/v1"
 
 // SchemaVersion is the version of the predicate that this package writes.
 const SchemaVersion = 1
 
-// A Statement says which checks were made, on an image or a machine, and what
-// came out.
+// A Statement says which checks were made on an image or a machine, and their results.
 type Statement struct {
 	attest.Header
 	Predicate Predicate `json:"predicate"`
@@ -45,29 +44,29 @@ type Predicate struct {
 	Finished    time.Time      `json:"finished"`
 	Harness     Harness        `json:"harness"`
 	Environment Environment    `json:"environment"`
-	Node        *Node          `json:"node,omitempty"` // of a certificate that is about a machine
-	// Machines are those of a certificate that is about several.
+	Node        *Node          `json:"node,omitempty"` // in a certificate that is about a machine
+	// Machines is set in a certificate that is about several machines.
 	Machines []Machine       `json:"machines,omitempty"`
 	Results  []result.Result `json:"results"`
 }
 
-// A Machine is one of a cluster, with the certificate of what it did on its own.
+// A Machine is one machine of a cluster, with the certificate of its own tests.
 type Machine struct {
 	Name string `json:"name"`
-	// SHA256 is that of the certificate's canonical form, in hex.
+	// SHA256 is the digest of the certificate's canonical form, in hex.
 	SHA256 string `json:"sha256"`
-	// Certificate is the certificate itself; nil: it is elsewhere.
+	// Certificate is the certificate itself; nil if it is stored elsewhere.
 	Certificate *Statement `json:"certificate,omitempty"`
 
-	raw json.RawMessage // of Certificate as it was read: what SHA256 is of, unknown fields included
+	raw json.RawMessage // Certificate as it was read, with unknown fields: the input of SHA256
 }
 
-// Equal reports whether both name the same certificate: by its digest.
+// Equal reports whether both name the same certificate, compared by its digest.
 func (m Machine) Equal(o Machine) bool {
 	return m.Name == o.Name && m.SHA256 == o.SHA256 && (m.Certificate == nil) == (o.Certificate == nil)
 }
 
-// UnmarshalJSON keeps the bytes of the certificate inside.
+// UnmarshalJSON also stores the bytes of the embedded certificate.
 func (m *Machine) UnmarshalJSON(b []byte) error {
 	type plain Machine
 	var inside struct {
@@ -80,7 +79,7 @@ func (m *Machine) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// MarshalJSON writes the certificate inside as it was read.
+// MarshalJSON writes the embedded certificate as it was read.
 func (m Machine) MarshalJSON() ([]byte, error) {
 	type plain Machine
 	if m.raw == nil || m.Certificate == nil {
@@ -97,15 +96,15 @@ func (m Machine) MarshalJSON() ([]byte, error) {
 type Harness struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit,omitempty"`
-	// Origin says where the harness was from in a certificate that assay certify
-	// made of somebody's image: [OriginAssay] or [OriginImage].
+	// Origin says where the harness came from, in a certificate that assay certify made of an
+	// existing image: [OriginAssay] or [OriginImage].
 	Origin string `json:"origin,omitempty"`
 }
 
-// Where a harness was from.
+// Origins of a harness.
 const (
 	OriginAssay = "assay" // brought into the image
-	OriginImage = "image" // the image's own: it is the image that says all of this about itself
+	OriginImage = "image" // the image's own: the image itself makes all of these statements
 )
 
 // Environment says where the checks ran.
@@ -115,13 +114,13 @@ type Environment struct {
 	OS       string `json:"os,omitempty"`     // PRETTY_NAME of the image's os-release
 	OSID     string `json:"osID,omitempty"`   // ID and VERSION_ID, "debian 12"
 	CPU      string `json:"cpu,omitempty"`    // model name
-	CPUs     int    `json:"cpus,omitempty"`   // that the harness may use
+	CPUs     int    `json:"cpus,omitempty"`   // available to the harness
 	Target   string `json:"target,omitempty"` // of the image's declaration
 	Recipe   string `json:"recipe,omitempty"` // SHA-256 of the recipe, of the image's declaration
 }
 
-// New returns a certificate without a subject: inside an image its digest is
-// not known. SetSubject adds it.
+// New returns a certificate without a subject, since an image's digest is not known inside the
+// image. SetSubject adds it.
 func New(p Predicate) *Statement {
 	p.Schema = SchemaVersion
 	p.Verdict = result.Summary(p.Results)
@@ -132,18 +131,17 @@ func New(p Predicate) *Statement {
 	return &Statement{attest.Header{Type: attest.StatementType, Subject: []Subject{}, PredicateType: PredicateType}, p}
 }
 
-// stamp drops what JSON would not bring back.
+// stamp drops the precision that JSON would not preserve.
 func stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
 
-// SetSubject says which image the certificate is about, and no other thing. The
-// digest is written "sha256:…".
+// SetSubject makes the image the certificate's only subject. The digest is written "sha256:…".
 func (s *Statement) SetSubject(name, digest string) error {
 	s.Subject = []Subject{}
 	return s.AddSubject(name, digest)
 }
 
-// AddSubject says that the certificate is about another image too: one that
-// has the same file system and environment, and differs in what it starts.
+// AddSubject adds another image as a subject: one with the same file system and environment that
+// starts a different command.
 func (s *Statement) AddSubject(name, digest string) error {
 	sub, err := attest.ImageSubject(name, digest)
 	if err != nil {
@@ -153,9 +151,8 @@ func (s *Statement) AddSubject(name, digest string) error {
 	return nil
 }
 
-// Verify reports whether the certificate is well-formed and about the image or
-// machine with that digest ("sha256:…"). Whether that passed is for the caller
-// to read in Predicate.Verdict, or for [Kind] to demand.
+// Verify reports whether the certificate is well-formed and about the image or machine with that
+// digest ("sha256:…"). It does not require a pass: read Predicate.Verdict, or use [Kind].
 func (s *Statement) Verify(digest string) error {
 	if err := s.validate(); err != nil {
 		return err
@@ -163,7 +160,7 @@ func (s *Statement) Verify(digest string) error {
 	return s.About(digest)
 }
 
-// Kind is how policies read certificates: only a pass will do.
+// Kind is how policies read certificates: it accepts only a pass.
 var Kind = attest.Kind{Name: "certificate", Type: PredicateType, Check: func(st *attest.Statement) (attest.Claims, error) {
 	s, err := Read(st)
 	if err != nil {
@@ -180,11 +177,11 @@ var Kind = attest.Kind{Name: "certificate", Type: PredicateType, Check: func(st 
 	return c, nil
 }}
 
-// readable is how policies read certificates whatever their verdict is.
+// readable is how policies read certificates regardless of their verdict.
 var readable = attest.Kind{Name: Kind.Name, Type: PredicateType, Check: func(*attest.Statement) (attest.Claims, error) { return attest.Claims{}, nil }}
 
-// Open reads a stored certificate, bare or in its envelope, whatever its verdict
-// is. With keys, only what one of them signed will do.
+// Open reads a stored certificate, bare or in its envelope, regardless of its verdict. With keys,
+// it accepts only certificates signed by one of them.
 func Open(doc []byte, keys ...crypto.PublicKey) (*Statement, attest.Attachment, error) {
 	p := attest.Policy{Keys: keys, Kinds: []attest.Kind{readable}}
 	a, err := p.Verify(doc, "", "")
@@ -201,7 +198,7 @@ func Open(doc []byte, keys ...crypto.PublicKey) (*Statement, attest.Attachment, 
 	return s, a, nil
 }
 
-// blame names the first check that is the reason of a verdict.
+// blame names the first check that failed or had an error.
 func (s *Statement) blame() string {
 	for _, r := range s.Predicate.Results {
 		if r.Verdict == result.Fail || r.Verdict == result.Error {

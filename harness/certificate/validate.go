@@ -9,10 +9,9 @@ import (
 	"github.com/assay-hpc/assay/internal/attest"
 )
 
-// Validate reports the first thing in a predicate that no harness would have
-// written: a number that cannot be, a name that is missing, not one line of
-// visible characters, or there twice. Every reader of certificates goes by it, so
-// that what one of them refuses none of the others takes.
+// Validate reports the first thing in a predicate that no harness would have written: an
+// impossible number, or a name that is missing, repeated, or not one line of visible characters.
+// All readers of certificates use it, so that they all refuse the same ones.
 func (p *Predicate) Validate() error {
 	switch {
 	case !result.IsName(p.Suite):
@@ -95,8 +94,7 @@ func (n *Node) validate() error {
 	return nil
 }
 
-// validateSubjects reports a subject without a name or a SHA-256, and one that is
-// there twice.
+// validateSubjects reports a subject without a name or a SHA-256, or a repeated one.
 func validateSubjects(subjects []Subject) error {
 	type key struct{ name, digest string }
 	seen := map[key]bool{}

@@ -9,7 +9,7 @@ import (
 	"github.com/assay-hpc/assay/harness/rootfs"
 )
 
-// ErrNotMachineReadable says that a copyright file is prose.
+// ErrNotMachineReadable says that a copyright file is free text.
 var ErrNotMachineReadable = errors.New("the copyright file is not machine-readable")
 
 const copyrightLimit = 16 << 20
@@ -24,8 +24,8 @@ func Licenses(root rootfs.FS, name string) ([]string, error) {
 	return ParseCopyright(b)
 }
 
-// ParseCopyright reads a file in Debian's format 1.0 (DEP-5) and returns each
-// licence that it gives to some files, as SPDX expressions, sorted.
+// ParseCopyright reads a file in Debian's format 1.0 (DEP-5) and returns the licences that it
+// assigns to files, as SPDX expressions, sorted.
 func ParseCopyright(b []byte) ([]string, error) {
 	head, _, _ := strings.Cut(strings.TrimSpace(string(b)), "\n")
 	if !strings.HasPrefix(head, "Format:") && !strings.HasPrefix(head, "Format-Specification:") {
@@ -38,7 +38,7 @@ func ParseCopyright(b []byte) ([]string, error) {
 		}
 		_, files := para.field["files"]
 		_, header := para.field["format"]
-		// A paragraph of a licence alone only spells out a name used elsewhere.
+		// A paragraph with only a licence spells out a name that is used elsewhere.
 		if name := para.field["license"]; name != "" && (files || header) {
 			found = append(found, SPDX(name))
 		}
@@ -64,9 +64,8 @@ var spdx = map[string]string{
 	"cc-by-4.0": "CC-BY-4.0", "cc-by-sa-3.0": "CC-BY-SA-3.0", "cc-by-sa-4.0": "CC-BY-SA-4.0", "epl-1.0": "EPL-1.0", "tcl": "TCL",
 }
 
-// SPDX turns a licence in Debian's syntax into an SPDX expression. A name that
-// it does not know becomes a LicenseRef-, so that nothing is claimed that the
-// file does not say.
+// SPDX converts a licence in Debian's syntax to an SPDX expression. An unknown name becomes a
+// LicenseRef-, so that the result claims nothing that the file does not say.
 func SPDX(debian string) string {
 	debian = strings.TrimSpace(debian)
 	// "A or B, and C": the comma binds weakest (copyright-format 1.0, 7.2).
@@ -78,7 +77,7 @@ func SPDX(debian string) string {
 	return strings.Join(clauses, " AND ")
 }
 
-// operators reads "A or B and C"; "and" binds more tightly.
+// operators reads "A or B and C"; "and" binds more tightly than "or".
 func operators(s string, inside bool) string {
 	alts := splitWord(s, "or")
 	for i, alt := range alts {
@@ -127,7 +126,7 @@ func license(name string) string {
 	return "LicenseRef-" + idString(name)
 }
 
-// gnuVersions are the versions that exist in SPDX's list.
+// gnuVersions are the versions in SPDX's list.
 var gnuVersions = map[string][]string{
 	"gpl": {"1.0", "2.0", "3.0"}, "lgpl": {"2.0", "2.1", "3.0"}, "agpl": {"3.0"}, "gfdl": {"1.1", "1.2", "1.3"},
 }
@@ -151,7 +150,7 @@ func gnu(key string) (string, bool) {
 	return strings.ToUpper(family) + "-" + ver + suffix, true
 }
 
-// idString keeps what SPDX allows in an identifier.
+// idString replaces what SPDX does not allow in an identifier.
 func idString(s string) string {
 	id := strings.Map(func(r rune) rune {
 		switch {

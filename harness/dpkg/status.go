@@ -1,6 +1,5 @@
-// Package dpkg reads a Debian package database below a root directory: what is
-// installed, in which state, under which licences. It runs no dpkg. It is a
-// leaf.
+// Package dpkg reads a Debian package database below a root directory: the installed packages,
+// their states and their licences. It does not run dpkg. It is a leaf.
 package dpkg
 
 import (
@@ -23,25 +22,25 @@ type Package struct {
 	Version    string
 	Arch       string
 	Status     string // "install ok installed"
-	Source     string // source package; empty: the same name
+	Source     string // source package; empty if it has the same name
 	Maintainer string
 	Homepage   string
-	// Needs are the packages that it cannot be without, each with those that would do
-	// instead, without versions and architectures. Provides are names that it answers to.
+	// Needs are the package's dependencies, each with its alternatives, without versions and
+	// architectures. Provides are the virtual packages that it provides.
 	Needs    [][]string
 	Provides []string
-	// InstalledBytes is what its files take, as the package itself estimates; 0 if it
-	// does not say.
+	// InstalledBytes is the size of its files as estimated by the package itself; 0 if not
+	// stated.
 	InstalledBytes int64
 }
 
 const installed = "install ok installed"
 
-// Installed reports whether a package is entirely there; it may be on hold.
+// Installed reports whether a package is completely installed; it may be on hold.
 func (p Package) Installed() bool { return strings.HasSuffix(p.Status, " ok installed") }
 
-// StatusPath is dpkg's database; StatusDir holds one file a package in images
-// that were made without dpkg (distroless).
+// StatusPath is dpkg's database; StatusDir contains one file per package in images that were made
+// without dpkg (distroless).
 const (
 	StatusPath = "/var/lib/dpkg/status"
 	StatusDir  = "/var/lib/dpkg/status.d"
@@ -70,7 +69,7 @@ func Read(root rootfs.FS) ([]Package, error) {
 		}
 		for _, p := range pkgs {
 			if p.Status == "" && strings.HasPrefix(f, StatusDir) {
-				p.Status = installed // distroless leaves it out
+				p.Status = installed // distroless images leave it out
 			}
 			all = append(all, p)
 		}
@@ -91,7 +90,7 @@ func statusFiles(root rootfs.FS) ([]string, error) {
 		return nil, err
 	}
 	for _, f := range more {
-		if path.Ext(f) != ".md5sums" { // lies beside the paragraph
+		if path.Ext(f) != ".md5sums" { // stored next to the paragraph
 			files = append(files, f)
 		}
 	}
@@ -101,8 +100,8 @@ func statusFiles(root rootfs.FS) ([]string, error) {
 	return files, nil
 }
 
-// ParseStatus reads paragraphs in the syntax of deb-control(5). Its errors
-// start with the line.
+// ParseStatus reads paragraphs in the syntax of deb-control(5). Its errors start with the line
+// number.
 func ParseStatus(b []byte) ([]Package, error) {
 	var pkgs []Package
 	for para, err := range paragraphs(b) {
@@ -129,7 +128,7 @@ func ParseStatus(b []byte) ([]Package, error) {
 	return pkgs, nil
 }
 
-// relations reads the names in a field as "libc6 (>= 2.34), debconf:any | cdebconf".
+// relations reads the names in a field such as "libc6 (>= 2.34), debconf:any | cdebconf".
 func relations(field string) (all [][]string) {
 	for group := range strings.SplitSeq(field, ",") {
 		var names []string
@@ -149,8 +148,8 @@ func relations(field string) (all [][]string) {
 	return all
 }
 
-// A paragraph holds fields by their names in lower case. Lines that continue a
-// field are left out: nothing here needs them.
+// A paragraph maps field names in lower case to values. Continuation lines are left out: nothing
+// here needs them.
 type paragraph struct {
 	line  int
 	field map[string]string

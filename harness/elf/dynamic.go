@@ -10,8 +10,8 @@ import (
 
 const df1NoDefaultLib = 0x800 // DF_1_NODEFLIB
 
-// dynamic reads the dynamic section. Its strings lie in the table that
-// DT_STRTAB names by address, so that is known only at the end.
+// dynamic reads the dynamic section. DT_STRTAB gives the address of the string table and may come
+// last, so strings are resolved at the end.
 func (p *parser) dynamic(ph prog, progs []prog) error {
 	b, err := p.read(ph.off, ph.fsize)
 	if err != nil {
@@ -42,7 +42,7 @@ func (p *parser) dynamic(ph prog, progs []prog) error {
 	return p.strings(refs, base, strsize)
 }
 
-// A ref is a dynamic entry whose value is an offset into the string table.
+// A ref is a dynamic entry with an offset into the string table as its value.
 type ref struct {
 	tag elf.DynTag
 	off uint64
@@ -92,7 +92,7 @@ func (p *parser) entries(b []byte) func(func(elf.DynTag, uint64) bool) {
 	}
 }
 
-// fileOffset turns a virtual address into a place in the file.
+// fileOffset converts a virtual address to a file offset.
 func fileOffset(addr uint64, progs []prog) (uint64, error) {
 	for _, ph := range progs {
 		if ph.typ == elf.PT_LOAD && addr >= ph.addr && addr-ph.addr < ph.fsize {
@@ -102,7 +102,7 @@ func fileOffset(addr uint64, progs []prog) (uint64, error) {
 	return 0, fmt.Errorf("no segment holds the string table at %#x", addr)
 }
 
-// stringAt reads a string that ends in a NUL byte.
+// stringAt reads a NUL-terminated string.
 func (p *parser) stringAt(off uint64) (string, error) {
 	if off > 1<<62 {
 		return "", io.ErrUnexpectedEOF

@@ -1,7 +1,6 @@
-// Package elf reads from an ELF file what the dynamic loader reads: the
-// program headers and the dynamic section, never the section headers, which
-// may be stripped or wrong in a file that runs. It is a leaf, and it reads
-// files that it does not trust.
+// Package elf reads those parts of an ELF file that the dynamic loader reads: the program headers
+// and the dynamic section. It never reads the section headers, which may be stripped or wrong in
+// a file that runs. It is a leaf, and it does not trust the files that it reads.
 package elf
 
 import (
@@ -13,10 +12,10 @@ import (
 	"strings"
 )
 
-// ErrNotELF says that a file is something else.
+// ErrNotELF says that a file is not an ELF file.
 var ErrNotELF = errors.New("not an ELF file")
 
-// A Kind is what decides whether two files can live in one process.
+// A Kind decides whether two files can be loaded into one process.
 type Kind struct {
 	Class   elf.Class
 	Data    elf.Data
@@ -32,14 +31,14 @@ func (k Kind) String() string {
 	return k.Machine.String() + " " + bits
 }
 
-// KindOf returns the kind of an architecture by Go's and OCI's name.
+// KindOf returns the kind of an architecture, by its name in Go and OCI.
 func KindOf(arch string) (Kind, bool) {
 	machines := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 	m, ok := machines[arch]
 	return Kind{elf.ELFCLASS64, elf.ELFDATA2LSB, m}, ok
 }
 
-// A File is what the dynamic loader needs to know about one file.
+// A File is what the dynamic loader needs to know about a file.
 type File struct {
 	Kind
 	Type    elf.Type
@@ -49,20 +48,19 @@ type File struct {
 	Needed  []string // DT_NEEDED, in order
 	RPath   []string // DT_RPATH, split at colons, not expanded
 	RunPath []string // DT_RUNPATH
-	// NoDefault is DF_1_NODEFLIB: neither the cache's nor the default
-	// directories are searched.
+	// NoDefault is DF_1_NODEFLIB: neither the cache nor the default directories are searched.
 	NoDefault bool
 }
 
-// Limits on what a file may ask for. Real files stay far below.
+// Limits on sizes that a file may state. Real files stay far below.
 const (
 	maxProgs   = 4096
 	maxDynamic = 1 << 20
 	maxString  = 1 << 16
 )
 
-// Parse reads a file. It returns ErrNotELF for a file without ELF's magic
-// number and another error for one that is damaged.
+// Parse reads a file. It returns ErrNotELF for a file without ELF's magic number, and another
+// error for a damaged one.
 func Parse(r io.ReaderAt) (*File, error) {
 	var ident [20]byte
 	if n, _ := r.ReadAt(ident[:], 0); n < len(ident) || string(ident[:4]) != elf.ELFMAG {
@@ -155,7 +153,7 @@ func (p *parser) prog(b []byte) prog {
 	return prog{typ, uint64(p.order.Uint32(b[4:])), uint64(p.order.Uint32(b[8:])), uint64(p.order.Uint32(b[16:]))}
 }
 
-// use takes the interpreter and the dynamic section from the program headers.
+// use reads the interpreter and the dynamic section.
 func (p *parser) use(progs []prog) error {
 	for _, ph := range progs {
 		switch ph.typ {
@@ -167,7 +165,7 @@ func (p *parser) use(progs []prog) error {
 			p.file.Interp, _, _ = strings.Cut(string(b), "\x00")
 		case elf.PT_DYNAMIC:
 			if ph.fsize == 0 {
-				continue // a file of debugging information alone
+				continue // a file with only debugging information
 			}
 			if err := p.dynamic(ph, progs); err != nil {
 				return fmt.Errorf("ELF dynamic section: %w", err)

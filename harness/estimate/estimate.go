@@ -1,8 +1,7 @@
-// Package estimate is the arithmetic of training on several GPUs: how many bytes
-// a step sends, how long that takes on given links, how long the step computes,
-// and whether the one hides behind the other. It is an upper bound's arithmetic,
-// without latencies, congestion or the shape of a model; coll/predict predicts
-// single collectives, and a benchmark measures them.
+// Package estimate computes figures for training on several GPUs: how many bytes a step sends,
+// how long that takes on given links, how long the step computes, and whether communication hides
+// behind computation. The results are upper bounds, without latencies, congestion or the shape of
+// a model. Package coll/predict predicts single collectives, and a benchmark measures them.
 //
 // docs/estimate.md has each formula with its source. The package is pure.
 package estimate
@@ -12,14 +11,14 @@ import (
 	"fmt"
 )
 
-// A Strategy is how the model's state is spread over the GPUs, all of which
-// work on data of their own.
+// A Strategy is how the model's state is distributed over the GPUs, each of which works on its
+// own data.
 type Strategy string
 
 // The strategies.
 const (
-	DataParallel Strategy = "dp"    // each GPU has all: gradients are all-reduced
-	ZeRO1        Strategy = "zero1" // optimizer states are spread: gradients reduce-scattered, parameters all-gathered
+	DataParallel Strategy = "dp"    // each GPU holds everything: gradients are all-reduced
+	ZeRO1        Strategy = "zero1" // optimizer states are sharded: gradients reduce-scattered, parameters all-gathered
 	ZeRO2        Strategy = "zero2" // gradients, too: the same traffic
 	ZeRO3        Strategy = "zero3" // parameters, too: all-gathered for the forward and again for the backward pass
 	FSDP         Strategy = "fsdp"  // as zero3
@@ -30,8 +29,8 @@ func Strategies() []string {
 	return []string{string(DataParallel), string(ZeRO1), string(ZeRO2), string(ZeRO3), string(FSDP)}
 }
 
-// passes is how often all parameters' bytes are reduce-scattered or
-// all-gathered in a step. An all-reduce is one of each.
+// passes returns how often the bytes of all parameters are reduce-scattered or all-gathered in a
+// step. An all-reduce counts as one of each.
 func (s Strategy) passes() float64 {
 	if s == ZeRO3 || s == FSDP {
 		return 3
@@ -39,39 +38,39 @@ func (s Strategy) passes() float64 {
 	return 2
 }
 
-// StateBytes is what a parameter takes in training: weights, gradients and
-// optimizer states in mixed half precision (seed 003).
+// StateBytes is the size of a parameter's state in training: weights, gradients and optimizer
+// states in mixed half precision (seed 003).
 const StateBytes = 18
 
 // A Job is a training run.
 type Job struct {
 	Params     float64  // of the model
-	Bytes      float64  // of a parameter or gradient on the links
+	Bytes      float64  // per parameter or gradient on the links
 	Strategy   Strategy // "": DataParallel
-	GPUs       int      // in all
+	GPUs       int      // total
 	PerNode    int      // at most on a node
-	Intra      Rate     // of a GPU to the others of its node, one way
-	Inter      Rate     // of a node to the others, one way: of all its NICs
-	Efficiency float64  // the share of both rates that data get; 0: 1
-	FLOPS      float64  // that a GPU really does in a second; 0: not known
+	Intra      Rate     // from a GPU to the others of its node, one direction
+	Inter      Rate     // from a node to the others, one direction: all its NICs together
+	Efficiency float64  // the share of both rates that data can use; 0: 1
+	FLOPS      float64  // that a GPU really achieves per second; 0: not known
 	Sequence   int      // tokens
-	Batch      int      // sequences of a step, over all GPUs; 0: not known
+	Batch      int      // sequences per step, over all GPUs; 0: not known
 	Recompute  bool     // activations are computed twice
 }
 
-// An Estimate is what a Job's step takes.
+// An Estimate is the cost of a Job's step.
 type Estimate struct {
 	Nodes      int     `json:"nodes"`
 	ModelBytes float64 `json:"modelBytes"`       // all parameters on the links, once
 	StateBytes float64 `json:"stateBytesPerGPU"` // of the whole training state; 0: not known (zero1, zero2)
 	OnceIntra  float64 `json:"onceIntraSeconds,omitempty"`
 	OnceInter  float64 `json:"onceInterSeconds,omitempty"`
-	Ways       []Way   `json:"ways"` // of communicating; none with one GPU
+	Ways       []Way   `json:"ways"` // algorithms for communication; empty with one GPU
 
-	// Of computing, if FLOPS, Sequence and Batch are known.
+	// Computation, if FLOPS, Sequence and Batch are known.
 	FLOPPerGPU     float64 `json:"flopPerGPU,omitempty"`
 	ComputeSeconds float64 `json:"computeSeconds,omitempty"`
-	// ComputeTokens are tokens a second if communication takes no time.
+	// ComputeTokens are tokens per second if communication takes no time.
 	ComputeTokens float64 `json:"computeTokensPerSecond,omitempty"`
 }
 
@@ -82,22 +81,22 @@ type Way struct {
 	Seconds float64 `json:"seconds"`
 	Bound   string  `json:"bound"` // the link that takes the longest: intra or inter
 
-	// Where the computing is known.
+	// Set if the computing time is known.
 	Ratio     float64 `json:"communicationToCompute,omitempty"`
-	Hides     *bool   `json:"hides,omitempty"`                     // it takes no longer than computing
-	Tokens    float64 `json:"tokensPerSecond,omitempty"`           // at the same time as computing
-	TokensSum float64 `json:"tokensPerSecondOneByOne,omitempty"`   // after it
-	NeedBytes float64 `json:"boundBytesPerSecondToHide,omitempty"` // that the bounding link must advertise, where it alone decides
+	Hides     *bool   `json:"hides,omitempty"`                     // it takes no longer than the computation
+	Tokens    float64 `json:"tokensPerSecond,omitempty"`           // if it overlaps with the computation
+	TokensSum float64 `json:"tokensPerSecondOneByOne,omitempty"`   // if it follows the computation
+	NeedBytes float64 `json:"boundBytesPerSecondToHide,omitempty"` // the rate that the limiting link must advertise, where it alone decides
 }
 
 // The names of ways.
 const (
 	RuleOfThumb  = "rule of thumb" // all bytes of all passes over the slowest link
-	Ring         = "ring"          // one, over all GPUs
-	Hierarchical = "hierarchical"  // within nodes, between nodes, within nodes, one after the other
+	Ring         = "ring"          // one ring over all GPUs
+	Hierarchical = "hierarchical"  // within nodes, between nodes, within nodes, sequentially
 )
 
-// Of estimates a job. It fails when a field that it needs is missing or absurd.
+// Of estimates a job. It fails when a required field is missing or absurd.
 func Of(j Job) (Estimate, error) {
 	if err := j.check(); err != nil {
 		return Estimate{}, err
@@ -135,9 +134,8 @@ func (j Job) intra() float64  { return float64(j.Intra) * j.Efficiency }
 func (j Job) inter() float64  { return float64(j.Inter) * j.Efficiency }
 func (j Job) tokens() float64 { return float64(j.Sequence) * float64(j.Batch) }
 
-// flop is a GPU's share of a step: 2 operations for each parameter and token in
-// the forward pass, twice as many in the backward pass, and the forward pass
-// again if activations are recomputed.
+// flop returns a GPU's share of a step: 2 operations per parameter and token in the forward pass,
+// twice as many in the backward pass, and the forward pass again if activations are recomputed.
 func (j Job) flop() float64 {
 	times := 3.0
 	if j.Recompute {
@@ -152,14 +150,14 @@ func (j Job) ruleOfThumb() Way {
 	return j.slowest(Way{Name: RuleOfThumb, Bytes: bytes}, bytes)
 }
 
-// ring is one through all GPUs: a pass sends all bytes but one GPU's part, and
-// each node's NICs carry as much.
+// ring is a single ring through all GPUs: in a pass each GPU sends all bytes except one GPU's
+// part, and each node's NICs carry the same number of bytes.
 func (j Job) ring() Way {
 	bytes := j.Strategy.passes() * j.Params * j.Bytes * but(j.GPUs)
 	return j.slowest(Way{Name: Ring, Bytes: bytes}, bytes)
 }
 
-// but is the share of the bytes that are not one's own.
+// but returns the share of the bytes that belong to the other n-1 ranks.
 func but(n int) float64 { return float64(n-1) / float64(n) }
 
 func (j Job) slowest(w Way, bytes float64) Way {
@@ -177,8 +175,8 @@ func (j Job) slowest(w Way, bytes float64) Way {
 	return w
 }
 
-// hierarchical passes within the nodes, and between them, where the GPUs of a
-// node share its NICs and each sends its part.
+// hierarchical runs passes within the nodes, and between them, where the GPUs of a node share its
+// NICs and each sends its part.
 func (j Job) hierarchical() Way {
 	all := j.Strategy.passes() * j.Params * j.Bytes
 	w := Way{Name: Hierarchical, Bound: "intra"}
@@ -197,7 +195,7 @@ func (j Job) hierarchical() Way {
 	return w
 }
 
-// beside holds a way against the computing.
+// beside adds the comparison of a way with the computation.
 func (j Job) beside(w Way, compute float64) Way {
 	if compute == 0 {
 		return w
@@ -209,14 +207,14 @@ func (j Job) beside(w Way, compute float64) Way {
 	if w.Bound == "inter" {
 		rate = j.Inter
 	}
-	if w.Name != Hierarchical { // where other links have a share in the time
+	if w.Name != Hierarchical { // there, other links contribute to the time
 		w.NeedBytes = float64(rate) * w.Ratio
 	}
 	return w
 }
 
-// The smallest and largest quantities are beyond any machine or model, and far
-// from where arithmetic overflows.
+// Quantities outside of these bounds are beyond any machine or model; within them, arithmetic is
+// far from overflow.
 const (
 	minQuantity = 1e-3
 	maxQuantity = 1e24

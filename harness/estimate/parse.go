@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// A Rate is in bytes a second, one way.
+// A Rate is in bytes per second, one direction.
 type Rate float64
 
-// String is in GB/s, and in Gb/s as networks have it.
+// String prints GB/s, and Gb/s as is usual for networks.
 func (r Rate) String() string {
 	return fmt.Sprintf("%.4g GB/s (%.4g Gb/s)", float64(r)/1e9, float64(r)*8/1e9)
 }
 
-// rateUnits are what a rate may end in. Case tells bytes from bits.
+// rateUnits are the units of a rate. Case distinguishes bytes from bits.
 var rateUnits = func() map[string]float64 {
 	units := map[string]float64{}
 	for prefix, factor := range map[string]float64{"M": 1e6, "G": 1e9, "T": 1e12} {
@@ -31,8 +31,8 @@ var rateUnits = func() map[string]float64 {
 	return units
 }()
 
-// ParseRate reads a rate with its unit: 300GB/s, 200Gb/s, 1.6Tb/s, or several
-// links of one: 8x200Gb/s. A large B is a byte, a small one a bit.
+// ParseRate reads a rate with its unit: 300GB/s, 200Gb/s, 1.6Tb/s, or several links with the same
+// rate: 8x200Gb/s. An upper-case B is a byte, a lower-case b a bit.
 func ParseRate(s string) (Rate, error) {
 	links, rest := 1.0, strings.TrimSpace(s)
 	if before, after, ok := strings.Cut(rest, "x"); ok {
@@ -87,10 +87,10 @@ func ParseParams(s string) (float64, error) {
 	return v * factor, nil
 }
 
-// dtypes by name, with their bytes.
+// dtypes maps names of types to their size in bytes.
 var dtypes = map[string]float64{"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "fp4": 0.5}
 
-// ParseDType returns the bytes of an element.
+// ParseDType returns the size of an element in bytes.
 func ParseDType(s string) (float64, error) {
 	if b, ok := dtypes[strings.ToLower(s)]; ok {
 		return b, nil

@@ -14,29 +14,29 @@ import (
 	"github.com/assay-hpc/assay/harness/gather"
 )
 
-// Gathered is what came of all machines, at the first one.
+// Gathered is what the first machine received from all machines.
 type Gathered struct {
-	// Certificates are by rank; nil: none came.
+	// Certificates are indexed by rank; nil: the certificate did not arrive.
 	Certificates []*certificate.Statement
-	// Missing says why, by rank.
+	// Missing is the reason, by rank.
 	Missing map[int]string
-	// Summary is of all that came, also of machines whose certificates did not.
+	// Summary covers all machines that reported, including those without a certificate here.
 	Summary *gather.Summary
 }
 
-// mostDocuments is up to how many machines their certificates come with the summary:
-// all of them go through rank 0's few connections.
+// mostDocuments is the largest number of machines for which the certificates are sent with the
+// summary: all of them pass through rank 0's few connections.
 const mostDocuments = 1024
 
-// A seat is a machine's in the tree in which certificates are gathered.
+// A seat is a machine's position in the tree that gathers the certificates.
 type seat struct {
 	Rank  int            `json:"rank"`
 	Size  int            `json:"size"`
 	Above map[int]string `json:"above,omitempty"` // addresses of the machines above it
 }
 
-// Gather brings what each machine found out on its own to the first one: all call
-// it. The others have nil when theirs has come there.
+// Gather sends the results of each machine's own checks to the first machine. All machines call it.
+// On the others it returns nil once the first machine has their data.
 func (f *Fabric) Gather(ctx context.Context, own *certificate.Statement) (*Gathered, error) {
 	l, err := net.Listen("tcp", net.JoinHostPort(f.group.Addr().String(), "0"))
 	if err != nil {
@@ -47,7 +47,7 @@ func (f *Fabric) Gather(ctx context.Context, own *certificate.Statement) (*Gathe
 	if err != nil {
 		return nil, err
 	}
-	var took []int // part, by rank of the tree
+	var took []int // rank of each participant, by its rank in the tree
 	b, err := f.exchange([]byte(net.JoinHostPort(addr(f.group.Addr()), port)), func(all [][]byte) ([][]byte, error) {
 		took = f.left()
 		return seats(took, all)
@@ -67,7 +67,7 @@ func (f *Fabric) Gather(ctx context.Context, own *certificate.Statement) (*Gathe
 			if !ok {
 				return "", fmt.Errorf("rank %d is not above", rank)
 			}
-			// Each reaches the first machine in its own way.
+			// Each machine has its own address for the first one.
 			if _, port, err := net.SplitHostPort(a); rank == 0 && err == nil {
 				a = net.JoinHostPort(f.group.First().String(), port)
 			}
@@ -98,10 +98,10 @@ func (f *Fabric) Gather(ctx context.Context, own *certificate.Statement) (*Gathe
 	return g, nil
 }
 
-// fanout is gather's own.
+// fanout is the same as gather's default.
 const fanout = 8
 
-// seats are those of the machines that are left, in the order of their ranks.
+// seats returns the seats of the remaining machines, in rank order.
 func seats(took []int, addrs [][]byte) ([][]byte, error) {
 	answers := make([][]byte, len(addrs))
 	for i, rank := range took {

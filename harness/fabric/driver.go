@@ -13,8 +13,8 @@ import (
 	"github.com/assay-hpc/assay/harness/hunt"
 )
 
-// A driver runs hunts at the first machine, one for each kind of port, and makes
-// of what they want measured what each machine has to do.
+// A driver runs the hunts on the first machine, one for each kind of port, and turns the
+// measurements that they request into tasks for each machine.
 type driver struct {
 	f      *Fabric
 	o      HuntOptions
@@ -24,8 +24,7 @@ type driver struct {
 	cancel context.CancelFunc
 }
 
-// A running is one hunt, on a goroutine of its own, which waits whenever it wants
-// something measured.
+// A running is one hunt. It runs on its own goroutine and blocks while it waits for a measurement.
 type running struct {
 	port   string
 	seats  []int // rank of each of its nodes
@@ -35,18 +34,18 @@ type running struct {
 	report *hunt.Report
 	err    error
 
-	groups [][]int // that are being measured, by node
-	parts  []part  // of what came, by group
+	groups [][]int // being measured, by node
+	parts  []part  // results so far, by group
 }
 
-// A part is what has come of a group.
+// A part holds the results of a group so far.
 type part struct {
 	there, back *hunt.Flow
 	resent      [2]float64 // by sender, of a pair
 	err         error
 }
 
-// newDriver decides what is measured with, and starts the hunts.
+// newDriver chooses the tool and starts the hunts.
 func newDriver(ctx context.Context, f *Fabric, o HuntOptions, setups []*setup) (*driver, error) {
 	d := &driver{f: f, o: o, setups: setups, plan: plan{Tool: o.Tool, Duration: o.Duration, Bytes: o.Bytes}}
 	left := f.left()
@@ -62,7 +61,7 @@ func newDriver(ctx context.Context, f *Fabric, o HuntOptions, setups []*setup) (
 			ports[port] = append(ports[port], rank)
 		}
 	}
-	// What half of the machines do not have is no kind of port of the cluster.
+	// A port name that fewer than half of the machines have is not a kind of port of the cluster.
 	maps.DeleteFunc(ports, func(_ string, ranks []int) bool { return len(ranks) < 2 || 2*len(ranks) < len(left) })
 	switch {
 	case o.Tool == RDMA && len(ports) == 0:
@@ -88,7 +87,7 @@ func newDriver(ctx context.Context, f *Fabric, o HuntOptions, setups []*setup) (
 	return d, nil
 }
 
-// start begins a hunt among machines.
+// start starts a hunt among the given machines.
 func (d *driver) start(ctx context.Context, port string, seats []int) {
 	r := &running{port: port, seats: seats, asks: make(chan [][]int), gives: make(chan []hunt.Sample), done: make(chan struct{})}
 	o := d.o.Options
@@ -120,7 +119,7 @@ func (d *driver) start(ctx context.Context, port string, seats []int) {
 	}()
 }
 
-// switches numbers those that machines are at; nil where one does not know.
+// switches numbers the machines' switches. It returns nil if the switch of any machine is unknown.
 func (d *driver) switches(seats []int) []int {
 	number := map[string]int{}
 	var out []int
@@ -140,7 +139,7 @@ func (d *driver) switches(seats []int) []int {
 	return out
 }
 
-// stop ends the hunts.
+// stop cancels the hunts and waits for them.
 func (d *driver) stop() {
 	d.cancel()
 	for _, r := range d.hunts {
@@ -148,7 +147,7 @@ func (d *driver) stop() {
 	}
 }
 
-// next takes what all machines found, and tells each what comes next.
+// next processes the results of all machines and returns the next task for each.
 func (d *driver) next(all [][]byte) ([][]byte, error) {
 	lost := d.f.Lost()
 	results, err := decoded[[]found](all)
@@ -205,7 +204,7 @@ func (d *driver) assign(number int, r *running, lost map[int]string, tasks []tas
 			token = rand.Text()
 		}
 		if slices.ContainsFunc(group, func(node int) bool { _, is := lost[r.seats[node]]; return is }) {
-			continue // samples says so
+			continue // samples reports the loss
 		}
 		for me, node := range group {
 			rank := r.seats[node]
@@ -223,7 +222,7 @@ func (d *driver) assign(number int, r *running, lost map[int]string, tasks []tas
 	}
 }
 
-// take puts what a machine found where it belongs.
+// take stores one result of a machine in the part of its group.
 func (d *driver) take(rank int, one found) error {
 	if one.Hunt < 0 || one.Hunt >= len(d.hunts) {
 		return fmt.Errorf("%s has a result of hunt %d; there are %d", d.f.Name(rank), one.Hunt, len(d.hunts))
@@ -245,8 +244,7 @@ func (d *driver) take(rank int, one found) error {
 	return nil
 }
 
-// samples is what came of the round. A group with a member that is lost has no
-// value.
+// samples returns the results of the round. A group with a lost member has no value.
 func (r *running) samples(lost map[int]string) []hunt.Sample {
 	out := make([]hunt.Sample, len(r.groups))
 	for g, group := range r.groups {
@@ -276,7 +274,7 @@ func (r *running) samples(lost map[int]string) []hunt.Sample {
 	return out
 }
 
-// A door is where a machine waits for the other one of a pair.
+// A door is where the listening machine of a pair accepts its peer.
 type door struct {
 	Hunt  int    `json:"hunt"`
 	Group int    `json:"group"`
@@ -284,7 +282,7 @@ type door struct {
 	Error string `json:"error,omitempty"`
 }
 
-// route tells the machines that measure where the others wait.
+// route tells the measuring machines where their peers listen.
 func (d *driver) route(all [][]byte) ([][]byte, error) {
 	lists, err := decoded[[]door](all)
 	if err != nil {

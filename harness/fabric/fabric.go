@@ -1,8 +1,7 @@
-// Package fabric is the machines of a job, with one process on each: it brings
-// them together, runs commands on all of them at once, gathers what each found
-// out about itself, and hunts for those that are slower than the rest. A machine
-// that does not start, hangs or dies is named, and the others go on; only the
-// first one's end is everybody's.
+// Package fabric joins the machines of a job, with one process on each. It runs commands on all of
+// them at once, gathers the results of their own checks, and hunts for those that are slower than
+// the rest. A machine that does not start, hangs or dies is named, and the others continue. Only
+// the loss of the first machine ends the job for all.
 package fabric
 
 import (
@@ -19,8 +18,8 @@ import (
 	"github.com/assay-hpc/assay/coll/bootstrap"
 )
 
-// A Fabric is one machine's part in it. Its methods are called by all machines, in
-// the same order, one at a time.
+// A Fabric is one machine's end of the job. All machines call its methods in the same order, one at
+// a time.
 type Fabric struct {
 	group *bootstrap.Group
 	o     Options
@@ -33,26 +32,26 @@ type Fabric struct {
 
 // Options of a machine.
 type Options struct {
-	// Name is this machine's.
+	// Name is the name of this machine.
 	Name string
-	// Boot says which interfaces are used, how long to wait for the other
-	// machines (Timeout), and how long nothing may be heard of one (Silence).
+	// Boot sets the interfaces to use, how long to wait for the other machines (Timeout), and how
+	// long a machine may stay silent (Silence).
 	Boot bootstrap.Options
 	// Run runs a command of the harness, for Fabric.Run and hunts by
 	// collectives.
 	Run Runner
-	// Lost is told at the first machine when another is lost; nil: it is not told.
+	// Lost is called on the first machine when another machine is lost. It may be nil.
 	Lost func(name, why string)
 }
 
-// hello is what a machine says of itself at the beginning.
+// hello is what a machine reports about itself when it joins.
 type hello struct {
 	Name string `json:"name"`
 }
 
-// Join brings the machines together: all call it. Those that do not come within
-// o.Boot.Timeout are lost, and the others go on. ctx is the process's: when it
-// ends, the machine leaves.
+// Join connects the machines. All of them call it. A machine that does not join within
+// o.Boot.Timeout is lost, and the others continue. ctx is the context of the process: when it ends,
+// the machine leaves.
 func Join(ctx context.Context, w bootstrap.World, o Options) (*Fabric, error) {
 	f := &Fabric{o: o, ctx: ctx, names: make([]string, w.Size), last: time.Now()}
 	for rank := range f.names {
@@ -82,7 +81,7 @@ func Join(ctx context.Context, w bootstrap.World, o Options) (*Fabric, error) {
 	return f, nil
 }
 
-// christen gives each machine a name that no other has.
+// christen gives each machine a unique name.
 func (f *Fabric) christen() error {
 	if f.Rank() != 0 {
 		return nil
@@ -106,23 +105,23 @@ func (f *Fabric) christen() error {
 	return nil
 }
 
-// Rank is this machine's number, Size how many machines there were to be.
+// Rank returns this machine's rank.
 func (f *Fabric) Rank() int { return f.group.Rank() }
 
-// Size is how many machines there were to be, the lost included.
+// Size returns the planned number of machines, including the lost ones.
 func (f *Fabric) Size() int { return f.group.Size() }
 
-// Name is a machine's. Only the first knows those of all.
+// Name returns the name of a machine. Only the first machine knows all names.
 func (f *Fabric) Name(rank int) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.names[rank]
 }
 
-// Lost says at the first machine which others are lost, and why.
+// Lost returns, on the first machine, the lost machines and the reasons.
 func (f *Fabric) Lost() map[int]string { return f.group.Lost() }
 
-// left are the machines that are not lost, at the first one.
+// left returns, on the first machine, the machines that are not lost.
 func (f *Fabric) left() (ranks []int) {
 	lost := f.group.Lost()
 	for rank := range f.Size() {
@@ -133,18 +132,19 @@ func (f *Fabric) left() (ranks []int) {
 	return ranks
 }
 
-// Leave ends this machine's part. why, if not nil, is what the others are told.
+// Leave ends this machine's part. If why is not nil, it is sent to the others.
 func (f *Fabric) Leave(why error) { f.group.Close(why) }
 
-// Gone ends when the first machine does; the cause says how.
+// Gone returns a context that ends when the first machine is lost or leaves. Its cause is the
+// reason.
 func (f *Fabric) Gone() context.Context { return f.group.Context() }
 
-// slack is how much longer than the others a machine may take in any case: one whose
-// checks run into their time limits has the more to tell.
+// slack is how much longer than the others a machine may always take: a machine with checks that
+// run into their time limits is late, but has the most to report.
 const slack = 5 * time.Minute
 
-// exchange is the group's. A machine that is alive, and has not come after twice the
-// time that went by since the last exchange, and a while, is lost: it hangs.
+// exchange is Group.Exchange with a timeout. A machine that is alive counts as hung, and is lost,
+// if it does not arrive within slack plus twice the time since the last exchange.
 func (f *Fabric) exchange(b []byte, judge func(all [][]byte) ([][]byte, error)) ([]byte, error) {
 	return f.exchangeWithin(slack+time.Since(f.last), b, judge)
 }
@@ -160,8 +160,8 @@ func (f *Fabric) exchangeWithin(patience time.Duration, b []byte, judge func(all
 	return f.group.Exchange(ctx, b, judge)
 }
 
-// Ask has each machine that is left give b, and the first judge what all gave, by
-// rank and nil of a lost one. The answer is everybody's.
+// Ask sends b of each remaining machine to the first one, which calls judge with all of them, by
+// rank (nil for a lost machine). All machines receive judge's answer.
 func (f *Fabric) Ask(b []byte, judge func(all [][]byte) ([]byte, error)) ([]byte, error) {
 	return f.exchange(b, func(all [][]byte) ([][]byte, error) {
 		answer, err := judge(all)
@@ -169,7 +169,7 @@ func (f *Fabric) Ask(b []byte, judge func(all [][]byte) ([]byte, error)) ([]byte
 	})
 }
 
-// ask is Ask with values.
+// ask is Ask with values that are encoded as JSON.
 func ask[T, A any](f *Fabric, own T, judge func(all []*T) (A, error)) (answer A, err error) {
 	b, err := json.Marshal(own)
 	if err != nil {
@@ -192,7 +192,7 @@ func ask[T, A any](f *Fabric, own T, judge func(all []*T) (A, error)) (answer A,
 	return answer, err
 }
 
-// decoded reads what machines gave; nil of a lost one.
+// decoded decodes the values of the machines; nil for a lost machine.
 func decoded[T any](all [][]byte) ([]*T, error) {
 	out := make([]*T, len(all))
 	for rank, b := range all {
@@ -209,8 +209,8 @@ func decoded[T any](all [][]byte) ([]*T, error) {
 	return out, nil
 }
 
-// errFew: no other machine is left.
+// errFew means that no other machine is left.
 var errFew = errors.New("fewer than two machines are left")
 
-// addr is where others reach a machine.
+// addr returns the address at which others reach a machine.
 func addr(a netip.Addr) string { return a.WithZone("").String() }

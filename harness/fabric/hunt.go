@@ -10,53 +10,53 @@ import (
 	"github.com/assay-hpc/assay/harness/hunt"
 )
 
-// A Tool is what a hunt measures with.
+// A Tool is the method by which a hunt measures.
 type Tool string
 
 // The tools.
 const (
-	Auto Tool = ""     // RDMA where machines have it, else TCP
+	Auto Tool = ""     // RDMA where the machines have it, else TCP
 	TCP  Tool = "tcp"  // TCP between the machines' addresses
-	RDMA Tool = "rdma" // RDMA writes between ports of one name, each name by itself
+	RDMA Tool = "rdma" // RDMA writes between ports of the same name, with a separate hunt for each name
 	Coll Tool = "coll" // all-reduce among the GPUs of groups
 )
 
-// HuntOptions of a hunt; the first machine's count.
+// HuntOptions are the options of a hunt. Those of the first machine apply.
 type HuntOptions struct {
 	hunt.Options
 	Tool     Tool
-	Duration time.Duration // of a measurement, in each direction; 0: 200 ms of TCP, else 500
-	Bytes    string        // of the all-reduce
-	Coll     []string      // flags of harness coll on this machine besides: how many GPUs
-	// Ports are this machine's by name, which RDMA measures. Without it there are none.
+	Duration time.Duration // of a measurement, per direction; 0: 200 ms with TCP, 500 ms with the other tools
+	Bytes    string        // size of the all-reduce
+	Coll     []string      // further flags of harness coll on this machine: the number of GPUs
+	// Ports are the names of this machine's ports that RDMA measures; unused if RDMA is nil.
 	Ports []string
 	RDMA  Prober
-	// At is the switch or rack that this machine is at; "": not known.
+	// At is the switch or rack of this machine; "": not known.
 	At string
-	// Progress, if not nil, is called before each round at the first machine.
+	// Progress, if not nil, is called on the first machine before each round.
 	Progress func(round, undecided int)
 }
 
 // A Prober measures RDMA between ports.
 type Prober interface {
-	// Listen waits for one peer at a port of this machine, and says at which TCP
-	// port it may come. Wait returns when that measurement has ended.
+	// Listen waits for one peer at a port of this machine and returns the TCP port that the peer
+	// connects to. wait returns when that measurement has ended.
 	Listen(ctx context.Context, port string, d time.Duration) (at int, wait func() (Side, error), err error)
-	// Measure measures both ways, from a port of this machine to the one that listens.
+	// Measure measures both directions between a port of this machine and the listening port.
 	Measure(ctx context.Context, port string, host string, at int, d time.Duration) (there, back float64, own Side, err error)
 }
 
-// A Side is what one end of a measurement saw of loss: how many packets it sent
-// again, and how many it sent; 0 if that is not known.
+// A Side is the packet loss that one end of a measurement saw: the numbers of resent and of sent
+// packets; 0 if not known.
 type Side struct {
 	Resent, Sent uint64
 }
 
-// setup is what each machine says before a hunt, plan the answer.
+// setup is sent by each machine before a hunt; plan is the answer.
 type (
 	setup struct {
 		Addr  string   `json:"addr"` // of the TCP server, with its port
-		Host  string   `json:"host"` // where it is reached
+		Host  string   `json:"host"` // address of the machine
 		Ports []string `json:"ports,omitempty"`
 		At    string   `json:"at,omitempty"` // switch
 	}
@@ -67,25 +67,25 @@ type (
 	}
 )
 
-// A task is what a machine has to do in a round.
+// A task is the work of a machine in a round.
 type task struct {
 	End  bool  `json:"end,omitempty"`
 	Jobs []job `json:"jobs,omitempty"`
 }
 
-// A job is a machine's part in the measurement of one group.
+// A job is a machine's part in measuring one group.
 type job struct {
-	Hunt  int    `json:"hunt"`           // by number
-	Group int    `json:"group"`          // of the round
-	Me    int    `json:"me"`             // place in the group
+	Hunt  int    `json:"hunt"`           // number of the hunt
+	Group int    `json:"group"`          // number in the round
+	Me    int    `json:"me"`             // position in the group
 	Size  int    `json:"size"`           // of the group
 	Port  string `json:"port,omitempty"` // RDMA
-	Peer  string `json:"peer,omitempty"` // where the other one of a pair is
+	Peer  string `json:"peer,omitempty"` // address of the other machine of a pair
 	First string `json:"first,omitempty"`
 	Token string `json:"token,omitempty"`
 }
 
-// A found is what a machine found out in a round.
+// A found is one result of a machine in a round.
 type found struct {
 	Hunt   int        `json:"hunt"`
 	Group  int        `json:"group"`
@@ -96,8 +96,8 @@ type found struct {
 	Error  string     `json:"error,omitempty"`
 }
 
-// Hunt finds the machines that are slower than the rest: all call it. At the first
-// machine it returns the report, also with an error, of what was found until then.
+// Hunt finds the machines that are slower than the rest. All machines call it. On the first machine
+// it returns a report of the results so far even with an error.
 func (f *Fabric) Hunt(ctx context.Context, o HuntOptions) (*HuntReport, error) {
 	begun := time.Now()
 	p, err := newProbes(ctx, f, o)
@@ -139,7 +139,7 @@ func (f *Fabric) Hunt(ctx context.Context, o HuntOptions) (*HuntReport, error) {
 	return r, cmp.Or(err, failed, r.conclude())
 }
 
-// rounds measures as it is told, until the first machine has enough.
+// rounds runs the tasks of each round until the first machine ends the hunt.
 func (f *Fabric) rounds(ctx context.Context, p *probes, d *driver) error {
 	results := []found{}
 	for {

@@ -13,14 +13,13 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 )
 
-// inside is up to how many bytes all machines' certificates are inside the
-// cluster's.
+// inside is the largest total size in bytes at which the certificates of all machines are embedded
+// in the cluster's certificate.
 const inside = certificate.MaxSize / 2
 
-// Merge is the certificate of all machines: a result for each, of what it did on
-// its own, and those of what they did together. Where a machine's certificate did not
-// come, that is its result. Machines' certificates are inside if there is room for
-// all; else their digests are.
+// Merge creates the certificate of the cluster: one result for each machine's own checks, and the
+// results of the checks that all did together. A machine without a certificate has a result that
+// says so. The machines' certificates are embedded if all of them fit; else only their digests are.
 func (f *Fabric) Merge(g *Gathered, together []result.Result) (*certificate.Statement, error) {
 	first := g.Certificates[0]
 	p := certificate.Predicate{
@@ -30,7 +29,7 @@ func (f *Fabric) Merge(g *Gathered, together []result.Result) (*certificate.Stat
 	size := 0
 	for rank, st := range g.Certificates {
 		if st == nil && g.Missing[rank] == "" {
-			continue // only the summary has it
+			continue // it is only in the summary
 		}
 		p.Results = append(p.Results, f.machine(rank, st, g.Missing[rank]))
 		if st == nil {
@@ -71,8 +70,8 @@ func (f *Fabric) Merge(g *Gathered, together []result.Result) (*certificate.Stat
 	return out, nil
 }
 
-// summarized are results of checks that more machines made than there are
-// certificates of.
+// summarized returns the results from the summary, for use when it covers more machines than there
+// are certificates.
 func summarized(s *gather.Summary) (out []result.Result) {
 	for _, id := range slices.Sorted(maps.Keys(s.Checks)) {
 		c := s.Checks[id]
@@ -132,5 +131,5 @@ func (f *Fabric) machine(rank int, st *certificate.Statement, lost string) resul
 	return r
 }
 
-// FileName is a machine's name as a file can have it.
+// FileName turns a machine's name into a valid file name.
 func FileName(name string) string { return strings.ReplaceAll(name, "/", "_") }

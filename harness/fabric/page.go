@@ -9,7 +9,7 @@ import (
 	"github.com/assay-hpc/assay/harness/hunt"
 )
 
-// maxRanks is how many places the page shows.
+// maxRanks is the number of ranking entries on the page.
 const maxRanks = 16
 
 // WriteText writes the report as one page: which machine is suspected and why, then the
@@ -75,7 +75,7 @@ func (r *HuntReport) writeRanking(b *strings.Builder) error {
 	return err
 }
 
-// meaning is the verdict in words.
+// meaning returns the verdict in words.
 func (r *HuntReport) meaning() string {
 	sure := fmt.Sprintf("a machine less than %.0f %% slower than the rest is accused with a probability of at most %g", 100*r.Least, r.Alpha)
 	switch r.Outcome {
@@ -100,7 +100,7 @@ func (r *HuntReport) meaning() string {
 	return strings.Join(what, ", ") + "; " + sure
 }
 
-// rate is a bandwidth as people say it: of links in bits.
+// rate formats a bandwidth in the usual unit: bits per second for links.
 func (r *HuntReport) rate(v float64) string {
 	if r.Tool == Coll {
 		return fmt.Sprintf("%.4g GB/s", v/1e9)

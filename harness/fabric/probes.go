@@ -18,7 +18,7 @@ import (
 	"github.com/assay-hpc/assay/perftest/tcp"
 )
 
-// probes are what a machine measures with.
+// probes are the means by which a machine measures.
 type probes struct {
 	o     HuntOptions
 	run   Runner
@@ -44,19 +44,19 @@ func newProbes(ctx context.Context, f *Fabric, o HuntOptions) (*probes, error) {
 
 func (p *probes) close() { p.serve.Close() }
 
-// Times besides the measurement's own.
+// Times in addition to the measurement itself.
 const (
-	// A TCP connection's window grows for so long before anything is counted.
+	// A TCP connection's window grows this long before bytes are counted.
 	warmUp = 50 * time.Millisecond
-	// A peer that does nothing for so long is given up.
+	// A peer without progress for this long is given up.
 	pairLimit = 10 * time.Second
-	// Devices are opened and memory is registered besides, at both ends.
+	// RDMA also opens devices and registers memory at both ends.
 	rdmaLimit = 40 * time.Second
-	// Processes and GPUs start, and end, within this.
+	// Processes and GPUs start and stop within this.
 	collLimit = 3 * time.Minute
 )
 
-// limit is how long one measurement may take.
+// limit returns the longest duration of one measurement.
 func (p *probes) limit() time.Duration {
 	switch p.plan.Tool {
 	case Coll:
@@ -67,10 +67,10 @@ func (p *probes) limit() time.Duration {
 	return pairLimit + 4*p.plan.Duration
 }
 
-// patience is how much later than the first a machine may be with its results.
+// patience is how much later than the first machine another may deliver its results.
 func (p *probes) patience() time.Duration { return p.limit() + 20*time.Second }
 
-// measure does what a machine has to do in a round.
+// measure runs a machine's jobs of a round.
 func (p *probes) measure(ctx context.Context, f *Fabric, jobs []job, d *driver) ([]found, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.limit(), fmt.Errorf("no result within %v", p.limit()))
 	defer cancel()
@@ -85,7 +85,7 @@ func (p *probes) measure(ctx context.Context, f *Fabric, jobs []job, d *driver) 
 	return nil, fmt.Errorf("a hunt with %q", p.plan.Tool)
 }
 
-// each does all jobs at once.
+// each runs all jobs concurrently.
 func each(jobs []job, do func(job) *found) []found {
 	all := make([]*found, len(jobs))
 	var wg sync.WaitGroup
@@ -110,7 +110,7 @@ func (j job) failed(err error) *found {
 	return out
 }
 
-// tcp is one pair's, of which the first measures both ways.
+// tcp measures one pair. The first machine of the pair measures both directions.
 func (p *probes) tcp(ctx context.Context, j job) *found {
 	if j.Me != 0 {
 		return nil
@@ -118,8 +118,8 @@ func (p *probes) tcp(ctx context.Context, j job) *found {
 	begun := time.Now()
 	o := tcp.Options{Duration: p.plan.Duration, Warmup: warmUp, Limit: p.limit()}
 	r, err := tcp.Measure(ctx, j.Peer, p.key, o)
-	// Nothing may come for a while: from a machine that does much else, or since the
-	// first packets were lost and TCP waits before it sends them again.
+	// There may be no data for a while: the peer may be busy, or the first packets were lost and
+	// TCP waits before it resends them.
 	for try := 1; err != nil && try < maxTries && time.Since(begun) < p.limit()/4; try++ {
 		o.Duration, o.Limit = 2*o.Duration, p.limit()-time.Since(begun)
 		r, err = tcp.Measure(ctx, j.Peer, p.key, o)
@@ -133,7 +133,7 @@ func (p *probes) tcp(ctx context.Context, j job) *found {
 	return out
 }
 
-// rdma has the second of each pair listen, and the first measure.
+// rdma lets the second machine of each pair listen and the first one measure.
 func (p *probes) rdma(ctx context.Context, f *Fabric, jobs []job, d *driver) ([]found, error) {
 	type waiting struct {
 		wait func() (Side, error)
@@ -178,7 +178,7 @@ func (p *probes) rdma(ctx context.Context, f *Fabric, jobs []job, d *driver) ([]
 		if j.Me != 0 {
 			l := listens[place[j]]
 			if l.err != nil {
-				return nil // the other one says so
+				return nil // the other machine reports it
 			}
 			side, err := l.wait()
 			if err != nil {
@@ -209,7 +209,7 @@ func (s Side) share() float64 {
 	return min(1, float64(s.Resent)/float64(s.Sent))
 }
 
-// coll is one group's all-reduce, for which each machine starts a process.
+// coll runs the all-reduce of one group. Each machine starts a process for it.
 func (p *probes) coll(ctx context.Context, j job) *found {
 	at := place{Rank: j.Me, Size: j.Size, First: j.First, Token: j.Token}
 	if j.Me == 0 {

@@ -11,20 +11,20 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 )
 
-// A HuntReport is what a hunt among machines found: one result, with an object for each
-// machine, or port of one.
+// A HuntReport is the result of a hunt among machines: one result, with an object for each machine
+// or port.
 type HuntReport struct {
 	result.Report
 	Outcome   hunt.Verdict `json:"outcome"`
 	Tool      Tool         `json:"tool"`
-	Machines  []string     `json:"machines"` // that there were to be, by rank
-	Suspects  []Suspect    `json:"suspects"` // the worst first
+	Machines  []string     `json:"machines"` // all planned machines, by rank
+	Suspects  []Suspect    `json:"suspects"` // worst first
 	Lost      []Loss       `json:"lost"`
 	Absent    []Absent     `json:"absent"` // ports that the other machines have
 	Undecided []string     `json:"undecided,omitempty"`
-	Ranking   []Rank       `json:"-"` // the slowest first
+	Ranking   []Rank       `json:"-"` // slowest first
 
-	Alpha        float64  `json:"alpha"` // as hunt.Report's, of each kind of port
+	Alpha        float64  `json:"alpha"` // as in hunt.Report, for each kind of port
 	Beta         float64  `json:"beta"`
 	Least        float64  `json:"least"`
 	Find         float64  `json:"find"`
@@ -41,46 +41,46 @@ type Suspect struct {
 	Peers     []string       `json:"peers,omitempty"` // a path's other end
 	Kind      hunt.Kind      `json:"kind"`
 	Direction hunt.Direction `json:"direction"`
-	Ratio     float64        `json:"ratio"`            // of what is usual
+	Ratio     float64        `json:"ratio"`            // to the usual value
 	Resent    float64        `json:"resent,omitempty"` // share of packets
 	P         float64        `json:"p"`
-	Text      string         `json:"text"` // all of it for a person
+	Text      string         `json:"text"` // the whole finding as a sentence
 	Evidence  []Evidence     `json:"evidence"`
 }
 
-// Evidence is a measurement that speaks against a suspect, in B/s.
+// Evidence is a measurement that incriminates a suspect, in B/s.
 type Evidence struct {
 	Round    int      `json:"round"`
-	Machines []string `json:"machines"` // of a direction: from, to
+	Machines []string `json:"machines"` // for one direction: from, to
 	Value    float64  `json:"value"`
 	Usual    float64  `json:"usual"`
 	Resent   float64  `json:"resent,omitempty"`
 }
 
-// A Loss is a machine that is lost, or that nothing can be measured with.
+// A Loss is a machine that is lost, or that cannot be measured.
 type Loss struct {
 	Machine string `json:"machine"`
-	Round   int    `json:"round,omitempty"` // of the hunt; 0: not then, or not known
+	Round   int    `json:"round,omitempty"` // of the hunt; 0: not during the hunt, or not known
 	Reason  string `json:"reason"`
 }
 
-// Absent is a port that a machine has not, or that is down.
+// Absent is a port that a machine does not have, or that is down.
 type Absent struct {
 	Machine string `json:"machine"`
 	Port    string `json:"port"`
 }
 
-// A Rank is a place among all.
+// A Rank is one place in the ranking.
 type Rank struct {
 	Machine string
 	Port    string
-	Ratio   float64 // of what is usual, in the worse direction
-	Low     float64 // 95 %
+	Ratio   float64 // to the usual value, in the worse direction
+	Low     float64 // of the 95 % interval
 	High    float64
 	Values  int
 }
 
-// report puts together what the hunts found. They have ended.
+// report combines the results of the hunts, which have ended.
 func (d *driver) report() (*HuntReport, error) {
 	r := &HuntReport{Tool: d.plan.Tool, Outcome: hunt.Clean, Suspects: []Suspect{}, Lost: []Loss{}, Absent: []Absent{}}
 	for rank := range d.f.Size() {
@@ -161,7 +161,7 @@ func (d *driver) add(r *HuntReport, one *running, lost map[int]Loss) {
 	r.Measurements += h.Measurements
 }
 
-// some names a few.
+// some lists the first few names.
 func some(names []string) string {
 	if n := len(names); n > 6 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:5], ", "), n-5)
@@ -169,10 +169,10 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// ResultID is of a hunt's result.
+// ResultID is the ID of a hunt's result.
 const ResultID = "hunt"
 
-// conclude makes the result.
+// conclude creates the result.
 func (r *HuntReport) conclude() error {
 	res := result.Passed("%d machines, %d measurements in %d rounds: no machine is %.0f %% slower than the rest", len(r.Machines), r.Measurements, r.Rounds, 100*r.Find)
 	var said []string

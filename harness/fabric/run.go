@@ -12,50 +12,49 @@ import (
 	"time"
 )
 
-// An Output is what a command of the harness wrote, and how it ended.
+// An Output is what a command of the harness wrote, and its exit status.
 type Output struct {
 	Stdout []byte
-	Stderr string // the end of it
-	Status int    // exit status; below 0: it was killed
+	Stderr string // the last part of it
+	Status int    // exit status; below 0: killed by a signal
 }
 
-// A Runner runs a command of the harness to its end, with an environment.
+// A Runner runs a command of the harness with the given environment and waits for it.
 type Runner func(ctx context.Context, environ []string, args ...string) (Output, error)
 
-// A place is what a process of a command must know of the job that it is in.
+// A place describes a process's position in the job.
 type place struct {
 	Rank  int    `json:"rank"`
 	Size  int    `json:"size"`
-	First string `json:"first"` // address of rank 0's machine
-	Token string `json:"token"` // of this run alone
+	First string `json:"first"` // address of the machine of rank 0
+	Token string `json:"token"` // unique to this run
 }
 
-// SilenceVar says how long nothing may be heard of a machine until it is lost, for
-// commands that several machines run.
+// SilenceVar is the environment variable with the time that a machine may stay silent until it is
+// lost, for commands that run on several machines.
 const SilenceVar = "ASSAY_SILENCE"
 
-// environ makes a process find its rank as torchrun's do, which every launcher
-// goes behind.
+// environ sets the variables of torchrun, from which the process takes its rank. They have priority
+// over those of every other launcher.
 func (p place) environ() []string {
 	return append(os.Environ(),
 		"TORCHELASTIC_RUN_ID="+p.Token, "TORCHELASTIC_RESTART_COUNT=0", "RANK="+strconv.Itoa(p.Rank), "WORLD_SIZE="+strconv.Itoa(p.Size),
 		"LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "MASTER_ADDR="+p.First, "MASTER_PORT=1", "ASSAY_JOB_SECRET="+p.Token)
 }
 
-// An ending is what a machine says when its process has ended.
+// An ending is what a machine reports when its process has ended.
 type ending struct {
 	Status int    `json:"status"`
 	Error  string `json:"error,omitempty"`
 }
 
-// maxTries is how often a command is run when machines are lost on the way, and a
-// pair is measured that fails.
+// maxTries bounds the attempts: of a command while machines are lost, and of a pair's measurement
+// that fails.
 const maxTries = 3
 
-// Run runs a command of the harness on all machines that are left, as one job.
-// What the first one wrote is what came of it, at the first one; where it did not
-// end well on another, the error says so. When a machine is lost meanwhile the
-// command is ended, and the others run it again.
+// Run runs a command of the harness on all remaining machines, as one job. On the first machine it
+// returns the output of its own process; the error reports failures on other machines. When a
+// machine is lost during the run, the command is stopped and the remaining machines run it again.
 func (f *Fabric) Run(ctx context.Context, args ...string) (Output, error) {
 	for try := 1; ; try++ {
 		out, again, err := f.runOnce(ctx, try, false, args)
@@ -65,17 +64,16 @@ func (f *Fabric) Run(ctx context.Context, args ...string) (Output, error) {
 	}
 }
 
-// RunOn is Run of a command that goes on by itself when machines are lost.
+// RunOn is Run for a command that itself continues when machines are lost.
 func (f *Fabric) RunOn(ctx context.Context, args ...string) (Output, error) {
 	out, _, err := f.runOnce(ctx, maxTries, true, args)
 	return out, err
 }
 
-// broken is how long a command may take to notice that a machine is lost, and to
-// say so.
+// broken is the time in which a command may notice and report by itself that a machine is lost.
 const broken = 2 * time.Second
 
-// whole ends with ctx, and a while after a machine is lost.
+// whole returns a context that ends with ctx, and a while after a machine is lost.
 func whole(ctx context.Context, loss <-chan struct{}) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
@@ -95,7 +93,7 @@ func whole(ctx context.Context, loss <-chan struct{}) (context.Context, func()) 
 
 func (f *Fabric) runOnce(ctx context.Context, try int, on bool, args []string) (out Output, again bool, err error) {
 	loss := f.group.NextLoss()
-	var took []int // part, at the first machine
+	var took []int // ranks that take part, on the first machine
 	b, err := f.exchange([]byte(addr(f.group.Addr())), func(all [][]byte) ([][]byte, error) {
 		took = f.left()
 		return f.places(took, string(all[0]))
@@ -107,7 +105,7 @@ func (f *Fabric) runOnce(ctx context.Context, try int, on bool, args []string) (
 	if err := json.Unmarshal(b, &p); err != nil {
 		return out, false, err
 	}
-	// Each reaches the first machine in its own way.
+	// Each machine has its own address for the first one.
 	if p.Rank > 0 {
 		p.First = addr(f.group.First())
 	}
@@ -151,7 +149,7 @@ func (f *Fabric) runOnce(ctx context.Context, try int, on bool, args []string) (
 	return out, false, nil
 }
 
-// places are those of the machines that take part, by rank.
+// places returns the places of the participating machines, by rank.
 func (f *Fabric) places(took []int, first string) ([][]byte, error) {
 	if len(took) < 2 {
 		return nil, errFew
@@ -167,14 +165,14 @@ func (f *Fabric) places(took []int, first string) ([][]byte, error) {
 	return answers, nil
 }
 
-// outcome is an error where a command did not end well. Statuses 0 and 1 are a
-// report's, and others that nothing is said of. A machine that is lost is one only if the first one's process did not
-// do without it.
+// outcome returns an error if a command failed. Statuses 0 and 1 come with a report. Status 3 is no
+// failure either unless it has an error message. A lost machine is a failure only if the first
+// machine's process did not succeed without it.
 func (f *Fabric) outcome(took []int, all []*ending) error {
 	bad := func(e *ending) bool {
 		switch e.Status {
 		case 0:
-			return e.Error != "" // it was not begun, or ended
+			return e.Error != "" // it was not started, or was stopped
 		case 1:
 			return false
 		case 3:
@@ -189,7 +187,7 @@ func (f *Fabric) outcome(took []int, all []*ending) error {
 			return fmt.Errorf("%s was lost meanwhile: %s", f.Name(rank), lost[rank])
 		}
 	}
-	// Whoever says more than that another ended says why.
+	// The first machine is last: often it only says that another process ended, but not why.
 	for _, rank := range append(took[1:len(took):len(took)], took[0]) {
 		if e := all[rank]; e != nil && bad(e) {
 			return fmt.Errorf("%s: status %d: %s", f.Name(rank), e.Status, e.Error)
@@ -198,7 +196,7 @@ func (f *Fabric) outcome(took []int, all []*ending) error {
 	return nil
 }
 
-// UntilGone ends with ctx, and when the first machine is lost.
+// UntilGone returns a context that ends with ctx, and when the first machine is lost.
 func (f *Fabric) UntilGone(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	gone := f.group.Context()

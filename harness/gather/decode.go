@@ -10,14 +10,13 @@ import (
 	"github.com/assay-hpc/assay/harness/stat"
 )
 
-// maxStrings: two of each missing rank, and those of the checks.
+// maxStrings allows two strings per missing rank, plus those of the checks.
 const maxStrings = 4 * maxRanks
 
 var errShort = errors.New("it ends too early")
 
-// A decoder reads what an encoder wrote, and keeps the first error, after which
-// it returns zeros. It allocates in proportion to the bytes that there are,
-// whatever they say of themselves.
+// A decoder reads what an encoder wrote. It stores the first error, and returns zeros after it.
+// It allocates in proportion to the bytes received, whatever lengths they claim.
 type decoder struct {
 	b       []byte
 	strings []string
@@ -59,7 +58,7 @@ func (d *decoder) uint() uint64 {
 	return n
 }
 
-// int is a number that is at most limit.
+// int reads a number that is at most limit.
 func (d *decoder) int(limit int, what string) int {
 	n := d.uint()
 	if n > uint64(limit) {
@@ -69,7 +68,7 @@ func (d *decoder) int(limit int, what string) int {
 	return int(n)
 }
 
-// len is that of a list, each of whose elements has at least so many bytes.
+// len reads the length of a list with elements of at least each bytes.
 func (d *decoder) len(limit, each int, what string) int {
 	n := d.int(limit, what)
 	if n*each > len(d.b) {
@@ -93,8 +92,8 @@ func (d *decoder) float() float64 {
 	return f
 }
 
-// table reads the strings. They share one allocation: a summary keeps most of
-// them or none.
+// table reads the strings. They share one allocation, since a summary retains most of them or
+// none.
 func (d *decoder) table() {
 	d.strings = make([]string, d.len(maxStrings, 1, "strings"))
 	rest := d.b

@@ -14,13 +14,13 @@ import (
 // A part is sent as
 //
 //	version 1 byte
-//	strings   each once, in order of first use; what follows names them by number
+//	strings   each once, in order of first use; the rest refers to them by number
 //	covers    ranges of ranks: distance from the last one's end, length less one
 //	summary   ranks, verdicts, checks by ascending id, missing ranks
 //
-// where numbers are varints of encoding/binary, floating-point numbers 8 bytes,
-// big endian, and lists are preceded by their length. All lists are in an order
-// that follows from what they hold, so that equal parts are equal bytes.
+// where numbers are varints of encoding/binary, floating-point numbers are 8 bytes, big endian,
+// and lists are preceded by their length. The order of each list follows from its contents, so
+// that equal parts have equal bytes.
 const partVersion = 1
 
 // verdicts in the order of their numbers on the wire, the worst first.
@@ -33,7 +33,7 @@ type encoder struct {
 	number  map[string]int
 }
 
-// encoders are reused: their buffers are several times what they write.
+// encoders are reused: their buffers are several times as large as what they write.
 var encoders = sync.Pool{New: func() any { return &encoder{number: map[string]int{}} }}
 
 func (p *part) encode() []byte {
@@ -98,7 +98,7 @@ func (e *encoder) summary(s *Summary) {
 	}
 }
 
-// verdicts has no entry for what nobody has.
+// verdicts writes a count for each verdict, 0 where there is none.
 func (e *encoder) verdicts(n map[result.Verdict]int) {
 	for _, v := range verdicts {
 		e.uint(uint64(n[v]))
@@ -121,7 +121,7 @@ func (e *encoder) check(c *Check) {
 	}
 }
 
-// sketch writes one without values as none.
+// sketch writes an empty sketch like nil, as a count of 0.
 func (e *encoder) sketch(s *stat.Sketch) {
 	if s == nil || s.Count == 0 {
 		e.uint(0)

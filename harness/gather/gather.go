@@ -1,28 +1,27 @@
-// Package gather brings what every rank of a job has to say to rank 0, over a
-// tree of TCP connections, and does not wait for ranks that say nothing.
+// Package gather sends the results of all ranks of a job to rank 0, over a tree of TCP
+// connections. It does not wait for ranks that do not answer.
 //
-// # How
+// # How it works
 //
-// The tree has a fan-out k: the parent of rank r is (r-1)/k. A rank listens,
-// dials its parent, collects its children's summaries, merges them with its own
-// and sends the result up. A [Summary] has a size that depends on the checks that
-// ranks made, and hardly on their number, so that no rank holds or sends more
-// than k+1 of them; documents in full go the same way, one at a time, only if
-// rank 0 wants them.
+// The tree has a fan-out k: the parent of rank r is (r-1)/k. A rank listens, dials its parent,
+// collects its children's summaries, merges them with its own and sends the result up. The size
+// of a [Summary] depends on the checks that were made and hardly on the number of ranks. So no
+// rank holds or sends more than k+1 summaries. Full documents take the same path, one at a time,
+// and only if rank 0 wants them.
 //
-// # Who is missing
+// # Missing ranks
 //
-// All of it has one time limit. A rank d levels from the root stops waiting for
-// its subtree at a time of its own, later the nearer it is to the root, and
-// names who it does not have. A rank whose parent does not answer goes to its
-// grandparent, and so on up to rank 0. It is done when its parent has passed on
-// what it sent; if that does not happen, it sends the same further up. What comes
-// twice is counted once. So nothing is lost but with a rank and its parent both.
+// One time limit applies to everything. A rank d levels from the root stops waiting for its
+// subtree at its own time, which is later the nearer it is to the root, and names the ranks that
+// are missing. A rank whose parent does not answer tries its grandparent, and so on up to rank 0.
+// A rank is done when its parent has passed on what it sent; if that does not happen, it sends
+// the same further up. Duplicates are counted once. So a result is lost only if a rank and its
+// parent both fail.
 //
-// # Who may come in
+// # Authentication
 //
-// Both ends of a connection prove that they know the token, which never crosses the
-// wire (internal/meet); strangers are dropped. Nothing is encrypted or signed.
+// Both ends of a connection prove that they know the token, which never crosses the wire
+// (internal/meet); connections from strangers are dropped. Nothing is encrypted or signed.
 package gather
 
 import (
@@ -34,30 +33,30 @@ import (
 	"time"
 )
 
-// Options of a rank. Size, Fanout, Token and Limit are the same on all.
+// Options of a rank. Size, Fanout, Token and Limit are the same on all ranks.
 type Options struct {
 	Rank, Size int
-	// Fanout is how many children a rank has; 0 is 8.
+	// Fanout is the number of children of a rank; 0 is 8.
 	Fanout int
 	// Token is the secret that all ranks know.
 	Token []byte
-	// Listener is where this rank's descendants reach it. Run closes it. A
-	// rank without children needs none.
+	// Listener accepts connections from this rank's descendants. Run closes it. A rank without
+	// children does not need one.
 	Listener net.Listener
-	// Peers returns the address of a rank's listener, "host:port". It is asked
-	// for ancestors alone, at least for the parent.
+	// Peers returns the address of a rank's listener, "host:port". It is called for ancestors
+	// only, and at least for the parent.
 	Peers func(ctx context.Context, rank int) (string, error)
-	// Name is a rank's host as far as it is known here; nil or "" is not known.
+	// Name returns a rank's host as far as it is known here; nil or "" means not known.
 	Name func(rank int) string
-	// Limit is for all of it; 0 is 30 s.
+	// Limit is the time limit for the whole run; 0 is 30 s.
 	Limit time.Duration
-	// Document is what rank 0 gets in full besides the summary; nil is nothing.
-	// One is lost where a rank on its way dies, other than a summary.
+	// Document is sent to rank 0 in full, in addition to the summary; nil sends nothing. Unlike a
+	// summary, it is lost if a rank on its path dies.
 	Document []byte
-	// Keep, at rank 0, is called for each document that comes, one at a time,
-	// perhaps twice for one rank. Without it they are dropped.
+	// Keep, at rank 0, is called for each document that arrives, one at a time, possibly twice
+	// for the same rank. Without it documents are dropped.
 	Keep func(rank int, document []byte) error
-	// Logf gets what a person may want to know; nil is silence.
+	// Logf receives messages for the user; nil drops them.
 	Logf func(format string, a ...any)
 }
 
@@ -66,9 +65,9 @@ const (
 	defaultLimit  = 30 * time.Second
 	// maxRanks bounds what a message can make a rank allocate.
 	maxRanks = 1 << 20
-	// MaxDocument is how long a document may be, in bytes.
+	// MaxDocument is the maximum size of a document, in bytes.
 	MaxDocument = 32 << 20
-	// maxSummary is how long an encoded summary may be.
+	// maxSummary is the maximum size of an encoded summary.
 	maxSummary = 64 << 20
 )
 
@@ -108,7 +107,7 @@ func children(r, size, fanout int) (out []int) {
 	return out
 }
 
-// level is how far r is from rank 0.
+// level is the distance of r from rank 0.
 func level(r, fanout int) (n int) {
 	for ; r > 0; r = parent(r, fanout) {
 		n++
@@ -124,7 +123,7 @@ func under(r, top, fanout int) bool {
 	return r == top
 }
 
-// subtree are the ranks under r but r, in order.
+// subtree returns all ranks below r, in order.
 func subtree(r, size, fanout int) (out []int) {
 	for first, last := children(r, size, fanout), 0; len(first) > 0; {
 		out = append(out, first...)
@@ -138,18 +137,17 @@ func subtree(r, size, fanout int) (out []int) {
 	return out
 }
 
-// slice is the part of the limit by which a rank's parent waits longer than
-// itself.
+// slice returns how much longer a rank's parent waits than the rank itself.
 func (o *Options) slice() time.Duration {
 	return o.Limit / time.Duration(level(o.Size-1, o.Fanout)+1)
 }
 
-// waits is how long a rank waits for its subtree, from the beginning.
+// waits returns how long a rank waits for its subtree, from the beginning.
 func (o *Options) waits(rank int) time.Duration {
 	return o.Limit - time.Duration(level(rank, o.Fanout))*o.slice()
 }
 
-// who names a rank to a person.
+// who names a rank for messages.
 func (o *Options) who(rank int) string {
 	if o.Name != nil {
 		if host := o.Name(rank); host != "" {
@@ -159,7 +157,7 @@ func (o *Options) who(rank int) string {
 	return fmt.Sprintf("rank %d", rank)
 }
 
-// A Missing is a rank whose result is not there.
+// A Missing is a rank without a result.
 type Missing struct {
 	Rank   int    `json:"rank"`
 	Host   string `json:"host,omitempty"`
@@ -173,15 +171,15 @@ func (m Missing) String() string {
 	return fmt.Sprintf("rank %d: %s", m.Rank, m.Reason)
 }
 
-// Stats are what one rank's part in it cost.
+// Stats are the costs of one rank's part.
 type Stats struct {
-	Messages int   // sent and received, handshakes aside
-	Bytes    int64 // of them
+	Messages int   // sent and received, without handshakes
+	Bytes    int64 // in these messages
 	Level    int   // from rank 0
 }
 
-// Run gathers. At rank 0 it returns the summary of all, at other ranks nil when
-// rank 0 has theirs. Ranks that are missing are no error but in the summary.
+// Run gathers. At rank 0 it returns the summary of all ranks. At other ranks it returns nil once
+// the rank above has passed on theirs. Missing ranks are not an error: the summary lists them.
 func Run(ctx context.Context, own *Summary, o Options) (*Summary, Stats, error) {
 	o, err := o.check()
 	if err != nil {

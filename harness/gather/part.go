@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// A part is a summary of some ranks, as it is sent.
+// A part is a summary of some ranks, as sent.
 type part struct {
-	Covers  [][2]int // from, to: ranks that it counts
+	Covers  [][2]int // from, to: the ranks that it counts
 	Summary *Summary
-	sent    []byte // in place of Summary while it waits: as it came, a third of the memory
+	sent    []byte // the encoded part, instead of Summary while it waits: a third of the memory
 }
 
-// pack gives the summary up for the bytes that it was read from.
+// pack replaces the summary with the bytes that it was read from.
 func (p *part) pack(b []byte) { p.Summary, p.sent = nil, b }
 
-// summary is that of a part, packed or not.
+// summary returns a part's summary, packed or not.
 func (p *part) summary() *Summary {
 	if p.Summary != nil {
 		return p.Summary
@@ -27,7 +27,7 @@ func (p *part) summary() *Summary {
 	return q.Summary
 }
 
-// ranges writes sorted ranks as runs.
+// ranges converts sorted ranks to ranges.
 func ranges(ranks []int) (out [][2]int) {
 	for _, r := range ranks {
 		if n := len(out); n > 0 && out[n-1][1] == r-1 {
@@ -39,7 +39,7 @@ func ranges(ranks []int) (out [][2]int) {
 	return out
 }
 
-// ranks are those that a part covers.
+// ranks returns the ranks that a part covers.
 func (p *part) ranks() (out []int) {
 	for _, c := range p.Covers {
 		for r := c[0]; r <= c[1]; r++ {
@@ -78,8 +78,8 @@ func decodePart(b []byte, top, size, fanout int) (*part, error) {
 	return p, p.Summary.validate()
 }
 
-// merge makes one part of several and of what this rank has itself. missing says
-// why a rank of the subtree is not there that no part knows of.
+// merge makes one part of several parts and this rank's own summary. missing returns the reason
+// for a rank of the subtree that no part mentions.
 func merge(rank int, own *Summary, parts []*part, subtree []int, missing func(rank int) Missing) *part {
 	if len(subtree) == 0 { // nothing is added: own need not be copied
 		return &part{Covers: [][2]int{{rank, rank}}, Summary: own}

@@ -16,33 +16,33 @@ import (
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
-// A gathering is one rank's part in it.
+// A gathering is the state of one rank's part.
 type gathering struct {
 	o       Options
 	own     *Summary
 	begun   time.Time
 	subtree []int
 	gate    meet.Gate
-	wg      sync.WaitGroup // of the way up
+	wg      sync.WaitGroup // of the goroutine that connects to the parent
 
 	messages atomic.Int64
 	bytes    atomic.Int64
 
-	passed chan struct{} // closed when what was collected is above
+	passed chan struct{} // closed when the rank above has this rank's result
 	once   sync.Once     // for passed
-	lost   chan struct{} // closed when it will never be
+	lost   chan struct{} // closed when no rank above took it
 
 	keep sync.Mutex // held while Keep runs
 
 	mu     sync.Mutex
-	conns  map[net.Conn]bool // true: it has sent its part, and waits
-	up     net.Conn          // to an ancestor, once it stands
-	upOpen chan struct{}     // closed then
+	conns  map[net.Conn]bool // true: the peer has sent its part, and waits for the answer
+	up     net.Conn          // connection to an ancestor, once there is one
+	upOpen chan struct{}     // closed when the first attempt to connect is over
 	upLock sync.Mutex        // held while writing to it
 	parts  []*part
 	count  int           // ranks of the subtree that parts cover
-	full   chan struct{} // closed when that is all of them
-	closed bool          // nothing is taken any more
+	full   chan struct{} // closed when count is the whole subtree
+	closed bool          // no more parts are accepted
 	seen   map[int]Missing
 }
 
@@ -99,13 +99,13 @@ func (g *gathering) run(ctx context.Context) (*Summary, error) {
 	return nil, err
 }
 
-// close makes one part of what has come, and takes nothing any more.
+// close merges the parts that have arrived into one, and accepts no more.
 func (g *gathering) close() *part {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = true
 	defer func() {
-		// Who took part is still asked for; what they said is in the whole.
+		// The ranks that parts cover are still needed; their results are in the merged part.
 		for _, p := range g.parts {
 			p.pack(nil)
 		}
@@ -124,8 +124,8 @@ func (g *gathering) close() *part {
 	})
 }
 
-// shut hangs up on everybody but those that are about to hear that what they
-// sent has been passed on.
+// shut closes all connections except those of peers that are about to hear that their part has
+// been passed on.
 func (g *gathering) shut() {
 	g.mu.Lock()
 	g.closed = true
@@ -139,7 +139,7 @@ func (g *gathering) shut() {
 	g.gate.Close()
 }
 
-// hold takes over a connection until forget; false: it is too late.
+// hold registers a connection until forget. It returns false if it is too late.
 func (g *gathering) hold(c net.Conn) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -166,7 +166,7 @@ func (g *gathering) admit(claim []byte) error {
 	return err
 }
 
-// serve hears one descendant out.
+// serve reads the messages of one descendant.
 func (g *gathering) serve(c net.Conn, claim []byte) {
 	if !g.hold(c) {
 		return
@@ -181,7 +181,7 @@ func (g *gathering) serve(c net.Conn, claim []byte) {
 	}
 	note("it came, and did not finish within %v", g.o.Limit)
 	c.SetDeadline(g.at(g.o.Limit + g.o.slice()))
-	r := bufio.NewReaderSize(c, 512) // for the headers of frames: there may be many connections
+	r := bufio.NewReaderSize(c, 512) // small, since it reads headers of frames and there may be many connections
 	for {
 		k, p, err := meet.ReadFrame(r, maxSummary)
 		if err != nil {
@@ -222,8 +222,8 @@ func (g *gathering) serve(c net.Conn, claim []byte) {
 	}
 }
 
-// answer takes a part, and tells so twice: when it is here, and when it is
-// further up.
+// answer takes a part and confirms it twice: when this rank has it, and when the rank above has
+// it.
 func (g *gathering) answer(c net.Conn, p *part) {
 	if err := g.take(p); err != nil {
 		g.write(c, frameRefused, []byte(err.Error()))
@@ -246,8 +246,8 @@ func (g *gathering) write(c net.Conn, k meet.Kind, p []byte) error {
 	return meet.WriteFrame(c, k, p)
 }
 
-// take adds a part, if there is nothing of it yet. One that holds others, which
-// had come by themselves, replaces them.
+// take adds a part if none of its ranks is covered yet. A part that includes parts which arrived
+// separately replaces them.
 func (g *gathering) take(p *part) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -288,7 +288,7 @@ func (g *gathering) take(p *part) error {
 	return nil
 }
 
-// document passes one on, or keeps it.
+// document passes a document up, or hands it to Keep at rank 0.
 func (g *gathering) document(p []byte) error {
 	if len(p) < 4 || len(p)-4 > MaxDocument {
 		return fmt.Errorf("it has %d bytes", len(p)-4)
@@ -317,15 +317,15 @@ func (g *gathering) keepDocument(rank int, b []byte) {
 	}
 }
 
-// A climb goes from ancestor to ancestor until one takes what this rank has.
+// A climb tries one ancestor after another until one takes this rank's result.
 type climb struct {
 	g    *gathering
 	next int // the rank that was tried last
 	conn net.Conn
 }
 
-// first makes the way up while the subtree is still collected, so that the rank
-// above knows of this one, and documents can go.
+// first connects to an ancestor while the subtree is still being collected, so that the rank
+// above knows of this one, and documents can be sent.
 func (w *climb) first(ctx context.Context) {
 	g := w.g
 	for at := parent(w.next, g.o.Fanout); ctx.Err() == nil; at = parent(at, g.o.Fanout) {
@@ -376,15 +376,15 @@ func (w *climb) send(ctx context.Context, p *part) error {
 	}
 }
 
-// deliver returns nil when a part has been passed on.
+// deliver returns nil when the ancestor has passed a part on.
 func (w *climb) deliver(ctx context.Context, b []byte) error {
 	g := w.g
-	c := w.conn // it is closed when this fails, and AfterFunc's may come later
+	c := w.conn // closed when this fails; AfterFunc's function may run later, with another w.conn
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
 	c.SetDeadline(g.at(g.o.Limit + g.o.slice()/2))
 	if w.next > 0 {
-		// Who is above sends at this time at the latest.
+		// The rank above sends at this time at the latest.
 		c.SetDeadline(g.at(g.o.waits(w.next) + g.o.slice()/2))
 	}
 	g.upLock.Lock()
@@ -410,7 +410,7 @@ func (w *climb) deliver(ctx context.Context, b []byte) error {
 			return errors.New(string(p))
 		case k == frameTaken && !taken:
 			taken = true
-			g.once.Do(func() { close(g.passed) }) // for those below
+			g.once.Do(func() { close(g.passed) }) // for the ranks below
 		case k == framePassed && taken:
 			return nil
 		default:
@@ -419,8 +419,8 @@ func (w *climb) deliver(ctx context.Context, b []byte) error {
 	}
 }
 
-// dial connects to an ancestor: again and again, since it may not have started
-// yet, until shortly before that one stops waiting. Rank 0 is the last hope.
+// dial connects to an ancestor. It retries, since the ancestor may not have started yet, until
+// shortly before the ancestor stops waiting. Rank 0 is the last resort, and has no such limit.
 func (g *gathering) dial(ctx context.Context, rank int) (net.Conn, error) {
 	if rank > 0 {
 		until := g.at(g.o.waits(rank) - g.o.slice()/2)

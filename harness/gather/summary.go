@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// worstKept is how many of the worst results of a check a summary names.
+	// worstKept is how many of the worst results of a check a summary lists.
 	worstKept = 16
 	// maxChecks bounds a summary's checks.
 	maxChecks = 4096
 	maxReason = 200
 )
 
-// A Summary is what certificates of any number of ranks say together. Counts
-// are exact, quantiles within stat.SketchError. Merging is the same in any order.
+// A Summary combines the certificates of any number of ranks. Counts are exact, quantiles are
+// within stat.SketchError. The order of merging does not change the result.
 type Summary struct {
 	Ranks    int                    `json:"ranks"`
 	Verdicts map[result.Verdict]int `json:"verdicts"` // of whole certificates
@@ -27,7 +27,7 @@ type Summary struct {
 	Missing  []Missing              `json:"missing,omitempty"`
 }
 
-// A Check is one check of all ranks.
+// A Check is one check over all ranks.
 type Check struct {
 	Verdicts map[result.Verdict]int `json:"verdicts"`
 	Unit     string                 `json:"unit,omitempty"`
@@ -43,12 +43,12 @@ type Worst struct {
 	Verdict result.Verdict `json:"verdict"`
 	Reason  string         `json:"reason,omitempty"`
 	Value   float64        `json:"value,omitempty"`
-	// Score orders values: the lower, the worse. It is the value or, where one
-	// is expected, its share of that; negative where less is better.
+	// Score orders values: the lower, the worse. It is the value or, where a value is expected,
+	// the ratio to that; it is negative where less is better.
 	Score float64 `json:"score,omitempty"`
 }
 
-// Summarize makes a rank's summary of its certificate.
+// Summarize returns the summary of a rank's certificate.
 func Summarize(rank int, s *certificate.Statement) *Summary {
 	p := &s.Predicate
 	out := &Summary{Ranks: 1, Verdicts: map[result.Verdict]int{p.Verdict: 1}, Checks: map[string]*Check{}}
@@ -93,8 +93,8 @@ func (s *Summary) count(id string, better result.Better, w Worst, m *result.Meas
 			w.Score = -w.Score
 		}
 		c.Unit = cmp.Or(c.Unit, m.Unit)
-		// Values of another unit, or below zero, are counted and judged like all
-		// others; a distribution of them would mean nothing.
+		// Values in another unit, or below zero, are counted and judged like all others, but a
+		// distribution of them would mean nothing.
 		if c.Unit == m.Unit && m.Value >= 0 {
 			if c.Values == nil {
 				c.Values = &stat.Sketch{}
@@ -107,10 +107,10 @@ func (s *Summary) count(id string, better result.Better, w Worst, m *result.Meas
 	}
 }
 
-// keep takes w in, if it is among the worst.
+// keep inserts w if it is among the worst.
 func (c *Check) keep(w Worst) { c.keepAll([]Worst{w}) }
 
-// keepAll takes in those of list, which is in order, that are among the worst.
+// keepAll inserts the elements of list, which is sorted, that are among the worst.
 func (c *Check) keepAll(list []Worst) {
 	if n := len(c.Worst); len(list) == 0 || n == worstKept && compareWorst(&c.Worst[n-1], &list[0]) <= 0 {
 		return
@@ -128,7 +128,7 @@ func (c *Check) keepAll(list []Worst) {
 	c.Worst = out
 }
 
-// severity is a verdict's place among all of them, the worst first.
+// severity returns a verdict's index among all verdicts, the worst first.
 func severity(v result.Verdict) int { return slices.Index(verdicts, v) }
 
 func compareWorst(a, b *Worst) int {
@@ -136,7 +136,7 @@ func compareWorst(a, b *Worst) int {
 		cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Value, b.Value), cmp.Compare(a.Reason, b.Reason))
 }
 
-// Merge adds what another summary says.
+// Merge adds another summary.
 func (s *Summary) Merge(o *Summary) {
 	s.Ranks += o.Ranks
 	if s.Verdicts == nil {
@@ -166,8 +166,8 @@ func (s *Summary) Merge(o *Summary) {
 	s.Missing = append(s.Missing, o.Missing...)
 }
 
-// Verdict is that of all ranks together: a rank that is missing is an error,
-// unless something failed.
+// Verdict is the verdict of all ranks together: a missing rank is an error, unless a check
+// failed.
 func (s *Summary) Verdict() result.Verdict {
 	n := s.Verdicts
 	switch {
@@ -181,7 +181,7 @@ func (s *Summary) Verdict() result.Verdict {
 	return result.Skip
 }
 
-// validate reports what is wrong with a summary from elsewhere.
+// validate checks a summary that was received.
 func (s *Summary) validate() error {
 	if len(s.Checks) > maxChecks || len(s.Missing) > maxRanks {
 		return fmt.Errorf("a summary of %d checks with %d missing ranks", len(s.Checks), len(s.Missing))

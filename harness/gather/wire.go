@@ -7,17 +7,17 @@ import (
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
-// A caller claims that it is rank from 4 of size 4 and wants rank to 4; after the
-// handshake come frames. Integers are big endian.
+// A claim is three integers of 4 bytes: the caller's rank, the rank that it wants, and the number
+// of ranks. Frames follow the handshake. Integers are big endian.
 var protocol = meet.Protocol{Name: "g2", Claim: 12}
 
 const (
 	frameHost     meet.Kind = iota + 1 // caller: the host that it runs on
-	frameDocument                      // caller: rank 4, a document
+	frameDocument                      // caller: a rank, 4 bytes, then that rank's document
 	frameSummary                       // caller: a part
-	frameTaken                         // listener: I have it
-	framePassed                        // listener: so has what is above me
-	frameRefused                       // listener: why it does not take it
+	frameTaken                         // listener: it has the part
+	framePassed                        // listener: the rank above has the part, too
+	frameRefused                       // listener: why it does not take the part
 )
 
 func claim(from, to, size int) (b []byte) {
@@ -27,7 +27,7 @@ func claim(from, to, size int) (b []byte) {
 	return b
 }
 
-// caller returns the rank that makes a claim, if it wants this one.
+// caller returns the rank that made a claim, if the claim is for this rank.
 func caller(claim []byte, to, size int) (from int, err error) {
 	at := func(i int) int { return int(binary.BigEndian.Uint32(claim[4*i:])) }
 	if at(1) != to || at(2) != size || at(0) >= size {

@@ -1,7 +1,7 @@
-// Package hardware has the files of the hardware data base: what GPUs, links, NICs and nodes
-// can do, what people measured on them, and what jobs for them need. They are YAML, read as
-// one: a platform is a file in platforms. harness/platform reads the figures, build/jobs
-// the profiles of jobs.
+// Package hardware contains the files of the hardware data base: what GPUs, links, NICs and nodes
+// can do, values that people measured on them, and what jobs need on them. The files are YAML and
+// are read as one; each platform is a file in platforms. harness/platform reads the figures,
+// build/jobs the job profiles.
 package hardware
 
 import (
@@ -17,21 +17,21 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Files are the data base that comes with the program.
+// Files is the data base that is embedded in the program.
 //
 //go:embed *.yaml platforms/*.yaml
 var Files embed.FS
 
-// A Source is where a figure was read.
+// A Source is where a figure comes from.
 type Source struct {
 	URL  string `yaml:"url" json:"url,omitempty"`
-	File string `yaml:"file" json:"file,omitempty"` // of the project, or its seeds
-	Read string `yaml:"read" json:"read,omitempty"` // when, or which version
+	File string `yaml:"file" json:"file,omitempty"` // in the project or its seeds
+	Read string `yaml:"read" json:"read,omitempty"` // date or version
 	What string `yaml:"what" json:"what"`
 }
 
-// Read decodes each of the files into a T, and gives it to add. A key that T does not have is an
-// error, as are two documents in a file.
+// Read decodes each file into a T and passes it to add. A key that T does not have is an error, and
+// so is a second document in a file.
 func Read[T any](files fs.FS, add func(*T) error) error {
 	return fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -57,7 +57,7 @@ func Read[T any](files fs.FS, add func(*T) error) error {
 	})
 }
 
-// Unite adds what a file has under a key to what others had there.
+// Unite adds the entries of one file under a key to those of other files. A duplicate is an error.
 func Unite[V any](what string, into *map[string]V, more map[string]V) error {
 	if *into == nil {
 		*into = map[string]V{}

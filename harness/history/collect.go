@@ -18,8 +18,8 @@ type Options struct {
 	Wants     func(check string) bool // nil means all
 }
 
-// A Collector takes certificates in any order and keeps only what a History needs
-// of each. It is for one goroutine at a time.
+// A Collector accepts certificates in any order and stores only what a History needs of each. It
+// must be used by one goroutine at a time.
 type Collector struct {
 	opts     Options
 	machines map[string]*machine
@@ -33,7 +33,7 @@ func NewCollector(o Options) *Collector {
 	return &Collector{opts: o, machines: map[string]*machine{}}
 }
 
-// machine is what is known of one subject.
+// machine is what is known about one subject.
 type machine struct {
 	digest string
 	seen   map[string]bool
@@ -45,7 +45,7 @@ type machine struct {
 type run struct {
 	Run
 	name     string
-	facts    map[string]string // versions by what they are of
+	facts    map[string]string // versions, by component
 	verdicts map[string]judgement
 }
 
@@ -54,20 +54,20 @@ type judgement struct {
 	reason  string
 }
 
-// key tells series apart: by ids where there are some, since numbers change.
+// key identifies a series, by ids where there are any, since numbers change.
 type key struct{ suite, check, object, peer, quantity, unit string }
 
-// series is a figure as it is collected.
+// series is a figure while it is being collected.
 type series struct {
 	thing  Thing
-	named  time.Time // of the certificate that thing is from
-	order  int       // where it stood there
+	named  time.Time // finish time of the certificate that thing is from
+	order  int       // its position in that certificate
 	better result.Better
 	limit  *result.Limit
 	points []Value
 }
 
-// Add takes a certificate in, unless it was there already, and keeps nothing of it.
+// Add adds a certificate, unless it was added before. It does not retain it.
 func (c *Collector) Add(st *certificate.Statement) {
 	name, digest := Subject(st)
 	m := c.machines[digest]
@@ -76,7 +76,7 @@ func (c *Collector) Add(st *certificate.Statement) {
 		c.machines[digest] = m
 	}
 	p := &st.Predicate
-	// The same one bare and signed, or in two places.
+	// Equal if the same certificate comes bare and signed, or from two places.
 	id := fmt.Sprint(p.Suite, p.Started.UnixMilli(), p.Finished.UnixMilli(), p.Verdict, len(p.Results))
 	if m.seen[id] {
 		c.repeated++
@@ -107,8 +107,8 @@ type figure struct {
 	verdict  result.Verdict
 }
 
-// figures returns a certificate's, in its order. A check's own is one of its
-// objects', where those have any.
+// figures returns a certificate's figures, in its order. A check's own figure is left out where
+// its objects have figures: it repeats one of them.
 func figures(st *certificate.Statement) (out []figure) {
 	p := &st.Predicate
 	ids := identities(p)
@@ -132,7 +132,7 @@ func figures(st *certificate.Statement) (out []figure) {
 	return out
 }
 
-// Refuse counts a certificate that was not taken in.
+// Refuse counts a certificate that was not accepted.
 func (c *Collector) Refuse() { c.refused++ }
 
 func (m *machine) add(f figure, at time.Time, order int) {
@@ -153,8 +153,8 @@ func keyOf(t Thing) key {
 	return key{t.Suite, t.Check, cmp.Or(t.ID, t.Object), cmp.Or(t.PeerID, t.Peer), t.Quantity, t.Unit}
 }
 
-// halfSpread is how far a value may be off, by its own certificate; 0 if that does
-// not say.
+// halfSpread returns the uncertainty of a value according to its own certificate; 0 if that
+// states none.
 func halfSpread(v *result.Measurement) float64 {
 	if v.Spread == nil {
 		return 0
@@ -166,13 +166,13 @@ func better(t Thing, v *result.Measurement) result.Better {
 	return result.BetterOf(t.Check, t.Quantity, t.Unit, v.LimitKind())
 }
 
-// improved reports whether a change is one for the better. Nobody can say that of a
-// figure whose better side is not known.
+// improved reports whether a change is an improvement. It is false if the better direction is not
+// known.
 func improved(before, after float64, b result.Better) bool {
 	return b == result.Lower && after < before || b == result.Higher && after > before
 }
 
-// Subject returns what a certificate is about: its machine, else its first image.
+// Subject returns the subject of a certificate: its machine, or else its first image.
 func Subject(st *certificate.Statement) (name, digest string) {
 	if n := st.Predicate.Node; n != nil {
 		return n.Name, certificate.NodeDigest(n.Identity)
@@ -183,7 +183,7 @@ func Subject(st *certificate.Statement) (name, digest string) {
 	return "", ""
 }
 
-// identities returns what stays of each name: a GPU's UUID, a port's GUID.
+// identities maps each name to a permanent id: a GPU's UUID, a port's GUID.
 func identities(p *certificate.Predicate) map[string]string {
 	ids := map[string]string{}
 	if n := p.Node; n != nil {
@@ -204,7 +204,7 @@ func identities(p *certificate.Predicate) map[string]string {
 	return ids
 }
 
-// facts returns what may change between certificates of one machine.
+// facts returns the versions and settings that may change between certificates of one machine.
 func facts(p *certificate.Predicate) map[string]string {
 	f := map[string]string{
 		"harness": strings.TrimSpace(p.Harness.Version + " " + p.Harness.Commit),
@@ -265,7 +265,7 @@ func (m *machine) finish(tolerance float64) Machine {
 	return out
 }
 
-// changes lists what has another version than it had when it was last known.
+// changes lists each fact that differs from its last known value.
 func (m *machine) changes() []Change {
 	out := []Change{}
 	known := map[string]string{}

@@ -6,11 +6,11 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 )
 
-// Compare returns what drifted from one certificate to another one, for the worse and
-// for the better, in the order of the second: figures of the same check, thing (by
-// UUID or GUID before name), peer and quantity whose change is larger than the
-// tolerance, which is relative, and than both figures' spreads together. What only
-// one of them has is no drift. They may be of different suites.
+// Compare returns what drifted from one certificate to another, for the worse and for the better,
+// in the order of the second. It compares figures of the same check, thing (by UUID or GUID
+// before name), peer and quantity. A drift is a change that is larger than the relative tolerance
+// and larger than both figures' spreads together. A figure that only one of them has is not a
+// drift. The certificates may be of different suites.
 func Compare(baseline, now *certificate.Statement, tolerance float64) []Drift {
 	before := map[key]Value{}
 	for _, f := range figures(baseline) {
@@ -36,7 +36,7 @@ func Compare(baseline, now *certificate.Statement, tolerance float64) []Drift {
 	return out
 }
 
-// anySuite is the key of the same figure, whichever suite has measured it.
+// anySuite returns the key without the suite that measured the figure.
 func (k key) anySuite() key {
 	k.suite = ""
 	return k

@@ -9,7 +9,7 @@ import (
 	"github.com/assay-hpc/assay/harness/stat"
 )
 
-// What a drift takes; the package comment says why.
+// Requirements for a drift. The package comment explains them.
 const (
 	minBefore, minAfter = 3, 2
 	minTrend            = 8
@@ -18,7 +18,7 @@ const (
 	reportZ             = 1.96 // 95 %
 )
 
-// stepZ is how many standard errors a step must have.
+// stepZ returns how many standard errors a step must exceed.
 func stepZ(before, after int) float64 { return 5 + 24/float64(min(before, after)) }
 
 // finish judges a series.
@@ -62,8 +62,8 @@ func (s *series) finish(tolerance float64, changes []Change) Series {
 	return out
 }
 
-// floor is the noise that there is at least: by what certificates say of their own
-// figures, and by how those were rounded.
+// floor returns the lower bound of the noise: from the spreads that certificates state, and from
+// how values were rounded.
 func (s *series) floor(values []float64) float64 {
 	half := make([]float64, len(s.points))
 	for i, p := range s.points {
@@ -72,7 +72,7 @@ func (s *series) floor(values []float64) float64 {
 	return max(stat.Median(half)/2, resolution(values)/2)
 }
 
-// step returns a drift if there is a step, and the noise beside it.
+// step returns a drift if there is a step, and the noise around its levels.
 func (s *series) step(values []float64, tolerance, floor float64) (*Drift, float64) {
 	st, ok := findStep(values, minBefore, minAfter)
 	if !ok {
@@ -86,7 +86,7 @@ func (s *series) step(values []float64, tolerance, floor float64) (*Drift, float
 	return s.drift(Step, st.before, st.after, sigma, s.points[st.at-1].At, s.points[st.at].At), sigma
 }
 
-// trend returns a drift if there is a slope, and the noise about its line.
+// trend returns a drift if there is a slope, and the noise around its line.
 func (s *series) trend(days, values []float64, tolerance, floor float64) (*Drift, float64) {
 	n := len(values)
 	if n < minTrend {
@@ -121,7 +121,7 @@ func (s *series) drift(k DriftKind, before, after, sigma float64, from, to time.
 	}
 }
 
-// relative is a change as a part of what was before; 0 if that was nothing.
+// relative returns a change relative to the value before; 0 if that is 0.
 func relative(before, after float64) float64 {
 	if before == 0 {
 		return 0

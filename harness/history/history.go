@@ -1,26 +1,25 @@
-// Package history reads many certificates as one story: for each machine, GPU, port
-// and pair how a measured value went from one certificate to the next, what changed
-// of drivers and firmware, which verdicts changed, and where a value has drifted
-// further than its noise. It is pure: certificates go in, by [Collector.Add], and a
-// [History] comes out.
+// Package history turns many certificates into a time line. For each machine, GPU, port and pair
+// it shows how a measured value changed from one certificate to the next, which drivers, firmware
+// and verdicts changed, and where a value has drifted by more than its noise. It is pure:
+// certificates go in through [Collector.Add], and a [History] comes out.
 //
 // # When a change is a drift
 //
-// Two kinds are looked for, both by medians, so that no single odd value makes one
-// or hides one:
+// There are two kinds of drift. Both are found through medians, so that a single outlier neither
+// causes nor hides one:
 //
 //   - a step: the split of the series into two levels whose points lie nearest to
 //     their level's median, three points or more before it and two or more after;
 //   - a trend: the Theil-Sen line (Theil 1950; Sen, JASA 63, 1968), whose slope's
 //     99.9 % confidence interval, Sen's, must not hold zero; eight points or more.
 //
-// The noise is the largest of four estimates of the standard deviation σ: from the
-// median absolute deviation of the residuals, from that of successive differences,
-// from the spreads that certificates state, and from how values were rounded. A
-// change is a drift if it is larger than the tolerance, larger than 3 σ, and for a
-// step 5+24/m standard errors, where m is the smaller number of points on a side:
-// the fewer there are, the less the noise is known. On pure noise, normal or with
-// heavy tails, a test finds fewer than one false drift in a thousand series.
+// The noise is the largest of four estimates of the standard deviation σ: from the median
+// absolute deviation of the residuals, from that of successive differences, from the spreads that
+// certificates state, and from how values were rounded. A change is a drift if it is larger than
+// the tolerance and larger than 3 σ. A step must also be larger than 5+24/m standard errors,
+// where m is the smaller number of points on a side: the fewer points, the less certain is the
+// noise. On pure noise, normal or with heavy tails, a test finds fewer than one false drift in a
+// thousand series.
 package history
 
 import (
@@ -33,34 +32,34 @@ import (
 // Version is the version of History's JSON.
 const Version = 1
 
-// DefaultTolerance is the relative change that is never called a drift.
+// DefaultTolerance is the relative change up to which nothing is called a drift.
 const DefaultTolerance = 0.02
 
-// A History is what certificates say of machines over time.
+// A History is the content of machines' certificates over time.
 type History struct {
 	Version      int       `json:"version"`
 	Tolerance    float64   `json:"tolerance"`    // relative
-	Certificates int       `json:"certificates"` // that it is made of
-	Repeated     int       `json:"repeated"`     // that were there more than once, and count once
+	Certificates int       `json:"certificates"` // that it was made from
+	Repeated     int       `json:"repeated"`     // that were found more than once, and count once
 	Refused      int       `json:"refused"`      // that could not be read, or that no trusted key signed; the caller's count
 	Machines     []Machine `json:"machines"`     // by name, then digest
 }
 
-// A Machine is one subject of certificates: a node, or else an image.
+// A Machine is one subject of certificates: a node or, without one, an image.
 type Machine struct {
 	Name         string          `json:"name"`
 	Digest       string          `json:"digest"` // "sha256:…", of its identity
 	Certificates int             `json:"certificates"`
-	First        time.Time       `json:"first"` // when the first and the last one was finished
+	First        time.Time       `json:"first"` // when the first and the last certificate were finished
 	Last         time.Time       `json:"last"`
-	Series       []Series        `json:"series"` // in the order of the last certificate that has each
+	Series       []Series        `json:"series"` // in the order of the last certificate that contains each
 	Changes      []Change        `json:"changes"`
 	Verdicts     []VerdictChange `json:"verdicts"`
 	Runs         []Run           `json:"-"` // its certificates, the oldest first
-	Suites       int             `json:"-"` // how many suites those are of
+	Suites       int             `json:"-"` // number of suites of these certificates
 }
 
-// DriftLines says what drifted, a line each.
+// DriftLines describes the drifts, one line each.
 func (m *Machine) DriftLines() (lines []string) {
 	for _, s := range m.Series {
 		if s.Drift == nil {
@@ -75,7 +74,7 @@ func (m *Machine) DriftLines() (lines []string) {
 	return lines
 }
 
-// InSuite is what follows the name of a figure or a verdict: its suite, where there are
+// InSuite returns the suffix for the name of a figure or a verdict: its suite, if there are
 // several.
 func (m *Machine) InSuite(suite string) string {
 	if m.Suites < 2 {
@@ -84,19 +83,19 @@ func (m *Machine) InSuite(suite string) string {
 	return ", suite " + suite
 }
 
-// A Run is a certificate's own.
+// A Run is one certificate's record.
 type Run struct {
 	At              time.Time // when it was finished
 	Took            time.Duration
 	Suite           string
 	Verdict         result.Verdict
-	Checks          map[result.Verdict]int // how many had each
+	Checks          map[result.Verdict]int // number of checks with each verdict
 	Harness, Driver string
 }
 
-// A Thing is what a figure is about.
+// A Thing is the subject of a figure.
 type Thing struct {
-	Suite    string `json:"suite,omitempty"` // whose parameters it was measured with
+	Suite    string `json:"suite,omitempty"` // the suite that it was measured by
 	Check    string `json:"check"`
 	Object   string `json:"object,omitempty"` // "GPU 3"; "" for a check's own figure
 	ID       string `json:"id,omitempty"`     // UUID, GUID
@@ -114,7 +113,7 @@ type Series struct {
 	Median float64 `json:"median"`
 	Last   float64 `json:"last"`
 	Noise  float64 `json:"noise"`           // two standard deviations, in Unit
-	Trend  *Trend  `json:"trend,omitempty"` // of three points or more
+	Trend  *Trend  `json:"trend,omitempty"` // with three points or more
 	Drift  *Drift  `json:"drift,omitempty"`
 
 	Better result.Better `json:"-"`
@@ -126,12 +125,12 @@ type Series struct {
 type Value struct {
 	At      time.Time
 	Value   float64
-	Verdict result.Verdict // of the object, or of the check whose own it is
-	spread  float64        // half of it; 0 for none
+	Verdict result.Verdict // of the object, or of the check if the figure is the check's own
+	spread  float64        // half of the stated spread; 0 for none
 }
 
-// A Trend is a series' slope a day, with its confidence interval of 95 % where there
-// are points enough for one.
+// A Trend is a series' slope per day, with its 95 % confidence interval if there are enough
+// points.
 type Trend struct {
 	PerDay float64  `json:"perDay"`
 	Low    *float64 `json:"low,omitempty"`
@@ -143,8 +142,8 @@ type DriftKind string
 
 // The kinds of drifts.
 const (
-	Step     DriftKind = "step"     // from one certificate to the next, and it stayed so
-	Slope    DriftKind = "trend"    // bit by bit
+	Step     DriftKind = "step"     // from one certificate to the next, permanently
+	Slope    DriftKind = "trend"    // gradual
 	Compared DriftKind = "compared" // between two certificates
 )
 
@@ -155,14 +154,14 @@ type Drift struct {
 	Before float64   `json:"before"`
 	After  float64   `json:"after"`
 	Change float64   `json:"change"`         // relative to Before; 0 where that is 0
-	Noise  float64   `json:"noise"`          // in Unit: half of what noise explains
-	From   time.Time `json:"from"`           // it was as before until then,
+	Noise  float64   `json:"noise"`          // in Unit: half of the change that noise explains
+	From   time.Time `json:"from"`           // the value was as before until then,
 	To     time.Time `json:"to"`             // and as after from then on
-	Better bool      `json:"better"`         // a change for the better, for which nothing fails
+	Better bool      `json:"better"`         // an improvement, which never counts as a failure
 	With   []Change  `json:"with,omitempty"` // what else changed between From and To
 }
 
-// A Change is another version of something than the certificate before had.
+// A Change is a version that differs from the one in the certificate before.
 type Change struct {
 	At   time.Time `json:"at"` // when the first certificate with it was finished
 	What string    `json:"what"`
@@ -170,8 +169,8 @@ type Change struct {
 	To   string    `json:"to"`
 }
 
-// A VerdictChange is a check's, or with no Check the whole certificate's, from one
-// certificate of a suite to its next. What was skipped says nothing, and is passed over.
+// A VerdictChange is a change of a check's verdict (or, without Check, of the whole
+// certificate's) from one certificate of a suite to the next. Skipped checks are ignored.
 type VerdictChange struct {
 	At     time.Time      `json:"at"`
 	Suite  string         `json:"suite,omitempty"`
@@ -193,7 +192,7 @@ func (h *History) Drifts() (all []Drift) {
 	return all
 }
 
-// Worse returns how many drifts are not for the better.
+// Worse returns how many drifts are not improvements.
 func (h *History) Worse() (n int) {
 	for _, d := range h.Drifts() {
 		if !d.Better {

@@ -7,8 +7,8 @@ import (
 	"github.com/assay-hpc/assay/harness/stat"
 )
 
-// successive estimates a standard deviation from the differences between
-// neighbours, which neither a step nor a slope changes much.
+// successive estimates a standard deviation from the differences between neighbours, on which a
+// step or a slope has little effect.
 func successive(v []float64) float64 {
 	if len(v) < 2 {
 		return 0
@@ -20,8 +20,8 @@ func successive(v []float64) float64 {
 	return stat.Deviation(d) / math.Sqrt2
 }
 
-// resolution is the step that values were rounded to: the largest power of ten, no
-// larger than 1, that they are multiples of; 0 for values of more than six decimals.
+// resolution returns the step that values were rounded to: the largest power of ten, at most 1,
+// of which they are all multiples; 0 for values with more than six decimals.
 func resolution(v []float64) float64 {
 	for step := 1.0; step > 1e-7; step /= 10 {
 		fits := func(x float64) bool {
@@ -35,13 +35,13 @@ func resolution(v []float64) float64 {
 	return 0
 }
 
-// A line is a robust fit: y = At0 + Slope·x, with a confidence interval of the slope.
+// A line is a robust fit, y = at0 + slope·x, with a confidence interval of the slope.
 type line struct{ at0, slope, low, high float64 }
 
-// blocks is how many points a fit is made of: the number of pairs is its square.
+// blocks is the maximum number of points in a fit: the number of pairs grows with its square.
 const blocks = 64
 
-// thin makes at most so many points by taking the medians of neighbours.
+// thin reduces a series to at most blocks points, each the median of neighbours.
 func thin(x, y []float64) (bx, by []float64) {
 	if len(x) <= blocks {
 		return x, y
@@ -53,9 +53,9 @@ func thin(x, y []float64) (bx, by []float64) {
 	return bx, by
 }
 
-// theilSen fits a line by the median of all pairs' slopes (Theil 1950, Sen 1968). The
-// interval is Sen's, from the normal approximation of Kendall's S, z deviations wide.
-// It fails for fewer than two different x.
+// theilSen fits a line by the median of all pairs' slopes (Theil 1950, Sen 1968). The interval is
+// Sen's, from the normal approximation of Kendall's S, z deviations wide. It fails if there are
+// fewer than two different x.
 func theilSen(x, y []float64, z float64) (l line, ok bool) {
 	x, y = thin(x, y)
 	n := len(x)
@@ -87,15 +87,15 @@ func theilSen(x, y []float64, z float64) (l line, ok bool) {
 	return l, true
 }
 
-// A step is where a series' middle changes: the first so many points are before it.
+// A step is where the median of a series changes: at is the number of points before it.
 type step struct {
 	at            int
 	before, after float64 // medians
 }
 
-// findStep returns the split into two levels that leaves least: the sum of absolute
-// distances from the two medians, which tells where the step is even if some points
-// are odd. There are at least so many points before and after.
+// findStep returns the best split into two levels: the one with the smallest sum of absolute
+// distances from the two medians, which finds the step even if some points are outliers. There
+// are at least minBefore points before it and minAfter after it.
 func findStep(v []float64, minBefore, minAfter int) (best step, ok bool) {
 	n := len(v)
 	if n < minBefore+minAfter {
@@ -104,15 +104,15 @@ func findStep(v []float64, minBefore, minAfter int) (best step, ok bool) {
 	before := costs(v)
 	backwards := slices.Clone(v)
 	slices.Reverse(backwards)
-	after := costs(backwards) // of the last so many
+	after := costs(backwards) // of the last n values
 	for k := minBefore; k <= n-minAfter; k++ {
 		if cost := before[k] + after[n-k]; !ok || cost < before[best.at]+after[n-best.at] {
 			best.at, ok = k, true
 		}
 	}
 	best.before = stat.Median(v[:best.at])
-	// Of two middle values the one nearer to before: of two points both must have
-	// gone there.
+	// Of two middle values take the one nearer to before: with two points, both must have
+	// changed.
 	last := slices.Sorted(slices.Values(v[best.at:]))
 	low, high := last[(len(last)-1)/2], last[len(last)/2]
 	if best.after = low; math.Abs(high-best.before) < math.Abs(low-best.before) {
@@ -121,9 +121,8 @@ func findStep(v []float64, minBefore, minAfter int) (best step, ok bool) {
 	return best, true
 }
 
-// costs returns for each number of values, from none to all, the sum of the
-// distances of the first so many from their median. The lower half of them is in one
-// heap, the upper half in another.
+// costs returns, for each n from 0 to all values, the sum of the distances of the first n values
+// from their median. One heap contains their lower half, another their upper half.
 func costs(v []float64) []float64 {
 	out := make([]float64, 1, len(v)+1)
 	var lower, upper half // the lower one holds negated values
@@ -147,7 +146,7 @@ func costs(v []float64) []float64 {
 	return out
 }
 
-// A half is a heap of numbers, the smallest first, that knows their sum.
+// A half is a min-heap of numbers with their sum.
 type half struct {
 	heap []float64
 	sum  float64
@@ -181,7 +180,7 @@ func (h *half) pop() float64 {
 	}
 }
 
-// residuals of a step's two levels.
+// residuals returns the distances from a step's two levels.
 func (s step) residuals(v []float64) []float64 {
 	r := make([]float64, len(v))
 	for i, x := range v {
@@ -193,8 +192,8 @@ func (s step) residuals(v []float64) []float64 {
 	return r
 }
 
-// significance is how many standard errors apart a step's levels are, for noise of
-// sigma. A median's standard error is √(π/2) times a mean's.
+// significance returns the distance between a step's levels in standard errors, for noise of
+// sigma. The standard error of a median is √(π/2) times that of a mean.
 func (s step) significance(n int, sigma float64) float64 {
 	d := math.Abs(s.after - s.before)
 	if d == 0 {

@@ -15,11 +15,11 @@ import (
 
 // TextOptions are for WriteText.
 type TextOptions struct {
-	Verbose bool // pairs that did not drift one by one, too
+	Verbose bool // also lists each pair that did not drift
 }
 
-// WriteText writes a history for a person: for each machine a table of its figures,
-// then what changed, and last of all the drifts.
+// WriteText writes a history as text: for each machine a table of its figures and then what
+// changed, and finally the drifts.
 func (h *History) WriteText(w io.Writer, o TextOptions) error {
 	b := new(strings.Builder)
 	for _, m := range h.Machines {
@@ -85,19 +85,19 @@ func (m *Machine) text(b *strings.Builder, o TextOptions) {
 	}
 }
 
-// sameTable reports whether two figures stand under one heading.
+// sameTable reports whether two figures belong under one heading.
 func sameTable(a, b Thing) bool {
 	return a.Suite == b.Suite && a.Check == b.Check && a.Quantity == b.Quantity
 }
 
-// nameWidth is where a name's column ends.
+// nameWidth is the width of the column of names.
 const nameWidth = 26
 
-// left makes a cell that stands on the left in a table whose others do not.
+// left returns a left-aligned cell; the table's other cells are right-aligned.
 func left(s string) string { return fmt.Sprintf("%-*s\t", nameWidth, s) }
 
-// rows writes a heading's figures. Pairs are many: those that did not drift share a
-// line.
+// rows writes the figures of a heading. There are many pairs, so those that did not drift share
+// one line.
 func rows(w io.Writer, all []Series, o TextOptions) {
 	var quiet []Series
 	for _, s := range all {
@@ -141,7 +141,7 @@ func row(w io.Writer, name string, s Series) {
 		signed(change), "±"+percent(ofValue(s.Noise, s.Median)), mark)
 }
 
-// ofValue is noise as a part of a value.
+// ofValue returns noise relative to a value.
 func ofValue(noise, value float64) float64 {
 	if value == 0 {
 		return 0
@@ -149,7 +149,7 @@ func ofValue(noise, value float64) float64 {
 	return noise / math.Abs(value)
 }
 
-// String says it in a sentence.
+// String describes the drift in one sentence.
 func (d Drift) String() string {
 	what := d.Check
 	if d.Object != "" {
@@ -201,7 +201,7 @@ func count(n int, what string) string {
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }
 
-// number has four digits that mean something.
+// number prints four significant digits.
 func number(v float64) string {
 	a := math.Abs(v)
 	switch {
@@ -215,7 +215,7 @@ func number(v float64) string {
 	return fmt.Sprintf("%.4g", v)
 }
 
-// percent has a digit behind the point below ten.
+// percent prints one decimal below ten percent.
 func percent(v float64) string {
 	if math.Abs(v) < 0.0995 {
 		return fmt.Sprintf("%.1f %%", 100*v)

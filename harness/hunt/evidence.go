@@ -9,16 +9,16 @@ import (
 	"github.com/assay-hpc/assay/harness/stat"
 )
 
-// A way is the direction in which a node is looked at.
+// A way is the direction in which a node is examined.
 type way int
 
 const (
-	sends    way = iota // also of values that have no direction
-	receives            // only of those that have
+	sends    way = iota // also for values without a direction
+	receives            // only for values with a direction
 )
 
-// A value is one measurement. from and to are positions in group; where the
-// value has no direction they are -1.
+// A value is one measurement. from and to are positions in group, or -1 if the value has no
+// direction.
 type value struct {
 	group    []int
 	from, to int
@@ -27,7 +27,7 @@ type value struct {
 	resent   float64
 }
 
-// of reports whether the value says something about a node in a direction.
+// of reports whether the value is about a node in a direction.
 func (v *value) of(node int, w way) bool {
 	switch {
 	case v.from < 0:
@@ -38,7 +38,7 @@ func (v *value) of(node int, w way) bool {
 	return v.group[v.to] == node
 }
 
-// evidence is what has been measured, round by round.
+// evidence contains the measurements, by round.
 type evidence struct {
 	directed bool
 	rounds   [][]value
@@ -48,7 +48,7 @@ type evidence struct {
 // next begins a round.
 func (e *evidence) next() { e.rounds = append(e.rounds, nil) }
 
-// add takes down what a group did in this round.
+// add records what a group measured in this round.
 func (e *evidence) add(round int, group []int, s Sample) error {
 	flows := []Flow{s.Flow}
 	if s.Back != nil {
@@ -80,7 +80,7 @@ func (e *evidence) add(round int, group []int, s Sample) error {
 	return nil
 }
 
-// ways are the directions in which nodes are looked at.
+// ways returns the directions in which nodes are examined.
 func (e *evidence) ways() []way { return ways(e.directed) }
 
 func ways(directed bool) []way {
@@ -90,28 +90,26 @@ func ways(directed bool) []way {
 	return []way{sends}
 }
 
-// A view is the evidence in strata: rounds whose values are compared with one
-// another, and with those of no other stratum. What is explained already is
-// marked.
+// A view is the evidence in strata: groups of rounds with values that are compared with one
+// another, but not with those of other strata. Values that are already explained are marked.
 type view struct {
 	directed bool
 	values   [][]value
-	byNode   []map[int][]int // by stratum: node → which of the values it is in
-	sorted   [][]float64     // by stratum: differences from what is usual, of what is not explained
-	usual    [][]float64     // by stratum and value: what is usual for its like
+	byNode   []map[int][]int // by stratum: node → indices of its values
+	sorted   [][]float64     // by stratum: differences from what is usual, of values that are not explained
+	usual    [][]float64     // by stratum and value: what is usual in its class
 	gone     [][]bool        // by stratum and value: explained
 }
 
-// ways are the directions in which nodes are looked at.
+// ways returns the directions in which nodes are examined.
 func (w *view) ways() []way { return ways(w.directed) }
 
-// classSize is how many values of a kind there must be, so that what is usual
-// among them is known.
+// classSize is how many values a class needs before its median is used as what is usual.
 const classSize = 16
 
-// look makes a view, in strata of some rounds; those at the end that do not
-// make a whole one are left out. explained says which values are nobody else's
-// fault any more, class which ones are alike: within a switch, or between two.
+// look makes a view with strata of the given number of rounds; an incomplete stratum at the end
+// is left out. explained reports which values are already explained, by a charge against a node
+// for example. class says which values are comparable: those within a switch, or between two.
 func (e *evidence) look(rounds int, explained func(*value) bool, class func(*value) int) *view {
 	w := &view{directed: e.directed}
 	for first := 0; first+rounds <= len(e.rounds); first += rounds {
@@ -153,17 +151,17 @@ func (e *evidence) look(rounds int, explained func(*value) bool, class func(*val
 	return w
 }
 
-// residual is by how much a value differs from its like.
+// residual returns by how much a value differs from what is usual in its class.
 func (w *view) residual(s, i int) float64 { return w.values[s][i].x - w.usual[s][i] }
 
-// upTo counts sorted values up to x; below those less than x.
+// upTo counts the sorted values up to x; below counts those less than x.
 func upTo(sorted []float64, x float64) int {
 	return sort.Search(len(sorted), func(i int) bool { return sorted[i] > x })
 }
 
 func below(sorted []float64, x float64) int { return sort.SearchFloat64s(sorted, x) }
 
-// A tally sums up what the strata say about one question.
+// A tally sums the strata's answers to one question.
 type tally struct {
 	sum    float64 // of the probabilities
 	strata int
@@ -171,7 +169,7 @@ type tally struct {
 
 func (t *tally) add(p float64) { t.sum += p; t.strata++ }
 
-// p is the probability of all of it.
+// p returns the probability of all strata together.
 func (t tally) p() float64 {
 	if t.strata < minStrata {
 		return 1
@@ -179,17 +177,16 @@ func (t tally) p() float64 {
 	return stat.Additive(t.sum, t.strata)
 }
 
-// question tests one node in one direction against those values that it has no
-// part in: slower is how probable its values are if it is not slower than the
-// others by more than least, as are those of faster if it is by find or more. Both are
-// logarithms.
+// question compares one node in one direction with the values in which it has no part. slower is
+// the probability of the node's values if it is at most least slower than the others; faster is
+// their probability if it is slower by find or more. least and find are logarithms.
 func (w *view) question(node int, d way, own func(*value) bool, least, find float64) (slower, faster tally) {
 	for s := range w.values {
 		mine := w.byNode[s][node]
 		if len(mine) == 0 {
 			continue
 		}
-		var a, apart []float64 // the node's in this direction; those that it has a part in
+		var a, apart []float64 // the node's values in this direction; all values in which it has a part
 		for _, i := range mine {
 			v, r := &w.values[s][i], w.residual(s, i)
 			if !w.gone[s][i] {
@@ -222,7 +219,7 @@ func (w *view) question(node int, d way, own func(*value) bool, least, find floa
 	return slower, faster
 }
 
-// residuals are a node's in a direction.
+// residuals returns those of a node in a direction.
 func (w *view) residuals(node int, d way, own func(*value) bool) (out []float64) {
 	for s := range w.values {
 		for _, i := range w.byNode[s][node] {
@@ -234,9 +231,9 @@ func (w *view) residuals(node int, d way, own func(*value) bool) (out []float64)
 	return out
 }
 
-// spread is how much nodes differ in themselves, as a standard deviation of the
-// logarithm, in the direction in which they do more: what their medians differ
-// by, less what the noise of so many values makes of nothing.
+// spread returns how much nodes themselves differ, as a standard deviation of the logarithm, in
+// the direction with the larger spread: the spread of their medians, less what the noise of that
+// many values contributes.
 func (w *view) spread(nodes []int) (most float64) {
 	for _, d := range w.ways() {
 		var medians, noise []float64
@@ -256,8 +253,8 @@ func (w *view) spread(nodes []int) (most float64) {
 		if len(medians) < fewNodes {
 			continue
 		}
-		// A pair is as fast as its slower node, so that slow nodes stand out
-		// more than fast ones: it is the slower half that matters.
+		// A pair is as fast as its slower node, so slow nodes stand out more than fast ones: the
+		// slower half matters.
 		m := stat.Median(medians)
 		lower := slices.DeleteFunc(slices.Clone(medians), func(x float64) bool { return x > m })
 		between, within := max(stat.MAD(medians), 1.4826*(m-stat.Median(lower))), stat.MAD(noise)

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// explain turns charges into suspects. Where most nodes of a block are accused
-// they are measured among themselves, as are those of the other blocks: a node that
-// is fast there is not slow itself, but has a slow path to the others.
+// explain turns charges into suspects. If most nodes of a block are accused, they and those of
+// the other blocks are measured within their blocks. A node that is fast there is not slow
+// itself, but has a slow path to the others.
 func (h *hunt) explain(ctx context.Context) error {
 	excused := map[int]bool{}
 	for _, level := range h.levels() {
@@ -32,9 +32,8 @@ func (h *hunt) explain(ctx context.Context) error {
 	return nil
 }
 
-// levels are ways to cut the cluster into blocks of nodes that are near one
-// another, largest blocks first: by switch, or else by halving it again and
-// again.
+// levels returns partitions of the cluster into blocks of nearby nodes, largest blocks first: by
+// switch or, without switches, by halving it repeatedly.
 func (h *hunt) levels() (out [][][]int) {
 	if h.plan.switches != nil {
 		return [][][]int{h.plan.switches}
@@ -53,8 +52,8 @@ func (h *hunt) levels() (out [][][]int) {
 	return out
 }
 
-// mostAccused reports whether at least two, and three in four, of a block's
-// living nodes are accused, and are not the larger part of the cluster.
+// mostAccused reports whether at least two, and at least three quarters, of a block's living
+// nodes are accused, and the block holds at most half of the cluster's living nodes.
 func (h *hunt) mostAccused(block []int, excused map[int]bool) bool {
 	living, accused := 0, 0
 	for _, node := range block {
@@ -68,11 +67,11 @@ func (h *hunt) mostAccused(block []int, excused map[int]bool) bool {
 	return accused >= 2 && 4*accused >= 3*living && 2*living <= len(h.living())
 }
 
-// maxAmong bounds the rounds within blocks. They decide between two
-// explanations of what is certain already.
+// maxAmong bounds the rounds within blocks. They only decide between two explanations of a
+// slowness that is already certain.
 const maxAmong = 24
 
-// among measures inside blocks, and returns which of the accused are well there.
+// among measures within blocks, and returns the accused nodes that are well there.
 func (h *hunt) among(ctx context.Context, level, blocks [][]int) (well map[int]bool, err error) {
 	var ask []int
 	for _, b := range blocks {
@@ -82,8 +81,8 @@ func (h *hunt) among(ctx context.Context, level, blocks [][]int) (well map[int]b
 			}
 		}
 	}
-	// What was within a block before counts, too, but for few nodes that is
-	// nearly nothing, and for many rare: it begins anew.
+	// Earlier values within a block would count, too, but there are almost none among few nodes,
+	// and few among many. So the evidence starts anew.
 	h.inside = evidence{}
 	well = map[int]bool{}
 	slow := map[int]bool{}
@@ -122,8 +121,7 @@ func (h *hunt) among(ctx context.Context, level, blocks [][]int) (well map[int]b
 	return well, nil
 }
 
-// blamePath puts a path in the place of the nodes that are well among
-// themselves.
+// blamePath accuses a path instead of the nodes that are well among themselves.
 func (h *hunt) blamePath(block []int, well, excused map[int]bool) {
 	var nodes, accused []int
 	for _, node := range block {
@@ -170,7 +168,7 @@ func direction(out, in, directed bool) Direction {
 	return Receiving
 }
 
-// evidenceOf are the last values of a node, each with what is usual.
+// evidenceOf returns a node's last values, at most the given number, each with what is usual.
 func (w *view) evidenceOf(node int, d Direction, most int) (out []Value) {
 	for s := len(w.values) - 1; s >= 0; s-- {
 		for _, i := range slices.Backward(w.byNode[s][node]) {

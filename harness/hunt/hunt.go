@@ -1,33 +1,30 @@
-// Package hunt finds the nodes of a cluster that are slower than the rest, by
-// more than the noise, in a number of rounds that grows with the logarithm of
-// the cluster's size. It measures nothing itself: a [Probe] measures disjoint
-// groups of nodes, all at once, and hunt says which groups, how often, and what
-// follows.
+// Package hunt finds the nodes of a cluster that are slower than the rest, by more than the
+// noise. The number of rounds grows with the logarithm of the cluster's size. It measures nothing
+// itself: a [Probe] measures disjoint groups of nodes, all at once, and hunt decides which groups
+// to measure, how often, and what follows from the values.
 //
-// # How
+// # How it works
 //
-// A round pairs all nodes with one another at random (few nodes: each with each,
-// in turns), so that each round measures every node, with another partner. A
-// node that is slow is slow with everyone; its partners are so once. In each
-// round a node's value has a rank among those of the others of the same round,
-// and the ranks of all rounds together say how probable they are for a node that
-// is no slower than the rest: docs/scale.md has the test. No value is compared
-// with a fixed number.
+// A round pairs all nodes at random (few nodes: round-robin), so that each round measures every
+// node with another partner. A slow node is slow with every partner; its partners are slow only
+// once. In each round a node's value has a rank among those of the other nodes of the same round.
+// The ranks of all rounds together give the probability of these values for a node that is no
+// slower than the rest: docs/scale.md describes the test. No value is compared with a fixed
+// number.
 //
-// Two questions are asked of each node, each with an error probability for the
-// whole hunt. It is accused when "it is at most Least slower than the rest" is
-// refuted, and cleared when "it is Find slower, or more" is. Rounds go on until
-// every node is one or the other, or MaxRounds. Nodes that are still neither are
-// named as undecided, never as suspects.
+// Each node is tested twice, each time with an error probability that holds for the whole hunt.
+// It is accused when "it is at most Least slower than the rest" is refuted, and cleared when "it
+// is slower by Find or more" is refuted. Rounds continue until every node is accused or cleared,
+// or until MaxRounds. Nodes that are still neither are reported as undecided, never as suspects.
 //
-// Where the share of packets that are sent again is known, the same questions are
-// asked of it: bandwidth alone does not show the few lost packets that TCP sends again.
+// Where the share of retransmitted packets is known, the same tests are applied to it: bandwidth
+// alone does not show a few lost packets that TCP sends again.
 //
-// Where most nodes of a switch are accused, they are measured among themselves:
-// if they are well there, it is the path to the others that is slow.
+// If most nodes of a switch are accused, they are measured among themselves: if they are well
+// there, the path to the others is slow.
 //
-// The package is pure: the same seed and the same answers of the probe give the
-// same rounds and the same report.
+// The package is pure: the same seed and the same answers of the probe give the same rounds and
+// the same report.
 package hunt
 
 import (
@@ -40,54 +37,48 @@ import (
 	"slices"
 )
 
-// A Flow is what was measured in one direction.
+// A Flow is a measurement in one direction.
 type Flow struct {
-	// Value is a bandwidth, in any unit, the same one throughout.
+	// Value is a bandwidth, in any unit, which is the same throughout.
 	Value float64
-	// Resent is the share of packets that had to be sent again; 0: none, or
-	// not known.
+	// Resent is the share of packets that had to be sent again; 0: none, or not known.
 	Resent float64
 }
 
-// A Sample is what a group did in a round.
+// A Sample is what a group measured in a round.
 type Sample struct {
-	// Flow is the group's; of a pair with Back it is from the first node to the
-	// second.
+	// Flow is the group's value. For a pair with Back it is from the first node to the second.
 	Flow
-	// Back is from a pair's second node to its first. Without it the value is
-	// of both directions.
+	// Back is from a pair's second node to its first. Without it Flow is for both directions
+	// together.
 	Back *Flow
-	// Dead are nodes that did not answer, or said that they cannot go on. They
-	// are left out from then on, and the group's values do not count.
+	// Dead are nodes that did not answer, or reported that they cannot continue. They are left
+	// out from then on, and the group's values do not count.
 	Dead []int
-	// Err says why there is no value; with Dead it is the reason. Where no node
-	// is named as dead, hunt finds out which one makes groups fail.
+	// Err is the reason for a missing value, or for Dead. If it is set without Dead, hunt
+	// determines which node makes its groups fail.
 	Err error
 }
 
-// A Probe measures all groups at once and returns a Sample of each. An error
-// ends the hunt.
+// A Probe measures all groups at once and returns a Sample of each. An error ends the hunt.
 type Probe func(ctx context.Context, groups [][]int) ([]Sample, error)
 
-// Options of a hunt. The zero value is ready.
+// Options of a hunt. The zero value is usable.
 type Options struct {
-	// Alpha bounds the probability of accusing a node that is at most Least
-	// slower than the rest; Beta that of clearing a node that is Find slower.
-	// 0 is 0.01.
+	// Alpha bounds the probability of accusing a node that is at most Least slower than the rest;
+	// Beta bounds that of clearing a node that is Find slower. 0 means 0.01.
 	Alpha, Beta float64
-	// Least is the difference that is never worth an accusation, as a share of
-	// the rest's value, 0 is 0.05; Find one that must not go unnoticed, 0 is
-	// 0.10. Where nodes differ more among themselves both grow: Report.Least
-	// and Report.Find are what they became.
+	// Least is a difference that never justifies an accusation, as a share of the rest's value (0
+	// means 0.05). Find is a difference that must not go unnoticed (0 means 0.10). If nodes
+	// differ more among themselves, both grow: Report.Least and Report.Find are the final values.
 	Least, Find float64
-	// MaxRounds bounds the rounds; 0 is 48 and 8 for each doubling of nodes.
+	// MaxRounds bounds the rounds; 0 means 48, plus 8 for each doubling of the number of nodes.
 	MaxRounds int
-	// GroupSize is how many nodes a group has; 0 is 2, a pair. Larger ones are
-	// for collectives, and tell no directions.
+	// GroupSize is the number of nodes in a group; 0 means 2, a pair. Larger groups are for
+	// collectives, and have no directions.
 	GroupSize int
-	// Switch says which switch (rack, rail group) each node is at, by any
-	// numbers. Without it nodes with neighbouring numbers are taken to be near
-	// one another, where that matters.
+	// Switch assigns each node to a switch (rack, rail group), by arbitrary numbers. Without it
+	// nodes with adjacent numbers are taken to be near one another, where that matters.
 	Switch []int
 	// Seed chooses the pairs.
 	Seed uint64
@@ -123,10 +114,10 @@ func (o Options) check(nodes int) (Options, error) {
 	return o, nil
 }
 
-// log2 is how often n must be halved to be 1, rounded up.
+// log2 returns the binary logarithm of n, rounded up.
 func log2(n int) int { return int(math.Ceil(math.Log2(float64(max(n, 1))))) }
 
-// A hunt is one Run's state.
+// A hunt is the state of one Run.
 type hunt struct {
 	o     Options
 	n     int
@@ -135,22 +126,22 @@ type hunt struct {
 
 	alive   []bool
 	dead    []Death
-	strikes map[int][]int // node → partners in its groups, all of which failed
+	strikes map[int][]int // node → partners in its groups, since it last succeeded
 	rounds  int
 	flows   int
 	all     evidence // of rounds among all nodes
 	inside  evidence // of rounds inside switches
 	plan    *planner
 
-	verdicts            // what follows from all so far
-	loss      verdicts  // and of what was sent again
+	verdicts            // from all evidence so far
+	loss      verdicts  // the same for retransmitted packets
 	suspects  []Suspect // paths that excuse nodes
 	excused   map[int]bool
 	lastError error
 }
 
-// Run hunts among nodes 0 to nodes-1. It returns a report also with an error,
-// of what was found until then.
+// Run hunts among nodes 0 to nodes-1. With an error it also returns a report, of what was found
+// until then.
 func Run(ctx context.Context, nodes int, probe Probe, o Options) (*Report, error) {
 	o, err := o.check(nodes)
 	if err != nil {
@@ -171,11 +162,11 @@ func Run(ctx context.Context, nodes int, probe Probe, o Options) (*Report, error
 	return h.report(), err
 }
 
-// search measures and looks at what has come, in growing intervals, until every
-// node is accused or cleared.
+// search measures and evaluates the results, at growing intervals, until every node is accused or
+// cleared.
 func (h *hunt) search(ctx context.Context) error {
 	for look := 1; ; look++ {
-		// Of what is compared there is a quarter more at each look.
+		// Each look has a quarter more strata to compare.
 		l := h.stratum()
 		strata := len(h.all.rounds) / l
 		until := l * max(minStrata, strata+max(1, strata/4))
@@ -193,7 +184,7 @@ func (h *hunt) search(ctx context.Context) error {
 	}
 }
 
-// rest are the living that nobody accuses: what others are compared with.
+// rest returns the living nodes that are not accused: others are compared with these.
 func (h *hunt) rest() (out []int) {
 	for _, node := range h.living() {
 		if h.accused[node] == nil {
@@ -203,16 +194,15 @@ func (h *hunt) rest() (out []int) {
 	return out
 }
 
-// stratum is how many rounds are compared as one: the fewer nodes are left, the
-// more it takes.
+// stratum is how many rounds are compared as one: the fewer nodes are left, the more it takes.
 func (h *hunt) stratum() int { return stratumRounds(max(len(h.rest()), 2), h.o.GroupSize) }
 
-// minStrata is how many comparisons there are before the first look. A fault
-// that lasts for one of them is no node's.
+// minStrata is how many strata there must be before the first look. A fault that lasts for only
+// one stratum is not attributed to a node.
 const minStrata = 3
 
-// minValues is how many values of a suspect there are at least, so that what
-// ails it can be told.
+// minValues is the minimum number of values of a suspect, so that the kind of its fault can be
+// determined.
 const minValues = 8
 
 func (h *hunt) enoughEvidence() bool {
@@ -235,7 +225,7 @@ func (h *hunt) living() (out []int) {
 	return out
 }
 
-// round measures groups, and takes down what came of it.
+// round measures groups, and records the results.
 func (h *hunt) round(ctx context.Context, e *evidence, groups [][]int) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("hunt: round %d: %w", h.rounds+1, context.Cause(ctx))
@@ -279,7 +269,7 @@ func (h *hunt) round(ctx context.Context, e *evidence, groups [][]int) error {
 	return nil
 }
 
-// buried leaves a node out from here on.
+// buried removes a node from the rest of the hunt.
 func (h *hunt) buried(node int, group []int, why error) {
 	if node < 0 || node >= h.n || !h.alive[node] || !slices.Contains(group, node) {
 		return
@@ -291,8 +281,8 @@ func (h *hunt) buried(node int, group []int, why error) {
 	h.dead = append(h.dead, Death{Node: node, Round: h.rounds, Reason: why.Error()})
 }
 
-// failed notes that a group failed, and not which of its nodes is at fault. The node
-// at fault fails with different partners, and succeeds with none.
+// failed records that a group failed without naming the node at fault. The node at fault fails
+// with different partners, and never succeeds.
 func (h *hunt) failed(group []int, why error) {
 	for _, node := range group {
 		for _, other := range group {
@@ -302,7 +292,7 @@ func (h *hunt) failed(group []int, why error) {
 		}
 	}
 	for _, node := range group {
-		// With as many partners as two groups have, it is not theirs.
+		// With more partners than one group has, the fault is not theirs.
 		if len(h.strikes[node]) > h.o.GroupSize-1 {
 			h.buried(node, group, fmt.Errorf("every group that it was in failed: %w", why))
 		}

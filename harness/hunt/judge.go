@@ -8,17 +8,18 @@ import (
 	"github.com/assay-hpc/assay/harness/stat"
 )
 
-// A charge is what a node is accused of.
+// A charge is an accusation against a node.
 type charge struct {
-	p [2]float64 // by way; 0: not in this direction
+	p [2]float64 // by way; 0: not accused in this direction
 }
 
 func (c *charge) is(w way) bool { return c != nil && c.p[w] > 0 }
 
-// A route is from one switch to another one; of two nodes alone it is from the one to the other.
+// A route is from one switch to another or, with only two nodes left, from one node to the other
+// (as -1-node).
 type route struct{ from, to int }
 
-// verdicts are what is known so far.
+// verdicts are the conclusions so far.
 type verdicts struct {
 	accused map[int]*charge
 	cleared [2]map[int]bool // by way
@@ -29,14 +30,14 @@ type verdicts struct {
 	met     map[route]bool
 }
 
-// living pairs of nodes that are alone have nobody to be compared with but each
+// alone reports whether only two nodes are left, in pairs: they can be compared only with each
 // other.
 func (h *hunt) alone() bool { return len(h.living()) == 2 && h.o.GroupSize == 2 }
 
-// explained reports whether somebody is accused already of what a value shows.
+// explained reports whether an existing charge already explains a value.
 func (h *hunt) explained(v *value) bool { return h.explainedBut(v, -1) }
 
-// explainedBut is explained, as if one node had not been accused.
+// explainedBut is explained without the charges against one node.
 func (h *hunt) explainedBut(v *value, but int) bool {
 	for i, node := range v.group {
 		if !h.alive[node] {
@@ -53,7 +54,7 @@ func (h *hunt) explainedBut(v *value, but int) bool {
 	return v.from >= 0 && h.routes[h.routeOf(v)] > 0
 }
 
-// own reports whether it is a node's own charge alone that explains a value.
+// own returns whether nothing except the node's own charge explains a value.
 func (h *hunt) own(node int) func(*value) bool {
 	return func(v *value) bool { return !h.explainedBut(v, node) }
 }
@@ -70,7 +71,7 @@ func (h *hunt) routeOf(v *value) route {
 	return route{h.switchOf(v.group[v.from]), h.switchOf(v.group[v.to])}
 }
 
-// class tells values within a switch from those between two.
+// class distinguishes values within a switch (0) from those between switches (1).
 func (h *hunt) class(v *value) int {
 	for _, node := range v.group {
 		if h.switchOf(node) != h.switchOf(v.group[0]) {
@@ -80,10 +81,9 @@ func (h *hunt) class(v *value) int {
 	return 0
 }
 
-// judge asks all questions again, with what has come since. A look takes its
-// part of the error probabilities: 1/2, 1/6, 1/12, … add up to 1 however many
-// looks there are, and all questions of a look share it. part is what is left of
-// them for these questions.
+// judge runs all tests again, with the evidence added since. Each look gets a part of the error
+// probabilities: 1/2, 1/6, 1/12, … add up to 1 for any number of looks. All tests of a look share
+// its part. part is the share of the error probabilities that is available for these tests.
 func (h *hunt) judge(look int, part float64) {
 	if h.accused == nil {
 		h.accused, h.routes, h.met = map[int]*charge{}, map[route]float64{}, map[route]bool{}
@@ -101,27 +101,27 @@ func (h *hunt) judge(look int, part float64) {
 			break
 		}
 	}
-	// Clearing of less than was asked for waits until it is certain that there
-	// will be no better chance.
+	// If find has grown beyond the requested value, clearing waits until half of the rounds are
+	// over: only then is a better chance ruled out.
 	if h.find <= -math.Log1p(-h.o.Find)+1e-9 || 2*h.rounds >= h.o.MaxRounds {
 		h.clear(living, h.o.Beta*share)
 	}
 }
 
-// limits are the differences that are too small to be told from how nodes
-// differ anyway, and that can be told.
+// limits sets least, the difference that is too small to be distinguished from the nodes' normal
+// spread, and find, the one that can be distinguished.
 func (h *hunt) limits(living []int) {
 	fence := 0.0
 	if len(living) >= fewNodes {
-		// So far out is the farthest of n normal values.
+		// The farthest of n normal values is this far out.
 		fence = math.Sqrt(2*math.Log(float64(len(living))/h.o.Alpha)) * h.seen.spread(living)
 	}
 	h.least = max(-math.Log1p(-h.o.Least), fence)
 	h.find = max(-math.Log1p(-h.o.Find), 1.5*fence)
 }
 
-// accuse returns how many charges are new. Among few nodes a slow one is in a
-// large part of all values, so that they are looked at again after each charge.
+// accuse returns the number of new charges. Among few nodes a slow node takes part in many of all
+// values, so the values are evaluated again after each charge.
 func (h *hunt) accuse(living []int, level float64) int {
 	if h.alone() {
 		return h.accuseEither(level)
@@ -166,7 +166,7 @@ func (h *hunt) accuse(living []int, level float64) int {
 	return len(found)
 }
 
-// least is the smaller one of those above 0.
+// least returns the smaller of the values above 0.
 func least(p [2]float64) float64 {
 	if p[0] == 0 || p[1] > 0 && p[1] < p[0] {
 		return p[1]
@@ -216,7 +216,7 @@ func shifted(values []float64, by float64) []float64 {
 	return out
 }
 
-// clear finds the nodes that are not slower than what must be found.
+// clear finds the nodes that are not slower by find.
 func (h *hunt) clear(living []int, level float64) {
 	alone := h.alone()
 	for _, d := range h.all.ways() {
@@ -237,12 +237,11 @@ func (h *hunt) clear(living []int, level float64) {
 	}
 }
 
-// undecided are the living that are neither accused nor cleared in some
-// direction. Two that are left when all others are accused are what those were
-// compared with.
+// undecided returns the living nodes that are neither accused nor cleared in some direction. If
+// at most two nodes are not accused, they count as decided: the others were compared with them.
 func (h *hunt) undecided() (out []int) {
 	left := len(h.accused) > 0 && len(h.rest()) <= 2
-	slow := map[int]bool{} // of two nodes that are alone, the one that sends slowly
+	slow := map[int]bool{} // if only two nodes are left, those that send slowly
 	for r := range h.routes {
 		if r.from < 0 {
 			slow[-1-r.from] = true
@@ -250,7 +249,7 @@ func (h *hunt) undecided() (out []int) {
 	}
 	for _, node := range h.living() {
 		if left && h.accused[node] == nil || h.loss.accused[node] != nil {
-			continue // what a lossy node's bandwidth is does not matter
+			continue // the bandwidth of a lossy node does not matter
 		}
 		for _, d := range h.all.ways() {
 			if !h.accused[node].is(d) && !h.cleared[d][node] && !slow[node] {

@@ -2,19 +2,19 @@ package hunt
 
 import "math"
 
-// A node that loses packets is asked after as one that is slow is. The value is
-// how well its packets come through: the reciprocal of what is sent again, plus
-// lossyShare, so that smaller differences do not count. So lossLeast says
-// that a node must lose lossyShare more than the rest, and twice as much; and
-// what is found for sure is three times lossyShare more, and four times as much.
+// Packet loss is tested like slowness. The value is how well a node's packets arrive: the
+// reciprocal of (share of packets sent again + lossyShare), so that differences below lossyShare
+// do not count. With lossLeast a node is accused only if it loses more than 2 × what the rest lose
+// + lossyShare. With lossFind a loss of 4 × what the rest lose + 3 × lossyShare is certain to be
+// found.
 const (
 	lossLeast = 0.5
 	lossFind  = 0.75
-	// lossPart is the part of the error probabilities that these questions have.
+	// lossPart is the share of the error probabilities for these tests
 	lossPart = 0.1
 )
 
-// judgeLoss is judge for what is sent again, where that is known.
+// judgeLoss is judge for retransmitted packets, where their share is known.
 func (h *hunt) judgeLoss(look int) {
 	if h.alone() || !h.all.loses() {
 		return
@@ -22,14 +22,14 @@ func (h *hunt) judgeLoss(look int) {
 	s := *h
 	s.verdicts, s.loss = h.loss, verdicts{}
 	s.o.Least, s.o.Find, s.o.Switch = lossLeast, lossFind, nil
-	s.plan = &planner{} // of paths only bandwidth tells
+	s.plan = &planner{} // only bandwidth reveals slow paths
 	s.all = h.all.losses()
 	s.judge(look, lossPart)
 	h.loss = s.verdicts
 }
 
-// lossDecided reports whether each node is accused or cleared of losing packets.
-// Where losses scatter so much that this takes half of all rounds, it is given up.
+// lossDecided reports whether each node is accused or cleared of losing packets. If losses vary
+// so much that this takes half of all rounds, it gives up.
 func (h *hunt) lossDecided() bool {
 	return h.alone() || !h.all.loses() || 2*h.rounds >= h.o.MaxRounds || len(h.lossUndecided()) == 0
 }
@@ -58,7 +58,7 @@ func (e *evidence) loses() bool {
 	return false
 }
 
-// losses is the evidence with how well packets come through as values.
+// losses returns the evidence with values that state how well packets arrive.
 func (e *evidence) losses() evidence {
 	out := evidence{directed: e.directed, count: e.count, rounds: make([][]value, len(e.rounds))}
 	for r, round := range e.rounds {

@@ -7,29 +7,29 @@ import (
 	"github.com/assay-hpc/assay/harness/stat"
 )
 
-// fewNodes is below how many nodes each is paired with each in turns. With more
-// of them one round has enough others to compare with.
+// fewNodes is the number of nodes below which pairs follow a round-robin. From this number on one
+// round has enough other values to compare with.
 const fewNodes = 16
 
-// A planner says which nodes are measured together.
+// A planner decides which nodes are measured together.
 type planner struct {
 	rng      *rand.Rand
 	nodes    int
 	size     int
 	switches [][]int // nodes by switch; nil where they are not known
 
-	sweep    [][][]int // what is left of a round-robin
-	sweepOf  []int     // the nodes it is of
+	sweep    [][][]int // remaining rounds of a round-robin
+	sweepOf  []int     // the nodes in it
 	meetings [][][2]int
-	meeting  int    // next of meetings
-	again    [2]int // a meeting of two switches to repeat next
-	repeat   bool   // there is one
+	meeting  int    // next index in meetings
+	again    [2]int // the meeting of two switches to repeat next
+	repeat   bool   // whether to repeat again
 	turn     int
 }
 
 func newPlanner(rng *rand.Rand, nodes int, o Options) *planner {
 	p := &planner{rng: rng, nodes: nodes, size: o.GroupSize, switches: bySwitch(o.Switch)}
-	// Of two switches nothing says what is usual between switches.
+	// With two switches there is no other path that shows what is usual between switches.
 	if len(p.switches) >= 3 && p.size == 2 && nodes >= fewNodes {
 		p.meetings = circle(len(p.switches))
 		rng.Shuffle(len(p.meetings), func(i, j int) { p.meetings[i], p.meetings[j] = p.meetings[j], p.meetings[i] })
@@ -37,7 +37,7 @@ func newPlanner(rng *rand.Rand, nodes int, o Options) *planner {
 	return p
 }
 
-// numbered gives switches the numbers 0, 1, … in the order of their first nodes.
+// numbered renumbers switches as 0, 1, … in the order of their first nodes.
 func numbered(label []int) []int {
 	if label == nil {
 		return nil
@@ -53,7 +53,7 @@ func numbered(label []int) []int {
 	return out
 }
 
-// bySwitch are the nodes of each switch, by its number.
+// bySwitch returns the nodes of each switch, by its number.
 func bySwitch(number []int) (out [][]int) {
 	for node, i := range number {
 		if i == len(out) {
@@ -64,7 +64,7 @@ func bySwitch(number []int) (out [][]int) {
 	return out
 }
 
-// next is a round among the living.
+// next returns a round among the living nodes.
 func (p *planner) next(living []int) [][]int {
 	p.turn++
 	switch {
@@ -78,7 +78,7 @@ func (p *planner) next(living []int) [][]int {
 	return p.pairs(slices.Clone(living))
 }
 
-// pairs pairs nodes at random. Of an odd number one is left out.
+// pairs pairs nodes at random. With an odd number one node is left out.
 func (p *planner) pairs(nodes []int) (out [][]int) {
 	p.rng.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
 	for i := 0; i+1 < len(nodes); i += 2 {
@@ -87,8 +87,8 @@ func (p *planner) pairs(nodes []int) (out [][]int) {
 	return out
 }
 
-// groups are random ones of the same size; a node that is left over waits. There
-// are at least three, so that there is something to compare with.
+// groups returns random groups of the same size; a node that is left over waits. There are at
+// least three groups, so that there is something to compare with.
 func (p *planner) groups(living []int) (out [][]int) {
 	nodes := slices.Clone(living)
 	p.rng.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
@@ -101,7 +101,7 @@ func (p *planner) groups(living []int) (out [][]int) {
 
 func groupSize(nodes, size int) int { return max(2, min(size, nodes/3)) }
 
-// roundRobin has each meet each, in an order that changes from time to time.
+// roundRobin pairs each node with each. Every pass has a new random order.
 func (p *planner) roundRobin(living []int) [][]int {
 	if len(p.sweep) == 0 || !slices.Equal(p.sweepOf, living) {
 		names := slices.Clone(living)
@@ -124,8 +124,8 @@ func (p *planner) roundRobin(living []int) [][]int {
 	return round
 }
 
-// meet pairs all nodes of a switch with those of one other at once: that loads
-// the path between the two, which random pairs do not.
+// meet pairs all nodes of a switch with those of one other switch at once. That loads the path
+// between the two, which random pairs do not.
 func (p *planner) meet(living []int) [][]int {
 	round := p.meetings[p.meeting%len(p.meetings)]
 	if i := slices.IndexFunc(p.meetings, func(r [][2]int) bool { return slices.Contains(r, p.again) }); p.repeat && i >= 0 {
@@ -152,8 +152,8 @@ func (p *planner) meet(living []int) [][]int {
 	return append(out, p.pairs(left)...)
 }
 
-// met reports whether the switches have met, each with each or, of many
-// switches, as often as rounds grow by the logarithm, and none has to meet again.
+// met reports whether every two switches have met (with many switches: as many meetings as grow
+// with the logarithm of the nodes), and none has to meet again.
 func (p *planner) met() bool {
 	return p.meetings == nil || p.meeting >= min(len(p.meetings), 8+log2(p.nodes)) && !p.repeat
 }
@@ -180,10 +180,10 @@ func (p *planner) shuffled(nodes []int, alive map[int]bool) (out []int) {
 	return out
 }
 
-// circle is a tournament of n players by the circle method: one stays, the
-// others go round it. With an odd number one is idle in each round.
+// circle returns a tournament of n players by the circle method: one stays, the others move
+// around it. With an odd number one is idle in each round.
 func circle(n int) (rounds [][][2]int) {
-	m := n + n%2 // with an idle place
+	m := n + n%2 // with a place for the idle player
 	for r := range m - 1 {
 		var round [][2]int
 		for i := range m / 2 {
@@ -202,8 +202,8 @@ func circle(n int) (rounds [][][2]int) {
 	return rounds
 }
 
-// stratumRounds is how many rounds are compared as one, so that having the
-// lowest values of all has a probability of 1/15, among few nodes of 1/50.
+// stratumRounds returns how many rounds are compared as one, so that having the lowest values of
+// all has a probability of at most 1/15, or 1/50 among few nodes.
 func stratumRounds(nodes, size int) int {
 	enough := 1.0 / 15
 	if nodes < fewNodes {

@@ -10,7 +10,7 @@ import (
 	"github.com/assay-hpc/assay/harness/stat"
 )
 
-// A Verdict is a hunt's outcome.
+// A Verdict is the outcome of a hunt.
 type Verdict string
 
 // The verdicts.
@@ -25,61 +25,61 @@ type Kind string
 
 // The kinds of suspects.
 const (
-	Slow     Kind = "slow"  // a node is slower with everybody
-	Lossy    Kind = "lossy" // a node loses packets, or is slower from one time to the next by very different amounts
+	Slow     Kind = "slow"  // a node is slower with every partner
+	Lossy    Kind = "lossy" // a node loses packets, or its speed varies widely over time
 	SlowPath Kind = "path"  // nodes that are well among themselves are slow with others
 )
 
-// A Direction is the one in which a suspect is slow.
+// A Direction is the direction in which a suspect is slow.
 type Direction string
 
 // The directions.
 const (
-	Both      Direction = "both" // also where values have none
+	Both      Direction = "both" // also for values without a direction
 	Sending   Direction = "sending"
 	Receiving Direction = "receiving"
 )
 
-// A Report is what a hunt has found.
+// A Report is the result of a hunt.
 type Report struct {
 	Verdict   Verdict   `json:"verdict"`
 	Nodes     int       `json:"nodes"`
 	Suspects  []Suspect `json:"suspects,omitempty"` // the worst first
-	Dead      []Death   `json:"dead,omitempty"`     // in the order of dying
+	Dead      []Death   `json:"dead,omitempty"`     // in the order of death
 	Undecided []int     `json:"undecided,omitempty"`
-	Ranking   []Rank    `json:"ranking"` // the slowest first; the dead are not in it
+	Ranking   []Rank    `json:"ranking"` // the slowest first; without dead nodes
 
-	Alpha float64 `json:"alpha"` // probability of a false accusation, at most
-	Beta  float64 `json:"beta"`  // of clearing a node that is Find slower
-	Least float64 `json:"least"` // a smaller difference accuses no node
-	Find  float64 `json:"find"`  // a larger one would have been found, where no node is undecided
+	Alpha float64 `json:"alpha"` // false-positive rate, at most
+	Beta  float64 `json:"beta"`  // probability of clearing a node that is Find slower, at most
+	Least float64 `json:"least"` // smaller differences accuse no node
+	Find  float64 `json:"find"`  // larger ones would have been found, if no node is undecided
 
 	Rounds       int    `json:"rounds"`
 	Measurements int    `json:"measurements"`
 	Seed         uint64 `json:"seed"`
-	// Note is what a reader has to know besides.
+	// Note is additional information for the reader.
 	Note string `json:"note,omitempty"`
 }
 
-// A Suspect is what is slower than the rest.
+// A Suspect is a node or a path that is slower than the rest, or loses packets.
 type Suspect struct {
 	Kind      Kind      `json:"kind"`
 	Nodes     []int     `json:"nodes"`
-	Peers     []int     `json:"peers,omitempty"` // the path's other end; none: everybody else
+	Peers     []int     `json:"peers,omitempty"` // the path's other end; none: all other nodes
 	Direction Direction `json:"direction"`
-	Slower    bool      `json:"slower"`           // its bandwidth accuses it; false: what it loses alone
+	Slower    bool      `json:"slower"`           // accused because of its bandwidth; false: only because of its losses
 	Ratio     float64   `json:"ratio"`            // median of its values, over what is usual
 	Resent    float64   `json:"resent,omitempty"` // median share of what was sent again
-	P         float64   `json:"p"`                // probability of such ranks, or worse, without it being Least slower
+	P         float64   `json:"p"`                // probability of these or worse ranks if it is at most Least slower
 	Evidence  []Value   `json:"evidence"`         // the newest first
 }
 
 // A Value is one measurement.
 type Value struct {
 	Round  int     `json:"round"`
-	Group  []int   `json:"group"` // of a direction: from, to
+	Group  []int   `json:"group"` // with a direction: from, to
 	Value  float64 `json:"value"`
-	Usual  float64 `json:"usual"` // the median of its like in the same rounds
+	Usual  float64 `json:"usual"` // the median of its class in the same rounds
 	Resent float64 `json:"resent,omitempty"`
 }
 
@@ -90,11 +90,11 @@ type Death struct {
 	Reason string `json:"reason"`
 }
 
-// A Rank is a node's place among all.
+// A Rank is a node's position among all.
 type Rank struct {
 	Node   int     `json:"node"`
 	Ratio  float64 `json:"ratio"` // median of its values over what is usual, in its worse direction
-	Low    float64 `json:"low"`   // confidence interval of that, 95 % where there are six values or more
+	Low    float64 `json:"low"`   // confidence interval of Ratio, 95 % with six values or more
 	High   float64 `json:"high"`
 	Values int     `json:"values"`
 }
@@ -185,7 +185,7 @@ func (h *hunt) suspect(node int, slow, lossy *charge) Suspect {
 	return s
 }
 
-// both is what either charge says.
+// both combines two charges.
 func both(a, b *charge) *charge {
 	out := &charge{}
 	for _, c := range []*charge{a, b} {
@@ -198,14 +198,14 @@ func both(a, b *charge) *charge {
 	return out
 }
 
-// lossyShare is the share of what is sent again that is worth no accusation;
-// healthy fabrics have next to none.
+// lossyShare is the share of retransmitted packets that does not justify an accusation; healthy
+// fabrics have almost none.
 const lossyShare = 1e-3
 
-// unsteady reports whether values vary at least three times as much as the
-// rest's do, and not by chance: the test of Brown and Forsythe (J. Amer.
-// Statist. Assoc. 69, 1974) with ranks. The two directions of a pair share much of
-// their noise, so that it must be as improbable as if there were half as many values.
+// unsteady reports whether values vary at least three times as much as those of the rest, and not
+// by chance: the test of Brown and Forsythe (J. Amer. Statist. Assoc. 69, 1974) with ranks. The
+// two directions of a pair share much of their noise, so the threshold is as strict as for half
+// as many values.
 func (h *hunt) unsteady(mine []float64) bool {
 	var rest []float64
 	for s := range h.seen.values {
@@ -248,14 +248,14 @@ func ratioOf(list []Value) float64 {
 	return stat.Median(out)
 }
 
-// suspectRoute is a path between two switches, or between two nodes that are
-// alone.
+// suspectRoute returns the suspect for a path between two switches, or between the only two nodes
+// that are left.
 func (h *hunt) suspectRoute(r route) Suspect {
 	s := Suspect{Kind: SlowPath, Direction: Sending, Slower: true, P: h.routes[r]}
 	if r.from < 0 {
 		s.Nodes, s.Peers = []int{-1 - r.from}, []int{-1 - r.to}
 		s.Evidence = h.seen.evidenceOf(s.Nodes[0], Sending, maxEvidence)
-		// What is usual is the other direction.
+		// The other direction is what is usual.
 		var back []float64
 		for _, e := range h.seen.evidenceOf(s.Nodes[0], Receiving, 1<<20) {
 			back = append(back, e.Value)
@@ -279,7 +279,7 @@ func (h *hunt) suspectRoute(r route) Suspect {
 	return s
 }
 
-// rank is of all values that nobody else is accused of.
+// rank uses all values that charges against other nodes do not explain.
 func (h *hunt) rank(node int) (Rank, bool) {
 	out := Rank{Node: node}
 	for _, d := range h.seen.ways() {
@@ -296,7 +296,7 @@ func (h *hunt) rank(node int) (Rank, bool) {
 	return out, out.Values > 0
 }
 
-// String is one line for a person.
+// String returns one line for the user.
 func (s Suspect) String() string {
 	return s.Text(func(nodes []int) string {
 		if len(nodes) == 1 {
@@ -306,7 +306,7 @@ func (s Suspect) String() string {
 	})
 }
 
-// Text is String with names.
+// Text is String with the given names of nodes.
 func (s Suspect) Text(name func(nodes []int) string) string {
 	who := name(s.Nodes)
 	if s.Kind == SlowPath {

@@ -6,12 +6,12 @@ import (
 	"github.com/assay-hpc/assay/harness/stat"
 )
 
-// leastOfRound is the least that one meeting of two switches can show: all its
-// values share a path, so that one passing event can slow down all of them.
+// leastOfRound is the lowest probability that one meeting of two switches can contribute: all its
+// values share a path, so one passing event can slow down all of them.
 const leastOfRound = 0.01
 
-// accuseRoutes looks at paths from one switch to another one, where rounds have
-// had their nodes meet, and sees to it that the most suspect ones meet again.
+// accuseRoutes tests the paths between switches that met in earlier rounds, and makes the most
+// suspect ones meet again.
 func (h *hunt) accuseRoutes(level float64) (found int) {
 	if h.plan.meetings == nil {
 		return 0
@@ -27,7 +27,7 @@ func (h *hunt) accuseRoutes(level float64) (found int) {
 		})
 	}
 	var again route
-	worst := 0.02 // on average: what makes another meeting worth while
+	worst := 0.02 // mean probability below which another meeting is worthwhile
 	for _, r := range sortedRoutes(tallies) {
 		t := tallies[r]
 		if h.routed(r) {
@@ -46,9 +46,9 @@ func (h *hunt) accuseRoutes(level float64) (found int) {
 	return found
 }
 
-// routed reports whether a path from the same switch, or to the same one, is
-// accused already. If there are two it is not the path that they do not share,
-// and nodes will tell.
+// routed reports whether a path from the same switch, or to the same one, is accused already. If
+// there are two such paths, the cause is at the switch that they share, and the tests of nodes
+// find it.
 func (h *hunt) routed(r route) bool {
 	for q := range h.routes {
 		if q.from == r.from || q.to == r.to {
@@ -58,7 +58,7 @@ func (h *hunt) routed(r route) bool {
 	return false
 }
 
-// meetings tests each path that a stratum loaded, against the other ones.
+// meetings compares each path that a stratum loaded with the others.
 func (h *hunt) meetings(s int, each func(r route, p float64)) {
 	of := map[route][]float64{}
 	for i := range h.seen.values[s] {
@@ -71,7 +71,7 @@ func (h *hunt) meetings(s int, each func(r route, p float64)) {
 	}
 	routes := sortedRoutes(of)
 	for _, r := range routes {
-		// By chance a few nodes of two switches meet in any round.
+		// A few nodes of two switches meet by chance in any round.
 		if len(of[r]) < 2 || 2*len(of[r]) < min(h.livingAt(r.from), h.livingAt(r.to)) {
 			continue
 		}

@@ -18,16 +18,16 @@ import (
 	"github.com/assay-hpc/assay/harness/rootfs"
 )
 
-// A base is what the image was built on, by the base's own records, which the
-// build copies into the image. NVIDIA's bases hold programs for desktops, which
-// lack dozens of libraries there; that is no fault of the image.
+// A base is the image that this image was built on, according to the base's own records, which the
+// build copies into the image. NVIDIA's bases contain desktop programs that lack dozens of
+// libraries there; that is not a fault of the image.
 type base struct {
 	packages  []dpkg.Package
-	libraries map[string]bool // that its loader knew
+	libraries map[string]bool // that the base's loader knew
 	info      string          // the directory with the checksums of its packages' files
 }
 
-// readBase reads the records; nil: the image keeps none.
+// readBase reads the records. It returns nil if the image has none.
 func readBase(root rootfs.FS) (*base, error) {
 	status, err := root.ReadFile(certificate.BaseStatusPath, recordLimit)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -59,16 +59,16 @@ func readBase(root rootfs.FS) (*base, error) {
 
 const recordLimit = 64 << 20
 
-// An inherited is a library that a file of the base lacked in the base already.
+// An inherited is a library that a file of the base lacked already in the base.
 type inherited struct {
 	ldso.Missing
 	owner string // the file's package and its version
 }
 
-// sort tells what the base lacked from what the image lacks. The base's is a
-// file only while its package is in the image in the base's version and its
-// content is that package's, and the same holds for the object that needs the
-// library. A library that the base's loader knew is the image's to keep.
+// sort separates what the base lacked from what the image lacks. A file belongs to the base only if
+// its package is installed in the image in the base's version and its content is the package's. The
+// same must hold for the object that needs the library. A library that the base's loader knew must
+// also be in the image.
 func (b *base) sort(root rootfs.FS, missing []ldso.Missing) (aside []inherited, left []ldso.Missing, err error) {
 	wanted := map[string]string{} // real path → package
 	real := func(p string) string {
@@ -99,7 +99,7 @@ func (b *base) sort(root rootfs.FS, missing []ldso.Missing) (aside []inherited, 
 	return aside, left, nil
 }
 
-// own enters into files which of the base's packages each belongs to.
+// own sets, for each of files, the base's package that it belongs to.
 func (b *base) own(root rootfs.FS, files map[string]string) error {
 	now, err := dpkg.Read(root)
 	if err != nil {
@@ -135,8 +135,7 @@ func (b *base) own(root rootfs.FS, files map[string]string) error {
 	return nil
 }
 
-// checksums returns the files of an installed package with their MD5, which is
-// what dpkg keeps.
+// checksums returns the files of an installed package with their MD5 sums, which dpkg stores.
 func (b *base) checksums(root rootfs.FS, p dpkg.Package) (map[string]string, error) {
 	sums := map[string]string{}
 	for _, name := range []string{p.Name, p.Name + ":" + p.Arch} {
@@ -175,8 +174,7 @@ func md5Of(root rootfs.FS, name string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// asideByLibrary returns one line for each library that files of one package of
-// the base lack.
+// asideByLibrary returns one line for each missing library and package of the base.
 func (s *scan) asideByLibrary() []string {
 	type key struct{ library, owner string }
 	by := map[key][]string{}

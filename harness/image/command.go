@@ -12,19 +12,18 @@ import (
 	"github.com/assay-hpc/assay/harness/suite"
 )
 
-// maxCapture bounds what a command may print; the rest is thrown away.
+// maxCapture limits how much output of a command is captured; the rest is discarded.
 const maxCapture = 4 << 20
 
-// killDelay is how long a cancelled command may take to clean up (mpirun ends
-// its ranks in it) before it is killed.
+// killDelay is how long a cancelled command may clean up (mpirun stops its ranks in this time)
+// before it is killed.
 const killDelay = 2 * time.Second
 
-// notInside is the reason why nothing of another root's programs is run.
+// notInside is the reason why programs of another root directory are not run.
 const notInside = "programs run only inside the image, and its root is another directory here (--root)"
 
-// run runs a program of the image in its environment, without a shell, and
-// returns stdout and stderr as they came. The error says in one line why it
-// did not end well. When ctx ends, the program's whole process group does.
+// run runs a program of the image in its environment, without a shell, and returns the combined
+// stdout and stderr. The error is one line. When ctx ends, the whole process group is killed.
 func run(ctx context.Context, env *suite.Env, extra []string, argv ...string) (string, error) {
 	program, err := env.Root.LookPath(argv[0], env.Getenv("PATH"))
 	if err != nil {
@@ -44,7 +43,7 @@ func run(ctx context.Context, env *suite.Env, extra []string, argv ...string) (s
 	return out.String(), describe(argv[0], err)
 }
 
-// describe turns what os/exec says into a reason.
+// describe turns an error of os/exec into a reason.
 func describe(program string, err error) error {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
@@ -56,7 +55,7 @@ func describe(program string, err error) error {
 	return fmt.Errorf("%s ended with exit status %d", program, exit.ExitCode())
 }
 
-// limited keeps the first bytes and drops the others.
+// limited stores the first maxCapture bytes and drops the rest.
 type limited struct{ bytes.Buffer }
 
 func (l *limited) Write(p []byte) (int, error) {

@@ -14,8 +14,8 @@ import (
 	"github.com/assay-hpc/assay/harness/suite"
 )
 
-// componentChecks turns the declared checks into checks of the suite. A
-// component that declares none is listed too, as a skip.
+// componentChecks turns the declared checks into checks of the suite. A component without declared
+// checks is listed as a skip.
 func (s *state) componentChecks() []suite.Check {
 	var list []suite.Check
 	used := map[string]int{}
@@ -80,12 +80,11 @@ func (s *state) command(ctx context.Context, env *suite.Env, c certificate.Check
 	return result.Passed("%s", match.FindString(out)).WithOutput(out)
 }
 
-// cannotLoad is how glibc's and musl's loaders start to say that they gave up.
+// cannotLoad matches the message with which glibc's and musl's loaders give up.
 var cannotLoad = regexp.MustCompile(`(?i)error (while )?loading shared librar`)
 
-// excuse turns the failure of a program into a skip where it lacks nothing but
-// libraries that the image declares absent, and the loader gave up over that:
-// the program was never started.
+// excuse turns the failure of a program into a skip if the loader gave up and all missing libraries
+// are declared absent: the program was never started.
 func (s *state) excuse(env *suite.Env, program string, failure result.Result) result.Result {
 	p, err := env.Root.LookPath(program, env.Getenv("PATH"))
 	if err != nil || !cannotLoad.MatchString(failure.Output) {
@@ -100,7 +99,7 @@ func (s *state) excuse(env *suite.Env, program string, failure result.Result) re
 	return failure
 }
 
-// onlyAbsent reports whether a file lacks libraries, and none but declared ones.
+// onlyAbsent reports whether a file lacks libraries, and all of them are declared absent.
 func (s *state) onlyAbsent(p string) (reason string, only bool) {
 	sc, err := s.scan()
 	if err != nil {
@@ -139,8 +138,8 @@ func describeSize(st fs.FileInfo) string {
 	return fmt.Sprintf("%d bytes", st.Size())
 }
 
-// load has the image's own dynamic loader load a library into a program that
-// does nothing, with every symbol bound at once.
+// load lets the image's own dynamic loader load a library into a program that does nothing, with
+// every symbol bound at once.
 func (s *state) load(ctx context.Context, env *suite.Env, c certificate.Check) result.Result {
 	if !path.IsAbs(c.Path) || strings.ContainsAny(c.Path, ": \t\n") {
 		return result.Errored("the library %q must be an absolute path without colons and spaces", c.Path)
@@ -165,8 +164,8 @@ func (s *state) load(ctx context.Context, env *suite.Env, c certificate.Check) r
 	return preload(ctx, env, sc, c, real)
 }
 
-// preload runs true with the library. glibc's loader reports one that it
-// cannot open on stderr and goes on; a symbol that is not found ends it.
+// preload runs /bin/true with the library. glibc's loader reports a library that it cannot open on
+// stderr and continues; a missing symbol ends the program.
 func preload(ctx context.Context, env *suite.Env, sc *scan, c certificate.Check, real string) result.Result {
 	sc.mu.Lock()
 	host := sc.loader.File("/bin/true")
@@ -188,7 +187,7 @@ func preload(ctx context.Context, env *suite.Env, sc *scan, c certificate.Check,
 	return result.Passed("%s", c.Path)
 }
 
-// firstLine returns the first thing that was said.
+// firstLine returns the first non-empty line of the output, else the error.
 func firstLine(out string, err error) string {
 	for line := range strings.Lines(out) {
 		if line = strings.TrimSpace(line); line != "" {

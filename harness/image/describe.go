@@ -12,8 +12,7 @@ import (
 	"github.com/assay-hpc/assay/harness/rootfs"
 )
 
-// Describe says where the suite runs: the image's operating system, and the
-// machine below it.
+// Describe describes where the suite runs: the image's operating system, and the machine.
 func Describe(root rootfs.FS, spec *certificate.ImageSpec) certificate.Environment {
 	e := certificate.Environment{
 		Platform: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
@@ -31,8 +30,8 @@ func Describe(root rootfs.FS, spec *certificate.ImageSpec) certificate.Environme
 	return e
 }
 
-// read returns a small file, or nothing: a description may have gaps. Files of
-// /proc have no size, so ReadFile would not do.
+// read returns up to 64 KiB of a file, or nothing on an error: a description may have gaps. Files
+// in /proc report size 0, so ReadFile does not work for them.
 func read(root rootfs.FS, name string) []byte {
 	f, err := root.Open(name)
 	if err != nil {
@@ -44,8 +43,8 @@ func read(root rootfs.FS, name string) []byte {
 	return bytes.ToValidUTF8(b[:n], nil)
 }
 
-// cpuModel finds the model in /proc/cpuinfo: "model name" on x86, the numbers
-// of implementer and part on Arm, where the kernel knows no name.
+// cpuModel finds the model in /proc/cpuinfo: "model name" on x86; on Arm, where the kernel has no
+// name, the numbers of implementer and part.
 func cpuModel(cpuinfo []byte) string {
 	var implementer, part string
 	for sc := bufio.NewScanner(bytes.NewReader(cpuinfo)); sc.Scan(); {

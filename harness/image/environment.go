@@ -17,7 +17,7 @@ import (
 	"github.com/assay-hpc/assay/harness/suite"
 )
 
-// comesLater says why a directory that library paths name may be missing.
+// comesLater returns why a directory of a library path may be missing, and whether it may.
 func comesLater(dir string) (string, bool) {
 	if dir == "/usr/local/nvidia" || strings.HasPrefix(dir, "/usr/local/nvidia/") {
 		return "NVIDIA's images name it for drivers that a runtime mounts there", true
@@ -25,7 +25,7 @@ func comesLater(dir string) (string, bool) {
 	return "", false
 }
 
-// libraryPath is the check that LD_LIBRARY_PATH names directories that exist.
+// libraryPath checks that the directories in LD_LIBRARY_PATH exist.
 func (s *state) libraryPath(_ context.Context, env *suite.Env) result.Result {
 	value := env.Getenv("LD_LIBRARY_PATH")
 	if value == "" {
@@ -47,7 +47,7 @@ func (s *state) libraryPath(_ context.Context, env *suite.Env) result.Result {
 	return judge(bad, notes, value)
 }
 
-// judge makes a result from faults and remarks.
+// judge creates a result from faults and notes.
 func judge(bad, notes []string, seen string) result.Result {
 	var out string
 	for _, l := range slices.Concat(bad, notes) {
@@ -59,9 +59,8 @@ func judge(bad, notes []string, seen string) result.Result {
 	return result.Passed("%s", seen).WithOutput(out)
 }
 
-// ldConf is the check that ld.so.conf names directories that exist. Files of
-// Debian packages are left alone: Debian itself names directories for the
-// administrator that are made when first needed.
+// ldConf checks that the directories in ld.so.conf exist. Files of Debian packages are exempt:
+// Debian itself names directories for the administrator that are created when first needed.
 func (s *state) ldConf(_ context.Context, env *suite.Env) result.Result {
 	dirs, err := ldso.ReadConf(env.Root)
 	if err != nil {
@@ -110,12 +109,11 @@ func packageFiles(root rootfs.FS, prefix string) map[string]bool {
 	return owned
 }
 
-// profilePath is where the build puts the environment for login shells, whose
-// environment does not come from the image.
+// profilePath is the file in which the build puts the environment for login shells, which do not
+// inherit the image's environment.
 const profilePath = "/etc/profile.d/assay.sh"
 
-// profile is the check that profilePath sets variables to what they are in the
-// image's environment.
+// profile checks that profilePath sets the variables to the same values as the image's environment.
 func (s *state) profile(_ context.Context, env *suite.Env) result.Result {
 	b, err := env.Root.ReadFile(profilePath, 1<<20)
 	if errors.Is(err, fs.ErrNotExist) {

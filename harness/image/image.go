@@ -1,7 +1,7 @@
-// Package image holds the checks of the suite "image": is a finished image
-// what it declares to be, and does what lies in it load and run? The suite
-// needs no GPU and no network. Most of it holds for any image; what needs the
-// declaration of [certificate.ImageSpec] is skipped in one without.
+// Package image contains the checks of the suite "image": does a finished image match its
+// declaration, and do its programs and libraries load and run? The suite needs no GPU and no
+// network. Most of it works for any image; checks that need the declaration
+// ([certificate.ImageSpec]) are skipped in an image without one.
 package image
 
 import (
@@ -20,12 +20,12 @@ import (
 	"github.com/assay-hpc/assay/harness/suite"
 )
 
-// Config is what the suite is to hold an image against.
+// Config is what the suite compares an image with.
 type Config struct {
 	Spec *certificate.ImageSpec // nil: the image declares nothing
-	// Unbelieved says that there is no Spec because it is not believed.
+	// Unbelieved says that Spec is nil because the image's declaration is not trusted.
 	Unbelieved bool
-	// SpecErr says why a declaration that is there cannot be read.
+	// SpecErr is the error if the declaration exists but cannot be read.
 	SpecErr error
 	Version string // of the running harness
 	Self    string // path of the running harness, for mpirun
@@ -33,9 +33,8 @@ type Config struct {
 
 const specLimit = certificate.MaxSize
 
-// ReadSpec reads an image's declaration: from a file of this machine where one
-// is named, else from the image itself, where there may be none (nil, nil). With
-// [certificate.NoSpec] it reads nothing.
+// ReadSpec reads an image's declaration: from file, on this machine, if it is not empty, else from
+// the image, which may have none (nil, nil). With [certificate.NoSpec] it reads nothing.
 func ReadSpec(root rootfs.FS, file string) (*certificate.ImageSpec, error) {
 	if file == certificate.NoSpec {
 		return nil, nil
@@ -65,13 +64,13 @@ func Suite(cfg Config) suite.Suite {
 	}
 }
 
-// A state is what the checks of one run share.
+// A state is shared by the checks of one run.
 type state struct {
 	Config
-	scan func() (*scan, error) // all ELF files, read once
+	scan func() (*scan, error) // reads all ELF files once
 }
 
-// none is the empty declaration, so that checks need not ask for nil.
+// none is the empty declaration, so that checks need no test for nil.
 var none = new(certificate.ImageSpec)
 
 func checks(cfg Config, env *suite.Env) []suite.Check {
@@ -105,7 +104,7 @@ func checks(cfg Config, env *suite.Env) []suite.Check {
 	)
 }
 
-// noSpec is why a check that needs a declaration is skipped.
+// noSpec returns the skip of a check that needs a declaration.
 func (s *state) noSpec() result.Result {
 	if s.Unbelieved {
 		return result.Skipped("what the image claims about itself is not believed")
@@ -143,7 +142,7 @@ func (s *state) version(_ context.Context, _ *suite.Env) result.Result {
 	return result.Skipped("the harness is not among the declared components")
 }
 
-// absent returns why the image may lack a library, and whether it may.
+// absent returns the reason why the image may lack a library, and whether it may.
 func (s *state) absent(library string) (string, bool) {
 	for _, a := range s.Spec.Absent {
 		if a.Library == library {
@@ -155,13 +154,12 @@ func (s *state) absent(library string) (string, bool) {
 
 var notID = regexp.MustCompile(`[^a-z0-9._+-]+`)
 
-// slug makes a name fit for an ID.
+// slug turns a name into part of an ID.
 func slug(name string) string {
 	return strings.Trim(notID.ReplaceAllString(strings.ToLower(name), "-"), "-")
 }
 
-// someOf joins the first few of many lines for a reason of one line; all of
-// them are in the output.
+// someOf joins the first few lines into a reason of one line; the output has all of them.
 func someOf(lines []string) string {
 	const few = 3
 	if len(lines) <= few {

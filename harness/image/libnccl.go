@@ -12,8 +12,8 @@ import (
 	"github.com/assay-hpc/assay/harness/suite"
 )
 
-// ourNCCL is the check that assay's libnccl.so.2 is assay's, has its engine beside it
-// and loads. Programs open the engine only when they make a communicator.
+// ourNCCL checks that assay's libnccl.so.2 is assay's, has its engine in the same directory, and
+// loads. Programs open the engine only when they create a communicator.
 func (s *state) ourNCCL(ctx context.Context, env *suite.Env) result.Result {
 	const file, engine = libnccl.Dir + "/" + libnccl.Name, libnccl.Dir + "/" + libnccl.Engine
 	id, err := whose(env.Root, file)
@@ -34,7 +34,7 @@ func (s *state) ourNCCL(ctx context.Context, env *suite.Env) result.Result {
 	return result.Passed("%v, with its engine", id)
 }
 
-// sharedLibrary is whether a file is a library of the image's platform.
+// sharedLibrary checks that a file is a shared library for the image's platform.
 func (s *state) sharedLibrary(file string) result.Result {
 	sc, err := s.scan()
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *state) sharedLibrary(file string) result.Result {
 	return result.Passed("%s", file)
 }
 
-// foundNCCL says whose libnccl.so.2 programs get that bring none of their own.
+// foundNCCL reports the maker of the libnccl.so.2 that programs without their own copy load.
 func (s *state) foundNCCL(_ context.Context, env *suite.Env) result.Result {
 	sc, err := s.scan()
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *state) foundNCCL(_ context.Context, env *suite.Env) result.Result {
 	return result.Passed("%v: %s", id, file)
 }
 
-// whose reads a library of the image.
+// whose identifies the maker of a library of the image.
 func whose(root rootfs.FS, file string) (libnccl.Identity, error) {
 	f, err := root.Open(file)
 	if err != nil {

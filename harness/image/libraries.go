@@ -16,9 +16,9 @@ import (
 
 func isLoadable(f *elf.File) bool { return f.Type == delf.ET_EXEC || f.Type == delf.ET_DYN }
 
-// libraries is the check that no file of the image lacks a library. Those that
-// the image declares to be absent have checks of their own, and this one's pass
-// does not cover them; what the base lacked already is listed.
+// libraries checks that no file of the image lacks a library. Libraries that the image declares
+// absent have their own checks and do not count here; those that the base lacked already are
+// listed.
 func (s *state) libraries(_ context.Context, _ *suite.Env) result.Result {
 	sc, err := s.scan()
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *scan) missingByLibrary() []string {
 	return lines
 }
 
-// hint says what a library's absence may be due to, where it is in the image.
+// hint returns the likely reason why the loader does not find a library.
 func (s *scan) hint(lib string) string {
 	if s.base != nil && s.base.libraries[lib] {
 		return " (the base had it, and it is gone)"
@@ -92,7 +92,7 @@ func (s *scan) hint(lib string) string {
 	return ""
 }
 
-// absentChecks returns a check for each library that the image may lack.
+// absentChecks returns a check for each library that is declared absent.
 func (s *state) absentChecks() []suite.Check {
 	var list []suite.Check
 	seen := map[string]bool{}
@@ -109,7 +109,7 @@ func (s *state) absentChecks() []suite.Check {
 	return list
 }
 
-// absentLibrary skips, unless the image has the library after all.
+// absentLibrary returns a skip, or a pass if the image has the library after all.
 func (s *state) absentLibrary(library, because string) result.Result {
 	sc, err := s.scan()
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *state) absentLibrary(library, because string) result.Result {
 	return result.Skipped("nothing in the image needs it at start; it is declared absent: %s", because)
 }
 
-// missingNames returns the libraries' names, each once, sorted.
+// missingNames returns the sorted names of the libraries, without duplicates.
 func missingNames(ms []ldso.Missing) []string {
 	var names []string
 	for _, m := range ms {

@@ -14,8 +14,8 @@ import (
 	"github.com/assay-hpc/assay/harness/suite"
 )
 
-// mpiEnv lets Open MPI start two ranks as root on one processor. Each version
-// reads its own and ignores the others'; no option could do that.
+// mpiEnv lets Open MPI start two ranks as root on one processor. Each version reads its own
+// variables and ignores the others; command-line options do not allow that.
 var mpiEnv = []string{
 	"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", // 3 to 5
 	"OMPI_MCA_rmaps_base_oversubscribe=1",                  // 4
@@ -25,14 +25,13 @@ var mpiEnv = []string{
 
 const ranks = 2
 
-// RankLine is what `harness rank` prints, and what mpiRanks looks for.
+// RankLine returns the line that `harness rank` prints and mpiRanks expects.
 func RankLine(rank, size int) string { return fmt.Sprintf("assay rank %d of %d", rank, size) }
 
 var rankLine = regexp.MustCompile(`assay rank \d+ of \d+`)
 
-// mpiRanks is the check that mpirun starts two ranks that know their number.
-// The ranks are this harness: that an MPI program communicates is for the
-// checks of the components.
+// mpiRanks checks that mpirun starts two ranks that know their rank numbers. The ranks are this
+// harness: whether an MPI program communicates is left to the checks of the components.
 func (s *state) mpiRanks(ctx context.Context, env *suite.Env) result.Result {
 	if _, err := env.Root.LookPath("mpirun", env.Getenv("PATH")); err != nil {
 		return result.Skipped("there is no mpirun in PATH")
@@ -62,8 +61,8 @@ func (s *state) mpiRanks(ctx context.Context, env *suite.Env) result.Result {
 	return result.Passed("%s", strings.Join(got, ", ")).WithOutput(out)
 }
 
-// raiseLoopback brings lo up in a sandbox that left it down. Where any
-// interface is up it does nothing.
+// raiseLoopback brings lo up in a sandbox that left it down. If any interface is up, it does
+// nothing.
 func raiseLoopback() error {
 	ifs, err := net.Interfaces()
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/assay-hpc/assay/harness/suite"
 )
 
-// consistent is the check that dpkg finished whatever it began. A package that
-// was removed but for its configuration is no fault.
+// consistent checks that dpkg finished all that it began. A removed package with remaining
+// configuration files is not a fault.
 func (s *state) consistent(_ context.Context, env *suite.Env) result.Result {
 	pkgs, err := dpkg.Read(env.Root)
 	if err != nil {
@@ -46,7 +46,7 @@ func noDatabase(err error) result.Result {
 	return result.Failed("the package database cannot be read: %v", err)
 }
 
-// declared is the check that each locked package is installed in its version.
+// declared checks that each locked package is installed in the locked version.
 func (s *state) declared(_ context.Context, env *suite.Env) result.Result {
 	if len(s.Spec.Packages) == 0 {
 		if s.Spec == none {
@@ -70,7 +70,7 @@ func (s *state) declared(_ context.Context, env *suite.Env) result.Result {
 	return result.Passed("%d packages", len(s.Spec.Packages))
 }
 
-// compare says what is wrong with one declared package, or "".
+// compare returns what is wrong with one declared package, or "".
 func compare(want certificate.Package, pkgs []dpkg.Package) string {
 	fault := fmt.Sprintf("%s %s is declared and not installed", want.Name, want.Version)
 	for _, p := range pkgs {
@@ -89,8 +89,8 @@ func compare(want certificate.Package, pkgs []dpkg.Package) string {
 	return fault
 }
 
-// Inventory lists the image's installed packages with their licences. An image
-// without a package database has none.
+// Inventory lists the installed packages of the image with their licences. It is empty without a
+// package database.
 func Inventory(root rootfs.FS) (*certificate.Inventory, error) {
 	inv := &certificate.Inventory{Version: certificate.InventoryVersion, Packages: []certificate.InstalledPackage{}}
 	pkgs, err := dpkg.Read(root)

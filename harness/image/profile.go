@@ -13,8 +13,8 @@ type assignment struct{ name, value string }
 
 var exportLine = regexp.MustCompile(`^(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)$`)
 
-// parseProfile reads a script of exports alone, which is all that assay
-// writes. Anything else is an error: a shell's answer could differ from ours.
+// parseProfile reads a script that contains only exports, as assay writes it. Anything else is an
+// error: a shell could give another result than this parser.
 func parseProfile(script string) ([]assignment, error) {
 	var vars []assignment
 	n := 0
@@ -37,7 +37,7 @@ func parseProfile(script string) ([]assignment, error) {
 	return vars, nil
 }
 
-// unquote removes a shell word's quotes. References stay as they are.
+// unquote removes the quotes of a shell word. References stay as they are.
 func unquote(word string) (string, error) {
 	var out strings.Builder
 	var quote rune
@@ -46,7 +46,7 @@ func unquote(word string) (string, error) {
 		switch {
 		case escaped:
 			if quote == '"' && !strings.ContainsRune("$`\"\\", c) {
-				out.WriteByte('\\') // before anything else it stays
+				out.WriteByte('\\') // before any other character the backslash stays
 			}
 			out.WriteRune(c)
 			escaped = false
@@ -68,13 +68,11 @@ func unquote(word string) (string, error) {
 	return out.String(), nil
 }
 
-// reference matches $NAME, ${NAME} and ${NAME:+:…}, the forms that add to a
-// list which may be empty.
+// reference matches $NAME, ${NAME} and ${NAME:+:…}, the forms that extend a possibly empty list.
 var reference = regexp.MustCompile(`\$\{?[A-Za-z_][A-Za-z0-9_]*(:?[+-][^}]*(\$\{?[A-Za-z_][A-Za-z0-9_]*\}?)?[^}]*)?\}?`)
 
-// agrees reports whether the exported value is the image's. Where it adds to
-// what a login shell has already, all that it adds must be in the image's
-// value, in the same order.
+// agrees reports whether the exported value matches the image's. If it extends the login shell's
+// value, all entries that it adds must be in the image's value, in the same order.
 func (a assignment) agrees(image string) bool {
 	if !reference.MatchString(a.value) {
 		return a.value == image

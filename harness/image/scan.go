@@ -21,16 +21,16 @@ import (
 	"github.com/assay-hpc/assay/harness/suite"
 )
 
-// A scan is what the dynamic loader would make of every file in an image.
+// A scan is the result of resolving every file of an image as the dynamic loader would.
 type scan struct {
 	kind    elf.Kind
-	files   []string // that this platform's loader handles, sorted
-	foreign []string // of another machine
-	damaged []string // with the reason
+	files   []string // for this platform's loader, sorted
+	foreign []string // for other machines
+	damaged []string // with the error
 	missing []ldso.Missing
 	absent  map[string][]string // allowed to be missing: library → files
-	base    *base               // nil: the image keeps no records of one
-	aside   []inherited         // missing in the base already
+	base    *base               // nil: the image has no records of a base
+	aside   []inherited         // already missing in the base
 	// interpreters that do not exist: "file: interpreter"
 	interpreters []string
 
@@ -38,11 +38,11 @@ type scan struct {
 	loader *ldso.Loader
 }
 
-// usualDirs are the patterns of the directories where programs and libraries
-// lie, besides those of PATH and LD_LIBRARY_PATH.
+// usualDirs are the patterns of the directories with programs and libraries, in addition to those
+// in PATH and LD_LIBRARY_PATH.
 var usualDirs = []string{"/usr/lib*", "/lib*", "/usr/local", "/opt", "/bin", "/sbin", "/usr/bin", "/usr/sbin"}
 
-// debugDir holds separate debugging information, which is never loaded.
+// debugDir contains separate debugging information, which is never loaded.
 const debugDir = "/usr/lib/debug"
 
 func scanImage(env *suite.Env, spec *certificate.ImageSpec) (*scan, error) {
@@ -50,7 +50,7 @@ func scanImage(env *suite.Env, spec *certificate.ImageSpec) (*scan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if spec != none { // an image without a declaration could call anything the base's
+	if spec != none { // without a declaration, an image could claim that any file is the base's
 		if s.base, err = readBase(env.Root); err != nil {
 			return nil, err
 		}
@@ -67,7 +67,7 @@ func scanImage(env *suite.Env, spec *certificate.ImageSpec) (*scan, error) {
 	return s, s.resolve(env.Root, spec.Absent)
 }
 
-// newScan returns a scan that has looked at nothing yet.
+// newScan returns an empty scan.
 func newScan(env *suite.Env) (*scan, error) {
 	kind, ok := elf.KindOf(strings.TrimPrefix(env.Platform, "linux/"))
 	if !ok {
@@ -80,8 +80,7 @@ func newScan(env *suite.Env) (*scan, error) {
 	return &scan{kind: kind, loader: loader, absent: map[string][]string{}}, nil
 }
 
-// scanDirs returns the directories to walk, with links followed, none of them
-// inside another.
+// scanDirs returns the directories to walk, with links resolved. None of them contains another.
 func scanDirs(env *suite.Env) ([]string, error) {
 	var dirs []string
 	for _, p := range usualDirs {
@@ -116,8 +115,8 @@ type finding struct {
 	err  error
 }
 
-// findELF reads the loader's part of every ELF file below the directories, as
-// many at once as there are processors.
+// findELF reads the loader-relevant part of every ELF file below the directories, with one worker
+// per processor.
 func findELF(root rootfs.FS, dirs []string) ([]finding, error) {
 	var mu sync.Mutex
 	var found []finding
@@ -146,7 +145,7 @@ func findELF(root rootfs.FS, dirs []string) ([]finding, error) {
 	return found, err
 }
 
-// walk hands out the regular files of each directory.
+// walk passes the regular files of each directory to yield.
 func walk(root rootfs.FS, dirs []string, yield func([]string)) error {
 	for len(dirs) > 0 {
 		dir := dirs[len(dirs)-1]
@@ -154,7 +153,7 @@ func walk(root rootfs.FS, dirs []string, yield func([]string)) error {
 		entries, err := root.ReadDir(dir)
 		if err != nil {
 			if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
-				continue // programs run here cannot read them either; or another check tidied up
+				continue // programs run here cannot read it either; or another check removed it
 			}
 			return err
 		}
@@ -173,8 +172,8 @@ func walk(root rootfs.FS, dirs []string, yield func([]string)) error {
 	return nil
 }
 
-// inspect reports what a file is, if it is an ELF file that can be loaded or
-// started: no object file, no core dump.
+// inspect parses a file and reports whether it is a damaged or a loadable ELF file (a program or
+// library, but no object file or core dump).
 func inspect(root rootfs.FS, p string) (finding, bool) {
 	file, err := root.OpenResolved(p)
 	if err != nil {
@@ -191,7 +190,7 @@ func inspect(root rootfs.FS, p string) (finding, bool) {
 	return finding{p, f, nil}, isLoadable(f)
 }
 
-// sort puts each finding where it belongs.
+// sort distributes the findings to the lists of the scan.
 func (s *scan) sort(found []finding) {
 	for _, f := range found {
 		switch {
@@ -206,10 +205,10 @@ func (s *scan) sort(found []finding) {
 	}
 }
 
-// resolve asks the loader about every file.
+// resolve resolves the libraries of every file.
 func (s *scan) resolve(root rootfs.FS, absent []certificate.Absent) error {
 	type edge struct{ by, library string }
-	resolved := map[edge]bool{} // by some program that loads the object with it
+	resolved := map[edge]bool{} // by some program that loads the object
 	var missing []ldso.Missing
 	for _, p := range s.files {
 		f := s.loader.File(p)
@@ -234,8 +233,8 @@ func (s *scan) resolve(root rootfs.FS, absent []certificate.Absent) error {
 		case allowed[m.Library]:
 			s.absent[m.Library] = append(s.absent[m.Library], m.File)
 		case s.loader.File(m.File).Interp == "" && resolved[edge{m.By, m.Library}]:
-			// A library that a program of the image loads with its own RPATH:
-			// alone it would not start, but nobody starts it alone.
+			// A program of the image loads this library with the program's own RPATH. The library
+			// cannot be loaded alone, but it never is.
 		default:
 			s.missing = append(s.missing, m)
 		}
@@ -248,14 +247,14 @@ func (s *scan) resolve(root rootfs.FS, absent []certificate.Absent) error {
 	return err
 }
 
-// unresolved returns what would be missing when a library is loaded.
+// unresolved returns what is missing when a file is loaded.
 func (s *scan) unresolved(p string) []ldso.Missing {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.loader.Resolve(p).Missing
 }
 
-// mode returns a file's permission bits with set-id bits as stat(2) has them.
+// mode returns a file's permission and set-id bits as in stat(2).
 func mode(m fs.FileMode) uint32 {
 	bits := uint32(m.Perm())
 	for flag, bit := range map[fs.FileMode]uint32{fs.ModeSetuid: 0o4000, fs.ModeSetgid: 0o2000, fs.ModeSticky: 0o1000} {

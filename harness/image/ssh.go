@@ -16,9 +16,9 @@ import (
 	"github.com/assay-hpc/assay/harness/suite"
 )
 
-// sshd finds the server, also where PATH is a user's, which often lacks it.
-// assay's own images have a wrapper of that name that first makes host keys and
-// the server itself beside it, which leaves the image as it is.
+// sshd finds the server, even with a user's PATH, which often lacks its directory. assay's own
+// images have a wrapper named sshd that first creates host keys, and the server itself in the same
+// directory as sshd.openssh, which leaves the image unchanged.
 func sshd(env *suite.Env) (program string, err error) {
 	for _, name := range []string{"sshd.openssh", "sshd"} {
 		program, err = env.Root.LookPath(name, env.Getenv("PATH")+":/usr/sbin:/usr/local/sbin")
@@ -31,11 +31,11 @@ func sshd(env *suite.Env) (program string, err error) {
 
 const noSSHD = "there is no sshd in PATH or /usr/sbin"
 
-// privilegeDir is where sshd keeps its unprivileged half. Debian's service
-// makes it at start, so an image may lack it, but sshd -t wants it.
+// privilegeDir is the directory of sshd's unprivileged process. Debian's service creates it at
+// start, so an image may lack it, but sshd -t needs it.
 const privilegeDir = "/run/sshd"
 
-// sshConfig is the check that sshd would start, given a host key.
+// sshConfig checks that sshd would start, given a host key.
 func (s *state) sshConfig(ctx context.Context, env *suite.Env) result.Result {
 	program, err := sshd(env)
 	if err != nil {
@@ -49,7 +49,7 @@ func (s *state) sshConfig(ctx context.Context, env *suite.Env) result.Result {
 		return result.Errored("make a host key for the test: %v", err)
 	}
 	defer remove()
-	// Nobody removes it again: another check may have sshd running by now.
+	// The directory is not removed: another check may have started sshd by now.
 	if err := os.Mkdir(privilegeDir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return result.Errored("%s, which sshd needs: %v", privilegeDir, err)
 	}
@@ -60,8 +60,8 @@ func (s *state) sshConfig(ctx context.Context, env *suite.Env) result.Result {
 	return result.Passed("sshd -t").WithOutput(out)
 }
 
-// hostKey writes a key for this one test. sshd reads EC keys in PEM, so the
-// image needs no ssh-keygen.
+// hostKey writes a key for this test only. sshd reads EC keys in PEM, so the image needs no
+// ssh-keygen.
 func hostKey() (name string, remove func(), err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -71,7 +71,7 @@ func hostKey() (name string, remove func(), err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	f, err := os.CreateTemp("", "assay-host-key-") // mode 0600, as sshd wants it
+	f, err := os.CreateTemp("", "assay-host-key-") // mode 0600, as sshd requires
 	if err != nil {
 		return "", nil, err
 	}
@@ -83,9 +83,9 @@ func hostKey() (name string, remove func(), err error) {
 	return f.Name(), func() { os.Remove(f.Name()) }, nil
 }
 
-// sshHostKeys is the check that containers make host keys of their own: with a
-// key in the image everyone who has the image can pose as every container. It
-// looks before any check runs: starting sshd may make some, as it should.
+// sshHostKeys checks that the image contains no host key, so that containers create their own: with
+// a key in the image, anyone who has the image can impersonate every container. It looks for keys
+// before any check runs: starting sshd may legitimately create some.
 func sshHostKeys(env *suite.Env) func(context.Context, *suite.Env) result.Result {
 	keys, err := env.Root.Glob("/etc/ssh/ssh_host_*_key")
 	return func(context.Context, *suite.Env) result.Result {

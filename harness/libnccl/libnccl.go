@@ -1,5 +1,5 @@
-// Package libnccl says whose library a file of the name libnccl.so.2 is: assay's,
-// NVIDIA's or another. It reads the file and loads nothing.
+// Package libnccl determines who made a file named libnccl.so.2: assay, NVIDIA or another maker.
+// It reads the file and loads nothing.
 package libnccl
 
 import (
@@ -16,30 +16,30 @@ import (
 	"github.com/assay-hpc/assay/harness/rootfs"
 )
 
-// Name is the file's, and the SONAME by which programs ask for it.
+// Name is the file's name, and the SONAME that programs request.
 const Name = "libnccl.so.2"
 
-// Engine is the file that assay's library needs beside it.
+// Engine is the file that assay's library needs in its directory.
 const Engine = "libassay-coll.so"
 
-// Dir is where images have both.
+// Dir is the directory of both in images.
 const Dir = "/opt/assay/lib"
 
-// A Maker is who made a library.
+// A Maker is the maker of a library.
 type Maker string
 
-// The makers that are known. A library that says nothing is Unknown's.
+// The known makers. A library that names none is Unknown.
 const (
 	Unknown Maker = ""
 	Assay   Maker = "assay"
 	NVIDIA  Maker = "NVIDIA"
 )
 
-// An Identity is what a library's file says about itself.
+// An Identity is what a library's file states about itself.
 type Identity struct {
 	Maker   Maker
 	Version string // of assay: "0.1.0"; of NVIDIA's library: "2.28.9+cuda13.0"
-	API     string // of the NCCL whose functions it has: "2.28.9"
+	API     string // the NCCL version with the same API: "2.28.9"
 }
 
 func (i Identity) String() string {
@@ -52,7 +52,7 @@ func (i Identity) String() string {
 	return "a library that does not say whose it is"
 }
 
-// What the files say: front/whose.c, and NCCL's init.cc, for its log.
+// Texts in the files: from front/whose.c, and from NCCL's init.cc, for its log.
 var (
 	assayText  = regexp.MustCompile(`assay libnccl ([\w.+-]{1,40}), NCCL API (\d+\.\d+\.\d+)`)
 	nvidiaText = regexp.MustCompile(`NCCL version ((\d+\.\d+\.\d+)[\w.-]{0,20}\+cuda\d+\.\d+)`)
@@ -61,7 +61,7 @@ var (
 // longest is the length of the longest text.
 const longest = 128
 
-// Read reads a library. A file that says nothing of itself is no error.
+// Read reads a library. A file that does not name its maker is not an error.
 func Read(r io.ReaderAt) (Identity, error) {
 	f, err := elf.NewFile(r)
 	if err != nil {
@@ -78,7 +78,7 @@ func Read(r io.ReaderAt) (Identity, error) {
 	return Identity{}, nil
 }
 
-// ReadFile reads the library of a name.
+// ReadFile reads the library with the given file name.
 func ReadFile(name string) (Identity, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -92,8 +92,8 @@ func ReadFile(name string) (Identity, error) {
 	return id, nil
 }
 
-// Installed returns an error that says what is wrong, unless a file is assay's
-// library with its engine beside it.
+// Installed returns nil if a file is assay's library with its engine in the same directory, and
+// an error that says what is wrong otherwise.
 func Installed(name string) error {
 	id, err := ReadFile(name)
 	if err != nil {
@@ -108,8 +108,8 @@ func Installed(name string) error {
 	return nil
 }
 
-// FindNVIDIA returns the first of the loader's directories with a library of NVIDIA's,
-// and whether no other library comes before that; "": there is none.
+// FindNVIDIA returns the first of the loader's directories with a library of NVIDIA's, and
+// whether no other library comes before it. dir is "" if there is none.
 func FindNVIDIA(libraryPath string) (dir string, first bool) {
 	root, err := rootfs.Open("/")
 	if err != nil {
@@ -119,7 +119,7 @@ func FindNVIDIA(libraryPath string) (dir string, first bool) {
 	for _, dir := range ldso.Dirs(root, libraryPath) {
 		id, err := ReadFile(filepath.Join(dir, Name))
 		switch {
-		case err != nil: // none, or none that the loader would take
+		case err != nil: // none, or none that the loader would load
 		case id.Maker == NVIDIA:
 			return dir, first
 		default:
@@ -129,13 +129,13 @@ func FindNVIDIA(libraryPath string) (dir string, first bool) {
 	return "", false
 }
 
-// constants reports whether a program's texts may be in a section. NVIDIA's machine
-// code for GPUs is some hundred megabytes that are no texts.
+// constants reports whether a section may contain a program's texts. NVIDIA's machine code for
+// GPUs, some hundred megabytes, contains none.
 func constants(s *elf.Section) bool {
 	return s.Type == elf.SHT_PROGBITS && s.Flags&elf.SHF_ALLOC != 0 && s.Flags&elf.SHF_EXECINSTR == 0 && s.Name != ".nv_fatbin"
 }
 
-// search looks for the texts, a piece at a time.
+// search searches for the texts in blocks.
 func search(r io.Reader) (Identity, error) {
 	buf := make([]byte, 1<<20)
 	kept := 0
@@ -155,12 +155,12 @@ func search(r io.Reader) (Identity, error) {
 	}
 }
 
-// find looks for the texts in a piece.
+// find searches for the texts in a block.
 func find(text []byte) Identity {
 	if m := assayText.FindSubmatch(text); m != nil {
 		return Identity{Assay, string(m[1]), string(m[2])}
 	}
-	// Most pieces have none, and a search for one word is fast.
+	// Most blocks contain none, and a search for a fixed string is fast.
 	if !bytes.Contains(text, []byte("NCCL version ")) {
 		return Identity{}
 	}

@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// The families of addresses.
+// The address families.
 const (
 	IPv4 = "IPv4"
 	IPv6 = "IPv6"
 )
 
-// Control is the interface by which the other hosts are reached over TCP.
+// Control is the interface over which the other hosts are reached by TCP.
 type Control struct {
 	Interface string `json:"interface,omitempty"` // "": none could be chosen
 	Family    string `json:"family,omitempty"`    // IPv4, IPv6
 	Why       string `json:"why"`
 }
 
-// chooseControl finds the interface: by the routes to the peers, else by the
-// default route, else the only one there is.
+// chooseControl chooses the interface: by the routes to the peers, else by the default route, else
+// the only candidate.
 func (m *maker) chooseControl() Control {
 	if len(m.n.Peers) > 0 {
 		if c, ok := m.byPeers(); ok {
@@ -34,8 +34,8 @@ func (m *maker) chooseControl() Control {
 	return m.byElimination()
 }
 
-// byPeers looks up the route to each peer. IPv4 counts if it leads to all of
-// them, else IPv6.
+// byPeers looks up the route to each peer. It uses IPv4 if IPv4 routes lead to all of them, else
+// IPv6.
 func (m *maker) byPeers() (Control, bool) {
 	var why string
 	for _, family := range []string{IPv4, IPv6} {
@@ -68,7 +68,8 @@ func (m *maker) byPeers() (Control, bool) {
 	return Control{}, false
 }
 
-// ways are the interfaces that lead to the peers.
+// ways are the results of routing to the peers: interfaces, routed names, and names without a
+// route.
 type ways struct{ devs, names, missing []string }
 
 func (m *maker) ways(family string) (w ways) {
@@ -77,7 +78,7 @@ func (m *maker) ways(family string) (w ways) {
 		for _, a := range p.Addrs {
 			a = a.Unmap()
 			switch {
-			case a.IsLoopback() && !m.n.isHost(p.Name): // a name service that knows no better
+			case a.IsLoopback() && !m.n.isHost(p.Name): // a name service that resolves it wrongly
 			case m.n.owns(a):
 				own = true
 			case a.Is4() == (family == IPv4) && dev == "":
@@ -111,8 +112,8 @@ func (n *Node) owns(a netip.Addr) bool {
 	})
 }
 
-// lookup finds the interface that an address is reached over: the longest
-// prefix, and the lowest metric of those.
+// lookup returns the interface for an address: the longest matching prefix, and among equal
+// prefixes the lowest metric.
 func (n *Node) lookup(a netip.Addr) string {
 	best := Route{}
 	for _, r := range n.Routes {
@@ -126,7 +127,7 @@ func (n *Node) lookup(a netip.Addr) string {
 	return best.Dev
 }
 
-// byDefault takes the interface of the default route, IPv4's before IPv6's.
+// byDefault chooses the interface of the default route, IPv4 before IPv6.
 func (m *maker) byDefault() (Control, bool) {
 	for _, family := range []string{IPv4, IPv6} {
 		best := Route{}
@@ -146,7 +147,7 @@ func (m *maker) byDefault() (Control, bool) {
 	return Control{}, false
 }
 
-// only says that IPv6 was taken because there is nothing else.
+// only notes that IPv6 was chosen because IPv4 has no default route.
 func (m *maker) only(family string) string {
 	if family == IPv6 {
 		return ", and IPv4 has none"
@@ -154,8 +155,8 @@ func (m *maker) only(family string) string {
 	return ""
 }
 
-// byElimination takes the one interface that leads anywhere. Those of RDMA
-// devices count only if there are no others.
+// byElimination chooses the only interface that can lead to other hosts. Interfaces of RDMA devices
+// count only if there are no others.
 func (m *maker) byElimination() Control {
 	var plain, rdma []Control
 	for _, i := range m.n.Interfaces {
@@ -188,8 +189,8 @@ func (m *maker) byElimination() Control {
 	return Control{Why: what}
 }
 
-// family is that of an interface's addresses, IPv4 first. Where addresses are
-// not known the routes to its own networks tell.
+// family returns the family of an interface's addresses and of the routes to its own networks (the
+// addresses may not be known). IPv4 has priority.
 func (n *Node) family(i Interface) string {
 	var all []netip.Addr
 	for _, p := range i.Addrs {
@@ -213,13 +214,13 @@ func (n *Node) family(i Interface) string {
 	return out
 }
 
-// localNames begin the names of interfaces that lead to containers and virtual
-// machines of this host: Docker's, libvirt's, CNI's, Podman's, LXC's, those of
-// Kubernetes' networks. Bridges with other names (br-3f2c9d1e5a77) are known by
-// their kind; br-ex of Open vSwitch, which has the host's address, is of none.
+// localNames are name prefixes of interfaces that lead to containers and virtual machines of this
+// host: Docker, libvirt, CNI, Podman, LXC, and the networks of Kubernetes. Bridges with other names
+// (br-3f2c9d1e5a77) are recognised by their kind; br-ex of Open vSwitch, which has the host's
+// address, has no kind.
 var localNames = []string{"docker", "virbr", "vnet", "cni", "podman", "lxcbr", "lxdbr", "lxc", "flannel", "cali", "cilium", "kube-", "nodelocaldns", "tunl", "dummy"}
 
-// hostOnly reports whether an interface leads to no other host.
+// hostOnly reports whether an interface leads to no other host, and what it is.
 func (n *Node) hostOnly(i Interface) (bool, string) {
 	switch {
 	case i.Kind == "loopback" || i.Name == "lo":
@@ -236,7 +237,7 @@ func (n *Node) hostOnly(i Interface) (bool, string) {
 	return false, ""
 }
 
-// reachesWire reports whether one of an interface's parts is no virtual one.
+// reachesWire reports whether one of an interface's lower interfaces is not virtual.
 func (n *Node) reachesWire(i Interface) bool {
 	return slices.ContainsFunc(n.below(i.Name), func(name string) bool {
 		l, ok := n.iface(name)
@@ -244,8 +245,8 @@ func (n *Node) reachesWire(i Interface) bool {
 	})
 }
 
-// below lists an interface and all that it is made of: a VLAN's bond, the
-// bond's cards. Cards that only name their master count, too.
+// below returns an interface and all lower interfaces: the bond of a VLAN, the cards of the bond.
+// It includes cards that only name their master.
 func (n *Node) below(name string) []string {
 	out := []string{name}
 	for k := 0; k < len(out); k++ {
@@ -265,7 +266,7 @@ func (n *Node) below(name string) []string {
 	return out
 }
 
-// some names a few of many.
+// some lists the first few names.
 func some(names []string) string {
 	if len(names) > 3 {
 		return fmt.Sprintf("%s and %d others", strings.Join(names[:2], ", "), len(names)-2)
@@ -299,8 +300,8 @@ func (m *maker) controlPlane() {
 	}
 }
 
-// include sets a list of interfaces, unless the user has excluded some: Open
-// MPI takes one or the other.
+// include sets a list of interfaces unless the user has set the list of excluded ones: Open MPI
+// accepts only one of the two.
 func (m *maker) include(name, exclude, reason string) {
 	if s, ok := m.env(exclude); ok {
 		m.leave(name, "%s=%s is set, and Open MPI refuses both at once", s.Name, s.Value)
@@ -309,7 +310,7 @@ func (m *maker) include(name, exclude, reason string) {
 	m.set(name, m.Control.Interface, "%s", reason)
 }
 
-// ucxData says what to set for programs whose data goes by MPI.
+// ucxData returns what to set for programs that send their data over MPI.
 func (m *maker) ucxData() string {
 	used := m.Data.used()
 	if m.Data.Kind != InfiniBand && m.Data.Kind != RoCE || len(used) == 0 {
@@ -322,7 +323,7 @@ func (m *maker) ucxData() string {
 	return ". For programs whose data goes by MPI: UCX_NET_DEVICES=" + strings.Join(list, ",")
 }
 
-// expressible reports whether a name can stand in NCCL's and Open MPI's lists.
+// expressible reports whether a name can be part of NCCL's and Open MPI's lists.
 func expressible(name string) bool {
 	return !strings.ContainsAny(name, ",^=:/") && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f })
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A Kind is what carries the data between hosts.
+// A Kind is the transport of the data between hosts.
 type Kind string
 
 // The kinds.
@@ -22,27 +22,27 @@ const (
 // VendorAmazon is the PCI vendor of EFA.
 const VendorAmazon = "1d0f"
 
-// Data is what carries the data between hosts, and which ports do.
+// Data is the transport of the data between hosts, and the ports that it uses.
 type Data struct {
 	Kind  Kind     `json:"kind"`
 	Why   string   `json:"why"`
-	Ports []Choice `json:"ports"` // all of the node's, in its order
-	// GID is what is the same of all ports that are used, for RoCE.
+	Ports []Choice `json:"ports"` // all ports of the node, in its order
+	// GID is the address that all used ports have in common, for RoCE.
 	GID *Address `json:"gid,omitempty"`
 }
 
-// A Choice is a port with what became of it.
+// A Choice is a port, and whether it is used.
 type Choice struct {
 	Device string `json:"device"`
 	Port   int    `json:"port"`
 	Used   bool   `json:"used"`
-	Why    string `json:"why,omitempty"`  // it is left out
-	GPUs   []int  `json:"gpus,omitempty"` // to which no port is nearer
-	Path   string `json:"path,omitempty"` // the way to the nearest of those
-	GID    int    `json:"gid_index"`      // of RoCE; -1: none
+	Why    string `json:"why,omitempty"`  // reason why it is left out
+	GPUs   []int  `json:"gpus,omitempty"` // for which no port is nearer
+	Path   string `json:"path,omitempty"` // path to the nearest of those
+	GID    int    `json:"gid_index"`      // for RoCE; -1: none
 }
 
-// used lists the ports that carry data.
+// used returns the ports that carry data.
 func (d Data) used() []Choice {
 	return slices.DeleteFunc(slices.Clone(d.Ports), func(c Choice) bool { return !c.Used })
 }
@@ -94,7 +94,7 @@ func (m *maker) chooseData() Data {
 	return d
 }
 
-// A sorter takes ports out one rule after the other.
+// A sorter removes ports, one rule after the other.
 type sorter struct {
 	m     *maker
 	ports []Port
@@ -109,7 +109,7 @@ func (s *sorter) any(is func(i int) bool) bool {
 	return slices.ContainsFunc(s.left(), is)
 }
 
-// left are the ports that no rule has taken out.
+// left returns the ports that no rule has removed.
 func (s *sorter) left() []int {
 	var out []int
 	for i, c := range s.out {
@@ -140,8 +140,7 @@ func (s *sorter) devices() []string {
 
 func (s *sorter) active(i int) bool { return s.ports[i].State == "" || s.ports[i].State == "ACTIVE" }
 
-// dropControl takes out the ports under the interface of the control plane,
-// if others are left that can carry data.
+// dropControl removes the ports under the control plane's interface if other ports can carry data.
 func (s *sorter) dropControl() {
 	c := s.m.Control.Interface
 	if c == "" {
@@ -156,11 +155,11 @@ func (s *sorter) dropControl() {
 	}
 }
 
-// pathOrder are the ways over PCI, short ones first.
+// pathOrder lists the PCI path types, shortest first.
 var pathOrder = []string{"PIX", "PXB", "PHB", "NODE", "SYS"}
 
-// near notes for each GPU the ports that are nearest to it. Ports that are
-// down count: a cable that came off must not make a far card a near one.
+// near records for each GPU the ports nearest to it. Ports that are down count too: an unplugged
+// cable must not turn a far card into the nearest one.
 func (s *sorter) near() {
 	for g := range s.m.n.GPUs {
 		best := len(pathOrder)
@@ -175,7 +174,7 @@ func (s *sorter) near() {
 	}
 }
 
-// nearest keeps the shorter of a port's path so far and another one.
+// nearest returns the shorter of the port's path so far and the given path.
 func (s *sorter) nearest(i int, path string) string {
 	have := s.out[i].Path
 	if have == "" || slices.Index(pathOrder, path) < slices.Index(pathOrder, have) {
@@ -193,8 +192,8 @@ func (s *sorter) distance(port, gpu int) int {
 	return len(pathOrder)
 }
 
-// dropFar takes out the ports that are no GPU's nearest, if there are GPUs
-// whose places are known.
+// dropFar removes the ports that are not the nearest of any GPU, if the position of some GPU is
+// known.
 func (s *sorter) dropFar() {
 	served := func(i int) bool { return len(s.out[i].GPUs) > 0 }
 	if s.any(served) {
@@ -202,9 +201,8 @@ func (s *sorter) dropFar() {
 	}
 }
 
-// dropLayer takes out one of two link layers, since NCCL would use both: the one
-// whose ports are farther from the GPUs, or of equally near ones that which
-// carries less.
+// dropLayer keeps only one link layer, since NCCL would use both. It removes the one with ports
+// farther from the GPUs, or with less bandwidth if both are equally near.
 func (s *sorter) dropLayer() {
 	type weight struct{ far, gbit float64 }
 	layers := map[string]weight{}
@@ -231,7 +229,7 @@ func (s *sorter) dropLayer() {
 		return
 	}
 	best := slices.SortedFunc(maps.Keys(layers), func(a, b string) int {
-		return cmp.Or(cmp.Compare(layers[a].far, layers[b].far), cmp.Compare(layers[b].gbit, layers[a].gbit), cmp.Compare(b, a)) // InfiniBand of two equals
+		return cmp.Or(cmp.Compare(layers[a].far, layers[b].far), cmp.Compare(layers[b].gbit, layers[a].gbit), cmp.Compare(b, a)) // InfiniBand if they are equal
 	})[0]
 	for _, i := range s.left() {
 		if l := s.ports[i].Layer; l != best {
@@ -240,8 +238,8 @@ func (s *sorter) dropLayer() {
 	}
 }
 
-// dropDown takes out the ports that are not active. One that is down on a card
-// that works is just not cabled; else it is worth a warning.
+// dropDown removes the ports that are not active. A port that is down on a card with an active port
+// is just not cabled; otherwise it causes a warning.
 func (s *sorter) dropDown() {
 	for _, i := range s.left() {
 		if s.active(i) {
@@ -257,8 +255,8 @@ func (s *sorter) dropDown() {
 	}
 }
 
-// dropSlow takes out slower ports of another model. One of the same model is
-// kept, with a warning: its link is not what it should be.
+// dropSlow removes slower ports of another model. A slower port of the same model stays, with a
+// warning: its link is degraded.
 func (s *sorter) dropSlow() {
 	most, model := 0.0, ""
 	for _, i := range s.left() {
@@ -281,7 +279,7 @@ func (s *sorter) dropSlow() {
 	}
 }
 
-// kind says what the ports that are left are.
+// kind returns the kind of the remaining ports, and their description.
 func (s *sorter) kind() (Kind, string) {
 	left := s.left()
 	if len(left) == 0 {

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// firstEFA is the PCI device of the first generation, which cannot read the
-// memory of others.
+// firstEFA is the PCI device of the first EFA generation, which cannot read remote memory.
 const firstEFA = "efa0"
 
 // efa sets what NCCL's OFI plugin and libfabric need on AWS.

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// A list is a value of NCCL_SOCKET_IFNAME or NCCL_IB_HCA: names or, without =,
-// how they begin; after ^ all others.
+// A list is a value of NCCL_SOCKET_IFNAME or NCCL_IB_HCA: name prefixes, or exact names after =. A
+// leading ^ means all others.
 type list struct {
 	not, exact bool
 	items      []string
@@ -22,8 +22,7 @@ func parseList(value string) list {
 	return l
 }
 
-// admits reports whether the list lets a device's port through. An interface
-// has port 0.
+// admits reports whether the list admits a port of a device. Network interfaces have port 0.
 func (l list) admits(name string, port int) bool {
 	return l.not != slices.ContainsFunc(l.items, func(item string) bool {
 		if device, number, ok := strings.Cut(item, ":"); ok && port > 0 {
@@ -39,7 +38,7 @@ func (l list) admits(name string, port int) bool {
 	})
 }
 
-// mpiNames reports whether Open MPI's list of interfaces and networks has one.
+// mpiNames reports whether Open MPI's list of interfaces and networks includes an interface.
 func (n *Node) mpiNames(value, name string) bool {
 	i, _ := n.iface(name)
 	return slices.ContainsFunc(strings.Split(value, ","), func(item string) bool {
@@ -47,7 +46,7 @@ func (n *Node) mpiNames(value, name string) bool {
 		if err != nil {
 			return strings.TrimSpace(item) == name
 		}
-		if len(i.Addrs) == 0 { // not known: the routes to its networks tell
+		if len(i.Addrs) == 0 { // not known: use the routes to its networks
 			return slices.ContainsFunc(n.Routes, func(r Route) bool {
 				return r.Dev == name && r.To.Bits() > 0 && p.Overlaps(r.To)
 			})

@@ -6,17 +6,17 @@ import (
 	"slices"
 )
 
-// An Address is what the used ports of RoCE have in common.
+// An Address describes the RoCE address that all used ports have in common.
 type Address struct {
 	Family string `json:"family"`
-	// Index is the place in the ports' tables; -1: it is not the same everywhere.
+	// Index is the index in the ports' GID tables; -1: it differs between ports.
 	Index int `json:"index"`
 }
 
 const roce2 = "RoCE v2"
 
-// addresses chooses each port's address: RoCE v2 with IPv4 if any has one, else
-// with IPv6. Ports without one of that family are taken out.
+// addresses chooses each port's RoCE v2 address: IPv4, or IPv6 if more ports have that. Ports
+// without an address of the chosen family are removed.
 func (s *sorter) addresses() *Address {
 	if !s.any(func(i int) bool { return s.ports[i].Layer == "Ethernet" }) {
 		return nil
@@ -59,8 +59,8 @@ func (s *sorter) addresses() *Address {
 	return a
 }
 
-// gid finds a port's address for RoCE v2 of a family: the first of the port's
-// own interface, else of a VLAN's. Link-local ones reach no other subnet.
+// gid returns a port's RoCE v2 address of a family: the first one of the port's own interface, else
+// of a VLAN. Link-local addresses do not count, as they reach no other subnet.
 func (p Port) gid(family string) (GID, bool) {
 	fits := func(g GID) bool {
 		a := g.Addr
@@ -76,7 +76,7 @@ func (p Port) gid(family string) (GID, bool) {
 	return p.GIDs[own], true
 }
 
-// at is the entry at an index.
+// at returns the entry with an index.
 func (p Port) at(index int) (GID, bool) {
 	i := slices.IndexFunc(p.GIDs, func(g GID) bool { return g.Index == index })
 	if i < 0 {
@@ -85,7 +85,7 @@ func (p Port) at(index int) (GID, bool) {
 	return p.GIDs[i], true
 }
 
-// example is the address at an index of the first used port, for people.
+// example returns the address of the first used port at an index, for messages.
 func (m *maker) example(index int) netip.Addr {
 	for i, c := range m.Data.Ports {
 		if g, ok := m.n.Ports[i].at(index); c.Used && ok {

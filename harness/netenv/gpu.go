@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// gpuMemory is about how network cards and processors reach GPU memory.
+// gpuMemory covers how network cards and processors reach GPU memory.
 func (m *maker) gpuMemory() {
 	k := m.n.Modules
 	rdma := m.Data.Kind == InfiniBand || m.Data.Kind == RoCE
@@ -31,7 +31,7 @@ func (m *maker) gpuMemory() {
 	}
 }
 
-// nvlink is for platforms whose NVLinks join several hosts (NVL72).
+// nvlink is for platforms with NVLinks that connect several hosts (NVL72).
 func (m *maker) nvlink() {
 	x := m.n.IMEX
 	if !m.n.NVLinkHosts {
@@ -61,8 +61,8 @@ func (m *maker) nvlink() {
 	}
 }
 
-// TopoFiles are where clouds' images have topology files, by platform of the
-// hardware data base.
+// TopoFiles are the paths of the topology files in the clouds' images, by platform of the hardware
+// data base.
 var TopoFiles = map[string][]string{
 	"azure-ndv2":       {"/opt/microsoft/ndv2-topo.xml", "/opt/microsoft/ndv2/topo.xml"},
 	"azure-nd-a100-v4": {"/opt/microsoft/ndv4-topo.xml", "/opt/microsoft/ndv4/topo.xml"},
@@ -70,13 +70,13 @@ var TopoFiles = map[string][]string{
 	"azure-nd-h200-v5": {"/opt/microsoft/ndv5-topo.xml", "/opt/microsoft/ndv5/topo.xml"},
 }
 
-// topology points to the file that a cloud ships for its instances.
+// topology sets the topology file that a cloud ships for its instances.
 func (m *maker) topology() {
 	if m.Data.Kind != InfiniBand && m.Data.Kind != RoCE || m.n.Cloud == "" || len(m.n.GPUs) == 0 {
 		return
 	}
 	if near, _ := m.pathsUsed(); near > 0 {
-		return // the machine shows its switches
+		return // the machine shows its PCI switches
 	}
 	if len(m.n.TopoFiles) > 0 {
 		m.set("NCCL_TOPO_FILE", m.n.TopoFiles[0], "the virtual machine hides its PCI switches, and the cloud's file says where cards and GPUs sit: without it NCCL takes them for far apart and leaves GPUDirect RDMA off")
@@ -89,14 +89,14 @@ func (m *maker) topology() {
 	}
 }
 
-// shmLeast is what NVIDIA's guide of NCCL gives containers.
+// shmLeast is the size of /dev/shm that NVIDIA's NCCL guide recommends for containers.
 const shmLeast = 1 << 30
 
-// pidsEach is room for a rank's threads: NCCL's, CUDA's, and a framework's
-// pools and loaders.
+// pidsEach is a rank's share of the thread limit: threads of NCCL and CUDA, and a framework's pools
+// and loaders.
 const pidsEach = 256
 
-// limits warns of those of the process and its container.
+// limits warns about the limits of the process and its container.
 func (m *maker) limits() {
 	l := m.n.Limits
 	if l.Memlock != nil && *l.Memlock != Unlimited && !l.IPCLock && m.Data.Kind != Sockets {
@@ -113,7 +113,7 @@ func (m *maker) limits() {
 	}
 }
 
-// sizeText is a size in the largest unit that keeps it above 1.
+// sizeText formats a size in the largest unit in which it is at least 1.
 func sizeText(n uint64) string {
 	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB"}
 	v, i := float64(n), 0

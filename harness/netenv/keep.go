@@ -7,12 +7,11 @@ import (
 	"strings"
 )
 
-// families begin the names of the variables that are shown when the user has
-// set them.
+// families are the name prefixes of the variables that are always shown if the user has set them.
 var families = []string{"NCCL_", "UCX_", "FI_", "GLOO_", "SHARP_", "RDMAV_"}
 
-// keep moves what the user has set from Set and Unset to Kept, and says where
-// that contradicts the node.
+// keep moves the user's settings from Set and Unset to Kept, and reports those that contradict the
+// node.
 func (m *maker) keep() {
 	for _, s := range m.opt.Env {
 		if s.Value == "" || slices.ContainsFunc(m.Kept, func(k Kept) bool { return k.Name == s.Name }) {
@@ -49,8 +48,8 @@ func remedyOf(k Kept) string {
 	return "unset it"
 }
 
-// against says how a value contradicts the node: by a rule for the variable,
-// or because another value was found.
+// against returns how a value contradicts the node: by the variable's rule, or because it differs
+// from the value found.
 func (m *maker) against(s Setting, found string) string {
 	if check := checks[s.Name]; check != nil {
 		return check(m, s.Value)
@@ -61,8 +60,8 @@ func (m *maker) against(s Setting, found string) string {
 	return ""
 }
 
-// checks are the rules for variables whose values can mean the same in several
-// ways, or that nobody sets here and that would do harm.
+// checks are the rules for variables with several equivalent values, and for variables that this
+// package does not set but that would do harm.
 var checks = map[string]func(m *maker, value string) string{
 	"NCCL_SOCKET_IFNAME":          (*maker).checkSocketIfname,
 	"GLOO_SOCKET_IFNAME":          (*maker).checkInclude,
@@ -97,7 +96,7 @@ func overRDMA(m *maker) bool    { return m.Data.Kind != Sockets }
 func overEFA(m *maker) bool     { return m.Data.Kind == EFA }
 func severalGPUs(m *maker) bool { return len(m.n.GPUs) > 1 }
 
-// when is a rule about one value, or any if it is "".
+// when is a rule for one value, or for any value if it is "".
 func when(value string, applies func(*maker) bool, text string) func(*maker, string) string {
 	return func(m *maker, got string) string {
 		if applies(m) && (value == "" || got == value) {
@@ -138,7 +137,7 @@ func (m *maker) checkExclude(value string) string {
 	return ""
 }
 
-// checkUCX only wants the devices to be there: both networks are ways for MPI.
+// checkUCX only requires that the devices exist: MPI may use both networks.
 func (m *maker) checkUCX(value string) string {
 	var absent []string
 	for item := range strings.SplitSeq(value, ",") {
@@ -156,7 +155,7 @@ func (m *maker) checkUCX(value string) string {
 
 func (m *maker) checkHCA(value string) string {
 	if m.Data.Kind == EFA {
-		return "" // nobody reads it
+		return "" // nothing reads it
 	}
 	l := parseList(value)
 	var missing, extra []string
@@ -207,13 +206,12 @@ func (m *maker) checkFamily(value string) string {
 	}
 	i, _ := m.n.iface(m.Control.Interface)
 	if m.Control.Family == IPv4 && m.n.hasIPv6(i) {
-		return "" // both will do
+		return "" // both work
 	}
 	return fmt.Sprintf("is not the family by which %s leads to the other hosts (%s)", m.Control.Interface, m.Control.Family)
 }
 
-// hasIPv6 reports whether an interface has a global IPv6 address, or a route to
-// a network of that kind.
+// hasIPv6 reports whether an interface has a global IPv6 address, or a route to such a network.
 func (n *Node) hasIPv6(i Interface) bool {
 	i4 := Interface{Name: i.Name}
 	for _, a := range i.Addrs {

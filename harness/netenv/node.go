@@ -1,43 +1,41 @@
-// Package netenv says which environment variables NCCL, UCX, libfabric and
-// Open MPI need on a node so that the control plane (start-up, over TCP) and
-// the data plane (RDMA) take the ways that they should, and gives the reason
-// for each. It also says what it leaves alone though people would expect it,
-// keeps what the user has set and warns where that contradicts the node, and
-// names the limits that would stop RDMA.
+// Package netenv determines the environment variables that NCCL, UCX, libfabric and Open MPI need
+// on a node so that the control plane (start-up, over TCP) and the data plane (RDMA) take the right
+// paths, with the reason for each. It also reports which variables it leaves alone although a user
+// may expect them, keeps the user's settings, warns where these contradict the node, and names the
+// limits that would stop RDMA.
 //
-// It is pure: whoever reads a machine describes it as a [Node], and [Make] does
-// the rest. docs/env.md has the rules with their sources.
+// The package is pure: the caller reads the machine and describes it as a [Node], and [Make] plans
+// its environment. docs/env.md has the rules with their sources.
 package netenv
 
 import "net/netip"
 
-// A Node is what was found of a machine, without a judgement. What is not
-// known stays zero.
+// A Node holds the facts about a machine, without judgement. Unknown fields are zero.
 type Node struct {
 	Host     string `json:"host,omitempty"`
 	Platform string `json:"platform,omitempty"` // key of the hardware data base
-	// NVLinkHosts says that the platform's NVLinks join GPUs of several hosts.
+	// NVLinkHosts says that the platform's NVLinks connect GPUs of several hosts.
 	NVLinkHosts bool   `json:"nvlink_hosts,omitempty"`
 	Cloud       string `json:"cloud,omitempty"`     // key of the hardware data base
-	Container   string `json:"container,omitempty"` // what contains the process
+	Container   string `json:"container,omitempty"` // kind of container around the process
 
 	GPUs       []GPU       `json:"gpus"`
 	Ports      []Port      `json:"rdma_ports"`
 	Interfaces []Interface `json:"interfaces"`
 	Routes     []Route     `json:"routes"`
-	Peers      []Peer      `json:"peers,omitempty"` // the other hosts, if somebody named them
+	Peers      []Peer      `json:"peers,omitempty"` // the other hosts, if the user named them
 
 	Modules Modules  `json:"modules"`
-	Plugins []Plugin `json:"nccl_net_plugins"` // in the order in which the loader looks
+	Plugins []Plugin `json:"nccl_net_plugins"` // in the loader's search order
 	IMEX    IMEX     `json:"imex"`
 	Limits  Limits   `json:"limits"`
-	// TopoFiles are the files that clouds ship for NCCL_TOPO_FILE and that are
-	// there, the one for this platform first.
+	// TopoFiles are the existing files that clouds ship for NCCL_TOPO_FILE, the one for this
+	// platform first.
 	TopoFiles []string `json:"topo_files,omitempty"`
 }
 
-// A GPU is one on PCI, whether this process may use it or not: all ranks of a
-// host must come to the same list of network cards.
+// A GPU is a GPU on PCI, whether or not this process may use it: all ranks of a host must arrive at
+// the same list of network cards.
 type GPU struct {
 	BusID string `json:"bus_id"`
 	Name  string `json:"name,omitempty"`
@@ -58,14 +56,14 @@ type Port struct {
 	Gbit    float64  `json:"gbit_per_s,omitempty"`
 	Netdevs []string `json:"netdevs,omitempty"`
 	GIDs    []GID    `json:"gids,omitempty"`
-	// Paths are nvidia-smi's names of the ways over PCI to Node.GPUs.
+	// Paths are the types of the PCI paths to Node.GPUs, in nvidia-smi's names.
 	Paths []string `json:"paths,omitempty"`
 }
 
-// A GID is an entry of a port's table of addresses.
+// A GID is an entry of a port's GID table.
 type GID struct {
 	Index  int        `json:"index"`
-	Addr   netip.Addr `json:"addr"` // an IPv4 address where it stands for one
+	Addr   netip.Addr `json:"addr"` // an IPv4 address if it represents one
 	Type   string     `json:"type"` // IB/RoCE v1, RoCE v2
 	Netdev string     `json:"netdev,omitempty"`
 }
@@ -75,13 +73,13 @@ type Interface struct {
 	Name    string         `json:"name"`
 	Kind    string         `json:"kind,omitempty"` // bridge, bond, vlan, vxlan, wlan, loopback; "": plain
 	State   string         `json:"state,omitempty"`
-	Virtual bool           `json:"virtual,omitempty"` // there is no device below it
+	Virtual bool           `json:"virtual,omitempty"` // no device is below it
 	Master  string         `json:"master,omitempty"`
 	Lower   []string       `json:"lower,omitempty"`
-	Addrs   []netip.Prefix `json:"addrs,omitempty"` // with their networks' lengths
+	Addrs   []netip.Prefix `json:"addrs,omitempty"` // with the prefix lengths of their networks
 }
 
-// A Route is a way to somewhere.
+// A Route is an entry of the routing table.
 type Route struct {
 	To      netip.Prefix `json:"to"`
 	Gateway netip.Addr   `json:"gateway,omitzero"`
@@ -96,15 +94,14 @@ type Peer struct {
 	Err   string       `json:"error,omitempty"` // why there are no addresses
 }
 
-// Modules are the parts of the kernel by which network cards and processors
-// reach GPU memory.
+// Modules are the kernel modules through which network cards and processors reach GPU memory.
 type Modules struct {
 	Known   bool `json:"known"`
 	PeerMem bool `json:"nvidia_peermem"`
-	DMABuf  bool `json:"dmabuf"` // the driver's open kernel modules
+	DMABuf  bool `json:"dmabuf"` // the driver has open kernel modules
 	GDRDrv  bool `json:"gdrdrv"`
-	// GDRDev says that /dev/gdrdrv is there, Verbs that /dev/infiniband has
-	// devices, both only if DevKnown.
+	// GDRDev says that /dev/gdrdrv exists, Verbs that /dev/infiniband has devices. Both are valid
+	// only if DevKnown.
 	GDRDev   bool `json:"dev_gdrdrv"`
 	Verbs    bool `json:"dev_uverbs"`
 	DevKnown bool `json:"dev_known"`
@@ -114,32 +111,32 @@ type Modules struct {
 const (
 	PluginOFI       = "ofi"
 	PluginSHARP     = "sharp"
-	PluginSpectrumX = "spectrum-x" // goes by name only: who runs the fabric says that jobs are to use it
+	PluginSpectrumX = "spectrum-x" // only used by name: the operator of the fabric decides whether jobs use it
 	PluginOther     = "other"
 )
 
 // A Plugin is a network plugin of NCCL.
 type Plugin struct {
 	Path string `json:"path"`
-	// Name is what NCCL_NET_PLUGIN finds it by; "": it is libnccl-net.so, which is
-	// loaded unasked.
+	// Name is the value of NCCL_NET_PLUGIN that selects it; "": it is libnccl-net.so, which NCCL
+	// loads by default.
 	Name string `json:"name,omitempty"`
 	Kind string `json:"kind"`
-	// Listed says that the loader looks there.
+	// Listed says that the loader searches its directory.
 	Listed bool `json:"listed"`
 }
 
-// IMEX is what lets GPUs of several hosts share memory over NVLink.
+// IMEX is the service through which GPUs of several hosts share memory over NVLink.
 type IMEX struct {
-	Known    bool     `json:"known"` // /dev was looked at
+	Known    bool     `json:"known"` // /dev was read
 	Driver   bool     `json:"driver"`
 	Channels []string `json:"channels"` // channel0, …
 }
 
-// Limits are those of the process and its container; nil: not known.
+// Limits are the limits of the process and its container; nil: not known.
 type Limits struct {
 	Memlock *uint64 `json:"memlock,omitempty"` // bytes; Unlimited
-	// IPCLock says that CAP_IPC_LOCK of the host's lifts Memlock.
+	// IPCLock says that the process has the host's CAP_IPC_LOCK, which lifts Memlock.
 	IPCLock bool    `json:"cap_ipc_lock,omitempty"`
 	SHM     *uint64 `json:"shm_bytes,omitempty"` // of /dev/shm; 0: there is none
 	PIDs    *uint64 `json:"pids,omitempty"`      // of the control group; Unlimited

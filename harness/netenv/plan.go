@@ -6,26 +6,25 @@ import (
 	"strings"
 )
 
-// Options say what is wanted.
+// Options are what the user wants.
 type Options struct {
-	SHARP   bool // reductions in the network
+	SHARP   bool // reductions in the switches
 	GDRCopy bool // NCCL_GDRCOPY_ENABLE
 	NoIB    bool // sockets only
-	// Env is what is set already, in the environment or a file of NCCL's.
+	// Env are the current settings, from the environment or a file of NCCL's.
 	Env []Setting
-	// Problems are what NCCL's own reader finds wrong with it.
+	// Problems are the errors that NCCL's own parser finds in them.
 	Problems []string
 }
 
-// A Setting is a variable that is set, and by what.
+// A Setting is a variable that is set, and where.
 type Setting struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 	From  string `json:"from"` // "environment" or file:line
 }
 
-// A Plan is what to set on a node, and why. Each name is in one of Set, Kept
-// and Unset.
+// A Plan says what to set on a node, and why. Each name is in only one of Set, Kept and Unset.
 type Plan struct {
 	Control  Control    `json:"control"`
 	Data     Data       `json:"data"`
@@ -35,7 +34,7 @@ type Plan struct {
 	Warnings []Warning  `json:"warnings"`
 }
 
-// A Variable is one to set.
+// A Variable is a variable to set.
 type Variable struct {
 	Name   string `json:"name"`
 	Value  string `json:"value"`
@@ -45,26 +44,26 @@ type Variable struct {
 // A Kept is a variable that the user has set.
 type Kept struct {
 	Setting
-	// Found is what would have been set, "" where nothing would.
+	// Found is the value that would have been set; "" if none.
 	Found  string `json:"found,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// Against says how it contradicts the node; "": it does not.
+	// Against says how the value contradicts the node; "": it does not.
 	Against string `json:"against,omitempty"`
 }
 
-// An Unset is a variable that is left alone though people might expect it.
+// An Unset is a variable that is left alone although a user might expect it.
 type Unset struct {
 	Name   string `json:"name"`
 	Reason string `json:"reason"`
 }
 
-// A Warning is what will go wrong, and the remedy.
+// A Warning is a problem to expect, and its remedy.
 type Warning struct {
 	What   string `json:"what"`
 	Remedy string `json:"remedy"`
 }
 
-// Make plans the environment of a node.
+// Make plans the environment for a node.
 func Make(n *Node, opt Options) *Plan {
 	m := &maker{n: n, opt: opt, Plan: &Plan{Set: []Variable{}, Kept: []Kept{}, Unset: []Unset{}, Warnings: []Warning{}}}
 	m.Control = m.chooseControl()
@@ -89,7 +88,7 @@ func Make(n *Node, opt Options) *Plan {
 	return m.Plan
 }
 
-// A maker is a Plan in the making.
+// A maker builds a Plan.
 type maker struct {
 	n   *Node
 	opt Options
@@ -108,8 +107,8 @@ func (m *maker) warn(what, remedy string) {
 	m.Warnings = append(m.Warnings, Warning{what, remedy})
 }
 
-// env is a variable that the user has set to something. One that is set to
-// nothing counts as not set, as it does for NCCL.
+// env returns a variable that the user has set. An empty value counts as not set, as it does for
+// NCCL.
 func (m *maker) env(name string) (Setting, bool) {
 	i := slices.IndexFunc(m.opt.Env, func(s Setting) bool { return s.Name == name && s.Value != "" })
 	if i < 0 {
@@ -118,7 +117,7 @@ func (m *maker) env(name string) (Setting, bool) {
 	return m.opt.Env[i], true
 }
 
-// plugin finds a network plugin of a kind.
+// plugin finds a network plugin by kind.
 func (m *maker) plugin(kind string) (Plugin, bool) {
 	i := slices.IndexFunc(m.n.Plugins, func(p Plugin) bool { return p.Kind == kind })
 	if i < 0 {
@@ -127,7 +126,7 @@ func (m *maker) plugin(kind string) (Plugin, bool) {
 	return m.n.Plugins[i], true
 }
 
-// unasked is the plugin that NCCL loads when nobody names one.
+// unasked returns the plugin that NCCL loads by default.
 func (m *maker) unasked() (Plugin, bool) {
 	i := slices.IndexFunc(m.n.Plugins, func(p Plugin) bool { return p.Name == "" && p.Listed })
 	if i < 0 {
@@ -136,7 +135,7 @@ func (m *maker) unasked() (Plugin, bool) {
 	return m.n.Plugins[i], true
 }
 
-// join writes names as people do: a, b and c.
+// join lists names in prose: a, b and c.
 func join(names []string) string {
 	switch n := len(names); n {
 	case 0:
@@ -148,7 +147,7 @@ func join(names []string) string {
 	}
 }
 
-// count writes a number with its noun.
+// count formats a number with its noun.
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

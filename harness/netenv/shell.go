@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// WriteExport writes lines that a shell can evaluate: eval "$(harness show environment
-// --export)", with the quotation marks. Each has its reason behind it; what is
-// kept and what is left alone are comments.
+// WriteExport writes lines for a shell to evaluate: eval "$(harness show environment --export)",
+// with the quotation marks. Each line ends with its reason in a comment; variables that are kept or
+// left alone are comments only.
 func (p *Plan) WriteExport(w io.Writer) error {
 	var b strings.Builder
 	for _, v := range p.Set {
@@ -24,13 +24,13 @@ func (p *Plan) WriteExport(w io.Writer) error {
 	return err
 }
 
-// quote makes one word of a value, whatever is in it, for any sh.
+// quote turns any value into one word for any sh.
 func quote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// oneLine keeps a comment from ending before its line, and control characters
-// from the terminal.
+// oneLine replaces control characters, so that a comment cannot end early and nothing reaches the
+// terminal.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
@@ -40,7 +40,7 @@ func oneLine(s string) string {
 	}, s)
 }
 
-// Line sums up a plan in one line.
+// Line summarises a plan in one line.
 func (p *Plan) Line(override bool) string {
 	var set, kept []string
 	for _, v := range p.Set {
@@ -66,8 +66,8 @@ func (p *Plan) Line(override bool) string {
 	return text
 }
 
-// Apply adds the plan's variables to an environment, as os.Environ has it.
-// What the user has set in it stays, unless override.
+// Apply adds the plan's variables to an environment in the form of os.Environ. The user's settings
+// in it stay, unless override is set.
 func (p *Plan) Apply(environ []string, override bool) []string {
 	want := map[string]string{}
 	for _, v := range p.Set {

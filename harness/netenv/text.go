@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// WriteText writes a plan for people.
+// WriteText writes a plan as readable text.
 func (p *Plan) WriteText(w io.Writer, n *Node) error {
 	var b strings.Builder
 	line := func(what, format string, a ...any) {
@@ -103,10 +103,10 @@ func keptText(k Kept) string {
 	return "yours: nothing here speaks for or against it"
 }
 
-// width is that of the terminals that reasons are wrapped for.
+// width is the column at which reasons are wrapped.
 const width = 110
 
-// entry writes a head, and a text below it.
+// entry writes a head line and the wrapped text below it.
 func entry(b *strings.Builder, head, text string) {
 	b.WriteString("  " + oneLine(head) + "\n")
 	at := 0

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// maxHCAs is how many devices NCCL opens.
+// maxHCAs is the largest number of devices that NCCL opens.
 const maxHCAs = 32
 
 // verbs sets what NCCL's own transport for InfiniBand and RoCE needs.
@@ -31,8 +31,8 @@ func (m *maker) verbs() {
 	m.set("OMPI_MCA_coll_hcoll_enable", "0", "HCOLL inside MPI opens the RDMA devices by itself, whatever UCX_NET_DEVICES says; start-up needs none of it")
 }
 
-// hcaList is the list of NCCL_IB_HCA: devices by name, with the port where not
-// all of a device's ports are used.
+// hcaList returns the list for NCCL_IB_HCA: devices by name, with the port number if only some of a
+// device's ports are used.
 func (m *maker) hcaList() string {
 	var list []string
 	for _, c := range m.Data.used() {
@@ -64,7 +64,7 @@ func (m *maker) hcaReason() string {
 	return text + ". = makes it these names: without it mlx5_1 is mlx5_10, too"
 }
 
-// pathsUsed counts the used ports behind a switch with a GPU, and the others.
+// pathsUsed counts the used ports behind a PCI switch with a GPU, and the other used ports.
 func (m *maker) pathsUsed() (near, far int) {
 	for _, c := range m.Data.used() {
 		if c.Path == "PIX" || c.Path == "PXB" {
@@ -76,7 +76,7 @@ func (m *maker) pathsUsed() (near, far int) {
 	return near, far
 }
 
-// leftOut gives the reasons for which ports are left out, each with its ports.
+// leftOut lists the reasons for leaving ports out, each with its ports.
 func (m *maker) leftOut() string {
 	var reasons []string
 	ports := map[string][]string{}
@@ -96,7 +96,7 @@ func (m *maker) leftOut() string {
 	return strings.Join(out, ", ")
 }
 
-// label is a port's name, with its number where the device has several.
+// label returns a port's device, with the port number if the device has several.
 func (m *maker) label(c Choice) string {
 	if slices.ContainsFunc(m.Data.Ports, func(o Choice) bool { return o.Device == c.Device && o.Port != c.Port }) {
 		return fmt.Sprintf("%s:%d", c.Device, c.Port)
@@ -104,14 +104,14 @@ func (m *maker) label(c Choice) string {
 	return c.Device
 }
 
-// sharp chooses between NCCL's own transport, which must not fall back to
-// sockets, and the SHARP plugin.
+// sharp chooses between NCCL's own transport, which must not fall back to sockets, and the SHARP
+// plugin.
 func (m *maker) sharp() {
 	p, found := m.plugin(PluginSHARP)
 	unasked, loads := m.unasked()
 	wanted := m.opt.SHARP
 	if collnet, ok := m.env("NCCL_COLLNET_ENABLE"); ok && collnet.Value == "1" {
-		wanted = true // a job says so; NCCL_NET would keep the plugin out
+		wanted = true // the job wants it; NCCL_NET would keep the plugin out
 	}
 	if wanted && m.Data.Kind == InfiniBand && found {
 		m.set("NCCL_COLLNET_ENABLE", "1", "reductions in the switches (--sharp): the plugin is %s. The fabric's aggregation manager must run and admit the job", p.Path)
@@ -154,7 +154,7 @@ func (m *maker) notListed(p Plugin) {
 	m.warn(p.Path+" is where the loader does not look", "LD_LIBRARY_PATH="+dir+":$LD_LIBRARY_PATH")
 }
 
-// roce sets how addresses are chosen.
+// roce sets how GIDs are chosen.
 func (m *maker) roce() {
 	a := m.Data.GID
 	if a == nil {
@@ -179,7 +179,7 @@ func (m *maker) roce() {
 	m.leave("NCCL_IB_ADAPTIVE_ROUTING", "off on RoCE unless the switches are set up for it (Spectrum-X): the network's operator knows")
 }
 
-// sockets is for nodes whose data goes over TCP.
+// sockets is for nodes that send data over TCP.
 func (m *maker) sockets() {
 	if !m.opt.NoIB {
 		m.leave("NCCL_IB_HCA", "%s: data goes over TCP, by the interface of the control plane", m.Data.Why)
@@ -200,7 +200,7 @@ func (m *maker) sockets() {
 	m.noSHARP()
 }
 
-// noSHARP says that --sharp cannot be had over this data plane.
+// noSHARP warns that --sharp does not work over this data plane.
 func (m *maker) noSHARP() {
 	if m.opt.SHARP {
 		m.warn(fmt.Sprintf("--sharp: the data plane is %s, and SHARP is InfiniBand's", m.Data.Kind), "leave --sharp out")

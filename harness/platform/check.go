@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// check holds what the file says against itself.
+// check checks the data base for consistency.
 func (db *DB) check() error {
 	if db.Schema != 1 {
 		return fmt.Errorf("schema %d; this program reads schema 1", db.Schema)
@@ -52,7 +52,7 @@ func (db *DB) checkTable(key string) error {
 		if i > 0 && r.Bytes <= t.Rows[i-1].Bytes {
 			return fmt.Errorf("row %d: sizes must grow", i+1)
 		}
-		// Two decimals of a small bandwidth are two digits.
+		// A small bandwidth has two decimals, and so only two digits.
 		if got := float64(r.Bytes) / r.Microseconds / 1e3; r.Microseconds <= 0 || math.Abs(got-r.AlgBW) > 0.006+0.002*r.AlgBW {
 			return fmt.Errorf("row %d: %d bytes in %g us are %.2f GB/s, not %g", i+1, r.Bytes, r.Microseconds, got, r.AlgBW)
 		}
@@ -60,7 +60,7 @@ func (db *DB) checkTable(key string) error {
 	return nil
 }
 
-// checkSources walks all that was read: every field Source must be listed.
+// checkSources walks the whole data base: every field named Source must be a key of Sources.
 func (db *DB) checkSources(v reflect.Value, where string) error {
 	switch v.Kind() {
 	case reflect.Pointer:

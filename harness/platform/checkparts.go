@@ -10,7 +10,7 @@ import (
 	"github.com/assay-hpc/assay/harness/hardware"
 )
 
-// checkEach checks the entries of a part of the file in order.
+// checkEach checks the entries of one part of the data base in the order of their keys.
 func checkEach[T any](part string, all map[string]*T, check func(*T) error) error {
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		v := all[key]
@@ -24,8 +24,8 @@ func checkEach[T any](part string, all map[string]*T, check func(*T) error) erro
 	return nil
 }
 
-// within holds a figure against what real hardware lies in: one in another unit
-// (Gb/s for GB/s, MB for GB) mostly falls out of that.
+// within compares a figure with the range of real hardware: a figure in a wrong unit (Gb/s for
+// GB/s, MB for GB) usually lies outside.
 func within(what string, f Figure, low, high float64) error {
 	for _, v := range append(slices.Clone(f.Values), f.Value) {
 		if f.Known() && !(low <= v && v <= high) {
@@ -70,8 +70,8 @@ func (db *DB) checkGPU(g *GPU) error {
 	return nil
 }
 
-// check holds DCGM's targets against the model. The file that they are from has
-// mistakes, which must be marked.
+// check compares DCGM's targets with the model's figures. DCGM's file contains mistakes, which must
+// be marked as suspect.
 func (t *DCGMTargets) check(g *GPU) error {
 	if t.Source == "" {
 		return fmt.Errorf("dcgm targets without a source")
@@ -137,7 +137,7 @@ func (db *DB) checkPlatform(p *Platform) error {
 
 var pciNumber = regexp.MustCompile(`^[0-9a-f]{4}$`)
 
-// checkNumbers: a PCI device is one model.
+// checkNumbers checks that each PCI device number belongs to one model only.
 func (db *DB) checkNumbers() error {
 	seen := map[string]string{}
 	claim := func(vendor, id, who string) error {

@@ -7,30 +7,29 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// An Expectation is what a node should reach.
+// An Expectation is the performance that a node should reach.
 type Expectation struct {
 	Recognition Recognition `json:"recognition"`
 	Figures     []Expected  `json:"figures"`
 }
 
-// An Expected is one quantity: what it can be at most, what somebody measured
-// of it, and from where on it passes. What is nil is not known; without a Floor
-// it is measured and not judged.
+// An Expected is one quantity: its peak, its typical value, and the floor from which it passes. A
+// nil field is not known. Without a Floor the quantity is measured but not judged.
 type Expected struct {
 	Name  string `json:"name"`
 	Title string `json:"title"`
 	Unit  string `json:"unit"`
-	GPU   string `json:"gpu,omitempty"` // model; "" when it is not of a GPU
-	// Of a collective: how many nodes and GPUs, how many bytes (0: it was not
-	// said), and by which algorithm ("": it was not said).
+	GPU   string `json:"gpu,omitempty"` // model; "" if it is not about a GPU
+	// For a collective: the number of nodes and GPUs, the message size (0: not stated), and the
+	// algorithm ("": not stated).
 	Nodes     int    `json:"nodes,omitempty"`
 	GPUs      int    `json:"gpus,omitempty"`
 	Bytes     int64  `json:"bytes,omitempty"`
 	Algorithm string `json:"algorithm,omitempty"`
 
-	Peak    *Cited `json:"peak,omitempty"`    // the hardware's own
+	Peak    *Cited `json:"peak,omitempty"`    // of the hardware
 	Typical *Cited `json:"typical,omitempty"` // of a healthy node
-	Floor   *Floor `json:"floor,omitempty"`   // from here on it passes
+	Floor   *Floor `json:"floor,omitempty"`   // least value that passes
 }
 
 // A Cited is a value with its source.
@@ -41,10 +40,10 @@ type Cited struct {
 	Note       string     `json:"note,omitempty"`
 }
 
-// Known is what is known of a figure.
+// Known holds the known values of a figure.
 type Known struct{ Peak, Typical *Cited }
 
-// Of is the peak or the typical value, and who says so; 0: nothing is known.
+// Of returns the peak or the typical value with its source; 0 if it is not known.
 func (k Known) Of(what string) (value float64, source string) {
 	c := k.Peak
 	if what == "typical" {
@@ -56,16 +55,15 @@ func (k Known) Of(what string) (value float64, source string) {
 	return c.Value, c.Source
 }
 
-// A Floor is from where on a value passes: somebody's own, or a fraction of what
-// is expected.
+// A Floor is the least value that passes: a shipped one, or a fraction of what is expected.
 type Floor struct {
 	Cited
-	Fraction float64 `json:"fraction,omitempty"` // 0: somebody ships the value
+	Fraction float64 `json:"fraction,omitempty"` // 0: a shipped value
 	Of       string  `json:"of,omitempty"`       // peak, typical or target
 }
 
-// Expect says what a node should reach, by its model of GPU, the links that were
-// found, and the platform that it is most like.
+// Expect returns what a node should reach, from its GPU models, its links, and the most similar
+// platform.
 func (db *DB) Expect(n Node) Expectation {
 	x := expecting{db: db, node: n, Expectation: Expectation{Recognition: db.Recognise(n), Figures: []Expected{}}}
 	x.platform = db.Platforms[x.Recognition.Platform]
@@ -133,7 +131,7 @@ func (x *expecting) gpu(group GPUGroup) {
 
 type of = func(name, title, unit string) Expected
 
-// localCopy is bytes copied; each is read and written.
+// localCopy counts the copied bytes; each is read and written.
 func (x *expecting) localCopy(of of, memory *Cited) Expected {
 	e := of("local_copy", "copy within the GPU", "GB/s")
 	if memory != nil {
@@ -146,7 +144,7 @@ func (x *expecting) localCopy(of of, memory *Cited) Expected {
 	return e
 }
 
-// hostCopy is of one GPU alone, over its slot or the link to its processor.
+// hostCopy is for one GPU alone, over its slot or its link to the processor.
 func (x *expecting) hostCopy(e Expected, m *GPU, g GPUGroup) Expected {
 	switch slot := slotGBps(x.db, g.Slot); {
 	case m.C2C != "":
@@ -160,29 +158,29 @@ func (x *expecting) hostCopy(e Expected, m *GPU, g GPUGroup) Expected {
 	}
 	e.Typical = x.measured(e.Name)
 	e.Floor = cmp.Or(x.shipped(e.Name), x.share("host_copy_fraction", "peak", e.Peak))
-	if e.Typical != nil && e.Floor != nil && e.Floor.Value > e.Typical.Value { // what passed elsewhere must not fail here
+	if e.Typical != nil && e.Floor != nil && e.Floor.Value > e.Typical.Value { // a value that passed elsewhere must not fail here
 		e.Floor = x.share("measured_fraction", "typical", e.Typical)
 	}
 	return e
 }
 
-// slotGBps is what a slot can carry one way; 0 when it is not known.
+// slotGBps returns the bandwidth of a slot in one direction; 0 if it is not known.
 func slotGBps(db *DB, l sysfs.PCILink) float64 {
 	return db.Interconnects.PCIe.X16UniGBps[generation(l)].Value * float64(l.Width) / 16
 }
 
-// generation of PCIe by its signalling rate; 0 when it is not known.
+// generation returns the PCIe generation for a signalling rate; 0 if it is not known.
 func generation(l sysfs.PCILink) int {
 	return map[float64]int{8: 3, 16: 4, 32: 5, 64: 6, 128: 7}[l.GTs]
 }
 
-// peers is of two GPUs, copied by a copy engine. Over PCIe what lies between
-// decides, and nobody publishes what it should be.
+// peers is for a pair of GPUs and a copy by a copy engine. Over PCIe the bandwidth depends on the
+// path between them, and no expected values are published.
 func (x *expecting) peers(of of, m *GPU) {
 	for _, way := range [][2]string{{"p2p_write", "write to a peer"}, {"p2p_read", "read from a peer"}} {
 		e := of(way[0], way[1], "GB/s")
 		switch kind := x.Recognition.Fabric.Kind; {
-		case kind == "NVLink" && len(x.node.GPUs) == 2 && (m.NVLink == nil || !m.NVLink.Links.Known()): // a bridge: all links of both
+		case kind == "NVLink" && len(x.node.GPUs) == 2 && (m.NVLink == nil || !m.NVLink.Links.Known()): // a bridge: all links of both GPUs
 			if m.NVLink != nil {
 				e.Peak = cited(m.NVLink.UniGBps)
 			}
@@ -190,7 +188,7 @@ func (x *expecting) peers(of of, m *GPU) {
 		case m.NVLink != nil && kind == "NVLink":
 			e.Peak = cited(m.NVLink.UniGBps)
 			e.Peak.Note = "all links of a GPU; a pair has those between the two"
-		case m.NVLink != nil && (kind == "NVSwitch" || kind == "unknown" && m.NVLink.Links.Known()): // a bridge may be there or not
+		case m.NVLink != nil && (kind == "NVSwitch" || kind == "unknown" && m.NVLink.Links.Known()): // there may be a bridge
 			e.Peak = cited(m.NVLink.UniGBps)
 			e.Typical = cmp.Or(x.measured(way[0]), x.measured("p2p"))
 			e.Floor = cmp.Or(x.shipped("p2p"), x.share("payload_fraction_of_advertised", "peak", e.Peak))
@@ -199,7 +197,7 @@ func (x *expecting) peers(of of, m *GPU) {
 	}
 }
 
-// identity adds what a GPU's links should be.
+// identity adds the expected links of a GPU.
 func (x *expecting) identity(of of, m *GPU) {
 	if m.NVLink != nil && m.NVLink.Links.Known() {
 		x.add(exactly(of("nvlinks", "NVLinks that are up", ""), m.NVLink.Links))
@@ -210,7 +208,7 @@ func (x *expecting) identity(of of, m *GPU) {
 	}
 }
 
-// exactly is a count of which none may be missing.
+// exactly expects the full count.
 func exactly(e Expected, f Figure) Expected {
 	e.Peak = cited(f)
 	if e.Peak != nil {
@@ -219,7 +217,7 @@ func exactly(e Expected, f Figure) Expected {
 	return e
 }
 
-// nic adds what a port should reach.
+// nic adds the expected performance of a port.
 func (x *expecting) nic(g NICGroup) {
 	e := Expected{Name: "nic_bandwidth", Title: g.Name + ", write", Unit: "Gb/s"}
 	latency := Expected{Name: "nic_latency", Title: g.Name + ", adapter's latency", Unit: "us"}
@@ -237,7 +235,7 @@ func (x *expecting) nic(g NICGroup) {
 		x.add(Expected{Name: "nic_rate", Title: g.Name + ", rate of a port at most", Unit: "Gb/s", Peak: cited(m.MaxGbit)})
 	}
 	if g.LinkLayer == "InfiniBand" {
-		for gen, figure := range x.db.Interconnects.InfiniBandLatency { // rates of four lanes differ
+		for gen, figure := range x.db.Interconnects.InfiniBandLatency { // the rates of four lanes differ between generations
 			if x.db.Interconnects.InfiniBand[gen].X4.Gbit == g.Gbit {
 				latency.Typical = cited(figure)
 				latency.Typical.Note = fmt.Sprintf("of %s, if %g Gb/s are four lanes", gen, g.Gbit)

@@ -9,14 +9,14 @@ import (
 	"github.com/assay-hpc/assay/harness/hardware"
 )
 
-// FromNode is the source of what no table has and the node itself says, such as
-// the rate of a port whose platform is not known.
+// FromNode is the source of a value that no table has and the node itself reports, such as the rate
+// of a port on an unknown platform.
 const FromNode = "node"
 
 // busbw is the unit of collectives' results.
 const busbw = "GB/s busbw"
 
-// cited is a figure of one number; nil when it is not known.
+// cited converts a figure with one number; nil if it is not known.
 func cited(f Figure) *Cited {
 	if !f.Known() {
 		return nil
@@ -24,13 +24,13 @@ func cited(f Figure) *Cited {
 	return &Cited{Value: f.Value, Source: f.Source, Confidence: f.Confidence, Note: f.Note}
 }
 
-// cited is a target with its source.
+// cited converts a target.
 func (t *DCGMTargets) cited(value float64) *Cited {
 	return &Cited{Value: value, Source: t.Source, Confidence: Medium}
 }
 
-// memory is DCGM's own floor of its bandwidth test; nil without one, or when it
-// is an evident mistake.
+// memory returns the floor of DCGM's own bandwidth test; nil if there is none, or if it is an
+// evident mistake.
 func (t *DCGMTargets) memory() *Floor {
 	if t == nil || slices.Contains(t.Suspect, "membw_mbps") {
 		return nil
@@ -38,7 +38,7 @@ func (t *DCGMTargets) memory() *Floor {
 	return &Floor{Cited: *t.cited(t.MemoryMBps / 1000)}
 }
 
-// share is a rule's lower fraction of a value, with both sources; nil when the
+// share returns the lower fraction of a rule, applied to a value, with both sources; nil if the
 // value is not known.
 func (x *expecting) share(rule, of string, c *Cited) *Floor {
 	r, ok := x.db.Rules[rule]
@@ -51,8 +51,8 @@ func (x *expecting) share(rule, of string, c *Cited) *Floor {
 	return f
 }
 
-// one is the platform's result of a test that is no collective: of several the
-// lowest, so that none of them is expected to be beaten.
+// one returns the platform's result of a test that is not a collective. If there are several, it
+// returns the lowest, so that no result is expected to be exceeded.
 func one(list []Result, test string) *Cited {
 	var out *Cited
 	for _, r := range list {
@@ -88,14 +88,14 @@ func (x *expecting) shipped(test string) *Floor {
 	return nil
 }
 
-// A run is what makes results of collectives comparable.
+// A run is the key by which results of collectives are comparable.
 type run struct {
 	test, algorithm string
 	nodes, gpus     int
 }
 
-// runs gathers results of collectives by run: of each the row of the most bytes,
-// and of equal ones the lowest.
+// runs groups results of collectives by run. For each it keeps the result with the largest message,
+// and of equal sizes the lowest.
 func runs(list []Result) map[run]Result {
 	out := map[run]Result{}
 	for _, r := range list {
@@ -111,7 +111,7 @@ func runs(list []Result) map[run]Result {
 	return out
 }
 
-// collective says whether a test is one, of which rows of one size exist.
+// collective reports whether a test is a collective for which results by size exist.
 func collective(test string) bool {
 	return test == "all_reduce" || test == "all_gather" || test == "reduce_scatter"
 }
@@ -123,8 +123,7 @@ func (r Result) bytes() int64 {
 	return *r.SizeBytes
 }
 
-// allReduce adds what all of the node's GPUs should reach together, and as many
-// of each of several nodes.
+// allReduce adds the expected bandwidth for all GPUs of the node, and for several such nodes.
 func (x *expecting) allReduce() {
 	before := len(x.Figures)
 	x.collectives("all_reduce")
@@ -137,8 +136,8 @@ func (x *expecting) allReduce() {
 	m := x.db.GPUs[x.Recognition.model()]
 	if m != nil && m.NVLink != nil && m.NVLink.Links.Known() && (x.Recognition.Fabric.Kind == "NVSwitch" || x.Recognition.Fabric.Kind == "unknown") {
 		e.Algorithm, e.Peak = "ring", cited(m.NVLink.UniGBps)
-		// The fraction is what healthy rings reach, so that a floor must be below it: two
-		// H100s have 0.76 by NCCL 2.28.9, and 0.76 to 0.80 by our engine (2 GiB, 2026-11).
+		// The fraction is what healthy rings reach, so a floor must be lower: two H100s reach 0.76
+		// with NCCL 2.28.9, and 0.76 to 0.80 with our engine (2 GiB, 2026-11).
 		if ring := x.share("ring_over_nvlink_fraction", "peak", e.Peak); ring != nil {
 			e.Typical = &ring.Cited
 			e.Floor = x.share("measured_fraction", "typical", e.Typical)
@@ -147,7 +146,7 @@ func (x *expecting) allReduce() {
 	x.Figures = slices.Insert(x.Figures, before, e)
 }
 
-// otherCollectives adds what the platform's tables have of others.
+// otherCollectives adds the platform's results of other collectives.
 func (x *expecting) otherCollectives() {
 	x.collectives("all_gather")
 	x.collectives("reduce_scatter")
@@ -175,7 +174,7 @@ func (x *expecting) collectives(test string) {
 			e.Floor = x.share("measured_fraction", "typical", e.Typical)
 		}
 		if shipped {
-			if known && floor.bytes() != r.bytes() { // they are of different messages
+			if known && floor.bytes() != r.bytes() { // they are for different message sizes
 				x.add(e)
 				e.Typical = nil
 			}
@@ -185,7 +184,7 @@ func (x *expecting) collectives(test string) {
 	}
 }
 
-// SourcesOf are the sources that figures name.
+// SourcesOf returns the sources of figures.
 func (db *DB) SourcesOf(figures []Expected) map[string]hardware.Source {
 	out := map[string]hardware.Source{FromNode: {What: "the node itself"}}
 	used := map[string]bool{}

@@ -11,8 +11,8 @@ import (
 // Confidence says how far a figure can be trusted.
 type Confidence string
 
-// The levels: a vendor's or measurer's own page; a reliable second hand; one
-// claim, not verified.
+// The levels: the vendor's or measurer's own page; a reliable secondary source; a single unverified
+// claim.
 const (
 	High   Confidence = "high"
 	Medium Confidence = "medium"
@@ -21,13 +21,13 @@ const (
 
 func (c Confidence) valid() bool { return c == High || c == Medium || c == Low }
 
-// A Figure is one value with its source. In the file it is a list: value,
-// source, confidence and, if need be, a note; or null, which is not Known. The
-// value is a number, or a list of alternatives, or text.
+// A Figure is one value with its source. In the file it is a list (value, source, confidence and an
+// optional note), or null, which is not Known. The value is a number, a list of alternatives, or
+// text.
 type Figure struct {
-	Value      float64   // the number; the first of Values; 0 for text
-	Values     []float64 // all alternatives, when there are several
-	Text       string    // the value as it is written
+	Value      float64   // the number; the first of Values; 0 for a text
+	Values     []float64 // all alternatives, if there are several
+	Text       string    // the value as written
 	Source     string    // key of DB.Sources
 	Confidence Confidence
 	Note       string
@@ -36,7 +36,7 @@ type Figure struct {
 // Known reports whether there is a figure.
 func (f Figure) Known() bool { return f.Source != "" }
 
-// String is the figure with its source: "450 (mle-net, high)".
+// String formats the figure with its source: "450 (mle-net, high)".
 func (f Figure) String() string {
 	if !f.Known() {
 		return "not known"
@@ -48,7 +48,7 @@ func (f Figure) String() string {
 	return s + ")"
 }
 
-// UnmarshalYAML reads the list. Null never gets here: the Figure stays zero.
+// UnmarshalYAML reads the list. It is not called for null: the Figure stays zero.
 func (f *Figure) UnmarshalYAML(n *yaml.Node) error {
 	if n.Kind != yaml.SequenceNode || len(n.Content) < 3 || len(n.Content) > 4 {
 		return fmt.Errorf("line %d: a figure is [value, source, confidence] and perhaps a note, or null", n.Line)
@@ -88,7 +88,7 @@ func (f *Figure) value(n *yaml.Node) error {
 	return fmt.Errorf("line %d: a figure's value is a number, a text or a list of numbers", n.Line)
 }
 
-// Counts is a number, or several alternatives, or null: unknown.
+// Counts is one number, or several alternatives, or null for unknown.
 type Counts []int
 
 // UnmarshalYAML reads a number or a list.
@@ -105,7 +105,7 @@ func (c *Counts) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// Max is the largest alternative, 0 if unknown.
+// Max returns the largest alternative; 0 if unknown.
 func (c Counts) Max() int {
 	if len(c) == 0 {
 		return 0
@@ -113,9 +113,9 @@ func (c Counts) Max() int {
 	return slices.Max(c)
 }
 
-// A Rule is a rule of thumb: a band with its source, or just a text.
+// A Rule is a rule of thumb: a band with its source, or only a text.
 type Rule struct {
-	Low, High float64 // the band; 0, 0 if there is none
+	Low, High float64 // the band; 0, 0 if none
 	Source    string
 	Text      string
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// IdentifyGPU finds a GPU's model by its PCI device id (four hex digits), else
-// by the driver's name for it. key is "" and g nil when neither is known.
+// IdentifyGPU finds a GPU's model by its PCI device id (four hex digits), else by the driver's name
+// for it. If neither is known, key is "" and g is nil.
 func (db *DB) IdentifyGPU(device, name string) (key string, g *GPU) {
 	if key, g = db.GPUByPCI(device); g != nil {
 		return key, g
@@ -17,10 +17,10 @@ func (db *DB) IdentifyGPU(device, name string) (key string, g *GPU) {
 	return db.gpuByName(name)
 }
 
-// gpuByName finds the model whose name has the most words of the driver's name
-// for a GPU, such as "NVIDIA H200 NVL" or "NVIDIA A100-SXM4-80GB". All words but
-// sizes and SXM, which the driver leaves out for some, must be there, and the
-// form (PCIe, NVL) be the same. Where two fit equally well, neither is taken.
+// gpuByName finds the model with the most words in common with the driver's name for a GPU, such as
+// "NVIDIA H200 NVL" or "NVIDIA A100-SXM4-80GB". All words of the model must be in the name, except
+// sizes and SXM, which the driver omits for some, and the form (PCIe, NVL) must be the same. If two
+// models fit equally well, it returns neither.
 func (db *DB) gpuByName(name string) (key string, best *GPU) {
 	have := words(name)
 	most, twice := 0, false
@@ -49,8 +49,8 @@ func (db *DB) gpuByName(name string) (key string, best *GPU) {
 	return key, best
 }
 
-// words of a name, as far as they tell models apart. SXM4 is SXM; what stands in
-// parentheses is a remark.
+// words returns the words of a name that distinguish models. SXM4 becomes SXM; text in parentheses
+// is ignored.
 func words(name string) []string {
 	var out []string
 	if before, rest, ok := strings.Cut(name, "("); ok {
@@ -69,7 +69,7 @@ func words(name string) []string {
 	return out
 }
 
-// form is how a model is built, if its name says so in a way that matters.
+// form returns the form factor if the name contains one that distinguishes models.
 func form(words []string) string {
 	for _, w := range words {
 		if w == "pcie" || w == "nvl" {
@@ -79,8 +79,8 @@ func form(words []string) string {
 	return ""
 }
 
-// NICByPCI returns the model with a PCI vendor and device id (four hex digits
-// each), and its key; nil when there is none.
+// NICByPCI returns the model with a PCI vendor and device id (four hex digits each), and its key;
+// nil if there is none.
 func (db *DB) NICByPCI(vendor, device string) (key string, n *NIC) {
 	for _, key := range slices.Sorted(maps.Keys(db.NICs)) {
 		if n := db.NICs[key]; n.Vendor == strings.ToLower(vendor) && slices.Contains(n.PCIDeviceIDs, strings.ToLower(device)) {
@@ -90,7 +90,7 @@ func (db *DB) NICByPCI(vendor, device string) (key string, n *NIC) {
 	return "", nil
 }
 
-// cloud finds the cloud of a machine; "" when DMI names none.
+// cloud returns the cloud of a machine; "" if DMI names none.
 func (db *DB) cloud(d sysfs.DMI) string {
 	for _, key := range slices.Sorted(maps.Keys(db.Clouds)) {
 		c := db.Clouds[key]
@@ -101,15 +101,15 @@ func (db *DB) cloud(d sysfs.DMI) string {
 	return ""
 }
 
-// like compares what DMI says with what it should say, if anything.
+// like compares a DMI value with the expected one; an empty expectation matches all.
 func like(want, got string) bool { return want == "" || strings.EqualFold(want, got) }
 
-// hasProduct reports whether a product name of DMI's is the platform's.
+// hasProduct reports whether a DMI product name begins like one of the platform's.
 func (p *Platform) hasProduct(name string) bool {
 	return slices.ContainsFunc(p.Products, func(want string) bool { return strings.HasPrefix(plain(name), plain(want)) })
 }
 
-// plain leaves letters and digits.
+// plain reduces a text to lower-case letters and digits.
 func plain(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {

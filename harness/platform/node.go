@@ -2,23 +2,21 @@ package platform
 
 import "github.com/assay-hpc/assay/harness/sysfs"
 
-// A Node is what was found of one machine, without a judgement. What is not
-// known stays zero.
+// A Node holds the facts about one machine, without judgement. Unknown fields are zero.
 type Node struct {
 	GPUs      []NodeGPU `json:"gpus"`
 	NICs      []NodeNIC `json:"nics"` // RDMA ports
 	DMI       sysfs.DMI `json:"dmi"`
-	Container string    `json:"container"` // what contains the process; "": nothing that shows
-	// LinksKnown says that the NVLinks were read: without it a GPU's 0 means
-	// nothing.
+	Container string    `json:"container"` // kind of container around the process; "": none detected
+	// LinksKnown says that the NVLinks were read. Without it, 0 NVLinks of a GPU means nothing.
 	LinksKnown bool `json:"nvlinks_known"`
 }
 
 // A NodeGPU is a GPU of a Node.
 type NodeGPU struct {
-	Name     string        `json:"name,omitempty"`       // the driver's
+	Name     string        `json:"name,omitempty"`       // the driver's name
 	Device   string        `json:"pci_device,omitempty"` // four hex digits
-	Slot     sysfs.PCILink `json:"slot,omitzero"`        // the best that it and its port can do
+	Slot     sysfs.PCILink `json:"slot,omitzero"`        // the best that GPU and port support
 	NVLinks  int           `json:"nvlinks"`              // that are up
 	Switched bool          `json:"nvswitch,omitempty"`   // they lead to NVSwitches
 }

@@ -1,12 +1,11 @@
-// Package platform is the hardware data base: what GPUs, links, NICs and nodes
-// can do, and what people measured on them. The files of harness/hardware hold it; every
-// figure there names its source and how far it can be trusted. coll/predict
-// predicts from these figures. Recognise says which platform a node is, and
-// Expect what it should therefore reach, for suites to judge by. Both are pure:
-// whoever reads a machine describes it as a Node.
+// Package platform is the hardware data base: what GPUs, links, NICs and nodes can do, and values
+// that people measured on them. It is stored in the files of harness/hardware; every figure there
+// names its source and how far it can be trusted. coll/predict predicts from these figures.
+// Recognise determines the platform of a node, and Expect what the node should reach, for suites to
+// judge by. Both are pure: the caller reads the machine and describes it as a Node.
 //
-// Bandwidths are in GB/s (1e9 bytes) and unidirectional unless a name says
-// otherwise; Gbit fields are in Gb/s.
+// Bandwidths are in GB/s (1e9 bytes) and unidirectional unless a name says otherwise; Gbit fields
+// are in Gb/s.
 package platform
 
 import (
@@ -24,8 +23,8 @@ import (
 	"github.com/assay-hpc/assay/harness/hardware"
 )
 
-// A DB is a hardware data base. It is read-only and may be used concurrently;
-// callers must not change what lookups return.
+// A DB is a hardware data base. It is read-only and may be used concurrently; callers must not
+// modify the values that lookups return.
 type DB struct {
 	Schema          int                        `yaml:"schema"`
 	Figure          string                     `yaml:"figure"` // says how figures are written
@@ -42,7 +41,7 @@ type DB struct {
 	Tables          map[string]*Table          `yaml:"tables"`
 }
 
-// A GPU is a model. Figures that nobody published are not Known.
+// A GPU is a GPU model. Unpublished figures are not Known.
 type GPU struct {
 	Name              string       `yaml:"name"`
 	Arch              string       `yaml:"arch"`
@@ -53,17 +52,17 @@ type GPU struct {
 	MemoryGBps        Figure       `yaml:"memory_gbps"`
 	NVLink            *NVLink      `yaml:"nvlink"` // nil: none
 	PCIe              *PCIe        `yaml:"pcie"`   // nil: not known
-	C2C               string       `yaml:"c2c"`    // key of Interconnects.NVLink: the link to its processor, "" without
+	C2C               string       `yaml:"c2c"`    // key of Interconnects.NVLink: the link to its processor; "": none
 	TDPWatts          Figure       `yaml:"tdp_w"`
 	BF16Dense         Figure       `yaml:"bf16_dense_tflops"`
 	BF16Measured      Figure       `yaml:"bf16_measured_max_tflops"`
 	DCGM              *DCGMTargets `yaml:"dcgm_targets"`
-	// DCGMByPCI are the targets of devices of the model that have others.
+	// DCGMByPCI are the targets of devices of this model that differ from DCGM.
 	DCGMByPCI map[string]*DCGMTargets `yaml:"dcgm_by_pci"`
 	Notes     string                  `yaml:"notes"`
 }
 
-// NVLink is a GPU's share of it: all its links together.
+// NVLink describes all links of a GPU together.
 type NVLink struct {
 	Gen     Figure `yaml:"gen"`
 	Links   Figure `yaml:"links"`
@@ -83,8 +82,7 @@ type DCGMTargets struct {
 	StressGFLOPS float64 `yaml:"stress_gflops"`
 	MemoryMBps   float64 `yaml:"membw_mbps"`
 	Source       string  `yaml:"source"`
-	// Suspect names the targets that are evident mistakes; nothing is judged by
-	// them.
+	// Suspect names the targets that are evident mistakes. They are not used to judge.
 	Suspect []string `yaml:"suspect"`
 }
 
@@ -94,11 +92,11 @@ type NIC struct {
 	Vendor       string   `yaml:"vendor"`         // PCI, four hex digits
 	PCIDeviceIDs []string `yaml:"pci_device_ids"` // four hex digits each
 	Source       string   `yaml:"source"`         // of the numbers
-	MaxGbit      Figure   `yaml:"max_gbit"`       // of a port of the fastest board
+	MaxGbit      Figure   `yaml:"max_gbit"`       // of a port, on the fastest board
 	Notes        string   `yaml:"notes"`
 }
 
-// A Cloud is known by what DMI says; a field that is empty does not count.
+// A Cloud is recognised by DMI values. An empty field matches all.
 type Cloud struct {
 	Name     string `yaml:"name"`
 	Vendor   string `yaml:"sys_vendor"`
@@ -107,7 +105,7 @@ type Cloud struct {
 	Source   string `yaml:"source"`
 }
 
-// Interconnects are links by kind and generation.
+// Interconnects are the links by kind and generation.
 type Interconnects struct {
 	PCIe struct {
 		PerLaneGBps map[int]float64 `yaml:"per_lane_gbps"`
@@ -130,7 +128,7 @@ type Interconnects struct {
 	Gaudi     map[string]Link `yaml:"gaudi"`
 }
 
-// A Link is one kind of interconnect, as far as it is known.
+// A Link is one kind of interconnect. Unknown fields are zero.
 type Link struct {
 	Name             string   `yaml:"name"`
 	UniGBps          Figure   `yaml:"uni_gbps"` // of all links of an accelerator
@@ -146,7 +144,7 @@ type Link struct {
 	Note             string   `yaml:"note"`
 }
 
-// InfiniBand is a generation of it.
+// InfiniBand is one generation of InfiniBand.
 type InfiniBand struct {
 	LaneGbit Figure `yaml:"lane_gbit"`
 	X1       Width  `yaml:"x1"`
@@ -155,23 +153,23 @@ type InfiniBand struct {
 	X12      Width  `yaml:"x12"`
 }
 
-// A Width is what so many lanes make.
+// A Width is the bandwidth of a number of lanes.
 type Width struct {
 	Gbit    float64 `yaml:"gbit"`
 	UniGBps float64 `yaml:"uni_gbps"`
 }
 
-// A Platform is a node or a rack as somebody sells it.
+// A Platform is a node or a rack, as sold.
 type Platform struct {
 	Name          string   `yaml:"name"`
-	GPU           string   `yaml:"gpu"`             // key of DB.GPUs, "" when any
+	GPU           string   `yaml:"gpu"`             // key of DB.GPUs; "": any
 	OtherGPUs     []string `yaml:"other_gpus"`      // keys of DB.GPUs that are sold under the same name
-	Cloud         string   `yaml:"cloud"`           // key of DB.Clouds: there only
-	Products      []string `yaml:"products"`        // how DMI's product name begins; it decides
+	Cloud         string   `yaml:"cloud"`           // key of DB.Clouds: exists only in that cloud
+	Products      []string `yaml:"products"`        // prefixes of DMI's product name; a match decides
 	ProductsFrom  string   `yaml:"products_source"` // key of DB.Sources
-	Reference     bool     `yaml:"reference"`       // results of others to compare with: no node is recognised as it
+	Reference     bool     `yaml:"reference"`       // only results to compare with: no node is recognised as it
 	GPUsPerNode   Counts   `yaml:"gpus_per_node"`
-	GPUsPerDomain int      `yaml:"gpus_per_domain"` // of an NVLink domain; 0: a node's
+	GPUsPerDomain int      `yaml:"gpus_per_domain"` // of an NVLink domain; 0: as for a node
 	NICs          *NICs    `yaml:"nics"`            // nil: not known
 	NVSwitch      *Switch  `yaml:"nvswitch"`
 	Floors        []Result `yaml:"floors"`
@@ -179,7 +177,7 @@ type Platform struct {
 	Notes         string   `yaml:"notes"`
 }
 
-// NICs are a node's.
+// NICs are the NICs of a node.
 type NICs struct {
 	Count     Figure `yaml:"count"`
 	GbitEach  Figure `yaml:"gbit_each"`
@@ -187,7 +185,7 @@ type NICs struct {
 	Kind      string `yaml:"kind"`
 }
 
-// A Switch is a node's or rack's NVSwitches.
+// A Switch describes the NVSwitches of a node or rack.
 type Switch struct {
 	Count Figure `yaml:"count"`
 	Gen   Figure `yaml:"gen"`
@@ -198,8 +196,8 @@ var load = sync.OnceValues(func() (*DB, error) { return Parse(hardware.Files) })
 // Load returns the embedded data base. It is parsed once.
 func Load() (*DB, error) { return load() }
 
-// Parse reads a data base. A key that is not of the schema, what stands in two files, a
-// source or GPU that is named but not listed, and an impossible figure are errors.
+// Parse reads a data base. Keys outside the schema, entries that are in two files, sources and GPUs
+// that are not listed, and impossible figures are errors.
 func Parse(files fs.FS) (*DB, error) {
 	db := new(DB)
 	err := hardware.Read(files, func(f *file) error { return db.add(&f.DB) })
@@ -212,14 +210,14 @@ func Parse(files fs.FS) (*DB, error) {
 	return db, nil
 }
 
-// file is one of them.
+// file is the schema of one file.
 type file struct {
 	DB       `yaml:",inline"`
-	Sets     yaml.Node `yaml:"sets"` // build/jobs'
+	Sets     yaml.Node `yaml:"sets"` // for build/jobs
 	Profiles yaml.Node `yaml:"profiles"`
 }
 
-// add takes in what a file has.
+// add merges one file into the data base.
 func (db *DB) add(f *DB) error {
 	if f.Schema != 0 {
 		db.Schema, db.Figure, db.Units, db.FloorsMeaning, db.MeasuredMeaning = f.Schema, f.Figure, f.Units, f.FloorsMeaning, f.MeasuredMeaning
@@ -239,8 +237,8 @@ func (db *DB) GPU(key string) (*GPU, error) {
 	return nil, unknown("GPU", key, slices.Sorted(maps.Keys(db.GPUs)))
 }
 
-// GPUByPCI returns the model with a PCI device id (four hex digits), and its
-// key; nil when there is none.
+// GPUByPCI returns the model with a PCI device id (four hex digits), and its key; nil if there is
+// none.
 func (db *DB) GPUByPCI(id string) (key string, g *GPU) {
 	id = strings.ToLower(strings.TrimPrefix(id, "0x"))
 	for _, key := range slices.Sorted(maps.Keys(db.GPUs)) {
@@ -271,8 +269,8 @@ func unknown(what, key string, all []string) error {
 	return fmt.Errorf("there is no %s %q; there are: %s", what, key, strings.Join(all, ", "))
 }
 
-// Gbit is what a node's NICs carry together, in Gb/s, with the figure that says
-// so; 0 when it is not known.
+// Gbit returns the total bandwidth of a node's NICs in Gb/s, with the figure it is based on; 0 if
+// it is not known.
 func (n *NICs) Gbit() (float64, Figure) {
 	switch {
 	case n == nil:

@@ -10,33 +10,32 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// A Recognition is what a Node is, as far as the data base knows.
+// A Recognition is what the data base knows about a Node.
 type Recognition struct {
 	GPUs     []GPUGroup `json:"gpus"`
 	Fabric   Fabric     `json:"fabric"`
 	NICs     []NICGroup `json:"nics"`
 	Cloud    string     `json:"cloud,omitempty"`    // key of DB.Clouds
 	Instance string     `json:"instance,omitempty"` // DMI's product name
-	// Platform is the nearest of the data base, key of DB.Platforms; "": none has
-	// these GPUs.
+	// Platform is the most similar platform, key of DB.Platforms; "": no platform has these GPUs.
 	Platform string `json:"platform,omitempty"`
-	Name     string `json:"name,omitempty"` // the platform's
-	// Differences say how the node is not that platform, and which GPUs lack links
-	// that their model has.
+	Name     string `json:"name,omitempty"` // of the platform
+	// Differences say how the node differs from the platform, and which GPUs lack links that their
+	// model has.
 	Differences []string `json:"differences"`
-	// Missing are those of the differences that are fewer devices than the platform
-	// has: they are broken, or this is a container that was given a part of them.
+	// Missing are the differences where the node has fewer devices than the platform: the devices
+	// are broken, or this is a container with only some of them.
 	Missing []Missing `json:"missing,omitempty"`
 }
 
-// A Missing is devices that a platform has and a node has not.
+// A Missing describes devices that a platform has but the node lacks.
 type Missing struct {
 	What Device `json:"what"`
-	Have int    `json:"have"` // of all models and rates
-	Text string `json:"text"` // as among the differences
+	Have int    `json:"have"` // number found, of all models and rates
+	Text string `json:"text"` // as in Differences
 }
 
-// A Device is a kind of devices that a platform has a number of.
+// A Device is a kind of device that is counted per platform.
 type Device string
 
 // The kinds of devices.
@@ -47,8 +46,8 @@ const (
 
 // A GPUGroup is the GPUs of one model.
 type GPUGroup struct {
-	Model  string        `json:"model,omitempty"` // key of DB.GPUs; "": not there
-	Name   string        `json:"name"`            // the model's, else what the driver or PCI says
+	Model  string        `json:"model,omitempty"` // key of DB.GPUs; "": unknown model
+	Name   string        `json:"name"`            // the model's, else from the driver or PCI
 	Device string        `json:"pci_device,omitempty"`
 	Count  int           `json:"count"`
 	Slot   sysfs.PCILink `json:"slot,omitzero"` // the slowest
@@ -56,7 +55,7 @@ type GPUGroup struct {
 
 // A NICGroup is the RDMA ports of one model and rate.
 type NICGroup struct {
-	Model     string  `json:"model,omitempty"` // key of DB.NICs; "": not there
+	Model     string  `json:"model,omitempty"` // key of DB.NICs; "": unknown model
 	Name      string  `json:"name"`
 	Count     int     `json:"count"`
 	Active    int     `json:"active"`
@@ -64,14 +63,14 @@ type NICGroup struct {
 	LinkLayer string  `json:"link_layer,omitempty"`
 }
 
-// A Fabric is how GPUs of a node are joined.
+// A Fabric is how the GPUs of a node are connected.
 type Fabric struct {
 	Kind  string `json:"kind"`            // NVSwitch, NVLink, PCIe, one (GPU), none (no GPU), unknown (NVLinks were not read)
 	Gen   string `json:"gen,omitempty"`   // of the NVLinks
-	Links int    `json:"links,omitempty"` // of each GPU that are up; the fewest
+	Links int    `json:"links,omitempty"` // links that are up, of the GPU with the fewest
 }
 
-// Recognise says what a node is.
+// Recognise determines what a node is.
 func (db *DB) Recognise(n Node) Recognition {
 	r := Recognition{GPUs: db.gpuGroups(n), NICs: db.nicGroups(n), Cloud: db.cloud(n.DMI), Instance: n.DMI.Product, Differences: []string{}}
 	r.Fabric = db.fabric(n, r)
@@ -164,8 +163,7 @@ func (db *DB) fabric(n Node, r Recognition) Fabric {
 	return f
 }
 
-// model is the one model of a node's GPUs; "" when there are several, or it is
-// not known.
+// model returns the single model of a node's GPUs; "" if there are several, or it is not known.
 func (r Recognition) model() string {
 	key := ""
 	for i, g := range r.GPUs {
@@ -177,10 +175,10 @@ func (r Recognition) model() string {
 	return key
 }
 
-// nearest finds the platforms that are most like the node: what DMI calls it
-// decides, then the cloud, then the number of GPUs, the NICs, and the GPU that
-// the platform has first. A cloud's platform counts only there, or where DMI says
-// nothing at all.
+// nearest finds the platforms that are most similar to the node. The criteria in order of weight:
+// DMI's product name, the cloud, the number of GPUs, the NICs, and whether the GPU is the
+// platform's main one. A cloud's platform is a candidate only in that cloud, or if DMI has no
+// values at all.
 func (db *DB) nearest(n Node, r Recognition) (best []string) {
 	model := r.model()
 	if model == "" {
@@ -205,7 +203,7 @@ func (db *DB) nearest(n Node, r Recognition) (best []string) {
 }
 
 func (p *Platform) score(n Node, r Recognition, model string) int {
-	score := 17 // of a platform with too few GPUs, too, more than 0
+	score := 17 // more than 0 even for a platform with too few GPUs
 	for _, has := range []struct {
 		yes    bool
 		weight int
@@ -228,10 +226,10 @@ func (p *Platform) score(n Node, r Recognition, model string) int {
 	return score
 }
 
-// ports is how many NICs a node has; 0: not known.
+// ports returns the number of NICs of a node; 0: not known.
 func (n *NICs) ports() int { return int(n.Count.Value) }
 
-// portsAt counts the ports of a rate in Gb/s, or of any if it is 0.
+// portsAt counts the ports with a rate in Gb/s, or all ports if gbit is 0.
 func (n Node) portsAt(gbit float64) int {
 	count := 0
 	for _, c := range n.NICs {
@@ -242,7 +240,7 @@ func (n Node) portsAt(gbit float64) int {
 	return count
 }
 
-// differences lists how a node is not a platform.
+// differences lists how a node differs from a platform.
 func (db *DB) differences(n Node, r Recognition, p *Platform) (out []string) {
 	say := func(format string, a ...any) { out = append(out, fmt.Sprintf(format, a...)) }
 	if p.Cloud != "" && p.Cloud != r.Cloud {
@@ -260,8 +258,8 @@ func (db *DB) differences(n Node, r Recognition, p *Platform) (out []string) {
 	return out
 }
 
-// missing are the devices of which the node has too few. TCPX and its successors
-// are no RDMA devices: that these cannot be seen says nothing.
+// missing returns the devices of which the node has too few. NICs for TCPX and its successors are
+// not RDMA devices, so they do not count as missing when no RDMA port is found.
 func (p *Platform) missing(n Node) (out []Missing) {
 	if text := p.gpuDifference(n); text != "" && len(n.GPUs) < p.GPUsPerNode.Max() {
 		out = append(out, Missing{GPUs, len(n.GPUs), text})
@@ -272,7 +270,7 @@ func (p *Platform) missing(n Node) (out []Missing) {
 	return out
 }
 
-// gpuDifference says how many GPUs there are, if the platform has another number.
+// gpuDifference returns a text if the platform has another number of GPUs, else "".
 func (p *Platform) gpuDifference(n Node) string {
 	if len(p.GPUsPerNode) == 0 || slices.Contains(p.GPUsPerNode, len(n.GPUs)) {
 		return ""
@@ -280,8 +278,8 @@ func (p *Platform) gpuDifference(n Node) string {
 	return fmt.Sprintf("%d GPUs of %s", len(n.GPUs), anyOf(p.GPUsPerNode))
 }
 
-// fewLinks names the GPUs that have fewer NVLinks than their model, or a slot
-// that carries less.
+// fewLinks lists the GPUs with fewer NVLinks than their model has, or in a slot with less
+// bandwidth.
 func (db *DB) fewLinks(n Node) (out []string) {
 	for i, g := range n.GPUs {
 		_, m := db.IdentifyGPU(g.Device, g.Name)
@@ -298,7 +296,7 @@ func (db *DB) fewLinks(n Node) (out []string) {
 	return out
 }
 
-// nicDifference says how many ports there are, if the platform has more.
+// nicDifference returns a text if the platform has more ports, else "".
 func (p *Platform) nicDifference(n Node) string {
 	if p.NICs == nil {
 		return ""

@@ -9,17 +9,17 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A Result is a floor that somebody ships, or what somebody measured.
+// A Result is a shipped floor, or a measured value.
 type Result struct {
 	Test           string     `yaml:"test"`
 	Tool           string     `yaml:"tool"`
 	Nodes          Span       `yaml:"nodes"`
 	GPUs           int        `yaml:"gpus"`
-	SizeBytes      *int64     `yaml:"size_bytes"` // nil: not said
+	SizeBytes      *int64     `yaml:"size_bytes"` // nil: not stated
 	Algorithm      string     `yaml:"algorithm"`
 	Transport      string     `yaml:"transport"`
 	Note           string     `yaml:"note"`
-	Value          Values     `yaml:"value"` // one, or the ends of a range
+	Value          Values     `yaml:"value"` // one value, or the ends of a range
 	Unit           string     `yaml:"unit"`
 	FractionOfPeak float64    `yaml:"fraction_of_peak"`
 	InPlace        float64    `yaml:"in_place"`
@@ -33,16 +33,16 @@ type Table struct {
 	Title      string     `yaml:"title"`
 	Platform   string     `yaml:"platform"` // key of DB.Platforms
 	Collective string     `yaml:"collective"`
-	Algorithm  string     `yaml:"algorithm"` // "" if not said
+	Algorithm  string     `yaml:"algorithm"` // "": not stated
 	Nodes      int        `yaml:"nodes"`
-	GPUs       int        `yaml:"gpus"` // in all
+	GPUs       int        `yaml:"gpus"` // in total
 	Source     string     `yaml:"source"`
 	Confidence Confidence `yaml:"confidence"`
 	Note       string     `yaml:"note"`
 	Rows       []Row      `yaml:"rows"`
 }
 
-// A Row of a Table, out of place unless it says otherwise.
+// A Row is one line of a Table, out of place unless stated otherwise.
 type Row struct {
 	Bytes        int64
 	Microseconds float64
@@ -63,10 +63,9 @@ func (r *Row) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// MeasuredTables groups the measured rows of the platforms into tables: rows
-// of a collective with a size, a whole number of nodes and a bus bandwidth.
-// Rows that differ in algorithm, source or note are of different runs. They
-// are sorted by platform and size.
+// MeasuredTables groups the measured rows of the platforms into tables. It uses rows of a
+// collective with a size, an exact number of nodes and a bus bandwidth. Rows with different
+// algorithm, source or note belong to different runs. The tables are sorted by platform and size.
 func (db *DB) MeasuredTables() []*Table {
 	type run struct {
 		platform, test, algorithm, source, note string

@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// An axis places values on a stretch of pixels.
+// An axis maps values to pixels.
 type axis struct {
-	low, high float64 // at its ends
+	low, high float64 // at the ends
 	from, to  float64 // pixels
 	log       bool
 	ticks     []tick
 }
 
-// A tick is a value that an axis names.
+// A tick is a labelled value of an axis.
 type tick struct {
 	At    float64
 	Label string
 }
 
-// at is a value's place.
+// at returns the pixel position of a value.
 func (a *axis) at(v float64) float64 {
 	low, high := a.low, a.high
 	if a.log {
@@ -33,15 +33,15 @@ func (a *axis) at(v float64) float64 {
 	return a.from + (v-low)/(high-low)*(a.to-a.from)
 }
 
-// place puts ticks where they belong.
+// place adds ticks at the given values.
 func (a *axis) place(values []float64, label func(float64) string) {
 	for _, v := range values {
 		a.ticks = append(a.ticks, tick{a.at(v), label(v)})
 	}
 }
 
-// drawable reports whether values can stand on an axis: what is reckoned with
-// them neither overflows nor vanishes.
+// drawable reports whether values can be placed on an axis: calculations with them neither overflow
+// nor underflow.
 func drawable(values []float64) bool {
 	for _, v := range values {
 		if size := math.Abs(v); size > 1e100 || size < 1e-100 && v != 0 {
@@ -51,7 +51,7 @@ func drawable(values []float64) bool {
 	return len(values) > 0
 }
 
-// fromZero is an axis with round ticks that has all values and zero.
+// fromZero returns an axis with round ticks that covers all values and zero.
 func fromZero(values []float64, from, to float64, most int) axis {
 	low, high := 0.0, 0.0
 	for _, v := range values {
@@ -60,7 +60,7 @@ func fromZero(values []float64, from, to float64, most int) axis {
 	return rounded(low, high, from, to, most)
 }
 
-// rounded is an axis from one round number to another.
+// rounded returns an axis from one round number to another.
 func rounded(low, high, from, to float64, most int) axis {
 	if size := max(math.Abs(low), math.Abs(high)); size == 0 {
 		high = 1
@@ -78,7 +78,8 @@ func rounded(low, high, from, to float64, most int) axis {
 	return a
 }
 
-// roundStep is the least of 1, 2 and 5 times a power of ten that is no less.
+// roundStep returns the smallest of 1, 2 and 5 times a power of ten that is at least the given
+// step.
 func roundStep(least float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(least)))
 	for _, m := range []float64{1, 2, 5} {
@@ -89,8 +90,8 @@ func roundStep(least float64) float64 {
 	return 10 * power
 }
 
-// logarithmic is an axis of values above zero: by powers of two for bytes, of
-// ten for all else.
+// logarithmic returns an axis for values above zero: by powers of two for bytes, of ten for all
+// other units.
 func logarithmic(low, high, from, to float64, unit string, most int) axis {
 	base, label := 10.0, func(v float64) string { return fmt.Sprintf("%.4g", v) }
 	if unit == "B" {
@@ -111,7 +112,7 @@ func logarithmic(low, high, from, to float64, unit string, most int) axis {
 	return a
 }
 
-// bytesText writes a size with as large a binary unit as divides it.
+// bytesText formats a size in the largest binary unit in which it is at least 1.
 func bytesText(v float64) string {
 	i := 0
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
@@ -122,8 +123,7 @@ func bytesText(v float64) string {
 	return fmt.Sprintf("%.4g %s", v, units[i])
 }
 
-// calendar is an axis of moments, in seconds since 1970, with a few of them
-// named.
+// calendar returns a time axis, in seconds since 1970, with labels at its ends.
 func calendar(low, high, from, to float64) axis {
 	format := time.DateOnly
 	if high-low < 3*24*3600 {
@@ -134,7 +134,8 @@ func calendar(low, high, from, to float64) axis {
 	return a
 }
 
-// unitOf says an axis's unit in words, where sizes are named with theirs.
+// unitOf returns the name of an axis: its unit, or "size" for bytes, which have the unit in each
+// label.
 func unitOf(unit string) string {
 	if unit == "B" {
 		return "size"
@@ -142,7 +143,7 @@ func unitOf(unit string) string {
 	return unit
 }
 
-// dots writes points as SVG's polyline has them.
+// dots formats points for SVG's polyline.
 func dots(points [][2]float64) string {
 	var b strings.Builder
 	for i, p := range points {

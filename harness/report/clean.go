@@ -9,7 +9,7 @@ import (
 	"github.com/assay-hpc/assay/internal/plain"
 )
 
-// plainLines is line by line what can be printed, and ends the last line, too.
+// plainLines makes each line printable, and terminates the last line.
 func plainLines(s string) string {
 	var b strings.Builder
 	for line := range strings.Lines(s) {
@@ -18,11 +18,11 @@ func plainLines(s string) string {
 	return b.String()
 }
 
-// clean returns a copy in which every text is plain: a renderer of the copy cannot
-// forget a field. What is no character in XML is gone, too.
+// clean returns a copy in which every text is plain, so that a renderer of the copy cannot forget a
+// field. Characters that are invalid in XML are removed too.
 func clean[T any](v *T) *T { return cleaned(reflect.ValueOf(v)).Interface().(*T) }
 
-// cleanStatement is of a certificate, in which what a check wrote keeps its lines.
+// cleanStatement is clean for a certificate. The output of its checks keeps its lines.
 func cleanStatement(s *certificate.Statement) *certificate.Statement {
 	out := clean(s)
 	for i, r := range s.Predicate.Results {
@@ -55,7 +55,7 @@ func cleaned(v reflect.Value) reflect.Value {
 			return v
 		}
 		for i := range v.NumField() {
-			if out.Field(i).CanSet() { // what is not exported is not shown
+			if out.Field(i).CanSet() { // unexported fields are not shown
 				out.Field(i).Set(cleaned(v.Field(i)))
 			}
 		}

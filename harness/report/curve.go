@@ -7,7 +7,7 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 )
 
-// curvePlots draws a check's curves: those with the same units in one picture.
+// curvePlots draws a check's curves: one plot for all curves with the same units.
 func curvePlots(r *result.Result) (out []plot) {
 	type units struct{ x, y string }
 	var order []units
@@ -65,7 +65,7 @@ func curvePlot(title string, curves []result.Curve) plot {
 	return p
 }
 
-// curveText is a curve in a sentence.
+// curveText describes a curve in a sentence.
 func curveText(c result.Curve) string {
 	best := slices.MaxFunc(c.Points, func(a, b result.Point) int {
 		if a.Y < b.Y {
@@ -88,7 +88,7 @@ func xText(v float64, unit string) string {
 	return figure(v, unit)
 }
 
-// curveTable has a row for each x of any of the curves.
+// curveTable sets a row for each x value of any curve.
 func (p *plot) curveTable(curves []result.Curve) {
 	p.TableHead = []string{p.XName}
 	at := map[float64][]string{}

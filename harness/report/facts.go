@@ -12,10 +12,10 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 )
 
-// A fact is a line about what a certificate is about.
+// A fact is a line about a certificate.
 type fact struct{ Name, Value string }
 
-// A factList leaves out what is not known.
+// A factList omits empty values.
 type factList []fact
 
 func (l *factList) add(name, value string) {
@@ -24,7 +24,7 @@ func (l *factList) add(name, value string) {
 	}
 }
 
-// facts lists what a certificate is about and where it was made.
+// facts lists the subjects of a certificate and where it was created.
 func facts(s *certificate.Statement) []fact {
 	p := &s.Predicate
 	e := p.Environment
@@ -51,7 +51,7 @@ func facts(s *certificate.Statement) []fact {
 	return out
 }
 
-// nodeFacts lists what is known of the machine.
+// nodeFacts lists the known facts about the machine.
 func nodeFacts(n *certificate.Node) []fact {
 	var out factList
 	out.add("name", n.Name)
@@ -76,7 +76,7 @@ func machine(n *certificate.Node) string { return strings.TrimSpace(n.Vendor + "
 
 func cloud(n *certificate.Node) string { return strings.TrimSpace(n.Cloud + " " + n.Instance) }
 
-// platform says which of the data base's the machine is like, and how it is not.
+// platform returns the most similar platform, and how the machine differs from it.
 func platform(n *certificate.Node) string {
 	if len(n.Differences) == 0 {
 		return n.Platform
@@ -105,8 +105,7 @@ func ports(n *certificate.Node) string {
 	})
 }
 
-// counted lists things by what they are, each with how many there are of it:
-// "8 × NVIDIA H200".
+// counted lists distinct descriptions of things, each with its number: "8 × NVIDIA H200".
 func counted[T any](things []T, what func(T) string) string {
 	var order []string
 	n := map[string]int{}
@@ -130,14 +129,14 @@ func prefixed(prefix, s string) string {
 	return prefix + s
 }
 
-// join lists what is there.
+// join lists the non-empty parts.
 func join(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
 }
 
 func isNode(s certificate.Subject) bool { return strings.HasPrefix(s.Name, certificate.NodePrefix) }
 
-// subject names an image as registries do, and a machine likewise.
+// subject formats an image as registries do, and a machine likewise.
 func subject(s certificate.Subject) string {
 	if d := s.Digest["sha256"]; d != "" {
 		return s.Name + "@sha256:" + d

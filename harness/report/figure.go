@@ -8,7 +8,7 @@ import (
 
 func figure(v float64, unit string) string { return fmt.Sprintf("%.4g %s", v, unit) }
 
-// span is from one value to another of a unit.
+// span formats a range of values with their unit.
 func span(low, high float64, unit string) string {
 	if from := fmt.Sprintf("%.4g", low); from != fmt.Sprintf("%.4g", high) {
 		return from + " to " + figure(high, unit)
@@ -16,7 +16,7 @@ func span(low, high float64, unit string) string {
 	return figure(low, unit)
 }
 
-// measured is a value with what it should be, in few words.
+// measured formats a value with the expected one, in short form.
 func measured(m *result.Measurement) string {
 	s := figure(m.Value, m.Unit)
 	if m.Expected != 0 {
@@ -25,7 +25,7 @@ func measured(m *result.Measurement) string {
 	return s
 }
 
-// measuredAll is all that is known of a value.
+// measuredAll formats a value with its limit and spread.
 func measuredAll(m *result.Measurement) string {
 	s := measured(m)
 	if t := limitText(m); t != "" {
@@ -41,7 +41,7 @@ func expectedText(m *result.Measurement) string {
 	return fmt.Sprintf("%s (%s)", figure(m.Expected, m.Unit), m.Source)
 }
 
-// limitWords say a limit's kind.
+// limitWords are the kinds of limits in words.
 var limitWords = map[result.LimitKind]string{result.AtLeast: "at least", result.AtMost: "at most"}
 
 func limitText(m *result.Measurement) string {

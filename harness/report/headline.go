@@ -14,8 +14,8 @@ type headline struct {
 	of *result.Measurement
 }
 
-// headlines says where they come from: the measurement of the check whose id ends so, or
-// the worst of all objects' figures of a quantity.
+// headlines defines them: each is the measurement of the check with this last part of its ID, or
+// the worst figure of a quantity over all objects.
 var headlines = []struct{ label, check, quantity string }{
 	{"all_reduce bus bandwidth", "all_reduce", ""},
 	{"NVLink write", "peer_write_ce", ""},
@@ -29,7 +29,7 @@ var headlines = []struct{ label, check, quantity string }{
 	{"highest temperature", "", "highest temperature"},
 }
 
-// headlinesOf are those that a certificate has.
+// headlinesOf returns the headlines for which a certificate has a figure.
 func headlinesOf(results []result.Result) (all []headline) {
 	for _, h := range headlines {
 		var worst *result.Measurement
@@ -40,7 +40,7 @@ func headlinesOf(results []result.Result) (all []headline) {
 			}
 			lower := result.BetterOf(check, quantity, m.Unit, m.LimitKind()) == result.Lower
 			switch known := m.Expected != 0; {
-			case worst == nil, known && worst.Expected == 0: // others are of something else, such as host memory
+			case worst == nil, known && worst.Expected == 0: // those without an expected value measure something else, such as host memory
 				worst, verdict = m, result.Skip
 			case !known && worst.Expected != 0:
 				return
@@ -50,7 +50,7 @@ func headlinesOf(results []result.Result) (all []headline) {
 			verdict = result.Worst(verdict, v)
 		}
 		for _, r := range results {
-			if h.check != "" && (r.ID == h.check || strings.HasSuffix(r.ID, "/"+h.check)) && !strings.HasSuffix(r.ID, "host/"+h.check) { // of host memory it is no machine's figure
+			if h.check != "" && (r.ID == h.check || strings.HasSuffix(r.ID, "/"+h.check)) && !strings.HasSuffix(r.ID, "host/"+h.check) { // a figure of host memory is not a headline
 				take(r.ID, "", r.Measured, r.Verdict)
 			}
 			for _, o := range r.Objects {
@@ -66,7 +66,7 @@ func headlinesOf(results []result.Result) (all []headline) {
 	return all
 }
 
-// bar is a text of so many characters that shows a share of what is expected, which is full.
+// bar draws a share of the expected value as a bar with width characters; 1 fills it.
 func bar(share float64, width int) string {
 	n := int(share*float64(width) + 0.5)
 	n = min(max(n, 0), width)

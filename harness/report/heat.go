@@ -7,11 +7,11 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 )
 
-// A heatMap is what a check measured from each object to each other one.
+// A heatMap shows a check's measurements between each pair of objects.
 type heatMap struct {
 	ID, Title string
-	Of        string // what the cells' colours are a part of
-	Limit     string // of all pairs
+	Of        string // the reference value for the colours
+	Limit     string // common to all pairs
 	Columns   []string
 	Rows      []heatRow
 	Scale     []heatStep
@@ -22,28 +22,28 @@ type heatRow struct {
 	Cells []heatCell
 }
 
-// A heatCell is a pair's, or none's: where an object would meet itself.
+// A heatCell is the cell of a pair; it is empty on the diagonal.
 type heatCell struct {
 	Class string // "heat heat-3"
-	Sign  string // of a verdict that is not pass
+	Sign  string // for verdicts other than pass
 	Word  string
 	Text  string
 	None  bool // nothing was measured here
 }
 
-// A heatStep is one of the colours' meanings.
+// A heatStep is one entry of the colour legend.
 type heatStep struct {
 	Class, Text string
 }
 
-// mostHeat is how many rows or columns a heat map has at most: beyond, only the
-// list of objects can be read.
+// mostHeat is the largest number of rows or columns of a heat map. Beyond it only the list of
+// objects is readable.
 const mostHeat = 72
 
-// heatBounds are the parts of the best at which colours change.
+// heatBounds are the shares of the best value at which the colour changes.
 var heatBounds = []float64{0.5, 0.7, 0.8, 0.9, 0.97}
 
-// heatMaps draws a check's pairs: one map for each quantity and unit.
+// heatMaps returns a check's heat maps of pairs: one for each quantity and unit.
 func heatMaps(r *result.Result) (out []heatMap) {
 	type kind struct{ quantity, unit string }
 	var order []kind
@@ -72,8 +72,8 @@ func heatMaps(r *result.Result) (out []heatMap) {
 	return out
 }
 
-// unitOfQuantity is the unit of those that were measured: a pair that failed
-// without a figure stands among them.
+// unitOfQuantity returns the unit of the pairs that were measured, for pairs that failed without a
+// figure.
 func unitOfQuantity(objects []result.Object, quantity string) string {
 	for _, o := range objects {
 		if o.Peer != "" && o.Quantity == quantity && o.Measured != nil {
@@ -111,7 +111,7 @@ func heatOf(check string, pairs []result.Object) (heatMap, bool) {
 	return m, true
 }
 
-// ends are the objects on both sides: the same list where sides have objects in
+// ends returns the objects on both sides: the same list for both if the sides have objects in
 // common.
 func ends(pairs []result.Object) (rows, columns []string) {
 	seen := map[string]bool{}
@@ -136,8 +136,8 @@ func ends(pairs []result.Object) (rows, columns []string) {
 	return rows, columns
 }
 
-// reference is what colours are judged by: the best that was measured, so that
-// what falls behind the others is seen. Whether that is enough the verdicts say.
+// reference returns the value that colours are relative to: the best measured one, so that pairs
+// behind the others are visible. The verdicts say whether a value is good enough.
 func reference(check string, pairs []result.Object) (float64, string) {
 	var values []float64
 	lower := false
@@ -157,7 +157,7 @@ func reference(check string, pairs []result.Object) (float64, string) {
 	return best, fmt.Sprintf("the best, %.4g", best)
 }
 
-// lowerBetter reports whether less is better of what a check measured of an object.
+// lowerBetter reports whether lower values of an object's measurement are better.
 func lowerBetter(check string, o result.Object) bool {
 	return result.BetterOf(check, o.Quantity, o.Measured.Unit, o.Measured.LimitKind()) == result.Lower
 }
@@ -182,7 +182,7 @@ func heatCellOf(check string, o result.Object, best float64) heatCell {
 	return c
 }
 
-// heatClass is the colour of a part.
+// heatClass returns the colour class for a share of the best value.
 func heatClass(part float64) string {
 	step := 0
 	for _, bound := range heatBounds {
@@ -193,7 +193,7 @@ func heatClass(part float64) string {
 	return fmt.Sprintf("heat heat-%d", step)
 }
 
-// heatScale explains the colours.
+// heatScale returns the colour legend.
 func heatScale() (out []heatStep) {
 	for i, bound := range heatBounds {
 		text := fmt.Sprintf("from %.0f %%", 100*bound)

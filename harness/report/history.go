@@ -14,10 +14,10 @@ import (
 	"github.com/assay-hpc/assay/internal/plain"
 )
 
-// History writes a page of its own on how values came about: for each machine its
-// certificates, what drifted and what changed, and a plot for each check, with a line for
-// each GPU, and for links one plot for each GPU that they begin at. Like HTML's, it needs
-// nothing from elsewhere.
+// History writes a self-contained page on values over time. For each machine it shows the
+// certificates, what drifted, what changed, and a plot for each check with a line for each GPU; for
+// links it has a plot for each GPU that they start at. Like HTML's page, it loads nothing from
+// elsewhere.
 func History(w io.Writer, title string, h *history.History) error {
 	view := historyView{Title: plain.Line(title)}
 	for _, m := range clean(h).Machines {
@@ -31,8 +31,8 @@ type historyView struct {
 	Stories []*story
 }
 
-// earlier is the story of what a certificate is about, in its suite; nil where the others
-// have nothing of it.
+// earlier returns the story of a certificate's subject in its suite; nil if the others contain no
+// certificate of it.
 func earlier(s *certificate.Statement, others []*certificate.Statement) *story {
 	_, digest := history.Subject(s)
 	c := history.NewCollector(history.Options{})
@@ -49,8 +49,8 @@ func earlier(s *certificate.Statement, others []*certificate.Statement) *story {
 	return nil
 }
 
-// A story is a machine's or an image's certificates, the latest first, and what became of
-// its figures.
+// A story shows the certificates of a machine or an image, latest first, and how its figures
+// developed.
 type story struct {
 	Name    string
 	Runs    []run
@@ -59,14 +59,14 @@ type story struct {
 	Plots   []plot
 }
 
-// A run is a certificate's line in a story.
+// A run is the line of one certificate in a story.
 type run struct {
 	Time, Sign, Word, Suite, Checks, Harness, Driver string
 	Verdict                                          result.Verdict
 }
 
-// storyOf tells a machine's. Pairs become a plot for each first object, or, in short, one
-// in which each first object has its worst pair.
+// storyOf creates the story of a machine. Pairs get one plot for each first object, or, if short is
+// set, one plot with the worst pair of each first object.
 func storyOf(m *history.Machine, short bool) *story {
 	s := &story{Name: cmp.Or(m.Name, "no subject"), Drifts: m.DriftLines()}
 	for _, r := range slices.Backward(m.Runs) {
@@ -86,23 +86,23 @@ func storyOf(m *history.Machine, short bool) *story {
 	return s
 }
 
-// A trend is how one quantity of one check came about over time.
+// A trend is one quantity of one check over time.
 type trend struct {
 	title, unit string
 	limit       *result.Limit // the latest
-	lower       bool          // is better
+	lower       bool          // lower is better
 	times       []int64       // milliseconds since 1970
-	order       []string      // of lines
+	order       []string      // keys of lines
 	lines       map[string]*trendLine
 }
 
-// A trendLine is an object's.
+// A trendLine is the line of one object.
 type trendLine struct {
 	name string
 	at   map[int64]history.Value // by milliseconds since 1970
 }
 
-// trends gathers a machine's series, in their order.
+// trends groups a machine's series into trends, in the order of the series.
 func trends(m *history.Machine, short bool) (out []*trend) {
 	at := map[string]*trend{}
 	for _, s := range m.Series {
@@ -127,7 +127,7 @@ func trends(m *history.Machine, short bool) (out []*trend) {
 	return out
 }
 
-// add notes values of a line, the worse one where there was one already.
+// add adds values to a line. If the line has a value at the same time, the worse one stays.
 func (t *trend) add(id, name string, values []history.Value) {
 	l := t.lines[id]
 	if l == nil {
@@ -147,7 +147,7 @@ func (t *trend) add(id, name string, values []history.Value) {
 	}
 }
 
-// date finds the times at which there are values.
+// date collects the times that have values.
 func (t *trend) date() {
 	for _, l := range t.lines {
 		t.times = slices.AppendSeq(t.times, maps.Keys(l.at))
@@ -156,7 +156,7 @@ func (t *trend) date() {
 	t.times = slices.Compact(t.times)
 }
 
-// worse reports whether a is.
+// worse reports whether a is worse than b.
 func (t *trend) worse(a, b float64) bool {
 	if t.lower {
 		return a > b
@@ -164,7 +164,7 @@ func (t *trend) worse(a, b float64) bool {
 	return a < b
 }
 
-// worst is the line whose last value is, and that value.
+// worst returns the line with the worst latest value, and that value.
 func (t *trend) worst() (id string, value float64) {
 	last := t.times[len(t.times)-1]
 	for _, i := range t.order {
@@ -175,7 +175,7 @@ func (t *trend) worst() (id string, value float64) {
 	return id, value
 }
 
-// plot draws a trend small: the line that is worst now before the others.
+// plot draws a small plot of a trend, with the currently worst line on top of the others.
 func (t *trend) plot() plot {
 	worst, value := t.worst()
 	p := plot{Title: t.title, Small: true, YName: t.unit}
@@ -226,7 +226,7 @@ func (t *trend) plot() plot {
 	return p
 }
 
-// table has the latest first.
+// table sets the table, latest first.
 func (t *trend) table(p *plot) {
 	p.TableHead = []string{"time"}
 	for _, id := range t.order {

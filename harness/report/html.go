@@ -13,13 +13,13 @@ import (
 	"github.com/assay-hpc/assay/internal/plain"
 )
 
-// A Signature says what is known of who signed a certificate.
+// A Signature says what is known about the signer of a certificate.
 type Signature struct {
-	Keys     []string // ids of the keys; none: it is not signed
+	Keys     []string // ids of the keys; none: not signed
 	Verified bool     // by a key that the reader gave
 }
 
-// String is a sentence.
+// String returns a sentence.
 func (s *Signature) String() string {
 	keys := strings.Join(s.Keys, ", ")
 	switch {
@@ -31,11 +31,11 @@ func (s *Signature) String() string {
 	return "It says that " + keys + " signed it; nobody has verified that here (harness verify does)."
 }
 
-// A Page says what HTML shows beside the certificate.
+// A Page is what HTML shows in addition to the certificate.
 type Page struct {
-	Signature *Signature // nil: nothing is said about it
-	// History has other certificates, of which those of the same suite about the
-	// same machine or image are shown: how values came about.
+	Signature *Signature // nil: the page does not mention signatures
+	// History contains other certificates. Those of the same suite and the same machine or image
+	// are shown, as values over time.
 	History []*certificate.Statement
 }
 
@@ -44,17 +44,17 @@ var pageFiles embed.FS
 
 var pages = template.Must(template.ParseFS(pageFiles, "*.html"))
 
-// shortTable is how many checks a table has that is not folded.
+// shortTable is the largest number of checks in a table that is not folded.
 const shortTable = 12
 
-// The measures of a bar: it ends at barMost times the expected value.
+// A bar ends at barMost times the expected value.
 const (
 	barWidth = 120
 	barMost  = 1.2
 )
 
-// HTML writes a certificate as a page of its own: nothing of it comes from
-// elsewhere, and nothing of it runs.
+// HTML writes a certificate as a self-contained page: it loads nothing from elsewhere and contains
+// no scripts.
 func HTML(w io.Writer, s *certificate.Statement, about Page) error {
 	s = cleanStatement(s)
 	p := &s.Predicate
@@ -109,8 +109,8 @@ type pageView struct {
 	Faults, Skipped                           []row
 	Groups                                    []group
 	Headlines                                 []headline
-	Made                                      string // how many checks
-	Short                                     bool   // their table is not folded
+	Made                                      string // number of checks that ran, in words
+	Short                                     bool   // the table of checks is not folded
 	Heat                                      []heatMap
 	Curves                                    []plot
 	Node, Machine                             string
@@ -121,40 +121,40 @@ type pageView struct {
 	BarWidth, BarFull                         float64
 }
 
-// A group is what concerns one component, or one part of what has none.
+// A group is the checks of one component, or, without a component, of one first part of the ID.
 type group struct {
 	Name string
 	Rows []row
 }
 
-// A row is a check's.
+// A row is the row of one check.
 type row struct {
 	result.Result
 	Sign, Word string
 	Took       string
-	Also       string // checks that say the same
+	Also       string // checks with the same result
 	measurement
-	Bunches []bunchRow // of what is not well
+	Bunches []bunchRow // for objects that are not well
 	Tally   string
 	Each    []objectRow
 	Heat    []heatMap
 }
 
-// A measurement is a value in the words of a table's cells.
+// A measurement is a value, formatted for the cells of a table.
 type measurement struct {
 	Value, Spread, Limit, Expected, Share string
 	Bar                                   float64 // pixels
 	HasBar                                bool
 }
 
-// A bunchRow is a line about objects.
+// A bunchRow is a line about a bunch of objects.
 type bunchRow struct {
 	Verdict     result.Verdict
 	Sign, Word  string
 	Names, Said string
 }
 
-// An objectRow is an object's.
+// An objectRow is the row of one object.
 type objectRow struct {
 	result.Object
 	Sign, Word string
@@ -194,8 +194,7 @@ func measurementOf(m *result.Measurement) (out measurement) {
 	return out
 }
 
-// add puts a row with its component's others, in the order in which components
-// come first.
+// add adds a row to the group of its component. Groups are in the order of first use.
 func (v *pageView) add(r row) {
 	name := r.Component
 	if name == "" {

@@ -11,8 +11,8 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 )
 
-// The elements of JUnit's XML, as Ant and Jenkins have them: what a test case
-// holds comes in this order.
+// The elements of JUnit's XML, as Ant and Jenkins define them. The order of the elements in a test
+// case matters.
 type (
 	junitSuites struct {
 		XMLName  xml.Name     `xml:"testsuites"`
@@ -49,8 +49,8 @@ type (
 		Failure *junitFault   `xml:"failure"`
 		Output  string        `xml:"system-out,omitempty"`
 	}
-	// The schema of Jenkins has no attribute here; what reads the attribute
-	// elsewhere reads the text where there is none.
+	// Jenkins's schema has no message attribute here. Readers that support the attribute fall back
+	// to the text.
 	junitSkipped struct {
 		Reason string `xml:",chardata"`
 	}
@@ -61,14 +61,14 @@ type (
 	}
 )
 
-// seconds are written without an exponent, which some readers do not know.
+// seconds are written without an exponent, which some readers cannot parse.
 type seconds float64
 
 // MarshalText implements encoding.TextMarshaler.
 func (s seconds) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%.6f", float64(s)), nil }
 
-// JUnit writes certificates as JUnit XML, which CI systems show: each is a test
-// suite, each check a test case whose class is the suite and the component.
+// JUnit writes certificates as JUnit XML, which CI systems display. Each certificate is a test
+// suite, and each check a test case. The class name of a test case is the suite and the component.
 func JUnit(w io.Writer, certificates ...*certificate.Statement) error {
 	all := junitSuites{Name: "assay"}
 	for i, s := range certificates {
@@ -110,8 +110,8 @@ func junit(s *certificate.Statement) junitSuite {
 	return one
 }
 
-// junitCaseOf has no word of JUnit for a warning: that is a test which passed,
-// and whose output says so.
+// junitCaseOf converts a check. JUnit has no warnings: a check that warns is a passed test with the
+// warning in its output.
 func junitCaseOf(suite string, r result.Result) junitCase {
 	c := junitCase{Name: r.ID, Class: strings.TrimSuffix(suite+"."+r.Component, "."), Time: seconds(r.Seconds)}
 	figures := ""
@@ -144,7 +144,7 @@ func junitCaseOf(suite string, r result.Result) junitCase {
 	return c
 }
 
-// junitObjects has a line for each bunch of what is not well.
+// junitObjects returns a line for each bunch of objects that are not well.
 func junitObjects(objects []result.Object) string {
 	var b strings.Builder
 	for _, of := range bunches(objects) {

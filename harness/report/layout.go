@@ -9,8 +9,7 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 )
 
-// A layout is a drawing on its way: the tree of what is plugged into what, and
-// where each part stands.
+// A layout is a drawing under construction: the tree of parts, and the position of each part.
 type layout struct {
 	t        *certificate.Topology
 	worst    map[string]result.Verdict
@@ -18,14 +17,14 @@ type layout struct {
 	children map[string][]string
 	column   map[string]int
 	boxes    map[string]*box
-	order    []string // of parts with boxes
+	order    []string // of the parts with boxes
 	rows     int
-	devices  int     // column of devices, the last of the tree
-	left     float64 // room for links between NUMA nodes
+	devices  int     // column of the devices, the last one of the tree
+	left     float64 // space for links between NUMA nodes
 	right    float64 // where links between devices may begin
 }
 
-// newLayout places the boxes; nil if the parts are too many to be looked at.
+// newLayout places the boxes. It returns nil if there are too many parts to be readable.
 func newLayout(t *certificate.Topology, worst map[string]result.Verdict) *layout {
 	if len(t.Parts) == 0 || len(t.Parts) > mostParts {
 		return nil
@@ -63,7 +62,7 @@ func newLayout(t *certificate.Topology, worst map[string]result.Verdict) *layout
 
 func (l *layout) x(column int) float64 { return l.left + columnPitch*float64(column) }
 
-// grow places a part in the middle of those under it, which take a row each.
+// grow places a part at the vertical centre of its children, each of which takes at least one row.
 func (l *layout) grow(id string) (y float64) {
 	var ys []float64
 	for _, child := range l.children[id] {
@@ -97,12 +96,13 @@ func (l *layout) addBox(id string, x, y, h float64) {
 	l.order = append(l.order, id)
 }
 
-// isFabric reports whether a part is an NVSwitch that nothing is plugged into.
+// isFabric reports whether a part is an NVSwitch without children and without parent.
 func (l *layout) isFabric(p certificate.Part) bool {
 	return p.Kind == certificate.PartNVSwitch && p.Under == "" && len(l.children[p.ID]) == 0
 }
 
-// switches places NVSwitches right of all else, each as high as what it joins.
+// switches places NVSwitches to the right of all other parts, each as high as the parts it
+// connects.
 func (l *layout) switches() {
 	n := 0
 	for _, p := range l.t.Parts {
@@ -120,7 +120,7 @@ func (l *layout) switches() {
 				}
 			}
 		}
-		if low == 0 { // it joins nothing
+		if low == 0 { // it connects nothing
 			low = margin + rowPitch*float64(l.rows)
 			high = low
 			l.rows++
@@ -130,7 +130,7 @@ func (l *layout) switches() {
 	}
 }
 
-// inColumn returns links between two parts of one column.
+// inColumn returns the links between two parts of the same column.
 func (l *layout) inColumn(column int) (out []certificate.Link) {
 	for _, link := range l.t.Links {
 		if l.column[link.A] == column && l.column[link.B] == column && link.A != link.B && !l.isFabric(*l.part[link.A]) && !l.isFabric(*l.part[link.B]) {
@@ -140,7 +140,7 @@ func (l *layout) inColumn(column int) (out []certificate.Link) {
 	return out
 }
 
-// draw writes boxes and what joins them.
+// draw adds the boxes and their edges.
 func (l *layout) draw(d *drawing) {
 	for _, id := range l.order {
 		b := l.boxes[id]
@@ -170,8 +170,7 @@ func (l *layout) draw(d *drawing) {
 	d.W, d.H = int(w+margin), int(margin+rowPitch*float64(l.rows))
 }
 
-// plugged is the way from a part to one under it. Its text stands over the last
-// stretch.
+// plugged returns the edge from a part to its child. The text is above the last segment.
 func plugged(under, b *box, text string) edge {
 	x := under.X + under.W + 16
 	return edge{
@@ -180,8 +179,8 @@ func plugged(under, b *box, text string) edge {
 	}
 }
 
-// across is a link between two columns: to an NVSwitch, or beside the way by
-// which one is plugged into the other.
+// across returns the edge for a link between two columns: to an NVSwitch, or next to the edge
+// between a part and its child.
 func (l *layout) across(link certificate.Link) (edge, bool) {
 	a, b := l.boxes[link.A], l.boxes[link.B]
 	if a == nil || b == nil || a.X == b.X {
@@ -204,8 +203,8 @@ func (l *layout) across(link certificate.Link) (edge, bool) {
 	}, true
 }
 
-// lanes draws links within a column beside it, each in a lane of its own where
-// they would meet: left of the first, right of the others.
+// lanes draws the links within a column next to it: left of the first column, right of the others.
+// Links that would overlap use separate lanes.
 func (l *layout) lanes(d *drawing, column int) {
 	links := l.inColumn(column)
 	slices.SortStableFunc(links, func(a, b certificate.Link) int { return cmp.Compare(l.span(a), l.span(b)) })
@@ -237,7 +236,7 @@ func (l *layout) lanes(d *drawing, column int) {
 	}
 }
 
-// span is how far apart the ends of a link are.
+// span is the vertical distance between the ends of a link.
 func (l *layout) span(link certificate.Link) float64 {
 	return max(l.boxes[link.A].Y, l.boxes[link.B].Y) - min(l.boxes[link.A].Y, l.boxes[link.B].Y)
 }

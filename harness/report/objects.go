@@ -11,18 +11,18 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 )
 
-// A bunch is those objects of a check of which the same is to be said.
+// A bunch is a group of a check's objects that have the same message.
 type bunch struct {
 	Verdict result.Verdict
 	Objects []result.Object
 }
 
-// bunches groups a check's objects, the worst first. Objects of one group have the same
-// verdict and reason, and nearly the same limit and expected value; reasons that differ in
-// their figures alone are the same where the figure was measured.
+// bunches groups a check's objects, the worst first. Objects of one bunch have the same verdict and
+// reason, and nearly the same limit and expected value. Reasons of measured objects may differ in
+// their figures.
 func bunches(objects []result.Object) (out []bunch) {
 	for _, v := range result.Verdicts() {
-		found := map[string][]int{} // bunches, by what their objects have in common
+		found := map[string][]int{} // indexes of bunches by key
 		for _, o := range objects {
 			if o.Verdict != v {
 				continue
@@ -43,7 +43,7 @@ func bunches(objects []result.Object) (out []bunch) {
 
 var digits = regexp.MustCompile(`[0-9]+([.][0-9]+)?`)
 
-// alike is equal for objects that one line can describe, if near says so too.
+// alike returns a key that is equal for objects that one line can describe, if near agrees.
 func alike(o result.Object) string {
 	m := o.Measured
 	if m == nil {
@@ -56,8 +56,8 @@ func alike(o result.Object) string {
 	return fmt.Sprintf("%q %q %q %q %q", o.Quantity, digits.ReplaceAllString(o.Reason, "0"), m.Unit, m.Source, limit)
 }
 
-// near reports whether two measurements have limits and expected values that differ by 5 %
-// at most: each GPU's own reference, for example.
+// near reports whether the limits and expected values of two measurements differ by at most 5 %, as
+// they do where each GPU has its own reference.
 func near(a, b *result.Measurement) bool {
 	if a == nil || a == b {
 		return true
@@ -66,7 +66,7 @@ func near(a, b *result.Measurement) bool {
 	return close(a.Expected, b.Expected) && (a.Limit == nil || close(a.Limit.Value, b.Limit.Value))
 }
 
-// said is what is to be said of a bunch.
+// said returns the message of a bunch.
 func (b bunch) said() string {
 	o := b.Objects[0]
 	var parts []string
@@ -99,10 +99,10 @@ func (b bunch) said() string {
 	return join(o.Quantity, text)
 }
 
-// most names that one line has.
+// mostNames is the largest length of the names in one line.
 const mostNames = 90
 
-// names says which objects a bunch has: "GPU 0-3, 7".
+// names lists the objects of a bunch: "GPU 0-3, 7".
 func (b bunch) names() string {
 	var from, to []string
 	by := map[string][]string{}
@@ -131,7 +131,7 @@ func (b bunch) names() string {
 	return some(strings.Join(pairs, "; "), len(b.Objects), "pairs")
 }
 
-// some cuts a list that is too long, and says then of how many it was.
+// some shortens a list that is too long, and appends the total number.
 func some(list string, n int, what string) string {
 	short := shorten(list, mostNames)
 	if short != list {
@@ -144,8 +144,7 @@ func subset(a, of []string) bool {
 	return !slices.ContainsFunc(a, func(s string) bool { return !slices.Contains(of, s) })
 }
 
-// condense writes names that differ in their last number as one:
-// "GPU 0-3, 7, mlx5_0".
+// condense merges names that differ only in their last number: "GPU 0-3, 7, mlx5_0".
 func condense(names []string) string {
 	var out []string
 	before, first, last := "", 0, 0
@@ -199,8 +198,8 @@ func tally(objects []result.Object) string {
 	return fmt.Sprintf("%d %s: %s", len(objects), kindOf(objects), strings.Join(parts, ", "))
 }
 
-// valuesOf says from which to which value objects were measured, and the limit that
-// they have in common; nothing, if not all are of one quantity.
+// valuesOf returns the range of the objects' values, and their limit if it is the same for all. It
+// returns nothing if the objects have different quantities.
 func valuesOf(objects []result.Object) (values, limit string) {
 	var low, high float64
 	unit, quantity := "", ""
@@ -228,7 +227,7 @@ func valuesOf(objects []result.Object) (values, limit string) {
 	return span(low, high, unit), limit
 }
 
-// kindOf says what objects are, where their names tell.
+// kindOf returns what the objects are, as far as their names show.
 func kindOf(objects []result.Object) string {
 	if slices.ContainsFunc(objects, func(o result.Object) bool { return o.Peer != "" }) {
 		return plural(len(objects), "pair")

@@ -2,17 +2,17 @@ package report
 
 import "fmt"
 
-// A plot is a picture of lines over an axis, with all its figures as a table.
+// A plot is a line chart, with all its figures also as a table.
 type plot struct {
 	Title, Alt     string
 	W, H           int
-	Left, Right    float64 // the field's corners
+	Left, Right    float64 // corners of the plot area
 	Top, Bottom    float64
 	XName, YName   string
 	XTicks, YTicks []tick
 	Lines          []line
 	Rules          []rule
-	Note           string // in place of the picture, or under it
+	Note           string // instead of the chart, or below it
 	Drawn          bool
 	Small          bool // one of many
 	Scroll         bool // wider than a narrow window
@@ -20,16 +20,16 @@ type plot struct {
 	TableRows      [][]string
 }
 
-// A line is one of a plot's, with a mark at each of its points.
+// A line is one line of a plot, with a mark at each of its points.
 type line struct {
 	Name   string
-	Class  string // "line-0": its colour and dashes
+	Class  string // "line-0": its colour and dash pattern
 	Points string
-	Marks  string // the path of its marks
-	Mark   string // one of them, for the legend
+	Marks  string // the path of all marks
+	Mark   string // a single mark, for the legend
 }
 
-// A rule is a level that is drawn across a plot.
+// A rule is a horizontal level across a plot.
 type rule struct {
 	Class string // "limit" or "expected"
 	Text  string
@@ -37,13 +37,13 @@ type rule struct {
 	TextY float64
 }
 
-// frame sets the corners of a plot's field.
+// frame sets the corners of the plot area.
 func (p *plot) frame(w, h int, left, right, top, bottom float64) {
 	p.W, p.H = w, h
 	p.Left, p.Right, p.Top, p.Bottom = left, float64(w)-right, top, float64(h)-bottom
 }
 
-// shapes is how many marks and how many colours there are.
+// shapes is the number of marks, and of colours.
 const shapes = 6
 
 // markPath draws a mark of one of the shapes.
@@ -58,13 +58,13 @@ func markPath(shape int, x, y float64) string {
 		return fmt.Sprintf("M%.1f %.1fl%g %gh%gz", x, y-r, r, 2*r, -2*r)
 	case 3: // diamond
 		return fmt.Sprintf("M%.1f %.1fl%g %gl%g %gl%g %gz", x, y-r-1, r+1, r+1, -r-1, r+1, -r-1, -r-1)
-	case 4: // triangle on its head
+	case 4: // inverted triangle
 		return fmt.Sprintf("M%.1f %.1fl%g %gh%gz", x, y+r, r, -2*r, -2*r)
 	}
 	return fmt.Sprintf("M%.1f %.1fh%gv%gh%gz", x-r, y-r/2, 2*r, r, -2*r) // bar
 }
 
-// addLine draws a line through points, with marks of its own.
+// addLine adds a line through points, with marks of the given shape.
 func (p *plot) addLine(name string, class string, shape int, points [][2]float64) {
 	l := line{Name: name, Class: class, Points: dots(points), Mark: markPath(shape, 17, 7)}
 	for _, at := range points {
@@ -73,8 +73,8 @@ func (p *plot) addLine(name string, class string, shape int, points [][2]float64
 	p.Lines = append(p.Lines, l)
 }
 
-// addRule draws a level with its text over it, or under it at the upper edge or
-// where another's text is.
+// addRule adds a level with its text above it, or below it at the upper edge or where another text
+// is.
 func (p *plot) addRule(class, text string, y float64) {
 	r := rule{Class: class, Text: text, Y: y, TextY: y - 5}
 	taken := func(at float64) bool {

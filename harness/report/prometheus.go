@@ -12,15 +12,15 @@ import (
 	"github.com/assay-hpc/assay/internal/plain"
 )
 
-// A scale says in which of Prometheus's base units a unit is given there.
+// A scale converts a unit to one of Prometheus's base units.
 type scale struct {
 	suffix string // of the metric's name
 	unit   string
 	factor float64
 }
 
-// scales has the units that have a base unit. What is in another keeps it, as
-// a label alone.
+// scales contains the units that have a base unit. Values in other units keep theirs, only as a
+// label.
 var scales = map[string]scale{
 	"B/s": {"bytes_per_second", "B/s", 1}, "MB/s": {"bytes_per_second", "B/s", 1e6}, "GB/s": {"bytes_per_second", "B/s", 1e9}, "TB/s": {"bytes_per_second", "B/s", 1e12},
 	"MiB/s": {"bytes_per_second", "B/s", 1 << 20}, "GiB/s": {"bytes_per_second", "B/s", 1 << 30},
@@ -31,9 +31,9 @@ var scales = map[string]scale{
 	"%": {"ratio", "1", 1e-2}, "TFLOPS": {"flops", "FLOPS", 1e12}, "GFLOPS": {"flops", "FLOPS", 1e9}, "TFLOP/s": {"flops", "FLOPS", 1e12}, "GFLOP/s": {"flops", "FLOPS", 1e9},
 }
 
-// Prometheus writes certificates as a text file for node_exporter's textfile
-// collector. Verdicts are state sets: of five series one is 1. Two certificates
-// of one suite, node, image and platform would be the same series: an error.
+// Prometheus writes certificates as a text file for node_exporter's textfile collector. A verdict
+// is a state set: of its five series one is 1. Two certificates with the same suite, node, image
+// and platform would be the same series; that is an error.
 func Prometheus(w io.Writer, certificates ...*certificate.Statement) error {
 	var m metrics
 	seen := map[string]bool{}
@@ -60,7 +60,7 @@ func nodeName(s *certificate.Statement) string {
 	return s.Predicate.Node.Name
 }
 
-// imageName is the first image's that the certificate is about.
+// imageName returns the name of the first image among the certificate's subjects.
 func imageName(s *certificate.Statement) string {
 	for _, sub := range s.Subject {
 		if !isNode(sub) {
@@ -103,7 +103,7 @@ func (m *metrics) object(of labels, o *result.Object) {
 	m.measurement("object", of, o.Measured)
 }
 
-// measurement adds what a check measured, of all or of an object.
+// measurement adds a measurement of a check or of an object.
 func (m *metrics) measurement(whose string, of labels, v *result.Measurement) {
 	if v == nil {
 		return
@@ -131,7 +131,7 @@ func is(b bool) float64 {
 	return 0
 }
 
-// labels are names and values in turns. A label without a value is left out.
+// labels are alternating names and values. A label without a value is omitted.
 type labels []string
 
 func (l labels) with(more ...string) labels { return append(l[:len(l):len(l)], more...) }
@@ -152,7 +152,7 @@ func (l labels) String() string {
 	return "{" + b.String() + "}"
 }
 
-// metrics gathers samples by name: the format wants those of a name together.
+// metrics groups samples by name, as the format requires.
 type metrics struct {
 	names []string
 	help  map[string]string

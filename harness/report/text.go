@@ -1,5 +1,5 @@
-// Package report renders a certificate. Each renderer reads the same data and
-// adds no judgement of its own.
+// Package report renders a certificate. All renderers read the same data and add no judgement of
+// their own.
 package report
 
 import (
@@ -15,32 +15,31 @@ import (
 	"github.com/assay-hpc/assay/internal/plain"
 )
 
-// TextOptions say how Text writes.
+// TextOptions are the options of Text and Results.
 type TextOptions struct {
 	Color bool
-	// Verbose adds the output of checks that passed too.
+	// Verbose also writes the output of checks that passed.
 	Verbose bool
-	// Width is the terminal's, in characters; 0: unknown.
+	// Width is the width of the terminal in characters; 0: unknown.
 	Width int
-	// Hide leaves out results, which the summary still counts.
+	// Hide selects results to omit. The summary still counts them.
 	Hide func(result.Result) bool
-	// Head is what Results writes before all, in lines.
+	// Head is the lines that Results writes first.
 	Head []string
-	// Quiet leaves out all but what is wrong, and the summary.
+	// Quiet writes only problems and the summary.
 	Quiet bool
 }
 
-// Lines are as long as the terminal is wide, within what can be read.
+// Lines are as long as the terminal is wide, within readable limits.
 const (
 	narrowest = 60
 	widest    = 160
-	// unfolded is where longer texts wrap, if the terminal is not narrower.
+	// unfolded is the width at which longer texts wrap, unless the terminal is narrower.
 	unfolded = 100
 )
 
-// Text writes a certificate for people: what was looked at, what failed or
-// warns with all that is known of it, a line for each check, and one line that
-// sums up.
+// Text writes a certificate as readable text: the subject, failures and warnings with all details,
+// a line for each check, and a summary line.
 func Text(w io.Writer, s *certificate.Statement, opt TextOptions) error {
 	t := text{opt: opt, w: w, width: widest}
 	if opt.Width > 0 {
@@ -54,7 +53,7 @@ func Text(w io.Writer, s *certificate.Statement, opt TextOptions) error {
 	return t.err
 }
 
-// Results writes for people what one kind of checks found, as Text does.
+// Results writes the results of one kind of checks, in the same format as Text.
 func Results(w io.Writer, r *result.Report, opt TextOptions) error {
 	t := text{opt: opt, w: w, width: widest}
 	if opt.Width > 0 {
@@ -72,7 +71,7 @@ func Results(w io.Writer, r *result.Report, opt TextOptions) error {
 	return t.err
 }
 
-// results are all that was found, and the same in plain text.
+// results writes the results; clean is the plain-text copy of all.
 func (t *text) results(all, clean []result.Result) {
 	t.faults(clean)
 	if t.opt.Quiet {
@@ -116,8 +115,8 @@ func (t *text) dim(s string) string { return t.paint("2", s) }
 
 func (t *text) mark(v result.Verdict) string { return t.paint(marks[v].color, marks[v].sign) }
 
-// wrapped prints a text after an indentation that its further lines have, too.
-// The painted start stands in the first line's indentation.
+// wrapped prints a text with hanging indentation. start, which may be coloured, replaces the
+// indentation of the first line.
 func (t *text) wrapped(start string, indent int, s string) {
 	for i, line := range wrap(s, min(t.width, unfolded)-indent) {
 		if i > 0 {
@@ -127,8 +126,7 @@ func (t *text) wrapped(start string, indent int, s string) {
 	}
 }
 
-// wrap breaks a text at its spaces. A word that is too long stays whole: it is
-// to be copied.
+// wrap breaks a text at its spaces. A word that is too long stays whole, so that it can be copied.
 func wrap(s string, width int) (lines []string) {
 	line, length := "", 0
 	for word := range strings.FieldsSeq(s) {
@@ -147,7 +145,7 @@ func wrap(s string, width int) (lines []string) {
 	return append(lines, line)
 }
 
-// head says what was looked at.
+// head writes the subject of the certificate.
 func (t *text) head(s *certificate.Statement) {
 	const indent = 9
 	line := func(name, value string) {
@@ -176,7 +174,7 @@ func (t *text) head(s *certificate.Statement) {
 	t.printf("\n")
 }
 
-// faults writes everything about what is wrong.
+// faults writes all details of the problems.
 func (t *text) faults(results []result.Result) {
 	for _, r := range faulty(results) {
 		name := r.name()
@@ -202,7 +200,7 @@ func (t *text) faults(results []result.Result) {
 	}
 }
 
-// figures are the headlines, as bars against what the hardware should reach.
+// figures writes the headlines, as bars relative to what the hardware should reach.
 func (t *text) figures(results []result.Result) {
 	all := headlinesOf(results)
 	width, value := 0, 0
@@ -224,7 +222,7 @@ func (t *text) figures(results []result.Result) {
 	}
 }
 
-// mostBunches is how many lines about objects a check has.
+// mostBunches is the largest number of object lines of a check.
 const mostBunches = 12
 
 func (t *text) objects(objects []result.Object) {
@@ -249,9 +247,8 @@ func (t *text) objects(objects []result.Object) {
 	}
 }
 
-// lines has one for each check.
-// many is from how many checks on those that were skipped for one reason are one
-// line: on a machine without GPUs that is nearly all.
+// many is the number of checks from which checks that were skipped for the same reason share one
+// line: on a machine without GPUs these are nearly all.
 const many = 8
 
 func (t *text) lines(results []result.Result) {
@@ -301,7 +298,7 @@ func (t *text) line(r result.Result, width int) {
 	}
 }
 
-// took adds how long it was, and leaves out what nobody waits for.
+// took formats a duration, and omits short ones.
 func (t *text) took(seconds float64) string {
 	if seconds < 0.1 {
 		return ""
@@ -309,7 +306,7 @@ func (t *text) took(seconds float64) string {
 	return t.dim(fmt.Sprintf(" %.1f s", seconds))
 }
 
-// shorten cuts a text at a number of characters.
+// shorten truncates a text to a number of characters.
 func shorten(s string, n int) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s
@@ -323,8 +320,7 @@ func (t *text) output(s string) {
 	}
 }
 
-// summary is one line, which programs look for, unless the terminal is known
-// to be narrower.
+// summary writes one line, which programs look for, unless the terminal is known to be narrower.
 func (t *text) summary(v result.Verdict, of string) {
 	word := words[v]
 	for i, line := range wrap(of, t.width-len(word)-2) {

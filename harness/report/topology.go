@@ -10,9 +10,8 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 )
 
-// A drawing is a machine's parts from left to right: NUMA nodes, what is plugged
-// into them, devices in one column, NVSwitches at the right. Beside it stands
-// all of it as tables.
+// A drawing shows a machine's parts from left to right: NUMA nodes, the parts below them, the
+// devices in one column, and NVSwitches at the right. It also contains everything as tables.
 type drawing struct {
 	Alt     string
 	W, H    int
@@ -21,11 +20,11 @@ type drawing struct {
 	Parts   []partRow
 	Links   []linkRow
 	Drawn   bool
-	Faulty  bool // some box has a sign
+	Faulty  bool // some box has a verdict sign
 	Unnamed bool // some links have no text
 }
 
-// A box is a part's.
+// A box is the box of a part.
 type box struct {
 	Class        string
 	X, Y, W, H   float64
@@ -35,7 +34,7 @@ type box struct {
 
 func (b box) middle() float64 { return b.Y + b.H/2 }
 
-// An edge joins boxes.
+// An edge connects boxes.
 type edge struct {
 	Class, Path, Text string
 	TextX, TextY      float64
@@ -54,10 +53,10 @@ const (
 	columnPitch = 236
 	fabricGap   = 160 // between devices and NVSwitches
 	lanePitch   = 16
-	boxChars    = 17 // that go into a box
-	edgeChars   = 15 // that go between two columns
+	boxChars    = 17 // that fit into a box
+	edgeChars   = 15 // that fit between two columns
 	margin      = 12
-	// mostParts, mostDeep and mostLanes are what can be looked at.
+	// mostParts, mostDeep and mostLanes are the limits of what is readable.
 	mostParts = 160
 	mostDeep  = 6
 	mostLanes = 8
@@ -67,8 +66,8 @@ var kindNames = map[certificate.PartKind]string{
 	certificate.PartCPU: "NUMA node", certificate.PartSwitch: "PCIe switch", certificate.PartGPU: "GPU", certificate.PartNIC: "NIC", certificate.PartNVSwitch: "NVSwitch",
 }
 
-// draw lays a topology out. Of each part, by its label, the worst verdict of
-// the certificate's objects is shown.
+// draw lays out a topology. Each part shows the worst verdict of the certificate's objects with its
+// label.
 func draw(t *certificate.Topology, results []result.Result) drawing {
 	d := drawing{Alt: topologyText(t)}
 	label := map[string]string{}
@@ -97,7 +96,7 @@ func draw(t *certificate.Topology, results []result.Result) drawing {
 	return d
 }
 
-// topologyText is a drawing in a sentence.
+// topologyText describes a drawing in a sentence.
 func topologyText(t *certificate.Topology) string {
 	var parts []string
 	for _, kind := range []certificate.PartKind{certificate.PartCPU, certificate.PartSwitch, certificate.PartGPU, certificate.PartNIC, certificate.PartNVSwitch} {
@@ -117,7 +116,7 @@ func topologyText(t *certificate.Topology) string {
 	return strings.Join(parts, ", ")
 }
 
-// linkText says of how many what a link is, and how fast.
+// linkText describes a link: the number and kind of its lanes, and its rate.
 func linkText(l certificate.Link) string {
 	s := l.Kind
 	if l.Count > 0 {
@@ -129,8 +128,8 @@ func linkText(l certificate.Link) string {
 	return s
 }
 
-// worstOf has the worst verdict of all objects, by name and by the device of a
-// port ("mlx5_0/1").
+// worstOf returns the worst verdict of all objects, by name and by the device of a port
+// ("mlx5_0/1").
 func worstOf(results []result.Result) map[string]result.Verdict {
 	worst := map[string]result.Verdict{}
 	for _, r := range results {

@@ -8,12 +8,12 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 )
 
-// marks has, for each verdict, its sign and its colour on a terminal.
+// marks contains the sign of each verdict and its colour on a terminal.
 var marks = map[result.Verdict]struct{ sign, color string }{
 	result.Pass: {"✓", "32"}, result.Warn: {"⚠", "33"}, result.Fail: {"✗", "31"}, result.Skip: {"–", "2"}, result.Error: {"!", "31"},
 }
 
-// words say a certificate's verdict, outcomes a check's.
+// words are the verdicts of a certificate, outcomes those of a check.
 var (
 	words = map[result.Verdict]string{
 		result.Pass: "PASS", result.Fail: "FAIL", result.Error: "ERROR", result.Skip: "NOTHING SHOWN",
@@ -23,19 +23,19 @@ var (
 	}
 )
 
-// worthy reports whether a verdict is what people must hear of first.
+// worthy reports whether a verdict must be shown first.
 func worthy(v result.Verdict) bool {
 	return v == result.Fail || v == result.Error || v == result.Warn
 }
 
-// A fault is a result that is not well, with the checks that say the very same: of a GPU
-// that does not answer the fortieth check has no news.
+// A fault is a result with a problem, and the checks with exactly the same result: if a GPU does
+// not answer, the fortieth check adds nothing new.
 type fault struct {
 	*result.Result
 	also []string // IDs
 }
 
-// name is the check's ID, with how many others there are.
+// name returns the check's ID, and the number of other checks.
 func (f *fault) name() string {
 	if n := len(f.also); n > 0 {
 		return fmt.Sprintf("%s and %d more", f.ID, n)
@@ -43,8 +43,7 @@ func (f *fault) name() string {
 	return f.ID
 }
 
-// faulty returns the results that failed, could not be carried out, or warn, in
-// this order.
+// faulty returns the results that failed, could not be carried out, or warn, in this order.
 func faulty(results []result.Result) (out []*fault) {
 	for _, v := range result.Verdicts() {
 		for i := range results {
@@ -65,7 +64,7 @@ func faulty(results []result.Result) (out []*fault) {
 	return out
 }
 
-// counts says how many checks have each verdict, and how long all took.
+// counts formats the number of checks by verdict, and the total duration.
 func counts(count map[result.Verdict]int, took time.Duration) string {
 	warned := ""
 	if n := count[result.Warn]; n > 0 {

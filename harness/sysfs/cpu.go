@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// CPUs is what the machine tells about its processors.
+// CPUs describes the machine's processors.
 type CPUs struct {
 	Model    CPUModel
 	Online   CPUSet // /sys/devices/system/cpu/online
@@ -17,13 +17,13 @@ type CPUs struct {
 // A Core is a logical processor of /sys/devices/system/cpu.
 type Core struct {
 	ID       int
-	Package  int    // topology/physical_package_id; -1 when it is not told
-	Core     int    // topology/core_id; -1 when it is not told
+	Package  int    // topology/physical_package_id; -1 if not reported
+	Core     int    // topology/core_id; -1 if not reported
 	Siblings CPUSet // topology/thread_siblings_list
 	Governor string // cpufreq/scaling_governor; "" without frequency scaling
 }
 
-// A CPUModel is what /proc/cpuinfo says of the first processor.
+// A CPUModel is what /proc/cpuinfo reports for the first processor.
 type CPUModel struct {
 	// Vendor is vendor_id on x86 (GenuineIntel, AuthenticAMD), and "CPU
 	// implementer" on Arm (0x41).
@@ -65,15 +65,14 @@ func (f FS) CPUs() (CPUs, error) {
 	return c, nil
 }
 
-// parseCPUInfo reads the first processor's part of /proc/cpuinfo. What it does
-// not find stays zero.
+// parseCPUInfo parses the first processor's part of /proc/cpuinfo. Missing values stay zero.
 func parseCPUInfo(text string) CPUModel {
 	var m CPUModel
 	for line := range strings.Lines(text) {
 		key, value, ok := strings.Cut(line, ":")
 		if !ok {
 			if m != (CPUModel{}) && strings.TrimSpace(line) == "" {
-				break // the second processor's part
+				break // the next processor's part follows
 			}
 			continue
 		}

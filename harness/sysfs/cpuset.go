@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// maxCPU bounds the numbers in a CPUSet: kernels are built for 8,192
-// processors at most, and a parser must not let a number size its memory.
+// maxCPU limits the numbers in a CPUSet: kernels support at most 8,192 processors, and input to a
+// parser must not determine how much memory it allocates.
 const maxCPU = 1 << 14
 
-// A CPUSet is a set of small numbers: processors, or NUMA nodes. The zero set
-// is empty. Sets are values: no method changes one but Add.
+// A CPUSet is a set of small numbers: processors, or NUMA nodes. The zero value is empty. Sets are
+// values: only Add changes a set.
 type CPUSet struct{ words []uint64 }
 
-// NewCPUSet returns the set of some numbers; those out of range are left out.
+// NewCPUSet returns a set of numbers; numbers out of range are ignored.
 func NewCPUSet(cpus ...int) CPUSet {
 	var s CPUSet
 	for _, c := range cpus {
@@ -25,13 +25,13 @@ func NewCPUSet(cpus ...int) CPUSet {
 	return s
 }
 
-// Add puts a number into the set. One below 0 or from 16,384 on is ignored.
+// Add adds a number to the set. Numbers below 0 or from 16,384 are ignored.
 func (s *CPUSet) Add(cpu int) {
 	if cpu < 0 || cpu >= maxCPU {
 		return
 	}
 	for len(s.words) <= cpu/64 {
-		s.words = append(s.words[:len(s.words):len(s.words)], 0) // copies are not to share
+		s.words = append(s.words[:len(s.words):len(s.words)], 0) // copies must not share the array
 	}
 	s.words[cpu/64] |= 1 << (cpu % 64)
 }
@@ -41,7 +41,7 @@ func (s CPUSet) Has(cpu int) bool {
 	return cpu >= 0 && cpu/64 < len(s.words) && s.words[cpu/64]>>(cpu%64)&1 == 1
 }
 
-// Len is how many numbers are in the set.
+// Len returns the number of elements.
 func (s CPUSet) Len() int {
 	n := 0
 	for _, w := range s.words {
@@ -50,7 +50,7 @@ func (s CPUSet) Len() int {
 	return n
 }
 
-// List is the numbers in ascending order.
+// List returns the numbers in ascending order.
 func (s CPUSet) List() []int {
 	var out []int
 	for i, w := range s.words {
@@ -61,7 +61,7 @@ func (s CPUSet) List() []int {
 	return out
 }
 
-// Intersect is the numbers that are in both sets.
+// Intersect returns the numbers that are in both sets.
 func (s CPUSet) Intersect(t CPUSet) CPUSet {
 	var out CPUSet
 	for _, c := range s.List() {
@@ -72,10 +72,10 @@ func (s CPUSet) Intersect(t CPUSet) CPUSet {
 	return out
 }
 
-// Equal reports whether two sets hold the same numbers.
+// Equal reports whether two sets contain the same numbers.
 func (s CPUSet) Equal(t CPUSet) bool { return slices.Equal(s.List(), t.List()) }
 
-// String is the kernel's list form: 0-23,48-71.
+// String returns the kernel's list form: 0-23,48-71.
 func (s CPUSet) String() string {
 	var b strings.Builder
 	list := s.List()
@@ -96,8 +96,7 @@ func (s CPUSet) String() string {
 	return b.String()
 }
 
-// Mask is the kernel's mask form, groups of 32 bits with the highest first:
-// 0000ffff,ffffffff.
+// Mask returns the kernel's mask form, groups of 32 bits with the highest first: 0000ffff,ffffffff.
 func (s CPUSet) Mask() string {
 	var groups []string
 	for _, w := range s.words {
@@ -113,17 +112,17 @@ func (s CPUSet) Mask() string {
 	return strings.Join(groups, ",")
 }
 
-// MarshalText is String.
+// MarshalText returns String.
 func (s CPUSet) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText is ParseCPUList.
+// UnmarshalText calls ParseCPUList.
 func (s *CPUSet) UnmarshalText(b []byte) (err error) {
 	*s, err = ParseCPUList(string(b))
 	return err
 }
 
-// ParseCPUList parses the list form of cpulist files. The empty text is the
-// empty set, as for a NUMA node without processors.
+// ParseCPUList parses the list form of cpulist files. An empty text is the empty set, as for a NUMA
+// node without processors.
 func ParseCPUList(text string) (CPUSet, error) {
 	var s CPUSet
 	text = strings.TrimSpace(text)

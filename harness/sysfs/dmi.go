@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A DMI is what the firmware, or a cloud's hypervisor, calls the machine.
+// A DMI contains the names that the firmware, or a cloud's hypervisor, gives the machine.
 type DMI struct {
 	Vendor   string `json:"sys_vendor,omitempty"`        // sys_vendor
 	Product  string `json:"product_name,omitempty"`      // product_name
@@ -13,8 +13,8 @@ type DMI struct {
 	AssetTag string `json:"chassis_asset_tag,omitempty"` // chassis_asset_tag
 }
 
-// DMI reads the machine's names. A machine without any, such as one that boots
-// from a device tree, is fs.ErrNotExist.
+// DMI reads the machine's names. The error is fs.ErrNotExist for a machine without any, such as one
+// that boots from a device tree.
 func (f FS) DMI() (DMI, error) {
 	const dir = "/sys/class/dmi/id"
 	if _, err := f.root.Stat(dir); err != nil {
@@ -28,9 +28,9 @@ func (f FS) DMI() (DMI, error) {
 	return d, nil
 }
 
-// Container names what contains the calling process: docker, podman,
-// kubernetes, or what systemd or the root file system tells. It is "" when
-// nothing shows that it is in a container; a runtime may hide it.
+// Container names the container of the calling process: docker, podman, kubernetes, or what systemd
+// or the root file system indicates. It returns "" if nothing indicates a container; a runtime may
+// hide it.
 func (f FS) Container() string {
 	for _, mark := range []struct{ file, name string }{
 		{"/var/run/secrets/kubernetes.io", "kubernetes"}, {"/.dockerenv", "docker"}, {"/run/.containerenv", "podman"},
@@ -53,7 +53,7 @@ func (f FS) Container() string {
 	return ""
 }
 
-// containerOfGroups looks for a runtime's name among the control groups.
+// containerOfGroups looks for the name of a container runtime in the control groups.
 func containerOfGroups(text string) string {
 	for _, mark := range []struct{ part, name string }{
 		{"kubepods", "kubernetes"}, {"docker", "docker"}, {"libpod", "podman"}, {"lxc", "lxc"},

@@ -1,13 +1,13 @@
 package sysfs
 
-// A Fact is what was asked for, or why it is not known.
+// A Fact is a value, or the reason why it is not known.
 type Fact[T any] struct {
 	Value T
 	Err   error
 }
 
-// Known is a fact with a value.
+// Known returns a fact with a value.
 func Known[T any](v T) Fact[T] { return Fact[T]{Value: v} }
 
-// Unknown is a fact without one.
+// Unknown returns a fact without a value.
 func Unknown[T any](err error) Fact[T] { return Fact[T]{Err: err} }

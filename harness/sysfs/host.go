@@ -2,14 +2,14 @@ package sysfs
 
 import "fmt"
 
-// A Host is what tells one running machine from another.
+// A Host identifies a running machine.
 type Host struct {
 	Name   string // /proc/sys/kernel/hostname
 	BootID string // /proc/sys/kernel/random/boot_id: new with each boot
 }
 
-// Host reads the machine's identity. Containers of one machine have its boot
-// ID, and mostly names of their own.
+// Host reads the machine's identity. Containers on the same machine share its boot ID, and usually
+// have their own names.
 func (f FS) Host() (Host, error) {
 	name, err := f.read("/proc/sys/kernel/hostname")
 	if err != nil {

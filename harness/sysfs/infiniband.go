@@ -36,26 +36,26 @@ type RDMAPort struct {
 	LID, SMLID uint64   // lid, sm_lid; 0 on Ethernet
 }
 
-// A GID is an entry of a port's table of addresses.
+// A GID is an entry of a port's GID table.
 type GID struct {
 	Index  int
 	GID    string // 16 bytes in groups: fe80:0000:…
-	Type   string // gid_attrs/types: IB/RoCE v1, RoCE v2; "" when not told
+	Type   string // gid_attrs/types: IB/RoCE v1, RoCE v2; "" if not reported
 	Netdev string // gid_attrs/ndevs
 }
 
 // An RDMARate is a port's speed.
 type RDMARate struct {
-	Gbit  float64 // gigabits (1e9) a second, all lanes together
-	Lanes int     // 4 of "4X"; 0 when not told
-	Name  string  // HDR, NDR, …; "" when not told
+	Gbit  float64 // gigabits (1e9) per second, all lanes together
+	Lanes int     // 4 of "4X"; 0 if not reported
+	Name  string  // HDR, NDR, …; "" if not reported
 }
 
 const rdmaDir = "/sys/class/infiniband"
 
-// RDMADevices lists the RDMA devices by name. Without any, the class is mostly
-// absent: fs.ErrNotExist. Addresses and counters are asked for apart, since
-// there are many and the device's firmware answers for some.
+// RDMADevices lists the RDMA devices by name. Without any device the class is usually absent:
+// fs.ErrNotExist. GIDs and counters have their own methods, since they are many and the device's
+// firmware has to answer for some.
 func (f FS) RDMADevices() ([]RDMADevice, error) {
 	names, err := f.names(rdmaDir)
 	if err != nil {
@@ -107,10 +107,9 @@ func portDir(device string, port int) string {
 	return fmt.Sprintf("%s/%s/ports/%d", rdmaDir, device, port)
 }
 
-// Counters reads a port's counters and hw_counters by name, in the units of
-// the files: port_xmit_data and port_rcv_data are octets divided by 4. A
-// counter that the device does not have is not in the map; a port without any
-// is fs.ErrNotExist.
+// Counters reads a port's counters and hw_counters by name, in the units of the files:
+// port_xmit_data and port_rcv_data are octets divided by 4. The map contains only counters that the
+// device has. The error is fs.ErrNotExist for a port without counters.
 func (f FS) Counters(device string, port int) (map[string]uint64, error) {
 	a := &attrs{fs: f, dir: portDir(device, port)}
 	out := map[string]uint64{}
@@ -122,7 +121,7 @@ func (f FS) Counters(device string, port int) (map[string]uint64, error) {
 		}
 		for _, n := range names {
 			text, ok := a.get(sub + "/" + n)
-			if v, err := strconv.ParseUint(text, 10, 64); ok && err == nil { // lifespan is no counter
+			if v, err := strconv.ParseUint(text, 10, 64); ok && err == nil { // lifespan is not a counter
 				out[n] = v
 			}
 		}
@@ -133,8 +132,8 @@ func (f FS) Counters(device string, port int) (map[string]uint64, error) {
 	return out, errors.Join(a.problems...)
 }
 
-// GIDs reads a port's table of addresses by index; entries not in use, which
-// are all zero, are left out. A port without a table is fs.ErrNotExist.
+// GIDs reads a port's GID table by index, without the unused entries, which are all zero. The error
+// is fs.ErrNotExist for a port without a table.
 func (f FS) GIDs(device string, port int) ([]GID, error) {
 	a := &attrs{fs: f, dir: portDir(device, port)}
 	names, err := f.names(a.dir + "/gids")
@@ -196,7 +195,7 @@ func compareNatural(a, b string) int {
 	return cmp.Or(strings.Compare(ap, bp), cmp.Compare(an, bn), strings.Compare(a, b))
 }
 
-// splitNumber cuts a name before its last digits.
+// splitNumber splits a name before its trailing digits.
 func splitNumber(s string) (prefix string, number uint64) {
 	prefix = strings.TrimRight(s, "0123456789")
 	number, _ = strconv.ParseUint(s[len(prefix):], 10, 64)

@@ -10,15 +10,14 @@ import (
 	"time"
 )
 
-// Text returns a file's text without white space around it, for files that
-// have no reader here, such as those of a driver below /proc/driver.
+// Text returns a file's text without surrounding white space, for files without a parser in this
+// package, such as those of a driver below /proc/driver.
 func (f FS) Text(name string) (string, error) { return f.read(name) }
 
-// Names lists a directory's entries, sorted: devices in /dev, say.
+// Names lists a directory's entries, sorted: for example the devices in /dev.
 func (f FS) Names(dir string) ([]string, error) { return f.names(dir) }
 
-// Modules lists the kernel's loaded modules, sorted. What is built into the
-// kernel is not among them.
+// Modules lists the loaded kernel modules, sorted. It does not include built-in code.
 func (f FS) Modules() ([]string, error) {
 	text, err := f.read("/proc/modules")
 	if err != nil {
@@ -55,8 +54,8 @@ const Unlimited = math.MaxUint64
 // /proc/self/limits.
 type Limit struct{ Soft, Hard uint64 }
 
-// Limits reads this process's limits by the names that /proc/self/limits has
-// for them: "Max locked memory".
+// Limits reads this process's limits, by their names in /proc/self/limits, such as "Max locked
+// memory".
 func (f FS) Limits() (map[string]Limit, error) {
 	text, err := f.read("/proc/self/limits")
 	if err != nil {
@@ -65,8 +64,8 @@ func (f FS) Limits() (map[string]Limit, error) {
 	return ParseLimits(text)
 }
 
-// ParseLimits parses /proc/self/limits: a head, then a name, two values and
-// perhaps a unit a line, with two blanks and more between.
+// ParseLimits parses /proc/self/limits: a header, then lines of a name, two values and an optional
+// unit, separated by two or more blanks.
 func ParseLimits(text string) (map[string]Limit, error) {
 	out := map[string]Limit{}
 	for line := range strings.Lines(text) {
@@ -92,11 +91,10 @@ func parseLimit(s string) (uint64, error) {
 	return strconv.ParseUint(s, 10, 64)
 }
 
-// CapIPCLock is the number of CAP_IPC_LOCK among capabilities.
+// CapIPCLock is the number of the capability CAP_IPC_LOCK.
 const CapIPCLock = 14
 
-// Capabilities reads this process's effective capabilities: bit n is that of
-// number n.
+// Capabilities reads this process's effective capabilities: bit n is capability number n.
 func (f FS) Capabilities() (uint64, error) {
 	text, err := f.read("/proc/self/status")
 	if err != nil {
@@ -110,8 +108,8 @@ func (f FS) Capabilities() (uint64, error) {
 	return 0, errors.New("/proc/self/status has no line: CapEff")
 }
 
-// Memory reads /proc/meminfo: bytes by name, and plain numbers for what has no
-// unit there, as HugePages_Total.
+// Memory reads /proc/meminfo: bytes by name, and plain numbers for entries without a unit, such as
+// HugePages_Total.
 func (f FS) Memory() (map[string]uint64, error) {
 	text, err := f.read("/proc/meminfo")
 	if err != nil {
@@ -120,7 +118,7 @@ func (f FS) Memory() (map[string]uint64, error) {
 	return ParseMemory(text), nil
 }
 
-// ParseMemory parses /proc/meminfo. Lines that it does not know are left out.
+// ParseMemory parses /proc/meminfo. Unknown lines are skipped.
 func ParseMemory(text string) map[string]uint64 {
 	out := map[string]uint64{}
 	for line := range strings.Lines(text) {
@@ -148,8 +146,7 @@ type Mount struct {
 	Options []string
 }
 
-// Mounts lists what is mounted, in order: of two on one directory the later
-// one is seen.
+// Mounts lists the mounts in order. Of two mounts on the same directory the later one is visible.
 func (f FS) Mounts() ([]Mount, error) {
 	text, err := f.read("/proc/self/mounts")
 	if err != nil {
@@ -169,7 +166,8 @@ func ParseMounts(text string) []Mount {
 	return out
 }
 
-// ParseMountSize parses a tmpfs's option size: bytes, or KiB as in 65536k.
+// ParseMountSize parses a tmpfs's size option: bytes, or a number with the suffix k, m or g
+// (65536k).
 func ParseMountSize(s string) (uint64, error) {
 	shift := 0
 	for i, unit := range "kmg" {
@@ -187,14 +185,14 @@ func ParseMountSize(s string) (uint64, error) {
 // A Process is an entry of /proc.
 type Process struct {
 	PID   int
-	Name  string // at most 15 bytes of it
+	Name  string // at most 15 bytes
 	State byte   // R running, S asleep, D waiting for a device, Z dead and not reaped, …
-	// Kernel says that it is a thread of the kernel's own.
+	// Kernel says that it is a kernel thread.
 	Kernel bool
 }
 
-// Processes lists the processes that this one may see. Those that end while
-// they are read are left out.
+// Processes lists the processes that are visible to this one. Processes that end during the reading
+// are skipped.
 func (f FS) Processes() ([]Process, error) {
 	names, err := f.names("/proc")
 	if err != nil {
@@ -220,12 +218,12 @@ func (f FS) Processes() ([]Process, error) {
 }
 
 const (
-	flagsField   = 6          // of /proc/PID/stat, from the state on
+	flagsField   = 6          // in /proc/PID/stat, counted from the state
 	kernelThread = 0x00200000 // PF_KTHREAD in the kernel's sched.h
 )
 
-// ParseProcess parses name and state of /proc/PID/stat: "12 (a name) S 1 …".
-// The name may hold brackets itself.
+// ParseProcess parses name and state of /proc/PID/stat: "12 (a name) S 1 …". The name may contain
+// brackets.
 func ParseProcess(text string) (Process, error) {
 	from, to := strings.IndexByte(text, '('), strings.LastIndex(text, ") ")
 	if from < 0 || to < from || to+2 >= len(text) {

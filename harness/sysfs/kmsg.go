@@ -10,24 +10,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelLogs are the files that have the kernel's messages, the first that can
-// be read counts: the kernel's own buffer, which a container mostly lacks and
-// which kernel.dmesg_restrict keeps from users, and what syslog, or a boot,
-// wrote down.
+// kernelLogs are the files with the kernel's messages; the first readable one is used. They are the
+// kernel's own buffer, which containers usually lack and kernel.dmesg_restrict hides from users,
+// and what syslog, or a boot, wrote down.
 var kernelLogs = []string{"/dev/kmsg", "/var/log/kern.log", "/var/log/messages", "/var/log/dmesg"}
 
-// maxLog is how much of a log is read, its end.
+// maxLog is how much is read from the end of a log.
 const maxLog = 16 << 20
 
-// A KernelLog is what the kernel said.
+// A KernelLog contains kernel messages.
 type KernelLog struct {
-	File string // that it is from
+	File string // source of the text
 	Text string
 }
 
-// KernelLog reads the kernel's messages. Without a log that can be read the
-// error has what was wrong with each; it is fs.ErrPermission if one is there
-// and may not be read.
+// KernelLog reads the kernel's messages. If no log can be read, the error has the reason for each;
+// it is fs.ErrPermission if a log exists but must not be read.
 func (f FS) KernelLog() (KernelLog, error) {
 	var errs []error
 	for _, name := range kernelLogs {
@@ -36,7 +34,7 @@ func (f FS) KernelLog() (KernelLog, error) {
 			return KernelLog{File: name, Text: string(text)}, nil
 		}
 		if err == nil {
-			err = fmt.Errorf("%s is empty: %w", name, fs.ErrNotExist) // in a container /dev/kmsg may lead to /dev/null
+			err = fmt.Errorf("%s is empty: %w", name, fs.ErrNotExist) // in a container /dev/kmsg may link to /dev/null
 		}
 		errs = append(errs, err)
 	}
@@ -48,7 +46,7 @@ func (f FS) log(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The buffer would make a reader wait for the next message.
+	// Without O_NONBLOCK a read of the buffer would wait for the next message.
 	fd, err := unix.Open(p, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
@@ -63,11 +61,11 @@ func (f FS) log(name string) ([]byte, error) {
 		return nil, &fs.PathError{Op: "seek", Path: name, Err: err}
 	}
 	var out bytes.Buffer
-	record := make([]byte, 64<<10) // a message of the buffer comes whole or not at all
+	record := make([]byte, 64<<10) // the buffer returns a whole message or an error
 	for out.Len() < maxLog {
 		n, err := unix.Read(fd, record)
 		switch {
-		case errors.Is(err, unix.EPIPE), errors.Is(err, unix.EINTR): // overwritten while it was read: the next one is there
+		case errors.Is(err, unix.EPIPE), errors.Is(err, unix.EINTR): // overwritten during the read: continue with the next one
 		case errors.Is(err, unix.EAGAIN), err == nil && n == 0:
 			return out.Bytes(), nil
 		case err != nil:

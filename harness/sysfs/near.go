@@ -2,9 +2,9 @@ package sysfs
 
 import "golang.org/x/sys/unix"
 
-// Near runs f while the calling thread, to which the goroutine is locked, may
-// use only these processors. Memory that f is the first to write lies next to
-// them. Processors that the process may not have change nothing.
+// Near runs f with the affinity of the calling thread, to which the goroutine must be locked, set
+// to these processors. Memory that f is the first to write is then local to them. Processors that
+// the process may not use have no effect.
 func Near(cpus CPUSet, f func() error) error {
 	var before, want unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &before); err != nil {

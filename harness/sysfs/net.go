@@ -10,15 +10,15 @@ type Interface struct {
 	Name      string
 	Index     int    // ifindex
 	OperState string // operstate: up, down, unknown (virtual ones), …
-	Mbit      int    // speed in Mb/s; 0 when it is not known (down, virtual)
+	Mbit      int    // speed in Mb/s; 0 if not known (down, virtual)
 	MTU       int    // mtu in bytes
 	Type      int    // type: 1 Ethernet, 32 InfiniBand, 772 loopback (linux/if_arp.h)
-	Address   string // address: the hardware's
+	Address   string // address: the hardware address
 
-	Virtual  bool     // there is no device below it: lo, bridges, veth
-	Kind     string   // uevent's DEVTYPE: bridge, bond, vlan, vxlan, wlan; "" for plain ones
-	Master   string   // master: the bridge or bond that it is part of
-	Lower    []string // lower_*: the parts of a bridge or bond, or what a VLAN is on
+	Virtual  bool     // no device is below it: lo, bridges, veth
+	Kind     string   // uevent's DEVTYPE: bridge, bond, vlan, vxlan, wlan; "" for plain interfaces
+	Master   string   // master: the bridge or bond to which it belongs
+	Lower    []string // lower_*: the members of a bridge or bond, or the interface below a VLAN
 	BusID    BusID    // the device's PCI function, if OnPCI
 	OnPCI    bool
 	Problems []error
@@ -43,7 +43,7 @@ func (f FS) Interfaces() ([]Interface, error) {
 			Name:      name,
 			Index:     a.integer("ifindex", 0),
 			OperState: a.text("operstate"),
-			Mbit:      max(a.integer("speed", 0), 0), // virtual ones say -1
+			Mbit:      max(a.integer("speed", 0), 0), // virtual interfaces report -1
 			MTU:       a.integer("mtu", 0),
 			Type:      a.integer("type", 0),
 			Address:   a.text("address"),
@@ -69,8 +69,7 @@ func (f FS) Interfaces() ([]Interface, error) {
 	return out, nil
 }
 
-// deviceType is the DEVTYPE of a uevent file, which has a line KEY=VALUE for
-// each.
+// deviceType returns the DEVTYPE of a uevent file, which consists of KEY=VALUE lines.
 func deviceType(uevent string) string {
 	for line := range strings.Lines(uevent) {
 		if v, ok := strings.CutPrefix(strings.TrimSpace(line), "DEVTYPE="); ok {

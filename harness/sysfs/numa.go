@@ -10,17 +10,16 @@ import (
 // A NUMANode is an entry of /sys/devices/system/node.
 type NUMANode struct {
 	ID   int
-	CPUs CPUSet // cpulist; empty for memory alone, as a GPU's
-	// Distances is the ACPI distance to each node in the order of NUMANodes:
-	// 10 to itself, 20 for twice as far. nil when it is not told.
+	CPUs CPUSet // cpulist; empty for a node with only memory, such as a GPU's
+	// Distances is the ACPI distance to each node in the order of NUMANodes: 10 to itself, 20 for
+	// twice as far. It is nil if not reported.
 	Distances []int // distance
 	Problems  []error
 }
 
 const nodeDir = "/sys/devices/system/node"
 
-// NUMANodes lists the NUMA nodes by number. Kernels without NUMA have none:
-// fs.ErrNotExist.
+// NUMANodes lists the NUMA nodes by number. Kernels without NUMA have none: fs.ErrNotExist.
 func (f FS) NUMANodes() ([]NUMANode, error) {
 	names, err := f.names(nodeDir)
 	if err != nil {
@@ -51,7 +50,7 @@ func numbered(name, prefix string) (int, bool) {
 	return int(n), ok && err == nil
 }
 
-// parseDistances parses a distance file: numbers with blanks between.
+// parseDistances parses a distance file: numbers separated by blanks.
 func parseDistances(s string) ([]int, error) {
 	var out []int
 	for field := range strings.FieldsSeq(s) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A BusID is a PCI function's address.
+// A BusID is the address of a PCI function.
 type BusID struct {
 	Domain   uint32
 	Bus      uint8
@@ -16,12 +16,11 @@ type BusID struct {
 	Function uint8 // 0 to 7
 }
 
-// OpaqueBusID is what NVIDIA's driver gives for a device that it does not
-// show, such as the NVSwitches of a virtual machine. NVML prints it
-// FFFFFFFF:FF:FF.0, NCCL fffffff:ff:ff.0.
+// OpaqueBusID is the address that NVIDIA's driver reports for a device that it hides, such as the
+// NVSwitches of a virtual machine. NVML prints it as FFFFFFFF:FF:FF.0, NCCL as fffffff:ff:ff.0.
 var OpaqueBusID = BusID{Domain: 0xfffffff, Bus: 0xff, Device: 0xff}
 
-// String is the kernel's form, 0000:1b:00.0.
+// String returns the kernel's form, 0000:1b:00.0.
 func (b BusID) String() string {
 	return fmt.Sprintf("%04x:%02x:%02x.%x", b.Domain, b.Bus, b.Device, b.Function)
 }
@@ -35,18 +34,17 @@ func (b BusID) key() []uint32 {
 	return []uint32{b.Domain, uint32(b.Bus), uint32(b.Device), uint32(b.Function)}
 }
 
-// MarshalText is String.
+// MarshalText returns String.
 func (b BusID) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
 
-// UnmarshalText is ParseBusID.
+// UnmarshalText calls ParseBusID.
 func (b *BusID) UnmarshalText(text []byte) (err error) {
 	*b, err = ParseBusID(string(text))
 	return err
 }
 
-// ParseBusID parses domain:bus:device.function in hexadecimal, in any case, as
-// the kernel, NVML (eight digits of domain) and NCCL write it. The domain may
-// be left out.
+// ParseBusID parses domain:bus:device.function in hexadecimal, upper or lower case, as written by
+// the kernel, NVML (eight digits of domain) and NCCL. The domain may be omitted.
 func ParseBusID(s string) (BusID, error) {
 	bad := func() (BusID, error) {
 		return BusID{}, fmt.Errorf("%.40q is no PCI address such as 0000:1b:00.0", s)
@@ -75,7 +73,7 @@ func ParseBusID(s string) (BusID, error) {
 	return BusID{uint32(domain), uint8(bus), uint8(dev), uint8(function)}, nil
 }
 
-// A PCILink is a link's speed and width; both are 0 when they are not known.
+// A PCILink is a link's speed and width; both are 0 if not known.
 type PCILink struct {
 	GTs   float64 `json:"gts,omitempty"` // gigatransfers a second and lane
 	Width int     `json:"width,omitempty"`
@@ -95,14 +93,13 @@ func ParseLinkSpeed(s string) (float64, error) {
 	return v, nil
 }
 
-// parseLinkWidth parses current_link_width and max_link_width. 0 and 255 mean
-// that it is not known.
+// parseLinkWidth parses current_link_width and max_link_width. 0 and 255 mean not known.
 func parseLinkWidth(s string) (int, error) {
 	v, err := strconv.ParseUint(s, 10, 8)
 	if err != nil {
 		return 0, fmt.Errorf("%.40q is no link width such as 16", s)
 	}
-	if v > 32 { // the widest that PCIe has
+	if v > 32 { // the maximum of PCIe
 		return 0, nil
 	}
 	return int(v), nil
@@ -125,9 +122,9 @@ const VendorNVIDIA = 0x10de
 // A PCIDevice is an entry of /sys/bus/pci/devices.
 type PCIDevice struct {
 	BusID BusID
-	// HostBridge is the root of the device's tree, such as pci0000:15, and
-	// Bridges is the way from there down to it, both from where the entry's
-	// link leads. HostBridge is "" when it leads nowhere in a tree of PCI.
+	// HostBridge is the root of the device's tree, such as pci0000:15, and Bridges is the path from
+	// there to the device. Both come from the target of the entry's link. HostBridge is "" if the
+	// target is not in a PCI tree.
 	HostBridge string
 	Bridges    []BusID
 
@@ -139,14 +136,14 @@ type PCIDevice struct {
 
 	Link     PCILink // current_link_speed, current_link_width
 	MaxLink  PCILink // max_link_speed, max_link_width
-	NUMANode int     // numa_node: -1 when the firmware does not say
+	NUMANode int     // numa_node: -1 if the firmware does not report it
 	Local    CPUSet  // local_cpulist
-	Driver   string  // driver's link; "" without one
+	Driver   string  // target of the driver link; "" if none
 
 	Problems []error
 }
 
-// IsGPU reports whether the device is a GPU of NVIDIA's.
+// IsGPU reports whether the device is a GPU from NVIDIA.
 func (d PCIDevice) IsGPU() bool {
 	c := d.Class >> 8
 	return d.Vendor == VendorNVIDIA && (c == ClassDisplay3D || c == ClassDisplayVGA)
@@ -199,9 +196,9 @@ func (f FS) pciDevice(id BusID, name string) PCIDevice {
 	return d
 }
 
-// parsePCIPath finds the host bridge and the functions below it in a path of
-// /sys/devices; what comes after the last function (virtio2/net/eth0) is
-// passed over. Of nested trees, as behind Intel's VMD, the innermost counts.
+// parsePCIPath finds the host bridge and the functions below it in a path of /sys/devices. It
+// ignores what follows the last function (virtio2/net/eth0). Of nested trees, as behind Intel's
+// VMD, the innermost is used.
 func parsePCIPath(name string) (hostBridge string, functions []BusID) {
 	for elem := range strings.SplitSeq(name, "/") {
 		if rest, ok := strings.CutPrefix(elem, "pci"); ok {
@@ -217,8 +214,8 @@ func parsePCIPath(name string) (hostBridge string, functions []BusID) {
 	return hostBridge, functions
 }
 
-// owner is the PCI function that a class's entry belongs to: the innermost one
-// on the way to its device, so that a virtio interface has its card's.
+// owner returns the PCI function that an entry of a device class belongs to: the innermost one in
+// the path of its device, so that a virtio interface has the function of its card.
 func (f FS) owner(dir string) (id BusID, ok bool) {
 	real, err := f.root.Resolve(dir + "/device")
 	if err != nil {

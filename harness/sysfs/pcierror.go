@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// AER is how many errors of Advanced Error Reporting a PCI function has had
-// since it was found.
+// AER holds the numbers of errors that Advanced Error Reporting has counted for a PCI function
+// since its detection.
 type AER struct{ Correctable, NonFatal, Fatal uint64 }
 
-// AER reads a function's counters. Where firmware keeps the errors to itself,
-// and in most virtual machines, there are none: fs.ErrNotExist.
+// AER reads a function's counters. If the firmware handles the errors itself, and in most virtual
+// machines, there are none: fs.ErrNotExist.
 func (f FS) AER(id BusID) (AER, error) {
 	var out AER
 	for _, c := range []struct {
@@ -35,8 +35,8 @@ func (f FS) AER(id BusID) (AER, error) {
 	return out, nil
 }
 
-// ParseAER parses an aer_dev file: a kind of error and its count a line. The
-// total is its last line, TOTAL_ERR_COR or the like.
+// ParseAER parses an aer_dev file: one kind of error and its count per line. The total is in the
+// last line, TOTAL_ERR_COR or similar.
 func ParseAER(text string) (uint64, error) {
 	for line := range strings.Lines(text) {
 		name, count, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -47,19 +47,18 @@ func ParseAER(text string) (uint64, error) {
 	return 0, fmt.Errorf("%.40q has no line TOTAL_ERR_", text)
 }
 
-// ACS is what Access Control Services of a bridge do with what its ports send
-// to one another (PCI Express Base Specification, ACS Control Register).
+// ACS says how the Access Control Services of a bridge handle traffic between its ports (PCI
+// Express Base Specification, ACS Control Register).
 type ACS uint16
 
-// The bits of it that send peer-to-peer traffic up to the root complex.
+// The bits that redirect peer-to-peer traffic to the root complex.
 const (
 	ACSRequestRedirect    ACS = 1 << 2
 	acsCompletionRedirect ACS = 1 << 3
 	acsEgressControl      ACS = 1 << 5
 )
 
-// Redirects reports whether peers below the bridge do not reach one another
-// the short way.
+// Redirects reports whether peers below the bridge do not reach each other on the direct path.
 func (a ACS) Redirects() bool {
 	return a&(ACSRequestRedirect|acsCompletionRedirect|acsEgressControl) != 0
 }
@@ -67,9 +66,8 @@ func (a ACS) Redirects() bool {
 // ErrNoACS says that a function does not have the capability.
 var ErrNoACS = errors.New("it has no Access Control Services")
 
-// ACS reads a function's ACS Control Register. The error is ErrNoACS for one
-// without, and fs.ErrPermission where only root may read all of the
-// configuration space.
+// ACS reads a function's ACS Control Register. The error is ErrNoACS for a function without the
+// capability, and fs.ErrPermission if only root may read the whole configuration space.
 func (f FS) ACS(id BusID) (ACS, error) {
 	config, err := f.bytes(pciDir + "/" + id.String() + "/config")
 	if err != nil {
@@ -79,9 +77,9 @@ func (f FS) ACS(id BusID) (ACS, error) {
 }
 
 const (
-	publicConfig   = 64       // bytes of it that anybody may read
-	legacyConfig   = 256      // where the extended capabilities begin
-	acsCapability  = 0x000d   // its number
+	publicConfig   = 64       // bytes of it that any user may read
+	legacyConfig   = 256      // start of the extended capabilities
+	acsCapability  = 0x000d   // the capability's number
 	acsControl     = 6        // offset of the register in the capability
 	mostCapability = 4096 / 8 // that fit into the space
 )
@@ -92,7 +90,7 @@ func ParseACS(config []byte) (ACS, error) {
 		return 0, fmt.Errorf("configuration space of %d bytes: %w", len(config), fs.ErrPermission)
 	}
 	next := legacyConfig
-	for range mostCapability { // a list that leads back to itself ends here, too
+	for range mostCapability { // bounded, as the list may contain a loop
 		if next < legacyConfig || next+acsControl+2 > len(config) {
 			break
 		}

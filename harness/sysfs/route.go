@@ -11,22 +11,22 @@ import (
 	"strings"
 )
 
-// A Route is an entry of the kernel's main table that leads somewhere. Those
-// that refuse, and those to the machine itself, are left out.
+// A Route is a usable entry of the kernel's main routing table. Reject routes and routes to the
+// machine itself are omitted.
 type Route struct {
-	To      netip.Prefix // 0.0.0.0/0 or ::/0: the default
+	To      netip.Prefix // 0.0.0.0/0 or ::/0: the default route
 	Gateway netip.Addr   // not valid: the destination is on the link
 	Dev     string
-	Metric  uint32 // of two to one place the lower one counts
+	Metric  uint32 // the lower one of two routes to the same destination is used
 }
 
 // An InterfaceAddr is an IPv6 address of an interface.
 type InterfaceAddr struct {
 	Dev    string
-	Prefix netip.Prefix // the address, with its network's length
+	Prefix netip.Prefix // the address, with the prefix length of its network
 }
 
-// What the flags of both tables mean (linux/route.h, ipv6_route.h).
+// Flags in both tables (linux/route.h, ipv6_route.h).
 const (
 	routeUp      = 0x1
 	routeReject  = 0x200
@@ -34,8 +34,8 @@ const (
 	routeLocal   = 0x80000000
 )
 
-// Routes reads /proc/net/route and /proc/net/ipv6_route. Rules that choose
-// other tables are not in there. A kernel without either is fs.ErrNotExist.
+// Routes reads /proc/net/route and /proc/net/ipv6_route. They do not contain the rules that select
+// other tables. The error is fs.ErrNotExist for a kernel without either file.
 func (f FS) Routes() ([]Route, error) {
 	four, err4 := f.read("/proc/net/route")
 	six, err6 := f.read("/proc/net/ipv6_route")
@@ -58,9 +58,9 @@ func (f FS) Routes() ([]Route, error) {
 	return append(out, more...), nil
 }
 
-// ParseRoutes parses /proc/net/route: a head, then interface, destination,
-// gateway, flags, two counts, metric and mask, numbers in hexadecimal with
-// addresses as a little-endian processor stores them.
+// ParseRoutes parses /proc/net/route: a header, then interface, destination, gateway, flags, two
+// counts, metric and mask. Addresses are hexadecimal, in the byte order of a little-endian
+// processor.
 func ParseRoutes(text string) ([]Route, error) {
 	var out []Route
 	for line := range strings.Lines(text) {
@@ -96,9 +96,8 @@ func ParseRoutes(text string) ([]Route, error) {
 	return out, nil
 }
 
-// ParseRoutes6 parses /proc/net/ipv6_route: destination, its length, source,
-// its length, next hop, metric, two counts, flags and interface, numbers in
-// hexadecimal.
+// ParseRoutes6 parses /proc/net/ipv6_route: destination, its prefix length, source, its prefix
+// length, next hop, metric, two counts, flags and interface. Numbers are hexadecimal.
 func ParseRoutes6(text string) ([]Route, error) {
 	var out []Route
 	for line := range strings.Lines(text) {
@@ -130,8 +129,8 @@ func ParseRoutes6(text string) ([]Route, error) {
 	return out, nil
 }
 
-// Addresses6 reads the interfaces' IPv6 addresses from /proc/net/if_inet6; the
-// kernel has no such file for IPv4.
+// Addresses6 reads the interfaces' IPv6 addresses from /proc/net/if_inet6. The kernel has no such
+// file for IPv4.
 func (f FS) Addresses6() ([]InterfaceAddr, error) {
 	text, err := f.read("/proc/net/if_inet6")
 	if err != nil {
@@ -140,8 +139,8 @@ func (f FS) Addresses6() ([]InterfaceAddr, error) {
 	return ParseAddresses6(text)
 }
 
-// ParseAddresses6 parses /proc/net/if_inet6: address, index, length, scope,
-// flags, interface, numbers in hexadecimal.
+// ParseAddresses6 parses /proc/net/if_inet6: address, index, prefix length, scope, flags,
+// interface. Numbers are hexadecimal.
 func ParseAddresses6(text string) ([]InterfaceAddr, error) {
 	var out []InterfaceAddr
 	for line := range strings.Lines(text) {
@@ -180,7 +179,7 @@ func address6(s string) (netip.Addr, error) {
 	return netip.AddrFrom16([16]byte(b)), nil
 }
 
-// maskBits is how many bits a mask has, if they are all in front.
+// maskBits returns the number of bits of a mask, if they are contiguous.
 func maskBits(mask netip.Addr) (int, bool) {
 	b := mask.As4()
 	v := binary.BigEndian.Uint32(b[:])

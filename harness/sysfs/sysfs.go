@@ -1,21 +1,16 @@
-// Package sysfs reads what Linux tells about a machine in /sys and /proc: PCI
-// devices and their errors, NUMA nodes, processors, InfiniBand devices, network
-// interfaces, modules, limits, mounts, processes and the kernel's log.
-// It reads below a root of the caller's choice, so that a captured tree tests
-// what the machine itself would say; symbolic links are followed inside that
-// root. Reading and parsing are apart: the Parse functions take text and do no
-// I/O.
+// Package sysfs reads what Linux reports about a machine in /sys and /proc: PCI devices and their
+// errors, NUMA nodes, processors, InfiniBand devices, network interfaces, modules, limits, mounts,
+// processes and the kernel's log. It reads below a root that the caller chooses, so that tests can
+// use a captured tree; symbolic links are resolved inside that root. Reading and parsing are
+// separate: the Parse functions take text and do no I/O.
 //
-// The methods that list things have three kinds of answer. There: a list. Not
-// there: an error for which errors.Is(err, fs.ErrNotExist) holds, when the
-// kernel has no such class at all. Could not tell: any other error. One bad
-// attribute does not lose a list: it leaves its field at the zero value, which
-// each field's comment explains, and is noted in the entry's Problems as an
-// *AttrError. An attribute that is absent is no problem, since kernels and
-// devices differ in what they have.
+// The methods that list things have three kinds of result. Present: a list. Absent: an error for
+// which errors.Is(err, fs.ErrNotExist) holds, if the kernel has no such class at all. Unknown: any
+// other error. One bad attribute does not lose a list: its field has the zero value, which the
+// field's comment explains, and the entry's Problems contain an *AttrError. An absent attribute is
+// not a problem, since kernels and devices differ in what they have.
 //
-// The package is a leaf. It keeps no state: each call reads anew, and calls
-// may run at the same time.
+// The package is a leaf. It has no state: each call reads anew, and calls may run concurrently.
 package sysfs
 
 import (
@@ -30,14 +25,14 @@ import (
 	"github.com/assay-hpc/assay/harness/rootfs"
 )
 
-// maxFile bounds what is read of one file. Attributes of sysfs end at a page;
-// /proc/cpuinfo has about 1.5 kB a processor.
+// maxFile limits how much of one file is read. Attributes of sysfs are at most a page;
+// /proc/cpuinfo has about 1.5 kB per processor.
 const maxFile = 8 << 20
 
-// An FS is the file system of a machine. The zero FS is this machine's.
+// An FS is the file system of a machine. The zero FS is that of this machine.
 type FS struct{ root rootfs.FS }
 
-// Open returns the FS below a directory, which holds sys and proc.
+// Open returns the FS below a directory, which contains sys and proc.
 func Open(dir string) (FS, error) {
 	root, err := rootfs.Open(dir)
 	if err != nil {
@@ -46,7 +41,7 @@ func Open(dir string) (FS, error) {
 	return FS{root}, nil
 }
 
-// An AttrError is an attribute that is there and could not be read or parsed.
+// An AttrError is an existing attribute that could not be read or parsed.
 type AttrError struct {
 	File string // absolute in the FS
 	Err  error
@@ -56,14 +51,14 @@ func (e *AttrError) Error() string { return e.File + ": " + e.Err.Error() }
 
 func (e *AttrError) Unwrap() error { return e.Err }
 
-// read returns a file's text without white space around it.
+// read returns a file's text without surrounding white space.
 func (f FS) read(name string) (string, error) {
 	b, err := f.bytes(name)
 	return strings.TrimSpace(string(b)), err
 }
 
-// bytes returns a file's content. Sizes that sysfs and proc give for their
-// files mean nothing, so it reads to the end.
+// bytes returns a file's content. The file sizes that sysfs and proc report are meaningless, so it
+// reads to the end.
 func (f FS) bytes(name string) ([]byte, error) {
 	file, err := f.root.Open(name)
 	if err != nil {
@@ -93,16 +88,16 @@ func (f FS) names(dir string) ([]string, error) {
 	return out, nil
 }
 
-// attrs reads the attributes of one directory and gathers the problems.
+// attrs reads the attributes of one directory and collects the problems.
 type attrs struct {
 	fs       FS
 	dir      string
 	problems []error
 }
 
-// get reads an attribute; ok is false when it is absent or unreadable. Drivers
-// answer EINVAL and its like for what does not apply just now, such as the
-// speed of an interface that is down: that too is absence.
+// get reads an attribute; ok is false if it is absent or unreadable. Drivers return EINVAL and
+// similar errors for values that do not apply at the moment, such as the speed of an interface that
+// is down: that counts as absent too.
 func (a *attrs) get(name string) (text string, ok bool) {
 	text, err := a.fs.read(a.dir + "/" + name)
 	switch {
@@ -120,13 +115,13 @@ func (a *attrs) note(name string, err error) {
 	a.problems = append(a.problems, &AttrError{File: a.dir + "/" + name, Err: err})
 }
 
-// text is an attribute's text, "" when it is absent.
+// text returns an attribute's text; "" if it is absent.
 func (a *attrs) text(name string) string {
 	s, _ := a.get(name)
 	return s
 }
 
-// number is a decimal or 0x number of at most bits bits, 0 when it is absent.
+// number returns a decimal or 0x number of at most bits bits; 0 if it is absent.
 func (a *attrs) number(name string, bits int) uint64 {
 	s, ok := a.get(name)
 	if !ok {
@@ -140,7 +135,7 @@ func (a *attrs) number(name string, bits int) uint64 {
 	return v
 }
 
-// integer is a decimal number with a sign, or without.
+// integer returns a signed decimal number; without if it is absent.
 func (a *attrs) integer(name string, without int) int {
 	s, ok := a.get(name)
 	if !ok {
@@ -154,7 +149,7 @@ func (a *attrs) integer(name string, without int) int {
 	return v
 }
 
-// parsed runs an attribute's text through a parser.
+// parsed applies a parser to an attribute's text.
 func parsed[T any](a *attrs, name string, parse func(string) (T, error)) (value T) {
 	s, ok := a.get(name)
 	if !ok {

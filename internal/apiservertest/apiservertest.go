@@ -1,7 +1,6 @@
-// Package apiservertest starts a real Kubernetes API server and its store for
-// tests. "make test-kubernetes" builds the two programs and says where they are;
-// there are no kubelets and no controllers behind them, so what is written is
-// checked and kept, and nothing comes of it.
+// Package apiservertest starts a real Kubernetes API server and its store for tests. "make
+// test-kubernetes" builds the two programs and sets their path. No kubelets and no controllers run,
+// so that objects are validated and stored, but not acted on.
 package apiservertest
 
 import (
@@ -19,17 +18,17 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Admin is the user who may do everything.
+// Admin is the user with all rights.
 const Admin = "admin"
 
-// Available reports whether there are programs to start.
+// Available reports whether the programs are available.
 func Available() bool { return programs() != "" }
 
 func programs() string { return os.Getenv("ASSAY_KUBERNETES_BIN") }
 
-// Start starts etcd and kube-apiserver, which end with the test. It returns how
-// to reach the server, without a user. Users have no rights but Admin, who is
-// always there; their bearer tokens are their names.
+// Start starts etcd and kube-apiserver, which stop when the test ends. It returns the configuration
+// to connect to the server, without a user. Users have no rights, except Admin, who always exists.
+// A user's bearer token is the user's name.
 func Start(t *testing.T, users ...string) *rest.Config {
 	t.Helper()
 	if !Available() {
@@ -63,7 +62,7 @@ func Start(t *testing.T, users ...string) *rest.Config {
 	return config
 }
 
-// As is a client's configuration for a user.
+// As returns a client configuration for a user.
 func As(config *rest.Config, user string) *rest.Config {
 	c := rest.CopyConfig(config)
 	c.BearerToken = user
@@ -80,8 +79,7 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// start starts a daemon that ends with the test, and shows its log if that
-// failed.
+// start starts a daemon that stops when the test ends, and shows its log if the test failed.
 func start(t *testing.T, dir, program string, args ...string) {
 	t.Helper()
 	log, err := os.Create(filepath.Join(dir, program+".log"))

@@ -16,10 +16,10 @@ import (
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 )
 
-// ErrSignature says that no given key made a signature of the envelope.
+// ErrSignature means that no signature of the envelope is by one of the given keys.
 var ErrSignature = errors.New("the signature does not verify")
 
-// Signature says what is known of the signer of a document.
+// Signature says what is known about the signer of a document.
 type Signature string
 
 const (
@@ -29,9 +29,8 @@ const (
 	Unverified Signature = "signed by another key"
 )
 
-// Sign signs a payload of any type and returns the DSSE envelope as JSON. Keys
-// are Ed25519, ECDSA (over SHA-256) or RSA (PKCS #1 v1.5 over SHA-256), which
-// are cosign's choices too.
+// Sign signs a payload of any type and returns the DSSE envelope as JSON. Keys are Ed25519, ECDSA
+// (over SHA-256) or RSA (PKCS #1 v1.5 over SHA-256), the same as in cosign.
 func Sign(payloadType string, payload []byte, key crypto.Signer) ([]byte, error) {
 	if err := usable(key.Public()); err != nil {
 		return nil, err
@@ -47,19 +46,19 @@ func Sign(payloadType string, payload []byte, key crypto.Signer) ([]byte, error)
 	return Encode(env)
 }
 
-// An Opened is a stored document without its envelope.
+// An Opened is a stored document that was taken out of its envelope.
 type Opened struct {
 	Payload   []byte
 	Type      string // of the payload
 	Signature Signature
-	// KeyIDs are those of the given keys that verified a signature; where none
-	// did, what the envelope claims.
+	// KeyIDs are the given keys that verified a signature. If none did, they are the IDs that the
+	// envelope claims.
 	KeyIDs []string
 }
 
-// Open takes a document out of its envelope, if it is in one, and says what the
-// keys make of the signatures. A signature that does not verify is no error
-// here: the payload is still worth showing. Use [Opened.Signature], or [Policy].
+// Open takes a document out of its envelope, if it is in one, and checks the signatures with the
+// keys. A signature that does not verify is not an error here: the payload is still worth showing.
+// Check [Opened.Signature], or use a [Policy].
 func Open(doc []byte, keys ...crypto.PublicKey) (Opened, error) {
 	if !IsEnvelope(doc) {
 		return Opened{Payload: doc, Type: TypeStatement, Signature: Unsigned}, nil
@@ -95,10 +94,10 @@ func Open(doc []byte, keys ...crypto.PublicKey) (Opened, error) {
 	return o, nil
 }
 
-// signers returns the ids of the keys that verify a signature of the envelope.
+// signers returns the IDs of the keys that verify a signature of the envelope.
 //
-// The key ids in the envelope are hints that nobody signed, and programs make
-// them differently: they are left out, so that every key is tried.
+// The key IDs in the envelope are only hints: they are not signed, and programs compute them
+// differently. They are removed, so that every key is tried.
 func signers(env *dsse.Envelope, keys []crypto.PublicKey) (ids []string, err error) {
 	plain := *env
 	plain.Signatures = nil
@@ -127,7 +126,7 @@ func signers(env *dsse.Envelope, keys []crypto.PublicKey) (ids []string, err err
 	return ids, nil
 }
 
-// OpenVerified is [Open] for what must be signed by one of the keys.
+// OpenVerified is [Open] for documents that must be signed by one of the keys.
 func OpenVerified(envelope []byte, keys ...crypto.PublicKey) (Opened, error) {
 	if len(keys) == 0 {
 		return Opened{}, errors.New("no key was given to verify with")
@@ -145,8 +144,8 @@ func OpenVerified(envelope []byte, keys ...crypto.PublicKey) (Opened, error) {
 	return Opened{}, fmt.Errorf("%w with any of the %d given keys", ErrSignature, len(keys))
 }
 
-// IsEnvelope tells envelopes from bare statements; whether either is
-// well-formed, its reader says.
+// IsEnvelope reports whether a document is an envelope, not a bare statement. It does not check
+// that the document is well-formed.
 func IsEnvelope(doc []byte) bool {
 	var probe struct {
 		PayloadType *string `json:"payloadType"`
@@ -186,7 +185,7 @@ func usable(pub crypto.PublicKey) error {
 	return fmt.Errorf("keys of type %T are not supported: use Ed25519, ECDSA or RSA", pub)
 }
 
-// signer makes a crypto.Signer what package dsse wants.
+// signer adapts a crypto.Signer to package dsse.
 type signer struct{ key crypto.Signer }
 
 func (s signer) Sign(_ context.Context, data []byte) ([]byte, error) {

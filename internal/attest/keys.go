@@ -74,7 +74,7 @@ func LoadPublicKey(path string) (crypto.PublicKey, error) {
 	return pub, nil
 }
 
-// maxKeySize is far above the largest RSA key in PEM.
+// maxKeySize is far larger than the largest RSA key in PEM.
 const maxKeySize = 1 << 16
 
 func readPEM(path string) (*pem.Block, error) {

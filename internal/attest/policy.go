@@ -7,37 +7,37 @@ import (
 	"slices"
 )
 
-// A Kind is a predicate type that a policy reads.
+// A Kind is a predicate type that a policy evaluates.
 type Kind struct {
 	Name string // "certificate", as --require and errors call it
 	Type string // predicateType
-	// Check reads the predicate of a statement and reports what is wrong with it,
-	// or [ErrForeign] where another program made it and it means something else.
+	// Check reads the predicate of a statement. It returns what is wrong with it, or [ErrForeign]
+	// if another program wrote it with another meaning.
 	Check func(*Statement) (Claims, error)
 }
 
-// Claims are what a predicate says of its image besides what it is about. An
-// empty field says nothing.
+// Claims are what a predicate says about its image in addition to the predicate's own content. An
+// empty field makes no claim.
 type Claims struct {
-	Target   string // of the matrix
+	Target   string // of the build matrix
 	Platform string // "linux/amd64"
 }
 
-// ErrForeign says that a document is another program's: it is neither counted
-// nor held against the image.
+// ErrForeign means that a document is from another program. Such a document does not count, neither
+// for nor against the image.
 var ErrForeign = errors.New("another program's document")
 
-// ErrStatement says that a document cannot be read as a statement at all.
+// ErrStatement means that a document cannot be read as a statement at all.
 var ErrStatement = errors.New("not an in-toto statement")
 
-// A Policy says what an image, or one document, must be. The zero value asks
-// for nothing but that what is there holds together.
+// A Policy is what an image, or one document, must fulfil. The zero value only requires that the
+// existing documents are consistent.
 type Policy struct {
-	Target    string             // the image is of this target; "" for any
-	Digest    string             // and is this manifest or index; "" for any
-	Platforms []string           // it is for exactly these, such as "linux/arm64"; nil for any
-	Keys      []crypto.PublicKey // one of them signed what is required; nil: signatures are not looked at
-	Kinds     []Kind             // what is read; statements of other types are left alone
+	Target    string             // the image is for this target; "" for any
+	Digest    string             // the image is this manifest or index; "" for any
+	Platforms []string           // the image is for exactly these, such as "linux/arm64"; nil for any
+	Keys      []crypto.PublicKey // one of them signed the required documents; nil: signatures are ignored
+	Kinds     []Kind             // kinds to evaluate; statements of other types are ignored
 	Required  []string           // names of kinds that every image must have
 }
 
@@ -46,18 +46,18 @@ type Attachment struct {
 	Digest    string
 	Type      string // artifact type
 	Predicate string // predicate type of a statement
-	Kind      string // name of the policy's kind, "" for what the policy does not read
+	Kind      string // name of the policy's kind; "" if the policy does not evaluate it
 	Signature Signature
 	KeyIDs    []string
-	Statement *Statement // nil where the policy does not read it
+	Statement *Statement // nil if the policy does not evaluate it
 	Claims    Claims
-	Counts    bool // it is valid, and fulfils a requirement of its kind
+	Counts    bool // it is valid, and meets a requirement of its kind
 }
 
-// Verify verifies one stored document, bare or in its envelope, as a
-// statement of one of the policy's kinds about digest ("" for any). It is the rule for all
-// documents; package walk applies it to each that is attached to an image.
-// Platform is that of the image, "" where nothing is known of it.
+// Verify verifies one stored document, bare or in its envelope, as a statement of one of the
+// policy's kinds about digest ("" for any). This rule applies to all documents; package walk
+// applies it to each document that is attached to an image. platform is the platform of the image,
+// "" if not known.
 func (p *Policy) Verify(doc []byte, digest, platform string) (Attachment, error) {
 	a := Attachment{Signature: Unsigned}
 	o, err := Open(doc, p.Keys...)
@@ -98,7 +98,7 @@ func (p *Policy) Verify(doc []byte, digest, platform string) (Attachment, error)
 	return a, p.agrees(a.Claims, platform)
 }
 
-// agrees holds what a document claims against what the policy wants.
+// agrees compares the claims of a document with the policy.
 func (p *Policy) agrees(c Claims, platform string) error {
 	for _, f := range []struct{ what, want, got string }{
 		{"target", p.Target, c.Target}, {"platform", platform, c.Platform},

@@ -1,17 +1,15 @@
-// Package attest holds what is said about images and machines in a form that
-// can be verified: in-toto Statements v1, their DSSE envelopes, the keys that
-// sign them, and the one [Policy] that decides whether an image may be trusted.
+// Package attest contains verifiable statements about images and machines: in-toto Statements v1,
+// their DSSE envelopes, the keys that sign them, and the single [Policy] that decides whether an
+// image can be trusted.
 //
-// Readers are tolerant where in-toto and DSSE want them to be: unknown fields
-// are ignored, and documents of other programs are left alone. They are strict
-// in what decides: a field that is read must be there once, a statement counts
-// only for the digest that it names, and what a policy requires must be found
-// and verified, or the answer is no.
+// Readers are tolerant where in-toto and DSSE require it: they ignore unknown fields and documents
+// of other programs. They are strict where it matters for the decision: a field that is read must
+// occur exactly once, a statement counts only for the digest that it names, and what a policy
+// requires must be found and verified, or the answer is no.
 //
-// The Statement here is not in-toto's generated type: its predicate is a
-// protobuf Struct, in which large integers lose digits, and protojson's output
-// is not stable, while a signature is over bytes. Tests hold what is written
-// against in-toto's own type and its Validate.
+// The Statement here is not in-toto's generated type: its predicate is a protobuf Struct, in which
+// large integers lose digits, and protojson's output is not stable, while a signature covers bytes.
+// Tests compare the output with in-toto's own type and its Validate.
 package attest
 
 import (
@@ -33,10 +31,10 @@ const (
 	TypeEnvelope = "application/vnd.dsse.envelope.v1+json"
 )
 
-// MaxSize bounds every statement that is read, in bytes.
+// MaxSize limits the size of statements, in bytes.
 const MaxSize = 32 << 20
 
-// A Header is what all statements have.
+// A Header contains the fields that all statements have.
 type Header struct {
 	Type          string    `json:"_type"`
 	Subject       []Subject `json:"subject"`
@@ -49,7 +47,7 @@ type Subject struct {
 	Digest map[string]string `json:"digest"` // algorithm → hex
 }
 
-// A Statement is an in-toto Statement v1 with any predicate, as it was written.
+// A Statement is an in-toto Statement v1 with any predicate, in its original form.
 type Statement struct {
 	Header
 	Predicate json.RawMessage `json:"predicate"`
@@ -57,8 +55,7 @@ type Statement struct {
 
 var hex256 = regexp.MustCompile(`^sha256:([0-9a-f]{64})$`)
 
-// ImageSubject returns the subject that is an image, by its manifest's digest
-// ("sha256:…").
+// ImageSubject returns the subject for an image with the given manifest digest ("sha256:…").
 func ImageSubject(name, digest string) (Subject, error) {
 	m := hex256.FindStringSubmatch(digest)
 	if m == nil {
@@ -70,8 +67,8 @@ func ImageSubject(name, digest string) (Subject, error) {
 	return Subject{Name: name, Digest: map[string]string{"sha256": m[1]}}, nil
 }
 
-// New returns the bytes of a statement about one image, one line of JSON that
-// depends on the arguments alone.
+// New returns the bytes of a statement about one image: one line of JSON that depends only on the
+// arguments.
 func New(predicateType, name, digest string, predicate any) ([]byte, error) {
 	sub, err := ImageSubject(name, digest)
 	if err != nil {
@@ -85,8 +82,8 @@ func New(predicateType, name, digest string, predicate any) ([]byte, error) {
 	return bytes.TrimSpace(b), err
 }
 
-// Encode writes v as one line of JSON without HTML escapes: fields in the order
-// of their types, maps sorted, a newline at the end.
+// Encode writes v as one line of JSON without HTML escapes: fields in the order of their types,
+// sorted maps, a newline at the end.
 func Encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -95,15 +92,15 @@ func Encode(v any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// Parse reads a statement with any predicate. Unknown fields are ignored, as
-// in-toto's parsing rules have it; a name that stands twice in one object is
-// refused, since readers differ in which of the two they take.
+// Parse reads a statement with any predicate. It ignores unknown fields, as in-toto's parsing rules
+// require. It rejects duplicate names in an object, since readers differ in which of the two they
+// use.
 func Parse(b []byte) (*Statement, error) {
 	var s Statement
 	if err := Decode(b, MaxSize, &s); err != nil {
 		return nil, fmt.Errorf("statement: %w", err)
 	}
-	// A subject of others may have no name, or a URI for a digest.
+	// Subjects from other programs may have no name, or a URI instead of a digest.
 	subjects := make([]map[string]any, len(s.Subject))
 	for i, sub := range s.Subject {
 		subjects[i] = map[string]any{}
@@ -135,8 +132,8 @@ func (h *Header) Check() error {
 	return nil
 }
 
-// About reports whether a statement is about the image or machine with that
-// digest ("sha256:…"), and if not, what it is about.
+// About reports whether a statement is about the image or machine with the given digest
+// ("sha256:…"). If it is not, the error says what it is about.
 func (h *Header) About(digest string) error {
 	m := hex256.FindStringSubmatch(digest)
 	if m == nil {
@@ -153,13 +150,12 @@ func (h *Header) About(digest string) error {
 	return fmt.Errorf("%w: its subject is %s@sha256:%s, not %s", ErrSubject, h.Subject[0].Name, h.Subject[0].Digest["sha256"], digest)
 }
 
-// ErrSubject says that a statement is about something else, or about nothing.
+// ErrSubject means that a statement is about something else, or about nothing.
 var ErrSubject = errors.New("the document is not about this digest")
 
-// Decode reads one JSON document of at most limit bytes into v. Unknown fields
-// are ignored. Refused are text after the document, and an object that has one
-// name twice, or two names of the top level that differ in case alone:
-// encoding/json takes the last of them, other readers the first.
+// Decode reads one JSON document of at most limit bytes into v. It ignores unknown fields. It
+// rejects text after the document, duplicate names in an object, and top-level names that differ
+// only in case: encoding/json uses the last of them, other readers the first.
 func Decode(b []byte, limit int, v any) error {
 	if len(b) > limit {
 		return fmt.Errorf("%d bytes are too many: at most %d are read", len(b), limit)
@@ -170,10 +166,10 @@ func Decode(b []byte, limit int, v any) error {
 	return json.Unmarshal(b, v)
 }
 
-// Covers reports whether doc says all that known, the encoding of what was read
-// from it, says: every name of known is in doc, in the same spelling and with the
-// same value. What doc says besides is ignored. So a field that a reader relies
-// on cannot be left out, or come from a name that other readers do not know.
+// Covers checks that doc contains everything in known, the encoding of what was read from doc:
+// every name in known is in doc, with the same spelling and value. Additional content of doc is
+// ignored. A field that a reader relies on can therefore not be missing, or come from a name that
+// other readers do not recognise.
 func Covers(doc, known []byte) error {
 	var d, k any
 	for b, v := range map[*[]byte]*any{&doc: &d, &known: &k} {
@@ -230,14 +226,14 @@ func covers(doc, known any, at string) error {
 	return fmt.Errorf("%s is %.50q, which is read as %.50q", at, fmt.Sprint(doc), fmt.Sprint(known))
 }
 
-// unambiguous walks the document's tokens; it keeps the names of the objects
-// that are open.
+// unambiguous checks the document's tokens for duplicate names. It stores the names of the open
+// objects.
 func unambiguous(b []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.UseNumber()
 	type level struct {
 		names map[string]bool // nil in an array
-		value bool            // in an object: a name was read, its value comes
+		value bool            // in an object: a name was read, and its value is next
 	}
 	var open []*level
 	for {

@@ -1,7 +1,6 @@
-// Package clustertest makes a cluster out of this machine, for tests. Each host
-// is a set of namespaces with a name, a root, an identity and an address of its
-// own; a bridge that leads nowhere else joins them. Their links have a rate, and
-// can be made slow, lossy or dead; hosts can be frozen and killed.
+// Package clustertest creates a cluster on this machine, for tests. Each host is a set of
+// namespaces with its own name, root, identity and address; an isolated bridge connects them. Their
+// links have a rate, and can be made slow, lossy or dead; hosts can be frozen and killed.
 package clustertest
 
 import (
@@ -17,32 +16,31 @@ import (
 // Options of a cluster.
 type Options struct {
 	Hosts int // 0 is 4
-	// Rate is that of each host's link, each way, in bits a second; 0: as fast as
-	// the kernel is.
+	// Rate is the rate of each host's link, per direction, in bits per second; 0: as fast as the
+	// kernel is.
 	Rate int
-	// SSH has each host be what a worker of our image is: OpenSSH's server, as the
-	// image sets it up, is its first process, and its root may log into the others.
+	// SSH makes each host like a worker of our image: its first process is OpenSSH's server as the
+	// image sets it up, and its root may log in to the other hosts.
 	SSH bool
-	// Programs are what each host has in /usr/local/bin.
+	// Programs are installed in /usr/local/bin of each host.
 	Programs []string
 }
 
-// A Cluster is hosts and the switch between them. It is gone when its test has
-// ended, or the test's process.
+// A Cluster is a number of hosts and the switch between them. It is removed when its test ends, or
+// when the test's process does.
 type Cluster struct {
 	Hosts  []*Host
-	Shared string // a directory, which all hosts see as /shared
+	Shared string // a directory that all hosts see as /shared
 
 	t     testing.TB
 	o     Options
 	hub   *machine // the bridge's namespace
-	seed  string   // what roots get: see machine.sh
+	seed  string   // content of the hosts' roots: see machine.sh
 	image string
 	files string
 }
 
-// Start makes a cluster. The test is skipped, with the reason, where that cannot
-// be.
+// Start creates a cluster. If that is not possible, the test is skipped with the reason.
 func Start(t testing.TB, o Options) *Cluster {
 	t.Helper()
 	if o.Hosts == 0 {
@@ -83,7 +81,7 @@ func Start(t testing.TB, o Options) *Cluster {
 	return c
 }
 
-// programs are beside what is shared, and every root has links to them.
+// programs copies the programs into the shared directory, and links to them in every root.
 func (c *Cluster) programs() {
 	for _, from := range c.o.Programs {
 		name := filepath.Base(from)
@@ -102,7 +100,7 @@ func (c *Cluster) programs() {
 	}
 }
 
-// startHub makes the namespace with the bridge.
+// startHub creates the namespace with the bridge.
 func (c *Cluster) startHub() {
 	c.t.Helper()
 	hub, err := spawn(newNet, nil, "sleep", "infinity")
@@ -124,7 +122,7 @@ func (c *Cluster) write(name, text string, mode os.FileMode) {
 		err = os.WriteFile(name, []byte(text), mode)
 	}
 	if err == nil {
-		err = os.Chmod(name, mode) // whatever the umask is
+		err = os.Chmod(name, mode) // regardless of the umask
 	}
 	if err != nil {
 		c.t.Fatal(err)

@@ -5,20 +5,19 @@ import (
 	"strings"
 )
 
-// A Link is what one does to packets.
+// A Link describes what happens to the packets of a host.
 type Link struct {
-	Send, Receive         int     // bits a second; 0: as fast as the kernel is
+	Send, Receive         int     // bits per second; 0: as fast as the kernel is
 	SendLoss, ReceiveLoss float64 // share of packets
 }
 
-// SetLink changes a host's link. What it sends is held back on its own side, what
-// it receives on the switch's, as a real port does; the switch loses packets,
-// before it holds them back.
+// SetLink changes a host's link. Outgoing packets are delayed on the host's side, incoming ones on
+// the switch's, as with a real port. The switch drops packets before it delays them.
 func (h *Host) SetLink(l Link) {
 	h.c.t.Helper()
 	h.Link = l
 	if h.machine == nil {
-		return // comes with Boot
+		return // Boot applies it
 	}
 	err := h.tc(shape("eth0", l.Send))
 	if err == nil {
@@ -32,11 +31,11 @@ func (h *Host) SetLink(l Link) {
 	}
 }
 
-// queue is how much waits for a link before packets are lost: what TCP may have
-// on its way, so that a rate alone loses none.
+// queue is how many bytes may wait for a link before packets are dropped: enough for TCP's data in
+// flight, so that a rate limit alone drops no packets.
 const queue = 8 << 20
 
-// shape is a batch for tc.
+// shape returns a batch for tc.
 func shape(device string, rate int) string {
 	if rate == 0 {
 		return ""
@@ -44,7 +43,7 @@ func shape(device string, rate int) string {
 	return fmt.Sprintf("qdisc replace dev %s root tbf rate %dbit burst 16kb limit %d\n", device, rate, queue)
 }
 
-// losses are the rules of all links.
+// losses returns the nft rules for all links.
 func (c *Cluster) losses() string {
 	var b strings.Builder
 	b.WriteString("flush chain bridge loss forward\n")

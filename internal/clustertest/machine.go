@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// What a process has of its own.
+// Namespaces that a process gets for itself.
 const (
 	newNet = syscall.CLONE_NEWNET
 	newAll = newNet | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC
 )
 
-// A machine is the process whose namespaces it is, its first.
+// A machine is a set of namespaces, represented by its first process.
 type machine struct {
 	cmd    *exec.Cmd
 	stdout io.Reader
@@ -30,7 +30,7 @@ type machine struct {
 	once   sync.Once
 }
 
-// spawn starts a machine, which dies with this process.
+// spawn starts a machine. It dies with this process.
 func spawn(namespaces uintptr, environ []string, name string, args ...string) (*machine, error) {
 	m := &machine{cmd: exec.Command(name, args...), stderr: new(bytes.Buffer)}
 	m.cmd.Env = append(environ, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
@@ -40,7 +40,7 @@ func spawn(namespaces uintptr, environ []string, name string, args ...string) (*
 	if m.stdout, err = m.cmd.StdoutPipe(); err != nil {
 		return nil, err
 	}
-	// The signal comes when the thread ends that forked, so it must be one that stays.
+	// Pdeathsig is sent when the forking thread exits, so that thread must be one that stays.
 	done := make(chan error)
 	forker() <- func() { done <- m.cmd.Start() }
 	if err := <-done; err != nil {
@@ -62,7 +62,7 @@ var forker = sync.OnceValue(func() chan<- func() {
 
 func (m *machine) pid() int { return m.cmd.Process.Pid }
 
-// up waits for the line that says so.
+// up waits for the line "up".
 func (m *machine) up() error {
 	line, err := bufio.NewReader(m.stdout).ReadString('\n')
 	if line != "up\n" {
@@ -72,7 +72,7 @@ func (m *machine) up() error {
 	return nil
 }
 
-// kill ends all of its processes.
+// kill kills all processes of the machine.
 func (m *machine) kill() {
 	m.once.Do(func() {
 		_ = m.cmd.Process.Kill()
@@ -80,13 +80,13 @@ func (m *machine) kill() {
 	})
 }
 
-// in is a command in namespaces of the machine, that nsenter's options name.
+// in returns a command in the machine's namespaces that the options of nsenter select.
 func (m *machine) in(which []string, name string, args ...string) *exec.Cmd {
 	enter := append([]string{"--target", strconv.Itoa(m.pid())}, which...)
 	return exec.Command("nsenter", append(append(enter, "--", name), args...)...)
 }
 
-// tool gives text to a program that works on the machine's network.
+// tool passes text to a program that runs on the machine's network.
 func (m *machine) tool(text, name string, args ...string) error {
 	cmd := m.in([]string{"--net"}, name, args...)
 	cmd.Stdin = strings.NewReader(text)
@@ -107,14 +107,14 @@ func (m *machine) mustIP(t testing.TB, batch string) {
 	}
 }
 
-// freeze stops all processes of the machine, as a hung kernel or hypervisor would,
-// but that its kernel goes on answering packets.
+// freeze stops all processes of the machine, as if its kernel or hypervisor hung, except that its
+// kernel continues to answer packets.
 func (m *machine) freeze() error {
 	space, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid_for_children", m.pid()))
 	if err != nil {
 		return err
 	}
-	// Until no new one has come: one may have forked before it was stopped.
+	// Repeat until there is no new process: one may have forked before it was stopped.
 	stopped := map[int]bool{}
 	for more := true; more; {
 		more = false

@@ -14,28 +14,26 @@ import (
 //go:embed slurm.sh
 var slurmInit string
 
-// SlurmOptions of a Slurm cluster.
+// SlurmOptions are the options of a Slurm cluster.
 type SlurmOptions struct {
 	Nodes  int    // n1, n2, …; 0 is 2
-	GPUs   int    // of each node, as far as Slurm knows
-	Config string // more lines of slurm.conf; in them %s is the cluster's directory
-	// Prepare puts into the directory what the cluster needs from its start on.
+	GPUs   int    // per node, as configured in Slurm
+	Config string // additional lines of slurm.conf; %s is replaced by the cluster's directory
+	// Prepare creates files in the directory that the cluster needs when it starts.
 	Prepare func(dir string)
 }
 
-// A Slurm is a real Slurm whose nodes are all this machine. It has a network of
-// its own, so that its ports are free and nothing that listens here is reached by
-// it, and processes of its own: it is gone when its test has ended, or the test's
-// process.
+// A Slurm is a real Slurm with nodes that are all this machine. It has its own network, so that its
+// ports are free and it cannot reach other servers on this machine, and its own processes: it is
+// removed when its test ends, or when the test's process does.
 type Slurm struct {
-	Dir string   // of this cluster alone, for anybody to read; slurm.conf and logs are in Dir/c
-	Env []string // this process's, and where the cluster's slurm.conf is
+	Dir string   // of this cluster only, readable by all users; slurm.conf and logs are in Dir/c
+	Env []string // this process's environment, with the path of the cluster's slurm.conf
 
 	machine *machine
 }
 
-// StartSlurm starts one. The test is skipped, with the reason, where that cannot
-// be.
+// StartSlurm starts a cluster. If that is not possible, the test is skipped with the reason.
 func StartSlurm(t testing.TB, o SlurmOptions) *Slurm {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -50,7 +48,7 @@ func StartSlurm(t testing.TB, o SlurmOptions) *Slurm {
 	if o.Nodes == 0 {
 		o.Nodes = 2
 	}
-	dir, err := os.MkdirTemp("/tmp", "slurm") // munged and slurmd are particular about directories
+	dir, err := os.MkdirTemp("/tmp", "slurm") // munged and slurmd have strict rules for their directories
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +72,7 @@ func StartSlurm(t testing.TB, o SlurmOptions) *Slurm {
 	if o.Prepare != nil {
 		o.Prepare(dir)
 	}
-	// Its own /proc: by that Slurm finds the processes of a job.
+	// It gets its own /proc, in which Slurm finds the processes of a job.
 	script := "mount --make-rprivate / && mount -t proc proc /proc\n" + slurmInit
 	s.machine, err = spawn(newNet|syscall.CLONE_NEWNS|syscall.CLONE_NEWPID, s.Env,
 		"sh", "-c", script, "slurm", own, strconv.Itoa(o.Nodes), strconv.Itoa(o.GPUs), strings.ReplaceAll(o.Config, "%s", dir))
@@ -87,13 +85,13 @@ func StartSlurm(t testing.TB, o SlurmOptions) *Slurm {
 	return s
 }
 
-// Line is the command line that runs a command on the cluster's network, where
-// alone Slurm's daemons are reached. It also wants Env.
+// Line returns the command line that runs a command on the cluster's network, the only one on which
+// Slurm's daemons are reachable. The command also needs Env.
 func (s *Slurm) Line(name string, args ...string) []string {
 	return append(s.machine.in([]string{"--net"}, name).Args, args...)
 }
 
-// Command is a command that runs there.
+// Command returns a command that runs on the cluster's network.
 func (s *Slurm) Command(name string, args ...string) *exec.Cmd {
 	line := s.Line(name, args...)
 	cmd := exec.Command(line[0], line[1:]...)

@@ -16,11 +16,11 @@ import (
 	"github.com/assay-hpc/assay/build/recipe"
 )
 
-// sshdVariable names the directory that has Debian's openssh-server, unpacked, as
-// .ci/fabric leaves it: installed, it would start a server on this machine.
+// sshdVariable is the environment variable with the directory of Debian's openssh-server, unpacked,
+// as .ci/fabric leaves it: if it were installed, it would start a server on this machine.
 const sshdVariable = "ASSAY_FABRIC_SSHD"
 
-// ssh has hosts get OpenSSH as the image has it, and a key that all of them accept.
+// ssh gives the hosts OpenSSH as in the image, and a key that all of them accept.
 func (c *Cluster) ssh() {
 	c.t.Helper()
 	c.seed = os.Getenv(sshdVariable)
@@ -62,13 +62,13 @@ func (c *Cluster) ssh() {
 		c.t.Fatal(err)
 	}
 	c.write(filepath.Join(home, "authorized_keys"), string(public), 0o640)
-	// As a Secret's directory is mounted, which sshd refuses unless it is told.
+	// Mounted Secrets have this mode, which sshd rejects unless it is configured otherwise.
 	if err := os.Chmod(home, 0o777|os.ModeSticky); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
-// imageSteps are what a target of the matrix does to its image.
+// imageSteps returns the steps that build the image of a target in the matrix.
 func imageSteps(target string) ([]recipe.Step, error) {
 	f, err := matrix.Parse("matrix.yaml", bytes.NewReader(assay.Matrix))
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package doctest finds the command lines of documents and examples, for tests
-// that hold them against the programs: bash itself reads them, with stand-ins for
-// all programs, which do nothing but tell what they were called with.
+// Package doctest extracts the command lines of documents and examples, for tests that check them
+// against the programs. bash itself runs them, with a stand-in for each program that only records
+// its arguments.
 package doctest
 
 import (
@@ -19,23 +19,23 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A Command is a call of a program that a document names.
+// A Command is a program call in a document.
 type Command struct {
 	Where string   // file and line
-	Args  []string // of the program, its name first
+	Args  []string // with the program's name first
 }
 
 func (c Command) String() string { return c.Where + ": " + strings.Join(c.Args, " ") }
 
-// A script is shell text of a document: a fenced block, or a file.
+// A script is shell text in a document: a fenced block, or a file.
 type script struct {
 	file string
 	line int
 	text string
 }
 
-// Documents returns the commands of Markdown below a directory: of fenced blocks
-// of no language. Other blocks (output, configuration) say what they are: ```text.
+// Documents returns the commands in the Markdown files below a directory: those in fenced blocks
+// without a language. Other blocks (output, configuration) must name one: ```text.
 func Documents(t testing.TB, root string) []Command {
 	t.Helper()
 	bin := standIns(t)
@@ -97,8 +97,8 @@ func blocks(file, text string) ([]script, error) {
 	return out, nil
 }
 
-// Examples returns the commands of the files below a directory: of scripts, of
-// what systemd starts, and of containers of Kubernetes' objects.
+// Examples returns the commands in the files below a directory: in scripts, systemd's ExecStart
+// lines, and containers of Kubernetes objects.
 func Examples(t testing.TB, root, dir string) []Command {
 	t.Helper()
 	bin := standIns(t)
@@ -140,7 +140,7 @@ func Examples(t testing.TB, root, dir string) []Command {
 	return out
 }
 
-// containers are the commands in a document of YAML.
+// containers returns the container commands in a YAML document.
 func containers(t testing.TB, bin, file string, n *yaml.Node) []Command {
 	t.Helper()
 	var out []Command
@@ -174,12 +174,12 @@ var (
 	digest = "sha256:" + strings.Repeat("0123456789abcdef", 4)
 )
 
-// placeholders are the words of documents that stand for others.
+// placeholders are words in documents that the reader replaces.
 var placeholders = map[string]string{"OWNER": "owner", "DIR": "dir", "FILE": "file", "NAME": "hgx-h200", "TAG": "tag", "N": "2"}
 
 var upper = regexp.MustCompile(`\b[A-Z]+\b`)
 
-// fill puts something in the place of what a reader would.
+// fill replaces placeholders, as a reader would.
 func fill(text string) string {
 	text = prompt.ReplaceAllString(text, "")
 	text = strings.NewReplacer("sha256:…", digest, " ...", "", "...", "", "/opt/assay/bin/", "").Replace(text)
@@ -201,8 +201,7 @@ func fill(text string) string {
 	return out.String()
 }
 
-// known are programs that documents and examples may call; for each there is a
-// stand-in.
+// known are the programs that documents and examples may call. Each has a stand-in.
 var known = strings.Fields(`assay harness all_reduce_perf all_gather_perf alltoall_perf ib_write_bw ib_send_lat
 	make go openssl docker enroot kubectl sbatch srun scontrol mpirun torchrun systemctl cp mkdir rm cat head hostname date sleep seq sort tr id sed awk grep tee touch mv ssh env sh bash nvidia-smi timeout`)
 
@@ -214,7 +213,8 @@ IFS=$'\1'; line=${0##*/}${*:+$IFS$*}; unset IFS
 printf '%s\n' "${line//$'\n'/$'\2'}" >>"$DOCTEST_CALLS"
 `
 
-// shell is bash for what is run by another program, and for the program sh.
+// shell is bash code that runs the shell command (sh -c …) in the arguments of another program, or
+// of sh itself.
 const shell = `
 while [ $# -gt 0 ]; do
   case ${shell:-$1} in
@@ -228,14 +228,14 @@ while [ $# -gt 0 ]; do
 done
 `
 
-// standIns makes a directory of them.
+// standIns creates a directory with the stand-ins.
 func standIns(t testing.TB) string {
 	t.Helper()
 	bin := t.TempDir()
 	for _, name := range known {
 		text := standIn
 		switch name {
-		case "sleep": // nobody waits, and what would go on for ever ends
+		case "sleep": // it does not wait, and the third call ends an endless loop
 			text = "#!/bin/bash\necho >>$DOCTEST_CALLS.sleeps\nmapfile -t n <$DOCTEST_CALLS.sleeps\n[ ${#n[@]} -lt 3 ] || kill $PPID\n"
 		case "sh", "bash":
 			text += "shell=sh\n" + shell
@@ -249,7 +249,7 @@ func standIns(t testing.TB) string {
 	return bin
 }
 
-// commands has bash read a script and returns the calls of programs in it.
+// commands runs a script in bash and returns its program calls.
 func (s script) commands(t testing.TB, bin string) []Command {
 	t.Helper()
 	dir := t.TempDir()
@@ -289,8 +289,8 @@ func (s script) commands(t testing.TB, bin string) []Command {
 	return list
 }
 
-// Calls returns what of a command is a call of a program: what others (srun,
-// mpirun, docker) are told to start included.
+// Calls returns the calls of a program in a command, including those that another program (srun,
+// mpirun, docker) starts.
 func (c Command) Calls(program string) []Command {
 	var out []Command
 	if len(c.Args) > 1 && path.Base(c.Args[0]) == "docker" && c.Args[1] != "run" {

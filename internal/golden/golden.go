@@ -1,5 +1,5 @@
-// Package golden holds what a test got against a file in testdata. With
-// -update the files are written anew, to be reviewed as code.
+// Package golden compares test results with files in testdata. With -update it rewrites the files,
+// to be reviewed like code.
 package golden
 
 import (
@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// Update reports whether golden files are being written anew.
+// Update reports whether golden files are being rewritten.
 func Update() bool { return *update }
 
 // Check compares got with testdata/name.
@@ -23,7 +23,7 @@ func Check(t testing.TB, name, got string) {
 	File(t, filepath.Join("testdata", name), got)
 }
 
-// Part compares got with what stands between two lines of a document.
+// Part compares got with the text between two lines of a document.
 func Part(t testing.TB, file, begin, end, got string) {
 	t.Helper()
 	b, err := os.ReadFile(file)
@@ -38,7 +38,7 @@ func Part(t testing.TB, file, begin, end, got string) {
 	File(t, file, before+begin+got+end+after)
 }
 
-// File compares got with a file, and makes its directory when it is written anew.
+// File compares got with a file. With -update it writes the file, and creates its directory.
 func File(t testing.TB, file, got string) {
 	t.Helper()
 	if *update {

@@ -19,11 +19,11 @@ import (
 	"github.com/assay-hpc/assay/coll/elem"
 )
 
-// Emulator compiles a CUDA driver whose GPUs are emulated, and the engine's kernels
-// with it, and returns the directory of its libcuda.so.1. source is the directory of
-// package coll/cuda. FAKE_DEVICES says to a process how many GPUs there are. The test is
-// skipped where there is no compiler, or no cuda.h. It takes minutes, so that the result
-// is kept in the user's cache directory, for the same sources and compiler.
+// Emulator compiles a CUDA driver with emulated GPUs, together with the engine's kernels, and
+// returns the directory of its libcuda.so.1. source is the directory of package coll/cuda.
+// FAKE_DEVICES sets the number of GPUs of a process. The test is skipped without a compiler or
+// cuda.h. The compilation takes minutes, so the result is cached in the user's cache directory, per
+// sources and compiler.
 func Emulator(t *testing.T, source string) string {
 	t.Helper()
 	for _, name := range []string{"testdata/fakegpu.cpp", "kernels/emu/machine.cpp"} {
@@ -64,13 +64,13 @@ func Emulator(t *testing.T, source string) string {
 	return dir
 }
 
-// emulatorFlags are for all of it. Fibers jump from stack to stack, which a fortified
-// longjmp takes for a mistake.
+// emulatorFlags are the flags for all sources. Fibers jump between stacks, which a fortified
+// longjmp would reject.
 func emulatorFlags() []string {
 	return append([]string{"-std=c++17", "-O1", "-U_FORTIFY_SOURCE", "-fPIC", "-I.", "-I/usr/local/cuda/include"}, strings.Fields(os.Getenv("CGO_CFLAGS"))...)
 }
 
-// emulatorKey is another one for other sources, flags or compilers.
+// emulatorKey returns the cache key, which depends on sources, flags and compiler.
 func emulatorKey(gxx, source string) (string, error) {
 	version, err := exec.Command(gxx, "--version").Output()
 	if err != nil {
@@ -94,7 +94,7 @@ func emulatorKey(gxx, source string) (string, error) {
 	return fmt.Sprintf("%x", h.Sum(nil)[:12]), nil
 }
 
-// prune drops what nobody has made for a month.
+// prune removes entries that were created more than a month ago.
 func prune(cache string) {
 	entries, _ := os.ReadDir(cache)
 	for _, e := range entries {

@@ -9,15 +9,15 @@ import (
 	"testing"
 )
 
-// Fake is set in processes whose driver is a fake one.
+// Fake is set in processes that use a fake driver.
 const Fake = "ASSAY_TEST_FAKE_DRIVER"
 
 //go:embed fakecuda.h
 var fakeCUDA []byte
 
-// Driver compiles a fake CUDA driver and returns the directory of its libcuda.so.1.
-// source is a C++ file as fakecuda.h describes it, and sources a directory of what it
-// includes. The test is skipped where there is no compiler.
+// Driver compiles a fake CUDA driver and returns the directory of its libcuda.so.1. source is a C++
+// file as described in fakecuda.h, and sources the directory of its includes. The test is skipped
+// without a compiler.
 func Driver(t *testing.T, source, sources string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -30,7 +30,7 @@ func Driver(t *testing.T, source, sources string) string {
 	return dir
 }
 
-// Tool runs a compiler, and skips the test where there is none.
+// Tool runs a compiler. The test is skipped if it is not installed.
 func Tool(t *testing.T, name string, args ...string) []byte {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
@@ -43,8 +43,8 @@ func Tool(t *testing.T, name string, args ...string) []byte {
 	return out
 }
 
-// OnFake runs tests of this binary, those whose names match, in another process whose
-// driver is the one in a directory.
+// OnFake runs the tests of this binary that match a pattern in another process, with the driver
+// from the given directory.
 func OnFake(t *testing.T, driver, tests string, env ...string) {
 	t.Helper()
 	self, err := os.Executable()

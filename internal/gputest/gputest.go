@@ -1,6 +1,6 @@
-// Package gputest is what tests that need GPUs do on machines without: they
-// are skipped, unless ASSAY_TEST_GPUS says how many GPUs there must be. Then
-// fewer of them, or a driver that does not work, fail the test.
+// Package gputest handles tests that need GPUs on machines without them. They are skipped, unless
+// ASSAY_TEST_GPUS sets how many GPUs there must be. Then fewer GPUs, or a driver that does not
+// work, fail the test.
 package gputest
 
 import (
@@ -11,12 +11,12 @@ import (
 	"testing"
 )
 
-// Variable is how many GPUs the machine of the tests has.
+// Variable is the environment variable with the number of GPUs of the test machine.
 const Variable = "ASSAY_TEST_GPUS"
 
-// Need skips a test that needs n GPUs where there are fewer. have of them were
-// found, or none because of err; absent are the errors that say that there is no
-// driver or no GPU. All others fail the test.
+// Need skips a test that needs n GPUs if there are fewer. have is the number found, 0 if there was
+// an error err. absent are the errors that mean that there is no driver or no GPU. All other errors
+// fail the test.
 func Need(t testing.TB, n, have int, err error, absent ...error) {
 	t.Helper()
 	must := 0

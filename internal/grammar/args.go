@@ -7,14 +7,14 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// Args returns a command line with the flags of its command before the arguments: the flag
-// package stops at the first argument. Commands that read flags of their own keep theirs as
-// they are, and so do those of runners, which run another program's command line.
+// Args returns a command line with the flags of its command moved before the arguments: the flag
+// package stops at the first argument. The order stays for commands that parse their own flags, and
+// for runners, which run another program's command line.
 func Args(app *cli.App, args []string, runners ...string) []string {
 	if len(args) < 2 {
 		return args
 	}
-	if args[len(args)-1] == "--generate-bash-completion" { // a shell asks, and the question must stay last
+	if args[len(args)-1] == "--generate-bash-completion" { // completion request of a shell; the flag must stay last
 		forget(app.Commands)
 		return args
 	}
@@ -41,7 +41,7 @@ func Args(app *cli.App, args []string, runners ...string) []string {
 	})...)
 }
 
-// forget takes hidden flags out of commands: a shell would offer them.
+// forget removes hidden flags from commands: a shell would offer them.
 func forget(commands []*cli.Command) {
 	for _, c := range commands {
 		forget(c.Subcommands)
@@ -52,7 +52,7 @@ func forget(commands []*cli.Command) {
 	}
 }
 
-// flagsFirst puts the flags first. What follows "--" stays as it is.
+// flagsFirst moves flags to the front. Arguments after "--" stay where they are.
 func flagsFirst(args []string, wantsValue func(name string) bool) []string {
 	var flags, rest []string
 	for i := 0; i < len(args); i++ {

@@ -1,4 +1,4 @@
-// Package grammar is what the command lines of assay and harness have in common:
+// Package grammar contains the common rules for the command lines of assay and harness:
 //
 //   - -o, --format is a format, and nothing else;
 //   - --out is a file or a directory;
@@ -7,8 +7,8 @@
 //   - --version works everywhere, and a default is printed once;
 //   - flags and arguments come in any order.
 //
-// [Check] holds a program against this. Names of earlier versions stay for one version, by
-// [Earlier].
+// [Check] checks a program against these rules. Names of earlier versions remain valid for one
+// version, through [Earlier].
 package grammar
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// Set up urfave/cli, for both programs.
+// Configure urfave/cli for both programs.
 func init() {
 	cli.VersionFlag = &cli.BoolFlag{Name: "version", Usage: "print the version", DisableDefaultText: true}
 	cli.FlagStringer = text
@@ -33,7 +33,7 @@ func init() {
 	}
 }
 
-// appHelp is a program's help, on one screen.
+// appHelp is the template of a program's help, which fits on one screen.
 const appHelp = `{{.Name}} - {{.Usage}}
 
 USAGE:
@@ -44,7 +44,7 @@ COMMANDS:{{template "visibleCommandCategoryTemplate" .}}
 {{.HelpName}} COMMAND --help shows a command's options, {{.HelpName}} --version the version.
 `
 
-// Format is -o, --format. The first form is the default.
+// Format returns the flag -o, --format. The first form is the default.
 func Format(dst *string, forms ...string) *cli.StringFlag {
 	return &cli.StringFlag{
 		Name: "format", Aliases: []string{"o"}, Usage: "`FORMAT` on stdout: " + list(forms), Value: forms[0], Destination: dst,
@@ -57,7 +57,7 @@ func Format(dst *string, forms ...string) *cli.StringFlag {
 	}
 }
 
-// A UsageError is a command line that makes no sense.
+// A UsageError is an invalid command line.
 type UsageError struct{ error }
 
 func list(words []string) string {
@@ -67,7 +67,7 @@ func list(words []string) string {
 	return words[0]
 }
 
-// Group puts commands under a heading of the help.
+// Group puts commands under a heading in the help.
 func Group(heading string, commands ...*cli.Command) []*cli.Command {
 	for _, c := range commands {
 		c.Category = heading
@@ -75,8 +75,8 @@ func Group(heading string, commands ...*cli.Command) []*cli.Command {
 	return commands
 }
 
-// Hide leaves commands out of the help: they are names of an earlier version, or what the
-// program itself calls.
+// Hide hides commands from the help: names of an earlier version, or commands that the program
+// itself calls.
 func Hide(commands ...*cli.Command) []*cli.Command {
 	for _, c := range commands {
 		c.Hidden = true
@@ -84,14 +84,15 @@ func Hide(commands ...*cli.Command) []*cli.Command {
 	return commands
 }
 
-// Rename gives a command another name.
+// Rename changes the name of a command.
 func Rename(c *cli.Command, name string) *cli.Command {
 	c.Name = name
 	return c
 }
 
-// Earlier adds to commands the flags' names of earlier versions, which are in no help:
-// "build output" is the flag that build has by another name now. All formats were --output.
+// Earlier adds the flag names of earlier versions to commands, hidden from the help. names maps a
+// command and its old flag, such as "build output", to the flag's present name. Every --format was
+// --output before.
 func Earlier(commands []*cli.Command, names map[string]string) {
 	for _, c := range commands {
 		Earlier(c.Subcommands, names)
@@ -118,7 +119,7 @@ func hidden(f *cli.StringFlag, name string) *cli.StringFlag {
 	return &old
 }
 
-// text is a flag in a help text, with its default once.
+// text formats a flag for a help text. It shows the default only once.
 func text(f cli.Flag) string {
 	d, ok := f.(cli.DocGenerationFlag)
 	if !ok {
@@ -141,7 +142,7 @@ func text(f cli.Flag) string {
 	return s + "\n   " + usage
 }
 
-// names are a flag's, with their dashes: "-o", "--format".
+// names returns a flag's names with their dashes: "-o", "--format".
 func names(f cli.Flag) (all []string) {
 	for _, n := range f.Names() {
 		all = append(all, "--"[:min(len(n), 2)]+n)
@@ -150,7 +151,7 @@ func names(f cli.Flag) (all []string) {
 	return all
 }
 
-// unquote takes the placeholder out of a usage: "write to `FILE`".
+// unquote extracts the placeholder from a usage: "write to `FILE`".
 func unquote(usage string) (placeholder, text string) {
 	before, rest, ok := strings.Cut(usage, "`")
 	name, after, closed := strings.Cut(rest, "`")
@@ -160,7 +161,7 @@ func unquote(usage string) (placeholder, text string) {
 	return name, before + name + after
 }
 
-// Default is a flag's default for people; "": it has none, or its usage says it.
+// Default returns a flag's default as text; "" if it has none, or if its usage already has it.
 func Default(f cli.Flag) string {
 	d, ok := f.(cli.DocGenerationFlag)
 	if !ok || strings.Contains(d.GetUsage(), "(default") {
@@ -174,7 +175,7 @@ func Default(f cli.Flag) string {
 	}
 }
 
-// Check reports what of a program's flags is against the grammar.
+// Check returns the violations of the rules by a program's flags.
 func Check(commands []*cli.Command) (problems []string) {
 	var walk func(path string, list []*cli.Command)
 	walk = func(path string, list []*cli.Command) {
@@ -195,7 +196,7 @@ func Check(commands []*cli.Command) (problems []string) {
 	return problems
 }
 
-// meanings are placeholders of flags whose meaning is fixed.
+// meanings are the allowed placeholders of flags with a fixed meaning.
 var meanings = map[string][]string{
 	"format": {"FORMAT"}, "out": {"FILE", "DIR", "PATH", "oci:DIR"}, "push": {"REPO"}, "hardware": {"PROFILE"}, "platform": {"PLATFORM"},
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// ManCommand prints a program's manual page. usage is the help of commands that read flags
-// of their own; others have "".
+// ManCommand returns the command that prints a program's manual page. usage returns the help of
+// commands that parse their own flags, and "" for others.
 func ManCommand(w io.Writer, program string, usage func(command string) string) *cli.Command {
 	return &cli.Command{
 		Name: "man", Usage: "print the manual page",
@@ -22,7 +22,7 @@ func ManCommand(w io.Writer, program string, usage func(command string) string) 
 	}
 }
 
-// Man is a program's manual page, in the macros of man(7).
+// Man returns a program's manual page, in the macros of man(7).
 func Man(app *cli.App, usage func(command string) string) string {
 	b := &strings.Builder{}
 	fmt.Fprintf(b, ".TH %s 1 \"\" \"%s %s\"\n.SH NAME\n%s \\- %s\n", strings.ToUpper(app.Name), roff(app.Name), roff(app.Version), roff(app.Name), roff(app.Usage))
@@ -48,7 +48,7 @@ func Man(app *cli.App, usage func(command string) string) string {
 	return b.String()
 }
 
-// roff is text in which nothing is a request or an escape.
+// roff escapes a text so that it contains no requests or escapes.
 func roff(s string) string {
 	s = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s)
 	lines := strings.Split(s, "\n")
@@ -68,7 +68,7 @@ func roff(s string) string {
 	return b.String()
 }
 
-// visible calls f with all commands that help shows, those below a command behind it.
+// visible calls f for all commands that the help shows, each followed by its subcommands.
 func visible(app *cli.App, f func(parent string, c *cli.Command)) {
 	var walk func(parent string, list []*cli.Command)
 	walk = func(parent string, list []*cli.Command) {
@@ -82,7 +82,7 @@ func visible(app *cli.App, f func(parent string, c *cli.Command)) {
 	walk(app.Name, app.Commands)
 }
 
-// flagsOf are those that help shows, but for help itself.
+// flagsOf returns the flags that the help shows, except help itself.
 func flagsOf(c *cli.Command) []cli.Flag {
 	return slices.DeleteFunc(slices.Clone(c.VisibleFlags()), func(f cli.Flag) bool { return slices.Contains(f.Names(), "help") })
 }

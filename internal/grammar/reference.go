@@ -7,8 +7,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// Reference is a program's reference in Markdown, behind head. usage is the help of commands
-// that read flags of their own; others have "".
+// Reference returns a program's reference in Markdown, after head. usage returns the help of
+// commands that parse their own flags, and "" for others.
 func Reference(app *cli.App, head string, usage func(command string) string) string {
 	b := &strings.Builder{}
 	b.WriteString(head)

@@ -12,29 +12,27 @@ import (
 )
 
 const (
-	// dialTime bounds one attempt to connect. A lost SYN is sent again after 1 and 3
-	// seconds.
+	// dialTime limits one attempt to connect. A lost SYN is resent after 1 and 3 seconds.
 	dialTime = 5 * time.Second
-	// stagger is how long the better address is tried alone: RFC 8305, "Connection
-	// Attempt Delay".
+	// stagger is how long the better address is tried alone: RFC 8305, "Connection Attempt Delay".
 	stagger = 250 * time.Millisecond
-	// refusedTime is how long a refused connection is tried again where the listener
-	// was there before its address was known: it is gone.
+	// refusedTime is how long refused connections are retried if the listener was there before its
+	// address was known: after this time it is gone.
 	refusedTime = 3 * time.Second
 )
 
-// A Caller calls a Gate.
+// A Caller connects to a Gate.
 type Caller struct {
 	Protocol Protocol
 	Secret   []byte
 	Claim    []byte
-	Patience time.Duration // until the listener has proved itself; 0 stands for the constant
+	Patience time.Duration // until the listener has authenticated itself; 0: the constant
 	Dialer   net.Dialer
-	Late     bool // the listener may come later than the caller, and another be there before
+	Late     bool // the listener may start after the caller, and another process may listen there before
 }
 
-// Dial calls once at an address, "host:port". ctx bounds it. The connection is the
-// caller's; the key is Greet's.
+// Dial makes one call to an address, "host:port", limited by ctx. The caller owns the connection;
+// the key is that of Greet.
 func (c *Caller) Dial(ctx context.Context, addr string) (conn net.Conn, key []byte, err error) {
 	conn, err = c.Dialer.DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -46,7 +44,7 @@ func (c *Caller) Dial(ctx context.Context, addr string) (conn net.Conn, key []by
 	return conn, key, nil
 }
 
-// handshake closes conn if it fails.
+// handshake closes conn on failure.
 func (c *Caller) handshake(ctx context.Context, conn net.Conn) ([]byte, error) {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	patience := c.Patience
@@ -65,8 +63,8 @@ func (c *Caller) handshake(ctx context.Context, conn net.Conn) ([]byte, error) {
 	return key, nil
 }
 
-// Call calls at several addresses of one listener, best first, again and again until
-// it is let in, ctx ends, or it is clear that it never will be.
+// Call calls the addresses of one listener, best first, and retries until it is admitted, ctx ends,
+// or a retry cannot succeed.
 func (c *Caller) Call(ctx context.Context, addrs []string) (conn net.Conn, key []byte, err error) {
 	var refusedSince time.Time
 	err = Again(ctx, func() (final bool, err error) {
@@ -88,10 +86,10 @@ func (c *Caller) Call(ctx context.Context, addrs []string) (conn net.Conn, key [
 	return conn, key, err
 }
 
-// Again calls f until it returns no error or one that is final, more and more
-// rarely, twice a second at last. When ctx ends before, its error is the cause.
+// Again calls f until it returns no error or a final one, with backoff up to 500 ms. When ctx ends
+// first, the error is ctx's cause.
 func Again(ctx context.Context, f func() (final bool, err error)) error {
-	var last error // that is not because ctx has ended
+	var last error // that was not caused by the end of ctx
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		final, err := f()
 		if err == nil || final {
@@ -108,8 +106,9 @@ func Again(ctx context.Context, f func() (final bool, err error)) error {
 	}
 }
 
-// try tries each address once: those that connect, in the order in which they do,
-// until one lets us in. One at a time, since the listener must not see us twice.
+// try tries each address once. It performs the handshake on the connections in the order in which
+// they are established, until one is admitted, and one at a time, since the listener must not see
+// the caller twice.
 func (c *Caller) try(all context.Context, addrs []string) (net.Conn, []byte, error) {
 	ctx, cancel := context.WithTimeout(all, dialTime)
 	defer cancel()
@@ -160,7 +159,7 @@ func (c *Caller) dialAfter(ctx context.Context, wait time.Duration, addr string)
 	return c.Dialer.DialContext(ctx, "tcp", addr)
 }
 
-// A triedError is why none of several addresses let us in, in one line.
+// A triedError is why none of several addresses admitted the caller, in one line.
 type triedError struct{ errs []error }
 
 func (e *triedError) Error() string {
@@ -173,8 +172,7 @@ func (e *triedError) Error() string {
 
 func (e *triedError) Unwrap() []error { return e.errs }
 
-// Brief is the text of a connection's error without the addresses in it, which Go's
-// errors repeat.
+// Brief returns the text of a connection error without the addresses, which Go's errors repeat.
 func Brief(err error) string {
 	var tried *triedError
 	if errors.As(err, &tried) {

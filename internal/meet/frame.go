@@ -8,20 +8,19 @@ import (
 	"slices"
 )
 
-// A Kind says what a frame is. After the handshake a connection may carry frames:
-// length of the payload 4, kind 1, payload. Integers are big endian.
+// A Kind is the type of a frame. After the handshake a connection may carry frames: length of the
+// payload 4, kind 1, payload. Integers are big endian.
 type Kind byte
 
 const (
 	frameHeader = 5
-	// small is up to how many bytes a payload is copied to be one piece with its
-	// header.
+	// small is the largest payload that is copied to be contiguous with its header.
 	small = 1024
-	// trusted is how much memory a frame's length gets before the bytes are there.
+	// trusted is how much memory is allocated for a frame's length before its bytes arrive.
 	trusted = 1 << 20
 )
 
-// Frame returns a frame to be written. It may hold payload itself.
+// Frame returns a frame to write. It may refer to payload.
 func Frame(k Kind, payload []byte) net.Buffers {
 	b := make([]byte, 0, frameHeader+min(len(payload), small))
 	b = append(binary.BigEndian.AppendUint32(b, uint32(len(payload))), byte(k))
@@ -38,8 +37,8 @@ func WriteFrame(w io.Writer, k Kind, payload []byte) error {
 	return err
 }
 
-// ReadFrame reads a frame of at most limit bytes of payload, which is new memory.
-// The error is io.EOF only between frames.
+// ReadFrame reads a frame with at most limit bytes of payload, into new memory. The error is io.EOF
+// only between frames.
 func ReadFrame(r io.Reader, limit int) (Kind, []byte, error) {
 	var head [frameHeader]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

@@ -14,28 +14,28 @@ import (
 	"time"
 )
 
-// Patience is how long a handshake may take, which is two round trips.
+// Patience is how long a handshake, which is two round trips, may take.
 const Patience = 5 * time.Second
 
-// maxUnknown is how many connections may be in the handshake at once. One more, and
-// the oldest goes: strangers that sit there cannot keep others out, and a genuine
-// caller that had to go calls again.
+// maxUnknown is the largest number of connections in the handshake. When another one arrives, the
+// oldest is dropped: idle strangers cannot keep others out, and a genuine caller that was dropped
+// calls again.
 const maxUnknown = 512
 
-// A Gate listens, lets in callers that know the secret, and drops and logs the others.
-// Its fields are set before the first Listen.
+// A Gate listens, admits callers that know the secret, and drops and logs the others. Its fields
+// must be set before the first Listen.
 type Gate struct {
 	Protocol Protocol
 	Secret   []byte
-	Name     string // of what listens, for the log
+	Name     string // name of the listener, for the log
 	Logf     func(format string, a ...any)
-	Patience time.Duration // 0 stands for the constant
+	Patience time.Duration // 0: the constant
 	Config   net.ListenConfig
 
-	// Admit says why a caller that knows the secret is not expected, which it is
-	// told; nil admits all. Enter gets the connection of one that is, its claim and
-	// the connection's key, and owns them. Both may be called from several
-	// goroutines at once, and Enter may take its time.
+	// Admit returns an error if a caller that knows the secret is not expected; the caller receives
+	// it. A nil Admit admits all. Enter receives the connection of an admitted caller, its claim
+	// and the connection's key, and owns them. Both may be called from several goroutines at once,
+	// and Enter may take long.
 	Admit func(claim []byte) error
 	Enter func(c net.Conn, claim, key []byte)
 
@@ -44,10 +44,10 @@ type Gate struct {
 	listeners []net.Listener
 	unknown   []net.Conn // oldest first
 	closed    bool
-	noted     uint64 // troubles
+	noted     uint64 // number of problems
 }
 
-// Listen listens at an address, "ip:port"; port 0 is any. It returns where.
+// Listen listens at an address, "ip:port"; port 0 is any free port. It returns the actual address.
 func (g *Gate) Listen(addr string) (netip.AddrPort, error) {
 	l, err := g.Config.Listen(context.Background(), "tcp", addr)
 	if err != nil {
@@ -57,7 +57,7 @@ func (g *Gate) Listen(addr string) (netip.AddrPort, error) {
 	return AddrPort(l.Addr()), nil
 }
 
-// Serve takes over a listener.
+// Serve accepts connections on a listener, which the gate then owns.
 func (g *Gate) Serve(l net.Listener) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -69,8 +69,8 @@ func (g *Gate) Serve(l net.Listener) {
 	g.wg.Go(func() { g.accept(l) })
 }
 
-// Close stops listening, hangs up on all that are not in yet, and waits for what
-// the gate runs. Calls of Enter have to end by themselves.
+// Close stops listening, closes all connections that are not admitted yet, and waits for the gate's
+// goroutines. Calls of Enter must end by themselves.
 func (g *Gate) Close() {
 	g.mu.Lock()
 	g.closed = true
@@ -91,7 +91,7 @@ func (g *Gate) accept(l net.Listener) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // out of file descriptors, most likely: it may pass
+		if err != nil { // most likely out of file descriptors, which may pass
 			g.note("accept: %v", err)
 			time.Sleep(10 * time.Millisecond)
 			continue
@@ -104,7 +104,7 @@ func (g *Gate) accept(l net.Listener) {
 	}
 }
 
-// take counts c among the unknown ones, in the place of the oldest if need be.
+// take adds c to the unknown connections, and drops the oldest one if there are too many.
 func (g *Gate) take(c net.Conn) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -119,8 +119,8 @@ func (g *Gate) take(c net.Conn) bool {
 	return true
 }
 
-// release takes c out of the unknown ones. It reports false when it was no longer
-// among them: the gate has hung up on it.
+// release removes c from the unknown connections. It returns false if the gate has already closed
+// c.
 func (g *Gate) release(c net.Conn) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -151,13 +151,13 @@ func (g *Gate) receive(c net.Conn) {
 		g.drop(c, err)
 		return
 	}
-	Welcome(c) // if it cannot be sent, the next read from c says so
+	Welcome(c) // if this fails, the next read from c fails too
 	c.SetDeadline(time.Time{})
 	g.Enter(c, claim, key)
 }
 
-// drop hangs up. A caller that hung up first is not logged: most likely it got in by
-// another address.
+// drop closes a connection. A caller that closed it first is not logged: most likely it was
+// admitted at another address.
 func (g *Gate) drop(c net.Conn, why error) {
 	c.Close()
 	if !errors.Is(why, io.EOF) && !errors.Is(why, syscall.ECONNRESET) {
@@ -165,8 +165,8 @@ func (g *Gate) drop(c net.Conn, why error) {
 	}
 }
 
-// note logs the first ten troubles, then one every time that their number doubles: a
-// flood of strangers must not become a flood of lines.
+// note logs the first ten problems, then one each time their number doubles: a flood of strangers
+// must not flood the log.
 func (g *Gate) note(format string, a ...any) {
 	g.mu.Lock()
 	g.noted++

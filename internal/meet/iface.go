@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// An Interface is a network interface that is up, with one of its addresses. A
-// link-local address has its zone.
+// An Interface is a network interface that is up, with one of its addresses. A link-local IPv6
+// address has its zone.
 type Interface struct {
 	Name string
 	Addr netip.Addr
 }
 
-// Interfaces returns the addresses that NCCL_SOCKET_IFNAME and NCCL_SOCKET_FAMILY
-// with these values admit, best first: those of the interface named first, in the
-// system's order, IPv4 before IPv6, link-local ones last.
+// Interfaces returns the addresses that these values of NCCL_SOCKET_IFNAME and NCCL_SOCKET_FAMILY
+// admit, best first: interfaces in the order of the names, then of the system, IPv4 before IPv6,
+// link-local addresses last.
 func Interfaces(ifname, family string) ([]Interface, error) {
 	all, err := AllInterfaces()
 	if err != nil {
@@ -26,7 +26,7 @@ func Interfaces(ifname, family string) ([]Interface, error) {
 	return selectInterfaces(all, ifname, family)
 }
 
-// AllInterfaces returns all addresses of this host.
+// AllInterfaces returns all addresses of this host on interfaces that are up.
 func AllInterfaces() ([]Interface, error) {
 	list, err := net.Interfaces()
 	if err != nil {
@@ -39,7 +39,7 @@ func AllInterfaces() ([]Interface, error) {
 		}
 		addrs, err := i.Addrs()
 		if err != nil {
-			continue // it has just gone
+			continue // it was just removed
 		}
 		for _, a := range addrs {
 			prefix, err := netip.ParsePrefix(a.String())
@@ -75,7 +75,7 @@ func parseNamePattern(s string) namePattern {
 	return p
 }
 
-// order returns the place of the first name that fits, or -1.
+// order returns the index of the first name that matches, or -1.
 func (p namePattern) order(iface string) int {
 	return slices.IndexFunc(p.names, func(name string) bool {
 		if p.exact {
@@ -85,7 +85,7 @@ func (p namePattern) order(iface string) int {
 	})
 }
 
-// selectInterfaces is Interfaces without the system.
+// selectInterfaces is Interfaces for a given list.
 func selectInterfaces(all []Interface, ifname, family string) ([]Interface, error) {
 	of, err := Family(family)
 	if err != nil {
@@ -109,8 +109,8 @@ func selectInterfaces(all []Interface, ifname, family string) ([]Interface, erro
 	return out, nil
 }
 
-// defaultInterfaces takes what is not loopback or a bridge of containers or
-// virtual machines, else the bridges, else loopback.
+// defaultInterfaces returns the interfaces that are neither loopback nor a bridge of containers or
+// virtual machines; else the bridges; else loopback.
 func defaultInterfaces(all []Interface) ([]Interface, error) {
 	class := func(i Interface) int {
 		switch {
@@ -146,7 +146,7 @@ func CompareAddrs(a, b netip.Addr) int {
 	return rank(a) - rank(b)
 }
 
-// Family returns what tells the addresses that an NCCL_SOCKET_FAMILY admits.
+// Family returns a filter for the addresses that NCCL_SOCKET_FAMILY admits.
 func Family(family string) (func(netip.Addr) bool, error) {
 	switch family {
 	case "":
@@ -159,7 +159,7 @@ func Family(family string) (func(netip.Addr) bool, error) {
 	return nil, fmt.Errorf("NCCL_SOCKET_FAMILY=%q; it can be AF_INET or AF_INET6", family)
 }
 
-// Names lists interfaces for a person.
+// Names formats a list of interfaces for messages.
 func Names(list []Interface) string {
 	if len(list) == 0 {
 		return "none"
@@ -171,8 +171,8 @@ func Names(list []Interface) string {
 	return strings.Join(out, ", ")
 }
 
-// Zones returns a as it can be dialled from here: a link-local IPv6 address once for
-// every interface that an NCCL_SOCKET_IFNAME admits.
+// Zones returns a in the forms that can be dialled from here: a link-local IPv6 address once for
+// every interface that NCCL_SOCKET_IFNAME admits.
 func Zones(a netip.AddrPort, ifname string) []netip.AddrPort {
 	if !a.Addr().Is6() || !a.Addr().IsLinkLocalUnicast() || a.Addr().Zone() != "" {
 		return []netip.AddrPort{a}
@@ -192,8 +192,8 @@ func Zones(a netip.AddrPort, ifname string) []netip.AddrPort {
 	return out
 }
 
-// AddrPort is the address of a TCP connection's end, or of a listener; for others it
-// is not valid.
+// AddrPort returns the address of a TCP connection's end, or of a listener. For other types it is
+// not valid.
 func AddrPort(a net.Addr) netip.AddrPort {
 	t, ok := a.(*net.TCPAddr)
 	if !ok {

@@ -1,28 +1,28 @@
-// Package meet is the one way in which processes of assay meet over TCP: all that
-// a stranger can reach is here.
+// Package meet is the only means by which assay's processes connect over TCP: all code that a
+// stranger can reach is here.
 //
 // # The handshake
 //
-// The two ends of a connection prove to each other that they know one secret,
-// which never crosses the wire. The caller speaks first:
+// The two ends of a connection prove to each other that they know a shared secret, which is never
+// sent. The caller sends first:
 //
 //	caller → listener   hello: magic 8, claim, nonce 32
 //	listener → caller   magic 8, nonce 32, HMAC(secret, "listener" hello nonce) 32
 //	caller → listener   HMAC(secret, "caller" hello nonce) 32
-//	listener → caller   1 byte: come in; or another, and why not: length 1, text
+//	listener → caller   1 byte: admitted; or another, with the reason: length 1, text
 //
-// Both nonces are in both codes, so nothing can be replayed; the side is, so
-// nothing can be reflected; so is the hello, with the protocol and the claim, so a
-// code for one purpose is good for no other. The codes are SHA-256's. Each
-// connection has a key of its own, of the same ingredients, for what must be
-// encrypted. What follows the handshake is neither encrypted nor signed: this keeps
-// out those that can connect, not those that can rewrite the packets of others.
+// Both codes cover both nonces, so that nothing can be replayed; the side, so that nothing can be
+// reflected; and the hello with the protocol and the claim, so that a code for one purpose is not
+// valid for another. The codes use SHA-256. Each connection has its own key, derived from the same
+// inputs, for data that must be encrypted. The data after the handshake is neither encrypted nor
+// signed: this protects against attackers that can connect, not against those that can modify
+// packets.
 //
 // # The rest
 //
-// A [Gate] listens, with limits on those that have not proved themselves. A
-// [Caller] dials, once or until it is let in. [WriteFrame] and [ReadFrame] cut what
-// is said then into messages. [Interfaces] chooses addresses.
+// A [Gate] listens, with limits for connections that are not authenticated. A [Caller] dials, once
+// or until it is admitted. [WriteFrame] and [ReadFrame] split the data that follows into messages.
+// [Interfaces] chooses addresses.
 package meet
 
 import (
@@ -37,7 +37,7 @@ import (
 )
 
 const (
-	family     = "assay\x00" // how the magic of all protocols begins
+	family     = "assay\x00" // common prefix of the magic of all protocols
 	magicBytes = len(family) + 2
 	nonceBytes = 32
 	macBytes   = sha256.Size
@@ -47,9 +47,9 @@ const (
 	refusal = 0x15
 )
 
-// ErrRefused marks errors of a handshake that would come again another time: the
-// other side speaks another protocol, has another secret, or says why it does not let
-// the caller in. Other errors may pass.
+// ErrRefused marks handshake errors that a retry would meet again: the other side uses another
+// protocol, has another secret, or gives a reason for not admitting the caller. Other errors may be
+// temporary.
 var ErrRefused = errors.New("not authenticated")
 
 type refused struct{ text string }
@@ -59,10 +59,10 @@ func (r *refused) Is(target error) bool { return target == ErrRefused }
 
 func refusef(format string, a ...any) error { return &refused{fmt.Sprintf(format, a...)} }
 
-// A Protocol is what two ends talk about. Those of one protocol have one secret.
+// A Protocol is what two ends speak. All ends of a protocol share a secret.
 type Protocol struct {
 	Name  string // two characters: the purpose's letter, and the version
-	Claim int    // how many bytes the caller says of itself and of what it wants
+	Claim int    // number of bytes by which the caller describes itself and its request
 }
 
 func (p Protocol) magic() string {
@@ -72,7 +72,7 @@ func (p Protocol) magic() string {
 	return family + p.Name
 }
 
-// differs says what speaks another protocol than this one.
+// differs returns the error for a peer that speaks another protocol.
 func (p Protocol) differs(magic string) error {
 	if name, ok := strings.CutPrefix(magic, family); ok {
 		return refusef("it speaks assay's protocol %q and not %q: it is another part of assay, or another version", name, p.Name)
@@ -88,10 +88,9 @@ func code(secret []byte, what string, hello, nonce []byte) []byte {
 	return m.Sum(nil)
 }
 
-// Greet is the caller's side of the handshake. It returns when the listener has let
-// the caller in, with a key of 32 bytes that only the two ends of this connection
-// have. A deadline of the connection holds until the listener has proved itself, and
-// is taken away then.
+// Greet is the caller's side of the handshake. It returns when the listener has admitted the
+// caller, with a key of 32 bytes that only the two ends of this connection have. The connection's
+// deadline applies until the listener has authenticated itself; then it is cleared.
 func (p Protocol) Greet(c io.ReadWriter, secret, claim []byte) (key []byte, err error) {
 	if len(claim) != p.Claim {
 		panic(fmt.Sprintf("meet: a claim of %d bytes; those of %q have %d", len(claim), p.Name, p.Claim))
@@ -114,8 +113,8 @@ func (p Protocol) Greet(c io.ReadWriter, secret, claim []byte) (key []byte, err 
 	if !hmac.Equal(proof, code(secret, "listener", hello, nonce)) {
 		return nil, refusef("what listens there does not know the secret")
 	}
-	// From here on the listener may take the caller for one that is in, and is one to
-	// be waited for. To give up and call again would be to come twice.
+	// From here on the listener may count the caller as admitted, and the caller must wait for it:
+	// giving up and calling again would make it arrive twice.
 	if d, ok := c.(interface{ SetDeadline(time.Time) error }); ok {
 		d.SetDeadline(time.Time{})
 	}
@@ -137,8 +136,8 @@ func (p Protocol) Greet(c io.ReadWriter, secret, claim []byte) (key []byte, err 
 	return code(secret, "key", hello, nonce), nil
 }
 
-// Examine is the listener's side up to the verdict, which comes with Welcome or
-// Refuse. It returns what the caller says of itself, and the key.
+// Examine is the listener's side up to the decision, which is sent by Welcome or Refuse. It returns
+// the caller's claim, and the key.
 func (p Protocol) Examine(c io.ReadWriter, secret []byte) (claim, key []byte, err error) {
 	hello := make([]byte, magicBytes+p.Claim+nonceBytes)
 	if _, err := io.ReadFull(c, hello[:magicBytes]); err != nil {
@@ -146,7 +145,7 @@ func (p Protocol) Examine(c io.ReadWriter, secret []byte) (claim, key []byte, er
 	}
 	if magic := string(hello[:magicBytes]); magic != p.magic() {
 		if strings.HasPrefix(magic, family) {
-			io.WriteString(c, p.magic()) // for it to know
+			io.WriteString(c, p.magic()) // tells the caller which protocol this is
 		}
 		return nil, nil, p.differs(magic)
 	}
@@ -171,13 +170,13 @@ func (p Protocol) Examine(c io.ReadWriter, secret []byte) (claim, key []byte, er
 	return hello[magicBytes:][:p.Claim], code(secret, "key", hello, nonce[:]), nil
 }
 
-// Welcome lets in the caller that Examine found genuine.
+// Welcome admits the caller that Examine authenticated.
 func Welcome(c io.Writer) error {
 	_, err := c.Write([]byte{welcome})
 	return err
 }
 
-// Refuse tells it why it is not let in, in up to 255 bytes.
+// Refuse sends the caller the reason for its rejection, in up to 255 bytes.
 func Refuse(c io.Writer, why error) error {
 	text := why.Error()
 	text = text[:min(len(text), 255)]

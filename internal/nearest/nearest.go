@@ -1,8 +1,8 @@
-// Package nearest finds what somebody who mistyped a name probably meant.
+// Package nearest finds the name that a user who mistyped it probably meant.
 package nearest
 
-// To returns the name that takes the fewest edits to get to from s; the first
-// one of equals, "" where there are none.
+// To returns the name with the fewest edits from s; the first one if several are equal, "" if there
+// are no names.
 func To(s string, names []string) string {
 	best, least := "", -1
 	for _, n := range names {
@@ -13,8 +13,8 @@ func To(s string, names []string) string {
 	return best
 }
 
-// Distance counts insertions, deletions and substitutions of bytes
-// (Levenshtein's distance).
+// Distance returns the number of insertions, deletions and substitutions of bytes (Levenshtein
+// distance).
 func Distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

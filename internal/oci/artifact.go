@@ -12,22 +12,22 @@ import (
 // TypeEmpty is the media type of an artifact's configuration.
 const TypeEmpty = types.MediaType("application/vnd.oci.empty.v1+json")
 
-// Empty is the content of type TypeEmpty, which an artifact has for configuration.
+// Empty is the content of type TypeEmpty, which artifacts use as their configuration.
 var Empty = []byte("{}")
 
-// AnnotationPredicate says what kind of statement an artifact holds.
+// AnnotationPredicate is the annotation with the predicate type of an artifact's statement.
 const AnnotationPredicate = "in-toto.io/predicate-type"
 
-// An Artifact is one document to keep beside images.
+// An Artifact is a document to store with images.
 type Artifact struct {
 	Type        string            // artifactType of the manifest and media type of its layer
-	Predicate   string            // predicate type of a statement, "" for anything else
+	Predicate   string            // predicate type of a statement; "" for other documents
 	Data        []byte            // the document
-	Annotations map[string]string // of the manifest, besides the predicate type
+	Annotations map[string]string // of the manifest, in addition to the predicate type
 }
 
-// manifest returns the artifact's manifest, as the package comment has it; subject
-// is what it is attached to, if anything.
+// manifest returns the artifact's manifest, as described in the package comment. subject is what it
+// is attached to, or nil.
 func (a Artifact) manifest(subject *v1.Descriptor) v1.Manifest {
 	m := v1.Manifest{
 		SchemaVersion: 2, MediaType: types.OCIManifestSchema1, ArtifactType: a.Type,
@@ -42,8 +42,7 @@ func (a Artifact) manifest(subject *v1.Descriptor) v1.Manifest {
 	return m
 }
 
-// Digest returns the digest of the manifest of an artifact that is attached to
-// nothing.
+// Digest returns the digest of the artifact's manifest without a subject.
 func (a Artifact) Digest() v1.Hash {
 	return descriptor(types.OCIManifestSchema1, marshal(a.manifest(nil))).Digest
 }

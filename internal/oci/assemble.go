@@ -12,16 +12,15 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// A PlatformImage is one platform's manifest, already among the layout's blobs.
+// A PlatformImage is one platform's manifest, which is already in the layout.
 type PlatformImage struct {
 	Platform v1.Platform
 	Digest   string // "sha256:…"
 }
 
-// Assemble writes the multi-arch index of a target and enters it into
-// index.json under the target's name, with one entry a platform under
-// "TARGET/linux/amd64" beside it for tools that cannot choose from an index.
-// What the name meant before is replaced. The digest that it returns depends
+// Assemble writes the multi-arch index of a target and adds it to index.json under the target's
+// name. For tools that cannot select from an index it also adds one entry per platform,
+// "TARGET/linux/amd64". Existing entries with these names are replaced. The returned digest depends
 // only on the arguments.
 func (l *Layout) Assemble(target string, images []PlatformImage, annotations map[string]string) (v1.Hash, error) {
 	if !namePattern.MatchString(target) {
@@ -61,8 +60,8 @@ func sortPlatforms(target string, ds []v1.Descriptor) error {
 	return nil
 }
 
-// platformImage describes one image after checking that its configuration is
-// for the platform that it is given for.
+// platformImage describes one image after checking that its configuration is for the given
+// platform.
 func (l *Layout) platformImage(img PlatformImage) (v1.Descriptor, error) {
 	h, err := v1.NewHash(img.Digest)
 	if err != nil {
@@ -114,9 +113,9 @@ func (l *Layout) manifest(h v1.Hash) (*v1.Manifest, error) {
 	return &m, nil
 }
 
-// enter replaces the entries of a target in index.json, and drops what was
-// attached to images that no entry means any longer. Statements about images
-// that are not listed yet stay: another target may be on its way.
+// enter replaces the entries of a target in index.json, and removes attachments of images that no
+// entry refers to any longer. Statements about images that are not listed yet stay: another target
+// may be in progress.
 func (l *Layout) enter(target string, index v1.Descriptor, images []v1.Descriptor) error {
 	return l.update(func(idx *v1.IndexManifest) error {
 		old := map[v1.Hash]bool{}

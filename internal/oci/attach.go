@@ -9,10 +9,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Attach stores an artifact as a referrer of subject, which must be among the
-// layout's blobs. It replaces an earlier artifact of the same predicate (or,
-// without one, of the same type) on the same subject: a layout holds what this
-// build says, a registry may hold the history.
+// Attach stores an artifact as a referrer of subject, which must be in the layout. It replaces an
+// earlier artifact with the same predicate (or, without one, the same type) on the same subject: a
+// layout contains the statements of this build, a registry may contain the history.
 func (l *Layout) Attach(subject v1.Hash, a Artifact) (v1.Descriptor, error) {
 	sd, err := l.Describe(subject)
 	if err != nil {
@@ -45,8 +44,7 @@ func (l *Layout) enterReferrer(subject v1.Hash, d v1.Descriptor) error {
 	})
 }
 
-// artifactKind is what there is one of on a subject: signing a statement does
-// not make it another one.
+// artifactKind is the key that is unique per subject: a signed statement replaces the unsigned one.
 func artifactKind(d v1.Descriptor) string {
 	if p := d.Annotations[AnnotationPredicate]; p != "" {
 		return p
@@ -54,7 +52,7 @@ func artifactKind(d v1.Descriptor) string {
 	return d.ArtifactType
 }
 
-// Referrers returns what is attached to subject, in the order of index.json.
+// Referrers returns the attachments of subject, in the order of index.json.
 func (l *Layout) Referrers(subject v1.Hash) ([]v1.Descriptor, error) {
 	idx, err := l.index()
 	if err != nil {
@@ -77,9 +75,9 @@ func (l *Layout) referrersIn(idx *v1.IndexManifest, subject v1.Hash) ([]v1.Descr
 	return found, nil
 }
 
-// subject returns what an entry of index.json is attached to, the zero Hash
-// for one that stands for itself. Only entries without a name are read: an
-// image has a name here, and a descriptor does not tell its subject.
+// subject returns what an entry of index.json is attached to; the zero Hash if it is not attached
+// to anything. It reads only entries without a name: images have names here, and a descriptor does
+// not contain the subject.
 func (l *Layout) subject(d v1.Descriptor) (v1.Hash, error) {
 	if refName(d) != "" || !d.MediaType.IsImage() {
 		return v1.Hash{}, nil

@@ -20,35 +20,34 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// Options are for one client. The zero value is useful.
+// Options are the options of a client. The zero value is valid.
 type Options struct {
-	Insecure  bool              // plain HTTP; registries on localhost get it without asking
+	Insecure  bool              // plain HTTP; registries on localhost always use it
 	Keychain  authn.Keychain    // nil means Docker's: config.json and credential helpers
 	Transport http.RoundTripper // nil means remote.DefaultTransport
 	UserAgent string
 	Retry     Retry
-	// Stall is how long no byte may move in either direction before a request is
-	// given up and tried again; 0 means DefaultStall.
+	// Stall is how long a request may go without a byte in either direction before it is aborted
+	// and tried again; 0 means DefaultStall.
 	Stall    time.Duration
 	Jobs     int            // blobs uploaded at once; 0 means DefaultJobs
 	Progress func(Progress) // of uploads; called from one goroutine at a time
 }
 
-// A Retry says how long to insist. Zero fields mean the defaults.
+// A Retry limits the attempts. Zero fields mean the defaults.
 type Retry struct {
 	Attempts int           // of one blob or manifest; default 6
-	Delay    time.Duration // before the second attempt, doubled for each further one; default 500 ms
-	MaxDelay time.Duration // default 30 s; also the most that a Retry-After is obeyed
-	// Total is how long after the first attempt of a blob or manifest another one
-	// may begin; default 2 min. An upload that moves may take longer.
+	Delay    time.Duration // before the second attempt, doubled for each further attempt; default 500 ms
+	MaxDelay time.Duration // default 30 s; also the limit for a Retry-After
+	// Total is how long after the first attempt of a blob or manifest another attempt may start;
+	// default 2 min. An upload that makes progress may take longer.
 	Total time.Duration
 }
 
 // DefaultStall is how long a connection may be silent.
 const DefaultStall = time.Minute
 
-// TotalVariable is the environment variable that sets Retry.Total where the
-// caller does not: "90s".
+// TotalVariable is the environment variable that sets Retry.Total if the caller does not: "90s".
 const TotalVariable = "ASSAY_REGISTRY_TIMEOUT"
 
 func (r Retry) orDefault() Retry {
@@ -74,15 +73,14 @@ func (r Retry) delay(attempt int) time.Duration {
 	return min(r.Delay<<min(attempt, 20), r.MaxDelay)
 }
 
-// RequestAttempts is how often one request is sent when the registry itself
-// answers that it is overloaded or broken. An upload is four requests: to begin
-// all of it again for each would multiply a one-in-ten fault by four.
+// RequestAttempts is how often a request is sent if the registry answers that it is overloaded or
+// broken. An upload is four requests: restarting the whole upload for each failure would multiply a
+// one-in-ten fault by four.
 const RequestAttempts = 3
 
-// A Client is the transport of all requests to one registry. It repeats a
-// request that a 5xx, a 429 or nothing answered, and remembers the credentials that it
-// saw, so that no error text shows them, whatever a registry writes into its
-// answers.
+// A Client is the transport of all requests to one registry. It repeats a request that fails with a
+// 5xx, a 429 or no answer. It remembers the credentials that it saw, so that no error text shows
+// them, even if a registry's answer contains them.
 type Client struct {
 	opts     Options
 	base     http.RoundTripper
@@ -94,7 +92,7 @@ type Client struct {
 	secrets []string
 }
 
-// NewClient returns a client. It does not connect yet.
+// NewClient returns a client. It does not connect.
 func NewClient(opts Options) *Client {
 	w := &Client{opts: opts, base: opts.Transport, keychain: opts.Keychain, retry: opts.Retry.orDefault(), stall: opts.Stall}
 	if w.stall <= 0 {
@@ -109,7 +107,7 @@ func NewClient(opts Options) *Client {
 	return w
 }
 
-// NameOptions are for parsing the names of what the client is to reach.
+// NameOptions returns the options for parsing references to the client's registry.
 func (w *Client) NameOptions() []name.Option {
 	if w.opts.Insecure {
 		return []name.Option{name.Insecure}
@@ -117,9 +115,8 @@ func (w *Client) NameOptions() []name.Option {
 	return nil
 }
 
-// RemoteOptions have go-containerregistry use the client. They turn its own
-// retries off: those sleep without regard to the context, and give up on a
-// refused connection.
+// RemoteOptions makes go-containerregistry use the client. It turns off go-containerregistry's own
+// retries, which ignore the context while they sleep, and give up on a refused connection.
 func (w *Client) RemoteOptions() []remote.Option {
 	o := []remote.Option{
 		remote.WithTransport(w),
@@ -154,8 +151,8 @@ func (w *Client) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// worthRepeating: the registry answered that it is in trouble, or hung up. Other
-// network errors wait for a new attempt at the whole operation.
+// worthRepeating reports whether the registry answered with a temporary status or closed the
+// connection. Other network errors are left to a new attempt of the whole operation.
 func worthRepeating(resp *http.Response, err error) bool {
 	if err == nil {
 		return temporaryStatus(resp.StatusCode)
@@ -168,8 +165,8 @@ func worthRepeating(resp *http.Response, err error) bool {
 	return false
 }
 
-// repeat returns the request once more, or false if it cannot be: a PATCH
-// leaves an upload that nobody knows the state of, which must begin anew.
+// repeat returns a copy of the request to send again, or false if that is not possible: after a
+// PATCH the state of the upload is unknown, so the upload must be restarted.
 func repeat(req *http.Request) (*http.Request, bool) {
 	again := req.Clone(req.Context())
 	if req.Body == nil || req.Body == http.NoBody {
@@ -183,13 +180,13 @@ func repeat(req *http.Request) (*http.Request, bool) {
 	return again, err == nil
 }
 
-// wait returns the time until the next attempt and is done with the answer to
-// this one; resp is nil if there was none.
+// wait returns the time until the next attempt, and consumes the answer to this one; resp is nil if
+// there was no answer.
 func (w *Client) wait(resp *http.Response, attempt int) time.Duration {
 	if resp == nil {
 		return w.retry.delay(attempt)
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection can be used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection can be reused
 	resp.Body.Close()
 	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 {
 		return min(time.Duration(s)*time.Second, w.retry.MaxDelay)
@@ -250,8 +247,8 @@ func (w *Client) note(secrets ...string) {
 	}
 }
 
-// queryParameter is one parameter of a URL in an error text. Registries put
-// the state of an upload, and stores the right to it, into them.
+// queryParameter matches one parameter of a URL in an error text. Registries put the state of an
+// upload into them, and stores the access rights to it.
 var queryParameter = regexp.MustCompile(`([?&])([\w.-]+)=[^&\s"]+`)
 
 var harmless = []string{"digest", "scope", "service", "mount", "from", "n", "last", "artifactType"}

@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
-// A RemoteError says what a registry refused, or that it cannot be reached.
-// Its text holds no credentials, which is why it does not wrap its cause.
+// A RemoteError says what a registry refused, or that it cannot be reached. Its text contains no
+// credentials, so it does not wrap its cause.
 type RemoteError struct {
 	Op         string // "push to", "read from"
 	Registry   string // ghcr.io
@@ -56,20 +56,20 @@ func (e *RemoteError) remedy() string {
 	return ""
 }
 
-// A Caller makes calls to one repository, repeats what may succeed the next
-// time, and turns what does not into a RemoteError.
+// A Caller makes calls to one repository. It repeats calls that may succeed later, and turns other
+// failures into a RemoteError.
 type Caller struct {
 	client *Client
 	repo   name.Repository
 	verb   string
 }
 
-// Caller returns what makes calls to a repository; verb is how its errors begin:
-// "push to", "read from".
+// Caller returns a Caller for a repository; verb is the prefix of its errors: "push to", "read
+// from".
 func (w *Client) Caller(repo name.Repository, verb string) Caller { return Caller{w, repo, verb} }
 
-// Do calls f until it succeeds, fails for good, or was called often enough. What
-// names it in errors: "blob sha256:…".
+// Do calls f until it succeeds, fails permanently, or has no attempts left. what names the object
+// in errors: "blob sha256:…".
 func (c Caller) Do(ctx context.Context, what string, f func() error) error {
 	end := time.Now().Add(c.client.retry.Total)
 	for attempt := 1; ; attempt++ {
@@ -83,7 +83,7 @@ func (c Caller) Do(ctx context.Context, what string, f func() error) error {
 		if !Temporary(err) || attempt >= c.client.retry.Attempts || time.Now().After(end) {
 			return c.fault(what, attempt, err)
 		}
-		_ = sleep(ctx, c.client.retry.delay(attempt-1)) // f fails at once if it ends early
+		_ = sleep(ctx, c.client.retry.delay(attempt-1)) // if ctx ends, f fails at once
 	}
 }
 
@@ -98,14 +98,14 @@ func (c Caller) fault(what string, attempts int, err error) error {
 	}
 }
 
-// Permanent is an error of the caller's own side, such as a damaged file: it is
-// returned as it is, at once.
+// Permanent is an error on the caller's side, such as a damaged file: it is returned unchanged,
+// without a retry.
 type Permanent interface {
 	error
 	Permanent()
 }
 
-// Status returns the HTTP status that a registry refused a request with, or 0.
+// Status returns the HTTP status with which a registry refused a request, or 0.
 func Status(err error) int {
 	var te *transport.Error
 	if errors.As(err, &te) {
@@ -124,10 +124,9 @@ func temporaryStatus(status int) bool {
 	return status >= 500
 }
 
-// Temporary reports whether the same call may succeed later. What a registry
-// decided does not change; that it, or the way to it, is broken does. So does
-// a cancellation that is not the caller's own: another push of the same Pusher
-// was waited for, and given up.
+// Temporary reports whether the same call may succeed later. A registry's decision is final; a
+// failure of the registry, or of the network path to it, is temporary. So is a cancellation that is
+// not the caller's own: it waited for another push of the same Pusher, which was cancelled.
 func Temporary(err error) bool {
 	var te *transport.Error
 	if errors.As(err, &te) {
@@ -146,8 +145,8 @@ func Temporary(err error) bool {
 	return errors.As(err, &ue) || errors.As(err, &oe) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// lostUpload: a registry of several nodes may not know the upload that it
-// began a moment ago. A new one is all that it takes.
+// lostUpload reports whether the registry does not know the upload: one with several nodes may not
+// know an upload that it has just started. A new upload solves that.
 func lostUpload(te *transport.Error) bool {
 	for _, d := range te.Errors {
 		if d.Code == transport.BlobUploadUnknownErrorCode || d.Code == transport.BlobUploadInvalidErrorCode {

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 )
 
-// Add stores a whole image, which the layout does not list.
+// Add stores a whole image, but does not add it to index.json.
 func (l *Layout) Add(img v1.Image) (v1.Descriptor, error) {
 	if err := l.blob.WriteImage(img); err != nil {
 		return v1.Descriptor{}, fmt.Errorf("writing an image: %w", err)
@@ -23,7 +23,7 @@ func (l *Layout) Add(img v1.Image) (v1.Descriptor, error) {
 	return *d, nil
 }
 
-// Put stores a whole image under a name, and replaces what the name meant.
+// Put stores a whole image under a name, and replaces the name's previous image.
 func (l *Layout) Put(name string, img v1.Image) error {
 	d, err := l.Add(img)
 	if err != nil {
@@ -35,7 +35,7 @@ func (l *Layout) Put(name string, img v1.Image) error {
 	})
 }
 
-// Get returns the image of that name; ok is false if there is none.
+// Get returns the image with a name; ok is false if there is none.
 func (l *Layout) Get(name string) (img v1.Image, ok bool, err error) {
 	idx, err := l.index()
 	if err != nil {
@@ -50,8 +50,8 @@ func (l *Layout) Get(name string) (img v1.Image, ok bool, err error) {
 	return nil, false, nil
 }
 
-// Fetch copies an image or an index, with everything below it, from a registry
-// into the layout, which does not list it.
+// Fetch copies an image or an index, with everything below it, from a registry into the layout. It
+// does not add it to index.json.
 func (l *Layout) Fetch(ctx context.Context, ref string, opts Options) (v1.Descriptor, error) {
 	src, err := OpenSource(ref, opts)
 	if err != nil {
@@ -84,7 +84,7 @@ func (l *Layout) Fetch(ctx context.Context, ref string, opts Options) (v1.Descri
 	return d, err
 }
 
-// writeIndex writes an index and all below it as blobs.
+// writeIndex writes an index and everything below it as blobs.
 func writeIndex(to layout.Path, idx v1.ImageIndex) error {
 	m, err := idx.IndexManifest()
 	if err != nil {
@@ -118,8 +118,8 @@ func writeIndex(to layout.Path, idx v1.ImageIndex) error {
 	return err
 }
 
-// Digest asks a registry for the digest of what a reference means, without
-// fetching it: registries that count pulls do not count this.
+// Digest queries a registry for the digest of a reference without fetching the manifest: registries
+// that count pulls do not count this.
 func Digest(ctx context.Context, ref string, opts Options) (v1.Hash, error) {
 	src, err := OpenSource(ref, opts)
 	if err != nil {

@@ -16,14 +16,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// AnnotationRefName is the annotation by which an entry of a layout's
-// index.json is called.
+// AnnotationRefName is the annotation with the name of an entry in a layout's index.json.
 const AnnotationRefName = "org.opencontainers.image.ref.name"
 
 const (
 	indexFile  = "index.json"
 	layoutFile = "oci-layout"
-	lockFile   = "index.lock" // BuildKit removes its index.json.lock while others wait for it, so ours is another
+	lockFile   = "index.lock" // BuildKit removes its index.json.lock while other processes wait for it, so this is a different file
 )
 
 // A Layout is an OCI image layout that many targets share. Its methods may be
@@ -33,7 +32,7 @@ type Layout struct {
 	blob layout.Path
 }
 
-// Create opens the layout in dir and makes it first where there is none.
+// Create opens the layout in dir, and creates it first if there is none.
 func Create(dir string) (*Layout, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "blobs", "sha256"), 0o755); err != nil {
 		return nil, fmt.Errorf("making layout: %w", err)
@@ -63,7 +62,7 @@ func newIndex() *v1.IndexManifest {
 	return &v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: []v1.Descriptor{}}
 }
 
-// index reads index.json. No lock is needed: writers replace the file whole.
+// index reads index.json. It needs no lock: writers replace the file atomically.
 func (l *Layout) index() (*v1.IndexManifest, error) {
 	path := filepath.Join(l.dir, indexFile)
 	b, err := os.ReadFile(path)
@@ -80,8 +79,8 @@ func (l *Layout) index() (*v1.IndexManifest, error) {
 	return idx, nil
 }
 
-// update changes index.json under the lock. The result is sorted, so that it
-// does not depend on which of several targets was ready first.
+// update changes index.json under the lock. The result is sorted, so that it does not depend on the
+// order in which targets finish.
 func (l *Layout) update(change func(*v1.IndexManifest) error) error {
 	return l.locked(func() error {
 		idx, err := l.index()
@@ -106,7 +105,7 @@ func sortKey(d v1.Descriptor) string {
 
 func refName(d v1.Descriptor) string { return d.Annotations[AnnotationRefName] }
 
-// namePattern is the grammar that the image specification gives for
+// namePattern is the grammar that the image specification defines for
 // org.opencontainers.image.ref.name.
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9]+((--|[-._:@+])[A-Za-z0-9]+)*(/[A-Za-z0-9]+((--|[-._:@+])[A-Za-z0-9]+)*)*$`)
 
@@ -126,8 +125,7 @@ func (l *Layout) Targets() ([]string, error) {
 	return names, nil
 }
 
-// Manifests returns all entries of index.json: targets, their images, and what is
-// attached to them.
+// Manifests returns all entries of index.json: targets, their images, and attachments.
 func (l *Layout) Manifests() ([]v1.Descriptor, error) {
 	idx, err := l.index()
 	if err != nil {
@@ -165,8 +163,8 @@ func (l *Layout) Find(ref string) (v1.Descriptor, error) {
 	return v1.Descriptor{}, &NotFoundError{Dir: l.dir, Ref: ref, Names: names}
 }
 
-// withoutCertifiers leaves out the "NAME-certify" that stands beside a NAME: the
-// same image with another entry point.
+// withoutCertifiers removes each "NAME-certify" for which there is a NAME: it is the same image
+// with another entry point.
 func withoutCertifiers(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool {
 		base, ok := strings.CutSuffix(n, "-certify")
@@ -174,10 +172,10 @@ func withoutCertifiers(names []string) []string {
 	})
 }
 
-// A NotFoundError says that a layout has no entry of that name.
+// A NotFoundError says that a layout has no entry with that name.
 type NotFoundError struct {
 	Dir, Ref string
-	Names    []string // what it has
+	Names    []string // existing names
 }
 
 func (e *NotFoundError) Error() string {
@@ -191,8 +189,8 @@ func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("%s: no target %q; %s", e.Dir, e.Ref, has)
 }
 
-// Describe makes a descriptor for a manifest from the blob itself, whether
-// index.json lists it or not.
+// Describe creates a descriptor for a manifest from the blob itself, whether or not index.json
+// lists it.
 func (l *Layout) Describe(h v1.Hash) (v1.Descriptor, error) {
 	raw, err := l.ReadBlob(h)
 	if err != nil {
@@ -223,7 +221,7 @@ func marshal(v any) []byte {
 	return b
 }
 
-// rename makes a name mean d, whatever it meant before.
+// rename points a name to d, and removes the name's previous entry.
 func rename(idx *v1.IndexManifest, name string, d v1.Descriptor) {
 	idx.Manifests = slices.DeleteFunc(idx.Manifests, func(e v1.Descriptor) bool { return refName(e) == name })
 	idx.Manifests = append(idx.Manifests, named(d, name))

@@ -8,15 +8,15 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// Progress is how far a push is. Done grows to Total, but steps back when an
-// upload has to start again.
+// Progress is the progress of a push. Done grows to Total, but decreases when an upload has to
+// restart.
 type Progress struct {
 	Target      string // digest of the target's index
-	Done, Total int64  // bytes of blobs, those that were there already included
-	Event       string // what was just finished: "blob sha256:…", "tag 12.9.1-…"; "" between events
+	Done, Total int64  // bytes of blobs, including those that were there already
+	Event       string // what has just finished: "blob sha256:…", "tag 12.9.1-…"; "" between events
 }
 
-// A meter counts what a push does and tells the caller of it.
+// A meter counts the work of a push and reports it to the caller.
 type meter struct {
 	mu     sync.Mutex
 	result Result
@@ -90,14 +90,14 @@ func count(b bool) int {
 	return 0
 }
 
-// An upload is a blob on its way. It is a v1.Layer of which only what an
-// upload needs works, and knows whether anybody read it: an upload that the
-// registry did not need never opens its blob.
+// An upload is a blob that is being uploaded. It is a v1.Layer that implements only what an upload
+// needs, and records whether it was read: if the registry does not need the blob, it is never
+// opened.
 type upload struct {
 	storedBlob
 	meter *meter
 
-	mu    sync.Mutex // the HTTP client may still read when an attempt has failed
+	mu    sync.Mutex // the HTTP client may still read after a failed attempt
 	reads int
 	done  int64 // bytes of the current attempt
 	err   error // damage found in the layout
@@ -121,7 +121,7 @@ func (u *upload) Compressed() (io.ReadCloser, error) {
 	return &uploadReader{ReadCloser: rc, upload: u, attempt: u.reads}, nil
 }
 
-// restart takes back the progress of an attempt that failed.
+// restart resets the progress of a failed attempt.
 func (u *upload) restart() {
 	u.mu.Lock()
 	back := -u.done
@@ -162,7 +162,7 @@ func (r *uploadReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// read counts for the current attempt only: the one before may still drain.
+// read counts only the current attempt: the previous one may still drain.
 func (u *upload) read(attempt int, n int64, err error) {
 	var damage *BlobError
 	u.mu.Lock()

@@ -10,9 +10,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// A plan is all that a registry must hold before a tag may point to root, in
-// the order in which it may go there: blobs, images, indexes (inner before
-// outer), referrers.
+// A plan is everything that a registry must contain before a tag may point to root, in the order of
+// the upload: blobs, images, indexes (inner before outer), referrers.
 type plan struct {
 	root      manifest
 	blobs     []v1.Descriptor
@@ -21,7 +20,7 @@ type plan struct {
 	referrers []manifest
 }
 
-// A manifest is the text of one manifest; it is a remote.Taggable.
+// A manifest is the raw text of a manifest; it is a remote.Taggable.
 type manifest struct {
 	desc    v1.Descriptor
 	raw     []byte
@@ -52,7 +51,7 @@ type planner struct {
 	seen   map[v1.Hash]bool
 }
 
-// add puts a manifest and all below it into the plan.
+// add adds a manifest and everything below it to the plan.
 func (w *planner) add(d v1.Descriptor) (manifest, error) {
 	raw, err := w.layout.ReadBlob(d.Digest)
 	if err != nil {
@@ -106,8 +105,7 @@ func (w *planner) addImage(m manifest) error {
 	return nil
 }
 
-// addReferrers adds what is attached to anything in the plan, and what is
-// attached to that.
+// addReferrers adds the attachments of everything in the plan, and recursively their attachments.
 func (w *planner) addReferrers() error {
 	idx, err := w.layout.index()
 	if err != nil {
@@ -132,7 +130,7 @@ func (w *planner) addReferrers() error {
 	return nil
 }
 
-// stat reports every blob of the plan that is not there, all at once.
+// stat returns an error that lists all missing or damaged blobs of the plan.
 func (w *planner) stat() error {
 	var errs []error
 	for _, b := range w.blobs {
@@ -141,7 +139,7 @@ func (w *planner) stat() error {
 	return errors.Join(errs...)
 }
 
-// storedBlob gives go-containerregistry a blob of the layout.
+// storedBlob passes a blob of the layout to go-containerregistry.
 type storedBlob struct {
 	layout *Layout
 	desc   v1.Descriptor

@@ -10,32 +10,30 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// DefaultJobs is how many blobs are uploaded at once unless Options say
-// otherwise: registries limit requests a client, and one stream seldom fills
-// the line.
+// DefaultJobs is how many blobs are uploaded at once unless Options sets another number: registries
+// limit the requests per client, and one stream rarely saturates the link.
 const DefaultJobs = 4
 
-// A Result says what one push did. A push of what is there already has zeros
-// everywhere but in Present and Digest.
+// A Result counts the work of one push. If everything is in the repository already, only Present
+// and Digest are not zero.
 type Result struct {
 	Digest    v1.Hash `json:"digest"`    // of what was pushed
 	Blobs     int     `json:"blobs"`     // uploaded
 	Bytes     int64   `json:"bytes"`     // of blobs sent, retries included
 	Manifests int     `json:"manifests"` // uploaded, referrers included
 	Tags      int     `json:"tags"`      // set or moved
-	Present   int     `json:"present"`   // blobs, manifests and tags that needed nothing
+	Present   int     `json:"present"`   // blobs, manifests and tags that were already there
 }
 
-// Add counts what another push did.
+// Add adds the counts of another push.
 func (r *Result) Add(o Result) {
 	r.Blobs, r.Bytes, r.Manifests, r.Tags, r.Present = r.Blobs+o.Blobs, r.Bytes+o.Bytes, r.Manifests+o.Manifests, r.Tags+o.Tags, r.Present+o.Present
 }
 
-// Push brings a manifest of a layout, by its digest, into the repository: blobs,
-// platform manifests, the index, and what is attached to them. A push that was
-// interrupted is completed by the next one; what the repository has is not sent
-// again. Nothing gets a name: that is [Repository.Tag]'s work, after the caller has
-// verified what it pushed.
+// Push copies a manifest of a layout, by its digest, to the repository: blobs, platform manifests,
+// the index, and their attachments. An interrupted push is completed by the next one; content that
+// the repository has is not sent again. Push does not set tags: [Repository.Tag] does, after the
+// caller has verified what it pushed.
 func (p *Repository) Push(ctx context.Context, l *Layout, root v1.Hash) (Result, error) {
 	plan, err := l.plan(root)
 	if err != nil {
@@ -47,8 +45,7 @@ func (p *Repository) Push(ctx context.Context, l *Layout, root v1.Hash) (Result,
 	return r.total(), err
 }
 
-// Tag gives tags, in their order, to a manifest of the layout that is in the
-// repository already.
+// Tag points tags, in their order, to a manifest of the layout that is in the repository already.
 func (p *Repository) Tag(ctx context.Context, l *Layout, root v1.Hash, tags []string) (Result, error) {
 	refs, err := p.tags(tags)
 	if err != nil {
@@ -72,7 +69,7 @@ func (p *Repository) Tag(ctx context.Context, l *Layout, root v1.Hash, tags []st
 	return r.total(), nil
 }
 
-// CheckTags reports whether all of these can be tags of the repository.
+// CheckTags reports whether all of the given names are valid tags of the repository.
 func (p *Repository) CheckTags(tags []string) error {
 	_, err := p.tags(tags)
 	return err
@@ -107,8 +104,8 @@ func (r *run) all(ctx context.Context, p *plan) error {
 			return err
 		}
 	}
-	// One after the other: without the referrers API each adds itself to its
-	// subject's fallback tag, by reading and writing it.
+	// One after the other: without the referrers API each one adds itself to its subject's fallback
+	// tag, by a read and a write.
 	for _, m := range p.referrers {
 		if err := r.attach(ctx, m); err != nil {
 			return err
@@ -140,7 +137,7 @@ func (r *run) upload(ctx context.Context, d v1.Descriptor) error {
 	return err
 }
 
-// put writes a manifest under a digest or a tag unless it is there already.
+// put writes a manifest under a digest or a tag unless it is already there.
 func (r *run) put(ctx context.Context, ref name.Reference, m manifest) error {
 	_, isTag := ref.(name.Tag)
 	return r.write.Do(ctx, "manifest "+ref.Identifier(), func() error {
@@ -166,14 +163,13 @@ func (r *run) has(ctx context.Context, ref name.Reference, want v1.Hash) (bool, 
 	case Status(err) == http.StatusUnauthorized || Temporary(err):
 		return false, err
 	}
-	// Not there, or a registry that answers 403 for a repository that the first
-	// push will make, or leaves out a header. The upload will tell.
+	// It is not there, or the registry returns 403 for a repository that the first push creates, or
+	// omits a header. The upload will show it.
 	return false, nil
 }
 
-// attach puts a referrer unless the registry lists it. That its manifest is
-// there would not be enough: a push may have been killed between the manifest
-// and the fallback tag.
+// attach writes a referrer unless the registry lists it. It is not enough that its manifest is
+// there: a push may have been killed between writing the manifest and the fallback tag.
 func (r *run) attach(ctx context.Context, m manifest) error {
 	ref := r.repo.Digest(m.desc.Digest.String())
 	return r.write.Do(ctx, "referrer "+ref.Identifier(), func() error {

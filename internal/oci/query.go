@@ -7,8 +7,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// Config returns the configuration of one image, by the digest of its
-// manifest ("sha256:…").
+// Config returns the configuration of an image, given the digest of its manifest ("sha256:…").
 func (l *Layout) Config(digest string) (*v1.ConfigFile, error) {
 	h, err := v1.NewHash(digest)
 	if err != nil {
@@ -17,9 +16,8 @@ func (l *Layout) Config(digest string) (*v1.ConfigFile, error) {
 	return l.config(h)
 }
 
-// Complete reports what is missing of one image: nil if its manifest,
-// configuration and layers are all there in their full size. It does not read
-// layers; [Layout.Validate] does.
+// Complete returns an error if a part of an image is missing: it is nil if manifest, configuration
+// and layers are all there in their full size. It does not read layers.
 func (l *Layout) Complete(digest string) error {
 	h, err := v1.NewHash(digest)
 	if err != nil {
@@ -37,8 +35,8 @@ func (l *Layout) Complete(digest string) error {
 	return nil
 }
 
-// Holds returns the digest of a target's index if it holds exactly the given
-// images, by the digests of their manifests.
+// Holds returns the digest of a target's index if the index contains exactly the given images, by
+// the digests of their manifests.
 func (l *Layout) Holds(target string, images []string) (digest string, ok bool) {
 	d, err := l.Find(target)
 	if err != nil || !d.MediaType.IsIndex() {

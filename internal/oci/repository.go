@@ -14,9 +14,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// A Repository is one repository of a registry. It remembers within its life what
-// the repository has, so that layers shared by several images are asked for
-// once, and it may be used from several goroutines.
+// A Repository is one repository of a registry. It remembers what the repository has, so that
+// layers shared by several images are queried only once. It may be used from several goroutines.
 type Repository struct {
 	repo        name.Repository
 	push        *remote.Pusher
@@ -26,8 +25,7 @@ type Repository struct {
 	report      func(Progress)
 }
 
-// OpenRepository names a repository, such as ghcr.io/owner/assay. It does not
-// connect yet.
+// OpenRepository opens a repository by name, such as ghcr.io/owner/assay. It does not connect.
 func OpenRepository(repo string, opts Options) (*Repository, error) {
 	client := NewClient(opts)
 	r, err := name.NewRepository(repo, client.NameOptions()...)
@@ -58,12 +56,12 @@ func newRepository(repo name.Repository, client *Client) (*Repository, error) {
 
 func (p *Repository) String() string { return p.repo.Name() }
 
-// Source returns a manifest or an index of the repository.
+// Source returns a Source for a manifest or an index of the repository.
 func (p *Repository) Source(root v1.Hash) Source {
 	return remoteSource{p.repo.Digest(root.String()), p}
 }
 
-// Find returns what a tag means; ok is false if there is no such tag.
+// Find returns the descriptor of a tag; ok is false if there is no such tag.
 func (p *Repository) Find(ctx context.Context, tag string) (d v1.Descriptor, ok bool, err error) {
 	err = p.read.Do(ctx, "tag "+tag, func() error {
 		head, err := p.pull.Head(ctx, p.repo.Tag(tag))
@@ -78,7 +76,7 @@ func (p *Repository) Find(ctx context.Context, tag string) (d v1.Descriptor, ok 
 	return d, ok, err
 }
 
-// Describe returns the descriptor of a manifest that is there.
+// Describe returns the descriptor of a manifest in the repository.
 func (p *Repository) Describe(ctx context.Context, h v1.Hash) (d v1.Descriptor, err error) {
 	err = p.read.Do(ctx, "image "+h.String(), func() error {
 		head, err := p.pull.Head(ctx, p.repo.Digest(h.String()))
@@ -90,7 +88,7 @@ func (p *Repository) Describe(ctx context.Context, h v1.Hash) (d v1.Descriptor, 
 	return d, err
 }
 
-// Get returns the manifest that a tag or a digest means.
+// Get returns the manifest for a tag or a digest.
 func (p *Repository) Get(ctx context.Context, ref string) (v1.Descriptor, []byte, error) {
 	if h, err := v1.NewHash(ref); err == nil {
 		return p.get(ctx, p.repo.Digest(h.String()))
@@ -98,8 +96,8 @@ func (p *Repository) Get(ctx context.Context, ref string) (v1.Descriptor, []byte
 	return p.get(ctx, p.repo.Tag(ref))
 }
 
-// get reads a manifest; go-containerregistry compares the digest of one that was
-// asked for by digest, and computes that of one asked for by tag.
+// get reads a manifest. go-containerregistry checks the digest if the reference is a digest, and
+// computes it if the reference is a tag.
 func (p *Repository) get(ctx context.Context, ref name.Reference) (v1.Descriptor, []byte, error) {
 	var d *remote.Descriptor
 	err := p.read.Do(ctx, "manifest "+ref.Identifier(), func() (err error) {
@@ -121,15 +119,15 @@ func (p *Repository) Tags(ctx context.Context) (tags []string, err error) {
 	return tags, err
 }
 
-// Writable reports whether a push would be let in: it uploads the two bytes that
-// every artifact needs.
+// Writable reports whether a push would be permitted: it uploads the two bytes that every artifact
+// needs.
 func (p *Repository) Writable(ctx context.Context) error {
 	return p.upload(ctx, static.NewLayer(Empty, TypeEmpty))
 }
 
-// Put stores an artifact: as a referrer of subject, or under the tag, which it
-// moves, or if both are nothing by its digest alone. What is there is not sent
-// again. It returns the artifact's reference by digest.
+// Put stores an artifact: as a referrer of subject; or under the tag, which it moves; or, if both
+// are empty, only by its digest. Existing content is not sent again. It returns the artifact's
+// reference by digest.
 func (p *Repository) Put(ctx context.Context, a Artifact, subject *v1.Descriptor, tag string) (ref string, h v1.Hash, err error) {
 	m, err := json.Marshal(a.manifest(subject))
 	if err != nil {
@@ -150,8 +148,8 @@ func (p *Repository) Put(ctx context.Context, a Artifact, subject *v1.Descriptor
 			return "", h, err
 		}
 	}
-	// The manifest of a referrer alone would not do: without the referrers API
-	// this also enters it in the list that is the subject's fallback tag.
+	// It is not enough that a referrer's manifest exists: without the referrers API this Put also
+	// adds it to the list under the subject's fallback tag.
 	var to name.Reference = at
 	if subject == nil && tag != "" {
 		to = p.repo.Tag(tag)
@@ -170,7 +168,7 @@ func (p *Repository) upload(ctx context.Context, l v1.Layer) error {
 	return p.write.Do(ctx, "blob "+h.String(), func() error { return p.push.Upload(ctx, p.repo, l) })
 }
 
-// lists reports whether the registry knows h as attached to subject.
+// lists reports whether the registry lists h as a referrer of subject.
 func (p *Repository) lists(ctx context.Context, subject, h v1.Hash) (bool, error) {
 	list, err := p.referrers(ctx, subject)
 	if err != nil {

@@ -12,17 +12,17 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// A Source is one image to read, in a layout or in a repository, with what is
-// attached to it. What it returns for a digest has that digest.
+// A Source reads one image with its attachments, in a layout or in a repository. Content that it
+// returns for a digest has that digest.
 type Source interface {
 	String() string // the reference
-	// Resolve returns the manifest or index that the reference means.
+	// Resolve returns the manifest or index of the reference.
 	Resolve(ctx context.Context) (v1.Descriptor, error)
 	Manifest(ctx context.Context, h v1.Hash) ([]byte, error)
-	// Blob returns a small blob whole: a configuration, a document.
+	// Blob returns a small blob as a whole: a configuration, a document.
 	Blob(ctx context.Context, h v1.Hash) ([]byte, error)
-	// Open reads a blob of any size, once. The last Read fails if the blob is
-	// another than the descriptor's.
+	// Open reads a blob of any size, once. The last Read fails if the blob does not match the
+	// descriptor.
 	Open(ctx context.Context, d v1.Descriptor) (io.ReadCloser, error)
 	Referrers(ctx context.Context, subject v1.Hash) ([]v1.Descriptor, error)
 }
@@ -50,14 +50,14 @@ func OpenSource(ref string, opts Options) (Source, error) {
 	return remoteSource{r, repo}, nil
 }
 
-// CheckReference reports what is wrong with a registry's reference as such.
+// CheckReference reports whether a registry reference is well-formed.
 func CheckReference(ref string) error {
 	_, err := name.ParseReference(ref)
 	return err
 }
 
-// SplitLayout splits "DIR", "DIR:TARGET" and "DIR@sha256:…". A directory whose
-// own name has a colon is understood when it exists.
+// SplitLayout splits "DIR", "DIR:TARGET" and "DIR@sha256:…". A directory with a colon in its name
+// is recognised if it exists.
 func SplitLayout(s string) (dir, target string) {
 	if dir, digest, ok := strings.Cut(s, "@sha256:"); ok {
 		return dir, "sha256:" + digest
@@ -71,7 +71,7 @@ func SplitLayout(s string) (dir, target string) {
 	return s, ""
 }
 
-// Source returns the image that ref (as for [Layout.Find]) means.
+// Source returns a Source for the image of ref (as for [Layout.Find]).
 func (l *Layout) Source(ref string) Source { return layoutSource{l, ref} }
 
 type layoutSource struct {
@@ -129,7 +129,7 @@ func (s remoteSource) Blob(ctx context.Context, h v1.Hash) ([]byte, error) {
 		if err != nil {
 			return err
 		}
-		rc, err := layer.Compressed() // verifies the digest while it is read
+		rc, err := layer.Compressed() // verifies the digest during the read
 		if err != nil {
 			return err
 		}
@@ -149,7 +149,7 @@ func (s remoteSource) Open(ctx context.Context, d v1.Descriptor) (rc io.ReadClos
 		if err != nil {
 			return err
 		}
-		rc, err = layer.Compressed() // verifies the digest while it is read
+		rc, err = layer.Compressed() // verifies the digest during the read
 		return err
 	})
 	return rc, err

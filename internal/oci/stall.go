@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A StallError says that a registry accepted a connection and then was silent.
+// A StallError says that a registry accepted a connection and then sent or received nothing.
 type StallError struct{ After time.Duration }
 
 func (e *StallError) Error() string { return fmt.Sprintf("no byte moved for %v", e.After) }
@@ -16,8 +16,8 @@ func (e *StallError) Error() string { return fmt.Sprintf("no byte moved for %v",
 // Timeout makes it a temporary network error.
 func (e *StallError) Timeout() bool { return true }
 
-// roundTrip sends a request and gives it up when no byte of it or of its answer
-// moves for that long. It has no limit on the whole: a layer may take hours.
+// roundTrip sends a request and aborts it if no byte of the request or of its answer moves for the
+// stall time. The total time is not limited: a layer may take hours.
 func roundTrip(base http.RoundTripper, req *http.Request, stall time.Duration) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	w := &watch{stall: stall, cancel: cancel}
@@ -27,7 +27,7 @@ func roundTrip(base http.RoundTripper, req *http.Request, stall time.Duration) (
 		req.Body = &watched{req.Body, w, ctx, false}
 	}
 	resp, err := base.RoundTrip(req)
-	w.timer.Stop() // the answer's body is watched while somebody reads it
+	w.timer.Stop() // the timer runs again while the answer's body is read
 	if err != nil {
 		w.end()
 		return resp, because(ctx, err)
@@ -36,7 +36,7 @@ func roundTrip(base http.RoundTripper, req *http.Request, stall time.Duration) (
 	return resp, nil
 }
 
-// because replaces "context canceled" where the stall was the cause.
+// because replaces "context canceled" if the stall was the cause.
 func because(ctx context.Context, err error) error {
 	if s, ok := context.Cause(ctx).(*StallError); ok {
 		return s
@@ -55,7 +55,7 @@ func (w *watch) end() {
 	w.cancel(nil)
 }
 
-// watched is a body; the answer's ends the watch.
+// watched is a request or response body. Closing the response body ends the watch.
 type watched struct {
 	io.ReadCloser
 	*watch
@@ -63,8 +63,8 @@ type watched struct {
 	answer bool
 }
 
-// Read of an answer waits for the registry; Read of a request is called when the
-// registry has taken what was read before.
+// Read resets the timer. A Read of a response waits for the registry. A Read of a request is called
+// when the registry has accepted the previous bytes.
 func (b *watched) Read(p []byte) (int, error) {
 	b.timer.Reset(b.stall)
 	n, err := b.ReadCloser.Read(p)

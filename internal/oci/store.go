@@ -16,19 +16,18 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// maxBlob bounds what is read into memory: manifests and statements. The
-// largest real one is the SBOM of a CUDA image, a few megabytes.
+// maxBlob limits what is read into memory: manifests and statements. The largest real one is the
+// SBOM of a CUDA image, a few megabytes.
 const maxBlob = 64 << 20
 
-// A BlobError says that a layout's blob is missing or is not what its digest
-// says.
+// A BlobError says that a layout's blob is missing or does not match its digest.
 type BlobError struct {
 	Path   string
-	Digest v1.Hash // what it should be
-	Got    string  // its digest, or what else is wrong; "" when missing
+	Digest v1.Hash // expected digest
+	Got    string  // its digest, or another problem; "" if missing
 }
 
-// Permanent says that another attempt does not help.
+// Permanent marks an error that a retry does not fix.
 func (e *BlobError) Permanent() {}
 
 func (e *BlobError) Error() string {
@@ -59,7 +58,7 @@ func (l *Layout) WriteBlob(r io.Reader) (v1.Hash, int64, error) {
 	return h, size, nil
 }
 
-// ReadBlob returns a small blob whole, verified against its digest.
+// ReadBlob returns a small blob as a whole, verified against its digest.
 func (l *Layout) ReadBlob(h v1.Hash) ([]byte, error) {
 	rc, err := l.openBlob(h, -1)
 	if err != nil {
@@ -73,8 +72,7 @@ func (l *Layout) ReadBlob(h v1.Hash) ([]byte, error) {
 	return b, err
 }
 
-// statBlob checks that the blob is there and, where size is not negative, that
-// it has that size.
+// statBlob checks that the blob exists and, if size is not negative, that it has that size.
 func (l *Layout) statBlob(h v1.Hash, size int64) error {
 	fi, err := os.Stat(l.blobPath(h))
 	switch {
@@ -88,8 +86,8 @@ func (l *Layout) statBlob(h v1.Hash, size int64) error {
 	return nil
 }
 
-// openBlob opens a blob for one reading from start to end, at which the reader
-// compares the digest: the last Read of a damaged blob returns a BlobError.
+// openBlob opens a blob for one sequential read. The reader checks the digest at the end: the last
+// Read of a damaged blob returns a BlobError.
 func (l *Layout) openBlob(h v1.Hash, size int64) (io.ReadCloser, error) {
 	if err := l.statBlob(h, size); err != nil {
 		return nil, err
@@ -119,7 +117,7 @@ func (v *verifier) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// locked runs f while no other process or goroutine does.
+// locked runs f under the layout's lock, which excludes other processes and goroutines.
 func (l *Layout) locked(f func() error) error {
 	lf, err := os.OpenFile(filepath.Join(l.dir, lockFile), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -148,8 +146,8 @@ func (l *Layout) writeMissing(name string, content []byte) error {
 	return replaceFile(path, content)
 }
 
-// replaceFile gives path new content so that a reader, or a crash, sees all of
-// the old or all of the new.
+// replaceFile replaces the content of path atomically: a reader, or a crash, sees all of the old or
+// all of the new content.
 func replaceFile(path string, content []byte) error {
 	return throughTemp(filepath.Dir(path), func(f *os.File) (string, error) {
 		_, err := io.Copy(f, bytes.NewReader(content))
@@ -157,8 +155,8 @@ func replaceFile(path string, content []byte) error {
 	})
 }
 
-// throughTemp lets fill write a temporary file in dir, syncs it, and renames it
-// to the path that fill returned.
+// throughTemp lets fill write a temporary file in dir, syncs it, and renames it to the path that
+// fill returns.
 func throughTemp(dir string, fill func(*os.File) (string, error)) (err error) {
 	f, err := os.CreateTemp(dir, ".tmp-*")
 	if err != nil {

@@ -1,13 +1,13 @@
-// Package plain makes text that others wrote safe to print: a certificate, a
-// registry's answer, a file's content or another machine's message may hold what
-// steers a terminal, hides text or turns its direction around.
+// Package plain makes text from other sources safe to print: a certificate, a registry's answer, a
+// file's content or another machine's message may contain characters that control a terminal, hide
+// text or reverse its direction.
 //
-// Graphic characters stay as they are. All others are written as JSON escapes
-// them ("\u001b"), so that a reader sees them, and a JSON document stays the same
-// document. A byte that is not UTF-8 is written as "\xff".
+// Graphic characters stay as they are. All others are written as JSON escapes ("\u001b"), so that a
+// reader sees them, and a JSON document keeps its meaning. A byte that is not UTF-8 is written as
+// "\xff".
 //
-// [Line] is for a value inside a line, [Text] for text of several lines, and
-// [Writer] for everything that a program prints.
+// [Line] is for a value inside a line, [Text] for text of several lines, and [Writer] for
+// everything that a program prints.
 package plain
 
 import (
@@ -20,15 +20,15 @@ import (
 	"unicode/utf8"
 )
 
-// Line returns s as a part of one line: line feeds and tabs are escaped, too.
+// Line returns s for use inside a line: line feeds and tabs are escaped too.
 func Line(s string) string { return escape(s, "") }
 
-// Text returns s with its line feeds and tabs as they are.
+// Text returns s with line feeds and tabs unchanged.
 func Text(s string) string { return escape(s, "\n\t") }
 
 func escape(s, keep string) string {
 	var b strings.Builder
-	done := 0 // what of s is in b
+	done := 0 // length of the prefix of s that is in b
 	for i := 0; i < len(s); {
 		r, size := utf8.DecodeRuneInString(s[i:])
 		if bad := r == utf8.RuneError && size == 1; bad || !unicode.IsGraphic(r) && !strings.ContainsRune(keep, r) {
@@ -63,18 +63,18 @@ func visible(r rune) string {
 	return fmt.Sprintf(`\u%04x`, r)
 }
 
-// A Writer writes what it is given as [Text] does. Escape sequences of the
-// program's own go to [Raw]. Several goroutines may write.
+// A Writer escapes its input like [Text]. The program's own escape sequences go to [Raw]. Several
+// goroutines may write.
 type Writer struct {
 	w    io.Writer
 	mu   sync.Mutex
-	rest []byte // the beginning of a character whose end is yet to come
+	rest []byte // the beginning of an incomplete character
 }
 
 // NewWriter returns a Writer to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
-// Write reports len(p) or, after an error, 0: where in p that was is not known.
+// Write returns len(p) or, after an error, 0: the position of the error in p is not known.
 func (w *Writer) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -87,7 +87,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Flush writes the beginning of a character whose end did not come.
+// Flush writes the beginning of a character that was not completed.
 func (w *Writer) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -96,7 +96,7 @@ func (w *Writer) Flush() error {
 	return err
 }
 
-// whole is how much of b does not end within a character.
+// whole returns the length of b without an incomplete character at its end.
 func whole(b []byte) int {
 	for i := len(b) - 1; i >= max(0, len(b)-utf8.UTFMax); i-- {
 		if utf8.RuneStart(b[i]) {
@@ -109,9 +109,9 @@ func whole(b []byte) int {
 	return len(b)
 }
 
-// Raw returns what a Writer, or a type that embeds one, writes to, and any other
-// writer itself. It is for colours, for lines that replace one another, and for
-// documents whose bytes count; texts from elsewhere pass through [Line] first.
+// Raw returns the underlying writer of a Writer, or of a type that embeds one; other writers are
+// returned unchanged. It is for colours, for lines that replace each other, and for documents with
+// exact bytes. Text from other sources must pass through [Line] first.
 func Raw(w io.Writer) io.Writer {
 	if p, ok := w.(interface{ raw() io.Writer }); ok {
 		return p.raw()

@@ -1,4 +1,3 @@
-// Package rig prepares GPUs for measuring: contexts, kernels, streams, events and
-// memory, all of which end with the GPU that they belong to. It has code only in
-// builds with cgo and the tag cuda.
+// Package rig prepares GPUs for measurements: contexts, kernels, streams, events and memory, all of
+// which are freed when their GPU is closed. It has code only in builds with cgo and the tag cuda.
 package rig

@@ -6,14 +6,14 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// A Place is where a GPU sits.
+// A Place is the position of a GPU in the machine.
 type Place struct {
 	PCIDevice string       // four hex digits; "": not known
-	Node      int          // the NUMA node next to it; -1: not known
-	CPUs      sysfs.CPUSet // next to it; none: not known
+	Node      int          // the closest NUMA node; -1: not known
+	CPUs      sysfs.CPUSet // closest to it; none: not known
 }
 
-// places says where PCI devices sit. What the kernel does not tell is not there.
+// places returns the places of PCI devices, as far as the kernel reports them.
 func places(f sysfs.FS) map[sysfs.BusID]Place {
 	devices, err := f.PCI()
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// A GPU is one that this process sees, with all that was prepared on it. Once it is
-// open, its context must be current for every other method but Close: Bind makes it
-// so on a thread to which the goroutine is locked.
+// A GPU is a GPU that is visible to this process, with all resources that were prepared on it. Once
+// it is open, its context must be current for every method except Close: Bind makes it current on a
+// thread to which the goroutine is locked.
 type GPU struct {
 	Info driver.DeviceInfo
 	Bus  sysfs.BusID
@@ -29,9 +29,8 @@ type kernel struct {
 	blocks int
 }
 
-// Find lists the GPUs, none of which is open. driver.ErrNoDriver and
-// driver.ErrNoDevice: there are none. What the kernel does not tell of where they are
-// is not known.
+// Find lists the GPUs, none of which is open. The error is driver.ErrNoDriver or driver.ErrNoDevice
+// if there are none. Positions that the kernel does not report are not known.
 func Find(f sysfs.FS) ([]*GPU, error) {
 	if err := driver.Init(); err != nil {
 		return nil, err
@@ -64,8 +63,8 @@ func (g *GPU) Open() (err error) {
 	return g.Bind()
 }
 
-// Close frees all that was prepared. The context is current meanwhile, so the thread
-// must not change.
+// Close frees all resources. It makes the context current and locks the goroutine to its thread for
+// that time.
 func (g *GPU) Close() error {
 	if g.Context == nil {
 		return nil
@@ -85,18 +84,18 @@ func (g *GPU) Close() error {
 	return errors.Join(errs...)
 }
 
-// Defer has Close call f with the context current, the last one first.
+// Defer makes Close call f with the context current, in reverse order.
 func (g *GPU) Defer(f func() error) { g.frees = append(g.frees, f) }
 
-// Kernels are those of a module that have blocks of as many threads, by how many
-// parameters of 8 bytes they have.
+// Kernels are kernels of a module with the same number of threads per block. Params maps their
+// names to their numbers of 8-byte parameters.
 type Kernels struct {
 	Threads int
 	Params  map[string]int
 }
 
-// Load loads the module that read finds, as [driver.LoadNewest] does, and prepares
-// kernels of it.
+// Load loads the module that read finds, as [driver.LoadNewest] does, and prepares some of its
+// kernels.
 func (g *GPU) Load(files fs.FS, read func(dir fs.FS) ([]byte, error), kernels ...Kernels) error {
 	m, err := driver.LoadNewest(files, read)
 	if err != nil {
@@ -130,7 +129,7 @@ func (g *GPU) prepare(m *driver.Module, name string, params, threads int) error 
 	return err
 }
 
-// Blocks is how many blocks of a kernel the GPU can hold: 0 of one that is not loaded.
+// Blocks returns how many blocks of a kernel fit on the GPU at once; 0 if the kernel is not loaded.
 func (g *GPU) Blocks(name string) int {
 	if k := g.kernels[name]; k != nil {
 		return k.blocks
@@ -158,7 +157,7 @@ func (g *GPU) Malloc(n int) (driver.Ptr, error) {
 	return p, err
 }
 
-// Event makes an event.
+// Event creates an event that Close destroys.
 func (g *GPU) Event(flags driver.EventFlags) (driver.Event, error) {
 	e, err := driver.NewEvent(flags)
 	if err == nil {
@@ -167,13 +166,13 @@ func (g *GPU) Event(flags driver.EventFlags) (driver.Event, error) {
 	return e, err
 }
 
-// A Lane is a stream with two events that have a time.
+// A Lane is a stream with two timing events.
 type Lane struct {
 	driver.Stream
 	Begin, End driver.Event
 }
 
-// Lane makes a lane, whose events have the flags too.
+// Lane creates a lane. Its events also have the given flags.
 func (g *GPU) Lane(flags driver.EventFlags) (l Lane, err error) {
 	if l.Stream, err = driver.NewStream(0); err != nil {
 		return l, err
@@ -186,7 +185,8 @@ func (g *GPU) Lane(flags driver.EventFlags) (l Lane, err error) {
 	return l, err
 }
 
-// Time gives the seconds of what f enqueues: 1 ns at least, since rates are wanted.
+// Time returns the seconds that the work enqueued by f takes: at least 1 ns, since rates are
+// computed from it.
 func (l Lane) Time(f func() error) (float64, error) {
 	if err := l.Begin.Record(l.Stream); err != nil {
 		return 0, err
@@ -203,7 +203,7 @@ func (l Lane) Time(f func() error) (float64, error) {
 	return Seconds(l.Begin, l.End)
 }
 
-// Seconds is the time between two events, 1 ns at least.
+// Seconds returns the time between two events, at least 1 ns.
 func Seconds(from, to driver.Event) (float64, error) {
 	t, err := driver.Elapsed(from, to)
 	return max(t.Seconds(), 1e-9), err

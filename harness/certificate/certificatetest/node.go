@@ -8,9 +8,8 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 )
 
-// Node returns a certificate of a machine with so many GPUs, at most 8, that has
-// every field and every verdict: what a report must be able to show. The figures
-// are made up.
+// Node returns a certificate of a machine with the given number of GPUs, at most 8. It contains
+// every field and every verdict that a report must be able to show. The figures are made up.
 func Node(gpus int) *certificate.Statement {
 	begin := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	s := certificate.New(certificate.Predicate{

@@ -1,5 +1,5 @@
-// Package certificatetest holds documents against the published schema of
-// certificates, for tests.
+// Package certificatetest validates documents against the published schema of certificates, for
+// tests.
 package certificatetest
 
 import (

@@ -1,4 +1,4 @@
-// Package hardwaretest is for tests of those that read the hardware data base.
+// Package hardwaretest helps to test readers of the hardware data base.
 package hardwaretest
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/assay-hpc/assay/harness/hardware"
 )
 
-// Changed are the files of the data base, with one text in place of another in the first
-// of them that has it.
+// Changed returns the files of the data base, with old replaced by now once, in the first file that
+// contains it.
 func Changed(t testing.TB, old, now string) fstest.MapFS {
 	t.Helper()
 	out := fstest.MapFS{}

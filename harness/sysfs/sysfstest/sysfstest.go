@@ -1,5 +1,5 @@
-// Package sysfstest lays out trees of /sys and /proc for tests, from text
-// archives in the txtar format.
+// Package sysfstest creates trees of /sys and /proc for tests, from text archives in the txtar
+// format.
 package sysfstest
 
 import (
@@ -13,9 +13,9 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// Tree writes an archive's files into a directory of the test's and opens it.
-// A file named "link:sys/…" is a symbolic link to what its content says, one
-// named "dir:sys/…" an empty directory.
+// Tree writes an archive's files into a temporary directory of the test and opens it. A file named
+// "link:sys/…" is a symbolic link with its content as the target; a file named "dir:sys/…" is an
+// empty directory.
 func Tree(t testing.TB, archive []byte) sysfs.FS {
 	t.Helper()
 	fs, err := sysfs.Open(Dir(t, archive))
@@ -25,7 +25,7 @@ func Tree(t testing.TB, archive []byte) sysfs.FS {
 	return fs
 }
 
-// Dir is Tree without opening it.
+// Dir is Tree without opening it; it returns the directory.
 func Dir(t testing.TB, archive []byte) string {
 	t.Helper()
 	dir := t.TempDir()

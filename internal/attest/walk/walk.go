@@ -1,5 +1,5 @@
-// Package walk holds images against an [attest.Policy]: it reads an image, in a
-// layout or a registry, to its last platform and its last referrer.
+// Package walk checks images against an [attest.Policy]: it reads an image, in a layout or a
+// registry, with all its platforms and all its referrers.
 package walk
 
 import (
@@ -17,8 +17,7 @@ import (
 	"github.com/assay-hpc/assay/internal/oci"
 )
 
-// An Error says what does not hold together, or what is missing. What was found
-// nevertheless comes with it.
+// An Error lists what is inconsistent or missing. The evidence found is returned with it.
 type Error struct {
 	Reference string
 	Problems  []string
@@ -28,11 +27,11 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s does not verify: %s", e.Reference, strings.Join(e.Problems, "; "))
 }
 
-// Evidence is what was found of an image.
+// Evidence is what was found for an image.
 type Evidence struct {
 	Reference string
 	Root      v1.Descriptor // an index, or an image
-	Target    string        // that all documents agree on; "" where none names one
+	Target    string        // common to all documents; "" if none names one
 	Images    []Image
 	Attached  []attest.Attachment // to indexes
 	Problems  []string
@@ -41,16 +40,16 @@ type Evidence struct {
 // An Image is one platform's manifest.
 type Image struct {
 	Digest   string
-	Platform string // of its configuration
+	Platform string // in its configuration
 	Bytes    int64  // of its layers, compressed
 	Config   *v1.ConfigFile
 	Attached []attest.Attachment
 }
 
-// Verify reads an image with all its platforms and all that is attached to
-// them, and holds it against the policy. Indexes are walked to their end. It
-// fails closed: the error is an *Error, with the evidence, when anything is
-// wrong or missing, and another one when something could not be read.
+// Verify reads an image with all its platforms and all documents attached to them, and checks it
+// against the policy. It walks indexes completely. It fails closed: if anything is wrong or
+// missing, the error is an *Error, and the evidence is returned too; if something could not be
+// read, it is another error.
 func Verify(ctx context.Context, p attest.Policy, src oci.Source) (*Evidence, error) {
 	root, err := src.Resolve(ctx)
 	if err != nil {
@@ -70,8 +69,7 @@ func Verify(ctx context.Context, p attest.Policy, src oci.Source) (*Evidence, er
 	return w.ev, nil
 }
 
-// Limits of what is walked: far above any real image, far below what would keep
-// a reader busy.
+// Limits of the walk: far above any real image, and low enough that a reader is not kept busy.
 const (
 	maxNesting   = 4
 	maxManifests = 1000
@@ -82,7 +80,7 @@ type walk struct {
 	src     oci.Source
 	seen    map[v1.Hash]bool
 	ev      *Evidence
-	targets []string // that documents claim
+	targets []string // claimed by documents
 }
 
 func (w *walk) problem(format string, args ...any) {
@@ -109,7 +107,7 @@ func (w *walk) manifest(ctx context.Context, d v1.Descriptor, depth int) error {
 	return nil
 }
 
-// read returns a manifest decoded, and holds its size against the descriptor's.
+// read returns a decoded manifest, and compares its size with the descriptor's.
 func (w *walk) read(ctx context.Context, d v1.Descriptor, v any) error {
 	raw, err := w.src.Manifest(ctx, d.Digest)
 	if err != nil {
@@ -148,8 +146,8 @@ func (w *walk) index(ctx context.Context, d v1.Descriptor, depth int) error {
 	return nil
 }
 
-// attestationManifest reports whether an index's entry is BuildKit's way to
-// attach something to an image: no client runs it, since no platform is its.
+// attestationManifest reports whether an index's entry is an attachment in BuildKit's form. No
+// client runs it, since its platform is unknown/unknown.
 func attestationManifest(d v1.Descriptor) bool {
 	return d.MediaType.IsImage() && d.Platform != nil && d.Platform.OS == "unknown" && d.Platform.Architecture == "unknown" &&
 		d.Annotations["vnd.docker.reference.type"] == "attestation-manifest"
@@ -195,7 +193,7 @@ func (w *walk) image(ctx context.Context, d v1.Descriptor) error {
 	return nil
 }
 
-// missing says why an image lacks a required document.
+// missing returns the reason why an image lacks a required document.
 func (w *walk) missing(name string, attached []attest.Attachment) string {
 	s := "the image has no " + name
 	for _, a := range attached {
@@ -209,7 +207,7 @@ func (w *walk) missing(name string, attached []attest.Attachment) string {
 	return s
 }
 
-// complete holds the whole of what was found against the policy.
+// complete checks the evidence as a whole against the policy.
 func (w *walk) complete() {
 	if len(w.ev.Images) == 0 {
 		w.problem("it holds no image")
@@ -244,8 +242,8 @@ func (w *walk) complete() {
 	}
 }
 
-// attached reads all referrers of a manifest; where is how problems call it.
-// It returns them in order, and which kinds count.
+// attached reads all referrers of a manifest; where names the manifest in problems. It returns the
+// referrers in order, and the kinds that count.
 func (w *walk) attached(ctx context.Context, subject v1.Hash, platform, where string) ([]attest.Attachment, map[string]bool, error) {
 	refs, err := w.src.Referrers(ctx, subject)
 	if err != nil {
@@ -272,7 +270,7 @@ func (w *walk) attached(ctx context.Context, subject v1.Hash, platform, where st
 	return found, have, nil
 }
 
-// referrer reads one. What other programs attached is listed and left alone.
+// referrer reads one referrer. Attachments of other programs are listed, but not evaluated.
 func (w *walk) referrer(ctx context.Context, subject v1.Hash, d v1.Descriptor, platform, where string) (attest.Attachment, error) {
 	a := attest.Attachment{Digest: d.Digest.String(), Type: d.ArtifactType, Signature: attest.Unsigned}
 	raw, err := w.src.Manifest(ctx, d.Digest)
@@ -292,7 +290,7 @@ func (w *walk) referrer(ctx context.Context, subject v1.Hash, d v1.Descriptor, p
 		return a, nil
 	}
 	if len(m.Layers) != 1 {
-		return a, nil // other programs keep several envelopes in one manifest
+		return a, nil // other programs store several envelopes in one manifest
 	}
 	doc, err := w.src.Blob(ctx, m.Layers[0].Digest)
 	if err != nil {
@@ -307,7 +305,7 @@ func (w *walk) referrer(ctx context.Context, subject v1.Hash, d v1.Descriptor, p
 			w.targets = append(w.targets, t)
 		}
 	case errors.Is(err, attest.ErrForeign), errors.Is(err, attest.ErrSignature), errors.Is(err, attest.ErrStatement) && got.Signature != attest.Verified:
-		// Another program's, or nobody's. Beside ours it does no harm, and it does not count.
+		// From another program, or by an unknown signer. It does not count, but does no harm.
 	default:
 		w.problem("%s: the %s %s: %v", where, cmp.Or(got.Kind, "document"), a.Digest, err)
 	}

@@ -11,8 +11,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Image returns an image of two layers whose content depends on the arguments
-// alone.
+// Image returns an image of two layers with content that depends only on the arguments.
 func Image(t testing.TB, p v1.Platform, seed int64) v1.Image {
 	t.Helper()
 	img, err := random.Image(3000, 2, random.WithSource(rand.NewSource(seed)))

@@ -1,4 +1,4 @@
-// Package ocitest holds what layouts contain against what they say, for tests.
+// Package ocitest checks the content of layouts, for tests.
 package ocitest
 
 import (
@@ -17,10 +17,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
-// Validate reads all that a manifest or index of a layout leads to, layers
-// included, and reports the first blob that is missing or damaged, the first
-// layer that is not the one its image's configuration names, and whatever else
-// go-containerregistry's validate finds in manifests and configurations.
+// Validate reads everything that a manifest or index of a layout refers to, including layers. It
+// reports the first blob that is missing or damaged, the first layer that differs from the one in
+// its image's configuration, and other errors that go-containerregistry's validate finds in
+// manifests and configurations.
 func Validate(ctx context.Context, dir string, root v1.Hash) error {
 	raw, err := blob(dir, root)
 	if err != nil {
@@ -45,7 +45,7 @@ func Validate(ctx context.Context, dir string, root v1.Hash) error {
 	}
 	img, err := partial.CompressedToImage(&image{dir, root, m.MediaType, *m.Config, m.Layers})
 	if err == nil {
-		err = validate.Image(img, validate.Fast) // which knows only gzip; ours may be zstd
+		err = validate.Image(img, validate.Fast) // Fast, as the full check supports only gzip, and ours may be zstd
 	}
 	if err == nil {
 		err = diffIDs(img)
@@ -56,7 +56,7 @@ func Validate(ctx context.Context, dir string, root v1.Hash) error {
 	return ctx.Err()
 }
 
-// blob reads a blob and compares its digest.
+// blob reads a blob and checks its digest.
 func blob(dir string, h v1.Hash) ([]byte, error) {
 	b, err := os.ReadFile(filepath.Join(dir, "blobs", h.Algorithm, h.Hex))
 	if err != nil {
@@ -98,7 +98,7 @@ func diffIDs(img v1.Image) error {
 	return nil
 }
 
-// image is one of a layout's, for go-containerregistry.
+// image is an image of a layout, for go-containerregistry.
 type image struct {
 	dir    string
 	digest v1.Hash
@@ -129,7 +129,7 @@ func (l *layer) Digest() (v1.Hash, error)            { return l.desc.Digest, nil
 func (l *layer) Size() (int64, error)                { return l.desc.Size, nil }
 func (l *layer) MediaType() (types.MediaType, error) { return l.desc.MediaType, nil }
 
-// Exists answers validate.Fast.
+// Exists is called by validate.Fast.
 func (l *layer) Exists() (bool, error) {
 	_, err := blob(l.dir, l.desc.Digest)
 	return err == nil, err
