@@ -77,8 +77,8 @@ func stanzas(r io.Reader, each func(map[string]string) error) error {
 	return emit()
 }
 
-// archive lays the packages out as a Debian archive on disk. It is unsigned:
-// every package was held against the lock's checksum when it was fetched.
+// archive writes the packages to disk as a Debian archive. It is unsigned: every package was
+// checked against the lock's checksum when it was fetched.
 func (m *Maker) archive(ctx context.Context, repo, suite, arch string, debs []recipe.Deb) error {
 	pool := filepath.Join(repo, "pool")
 	index := filepath.Join(repo, "dists", suite, "main", "binary-"+arch)
@@ -106,7 +106,7 @@ func (m *Maker) archive(ctx context.Context, repo, suite, arch string, debs []re
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	// debootstrap's parser wants an empty line behind the last entry too.
+	// debootstrap's parser also needs an empty line after the last entry.
 	packages := append(bytes.Join(entries, []byte("\n")), '\n')
 	if err := os.WriteFile(filepath.Join(index, "Packages"), packages, 0o644); err != nil {
 		return err
@@ -131,8 +131,8 @@ func entry(ctx context.Context, file string, d recipe.Deb) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dpkg-deb -f %s: %w", file, err)
 	}
-	// An archive overrides what packages say of their own priority, and
-	// debootstrap unpacks by priority; here all belong to the base.
+	// An archive overrides the priority that packages declare, and debootstrap unpacks by
+	// priority. Here all packages belong to the base.
 	control = priority.ReplaceAll(control, []byte("Priority: required"))
 	return fmt.Appendf(bytes.TrimRight(control, "\n"), "\nFilename: pool/%s\nSize: %d\nSHA256: %s\n", d.File(), d.Size, d.SHA256), nil
 }

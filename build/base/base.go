@@ -1,7 +1,6 @@
-// Package base makes Debian base images with debootstrap. Which packages go in
-// is decided once, by Resolve, and written to matrix.lock; Make fetches exactly
-// these, serves them to debootstrap as a local archive, and turns the result
-// into an image that is the same on every machine and every day.
+// Package base builds Debian base images with debootstrap. Resolve determines the packages once,
+// and matrix.lock records them. Make fetches exactly those, serves them to debootstrap as a local
+// archive, and turns the result into an image that is the same on every machine and every day.
 package base
 
 import (
@@ -26,18 +25,17 @@ type Maker struct {
 	Dir     string                                            // for temporary trees; must allow device nodes
 	Archive string                                            // root URL to fetch from (mirrors applied)
 	Canon   string                                            // root URL that the image's own sources name
-	Name    func(url string) string                           // a package's URL as the lock has it
-	Netrc   string                                            // credentials for Archive, in .netrc's form
+	Name    func(url string) string                           // a package's URL as written in the lock
+	Netrc   string                                            // credentials for Archive, in .netrc format
 	Fetch   func(context.Context, recipe.Deb) (string, error) // returns the path of a verified package
 	Epoch   time.Time
 	Log     func(format string, args ...any)
 }
 
-// ErrNotPossible says that this machine cannot run debootstrap; the message
-// has the remedy.
+// ErrNotPossible says that this machine cannot run debootstrap; the message contains the remedy.
 var ErrNotPossible = errors.New("debootstrap cannot run here")
 
-// Check reports whether bases for the architecture can be made on this machine.
+// Check reports whether bases for the architecture can be built on this machine.
 func Check(arch string) error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("%w: it needs root (chroot, mknod); run as root or give --builder", ErrNotPossible)
@@ -55,8 +53,8 @@ func Check(arch string) error {
 	return nil
 }
 
-// Resolve asks debootstrap, with the archive's signature checked, which
-// packages make up the base.
+// Resolve lets debootstrap determine the packages of the base, with the archive's signature
+// checked.
 func (m *Maker) Resolve(ctx context.Context, d matrix.Debootstrap, arch string) ([]recipe.Deb, error) {
 	if err := os.MkdirAll(m.Dir, 0o755); err != nil {
 		return nil, err
@@ -83,7 +81,7 @@ func (m *Maker) Resolve(ctx context.Context, d matrix.Debootstrap, arch string) 
 	return m.downloaded(filepath.Join(root, "debootstrap/debpaths"), index)
 }
 
-// downloaded looks up in the archive's index what debootstrap fetched.
+// downloaded looks up in the archive's index the packages that debootstrap fetched.
 func (m *Maker) downloaded(debpaths string, index map[string]recipe.Deb) ([]recipe.Deb, error) {
 	text, err := os.ReadFile(debpaths)
 	if err != nil {
@@ -110,8 +108,8 @@ func (m *Maker) run(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, "debootstrap", args...)
 	cmd.Env = append(cleanEnv(), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", m.Epoch.Unix()))
 	if m.Netrc != "" {
-		// Not in the URL: that is in the list of processes, in debootstrap's log and
-		// in the base. Its wget looks here.
+		// Not in the URL, which appears in the process list, in debootstrap's log and in the
+		// base. debootstrap's wget reads this file.
 		home, err := os.MkdirTemp(m.Dir, "home-")
 		if err != nil {
 			return err
@@ -137,8 +135,8 @@ func (m *Maker) run(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// cleanEnv is the environment of debootstrap: nothing of the caller's locale
-// or temporary directories reaches maintainer scripts.
+// cleanEnv is the environment of debootstrap: maintainer scripts see nothing of the caller's
+// locale or temporary directories.
 func cleanEnv() []string {
 	env := []string{"LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive"}
 	for _, k := range []string{"PATH", "HOME", "http_proxy", "https_proxy", "no_proxy"} {
@@ -186,7 +184,7 @@ func (m *Maker) Make(ctx context.Context, d matrix.Debootstrap, arch string, deb
 	return m.tar(root)
 }
 
-// normalise removes what debootstrap took from this machine or this moment.
+// normalise removes traces of this machine and of the time of the run.
 func (m *Maker) normalise(root, suite string) error {
 	for _, pattern := range []string{
 		"etc/hostname", "etc/resolv.conf", "etc/*-", "etc/.pwd.lock", "var/log/*.log", "var/log/apt",
@@ -206,7 +204,7 @@ func (m *Maker) normalise(root, suite string) error {
 	files := map[string]string{
 		"etc/machine-id":       "",
 		"etc/apt/sources.list": fmt.Sprintf("deb %[1]s %[2]s main\ndeb %[1]s %[2]s-updates main\ndeb %[1]s-security %[2]s-security main\n", m.Canon, suite),
-		// An image is no place for package lists' caches or for services that start.
+		// An image needs no caches of package lists, and its packages must not start services.
 		"etc/apt/apt.conf.d/90assay": "Dir::Cache::pkgcache \"\";\nDir::Cache::srcpkgcache \"\";\nAPT::Install-Recommends \"false\";\n",
 		"usr/sbin/policy-rc.d":       "#!/bin/sh\nexit 101\n",
 	}
@@ -219,7 +217,7 @@ func (m *Maker) normalise(root, suite string) error {
 		if err := os.WriteFile(file, []byte(content), mode); err != nil {
 			return err
 		}
-		if err := os.Chmod(file, mode); err != nil { // whatever was there before, and whatever the umask
+		if err := os.Chmod(file, mode); err != nil { // independent of an existing file and of the umask
 			return err
 		}
 	}
@@ -228,7 +226,7 @@ func (m *Maker) normalise(root, suite string) error {
 
 var lastChange = regexp.MustCompile(`(?m)^([^:]*:[^:]*:)\d+:`)
 
-// shadow sets the day on which each account was made.
+// shadow sets the last-change day of each account to the epoch.
 func (m *Maker) shadow(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {

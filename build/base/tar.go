@@ -43,7 +43,7 @@ type treeWriter struct {
 	tw    *tar.Writer
 	root  string
 	epoch time.Time
-	links map[[2]uint64]string // device and inode to the first name
+	links map[[2]uint64]string // maps device and inode to the first name
 }
 
 func (w treeWriter) visit(path string, d fs.DirEntry, err error) error {
@@ -59,7 +59,7 @@ func (w treeWriter) visit(path string, d fs.DirEntry, err error) error {
 		return err
 	}
 	if info.Mode()&(fs.ModeDevice|fs.ModeSocket) != 0 {
-		return nil // the container runtime brings /dev
+		return nil // the container runtime provides /dev
 	}
 	h, st, err := w.header(path, name, info)
 	if err != nil {

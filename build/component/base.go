@@ -4,10 +4,10 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 )
 
-// keepBase has the image keep what its base says of itself: NVIDIA's bases hold
-// programs for desktops, whose libraries they lack, and the gate must tell those
-// from what the build put in. Taken from the pinned base as they are, the records
-// are out of reach of the image's steps.
+// keepBase stores the base's own records in the image. NVIDIA's bases contain desktop programs
+// without the libraries that these need, and the gate must distinguish those programs from what
+// the build installed. The records are copied from the pinned base, so the image's steps cannot
+// change them.
 func (b *builder) keepBase() {
 	base := b.baseOf(b.Target, b.Platform)
 	b.copy(base, "/var/lib/dpkg/status", certificate.BaseStatusPath)

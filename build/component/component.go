@@ -1,7 +1,7 @@
-// Package component knows how to make each part of an image: one file a
-// component, each a function that adds its stages, packages, files, variables
-// and checks to the recipe of one target. It is pure: what must be looked up
-// comes from matrix.lock, and what the lock lacks is reported, not guessed.
+// Package component knows how to build each part of an image. Each component is one file with a
+// function that adds its stages, packages, files, variables and checks to the recipe of one
+// target. The package is pure: what must be looked up comes from matrix.lock, and what the lock
+// lacks is reported, not guessed.
 package component
 
 import (
@@ -29,16 +29,16 @@ type Input struct {
 	Repository string
 }
 
-// Source is the harness's own source, which assay carries.
+// Source is the harness's own source, which assay embeds.
 type Source struct {
 	Digest      string           // "sha256:…" of the source tree
 	Version     string           // assay's version
 	Go          string           // toolchain to compile with: "1.26.8"
-	Modules     []module.Version // what the harness is compiled from
+	Modules     []module.Version // modules that the harness is compiled from
 	CUDAModules []module.Version // the same with the code for GPUs
 }
 
-// Kind says what a Missing entry is.
+// Kind is the kind of a Missing entry.
 type Kind string
 
 const (
@@ -71,7 +71,8 @@ type Result struct {
 
 type maker func(b *builder, version string)
 
-// makers is every component by its name in matrix.yaml. The component's own file adds it.
+// makers maps each component's name in matrix.yaml to its maker. Each component's file adds its
+// own entry.
 var makers = map[string]maker{}
 
 // Names returns the components that this package can make, sorted.
@@ -90,7 +91,7 @@ func Make(in Input) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	// What the image says of itself must not depend on where it was built.
+	// What the image declares about itself must not depend on where it was built.
 	canonical := b
 	if in.Native != in.Platform {
 		in.Native = in.Platform
@@ -107,7 +108,7 @@ func Make(in Input) (Result, error) {
 	return Result{Recipe: r, Missing: b.missing}, b.err
 }
 
-// assemble makes the recipe but for the image's declaration of itself.
+// assemble builds the recipe without the image's declaration of itself.
 func assemble(in Input) (*builder, error) {
 	b := &builder{Input: in, env: map[string]string{}, ownLabels: map[string]string{}}
 	if in.Target.CUDA != "" {
@@ -126,7 +127,7 @@ func assemble(in Input) (*builder, error) {
 	return b, nil
 }
 
-// builder gathers one target's recipe.
+// builder collects the recipe of one target.
 type builder struct {
 	Input
 	missing []Missing
@@ -137,19 +138,19 @@ type builder struct {
 	components []certificate.Component
 	absent     []certificate.Absent
 
-	// The image's own steps, by the place in which they run.
+	// The image's own steps, grouped in the order in which they run.
 	sources  []recipe.Step // keys and lists of package repositories
 	packages []string
 	after    []recipe.Step // what must follow the packages
 	files    []recipe.Step
-	copies   []recipe.Step // from rarely to often changed, so that images share layers
+	copies   []recipe.Step // rarely changed ones first, so that images share layers
 
-	lists    []list // lists of directories, put before the base's own
+	lists    []list // directory lists, prepended to the base's own
 	env      map[string]string
 	envOrder []string
 	workDir  string
 
-	ownLabels map[string]string // of components
+	ownLabels map[string]string // set by components
 }
 
 func (b *builder) fail(format string, args ...any) {
@@ -191,7 +192,7 @@ func (b *builder) debootstrap(d matrix.Debootstrap, p recipe.Platform) recipe.So
 	return recipe.Source{Kind: recipe.FromLayout, Ref: fmt.Sprintf("base-%s-%s", d.Suite, d.Variant), Digest: set.Digest()}
 }
 
-// platform returns what a stage runs on.
+// platform returns the platform that a stage runs on.
 func (b *builder) platform(native bool) recipe.Platform {
 	if native {
 		return b.Native
@@ -208,8 +209,8 @@ func (b *builder) download(url string) recipe.Source {
 	return recipe.Source{Kind: recipe.FromURL, Ref: url, Digest: e.Digest}
 }
 
-// apt returns the step that installs packages at the end of the stage as it
-// is, from the set named after the stage and its architecture.
+// apt returns the step that installs packages at the end of the stage in its current state, from
+// the set named after the stage and its architecture.
 func (b *builder) apt(s recipe.Stage, name string, upgrade bool, packages ...string) recipe.Apt {
 	p := b.platform(s.Native)
 	key := name + "/" + p.Arch
@@ -236,7 +237,7 @@ func (b *builder) below(s recipe.Stage) []recipe.Stage {
 	return out
 }
 
-// stage adds a stage unless it is there, and returns a source that is it.
+// stage adds a stage unless it already exists, and returns a source that refers to it.
 func (b *builder) stage(s recipe.Stage) recipe.Source {
 	if !slices.ContainsFunc(b.stages, func(have recipe.Stage) bool { return have.Name == s.Name }) {
 		b.stages = append(b.stages, s)
@@ -246,7 +247,7 @@ func (b *builder) stage(s recipe.Stage) recipe.Source {
 
 func (b *builder) declare(c certificate.Component) { b.components = append(b.components, c) }
 
-// owns notes what the component that was declared last has put into the image.
+// owns records which packages and layers the last declared component put into the image.
 func (b *builder) owns(packages []string, copies []recipe.Step) {
 	c := &b.components[len(b.components)-1]
 	for _, p := range packages {
@@ -268,15 +269,15 @@ func (b *builder) copy(from recipe.Source, src, dst string) {
 	b.copies = append(b.copies, recipe.Copy{From: from, Src: src, Dst: dst})
 }
 
-// A list is a variable that holds directories.
+// A list is an environment variable that contains a list of directories.
 type list struct {
 	name string
 	dirs []string
 }
 
-// prepend puts directories before a variable's value, behind those that were
-// put there already. LD_LIBRARY_PATH also goes into ld.so.conf.d, for what
-// sshd starts without an environment.
+// prepend puts directories in front of a variable's value, after those already added.
+// LD_LIBRARY_PATH is also written to ld.so.conf.d, for programs that sshd starts without an
+// environment.
 func (b *builder) prepend(name string, dirs ...string) {
 	for i := range b.lists {
 		if b.lists[i].name == name {

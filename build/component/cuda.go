@@ -18,8 +18,7 @@ func (b *builder) cudaImage() {
 	if b.Target.Version("nccl-tests") != "" {
 		b.workDir = "/opt/nccl-tests"
 	}
-	// The tools that people who build FROM the image, and their job scripts,
-	// expect.
+	// Tools that people who build FROM the image, and their job scripts, expect.
 	if b.devel() {
 		b.install("build-essential", "autoconf", "automake", "libtool", "pkg-config", "wget", "git", "unzip", "environment-modules")
 	}
@@ -29,9 +28,9 @@ func (b *builder) cudaImage() {
 	}
 }
 
-// oldestUbuntu is the member of the matrix on which what depends on the CUDA
-// version, but not on the Ubuntu, is built: its C library is the oldest, so
-// the result runs on the others too.
+// oldestUbuntu returns the member of the matrix on which to build parts that depend on the CUDA
+// version but not on the Ubuntu release. Its C library is the oldest, so the result also runs on
+// the others.
 func (b *builder) oldestUbuntu() matrix.Target {
 	if b.ownToolkit() {
 		return b.Target
@@ -39,8 +38,8 @@ func (b *builder) oldestUbuntu() matrix.Target {
 	return matrix.OldestUbuntu(b.All, b.Target.CUDA)
 }
 
-// oldestMajor is where that is built which depends on CUDA's major version
-// alone: the oldest Ubuntu, and of that the CUDA that the order puts first.
+// oldestMajor returns the member of the matrix on which to build parts that depend only on CUDA's
+// major version: the oldest Ubuntu, and of its CUDA versions the one that the order puts first.
 func (b *builder) oldestMajor(order func(a, b string) int) matrix.Target {
 	if b.ownToolkit() {
 		return b.Target
@@ -50,15 +49,15 @@ func (b *builder) oldestMajor(order func(a, b string) int) matrix.Target {
 	})
 }
 
-// reference is the member of the matrix that lends its base to the tools of an
-// Ubuntu: the plain one with the lowest CUDA.
+// reference returns the member of the matrix that provides the base for the tools of an Ubuntu
+// release: the plain one with the lowest CUDA.
 func (b *builder) reference(release string) matrix.Target {
 	return b.firstOf(func(t matrix.Target) bool { return t.Release == release }, func(x, y matrix.Target) int {
 		return matrix.CompareVersions(x.CUDA, y.CUDA)
 	})
 }
 
-// firstOf returns the plain image on a base of NVIDIA's that an order puts first.
+// firstOf returns the wanted plain image on one of NVIDIA's bases that the order puts first.
 func (b *builder) firstOf(want func(matrix.Target) bool, order func(a, b matrix.Target) int) matrix.Target {
 	var best matrix.Target
 	for _, t := range b.All {
@@ -69,9 +68,9 @@ func (b *builder) firstOf(want func(matrix.Target) bool, order func(a, b matrix.
 	return best
 }
 
-// tools is an Ubuntu with everything that components are compiled with but the
-// CUDA toolkit, which a step mounts from the base that has the right one: its
-// packages are installed once per Ubuntu, not once per CUDA.
+// tools is an Ubuntu with everything that components are compiled with, except the CUDA toolkit.
+// A step mounts that from the base with the right version, so the packages are installed once per
+// Ubuntu, not once per CUDA.
 func (b *builder) tools(release string) recipe.Source {
 	on := b.reference(release)
 	if b.ownToolkit() {
@@ -99,9 +98,9 @@ func (b *builder) tools(release string) recipe.Source {
 	return b.stage(s)
 }
 
-// toolkit mounts a target's CUDA toolkit at cudaHome. That of NVIDIA's bases is
-// one directory that refers to nothing outside; Debian's is links into /usr, so
-// it goes with tools that were installed beside it.
+// toolkit mounts a target's CUDA toolkit at cudaHome. In NVIDIA's bases it is one self-contained
+// directory. Debian's consists of links into /usr, so it needs tools that were installed together
+// with it.
 func (b *builder) toolkit(on matrix.Target) recipe.Mount {
 	return recipe.Mount{Target: cudaHome, From: b.cudaBase(on, b.Platform), Path: "/usr/local/cuda-" + majorMinor(on.CUDA)}
 }
@@ -129,12 +128,11 @@ func majorMinor(version string) string {
 	return strings.Join(strings.Split(version, ".")[:2], ".")
 }
 
-// nvcc puts the toolkit's compiler behind a script that makes it give the same each
-// time. By itself it names temporary files after its process, and objects keep the
-// names: in their symbols, which build IDs and debug links are made of, and in
-// programs that are linked. Relocatable device code without a name of its own is
-// named after the process and the time of its source. (There is an option against
-// that, -frandom-seed, but not in 12.4.) Makefiles take NVCC from the environment.
+// nvcc wraps the toolkit's compiler in a script that makes its output deterministic. nvcc itself
+// names temporary files after its process ID, and objects keep the names: in their symbols, from
+// which build IDs and debug links are made, and in linked programs. Relocatable device code
+// without a name of its own is named after the process and the time of its source. (The option
+// -frandom-seed prevents that, but 12.4 lacks it.) Makefiles take NVCC from the environment.
 const nvcc = `cc -shared -fPIC -o /usr/local/lib/process.so -x c - <<'EOF'
 int getpid(void) { return 1; }
 EOF
@@ -164,9 +162,8 @@ chmod 755 /usr/local/bin/nvcc
 export NVCC=/usr/local/bin/nvcc
 `
 
-// compile unpacks a tar archive on the tools of a target's Ubuntu, with the
-// target's CUDA, and runs a script in its directory. What the script leaves in
-// /out is the result.
+// compile unpacks a tar archive on the tools of a target's Ubuntu, with the target's CUDA, and
+// runs a script in the unpacked directory. The result is what the script leaves in /out.
 func (b *builder) compile(name string, on matrix.Target, src recipe.Source, script string, more ...recipe.Mount) recipe.Source {
 	return b.stage(recipe.Stage{
 		Name: name + "-" + baseName(on), From: b.tools(on.Release),
@@ -178,8 +175,8 @@ func (b *builder) compile(name string, on matrix.Target, src recipe.Source, scri
 	})
 }
 
-// gencode returns nvcc's flags for the target's architectures: a cubin for
-// each, and PTX of the last for what comes after it.
+// gencode returns nvcc's flags for the target's architectures: a cubin for each, and PTX of the
+// last one for newer architectures.
 func gencode(t matrix.Target) string {
 	var flags []string
 	last := ""

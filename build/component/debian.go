@@ -14,8 +14,8 @@ type part struct {
 	checks   func(version string, lib libdir) []certificate.Check
 }
 
-// renamed has the packages that a Debian release calls otherwise than bookworm, by
-// bookworm's name.
+// renamed maps, by Debian release, bookworm's package names to the different names in that
+// release.
 var renamed = map[string]map[string]string{
 	"13": {"libopenmpi3": "libopenmpi40", "libpmix2": "libpmix2t64"},
 }
@@ -23,7 +23,7 @@ var renamed = map[string]map[string]string{
 // libdir is the directory of the distribution's shared libraries.
 type libdir string
 
-// load is a check that the dynamic loader takes a library of the directory.
+// load returns a check that the dynamic loader can load a library of the directory.
 func (d libdir) load(name string) certificate.Check { return load(string(d) + "/" + name) }
 
 // debian makes a component from the distribution's own packages.
@@ -77,7 +77,7 @@ func upstream(v string) string {
 	return v
 }
 
-// command is a check that a program runs and reports the version.
+// command returns a check that a program runs and that its output matches.
 func command(name, match string, argv ...string) certificate.Check {
 	return certificate.Check{Name: name, Kind: certificate.CheckCommand, Command: argv, Match: match}
 }
@@ -90,13 +90,13 @@ func executable(path string) certificate.Check {
 	return certificate.Check{Name: "has " + path, Kind: certificate.CheckFile, Path: path, Mode: 0o111}
 }
 
-// exact matches a version that is not a part of a longer one: "v4.1.4" and
+// exact returns a pattern for a version that is not part of a longer one: it matches "v4.1.4" and
 // "4.1.4rc2" but not "4.1.40".
 func exact(version string) string {
 	return `(?:^|[^0-9.])` + regexp.QuoteMeta(version) + `(?:[^0-9]|$)`
 }
 
-// behind matches a version that follows a text at once.
+// behind returns a pattern for a version that immediately follows a text.
 func behind(text, version string) string {
 	return regexp.QuoteMeta(text+version) + `(?:[^0-9]|$)`
 }
@@ -108,7 +108,7 @@ var (
 			return []certificate.Check{
 				command("version", `Open MPI `+exact(v), "ompi_info", "--version"),
 				command("has the UCX transport", `pml: ucx`, "ompi_info"),
-				// Open MPI 4 has a component for it, 5 links it.
+				// Open MPI 4 has a component for PMIx; Open MPI 5 links it.
 				command("has PMIx", `MCA pmix: \w+|--with-pmix=external`, "ompi_info"),
 				lib.load("libmpi.so.40"),
 			}
@@ -164,7 +164,7 @@ var (
 		[]string{"numactl", "libnuma1"},
 		func(_ string, lib libdir) []certificate.Check {
 			return []certificate.Check{
-				// It fails where the kernel, or an emulator, has no NUMA, but still
+				// "numactl --show" fails if the kernel, or an emulator, has no NUMA, but still
 				// shows the processors.
 				command("shows the processors", `physcpubind:`, "/bin/sh", "-c", "numactl --show || true"),
 				lib.load("libnuma.so.1"),

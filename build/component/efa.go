@@ -5,11 +5,11 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 )
 
-// efaPluginDir is where images have EFA's NCCL plugin, whatever directory the
-// installer's version puts it into.
+// efaPluginDir is the directory of EFA's NCCL plugin in every image, whatever directory the
+// installer's version uses.
 const efaPluginDir = "/opt/amazon/nccl-plugin"
 
-// efaPlugin links the directory that the installer has put the plugin into.
+// efaPlugin links efaPluginDir to the directory into which the installer has put the plugin.
 const efaPlugin = `set -- $(find /opt -name libnccl-net-ofi.so)
 if [ $# != 1 ]; then echo "the EFA installer left $# files libnccl-net-ofi.so, not one: $*" >&2; exit 1; fi
 ln -s "${1%/*}" ` + efaPluginDir + `
@@ -19,14 +19,13 @@ rm -f ` + efaPluginDir + `/libnccl-net.so*
 
 func init() { makers["efa"] = efa }
 
-// efa is the stack for AWS's fabric, by its installer: libfabric, rdma-core
-// and the NCCL plugin. The image keeps one MPI, HPC-X's; the installer's are
-// removed. Its own settings for the loader stay out too: on a host without EFA
-// they would load EFA's libraries all the same.
+// efa is the stack for AWS's fabric, installed by AWS's installer: libfabric, rdma-core and the
+// NCCL plugin. The image has one MPI, HPC-X's, so the installer's are removed. Its loader
+// settings are removed too: on a host without EFA they would still load EFA's libraries.
 func efa(b *builder, version string) {
 	src := b.download("https://efa-installer.amazonaws.com/aws-efa-installer-" + version + ".tar.gz")
 	b.install("pciutils", "environment-modules", "kmod", "libnl-3-dev", "libnl-route-3-dev", "tcl", "udev")
-	if b.Target.Release == "22.04" { // from 24.04 on another package, which every image has, stands for it
+	if b.Target.Release == "22.04" { // from 24.04 on, another package, which every image has, provides it
 		b.install("lsb-base")
 	}
 	b.after = append(b.after, recipe.Run{

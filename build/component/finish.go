@@ -10,15 +10,15 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 )
 
-// finish puts the image's stage together. Everything that tells a process of
-// its environment — the image's configuration, /etc/profile.d, ld.so.conf.d,
-// sudo's env_keep — is derived here from the same few lists.
+// finish assembles the image's stage. Everything that defines the environment of processes (the
+// image's configuration, /etc/profile.d, ld.so.conf.d, sudo's env_keep) is derived here from the
+// same few lists.
 func (b *builder) finish() *recipe.Recipe {
 	b.environmentFiles()
 	s := recipe.Stage{Name: "image", From: b.baseOf(b.Target, b.Platform), Steps: b.sources}
 	if len(b.packages) > 0 {
-		// A base of our own is as old as its packages; somebody else's is theirs
-		// to keep current.
+		// Our own base is as old as its pinned packages, so it is upgraded. The vendor of any
+		// other base keeps it current.
 		s.Steps = append(s.Steps, b.apt(s, b.Target.Name, b.Target.Base.Debootstrap != nil, b.packages...))
 	}
 	s.Steps = append(s.Steps, b.after...)
@@ -50,9 +50,9 @@ func (b *builder) copiesLibraries() bool {
 	return false
 }
 
-// labels are OCI's pre-defined annotations, as labels. They hide those of the
-// base, which name and number the base. There is no revision: a commit that does
-// not change the image must not change its digest; provenance has it.
+// labels returns OCI's pre-defined annotations, as labels. They override the base's labels, which
+// give the name and version of the base. There is no revision label: a commit that does not
+// change the image must not change its digest. The provenance records the commit.
 func (b *builder) labels() map[string]string {
 	t := b.Target
 	what := "HPC userspace (MPI, UCX, RDMA)"
@@ -80,7 +80,7 @@ func (b *builder) labels() map[string]string {
 	return labels
 }
 
-// vars returns the image's variables; lists go before the base's own.
+// vars returns the image's variables. Lists are prepended to the base's values.
 func (b *builder) vars() []recipe.Var {
 	var vars []recipe.Var
 	for _, l := range b.lists {
@@ -92,8 +92,8 @@ func (b *builder) vars() []recipe.Var {
 	return vars
 }
 
-// environmentFiles carries the image's variables to processes that do not
-// inherit them: login shells, sudo, and what sshd starts without a shell.
+// environmentFiles passes the image's variables to processes that do not inherit them: login
+// shells, sudo, and programs that sshd starts without a shell.
 func (b *builder) environmentFiles() {
 	if len(b.lists)+len(b.envOrder) == 0 {
 		return

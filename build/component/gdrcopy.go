@@ -29,10 +29,10 @@ func gdrcopy(b *builder, version string) {
 	})
 }
 
-// nvbandwidth measures copies between host and GPUs. Its own build wants a
-// newer CMake than the oldest Ubuntu has, for what is one call of nvcc. Boost's
-// archive is given as a file: nvcc does not keep -Bstatic before the library
-// that it is meant for, and no image has the shared one.
+// nvbandwidth measures copies between host and GPUs. One call of nvcc compiles it: its own build
+// needs a newer CMake than the oldest Ubuntu has. Boost's archive is passed as a file because
+// nvcc does not keep -Bstatic in front of the library that it applies to, and no image contains
+// the shared library.
 func nvbandwidth(b *builder, version string) {
 	src := b.download("https://github.com/NVIDIA/nvbandwidth/archive/refs/tags/v" + version + ".tar.gz")
 	built := b.compile("nvbandwidth-"+version, b.oldestUbuntu(), src, fmt.Sprintf(`mkdir -p /out/usr/bin

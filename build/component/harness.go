@@ -14,14 +14,13 @@ import (
 // HarnessSource is the name of the layout that holds the harness's source.
 const HarnessSource = "harness-source"
 
-// toolchain returns the download of the Go toolchain. It is the module that
-// the go command itself fetches toolchains from, so it comes from whatever
-// proxy this machine's go command uses.
+// toolchain returns the download of the Go toolchain. It is the module from which the go command
+// itself fetches toolchains, so it comes from the proxy that this machine's go command uses.
 func toolchain(version string, p recipe.Platform) string {
 	return fmt.Sprintf("goproxy:golang.org/toolchain/@v/v0.0.1-go%s.linux-%s.zip", version, p.Arch)
 }
 
-// rivals are the programs whose names the harness answers to.
+// rivals lists other projects' programs. The harness can be run under their names.
 var rivals = []struct {
 	dir      string // in /opt/assay
 	programs []string
@@ -31,21 +30,20 @@ var rivals = []struct {
 	{"bandwidth", []string{"bandwidthTest", "p2pBandwidthLatencyTest", "nvbandwidth"}},
 }
 
-// libncclDir has assay's libnccl.so.2 and its engine. The loader does not look there:
-// programs have NVIDIA's, unless harness exec or LD_PRELOAD says otherwise.
+// libncclDir contains assay's libnccl.so.2 and its engine. The loader does not search it:
+// programs load NVIDIA's, unless harness exec or LD_PRELOAD says otherwise.
 const libncclDir = "/opt/assay/lib"
 
-// libibverbs are the components that bring it.
+// libibverbs lists the components that provide libibverbs.
 var libibverbs = []string{"rdma-core", "ofed", "efa"}
 
 func init() { makers["harness"] = harness }
 
-// harness compiles the harness from assay's own source, with cgo: it looks up
-// libraries for RDMA and plugins when it runs. It is compiled once per
-// architecture, on the oldest system, whose C library any later one can stand
-// in for. For CUDA images see cudaHarness.
+// harness compiles the harness from assay's own source, with cgo: it loads RDMA libraries and
+// plugins at run time. It is compiled once per architecture, on the oldest system: any later C
+// library can replace that system's. For CUDA images see cudaHarness.
 func harness(b *builder, _ string) {
-	// With the code for GPUs ranks are those of the machine, which may be too few.
+	// With the code for GPUs, ranks use the machine's GPUs, which may be too few.
 	var device []string
 	if b.Target.CUDA != "" {
 		device = []string{"--device", "cpu"}
@@ -72,8 +70,8 @@ func harness(b *builder, _ string) {
 		b.copy(compiled, "/out/lib/", libncclDir+"/")
 	}
 	b.copy(compiled, "/out/harness", "/opt/assay/bin/harness")
-	// The harness answers to the names of others' programs, in directories of its
-	// own: /opt/nccl-tests and PATH have theirs.
+	// The harness answers to the names of other projects' programs only in its own directories:
+	// the original programs are in /opt/nccl-tests and PATH.
 	for _, p := range rivals {
 		for _, name := range p.programs {
 			b.files = append(b.files, recipe.Symlink{Path: "/opt/assay/" + p.dir + "/" + name, Target: "/opt/assay/bin/harness"})
@@ -87,9 +85,9 @@ func harness(b *builder, _ string) {
 	})
 }
 
-// goStage is the Go toolchain on the base that the matrix offers for the oldest
-// system, on the builder's own architecture: compilers make code for the other
-// one as well, and emulating them would take ten times as long.
+// goStage is the Go toolchain on the base of the oldest system in the matrix, on the builder's
+// own architecture: compilers can cross-compile for the other architecture, and emulating them
+// would take ten times as long.
 func (b *builder) goStage() recipe.Source {
 	on := oldest(b.Target, b.All)
 	packages := []string{"unzip", "ca-certificates"}
@@ -125,7 +123,7 @@ type goBuild struct {
 	script   string
 }
 
-// run makes it a step, for a stage that has the toolchain.
+// run turns g into a step for a stage that has the toolchain.
 func (b *builder) run(g goBuild) recipe.Run {
 	cgo := "0"
 	if g.cgo {
@@ -136,7 +134,7 @@ func (b *builder) run(g goBuild) recipe.Run {
 		Env: append([]recipe.Var{
 			{Name: "GOOS", Value: "linux"}, {Name: "GOARCH", Value: g.platform.Arch}, {Name: "CGO_ENABLED", Value: cgo},
 			{Name: "GOTOOLCHAIN", Value: "local"}, {Name: "GOFLAGS", Value: "-mod=readonly -trimpath -buildvcs=false -tags=" + g.tags},
-			// go.sum vouches for the modules; the checksum database would need network.
+			// go.sum verifies the modules; the checksum database would need network access.
 			{Name: "GOPROXY", Value: "file://" + moduleDir}, {Name: "GOSUMDB", Value: "off"},
 			{Name: "GOMODCACHE", Value: "/run/assay/mod"}, {Name: "GOCACHE", Value: "/run/assay/cache"},
 		}, g.env...),
@@ -149,7 +147,7 @@ func (b *builder) run(g goBuild) recipe.Run {
 	}
 }
 
-// ownSource is the source that assay carries.
+// ownSource is the source that assay embeds.
 func (b *builder) ownSource() recipe.Source {
 	return recipe.Source{Kind: recipe.FromLayout, Ref: HarnessSource, Digest: b.Source.Digest}
 }
@@ -176,17 +174,16 @@ func (b *builder) plainHarness() recipe.Source {
 	})
 }
 
-// compiler is what cgo calls: that of the platform, which is there on a builder of
-// either architecture.
+// compiler sets the C compiler for cgo: the platform's, which is present on a builder of either
+// architecture.
 func (b *builder) compiler() recipe.Var {
 	return recipe.Var{Name: "CC", Value: b.Platform.Multiarch() + "-gcc"}
 }
 
-// moduleDir is where the harness's modules lie, in the layout of a proxy.
+// moduleDir is where the harness's modules are mounted, in the layout of a module proxy.
 const moduleDir = "/run/assay/modules"
 
-// modules mounts every module that a build needs, pinned: compiling takes no
-// network.
+// modules mounts every module that a build needs, pinned: compiling needs no network.
 func (b *builder) modules(list []module.Version) []recipe.Mount {
 	var mounts []recipe.Mount
 	for _, m := range list {
@@ -203,8 +200,8 @@ func (b *builder) modules(list []module.Version) []recipe.Mount {
 	return mounts
 }
 
-// sourceID names a source tree in the harness's version: the commit of the
-// whole repository would make a new image of every commit to a document.
+// sourceID names a source tree in the harness's version. With the commit of the whole repository
+// instead, every commit to a document would make a new image.
 func sourceID(digest string) string {
 	if len(digest) < 14 {
 		return "unknown"

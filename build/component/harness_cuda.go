@@ -10,11 +10,10 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 )
 
-// cudaHarness compiles the harness with its code for GPUs, and assay's libnccl.so.2 of
-// the same packages: with cgo, so that it is dynamic, and with the kernels as the
-// image's own nvcc compiles them. What it is linked with is the C library alone, and
-// the oldest one of the matrix: the driver and NCCL are looked up when it runs. It
-// is compiled once per CUDA version and architecture.
+// cudaHarness compiles the harness with its code for GPUs, and assay's libnccl.so.2 from the same
+// packages. It uses cgo, so that the result is dynamic, and the kernels as the image's own nvcc
+// compiles them. It links only the C library, the oldest one of the matrix: the driver and NCCL
+// are loaded at run time. It is compiled once per CUDA version and architecture.
 func (b *builder) cudaHarness() recipe.Source {
 	name := "harness-cuda" + b.Target.CUDA
 	if b.ownToolkit() {
@@ -26,12 +25,12 @@ func (b *builder) cudaHarness() recipe.Source {
 			title: "compile the harness and libnccl.so.2 with CUDA " + b.Target.CUDA + " for " + b.Platform.Arch, platform: b.Platform, cgo: true, tags: "cuda,nvml,urfave_cli_no_docs",
 			env: []recipe.Var{
 				b.compiler(),
-				// go-nvml declares what NVML has deprecated.
+				// go-nvml declares functions that NVML has deprecated.
 				{Name: "CGO_CFLAGS", Value: "-O2 -Wno-deprecated-declarations -I/tmp/include"},
 			},
 			source: "/run/assay/source", modules: b.Source.CUDAModules,
 			mounts: []recipe.Mount{b.headers(), {Target: "/run/assay/ptx", From: b.ptx(), Path: "/out"}},
-			// Of the toolkit's headers cuda.h alone: go-nvml has an nvml.h of its own.
+			// Of the toolkit's headers only cuda.h: go-nvml has its own nvml.h.
 			script: `mkdir /tmp/include
 ln -s ` + cudaHome + `/include/cuda.h /tmp/include/
 cp -r /run/assay/source /src
@@ -43,8 +42,8 @@ cp -r /run/assay/ptx/diag /src/dcgm/diag/ptx/own
 	})
 }
 
-// buildLibnccl is the script that compiles libnccl.so.2 and its engine, behind that
-// of buildHarness.
+// buildLibnccl is the script that compiles libnccl.so.2 and its engine. It runs after the script
+// of buildHarness and uses its variables.
 func (b *builder) buildLibnccl() string {
 	return fmt.Sprintf(`bash cmd/libnccl/build /out/lib %s
 /usr/local/go/bin/go build -buildmode=c-shared -o /out/lib/libassay-coll.so -ldflags "-s -w -X $pkg.Version=%[1]s -X $pkg.Commit=%s -X $pkg.Date=$date -extldflags -Wl,--version-script=/src/cmd/libnccl/engine.map" ./cmd/libnccl
@@ -52,9 +51,9 @@ rm /out/lib/libassay-coll.h
 `, b.Source.Version, sourceID(b.Source.Digest))
 }
 
-// headers mounts the toolkit that the harness's C code is compiled with. CUDA 13
-// changed functions that gorgonia.org/cu calls, and the driver's interface stays
-// compatible, so it is the oldest CUDA 12 of the matrix for all.
+// headers mounts the toolkit with the headers for the harness's C code. CUDA 13 changed functions
+// that gorgonia.org/cu calls, and the driver's interface stays compatible, so every image uses
+// the oldest CUDA 12 of the matrix.
 func (b *builder) headers() recipe.Mount {
 	if b.ownToolkit() {
 		return recipe.Mount{Target: cudaHome, From: b.debianCUDA(), Path: "/usr"}
@@ -75,13 +74,12 @@ func (b *builder) headers() recipe.Mount {
 	return recipe.Mount{Target: cudaHome, From: b.baseOf(best, b.Native), Path: "/usr/local/cuda-" + majorMinor(best.CUDA)}
 }
 
-// ptx compiles the kernels, of the engine, the copy benchmark and the diagnostics,
-// with the nvcc of the target's CUDA. What depends on nothing else is a stage of
-// its own, so that it is compiled again only when the kernels or their compiler
-// have changed. GPUs' code is the same whichever architecture makes it.
+// ptx compiles the kernels of the engine, the copy benchmark and the diagnostics with the nvcc of
+// the target's CUDA. It is a stage of its own, so that it runs again only when the kernels or
+// their compiler have changed. The GPU code is the same on every build architecture.
 func (b *builder) ptx() recipe.Source {
-	// A program instead of a toolchain and the source: what BuildKit compares are
-	// the files that a step is given.
+	// Mount a program instead of a toolchain and the source: BuildKit compares the files that a
+	// step is given.
 	gen := b.stage(recipe.Stage{
 		Name: "kernel-compiler", Native: true, From: b.goStage(),
 		Steps: []recipe.Step{b.run(goBuild{
@@ -132,8 +130,8 @@ func (b *builder) crossCompilers() []string {
 	return packages
 }
 
-// cudaHarnessChecks need no GPU: a build without the code for them says nothing
-// of them. Whose each libnccl.so.2 is the suite says by itself.
+// cudaHarnessChecks returns checks that need no GPU: a build without the code for GPUs does not
+// mention them. The suite itself reports whose each libnccl.so.2 is.
 func (b *builder) cudaHarnessChecks() []certificate.Check {
 	return []certificate.Check{
 		command("has the code for GPUs", `(?m)^GPUs: .+`, "harness", "version"),

@@ -36,9 +36,9 @@ func pmixOption(t matrix.Target, p recipe.Platform) string {
 	return "--with-pmix=/usr/lib/" + p.Multiarch() + "/pmix2"
 }
 
-// hpcxStage unpacks HPC-X and rebuilds its Open MPI, whose shipped build knows
-// neither Slurm nor an external PMIx. That takes CUDA's headers only, so each
-// HPC-X is done once per Ubuntu and CUDA major version, on the lowest CUDA.
+// hpcxStage unpacks HPC-X and rebuilds its Open MPI, because the shipped build supports neither
+// Slurm nor an external PMIx. The rebuild needs only CUDA's headers, so each HPC-X is built once
+// per Ubuntu and CUDA major version, on the lowest CUDA.
 func (b *builder) hpcxStage(t matrix.Target) (recipe.Source, recipe.Source) {
 	on := matrix.LowestCUDA(b.All, t, "hpcx")
 	version := on.Version("hpcx")
@@ -103,11 +103,11 @@ rm -rf /tmp/ompi /opt/hpcx/sources
 
 func init() { makers["hpcx"], makers["sharp"] = hpcx, sharp }
 
-// hpcx is NVIDIA's packaging of Open MPI, UCX, UCC, SHARP and HCOLL. Paths and
-// variables are the peers': downstream builds rely on them.
+// hpcx is NVIDIA's packaging of Open MPI, UCX, UCC, SHARP and HCOLL. Paths and variables are those
+// of comparable images: downstream builds rely on them.
 func hpcx(b *builder, version string) {
 	built, src := b.hpcxStage(b.Target)
-	b.install(pmixDev(b.Target), "libhwloc-dev", "libevent-dev") // PMIx's library comes with it; its package's name has changed
+	b.install(pmixDev(b.Target), "libhwloc-dev", "libevent-dev") // also brings PMIx's library, the package of which has changed its name
 	b.copy(built, "/opt/hpcx/", "/opt/hpcx/")
 	if b.Target.Version("ofed") == "" {
 		b.absent = append(b.absent, certificate.Absent{Library: "libxpmem.so.0", Because: "it comes with OFED; UCX, one of whose transports needs it, goes without that transport"})
@@ -132,20 +132,20 @@ func hpcx(b *builder, version string) {
 	})
 }
 
-// spectrumX is where HPC-X has NCCL's plugin for Spectrum-X networks. It is
-// chosen with NCCL_NET_PLUGIN=spcx.
+// spectrumX is the directory of HPC-X's NCCL plugin for Spectrum-X networks. It is selected with
+// NCCL_NET_PLUGIN=spcx.
 const spectrumX = "/opt/hpcx/nccl_spectrum-x_plugin/lib"
 
-// hasSpectrumX reports whether an image has that plugin to use: HPC-X has it from
-// 2.26 on, and there is no Spectrum-X on EFA.
+// hasSpectrumX reports whether an image offers that plugin: HPC-X includes it from 2.26 on, and
+// EFA has no Spectrum-X.
 func hasSpectrumX(t matrix.Target) bool {
 	return t.Version("efa") == "" && matrix.CompareVersions(t.Version("hpcx"), "2.26") >= 0
 }
 
-// hpcxEnvironment is what HPC-X's own hpcx-init.sh sets, with one Open MPI.
+// hpcxEnvironment sets what HPC-X's own hpcx-init.sh sets, with one Open MPI.
 func (b *builder) hpcxEnvironment(version string) {
 	const d = "/opt/hpcx/"
-	// The arm64 archive has it later.
+	// The arm64 archive includes ClusterKit only from 2.51 on.
 	hasClusterKit := b.Platform.Arch == "amd64" || matrix.CompareVersions(version, "2.51") >= 0
 	for _, n := range []string{"PATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH"} {
 		b.setenv("OLD_"+n, "${"+n+"}")
@@ -159,7 +159,7 @@ func (b *builder) hpcxEnvironment(version string) {
 	} {
 		b.setenv(v.name, d+v.dir)
 	}
-	b.setenv("HPCX_IPM_DIR", "") // these releases have no IPM, and hpcx-init.sh sets it all the same
+	b.setenv("HPCX_IPM_DIR", "") // these releases have no IPM, but hpcx-init.sh sets it anyway
 	clusterkit := ""
 	if hasClusterKit {
 		clusterkit = d + "clusterkit"
@@ -177,8 +177,8 @@ func (b *builder) hpcxEnvironment(version string) {
 	b.setenv("UCX_VFS_ENABLE", "no") // its fuse mount fails in a container, with a message for each rank
 }
 
-// sharp is the NCCL plugin for in-network reductions, bundled with HPC-X. It is
-// chosen with NCCL_NET_PLUGIN=sharp.
+// sharp is the NCCL plugin for in-network reductions, bundled with HPC-X. It is selected with
+// NCCL_NET_PLUGIN=sharp.
 func sharp(b *builder, version string) {
 	const dir = "/opt/hpcx/nccl_rdma_sharp_plugin/lib"
 	b.prepend("LD_LIBRARY_PATH", dir)

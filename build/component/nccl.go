@@ -8,9 +8,8 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 )
 
-// ncclStage compiles NCCL for the target's architectures, once per CUDA
-// version, on the oldest Ubuntu. /out/deb holds its packages, /out/tree their
-// files.
+// ncclStage compiles NCCL for the target's architectures, once per CUDA version, on the oldest
+// Ubuntu. /out/deb contains its packages, /out/tree the files of the packages.
 func (b *builder) ncclStage() (recipe.Source, recipe.Source) {
 	version := b.Target.Version("nccl")
 	src := b.download("https://github.com/NVIDIA/nccl/archive/refs/tags/v" + version + ".tar.gz")
@@ -26,10 +25,9 @@ done
 
 func init() { makers["nccl"], makers["nccl-tests"] = nccl, ncclTests }
 
-// nccl is built from source for the architecture list. Its files are a layer
-// of their own, which all images of one CUDA version share; dpkg is told of
-// the packages without unpacking them again, so that they replace the base's
-// NCCL and others may depend on them.
+// nccl is built from source for the architecture list. Its files are a layer of their own, which
+// all images of one CUDA version share. dpkg registers the packages without unpacking them again,
+// so that they replace the base's NCCL and other packages can depend on them.
 func nccl(b *builder, version string) {
 	built, src := b.ncclStage()
 	b.after = append(b.after, recipe.Run{
@@ -53,12 +51,12 @@ func nccl(b *builder, version string) {
 	})
 }
 
-// ncclTests are NVIDIA's own, at the two paths that people's job scripts know.
+// ncclTests are NVIDIA's nccl-tests, at the two paths that users' job scripts expect.
 func ncclTests(b *builder, version string) {
 	built, src := b.ncclTestsStage(version)
 	b.copy(built, "/out/", "/opt/nccl-tests/")
 	b.files = append(b.files, recipe.Symlink{Path: "/opt/nccl_tests", Target: "/opt/nccl-tests"})
-	b.setenv("NCCL_TESTS_COMMITISH", "v"+version) // as images that people come from have it
+	b.setenv("NCCL_TESTS_COMMITISH", "v"+version) // as in the images that users migrate from
 	b.declare(certificate.Component{
 		Name: "nccl-tests", Version: version, License: "BSD-3-Clause", Homepage: "https://github.com/NVIDIA/nccl-tests",
 		Sources: sourcesOf(src),
@@ -68,8 +66,8 @@ func ncclTests(b *builder, version string) {
 	})
 }
 
-// ncclTestsStage is built once per CUDA version and NCCL, with the MPI of the
-// oldest Ubuntu: Open MPI 4 keeps its ABI.
+// ncclTestsStage compiles nccl-tests once per CUDA and NCCL version, with the MPI of the oldest
+// Ubuntu: the ABI of Open MPI 4 is stable.
 func (b *builder) ncclTestsStage(version string) (recipe.Source, recipe.Source) {
 	on := b.oldestUbuntu()
 	ncclBuilt, _ := b.ncclStage()

@@ -10,7 +10,7 @@ import (
 
 const docaRoot = "https://linux.mellanox.com/public/repo/doca/"
 
-// ofedRepository sets a stage up for a target's DOCA repository; nothing for a
+// ofedRepository returns the steps that set up a target's DOCA repository in a stage; none for a
 // target without OFED.
 func (b *builder) ofedRepository(t matrix.Target) []recipe.Step {
 	version := t.Version("ofed")
@@ -28,8 +28,8 @@ func (b *builder) ofedRepository(t matrix.Target) []recipe.Step {
 
 func init() { makers["ofed"] = ofed }
 
-// ofed is the userspace of the OFED stack, from the DOCA repository. The
-// kernel's side is the host's.
+// ofed is the userspace of the OFED stack, from the DOCA repository. The kernel side belongs to
+// the host.
 func ofed(b *builder, version string) {
 	b.sources = append(b.sources, b.ofedRepository(b.Target)...)
 	b.install("libibverbs1", "libibverbs-dev", "ibverbs-providers", "ibverbs-utils", "libibumad3", "libibumad-dev", "librdmacm1", "librdmacm-dev", "rdmacm-utils", "infiniband-diags",

@@ -7,8 +7,8 @@ import (
 
 func init() { makers["perftest"] = perftest }
 
-// perftest is the distribution's package on an image without CUDA, and built
-// with CUDA otherwise.
+// perftest is the distribution's package on an image without CUDA; otherwise it is built with
+// CUDA.
 func perftest(b *builder, version string) {
 	if b.Target.CUDA == "" {
 		perftestDebian(b, version)
@@ -17,9 +17,9 @@ func perftest(b *builder, version string) {
 	perftestCUDA(b, version)
 }
 
-// perftestCUDA is built once per CUDA major version, on the highest: the driver's
-// header decides which ways of registering GPU memory are compiled in, the
-// driver itself is opened at run time, and verbs keep their ABI.
+// perftestCUDA is built once per CUDA major version, on the highest version: the driver's header
+// decides which methods of registering GPU memory are compiled in, the driver itself is opened at
+// run time, and the ABI of verbs is stable.
 func perftestCUDA(b *builder, version string) {
 	on := b.oldestMajor(func(x, y string) int { return matrix.CompareVersions(y, x) })
 	src := b.download("https://github.com/linux-rdma/perftest/archive/refs/tags/" + version + ".tar.gz")
@@ -46,7 +46,7 @@ var perftestDebian = debian("perftest", "GPL-2.0-only OR BSD-2-Clause", "https:/
 
 func perftestChecks(string, libdir) []certificate.Check {
 	return []certificate.Check{
-		// 4.5 numbers itself otherwise than its package does, and exits 1.
+		// 4.5 reports a version different from its package's, and exits 1.
 		command("reports a version", `Version: \d+\.\d+`, "/bin/sh", "-c", "ib_write_bw --version || [ $? = 1 ]"),
 		executable("/usr/bin/ib_read_lat"),
 	}

@@ -1,14 +1,13 @@
 package component
 
-// Checksum is a SHA-256 that somebody has published for a download.
+// Checksum is a published SHA-256 of a download.
 type Checksum struct {
 	SHA256 string // hex
-	From   string // who published it
+	From   string // the source that published it
 }
 
-// Published maps a download's URL to the checksum that its publisher, or a
-// packager who verified it, has announced: what is pinned even where the
-// upstream cannot be reached.
+// Published maps a download's URL to the checksum announced by its publisher, or by a packager
+// who verified it. The download can be pinned even if the upstream is unreachable.
 var Published = map[string]Checksum{
 	"https://efa-installer.amazonaws.com/aws-efa-installer-1.47.0.tar.gz": {
 		"2df4201e046833c7dc8160907bee7f52b76ff80ed147376a2d0ed8a0dd66b2db",

@@ -7,10 +7,10 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 )
 
-// sshdWrapper stands where people's MPIJobs start /usr/sbin/sshd. An image
-// that carries host keys gives everybody the same private key, so they are
-// made at the container's start instead, where the container may write: users
-// other than root and read-only root file systems are common in Kubernetes.
+// sshdWrapper replaces /usr/sbin/sshd, which users' MPIJobs start. An image with host keys would
+// give every user the same private key, so the keys are made when the container starts, in a
+// directory that the container can write to: users other than root and read-only root file
+// systems are common in Kubernetes.
 const sshdWrapper = `#!/bin/sh
 # Makes this container's own host keys, then becomes OpenSSH's sshd. Root makes
 # them in /etc/ssh. Where ASSAY_SSHD_KEYS names a directory, they are made there,
@@ -39,9 +39,8 @@ exec /usr/sbin/sshd.openssh "$@"
 
 func init() { makers["ssh"] = ssh }
 
-// ssh is OpenSSH set up for MPI: ranks reach each other without a known_hosts
-// file, keys mounted from a Kubernetes Secret are accepted although their
-// directory belongs to a group.
+// ssh is OpenSSH set up for MPI: ranks connect to each other without a known_hosts file, and keys
+// mounted from a Kubernetes Secret are accepted although a group can write to their directory.
 func ssh(b *builder, _ string) {
 	b.install("openssh-server", "openssh-client")
 	b.after = append(b.after, recipe.Run{
@@ -59,9 +58,10 @@ install -d -m 0755 /run/sshd
 	b.declare(certificate.Component{
 		Name: "ssh", Version: version, License: "SSH-OpenSSH", Homepage: "https://www.openssh.com",
 		Checks: []certificate.Check{
-			// Not the patch level: Debian's 10.0p1 says that it is 10.0p2.
+			// Without the patch level: Debian's 10.0p1 reports 10.0p2.
 			command("version", behind("OpenSSH_", release), "ssh", "-V"),
-			// In a container that runs sshd already, its keys are the proof, and stay.
+			// In a container that already runs sshd, the existing keys are the proof, and are
+			// kept.
 			command("makes its own host keys", "ssh_host_ed25519_key", "/bin/sh", "-c",
 				"ls /etc/ssh/ssh_host_*_key 2>/dev/null || { /usr/sbin/sshd -t && ls /etc/ssh/ssh_host_*_key; s=$?; rm -f /etc/ssh/ssh_host_*_key*; exit $s; }"),
 		},

@@ -8,11 +8,11 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 )
 
-// What a Debian release calls the parts of the CUDA toolkit that its archive has,
-// by CUDA version.
+// debianToolkits maps a CUDA version to the names of the toolkit's parts in the Debian release
+// that contains it.
 var debianToolkits = map[string]struct {
-	compiler  string   // package of the newest C++ compiler that nvcc works with, and its program
-	libraries []string // shared libraries, as NVIDIA's own runtime images have them
+	compiler  string   // package and program of the newest C++ compiler that nvcc works with
+	libraries []string // shared libraries, the same as in NVIDIA's own runtime images
 }{
 	"12.4": {"g++-13", []string{
 		"libcublas12", "libcublaslt12", "libcudart12", "libcufft11", "libcufftw11", "libcupti12", "libcurand10", "libcusolver11",
@@ -22,16 +22,15 @@ var debianToolkits = map[string]struct {
 	}},
 }
 
-// ownToolkit reports whether the image's toolkit is a component, rather than
-// what its base brought.
+// ownToolkit reports whether the image's toolkit is a component, not part of its base.
 func (b *builder) ownToolkit() bool { return b.Target.Version("cuda-toolkit") != "" }
 
 // devel reports whether the image has compilers and headers.
 func (b *builder) devel() bool { return b.Target.Version("cuda-toolkit") != "runtime" }
 
-// nonFree opens the parts of Debian's archive that hold CUDA, and tells dpkg that
-// the driver's libraries are there: packages depend on them, and the container
-// runtime mounts the host's. A driver of the archive in their place would hide them.
+// nonFree enables the parts of Debian's archive that contain CUDA, and tells dpkg that the
+// driver's libraries are present: packages depend on them, and the container runtime mounts the
+// host's. If the archive's driver were installed instead, it would hide the host's.
 var nonFree = recipe.Run{
 	Title: "set up for CUDA's packages",
 	Script: `sed -n 's/ main$/ contrib non-free/p' /etc/apt/sources.list > /etc/apt/sources.list.d/cuda.list
@@ -50,11 +49,11 @@ rm -rf /tmp/driver /tmp/driver.deb
 ` + recipe.Tidy,
 }
 
-// cudaHomeScript makes of the distribution's files, which lie all over /usr, the
-// directory that people and build systems look for. Of libraries it links CUDA's
-// alone: a link to all of /usr/lib would bring an older NCCL before one's own.
-// Headers are where the compiler looks anyway. Given once more by another path
-// they would no longer be the system's, and CUDA's disagree with those of glibc.
+// cudaHomeScript links the distribution's files, which are spread over /usr, into the directory
+// that people and build systems look for. Of the libraries it links only CUDA's: a link to all of
+// /usr/lib would put an older NCCL ahead of the user's own. Headers stay where the compiler
+// searches anyway: added again under another path, they would no longer be system headers, and
+// CUDA's conflict with glibc's.
 func cudaHomeScript(cuda string) string {
 	return fmt.Sprintf(`home=/usr/local/cuda-%s
 mkdir -p $home/bin $home/lib64
@@ -97,7 +96,7 @@ func cudaToolkit(b *builder, flavour string) {
 	}
 	b.install(kit.libraries...)
 	b.after = append(b.after, recipe.Run{Title: "gather CUDA's files", Script: cudaHomeScript(b.Target.CUDA)})
-	// What NVIDIA's container toolkit looks at.
+	// The variables that NVIDIA's container toolkit reads.
 	b.setenv("CUDA_VERSION", b.Target.CUDA)
 	b.setenv("NVIDIA_REQUIRE_CUDA", "cuda>="+majorMinor(b.Target.CUDA))
 	b.setenv("NVIDIA_VISIBLE_DEVICES", "all")
@@ -119,14 +118,14 @@ func cudaToolkit(b *builder, flavour string) {
 	})
 }
 
-// compiles is a check that a compiler makes a program of a source, with the
-// headers and libraries of the image.
+// compiles returns a check that a compiler builds a program from a source, with the headers and
+// libraries of the image.
 func compiles(name, compiler, source string) certificate.Check {
 	return command(name, "", "/bin/sh", "-c", "d=$(mktemp -d) && printf '%b\n' \"$1\" | "+compiler+" -o \"$d/program\" - && test -x \"$d/program\"; s=$?; rm -rf \"$d\"; exit $s", "-", source)
 }
 
-// debianCUDA is a Debian base with the toolkit and the compiler that nvcc works
-// with: the place of NVIDIA's devel images.
+// debianCUDA is a Debian base with the toolkit and the compiler that nvcc works with. It is used
+// instead of NVIDIA's devel images.
 func (b *builder) debianCUDA() recipe.Source {
 	t := b.Target
 	s := recipe.Stage{Name: "cuda-" + baseName(t), From: b.baseOf(t, b.Platform), Steps: []recipe.Step{nonFree}}

@@ -20,20 +20,20 @@ import (
 	"github.com/moby/buildkit/client"
 )
 
-// A Builder is one buildkitd with what it can build.
+// A Builder is one buildkitd and the platforms that it can build.
 type Builder struct {
-	Addr      string // without a user: it is printed and recorded
+	Addr      string // without user and password: it is printed and recorded
 	Client    *client.Client
 	Native    recipe.Platform
-	Platforms []recipe.Platform // Native first, then what it emulates
+	Platforms []recipe.Platform // Native first, then the emulated ones
 
-	// Of a daemon that this package started.
+	// Set only for a daemon that this package started.
 	stop func() error
 	root string
 	pid  int
 }
 
-// Close ends the connection, and the daemon if this package started it.
+// Close closes the connection, and stops the daemon if this package started it.
 func (b *Builder) Close() error {
 	err := b.Client.Close()
 	if b.stop != nil {
@@ -141,8 +141,7 @@ func plain(addr string) string {
 	return scheme + "://" + host
 }
 
-// plainError is an error whose text has a builder's address without user and
-// password.
+// plainError is an error with a text that shows a builder's address without user and password.
 type plainError struct {
 	addr string
 	err  error
@@ -167,8 +166,8 @@ func (e *plainError) Error() string {
 
 func (e *plainError) Unwrap() error { return e.err }
 
-// ErrCannotStart says that our own daemon cannot run on this machine; the
-// message has the remedy.
+// ErrCannotStart says that our own daemon cannot run on this machine; the message contains the
+// remedy.
 var ErrCannotStart = errors.New("cannot start buildkitd")
 
 // Check reports whether our own daemon could be started.
@@ -183,7 +182,7 @@ func Check(binary string) error {
 	return err
 }
 
-// Find returns the path of buildkitd: the one given, else the one beside this
+// Find returns the path of buildkitd: the given one, otherwise the one in the directory of this
 // program, which is built from the same go.sum.
 func Find(binary string) (string, error) {
 	if binary != "" {
@@ -255,14 +254,14 @@ const config = `# Written by assay for its own buildkitd.
   format = "text"
 `
 
-// spawn starts the daemon. It inherits the lock of its state directory: if this
-// program is killed, the next one waits until the daemon is gone as well.
+// spawn starts the daemon. The daemon inherits the lock of its state directory: if this program
+// is killed, the next one waits until the daemon has exited too.
 func spawn(binary, dir string, lock *os.File) (*process, error) {
 	cfg := filepath.Join(dir, "buildkitd.toml")
 	if err := os.WriteFile(cfg, []byte(config), 0o600); err != nil {
 		return nil, err
 	}
-	// What a killed daemon left there goes with the next one.
+	// Remove what a killed daemon left there.
 	tmp, root := filepath.Join(dir, "tmp"), filepath.Join(dir, "root")
 	if err := errors.Join(state.Unmount(root), state.Remove(tmp), os.MkdirAll(tmp, 0o700)); err != nil {
 		return nil, err
@@ -274,9 +273,8 @@ func spawn(binary, dir string, lock *os.File) (*process, error) {
 	p.cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	p.cmd.ExtraFiles = []*os.File{lock}
-	// Ctrl-C goes to assay, which cancels builds before it stops the daemon; if
-	// assay dies, so do the daemon and its containers, which runc keeps in
-	// /run/runc.
+	// Ctrl-C goes to assay, which cancels builds before it stops the daemon. If assay dies, the
+	// daemon dies too, with its containers, which runc keeps in /run/runc.
 	wait, err := state.Start(p.cmd, "/run/runc")
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCannotStart, err)

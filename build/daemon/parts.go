@@ -7,11 +7,10 @@ import (
 	"slices"
 )
 
-// DropParts removes the content that was being copied and that the daemon is not
-// writing now. It reports whether it did: it can only in a daemon of our own.
-// BuildKit leaves a copy that it cancels, or in which it is killed, and goes on
-// behind it when the content is wanted again; but in a layout that its client
-// offers it cannot go on ("unsupported offset").
+// DropParts removes partially copied content that the daemon is not writing now, and reports
+// whether it removed any. This works only for a daemon of our own. BuildKit leaves a partial copy
+// if it cancels the copy or is killed, and resumes it when the content is needed again. It cannot
+// resume in a layout that its client offers ("unsupported offset").
 func (b *Builder) DropParts() (dropped bool) {
 	if b.root == "" {
 		return false

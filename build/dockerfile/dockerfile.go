@@ -1,10 +1,10 @@
-// Package dockerfile writes a recipe as a Dockerfile: a template for people
-// that makes the same image as the graph of build/llb. It is pure.
+// Package dockerfile writes a recipe as a Dockerfile: a template for people that builds the same
+// image as the graph of build/llb. It is pure.
 //
-// Two things cannot be said in a Dockerfile and are left to named build
-// contexts, which the text's first lines name: a base made with debootstrap,
-// and the harness's source. Package sets are installed from the archives at
-// their pinned versions, where the graph mounts the pinned files.
+// A Dockerfile cannot express two things: a base made with debootstrap, and the harness's source.
+// These are named build contexts, listed in the first lines of the text. Package sets are
+// installed from the archives at their pinned versions; the graph mounts the pinned files
+// instead.
 package dockerfile
 
 import (
@@ -19,14 +19,14 @@ import (
 	"github.com/assay-hpc/assay/build/recipe"
 )
 
-// Env is what a recipe leaves open.
+// Env contains what a recipe leaves open.
 type Env struct {
 	Epoch time.Time
 	URL   func(string) (string, error) // where a download comes from
 	Image func(string) string          // where a base comes from
 	Sed   string                       // applied to the package sources, for mirrors
-	// Locked reports whether a mirror's URL needs a credential, and AptLocked
-	// whether apt does. Credentials are given when the image is built, as secrets.
+	// Locked reports whether a mirror's URL needs a credential; AptLocked, whether apt does.
+	// Credentials are passed as secrets when the image is built.
 	Locked    func(url string) bool
 	AptLocked bool
 }
@@ -49,7 +49,7 @@ type writer struct {
 	r         *recipe.Recipe
 	env       Env
 	pre, body strings.Builder
-	downloads map[string]string // URL to stage name
+	downloads map[string]string // maps URL to stage name
 	contexts  []string
 	locked    []string // hosts that need a credential
 }
@@ -143,7 +143,7 @@ func (w *writer) from(src recipe.Source) (string, error) {
 	return "", fmt.Errorf("a Dockerfile cannot start from a %s", src.Kind)
 }
 
-// download makes a stage that holds one verified file.
+// download writes a stage that contains one verified file.
 func (w *writer) download(src recipe.Source) (string, error) {
 	if name, ok := w.downloads[src.Ref]; ok {
 		return name, nil
@@ -179,8 +179,8 @@ func (w *writer) step(st recipe.Step) error {
 	case recipe.Run:
 		return w.run(st)
 	case recipe.Apt:
-		// Package lists and packages come over the network here; the graph has
-		// them as verified downloads.
+		// Package lists and packages come over the network here; in the graph they are verified
+		// downloads.
 		opts := "RUN"
 		if w.env.AptLocked {
 			opts += fmt.Sprintf(" --mount=type=secret,id=%s,required=true,target=%s", aptSecret, recipe.AptAuthFile)
@@ -255,7 +255,7 @@ func (w *writer) mount(m recipe.Mount) (string, error) {
 	return o, nil
 }
 
-// script writes a here-document that runs as the graph runs it: sh -eu.
+// script writes a here-document that runs as in the graph: sh -eu.
 func (w *writer) script(opts, title, text string) {
 	if !strings.HasSuffix(text, "\n") {
 		text += "\n"
@@ -264,8 +264,8 @@ func (w *writer) script(opts, title, text string) {
 	fmt.Fprintf(&w.body, "# %s\n%s <<'%s'\nset -eu\n%s%[3]s\n", title, opts, end, text)
 }
 
-// delimiter returns a word that is no line of the text. It is written in
-// quotes: nothing in the text is expanded.
+// delimiter returns a word that is not a line of the text. It is written in quotes, so that
+// nothing in the text is expanded.
 func delimiter(text string) string {
 	word := "ASSAY_EOF"
 	for n := 2; slices.Contains(strings.Split(text, "\n"), word); n++ {
@@ -274,11 +274,11 @@ func delimiter(text string) string {
 	return word
 }
 
-// shellQuote makes one word of a value that the shell leaves alone.
+// shellQuote quotes a value as one word, in which the shell expands nothing.
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// vars writes variables as one instruction, in which every reference is to a
-// value from before it, as in the graph.
+// vars writes variables as one instruction, in which every reference is to a value from before
+// the instruction, as in the graph.
 func (w *writer) vars(instruction string, vars []recipe.Var) error {
 	for i, v := range vars {
 		if strings.Contains(v.Value, "\n") {
@@ -303,8 +303,8 @@ var (
 	last      = regexp.MustCompile(`:\$\{(\w+)\}$`)
 )
 
-// expression is a value in which ${NAME} stands for a variable and all else for
-// itself. An empty variable at an end of a list takes its colon with it.
+// expression escapes a value so that only ${NAME} is expanded. An empty variable at either end of
+// a list also removes its colon.
 func expression(v string) string {
 	var head, tail string
 	if m := first.FindStringSubmatch(v); m != nil {
@@ -332,7 +332,7 @@ func (w *writer) config() error {
 	for _, k := range slices.Sorted(maps.Keys(c.Labels)) {
 		fmt.Fprintf(&w.body, "LABEL %s=\"%s\"\n", k, literal(c.Labels[k]))
 	}
-	// People build FROM the image: nothing of the base's runs unasked.
+	// People build FROM the image: no entrypoint or command of the base may run unasked.
 	fmt.Fprintf(&w.body, "ENTRYPOINT %s\nCMD %s\n", argv(c.Entrypoint), argv(c.Cmd))
 	if c.WorkingDir != "" {
 		fmt.Fprintf(&w.body, "WORKDIR %s\n", c.WorkingDir)

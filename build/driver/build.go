@@ -32,16 +32,16 @@ import (
 	"github.com/assay-hpc/assay/internal/oci"
 )
 
-// BuildOptions are assay build's.
+// BuildOptions are the options of "assay build".
 type BuildOptions struct {
 	Names     []string
-	Platforms []recipe.Platform // "" for the target's own
+	Platforms []recipe.Platform // empty for the target's own
 	OutDir    string            // OCI layout
 	Push      string            // repository, "" for none
 	Builders  []string
 	Jobs      int
 	Zstd      bool
-	Unlocked  bool // resolve what the lock lacks, for this build alone
+	Unlocked  bool // resolve what the lock lacks, for this build only
 	Force     bool // build and certify even what is up to date
 	CacheFrom []string
 	CacheTo   []string
@@ -55,7 +55,7 @@ type BuildOptions struct {
 type ImageResult struct {
 	Platform    string          `json:"platform"`
 	Digest      string          `json:"digest,omitempty"`
-	Certifier   string          `json:"certifierDigest,omitempty"` // the same image that starts "harness certify"
+	Certifier   string          `json:"certifierDigest,omitempty"` // the same image with the entrypoint "harness certify"
 	UpToDate    bool            `json:"upToDate,omitempty"`
 	Verdict     result.Verdict  `json:"verdict,omitempty"`
 	Certificate json.RawMessage `json:"certificate,omitempty"`
@@ -65,7 +65,7 @@ type ImageResult struct {
 	rec record
 }
 
-// A TargetResult is what became of one target.
+// A TargetResult is the outcome of one target.
 type TargetResult struct {
 	Target string        `json:"target"`
 	Digest string        `json:"digest,omitempty"` // of the index
@@ -76,7 +76,7 @@ type TargetResult struct {
 	Failed bool          `json:"failed"`
 }
 
-// A BuildResult is what became of a build.
+// A BuildResult is the outcome of a build.
 type BuildResult struct {
 	SchemaVersion int            `json:"schemaVersion"`
 	Targets       []TargetResult `json:"targets"`
@@ -90,9 +90,9 @@ func (r *BuildResult) Failed() bool {
 	return slices.ContainsFunc(r.Targets, func(t TargetResult) bool { return t.Failed })
 }
 
-// Build builds, certifies and, if asked to, publishes targets. One target's
-// failure does not stop the others; it is in the result. The error is for what
-// kept the build from being carried out at all.
+// Build builds, certifies and, if asked to, publishes targets. If one target fails, the others
+// continue; its failure is in the result. The error is for what prevented the build from running
+// at all.
 func (w *Workspace) Build(ctx context.Context, o BuildOptions) (*BuildResult, error) {
 	start := time.Now()
 	targets, err := w.buildTargets(o)
@@ -124,8 +124,8 @@ func (w *Workspace) Build(ctx context.Context, o BuildOptions) (*BuildResult, er
 	return b.finish(ctx, res, start)
 }
 
-// buildTargets are the targets to build. What the lock lacks is an error unless it
-// is to be resolved first.
+// buildTargets returns the targets to build. What the lock lacks is an error unless it is to be
+// resolved first.
 func (w *Workspace) buildTargets(o BuildOptions) ([]matrix.Target, error) {
 	targets, err := w.Select(o.Names)
 	if err != nil || o.Unlocked {
@@ -140,7 +140,7 @@ func (w *Workspace) buildTargets(o BuildOptions) ([]matrix.Target, error) {
 
 func (w *Workspace) lockName() string { return cmp.Or(w.LockPath, "matrix.lock (embedded)") }
 
-// NewSolver starts or finds the builders. The caller closes it.
+// NewSolver starts or finds the builders. The caller stops them with the returned function.
 func (w *Workspace) NewSolver(ctx context.Context, o BuildOptions) (*solve.Solver, func(), error) {
 	builders, err := daemon.Connect(ctx, daemon.Options{
 		Addrs: o.Builders, StateDir: filepath.Join(w.StateDir, "buildkit"), Binary: cmp.Or(o.Buildkitd, os.Getenv("ASSAY_BUILDKITD")), Log: w.Log,
@@ -212,8 +212,8 @@ func (b *build) resolve(ctx context.Context) error {
 	return nil
 }
 
-// run builds all images at once, a few at a time: BuildKit shares what they
-// have in common.
+// run builds all images concurrently, up to Jobs at a time: BuildKit shares what they have in
+// common.
 func (b *build) run(ctx context.Context) *BuildResult {
 	res := &BuildResult{SchemaVersion: 1, Targets: make([]TargetResult, len(b.targets))}
 	var g errgroup.Group
@@ -258,7 +258,7 @@ func (b *build) image(ctx context.Context, t matrix.Target, p recipe.Platform) I
 	if err != nil {
 		return out.failed(err)
 	}
-	if len(mk.Missing) > 0 { // for the builder's own architecture, say
+	if len(mk.Missing) > 0 { // for example for the builder's own architecture
 		return out.failed(NotLockedError(b.lockName(), map[string][]component.Missing{t.Name: mk.Missing}))
 	}
 	rec := record{Hash: b.buildHash(t, p), Started: time.Now()}
@@ -290,7 +290,7 @@ func (r ImageResult) failed(err error) ImageResult {
 	return r
 }
 
-// judge reads the certificate and remembers an image that passed.
+// judge reads the certificate and records an image that passed.
 func (b *build) judge(t matrix.Target, p recipe.Platform, out ImageResult, rec record) ImageResult {
 	st, err := certificate.Parse(rec.Certificate)
 	if err != nil {
@@ -325,10 +325,10 @@ func gateError(target string, p recipe.Platform, st *certificate.Statement) erro
 	return fmt.Errorf("%s %s does not pass the gate, so it gets no tag:%s", target, p.Arch, b.String())
 }
 
-// attach makes the image's documents referrers of its manifest.
+// attach adds the image's documents as referrers of its manifest.
 func (b *build) attach(t matrix.Target, p recipe.Platform, rec record, digest string) error {
-	// As in the hash, the builder's own platform is left out: the documents say
-	// what is in the image.
+	// As in the hash, the builder's own platform is left out: the documents describe the content
+	// of the image.
 	mk, err := b.Recipe(t, p, p)
 	if err != nil {
 		return err
@@ -382,8 +382,7 @@ func (b *build) documents(t matrix.Target, p recipe.Platform, rec record, digest
 	return [][]byte{rec.Certificate, bom, prov}, err
 }
 
-// builderID names who ran the build: the workflow on GitHub, this program
-// elsewhere.
+// builderID identifies what ran the build: the workflow on GitHub, this program elsewhere.
 func builderID() string {
 	if ref := os.Getenv("GITHUB_WORKFLOW_REF"); ref != "" {
 		return "https://github.com/" + ref
@@ -398,11 +397,11 @@ func invocationID() string {
 	return ""
 }
 
-// certifySuffix marks the images, and their tags, that start "harness certify".
+// certifySuffix marks the images, and their tags, that run "harness certify".
 const certifySuffix = "-certify"
 
-// assemble attaches the documents and makes the multi-arch indexes, once every
-// platform has passed: the target's own, and that of its certifier.
+// assemble attaches the documents and creates the multi-arch indexes of the target and of its
+// certifier, once every platform has passed.
 func (b *build) assemble(t matrix.Target, tr *TargetResult) {
 	for _, img := range tr.Images {
 		if img.err != nil {
@@ -426,8 +425,8 @@ func (b *build) assemble(t matrix.Target, tr *TargetResult) {
 	}
 }
 
-// index attaches documents to one image of each platform and puts them under
-// a name: what a name promises is there before the name is.
+// index attaches documents to one image of each platform, then puts the images under a name:
+// everything that the name promises exists before the name does.
 func (b *build) index(t matrix.Target, name string, results []ImageResult, which func(record) string) (v1.Hash, error) {
 	var images []oci.PlatformImage
 	for _, img := range results {
@@ -444,7 +443,7 @@ func (b *build) index(t matrix.Target, name string, results []ImageResult, which
 	return b.layout.Assemble(name, images, nil)
 }
 
-// finish names the tags, publishes what passed, and sums up.
+// finish determines the tags, publishes what passed, and records the duration.
 func (b *build) finish(ctx context.Context, res *BuildResult, start time.Time) (*BuildResult, error) {
 	var repo *oci.Repository
 	if b.o.Push != "" {
@@ -463,7 +462,7 @@ func (b *build) finish(ctx context.Context, res *BuildResult, start time.Time) (
 			return res, err
 		}
 		if len(platformsOf(t, b.o.Platforms)) == len(t.Platforms) {
-			// Tags say "for every platform"; a partial build gets none.
+			// A tag means "for every platform"; a partial build gets none.
 			tr.Tags = append([]string{p.Tag}, t.Moving...)
 		}
 		if repo == nil {

@@ -33,20 +33,20 @@ type candidate struct {
 	config   *v1.ConfigFile
 }
 
-// CertifyOptions say who is believed.
+// CertifyOptions say what is trusted.
 type CertifyOptions struct {
-	// Target is what the image should be: it is held against that target's
-	// declaration, made of the matrix and the lock; "" for an image of others.
+	// Target is what the image should be: the image is compared with that target's declaration,
+	// made from the matrix and the lock. It is "" for an image that is not assay's.
 	Target string
-	// ImageHarness runs the image's own harness, which believes what the image
-	// declares; the certificate says so.
+	// ImageHarness runs the image's own harness, which trusts what the image declares; the
+	// certificate records that.
 	ImageHarness bool
 }
 
-// Certify runs the suite "image" inside every platform of an image that a
-// builder here can run. A failed check is in the results; platforms without a
-// builder are reported as not carried out. What runs is assay's own harness,
-// brought in, and what the image claims about itself is not believed.
+// Certify runs the suite "image" inside every platform of an image that a builder here can run. A
+// failed check is in the results; platforms without a builder are reported as not carried out. By
+// default it runs assay's own harness, which it brings into the image, and does not trust what
+// the image claims about itself.
 func (w *Workspace) Certify(ctx context.Context, ref string, c CertifyOptions, o BuildOptions) ([]ImageResult, error) {
 	tmp, err := os.MkdirTemp("", "assay-certify-")
 	if err != nil {
@@ -77,7 +77,7 @@ func (w *Workspace) Certify(ctx context.Context, ref string, c CertifyOptions, o
 	return out, nil
 }
 
-// A declared is a target's declaration, with the base if images keep its records.
+// A declared is a target's declaration, with the base if its images contain the base's records.
 type declared struct {
 	spec []byte
 	base recipe.Source
@@ -156,8 +156,8 @@ func (w *Workspace) certify(ctx context.Context, s *solve.Solver, c candidate, o
 	return out
 }
 
-// harnessFor returns a static harness for the platform, to bring into images:
-// compiled here from the source that assay carries.
+// harnessFor returns a static harness for the platform, to bring into images. It is compiled here
+// from the source that assay embeds.
 func (w *Workspace) harnessFor(ctx context.Context, p recipe.Platform) (string, error) {
 	file := filepath.Join(w.StateDir, "harness", strings.TrimPrefix(w.source.Digest, "sha256:")[:16]+"-"+p.Arch, "harness")
 	if _, err := os.Stat(file); err == nil {
@@ -188,8 +188,8 @@ func (w *Workspace) harnessFor(ctx context.Context, p recipe.Platform) (string, 
 	return file, os.Rename(tmp, file)
 }
 
-// candidates finds the images behind a reference, and brings those of a registry
-// into a layout. Every digest on the way is verified.
+// candidates finds the images of a reference, and copies those of a registry into a layout. Every
+// digest in between is verified.
 func (w *Workspace) candidates(ctx context.Context, ref, tmp string) ([]candidate, error) {
 	dir, what, title := tmp, "", ref
 	if rest, ok := strings.CutPrefix(ref, "oci:"); ok {

@@ -15,7 +15,7 @@ import (
 	"github.com/assay-hpc/assay/build/daemon"
 )
 
-// A Finding is one thing that commands need of this machine.
+// A Finding is one thing that commands need on this machine.
 type Finding struct {
 	What   string `json:"what"`
 	OK     bool   `json:"ok"`
@@ -24,7 +24,7 @@ type Finding struct {
 	For    string `json:"for"` // the commands that need it
 }
 
-// Doctor looks at what the commands need. It starts and changes nothing.
+// Doctor checks what the commands need. It starts and changes nothing.
 func (w *Workspace) Doctor(ctx context.Context, o BuildOptions) []Finding {
 	return []Finding{
 		rights(), program("runc", "apt-get install runc (or make deps)", "build, certify, lock with our own builder"),

@@ -13,7 +13,7 @@ import (
 	"github.com/assay-hpc/assay/internal/oci"
 )
 
-// A DryRun is what a build would do.
+// A DryRun describes what a build would do.
 type DryRun struct {
 	SchemaVersion int           `json:"schemaVersion"`
 	Builder       string        `json:"builderPlatform"` // assumed: this machine's
@@ -43,18 +43,17 @@ type DryImage struct {
 	After    []DryAfter `json:"after,omitempty"` // what follows the last step
 }
 
-// A DryStage is one stage, in the order in which they refer to each other.
+// A DryStage is one stage. Stages are listed in the order in which they refer to each other.
 type DryStage struct {
 	Name  string        `json:"name"`
-	On    string        `json:"platform"` // the builder's, where the stage cross-compiles
+	On    string        `json:"platform"` // the builder's, if the stage cross-compiles
 	From  recipe.Source `json:"from"`
 	Env   []recipe.Var  `json:"env,omitempty"`
 	Steps []DryStep     `json:"steps"`
 }
 
-// A DryStep is one step of the builder's: files that follow one another are one.
-// Steps of one number are the same, and done once: all but the first have only
-// number, kind and title.
+// A DryStep is one step of the builder; consecutive files form one step. Steps with the same
+// number are identical and run once: all except the first contain only number, kind and title.
 type DryStep struct {
 	Number   int            `json:"step"`
 	Shared   bool           `json:"shared,omitempty"`
@@ -67,7 +66,7 @@ type DryStep struct {
 	Packages string         `json:"packages,omitempty"` // a package set's name
 	Copy     *recipe.Copy   `json:"copy,omitempty"`
 	Files    []DryFile      `json:"files,omitempty"`
-	Seconds  *float64       `json:"seconds,omitempty"` // as earlier builds here took; absent: never built here
+	Seconds  *float64       `json:"seconds,omitempty"` // median of earlier builds on this machine; absent: never built here
 }
 
 // A DryFile is a file with its content, or a symbolic link.
@@ -75,7 +74,7 @@ type DryFile struct {
 	Path    string `json:"path"`
 	Mode    string `json:"mode,omitempty"` // in octal
 	Content string `json:"content,omitempty"`
-	Link    string `json:"link,omitempty"` // what a symbolic link leads to
+	Link    string `json:"link,omitempty"` // target of a symbolic link
 }
 
 // A DryAfter is what is done with an image after its last step.
@@ -84,13 +83,13 @@ type DryAfter struct {
 	Seconds *float64 `json:"seconds,omitempty"`
 }
 
-// A DryBase is what stages start from, or other content that the builder is given.
+// A DryBase is what stages start from, or other content that the builder receives.
 type DryBase struct {
 	recipe.Source
 	Platform string   `json:"platform"`
-	From     string   `json:"from,omitempty"`     // the reference that is pulled, by a mirror
-	Packages string   `json:"packages,omitempty"` // the package set that debootstrap makes it from
-	Size     int64    `json:"size,omitempty"`     // in bytes, where it is known
+	From     string   `json:"from,omitempty"`     // the reference that is pulled, if from a mirror
+	Packages string   `json:"packages,omitempty"` // the package set from which debootstrap makes it
+	Size     int64    `json:"size,omitempty"`     // in bytes, if known
 	Seconds  *float64 `json:"seconds,omitempty"`
 }
 
@@ -99,7 +98,7 @@ type DryDownload struct {
 	URL     string   `json:"url"`            // as in the lock
 	From    string   `json:"from,omitempty"` // where it is fetched from, if that is another URL
 	Digest  string   `json:"digest,omitempty"`
-	Size    int64    `json:"size,omitempty"` // in bytes; absent where the lock does not say
+	Size    int64    `json:"size,omitempty"` // in bytes; absent if the lock does not say
 	Seconds *float64 `json:"seconds,omitempty"`
 }
 
@@ -111,25 +110,24 @@ type DrySet struct {
 	Download int64        `json:"downloadSize"` // in bytes, of all packages
 }
 
-// A DryPackage is a package of a set. The lock does not say how large it is when it
-// is installed.
+// A DryPackage is a package of a set. The lock does not contain its installed size.
 type DryPackage struct {
 	recipe.Deb
 	From    string   `json:"from,omitempty"`
 	Seconds *float64 `json:"seconds,omitempty"`
 }
 
-// An Estimate is what earlier builds on this machine say of the time. Steps that
-// the builder still has in its cache take none.
+// An Estimate is the time that a build would take, according to earlier builds on this machine.
+// Steps that the builder still has in its cache take none.
 type Estimate struct {
-	Steps   int     `json:"steps"`   // distinct ones, with what follows an image's last
+	Steps   int     `json:"steps"`   // distinct ones, including what follows an image's last
 	Known   int     `json:"known"`   // those that were built here before
-	Sum     float64 `json:"sum"`     // seconds that the known ones take one after another
+	Sum     float64 `json:"sum"`     // seconds that the known ones take if run one after another
 	Longest float64 `json:"longest"` // seconds of the longest chain of steps that wait for each other
 }
 
-// DryRun returns what Build would do with the same options. It starts nothing, asks
-// no network and writes nothing.
+// DryRun returns what Build would do with the same options. It starts nothing, does no network
+// access and writes nothing.
 func (w *Workspace) DryRun(o BuildOptions) (*DryRun, error) {
 	targets, err := w.buildTargets(o)
 	if err != nil {
@@ -151,15 +149,15 @@ func (w *Workspace) DryRun(o BuildOptions) (*DryRun, error) {
 	return &d.run, nil
 }
 
-// dry gathers a DryRun.
+// dry collects a DryRun.
 type dry struct {
 	*build
 	run     DryRun
 	times   times
 	native  recipe.Platform
-	fetch   float64            // seconds of the longest download that the step at hand is the first to need
+	fetch   float64            // seconds of the longest download that the current step is the first to need
 	numbers map[string]int     // of steps, by hash
-	ends    map[string]float64 // when a step, stage or source is there, if each waits only for what it needs
+	ends    map[string]float64 // when a step, stage or source is finished, if each waits only for what it needs
 }
 
 func (d *dry) target(t matrix.Target) error {
@@ -196,7 +194,7 @@ func (d *dry) image(t matrix.Target, p recipe.Platform) (DryImage, error) {
 		return out, err
 	}
 	if len(mk.Missing) == 0 {
-		canonical, err := d.Recipe(t, p, p) // where it is built is no part of what it is
+		canonical, err := d.Recipe(t, p, p) // the recipe does not depend on where it is built
 		if err != nil {
 			return out, err
 		}
@@ -216,7 +214,7 @@ func (d *dry) image(t matrix.Target, p recipe.Platform) (DryImage, error) {
 	return out, nil
 }
 
-// count counts one step and returns how long it takes, 0 where nobody knows.
+// count counts one step and returns how long it takes, 0 if unknown.
 func (d *dry) count(seconds *float64) float64 {
 	e := &d.run.Estimate
 	e.Steps++
@@ -243,7 +241,7 @@ func (d *dry) stage(r *recipe.Recipe, s recipe.Stage, hashes map[string]recipe.H
 		on = d.native
 	}
 	out := DryStage{Name: s.Name, On: on.String(), From: s.From, Env: s.Env, Steps: []DryStep{}}
-	// ready is when a source is there.
+	// ready returns when a source is available.
 	ready := func(src recipe.Source) float64 {
 		if src.Kind == recipe.FromStage {
 			return d.ends[hashes[src.Ref].Stage]
@@ -265,7 +263,7 @@ func (d *dry) stage(r *recipe.Recipe, s recipe.Stage, hashes map[string]recipe.H
 			}
 		case recipe.Copy:
 			st.Kind, st.Title, st.Copy = "copy", step.Title(), &step
-			begin = ready(step.From) // what lies below is no matter
+			begin = ready(step.From) // independent of the steps below it
 			if i+1 == len(s.Steps) || !isCopy(s.Steps[i+1]) {
 				with = append(with, name(llb.MergeTitle))
 			}
@@ -305,7 +303,7 @@ func isCopy(s recipe.Step) bool {
 	return ok
 }
 
-// files are those that the steps begin with.
+// files returns the files at the beginning of the steps.
 func files(steps []recipe.Step) []DryFile {
 	var out []DryFile
 	for _, step := range steps {
@@ -321,8 +319,7 @@ func files(steps []recipe.Step) []DryFile {
 	return out
 }
 
-// source enters what a stage starts from, copies or mounts, and returns when it is
-// there.
+// source records what a stage starts from, copies or mounts, and returns when it is available.
 func (d *dry) source(src recipe.Source, on recipe.Platform) float64 {
 	key := src.Ref
 	if src.Kind != recipe.FromURL {
@@ -361,8 +358,8 @@ func (d *dry) source(src recipe.Source, on recipe.Platform) float64 {
 	return d.ends[key]
 }
 
-// set enters a package set and returns when all its packages are there. They are
-// fetched at the same time.
+// set records a package set and returns when all its packages are available. They are fetched at
+// the same time.
 func (d *dry) set(name string, asked []string, debs []recipe.Deb) float64 {
 	out := DrySet{Name: name, Asked: asked, Packages: []DryPackage{}}
 	end := 0.0
@@ -385,8 +382,8 @@ func (d *dry) fetched() {
 	d.fetch = 0
 }
 
-// from is where a URL is fetched from, "" if from itself or if this machine does not
-// know.
+// from returns where a URL is fetched from, or "" if from the URL itself or if this machine does
+// not know.
 func (d *dry) from(url string) string {
 	at, err := d.Mirror.URL(url)
 	if err != nil || at == url {

@@ -19,10 +19,10 @@ import (
 	"github.com/assay-hpc/assay/internal/oci"
 )
 
-// LockReport says what became of each entry that was asked for.
+// LockReport gives the outcome for each requested entry.
 type LockReport struct {
 	Resolved   []string          `json:"resolved"`
-	Unresolved map[string]string `json:"unresolved"` // key to why
+	Unresolved map[string]string `json:"unresolved"` // maps key to reason
 }
 
 // Unlocked lists the entries that targets need and the lock lacks, by target.
@@ -55,12 +55,11 @@ func platformsOf(t matrix.Target, only []recipe.Platform) []recipe.Platform {
 	return out
 }
 
-// Resolve fills in what the lock lacks for the targets. Package sets are
-// resolved inside the stage that installs them, which may itself lack
-// something, so it goes on round by round while there is progress. An entry
-// that cannot be resolved is reported and left out, and so is one that waits for
-// such an entry. After each that was resolved, keep is called, if there is one, so
-// that a run that is cut off loses nothing.
+// Resolve fills in what the lock lacks for the targets. Package sets are resolved inside the
+// stage that installs them, which may itself lack something, so Resolve works in rounds for as
+// long as there is progress. An entry that cannot be resolved is reported and left out, and so is
+// one that depends on such an entry. After each resolved entry it calls keep, if not nil, so that
+// an interrupted run loses nothing.
 func (w *Workspace) Resolve(ctx context.Context, s *solve.Solver, targets []matrix.Target, platforms []recipe.Platform, keep func() error) (LockReport, error) {
 	rep := LockReport{Unresolved: map[string]string{}}
 	if w.Lock.Epoch == 0 {
@@ -95,7 +94,7 @@ func (w *Workspace) Resolve(ctx context.Context, s *solve.Solver, targets []matr
 	}
 }
 
-// setEpoch dates the lock by the day: finer than that says nothing.
+// setEpoch sets the lock's date to the day: a finer resolution carries no information.
 func (w *Workspace) setEpoch(t time.Time) {
 	w.Lock.Epoch = t.UTC().Truncate(24 * time.Hour).Unix()
 }
@@ -105,8 +104,8 @@ type request struct {
 	recipe *recipe.Recipe
 }
 
-// round returns the entries that can be tried now: those whose recipe lacks
-// nothing on the way to them. Of the others it says what they wait for.
+// round returns the entries that can be resolved now, because nothing that they depend on is
+// missing in the recipe. For the others it returns what they wait for.
 func (w *Workspace) round(s *solve.Solver, targets []matrix.Target, platforms []recipe.Platform, rep LockReport) ([]request, map[string]string, error) {
 	var todo []request
 	waiting := map[string]string{}
@@ -136,8 +135,8 @@ func (w *Workspace) round(s *solve.Solver, targets []matrix.Target, platforms []
 	return todo, waiting, nil
 }
 
-// firstOpen names the first thing without a digest among a stage's first n steps
-// and all that they need; "" if there is none.
+// firstOpen names the first item without a digest among a stage's first n steps and all that they
+// need; "" if all have one.
 func firstOpen(r *recipe.Recipe, stage string, n int) string {
 	for _, s := range r.Below(stage, n).Stages {
 		for _, src := range s.Sources() {
@@ -200,8 +199,8 @@ func (w *Workspace) imageDigest(ctx context.Context, ref string) (string, error)
 	return h.String(), nil
 }
 
-// Forget drops the entries of the targets, so that Resolve resolves them anew,
-// and the lock's date with them. In the file each stays until there is a new one.
+// Forget drops the entries of the targets and the lock's date, so that Resolve resolves them
+// again. In the file each old entry stays until there is a new one.
 func (w *Workspace) Forget(targets []matrix.Target) error {
 	need, err := w.needed(targets)
 	w.forgotten = w.Lock.Clone()
@@ -229,8 +228,8 @@ func (w *Workspace) needed(targets []matrix.Target) (map[string]component.Missin
 	return all, err
 }
 
-// Prune drops entries that no target needs, and enters what targets need and
-// nobody has resolved as unresolved, so that the file shows it.
+// Prune drops entries that no target needs. It adds entries for what targets need but is not
+// resolved yet, marked as unresolved, so that the file shows them.
 func (w *Workspace) Prune() error {
 	keep, err := w.needed(w.Targets)
 	if err != nil {
@@ -264,8 +263,8 @@ func (w *Workspace) mark(key string, m component.Missing) {
 	}
 }
 
-// published returns the checksum that a publisher has announced for a URL, or
-// an unresolved entry.
+// published returns the checksum that a publisher has announced for a URL, or an unresolved
+// entry.
 func published(url string) lock.Entry {
 	if p, ok := component.Published[url]; ok {
 		return lock.Entry{Digest: "sha256:" + p.SHA256, From: p.From}
@@ -273,8 +272,8 @@ func published(url string) lock.Entry {
 	return lock.Entry{From: "unresolved"}
 }
 
-// LockTargets resolves what the targets need and writes matrix.lock, also
-// when some of it could not be resolved.
+// LockTargets resolves what the targets need and writes matrix.lock, even if some of it could not
+// be resolved.
 func (w *Workspace) LockTargets(ctx context.Context, targets []matrix.Target, o BuildOptions) (LockReport, error) {
 	var rep LockReport
 	if w.LockPath == "" {
@@ -331,7 +330,7 @@ func (w *Workspace) Stale() ([]string, error) {
 
 var errEmbeddedLock = badInput("the embedded matrix has an embedded lock, which cannot be written; give --matrix FILE")
 
-// WriteLock writes matrix.lock, replacing it at once.
+// WriteLock atomically replaces matrix.lock.
 func (w *Workspace) WriteLock() error {
 	if w.LockPath == "" {
 		return errEmbeddedLock
@@ -355,7 +354,7 @@ func (w *Workspace) WriteLock() error {
 	return os.Rename(tmp.Name(), w.LockPath)
 }
 
-// NotLockedError says what a build lacks and which command mends it.
+// NotLockedError says what a build lacks and which command resolves it.
 func NotLockedError(lockName string, need map[string][]component.Missing) error {
 	var b strings.Builder
 	var names []string

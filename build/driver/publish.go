@@ -15,10 +15,9 @@ import (
 	"github.com/assay-hpc/assay/internal/oci"
 )
 
-// Publish brings an image of a layout (a target, or another name as for
-// [oci.Layout.Find]) into a repository. The name is read once: what the policy
-// lets through is a digest, and that is what is pushed. The tags are set last,
-// after the policy has held for what the registry itself serves.
+// Publish copies an image of a layout (a target, or another name as for [oci.Layout.Find]) to a
+// repository. The name is resolved once: the policy accepts a digest, and that digest is pushed.
+// The tags are set last, after what the registry itself serves has also passed the policy.
 func Publish(ctx context.Context, l *oci.Layout, name string, repo *oci.Repository, tags []string, policy attest.Policy) (oci.Result, error) {
 	if err := repo.CheckTags(tags); err != nil {
 		return oci.Result{}, &InputError{err}
@@ -46,8 +45,8 @@ func Publish(ctx context.Context, l *oci.Layout, name string, repo *oci.Reposito
 
 var recipeInTag = regexp.MustCompile(`^[0-9a-f]{7}$`)
 
-// TargetOfTag returns the target whose tag, full or moving, a reference ends in;
-// "" if no target has it.
+// TargetOfTag returns the target to which a reference's tag, full or moving, belongs; "" if there
+// is no such target.
 func TargetOfTag(targets []matrix.Target, ref string) string {
 	if strings.Contains(ref, "@") {
 		return ""

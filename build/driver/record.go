@@ -18,22 +18,22 @@ import (
 	"github.com/assay-hpc/assay/internal/oci"
 )
 
-// A record says that the image of a recipe was built and passed its gate. As
-// everything that goes into a recipe is pinned, an image whose record and
-// blobs are there needs no builder to be known as up to date.
+// A record says that the image of a recipe was built and passed its gate. Everything that goes
+// into a recipe is pinned, so if an image's record and blobs exist, it is known to be up to date
+// without a builder.
 type record struct {
 	Hash              string // of recipe and build options
 	Digest, Certifier string
-	Certificate       []byte // to the byte: signatures are over it
+	Certificate       []byte // byte for byte: signatures cover it
 	Inventory         []byte
 	Builder           string
 	Started, Finished time.Time
 	Entered           bool // it is in the layout's indexes, with its documents, unsigned
 }
 
-// verify holds the certificate that a record carries against what the record is
-// for: it must be a pass, of this target, platform and recipe, about both images.
-// It is the gate's last word, and what a record that is read back must pass again.
+// verify checks the certificate of a record: it must be a pass, for this target, platform and
+// recipe, and cover both images. It is the gate's final check, and a record that is read back
+// must pass it again.
 func (b *build) verify(t matrix.Target, p recipe.Platform, r record) error {
 	policy := attest.Policy{Target: t.Name, Kinds: []attest.Kind{certificate.Kind}}
 	for _, digest := range []string{r.Digest, r.Certifier} {
@@ -48,7 +48,7 @@ func (b *build) verify(t matrix.Target, p recipe.Platform, r record) error {
 	if err != nil {
 		return err
 	}
-	// An image declares the recipe as its builder's architecture made it.
+	// The image declares the recipe as made for its builder's architecture, which may be either.
 	for _, native := range []string{"amd64", "arm64"} {
 		mk, err := b.Recipe(t, p, recipe.Platform{OS: p.OS, Arch: native})
 		if err != nil {
@@ -61,7 +61,7 @@ func (b *build) verify(t matrix.Target, p recipe.Platform, r record) error {
 	return fmt.Errorf("its certificate is about the recipe %s, which is not this target's", st.Predicate.Environment.Recipe)
 }
 
-// buildHash covers what decides the image's bytes.
+// buildHash covers everything that determines the image's bytes.
 func (b *build) buildHash(t matrix.Target, p recipe.Platform) string {
 	res, err := b.Recipe(t, p, p)
 	if err != nil || len(res.Missing) > 0 {
@@ -78,7 +78,7 @@ func (b *build) recordFile(hash string) string {
 
 func (r record) write(file string) error {
 	if r.Hash == "" {
-		return nil // resolved for this build alone
+		return nil // resolved for this build only
 	}
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -94,8 +94,7 @@ func (r record) write(file string) error {
 	return os.Rename(tmp, file)
 }
 
-// allUpToDate answers a build that has nothing to do without starting a
-// builder.
+// allUpToDate returns the result of a build that has nothing to do, without starting a builder.
 func (b *build) allUpToDate() (*BuildResult, bool) {
 	if b.o.Force || b.o.Unlocked || len(b.o.CacheTo) > 0 {
 		return nil, false
@@ -147,8 +146,8 @@ func (b *build) upToDate(t matrix.Target, p recipe.Platform) (ImageResult, bool)
 	return out, true
 }
 
-// entered reports whether the layout has everything of a target already, and
-// if so sets its digest.
+// entered reports whether the layout already contains everything of a target. If so, it sets the
+// target's digest.
 func (b *build) entered(t matrix.Target, tr *TargetResult) bool {
 	if b.o.SignKey != nil {
 		return false

@@ -14,19 +14,19 @@ import (
 	"github.com/assay-hpc/assay/build/state"
 )
 
-// times says how long steps took in earlier builds on this machine, by their names
-// in the display. A step's name has its component, version and architecture.
+// times records how long steps took in earlier builds on this machine, by their names in the
+// display. A step's name contains its component, version and architecture.
 type times map[string]stepTimes
 
 type stepTimes struct {
 	Seconds []float64 `json:"seconds"` // the newest last
-	Last    time.Time `json:"last"`    // when the newest was noted
+	Last    time.Time `json:"last"`    // when the newest was recorded
 }
 
 const (
 	timesFile = "times.json"
 	timesKept = 5                    // of one step
-	timesAge  = 365 * 24 * time.Hour // a step that nobody has built for so long is forgotten
+	timesAge  = 365 * 24 * time.Hour // a step that was not built for this long is dropped
 )
 
 type timesDocument struct {
@@ -34,7 +34,7 @@ type timesDocument struct {
 	Steps   times `json:"steps"`
 }
 
-// readTimes returns nothing where no build was yet.
+// readTimes returns an empty map if there was no build yet.
 func readTimes(stateDir string) (times, error) {
 	file := filepath.Join(stateDir, timesFile)
 	text, err := os.ReadFile(file)
@@ -49,12 +49,12 @@ func readTimes(stateDir string) (times, error) {
 		return nil, fmt.Errorf("%s: %w; remove the file, which the next build writes anew", file, err)
 	}
 	if d.Version != 1 || d.Steps == nil {
-		return times{}, nil // another assay's
+		return times{}, nil // written by another version of assay
 	}
 	return d.Steps, nil
 }
 
-// rememberTimes adds what one build took. Other builds may do so at the same time.
+// rememberTimes adds the times of one build. Other builds may do so at the same time.
 func rememberTimes(stateDir string, took map[string][]time.Duration) error {
 	if len(took) == 0 {
 		return nil
@@ -69,7 +69,7 @@ func rememberTimes(stateDir string, took map[string][]time.Duration) error {
 	defer one.Close()
 	all, err := readTimes(stateDir)
 	if err != nil {
-		all = times{} // a damaged file is worth less than a new one
+		all = times{} // a damaged file is discarded
 	}
 	all.add(took, time.Now().UTC())
 	text, err := json.Marshal(timesDocument{1, all})
@@ -104,7 +104,7 @@ func (ts times) add(took map[string][]time.Duration, now time.Time) {
 	}
 }
 
-// together is the median of a step with that of what belongs to it.
+// together returns the median of a step plus the medians of the steps that belong to it.
 func (ts times) together(step string, with ...string) *float64 {
 	sum := ts.median(step)
 	for _, name := range with {

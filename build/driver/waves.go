@@ -8,13 +8,12 @@ import (
 	"github.com/assay-hpc/assay/build/recipe"
 )
 
-// A Turn is when one platform of a target is built, where each is built on a
-// machine of its own and stages that targets share are to be built once: the first
-// target that needs a stage builds it, those that need it too come after that one
-// and take it from its cache.
+// A Turn says when one platform of a target is built, if each is built on a machine of its own
+// but stages that targets share are built only once. The first target that needs a stage builds
+// it; the others that need it run after that target and take the stage from its cache.
 type Turn struct {
-	Wave   int                 // 0 is first; all of a wave can be built at once
-	Shared map[string][]string // stages that others build, by the target that does
+	Wave   int                 // 0 is first; all of a wave can be built concurrently
+	Shared map[string][]string // stages built by other targets, by target
 }
 
 // Turns returns the turns of targets on a platform, by name.
@@ -25,7 +24,7 @@ func (w *Workspace) Turns(targets []matrix.Target, p recipe.Platform) (map[strin
 		if !slices.Contains(t.Platforms, p) {
 			continue
 		}
-		// The machine is of the platform's own architecture.
+		// The machine has the platform's own architecture.
 		res, err := w.Recipe(t, p, p)
 		if err != nil {
 			return nil, err

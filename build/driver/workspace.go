@@ -1,6 +1,6 @@
-// Package driver carries out assay's commands: it connects the matrix, the
-// lock, the recipes, the builders, the gate and the registry. The command line
-// in cmd/assay only fills in its options and prints its results.
+// Package driver implements assay's commands: it connects the matrix, the lock, the recipes, the
+// builders, the gate and the registry. The command line in cmd/assay only fills in its options
+// and prints its results.
 package driver
 
 import (
@@ -52,16 +52,16 @@ type Workspace struct {
 	Lock     *lock.Lock
 	LockPath string // "" for the embedded lock, which cannot be written
 	Mirror   *mirror.Resolver
-	// Publishers have their keys pinned; nil means [component.Publishers].
+	// Publishers are the publishers with pinned keys; nil means [component.Publishers].
 	Publishers []component.Publisher
 
-	forgotten *lock.Lock // what Forget dropped from; nil: nothing
+	forgotten *lock.Lock // the lock before Forget dropped entries; nil if it did not
 	text      []byte     // of the matrix
 	source    component.Source
 	sourceTar []byte
 }
 
-// DefaultStateDir is where builders, downloads and bases are kept.
+// DefaultStateDir returns the directory for builders, downloads and bases.
 func DefaultStateDir() (string, error) {
 	if dir := os.Getenv("ASSAY_STATE_DIR"); dir != "" {
 		return filepath.Abs(dir)
@@ -110,8 +110,8 @@ func modules(list string) []module.Version {
 	return out
 }
 
-// ConfigFile lists mirrors, one FROM=TO a line, for sites where every call
-// needs them.
+// ConfigFile returns the path of a file that lists mirrors, one FROM=TO per line, for sites where
+// every call needs them.
 func ConfigFile() string {
 	dir, err := os.UserConfigDir()
 	if err != nil {
@@ -194,7 +194,7 @@ func parseMatrix(name string, text []byte) (*matrix.File, []matrix.Target, error
 	return f, targets, nil
 }
 
-// ReadMatrix reads a matrix as Open does, and nothing else: no lock, no source.
+// ReadMatrix reads only the matrix, as Open does, without the lock and the source.
 func ReadMatrix(name string) (*matrix.File, []matrix.Target, error) {
 	name, text, err := readMatrix(name)
 	if err != nil {
@@ -203,12 +203,11 @@ func ReadMatrix(name string) (*matrix.File, []matrix.Target, error) {
 	return parseMatrix(name, text)
 }
 
-// Epoch is the time that images of this lock carry.
+// Epoch is the timestamp of images built from this lock.
 func (w *Workspace) Epoch() time.Time { return time.Unix(w.Lock.Epoch, 0).UTC() }
 
-// Select returns the targets of the given names and globs. With none, it is
-// the matrix's first target: a person who asks for no target in particular
-// should not start the build of everything.
+// Select returns the targets of the given names and globs. Without any, it returns the matrix's
+// first target: a user who names no target should not start a build of everything.
 func (w *Workspace) Select(names []string) ([]matrix.Target, error) {
 	if len(names) == 0 {
 		return w.Targets[:1], nil
@@ -220,8 +219,8 @@ func (w *Workspace) Select(names []string) ([]matrix.Target, error) {
 	return ts, nil
 }
 
-// Recipe makes the recipe of a target on a platform, for a builder of the
-// given native platform.
+// Recipe returns the recipe of a target on a platform, for a builder of the given native
+// platform.
 func (w *Workspace) Recipe(t matrix.Target, p, native recipe.Platform) (component.Result, error) {
 	return component.Make(component.Input{Target: t, All: w.Targets, Platform: p, Native: native, Lock: w.Lock, Source: w.source, Repository: w.File.Repository})
 }
@@ -229,7 +228,7 @@ func (w *Workspace) Recipe(t matrix.Target, p, native recipe.Platform) (componen
 // A Planned target is a target with its recipes.
 type Planned struct {
 	matrix.Target
-	Hash    string   `json:"recipe,omitempty"` // SHA-256 over the platforms' recipes; "" while unresolved
+	Hash    string   `json:"recipe,omitempty"` // SHA-256 of the platforms' recipes; "" while unresolved
 	FullTag string   `json:"image,omitempty"`  // repository:tag
 	Missing []string `json:"unresolved,omitempty"`
 }

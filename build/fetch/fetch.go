@@ -1,7 +1,6 @@
-// Package fetch downloads files into a cache keyed by their SHA-256. A
-// download that breaks off goes on where it stopped if the server says that
-// the file is still the same; a file whose checksum is wrong is never seen by
-// a caller.
+// Package fetch downloads files into a cache keyed by their SHA-256. An interrupted download
+// resumes where it stopped if the server confirms that the file is unchanged. A caller never sees
+// a file with a wrong checksum.
 package fetch
 
 import (
@@ -24,13 +23,12 @@ import (
 	"github.com/assay-hpc/assay/build/state"
 )
 
-// DefaultStall is how long a server may send nothing before a download is
-// tried again.
+// DefaultStall is how long a server may send nothing before a download is retried.
 const DefaultStall = time.Minute
 
-// Limits say when a download is given up.
+// Limits say when a download is abandoned.
 type Limits struct {
-	Stall time.Duration // without a byte, for one attempt; 0 means [DefaultStall]
+	Stall time.Duration // without a byte received, for one attempt; 0 means [DefaultStall]
 	Total time.Duration // for one file, all attempts together; 0 means no limit
 }
 
@@ -39,25 +37,25 @@ type Cache struct {
 	Dir string
 	Limits
 	Client *http.Client // nil means one of this package's own
-	// Authorization returns the value of that header for a URL, "" for none;
-	// nil means that no URL needs one.
+	// Authorization returns the Authorization header for a URL, "" for none; nil means that no
+	// URL needs one.
 	Authorization func(url string) string
 
 	sleep func(context.Context, time.Duration) error // tests replace it
 }
 
-// A ChecksumError says that a download is not what was locked.
+// A ChecksumError says that a download does not have the locked checksum.
 type ChecksumError struct{ URL, Want, Got string }
 
 func (e *ChecksumError) Error() string {
 	return fmt.Sprintf("%s: checksum mismatch: matrix.lock has sha256:%s, the download is sha256:%s; if the publisher changed the file on purpose, run \"assay lock --update\" and review the difference", e.URL, e.Want, e.Got)
 }
 
-// A StatusError is an HTTP answer other than success.
+// A StatusError is an HTTP response other than success.
 type StatusError struct {
 	URL   string
 	Code  int
-	After time.Duration // the server asks to wait this long before the next attempt
+	After time.Duration // how long the server asks to wait before the next attempt
 }
 
 func (e *StatusError) Error() string {
@@ -68,7 +66,7 @@ func (e *StatusError) Error() string {
 type LimitError struct {
 	URL   string
 	Limit time.Duration
-	Total bool // all attempts together; else the server sent nothing for so long
+	Total bool // the limit is for all attempts together; otherwise the server sent nothing for that long
 }
 
 func (e *LimitError) Error() string {
@@ -80,10 +78,10 @@ func (e *LimitError) Error() string {
 
 const (
 	attempts = 5
-	maxWait  = time.Minute // however long a server asks to wait
+	maxWait  = time.Minute // upper bound on the wait that a server asks for
 )
 
-// Sweep removes what downloads that were killed have left.
+// Sweep removes the partial files of killed downloads.
 func (c *Cache) Sweep() error { return state.SweepParts(c.Dir) }
 
 // Get returns the path of the file with the given SHA-256 (hex), downloading
@@ -112,13 +110,13 @@ func (c *Cache) Get(ctx context.Context, url, sum string) (string, error) {
 
 var checksum = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// check refuses what is no URL to download from. Credentials come from
-// Authorization: a URL is printed, and written to files.
+// check rejects what is not a URL to download from. Credentials come from Authorization and are
+// not allowed in a URL, because URLs are printed and written to files.
 func check(url string) error {
 	u, err := neturl.Parse(url)
 	switch {
 	case err != nil || u.Host == "" && u.Scheme != "file":
-		return errors.New("a download's address is not a URL") // it may hold anything: it is not repeated
+		return errors.New("a download's address is not a URL") // it may contain anything, so it is not repeated
 	case u.User != nil:
 		u.User = nil
 		return fmt.Errorf("%s: the URL of a download holds a user; write user and password into the TO of --mirror FROM=TO", u)
@@ -126,8 +124,8 @@ func check(url string) error {
 	return nil
 }
 
-// Sum downloads url and returns its SHA-256 in hex and its path in the cache:
-// for locking what nobody has pinned yet.
+// Sum downloads url and returns its SHA-256 in hex and its path in the cache. It is for locking
+// downloads that are not pinned yet.
 func (c *Cache) Sum(ctx context.Context, url string) (sum, path string, err error) {
 	if err := check(url); err != nil {
 		return "", "", err
@@ -140,7 +138,7 @@ func (c *Cache) Sum(ctx context.Context, url string) (sum, path string, err erro
 	return sum, path, os.Rename(part, path)
 }
 
-// Text downloads url and returns its content, which is not kept.
+// Text downloads url and returns its content, which is not cached.
 func (c *Cache) Text(ctx context.Context, url string) ([]byte, error) {
 	if err := check(url); err != nil {
 		return nil, err
@@ -178,12 +176,12 @@ func (c *Cache) download(ctx context.Context, url string) (path, sum string, err
 	if _, err := io.Copy(h, f); err != nil {
 		return "", "", err
 	}
-	// A file under its checksum's name is not read again to see whether it is
-	// whole, so it is on the disk before it has that name.
+	// A file named after its checksum is not read again to check whether it is complete, so it
+	// must be on disk before it gets that name.
 	return f.Name(), hex.EncodeToString(h.Sum(nil)), errors.Join(f.Chmod(0o644), f.Sync())
 }
 
-// fill downloads url into f, going on where an earlier attempt stopped.
+// fill downloads url into f, resuming where an earlier attempt stopped.
 func (c *Cache) fill(ctx context.Context, url string, f *os.File) error {
 	if c.Total > 0 {
 		var cancel context.CancelFunc
@@ -228,8 +226,8 @@ func (c *Cache) wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// own is the client for downloads. It takes files as they are: a server that
-// compresses one on the way would make another file of it.
+// own is the client for downloads. It requests files uncompressed: a server that compresses a
+// file in transit would change its bytes.
 var own = func() *http.Client {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.DisableCompression = true
@@ -242,11 +240,11 @@ type transfer struct {
 	cache *Cache
 	url   string
 	file  *os.File
-	etag  string // a strong validator of the file whose beginning is there, or ""
+	etag  string // a strong validator of the file of which the beginning is here, or ""
 }
 
-// attempt asks for what is missing behind what the file already holds, or for
-// all of it where the server gave nothing to know the file by.
+// attempt requests the part that follows what the file already contains, or all of it if the
+// server gave no strong validator.
 func (t *transfer) attempt(ctx context.Context) error {
 	stall := cmp.Or(t.cache.Stall, DefaultStall)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -267,14 +265,14 @@ func (t *transfer) attempt(ctx context.Context) error {
 	defer resp.Body.Close()
 	timer.Reset(stall)
 	switch code := resp.StatusCode; {
-	case code == http.StatusOK: // the whole file, whatever we asked for
+	case code == http.StatusOK: // the whole file, even if we asked for a part
 		return t.whole(ctx, resp, timer, stall)
 	case have > 0 && code == http.StatusPartialContent && t.same(resp) && strings.HasPrefix(resp.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-", have)):
 		return t.copy(ctx, resp.Body, timer, stall)
 	case have > 0 && code == http.StatusRequestedRangeNotSatisfiable && t.same(resp) && resp.Header.Get("Content-Range") == fmt.Sprintf("bytes */%d", have):
 		return nil // we have all of it
 	case code == http.StatusPartialContent, have > 0 && code == http.StatusRequestedRangeNotSatisfiable:
-		t.etag = "" // another file, or another part than asked for: the next attempt starts anew
+		t.etag = "" // a different file, or a part that we did not ask for: the next attempt starts over
 		return fmt.Errorf("%s: the file changed during the download", t.url)
 	default:
 		return &StatusError{URL: t.url, Code: code, After: retryAfter(resp.Header.Get("Retry-After"))}
@@ -298,13 +296,13 @@ func (t *transfer) request(ctx context.Context, have int64) (*http.Response, err
 	return cmp.Or(t.cache.Client, own).Do(req)
 }
 
-// same reports whether an answer does not say that the file is another one.
+// same reports whether a response's ETag, if any, is that of the partial file.
 func (t *transfer) same(resp *http.Response) bool {
 	etag := resp.Header.Get("ETag")
 	return etag == "" || etag == t.etag
 }
 
-// whole begins the file anew.
+// whole starts the file over.
 func (t *transfer) whole(ctx context.Context, resp *http.Response, timer *time.Timer, stall time.Duration) error {
 	if err := t.file.Truncate(0); err != nil {
 		return err
@@ -313,7 +311,7 @@ func (t *transfer) whole(ctx context.Context, resp *http.Response, timer *time.T
 		return err
 	}
 	t.etag = resp.Header.Get("ETag")
-	if strings.HasPrefix(t.etag, "W/") { // weak: it says nothing about bytes
+	if strings.HasPrefix(t.etag, "W/") { // weak: it does not guarantee equal bytes
 		t.etag = ""
 	}
 	return t.copy(ctx, resp.Body, timer, stall)
@@ -334,8 +332,8 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// reason is why a request failed. The client's own error names the address
-// that a redirect led to, which may hold a signature that opens the file.
+// reason returns why a request failed. The client's own error contains the address of a redirect,
+// which may include a signature that grants access to the file.
 func (t *transfer) reason(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -350,7 +348,7 @@ func (t *transfer) reason(ctx context.Context, err error) error {
 	return fmt.Errorf("%s: %w", t.url, err)
 }
 
-// retryAfter reads the header of that name: seconds, or a date.
+// retryAfter parses a Retry-After header: seconds, or a date.
 func retryAfter(v string) time.Duration {
 	if s, err := strconv.Atoi(v); err == nil && s >= 0 {
 		return time.Duration(min(s, 3600)) * time.Second

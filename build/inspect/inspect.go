@@ -1,12 +1,11 @@
-// Package inspect verifies an image, with all that is attached to it, and shows
-// what was found: what assay inspect prints, and what publishing goes by.
+// Package inspect verifies an image, with everything that is attached to it, and shows the
+// result. "assay inspect" prints it, and publishing depends on it.
 //
-// Certificate, SBOM and provenance are all in-toto Statements whose subject is
-// the manifest that they are attached to; the SBOM's predicate is the SPDX
-// document (predicate type https://spdx.dev/Document/v2.3, as the in-toto
-// registry of predicates and GitHub's attest-sbom have it). One shape for all
-// three means that one rule verifies them all, and that an SBOM moved to
-// another image is found out, which a bare application/spdx+json cannot show.
+// Certificate, SBOM and provenance are all in-toto Statements. Their subject is the manifest that
+// they are attached to. The SBOM's predicate is the SPDX document (predicate type
+// https://spdx.dev/Document/v2.3, as in the in-toto registry of predicates and in GitHub's
+// attest-sbom). With one format for all three, one rule verifies them all, and an SBOM that was
+// moved to another image is detected, which a bare application/spdx+json does not allow.
 package inspect
 
 import (
@@ -28,8 +27,8 @@ import (
 	"github.com/assay-hpc/assay/internal/oci"
 )
 
-// Kinds are the documents that assay attaches to images, and all that a policy
-// for images can require.
+// Kinds are the documents that assay attaches to images, and the only ones that a policy for
+// images can require.
 var Kinds = []attest.Kind{certificate.Kind, sbom.Kind, provenance.Kind}
 
 // All are the names of all kinds.
@@ -49,8 +48,7 @@ func Require(list []string) ([]string, error) {
 	return names, nil
 }
 
-// Artifact makes of a statement what is attached to images, signed unless key is
-// nil.
+// Artifact turns a statement into an attachment of an image, signed unless key is nil.
 func Artifact(statement []byte, key crypto.Signer) (oci.Artifact, error) {
 	st, err := attest.Parse(statement)
 	if err != nil {
@@ -69,22 +67,22 @@ func Artifact(statement []byte, key crypto.Signer) (oci.Artifact, error) {
 // ReportVersion is the version of Report's JSON.
 const ReportVersion = 1
 
-// A Report is what is known of an image.
+// A Report is what is known about an image.
 type Report struct {
 	SchemaVersion int             `json:"schemaVersion"`
 	Reference     string          `json:"reference"`
 	Digest        string          `json:"digest"`
-	Target        string          `json:"target,omitempty"` // that its documents agree on
+	Target        string          `json:"target,omitempty"` // on which its documents agree
 	Images        []Image         `json:"images"`
 	Attached      []AttachedEntry `json:"attached,omitempty"` // to the index itself
-	// Problems say what does not hold together. Empty means that all was
-	// verified that there is, by the policy that was given.
+	// Problems lists what is inconsistent. Empty means that everything present was verified under
+	// the given policy.
 	Problems []string `json:"problems,omitempty"`
 
 	keys bool // signatures were verified
 }
 
-// An Image is one platform's.
+// An Image is the image of one platform.
 type Image struct {
 	Platform    string              `json:"platform"`
 	Digest      string              `json:"digest"`
@@ -94,7 +92,7 @@ type Image struct {
 	Packages    int                 `json:"packages,omitempty"` // Debian packages in the SBOM
 	Provenance  *provenance.Summary `json:"provenance,omitempty"`
 	Attached    []AttachedEntry     `json:"attached,omitempty"`
-	Sizes       *Sizes              `json:"sizes,omitempty"` // of Measure
+	Sizes       *Sizes              `json:"sizes,omitempty"` // set by Measure
 }
 
 // Certified is the certificate of an image.
@@ -113,13 +111,13 @@ type AttachedEntry struct {
 	Digest    string           `json:"digest"`
 	Type      string           `json:"type"`                // artifact type
 	Predicate string           `json:"predicate,omitempty"` // predicate type of a statement
-	Kind      string           `json:"kind,omitempty"`      // certificate, sbom, provenance; none for other programs' documents
+	Kind      string           `json:"kind,omitempty"`      // certificate, sbom, provenance; empty for other programs' documents
 	Signature attest.Signature `json:"signature"`
 	KeyIDs    []string         `json:"keyIDs,omitempty"`
 }
 
-// Inspect holds an image against a policy, whose Kinds may be left out. The error
-// is an *walk.Error when the report could be made but has problems.
+// Inspect verifies an image under a policy. The policy's Kinds may be left out. The error is a
+// *walk.Error if the report could be made but has problems.
 func Inspect(ctx context.Context, src oci.Source, policy attest.Policy) (*Report, error) {
 	policy.Kinds = Kinds
 	ev, err := walk.Verify(ctx, policy, src)
@@ -144,8 +142,8 @@ func entries(list []attest.Attachment) []AttachedEntry {
 	return out
 }
 
-// image summarizes what an image's documents say: what does not count, too, since
-// a certificate that failed is worth showing.
+// image summarizes an image's documents, including those that do not count: a failed certificate
+// is worth showing.
 func image(img walk.Image) Image {
 	out := Image{Platform: img.Platform, Digest: img.Digest, Bytes: img.Bytes, Attached: entries(img.Attached)}
 	for _, a := range img.Attached {
@@ -168,7 +166,7 @@ func image(img walk.Image) Image {
 	return out
 }
 
-// newest shows, of several certificates, the one that finished last.
+// newest returns the certificate that finished last.
 func newest(shown *Certified, st *attest.Statement) *Certified {
 	c, err := certificate.Read(st)
 	if err != nil {
@@ -185,7 +183,7 @@ func newest(shown *Certified, st *attest.Statement) *Certified {
 	}
 }
 
-// title is what a person calls a referrer.
+// title is the display name of a referrer.
 func (e AttachedEntry) title() string {
 	if e.Kind == sbom.Kind.Name {
 		return "SBOM"
@@ -193,8 +191,8 @@ func (e AttachedEntry) title() string {
 	return cmp.Or(e.Kind, e.Predicate, e.Type)
 }
 
-// Failed reports whether an error says that an image does not verify, and not
-// that it could not be read.
+// Failed reports whether an error says that an image failed verification, as opposed to being
+// unreadable.
 func Failed(err error) bool {
 	var v *walk.Error
 	return errors.As(err, &v)

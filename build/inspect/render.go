@@ -42,7 +42,7 @@ func (r *Report) Text(w io.Writer) error {
 	return err
 }
 
-// verified says what exactly was verified: without keys, that is not by whom.
+// verified says exactly what was verified. Without keys, that does not include the signer.
 func (r *Report) verified() string {
 	what := "digests, and that every statement is about the image it is attached to; signatures were not"
 	switch {
@@ -57,7 +57,7 @@ func (r *Report) verified() string {
 	return what + "."
 }
 
-// all are the entries of the index and of all images.
+// all returns the entries of the index and of all images.
 func (r *Report) all() []AttachedEntry {
 	list := slices.Clone(r.Attached)
 	for _, img := range r.Images {

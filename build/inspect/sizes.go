@@ -25,43 +25,43 @@ import (
 	"github.com/assay-hpc/assay/internal/oci"
 )
 
-// Sizes say what an image's bytes are of.
+// Sizes breaks down the size of an image.
 type Sizes struct {
 	Layers []LayerSize `json:"layers"` // from the base up
-	// Components are those that the image declares, and in what order it does.
+	// Components are those that the image declares, in its order.
 	Components []ComponentSize `json:"components,omitempty"`
-	Rest       []ComponentSize `json:"rest,omitempty"`     // what is of no component alone, by what it is
+	Rest       []ComponentSize `json:"rest,omitempty"`     // what belongs to no single component, by category
 	Packages   []PackageSize   `json:"packages,omitempty"` // Debian's source packages, the largest first
 }
 
-// A LayerSize is one layer's.
+// A LayerSize is the size of one layer.
 type LayerSize struct {
 	Digest   string `json:"digest"`
-	By       string `json:"by"`       // what made it, of the image's history
+	By       string `json:"by"`       // what created it, from the image's history
 	Bytes    int64  `json:"bytes"`    // compressed
 	Unpacked int64  `json:"unpacked"` // of its files
 	Files    int    `json:"files"`
 }
 
-// A ComponentSize is what a component takes. With the rest, each layer and each
-// package is in one sum, apart from Shared.
+// A ComponentSize is the size of a component. Components and Rest together count no layer and no
+// package twice, except in Shared.
 type ComponentSize struct {
 	Name      string `json:"name"`
 	Layers    int64  `json:"layers"`    // bytes of files in layers of its own
-	Packages  int    `json:"packages"`  // that are there for it alone
-	Installed int64  `json:"installed"` // bytes, of these
-	Shared    int64  `json:"shared"`    // bytes of packages that other components need as well
+	Packages  int    `json:"packages"`  // that only this component needs
+	Installed int64  `json:"installed"` // bytes of these packages
+	Shared    int64  `json:"shared"`    // bytes of packages that other components also need
 }
 
-// A PackageSize is what the packages of one source take.
+// A PackageSize is the total size of the packages of one source.
 type PackageSize struct {
 	Source   string `json:"source"`
 	Packages int    `json:"packages"`
-	Bytes    int64  `json:"bytes"` // installed, as the packages themselves say
+	Bytes    int64  `json:"bytes"` // installed, according to the packages themselves
 }
 
-// Measure reads all layers of the report's images, which for an image in a
-// registry means to fetch them. told is called before each.
+// Measure reads all layers of the report's images; for an image in a registry it must fetch them.
+// It calls told before each layer.
 func (r *Report) Measure(ctx context.Context, src oci.Source, told func(layer, of int, bytes int64)) error {
 	for i := range r.Images {
 		img := &r.Images[i]
@@ -107,7 +107,7 @@ func measure(ctx context.Context, src oci.Source, manifest string, told func(lay
 			return nil, fmt.Errorf("layer %s: %w", d.Digest, err)
 		}
 		s.Layers = append(s.Layers, l)
-		// An image that keeps no record of its base is on one of a single layer.
+		// An image without a record of its base has a base of a single layer.
 		if files[certificate.BaseStatusPath] == nil {
 			files[certificate.BaseStatusPath] = files[dpkg.StatusPath]
 		}
@@ -133,10 +133,10 @@ func measure(ctx context.Context, src oci.Source, manifest string, told func(lay
 	return s, nil
 }
 
-// kept are the files that are read.
+// kept lists the files that are read.
 var kept = []string{dpkg.StatusPath, certificate.SpecPath, certificate.BaseStatusPath}
 
-// read counts a layer's files, and keeps those of them that tell of packages and
+// read counts a layer's files, and stores the content of those that describe packages and
 // components.
 func (l *LayerSize) read(ctx context.Context, src oci.Source, d v1.Descriptor, files map[string][]byte) error {
 	blob, err := src.Open(ctx, d)
@@ -172,7 +172,7 @@ func (l *LayerSize) read(ctx context.Context, src oci.Source, d v1.Descriptor, f
 			}
 		}
 	}
-	// At its end the blob is held against its digest.
+	// At the end of the blob its digest is checked.
 	_, err = io.Copy(io.Discard, io.MultiReader(plain, blob))
 	return err
 }
@@ -193,7 +193,7 @@ func unpacked(r io.Reader, media types.MediaType) (io.ReadCloser, error) {
 	return nil, fmt.Errorf("its type is %s, which is not a layer's", media)
 }
 
-// installed returns the packages of a database that are there.
+// installed returns the installed packages of a dpkg database.
 func installed(files map[string][]byte, name string) ([]dpkg.Package, error) {
 	pkgs, err := dpkg.ParseStatus(files[name])
 	if err != nil {
@@ -214,8 +214,8 @@ func bySource(pkgs []dpkg.Package) []PackageSize {
 	})
 }
 
-// byComponent sums up layers and packages by the component that they are there for.
-// A package that the image does not declare has its files in a component's layer.
+// byComponent sums layers and packages by the component that needs them. A package that the image
+// does not declare has its files in a component's layer, so it is not counted again.
 func (s *Sizes) byComponent(spec *certificate.ImageSpec, pkgs, base []dpkg.Package) {
 	providers := map[string][]int{}
 	for i, p := range pkgs {
@@ -231,7 +231,7 @@ func (s *Sizes) byComponent(spec *certificate.ImageSpec, pkgs, base []dpkg.Packa
 		declared[p.Name] = true
 	}
 	users := make([][]int, len(pkgs))
-	of := map[string]int{} // layer: component
+	of := map[string]int{} // maps layer to component
 	for c, component := range spec.Components {
 		s.Components = append(s.Components, ComponentSize{Name: component.Name})
 		for _, l := range component.Layers {
@@ -279,10 +279,10 @@ func (s *Sizes) byComponent(spec *certificate.ImageSpec, pkgs, base []dpkg.Packa
 	s.Rest = []ComponentSize{inBase, several, none}
 }
 
-// readLimit is far above what a distribution with all its packages has.
+// readLimit is far above the size of these files in a distribution with all its packages.
 const readLimit = 256 << 20
 
-// shown is how many source packages text has; the data have all.
+// shown is how many source packages text prints; the data contains all.
 const shown = 20
 
 func (s *Sizes) text(b *bytes.Buffer) {

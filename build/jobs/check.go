@@ -13,10 +13,10 @@ import (
 const (
 	LevelError   = "error"
 	LevelWarning = "warning"
-	LevelSkipped = "skipped" // it could not be looked at, and why
+	LevelSkipped = "skipped" // not checked; the message says why
 )
 
-// A Finding is one thing that a check found in a file, or could not look at.
+// A Finding is a problem in a file, or a part of the file that could not be checked.
 type Finding struct {
 	File    string `json:"file"`
 	Line    int    `json:"line,omitempty"` // counts from 1; 0: the file as a whole
@@ -50,16 +50,16 @@ func (f Finding) String() string {
 	return b.String()
 }
 
-// A File is what is checked: a manifest, a script or a hostfile.
+// A File is a manifest, a script or a hostfile to check.
 type File struct {
 	Name string
 	Text []byte
 }
 
-// maxSize is far above any job's.
+// maxSize is far above the size of any job file.
 const maxSize = 4 << 20
 
-// Check looks at files and returns all that it found, in their order. It never
+// Check checks files and returns all findings, in the order of the files. It never
 // stops at the first problem.
 func Check(files []File) []Finding {
 	c := &checker{names: map[string]string{}}
@@ -87,9 +87,9 @@ func Check(files []File) []Finding {
 
 type checker struct {
 	file  string
-	base  int // lines before the document that is being looked at
+	base  int // lines before the current document
 	found []Finding
-	names map[string]string // of objects, to the file that has them
+	names map[string]string // object (kind, namespace, name) -> its file
 }
 
 func (c *checker) add(level string, line, column int, field, message, remedy string) {

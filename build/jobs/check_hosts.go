@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// hostLine is what both Open MPI and DeepSpeed take.
+// hostLine is the line format that both Open MPI and DeepSpeed accept.
 var hostLine = regexp.MustCompile(`^(\S+)\s+slots=([0-9]+)$`)
 
 // hosts checks a hostfile.

@@ -21,7 +21,7 @@ import (
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
-// kinds are the objects that jobs are made of.
+// kinds are the objects that a job can consist of, by API version and kind.
 var kinds = map[string]func() any{
 	"kubeflow.org/v2beta1 MPIJob":               func() any { return new(mpi.MPIJob) },
 	"jobset.x-k8s.io/v1alpha2 JobSet":           func() any { return new(Set) },
@@ -55,7 +55,7 @@ func (c *checker) manifest(text []byte) {
 
 type document struct {
 	text []byte
-	line int // before it
+	line int // number of lines before it
 }
 
 // documents splits a file at lines that begin with "---", as kubectl does.
@@ -113,7 +113,7 @@ func (c *checker) object(n *yaml.Node, text []byte) {
 	s.pods(o)
 }
 
-// field is a mapping's value of that name, where it is a string.
+// field returns the value of a mapping's key if it is a scalar, otherwise "".
 func field(n *yaml.Node, name string) string {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == name && n.Content[i+1].Kind == yaml.ScalarNode {
@@ -141,7 +141,7 @@ func (s *places) unknownKind(n *yaml.Node, version, kind string) {
 	s.c.add(LevelSkipped, s.c.base+n.Line, n.Column, "kind", kind+" is not of the kinds that jobs are made of", "kubectl apply --dry-run=server checks it")
 }
 
-// names checks what objects are called; two of one kind must not share a name.
+// names checks object names. Two objects of one kind must not share a name.
 func (s *places) names(kind string, o any) {
 	meta := reflect.ValueOf(o).Elem().FieldByName("ObjectMeta")
 	name, namespace := meta.FieldByName("Name").String(), meta.FieldByName("Namespace").String()
@@ -158,7 +158,7 @@ func (s *places) names(kind string, o any) {
 	s.c.names[key] = s.c.file
 }
 
-// mpiJob asks the operator's own code.
+// mpiJob validates an MPIJob with the operator's own code.
 func (s *places) mpiJob(job *mpi.MPIJob) {
 	mpi.SetDefaults_MPIJob(job)
 	for _, e := range mpivalidation.ValidateMPIJob(job) {

@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A places is where the values of a document stand, by their normal paths.
+// A places maps the normalized paths of a document's values to their positions.
 type places struct {
 	c     *checker
 	pos   map[string]place
@@ -22,7 +22,8 @@ type place struct{ line, column int }
 
 const maxSteps = 200000
 
-// note notes where a value and all below it stand; false: it is too large.
+// note records the positions of a value and of all values below it. It returns false
+// if the document is too large or too deep.
 func (s *places) note(n *yaml.Node, path string, depth int) bool {
 	if s.steps++; s.steps > maxSteps || depth > 100 {
 		return false
@@ -46,12 +47,12 @@ func (s *places) note(n *yaml.Node, path string, depth int) bool {
 	return true
 }
 
-// normal is a path in one of its spellings: a[b] and a.b are the same.
+// normal normalizes a path: a[b] and a.b are the same.
 func normal(path string) string {
 	return strings.Trim(strings.NewReplacer("[", ".", "]", "").Replace(path), ".")
 }
 
-// at is where a value stands, or the nearest value around it.
+// at returns the position of a value, or else of the nearest enclosing value.
 func (s *places) at(path string) (line, column int) {
 	for p := normal(path); ; {
 		if at, ok := s.pos[p]; ok {
@@ -67,7 +68,7 @@ func (s *places) at(path string) (line, column int) {
 	return s.c.base + top.line, top.column
 }
 
-// report reports something about a value.
+// report adds a finding about a value.
 func (s *places) report(level, path, message, remedy string) {
 	line, column := s.at(path)
 	s.c.add(level, line, column, path, message, remedy)
@@ -78,11 +79,11 @@ var (
 	onLines = regexp.MustCompile(`line ([0-9]+): (.*)`)
 )
 
-// refused reports what the API's decoder says of a document, where that stands.
+// refused reports an error of the API's decoder at the position that it names.
 func (s *places) refused(err error) {
 	const remedy = "the API refuses it; kubectl explain says what there is"
 	text := err.Error()
-	if all := onLines.FindAllStringSubmatch(text, -1); all != nil { // YAML's
+	if all := onLines.FindAllStringSubmatch(text, -1); all != nil { // from the YAML decoder
 		for _, m := range slices.CompactFunc(all, func(a, b []string) bool { return a[0] == b[0] }) {
 			line, _ := strconv.Atoi(m[1])
 			s.c.bad(s.c.base+line, "", m[2], remedy)

@@ -43,7 +43,7 @@ func (s *places) pods(o any) {
 	}
 }
 
-// job checks a Job, or a JobSet's template of some.
+// job checks a Job, or the Job template of a JobSet.
 func (s *places) job(j batchv1.JobSpec, path string) {
 	s.pod(j.Template.Spec, path+".template.spec")
 	if p := j.Template.Spec.RestartPolicy; p != corev1.RestartPolicyNever && p != corev1.RestartPolicyOnFailure {
@@ -91,14 +91,14 @@ func (s *places) pod(p corev1.PodSpec, path string) {
 	}
 }
 
-// native reports whether a resource is Kubernetes' own, where requests may be
-// less than limits.
+// native reports whether a resource is one of Kubernetes' own. Only their requests
+// may be less than the limits.
 func native(name corev1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
-// resources checks what device plugins hand out: what is asked for is what one
-// gets. Limits alone are requests, too.
+// resources checks requests and limits. For resources of device plugins both must be
+// equal; a limit alone counts as the request, too.
 func (s *places) resources(c corev1.Container, at string) {
 	r := c.Resources
 	for _, name := range slices.Sorted(maps.Keys(r.Requests)) {
@@ -130,7 +130,7 @@ func amount(c corev1.Container, name corev1.ResourceName) int64 {
 	return q.Value()
 }
 
-// rdmaResource is an adapter that the container asks for, "" for none.
+// rdmaResource returns the RDMA resource that the container requests, "" for none.
 func rdmaResource(c corev1.Container) string {
 	for _, list := range []corev1.ResourceList{c.Resources.Limits, c.Resources.Requests} {
 		for _, name := range slices.Sorted(maps.Keys(list)) {

@@ -10,15 +10,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A job runs one process a GPU, as benchmarks do, or one a node that has all of
-// its GPUs, as harness certify does; started the other way, neither works.
+// Benchmarks run one process per GPU. harness certify runs one process per node, which
+// sees all of the node's GPUs. Neither works when started the other way.
 const (
 	oneANode = "harness certify takes one process a node, which sees all GPUs"
 	pprNode  = "ppr:1:node"
 )
 
-// certifies reports whether a command is harness certify, as words or inside of
-// a shell's command.
+// certifies reports whether a command runs harness certify, directly or inside a
+// shell's command string.
 func certifies(words []string) bool {
 	for i, w := range commandWords(words) {
 		if w == "certify" && i > 0 {
@@ -28,7 +28,7 @@ func certifies(words []string) bool {
 	return false
 }
 
-// commandWords are a command's, with those of a shell's command in it one by one.
+// commandWords returns a command's words, and splits a shell's command string into words.
 func commandWords(words []string) []string {
 	var out []string
 	for _, w := range words {
@@ -39,7 +39,7 @@ func commandWords(words []string) []string {
 	return out
 }
 
-// mpirunRanks is the number after mpirun's -np.
+// mpirunRanks returns the value of mpirun's -np.
 func mpirunRanks(words []string) (n int, ok bool) {
 	for i, w := range words {
 		if (w == "-np" || w == "--np") && i+1 < len(words) {
@@ -50,8 +50,7 @@ func mpirunRanks(words []string) (n int, ok bool) {
 	return 0, false
 }
 
-// ranks holds an MPIJob's numbers against one another: workers, slots, GPUs and
-// what mpirun is told.
+// ranks checks that an MPIJob's workers, slots, GPUs and mpirun arguments agree.
 func (s *places) ranks(job *mpi.MPIJob) {
 	if job.Spec.RunPolicy.ActiveDeadlineSeconds == nil {
 		s.report(LevelWarning, "spec.runPolicy", "there is no activeDeadlineSeconds", "a run that hangs would keep its GPUs for ever")
@@ -79,7 +78,7 @@ func (s *places) ranks(job *mpi.MPIJob) {
 	}
 }
 
-// launcher holds what mpirun is told against slots and workers.
+// launcher compares mpirun's arguments with slots and workers.
 func (s *places) launcher(c corev1.Container, at string, slots, replicas int64) {
 	whole := slices.Concat(c.Command, c.Args)
 	words := commandWords(whole)
@@ -113,7 +112,7 @@ func (s *places) launcher(c corev1.Container, at string, slots, replicas int64) 
 	}
 }
 
-// tasks holds a script's tasks against its GPUs and what it starts with them.
+// tasks compares a script's number of tasks with its GPUs and with the command that it starts.
 func (c *checker) tasks(lines []string, at map[string]int, value map[string]string) {
 	const name = "ntasks-per-node"
 	gpus, gpuErr := strconv.Atoi(value["gpus-per-node"])
@@ -122,7 +121,7 @@ func (c *checker) tasks(lines []string, at map[string]int, value map[string]stri
 		n, err := strconv.Atoi(tasks)
 		what, remedy := "", ""
 		switch {
-		case err != nil: // none is said, or a variable says it
+		case err != nil: // not set, or set by a variable
 		case byNode && n != 1:
 			what, remedy = fmt.Sprintf("%d tasks a node, but %s", n, oneANode), "write 1"
 		case !byNode && gpuErr == nil && n != gpus:
@@ -141,7 +140,7 @@ func (c *checker) tasks(lines []string, at map[string]int, value map[string]stri
 		}
 		started = true
 		line, tasks := at[name], value[name]
-		for k, w := range cmd.words[i:] { // srun's own goes before the job's
+		for k, w := range cmd.words[i:] { // srun's own option overrides the job's
 			if v, ok := strings.CutPrefix(w, "--"+name+"="); ok {
 				line, tasks = cmd.line, v
 			} else if w == "--"+name && i+k+1 < len(cmd.words) {
@@ -150,7 +149,7 @@ func (c *checker) tasks(lines []string, at map[string]int, value map[string]stri
 		}
 		check(line, tasks, certifies(cmd.words[i:]))
 	}
-	if !started { // mpirun, say, takes its tasks from the job
+	if !started { // mpirun, for example, uses the job's tasks
 		check(at[name], value[name], false)
 	}
 }
@@ -160,8 +159,8 @@ type shellCommand struct {
 	words []string
 }
 
-// shellCommands are a script's commands as words: as much of a shell's reading
-// as is needed to see what srun starts.
+// shellCommands splits a script into commands and their words. It parses only as much
+// shell syntax as is needed to see what srun starts.
 func shellCommands(lines []string) []shellCommand {
 	var out []shellCommand
 	var cmd shellCommand
@@ -182,7 +181,7 @@ func shellCommands(lines []string) []shellCommand {
 	return out
 }
 
-// hostCommand holds the mpirun in a hostfile's comment against its hosts.
+// hostCommand compares the mpirun command in a hostfile's comment with the hosts.
 func (c *checker) hostCommand(lines []string, hosts, slots int) {
 	for i, line := range lines {
 		text, comment := strings.CutPrefix(strings.TrimSpace(line), "#")

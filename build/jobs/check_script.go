@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// script checks a shell script, and what it asks Slurm for.
+// script checks a shell script and its Slurm directives.
 func (c *checker) script(text []byte) {
 	lines := strings.Split(string(text), "\n")
 	if !strings.HasPrefix(lines[0], "#!") {
@@ -21,7 +21,7 @@ func (c *checker) script(text []byte) {
 
 var directive = regexp.MustCompile(`^#SBATCH\s+(?:--([a-z-]+)(?:[= ](.*))?|-([A-Za-z])\s*(.*))$`)
 
-// directives checks #SBATCH lines against one another.
+// directives checks that #SBATCH lines are valid and agree with each other.
 func (c *checker) directives(lines []string) {
 	at, value := map[string]int{}, map[string]string{}
 	command := 0
@@ -64,7 +64,7 @@ func (c *checker) directives(lines []string) {
 	}
 }
 
-// short are sbatch's letters for what directives looks at.
+// short maps sbatch's one-letter options to the names that directives uses.
 var short = map[string]string{"N": "nodes", "t": "time", "J": "job-name", "p": "partition", "A": "account", "o": "output", "n": "ntasks", "c": "cpus-per-task"}
 
 var (
@@ -72,8 +72,8 @@ var (
 	containerEnv = regexp.MustCompile(`--container-env[= ]"?([A-Za-z0-9_,]+)`)
 )
 
-// containerEnv: in a container of pyxis the image's variables go before the
-// job's, unless they are named.
+// containerEnv warns about exported variables that --container-env does not name: in a
+// pyxis container the image's value overrides the job's unless the variable is named.
 func (c *checker) containerEnv(text string, lines []string) {
 	if !strings.Contains(text, "--container-image") {
 		return
@@ -89,7 +89,8 @@ func (c *checker) containerEnv(text string, lines []string) {
 	}
 }
 
-// docker: RDMA pins memory, which a container may not without being told.
+// docker checks that containers with RDMA devices may pin memory. RDMA needs that, and
+// docker does not permit it by default.
 func (c *checker) docker(lines []string) {
 	for i, line := range lines {
 		code, _, _ := strings.Cut(line, " #")

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// docker is a script that runs the image on this node.
+// docker returns a script that runs the image on this node.
 func (j *job) docker() []byte {
 	s := &script{}
 	s.line("#!/bin/bash")
@@ -13,7 +13,7 @@ func (j *job) docker() []byte {
 		s.comment(r)
 	}
 	s.line("set -euo pipefail\n")
-	// The command's own deadline: docker has none.
+	// timeout sets the deadline: docker has none of its own.
 	words := []string{"timeout", strconv.Itoa(int(j.Time / time.Second)), "docker", "run", "--rm", "--gpus", "all", "--network", "host", "--ipc", "host"}
 	if j.rdma || j.fabric == "unknown" && !j.has("no-ib") {
 		s.comment("RDMA: memory is pinned, and its device files must be in the container.")

@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// hostfile is what mpirun reads, with the command that uses it; and DeepSpeed,
-// where slots are GPUs: both take "host slots=N" lines and pass over comments.
+// hostfile returns a hostfile for mpirun, with the mpirun command in a comment.
+// DeepSpeed, for which slots are GPUs, can read it, too: both accept "host slots=N"
+// lines and skip comments.
 func (j *job) hostfile() []byte {
 	var s script
 	for _, r := range j.remarks() {
@@ -40,11 +41,11 @@ func (j *job) hostfile() []byte {
 	return s.bytes()
 }
 
-// resultsDir is where certificates go: below the directory in which mpirun is
-// called, unless the options say otherwise.
+// resultsDir is the directory for certificates. Unless the options set it, it is
+// relative to the directory in which mpirun is called.
 func (j *job) resultsDir() string { return cmp.Or(j.OutputDir, j.Name) }
 
-// rankCommand is the command's words, quoted for a shell.
+// rankCommand returns the command's words, quoted for a shell.
 func (j *job) rankCommand() []string {
 	var out []string
 	for _, w := range j.command {
@@ -55,8 +56,8 @@ func (j *job) rankCommand() []string {
 
 var hostRange = regexp.MustCompile(`^([^\[\]]*)\[([0-9]+)-([0-9]+)\]([^\[\]]*)$`)
 
-// Hosts reads a list of hosts: "a,b" and "node[01-08]", where numbers keep
-// their zeros, as Slurm writes them.
+// Hosts parses a list of hosts as Slurm writes it: "a,b" or "node[01-08]". Numbers
+// keep their leading zeros.
 func Hosts(list string) ([]string, error) {
 	var out []string
 	for _, part := range strings.Split(list, ",") {

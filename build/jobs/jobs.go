@@ -1,11 +1,10 @@
 // Package jobs writes the jobs that run the harness on a cluster: Slurm
 // scripts, MPIJobs, JobSets, Kubernetes Jobs and DaemonSets, docker run, hostfiles. A
-// profile says what a platform needs, options what somebody wants; the two make
-// a plan, and one file for each scheduler renders it. It also checks such files,
-// its own and others'.
+// profile says what a platform needs, and options say what the user wants. Both are
+// combined into a plan, which one Go file per scheduler renders. The package also
+// checks files of these kinds, its own and others.
 //
-// It is pure but for the programs that a check may ask (bash, shellcheck,
-// sbatch), and submits nothing.
+// It runs no other programs and submits nothing.
 package jobs
 
 import (
@@ -19,7 +18,7 @@ const (
 	SlurmEnroot = "slurm-enroot" // an image, by enroot and pyxis
 	MPIOperator = "mpi-operator" // Kubeflow's MPIJob
 	JobSet      = "jobset"       // Kubernetes' JobSet: several nodes without MPI
-	Kubernetes  = "kubernetes"   // each node by itself: Job or DaemonSet
+	Kubernetes  = "kubernetes"   // each node runs alone: Job or DaemonSet
 	Docker      = "docker"       // one node
 	Hostfile    = "hostfile"     // for mpirun and DeepSpeed
 )
@@ -27,28 +26,28 @@ const (
 // Schedulers lists them all.
 var Schedulers = []string{SlurmBare, SlurmEnroot, MPIOperator, JobSet, Kubernetes, Docker, Hostfile}
 
-// VariantNames lists what profiles can be asked for besides; each profile has
-// it or says why not.
+// VariantNames lists the variants of profiles. Each profile supports a variant or says
+// why it does not.
 var VariantNames = []string{"sharp", "gdrcopy", "no-ib", "multirack", "roce", "spectrum-x", "dra"}
 
 // What a job runs.
 const (
 	RunCertify = "certify"    // a suite of the harness
 	RunColl    = "coll"       // harness coll: one benchmark
-	RunNCCL    = "nccl-tests" // NVIDIA's program for the same
+	RunNCCL    = "nccl-tests" // NVIDIA's programs for the same benchmarks
 )
 
 // Runs lists them all.
 var Runs = []string{RunCertify, RunColl, RunNCCL}
 
-// Options are what somebody wants of a job. Zero values mean the profile's or
-// the documented default.
+// Options are the user's choices for a job. Zero values mean the profile's or the
+// documented default.
 type Options struct {
 	Profile   string
 	Variants  []string
 	Scheduler string
 	Nodes     int
-	GPUs      int // of a node
+	GPUs      int // per node
 
 	Run    string // "": certify
 	Op     string // of a benchmark; "": all_reduce
@@ -58,35 +57,36 @@ type Options struct {
 	Factor int
 
 	Image  string // reference of the image
-	NoExec bool   // variables fixed from the profile, not by "harness exec" on each node
-	Env    []Var  // besides, and over the profile's
+	NoExec bool   // the profile fixes the variables, not "harness exec" on each node
+	Env    []Var  // in addition to the profile's, which they override
 
-	Name      string // "": made from the rest
+	Name      string // "": derived from the other options
 	Time      time.Duration
 	OutputDir string // where certificates go
-	Site      string // whose labels and networks; "": the profile's, "none": nobody's
+	Site      string // selects labels and networks; "": the profile's default, "none": no site
 
 	Partition string // Slurm
 	Account   string
-	Segment   int    // nodes in one block of the topology; 0: the profile's, negative: not asked for
-	ImageDir  string // where enroot's image is kept; "": the directory of submission
-	Harness   string // the harness on the host; "": found by PATH
+	Segment   int    // nodes in one block of the topology; 0: the profile's, negative: not requested
+	ImageDir  string // directory of enroot's image file; "": the directory of submission
+	Harness   string // path of the harness on the host; "": found in PATH
 
 	Namespace string // Kubernetes
 	Claim     string // PersistentVolumeClaim for OutputDir
-	Selector  string // KEY=VALUE,VALUE: over the site's
-	Networks  string // Multus's: over the site's
+	Selector  string // KEY=VALUE,VALUE: overrides the site's
+	Networks  string // Multus networks: overrides the site's
 	DaemonSet bool
 
 	Hosts []string // hostfile
 }
 
-// A Refusal says all that speaks against a combination of options.
+// A Refusal lists all problems of a combination of options.
 type Refusal struct{ Problems []string }
 
 func (r *Refusal) Error() string { return strings.Join(r.Problems, "\n") }
 
-// Render returns the job's file. A *Refusal says that these options make no job.
+// Render returns the job's file. If the options do not make a valid job, the error is
+// a *Refusal.
 func Render(o Options) ([]byte, error) {
 	doc, err := Load()
 	if err != nil {

@@ -11,15 +11,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A Set is a JobSet, jobset.x-k8s.io/v1alpha2, as its definition has it.
+// A Set is a JobSet, jobset.x-k8s.io/v1alpha2, with the fields of its definition.
 type Set struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	Spec              SetSpec        `json:"spec"`
-	Status            map[string]any `json:"status,omitempty"` // the controller's
+	Status            map[string]any `json:"status,omitempty"` // written by the controller
 }
 
-// SetSpec is what is asked for.
+// SetSpec is the desired state of a Set.
 type SetSpec struct {
 	ReplicatedJobs          []ReplicatedJob     `json:"replicatedJobs,omitempty"`
 	Network                 *SetNetwork         `json:"network,omitempty"`
@@ -42,13 +42,14 @@ type ReplicatedJob struct {
 	DependsOn []DependsOn             `json:"dependsOn,omitempty"`
 }
 
-// DependsOn names what must be so before a ReplicatedJob's Jobs are made.
+// DependsOn names another ReplicatedJob and the status that it must have before this
+// one's Jobs are created.
 type DependsOn struct {
 	Name   string `json:"name"`
 	Status string `json:"status"`
 }
 
-// SetNetwork is how pods find one another.
+// SetNetwork configures how pods find one another.
 type SetNetwork struct {
 	EnableDNSHostnames       *bool  `json:"enableDNSHostnames,omitempty"`
 	Subdomain                string `json:"subdomain,omitempty"`
@@ -61,14 +62,14 @@ type SuccessPolicy struct {
 	TargetReplicatedJobs []string `json:"targetReplicatedJobs,omitempty"`
 }
 
-// FailurePolicy says what a Job's failure leads to.
+// FailurePolicy says what happens when a Job fails.
 type FailurePolicy struct {
 	MaxRestarts     int32               `json:"maxRestarts"`
 	RestartStrategy string              `json:"restartStrategy,omitempty"`
 	Rules           []FailurePolicyRule `json:"rules,omitempty"`
 }
 
-// A FailurePolicyRule is for some failures.
+// A FailurePolicyRule is the action for certain failures.
 type FailurePolicyRule struct {
 	Name                        string   `json:"name,omitempty"`
 	Action                      string   `json:"action"`
@@ -77,25 +78,25 @@ type FailurePolicyRule struct {
 	TargetReplicatedJobs        []string `json:"targetReplicatedJobs,omitempty"`
 }
 
-// StartupPolicy is the order in which Jobs are made.
+// StartupPolicy is the order in which Jobs are created.
 type StartupPolicy struct {
 	StartupPolicyOrder string `json:"startupPolicyOrder"`
 }
 
-// Coordinator names the pod that others are told of.
+// Coordinator selects the pod that is announced to the others.
 type Coordinator struct {
 	ReplicatedJob string `json:"replicatedJob"`
 	JobIndex      int    `json:"jobIndex,omitempty"`
 	PodIndex      int    `json:"podIndex,omitempty"`
 }
 
-// VolumeClaimPolicy is claims that live with the set.
+// VolumeClaimPolicy defines volume claims that belong to the set.
 type VolumeClaimPolicy struct {
 	Templates       []corev1.PersistentVolumeClaim `json:"templates,omitempty"`
 	RetentionPolicy *RetentionPolicy               `json:"retentionPolicy,omitempty"`
 }
 
-// RetentionPolicy says when those claims go.
+// RetentionPolicy says when those claims are deleted.
 type RetentionPolicy struct {
 	WhenDeleted *string `json:"whenDeleted,omitempty"`
 }
@@ -106,13 +107,13 @@ const (
 	masterPort = "29500" // torchrun's own default
 )
 
-// gather has the pods of an indexed Job start the processes of one run, which find
-// each other by torchrun's variables. Pods start when their image has come, so all
-// wait for one another: the first one for all, and the others for the first one,
-// which is ready, and so has a name, when it has found them. A pod that does not
-// come in ten minutes is not waited for any longer. Its arguments: how many pods
-// and how many processes of a pod there are, what the pods' names begin and end
-// with, and the command.
+// gather runs in each pod of an indexed Job and starts the processes of one run, which
+// find each other by torchrun's variables. Pods start as soon as their image is pulled,
+// so they wait for one another: the first pod waits for all others, and they wait for
+// the first pod, which becomes ready, and thus gets a DNS name, when it has found them.
+// The first pod waits at most ten minutes, the others at most twenty. The arguments are
+// the number of pods, the number of processes per pod, the prefix and suffix of the
+// pods' names, and the command.
 const gather = `pods=$1 processes=$2 head=$3 tail=$4 pids=() status=0 end=$((SECONDS + 600))
 trap '[ "${#pids[@]}" -gt 0 ] || exit 143; kill "${pids[@]}"' TERM
 await() {
@@ -142,9 +143,8 @@ done
 exit "$status"
 `
 
-// jobSet is a JobSet of one indexed Job with a pod on each node. Its pods have
-// names that lead to them, and the processes find each other by those, without
-// MPI, ssh or anything that would have to hand out keys.
+// jobSet returns a JobSet of one indexed Job with a pod on each node. The pods have DNS
+// names, by which the processes find each other, without MPI, ssh or distributed keys.
 func (j *job) jobSet() ([]byte, error) {
 	t := j.worker()
 	c := &t.Spec.Containers[0]
@@ -156,14 +156,14 @@ func (j *job) jobSet() ([]byte, error) {
 		corev1.EnvVar{Name: "MASTER_ADDR", Value: head + "0" + tail},
 		corev1.EnvVar{Name: "MASTER_PORT", Value: masterPort},
 		corev1.EnvVar{Name: "WORLD_SIZE", Value: strconv.Itoa(j.ranks)},
-		// Random, and the same in all pods of the Job: who else can reach a pod does
-		// not know it.
+		// The Job's UID: random, the same in all pods of the Job, and unknown to others
+		// that can reach a pod.
 		corev1.EnvVar{Name: "ASSAY_JOB_SECRET", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels['" + batchv1.ControllerUidLabel + "']"}}})
 	c.Env = append(c.Env, envVars(j.vars)...)
 	c.Command = escape(append([]string{"bash", "-c", gather, "-", strconv.Itoa(j.Nodes), strconv.Itoa(j.slots), head, tail}, j.command...))
 	switch dir := escape([]string{j.output()})[0]; {
 	case !j.certifies() || dir == "":
-	case j.apart(): // each node has a directory of its own; Kubernetes expands its name
+	case j.apart(): // one directory per node; Kubernetes expands NODE_NAME
 		c.Command = append(c.Command, "--out", dir+"/$(NODE_NAME)/")
 	default:
 		c.Command = append(c.Command, "--out", dir+"/")
@@ -175,15 +175,15 @@ func (j *job) jobSet() ([]byte, error) {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "jobset.x-k8s.io/v1alpha2", Kind: "JobSet"},
 		ObjectMeta: j.meta(),
 		Spec: SetSpec{
-			// A pod's name leads to it when it is ready: then all of it has begun.
+			// A pod's name resolves only when the pod is ready: by then all of it has started.
 			Network:                 &SetNetwork{EnableDNSHostnames: ptr(true), PublishNotReadyAddresses: ptr(false)},
-			FailurePolicy:           &FailurePolicy{}, // no restart: a measurement that failed is a result
+			FailurePolicy:           &FailurePolicy{}, // no restart: a failed measurement is a result
 			TTLSecondsAfterFinished: ptr[int32](keepFor),
 			ReplicatedJobs: []ReplicatedJob{{
 				Name: setNodes, Replicas: ptr[int32](1),
 				Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{
 					Completions: &n, Parallelism: &n, CompletionMode: ptr(batchv1.IndexedCompletion),
-					// One node that fails must not end the others' runs.
+					// A failed node must not end the runs of the others.
 					BackoffLimitPerIndex: ptr[int32](0), MaxFailedIndexes: &n,
 					ActiveDeadlineSeconds: ptr(int64(j.Time / time.Second)),
 					Template:              t,
@@ -197,7 +197,7 @@ func (j *job) jobSet() ([]byte, error) {
 	return j.document(set)
 }
 
-// jobSet holds a JobSet's numbers and names against one another.
+// jobSet checks that a JobSet's numbers and names agree with each other.
 func (s *places) jobSet(o *Set) {
 	if len(o.Spec.ReplicatedJobs) == 0 {
 		s.report(LevelError, "spec", "there are no replicatedJobs", "name one")
@@ -236,7 +236,7 @@ func (s *places) jobSet(o *Set) {
 	}
 }
 
-// torchrun holds torchrun's variables of a pod's containers against the set.
+// torchrun compares the torchrun variables of a pod's containers with the set.
 func (s *places) torchrun(p corev1.PodSpec, at string, isPod func(string) bool, pods int64, dns bool) {
 	for i, c := range p.Containers {
 		for k, v := range c.Env {
@@ -260,12 +260,12 @@ func (s *places) torchrun(p corev1.PodSpec, at string, isPod func(string) bool, 
 	}
 }
 
-// pods is how many each of the jobs has.
+// pods returns the number of pods of each of the Jobs.
 func (r ReplicatedJob) pods() int64 {
 	return int64(count(r.Template.Spec.Completions, count(r.Template.Spec.Parallelism, 1)))
 }
 
-// count is what a pointer leads to, or what stands for it.
+// count returns *n, or otherwise if n is nil.
 func count(n *int32, otherwise int32) int32 {
 	if n == nil {
 		return otherwise

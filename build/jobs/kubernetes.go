@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// nodeJob certifies nodes, each by itself: a Job with one pod a node, or a
-// DaemonSet.
+// nodeJob returns a job that certifies (or benchmarks) each node by itself: a Job with
+// one pod per node, or a DaemonSet.
 func (j *job) nodeJob() ([]byte, error) {
 	t := j.worker()
 	c := &t.Spec.Containers[0]
@@ -20,7 +20,7 @@ func (j *job) nodeJob() ([]byte, error) {
 	if j.certifies() {
 		c.Env = append(c.Env, nodeName())
 	}
-	if j.Claim != "" && j.certifies() { // each node has a directory of its own; Kubernetes expands its name
+	if j.Claim != "" && j.certifies() { // one directory per node; Kubernetes expands NODE_NAME
 		c.Command = append(c.Command, "--out", escape([]string{j.output()})[0]+"/$(NODE_NAME)/")
 	}
 	if j.DaemonSet {
@@ -33,7 +33,7 @@ func (j *job) nodeJob() ([]byte, error) {
 		ObjectMeta: j.meta(),
 		Spec: batchv1.JobSpec{
 			Completions: &n, Parallelism: &n, CompletionMode: ptr(batchv1.IndexedCompletion),
-			// One node that fails must not end the others' runs.
+			// A failed node must not end the runs of the others.
 			BackoffLimitPerIndex: ptr[int32](0), MaxFailedIndexes: &n,
 			ActiveDeadlineSeconds: ptr(int64(j.Time / time.Second)), TTLSecondsAfterFinished: ptr[int32](keepFor),
 			Template: t,
@@ -41,13 +41,14 @@ func (j *job) nodeJob() ([]byte, error) {
 	})
 }
 
-// nodeName has certificates name the node, which a pod does not know by itself.
+// nodeName sets NODE_NAME, so that certificates name the node: a pod does not know it
+// by itself.
 func nodeName() corev1.EnvVar {
 	return corev1.EnvVar{Name: "NODE_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}}
 }
 
-// daemonSet runs once on each node and then holds it, until it is deleted; a pod
-// is ready when its node has passed.
+// daemonSet runs the command once on each node and then occupies the node until the
+// DaemonSet is deleted. A pod is ready when its node has passed.
 func (j *job) daemonSet(t corev1.PodTemplateSpec) *appsv1.DaemonSet {
 	const passed = "/tmp/assay-passed"
 	c := &t.Spec.Containers[0]

@@ -11,13 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// mpiJob is an MPIJob of the MPI Operator: a pod with sshd for each node, and a
+// mpiJob returns an MPIJob of the MPI Operator: a pod with sshd for each node, and a
 // launcher that waits for them and runs mpirun.
 func (j *job) mpiJob() ([]byte, error) {
 	worker := j.worker()
 	c := &worker.Spec.Containers[0]
-	// Without a command the operator starts sshd; with WaitForWorkersReady the
-	// launcher starts when all of them answer.
+	// Without a command the operator starts sshd. With WaitForWorkersReady the launcher
+	// starts when all workers answer.
 	c.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(22)}}, PeriodSeconds: 2}
 	if j.certifies() {
 		c.Env = append(c.Env, nodeName())
@@ -28,9 +28,9 @@ func (j *job) mpiJob() ([]byte, error) {
 		Spec: mpi.MPIJobSpec{
 			SlotsPerWorker: ptr(int32(j.slots)),
 			RunPolicy: mpi.RunPolicy{
-				CleanPodPolicy:          ptr(mpi.CleanPodPolicyRunning), // workers go, the launcher's log stays
+				CleanPodPolicy:          ptr(mpi.CleanPodPolicyRunning), // deletes workers, but keeps the launcher's log
 				ActiveDeadlineSeconds:   ptr(int64(j.Time / time.Second)),
-				BackoffLimit:            ptr[int32](0), // a measurement that failed is a result
+				BackoffLimit:            ptr[int32](0), // a failed measurement is a result
 				TTLSecondsAfterFinished: ptr[int32](keepFor),
 			},
 			MPIReplicaSpecs: map[mpi.MPIReplicaType]*mpi.ReplicaSpec{
@@ -67,26 +67,26 @@ func (j *job) launcher() corev1.PodTemplateSpec {
 	}
 }
 
-// A ComputeDomain is NVIDIA's resource.nvidia.com/v1beta1, of its DRA driver,
-// as far as a job needs it: the pods that claim its channel share NVLink memory.
+// A ComputeDomain is the part that a job needs of resource.nvidia.com/v1beta1, from
+// NVIDIA's DRA driver. Pods that claim its channel share NVLink memory.
 type ComputeDomain struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	Spec              ComputeDomainSpec `json:"spec"`
 }
 
-// ComputeDomainSpec is what is asked for.
+// ComputeDomainSpec is the desired state of a ComputeDomain.
 type ComputeDomainSpec struct {
 	NumNodes int                   `json:"numNodes"` // 0: pods do not wait for one another
 	Channel  *ComputeDomainChannel `json:"channel"`
 }
 
-// ComputeDomainChannel names the template that pods' claims are made from.
+// ComputeDomainChannel names the template for the pods' claims.
 type ComputeDomainChannel struct {
 	ResourceClaimTemplate ComputeDomainTemplate `json:"resourceClaimTemplate"`
 }
 
-// ComputeDomainTemplate is a ResourceClaimTemplate, which the driver makes.
+// ComputeDomainTemplate names a ResourceClaimTemplate, which the driver creates.
 type ComputeDomainTemplate struct {
 	Name string `json:"name"`
 }

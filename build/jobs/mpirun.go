@@ -5,24 +5,24 @@ import (
 	"strconv"
 )
 
-// placed are mpirun's options for how many processes there are, and where.
+// placed returns mpirun's options for the number of processes and their placement.
 func (j *job) placed() []string {
 	words := []string{"-np", strconv.Itoa(j.ranks), "--map-by", "slot", "--bind-to", "none"}
 	if j.certifies() {
-		// A process or host that dies is a result of the run, not its end.
+		// A dead process or host is a result of the run and must not end it.
 		words[3] = "ppr:1:node"
 		words = append(words, "--enable-recovery")
 	}
 	return words
 }
 
-// With --enable-recovery mpirun forgets what its ranks ended with, and waits for
-// ever for a host that died. So each of the first ranks, as many as make a
-// certificate, says what it ended with (tell), and the launcher goes by that
-// (follow): when all have, it ends with the highest, and gives mpirun some seconds
-// to end by itself. Both get that number as their first argument. sshd hands
-// nothing of the pod's environment on, but is process 1 and has the node's name;
-// mpirun gives ranks a terminal, which the log is not.
+// With --enable-recovery mpirun loses the exit status of its ranks, and waits forever
+// for a dead host. So each of the first N ranks, where N is the number of ranks that
+// write a certificate, prints its exit status (tell), and the launcher reads these lines
+// (follow): after N of them it gives mpirun ten seconds to exit and returns the highest
+// status. Both scripts get N as their first argument. sshd does not pass the pod's
+// environment on, but it is process 1, and its environment has the node's name. NO_COLOR
+// is set because mpirun gives ranks a terminal, although the output goes to a log.
 const (
 	told = "assay: ended with status "
 
@@ -61,8 +61,8 @@ exit "$status"
 `
 )
 
-// tellers are the ranks that make a certificate: rank 0 of those that make one
-// together.
+// tellers is the number of ranks that write a certificate: all of them where nodes run
+// apart, otherwise only rank 0.
 func (j *job) tellers() int {
 	if j.apart() {
 		return j.ranks
@@ -70,11 +70,11 @@ func (j *job) tellers() int {
 	return 1
 }
 
-// mpirun's arguments on Kubernetes. What ranks must have is handed on by name:
-// sshd gives them nothing of the pod's environment.
+// mpirun returns mpirun's arguments on Kubernetes. Variables for the ranks are passed on
+// by name: sshd gives them nothing of the pod's environment.
 func (j *job) mpirun() []string {
 	args := append([]string{"--allow-run-as-root", "--hostfile", "/etc/mpi/hostfile"}, j.placed()...)
-	if j.Run == RunNCCL && j.profile.Image == "" { // NCCL's plugins and HPC-X, as the image sets it
+	if j.Run == RunNCCL && j.profile.Image == "" { // the image sets it for NCCL's plugins and HPC-X
 		args = append(args, "-x", "LD_LIBRARY_PATH")
 	}
 	for _, v := range j.vars {
@@ -87,8 +87,8 @@ func (j *job) mpirun() []string {
 	return append(args, j.onNode(j.output())...)
 }
 
-// onNode is the command of a process that mpirun starts, with the certificates'
-// directory, if there is one: a node's own below it, where nodes run apart.
+// onNode returns the command that mpirun starts, with the directory for certificates if
+// there is one. Where nodes run apart, each writes to its own subdirectory.
 func (j *job) onNode(dir string) []string {
 	if j.apart() && dir != "" {
 		return append([]string{"sh", "-c", `dir=$1; shift; exec "$@" --out "$dir/${NODE_NAME:-$(hostname)}/"`, "-", dir}, j.command...)

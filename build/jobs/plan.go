@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// A job is what a renderer needs: options and profile brought together.
+// A job is the input of a renderer: options and profile combined.
 type job struct {
 	Options
 	profile  *Profile
 	fabric   string
-	slots    int // processes of a node
+	slots    int // processes per node
 	ranks    int
-	vars     []Var    // that ranks must have, in the order of the profile
-	onMake   []Var    // that the container runtime must have
+	vars     []Var    // for the ranks, in the order of the profile
+	onMake   []Var    // for the container runtime
 	command  []string // of a rank
 	reasons  []string // of the variants
 	devices  []string
@@ -28,7 +28,7 @@ type job struct {
 	computed bool   // a compute domain is claimed
 	cpus     int
 	memory   string
-	items    []Resource // that device plugins hand out, without GPUs
+	items    []Resource // resources of device plugins, without GPUs
 	selector string
 	networks string
 }
@@ -40,11 +40,12 @@ const (
 	fabricSuite = "fabric"
 )
 
-// suiteTime is for suites that may take longer than the default: their own limit
-// and what comes before and after, since a job that is ended writes nothing.
+// suiteTime is the job time of suites that may take longer than the default. It covers
+// the suite's own limit and the time before and after it, since a job that is killed
+// writes no results.
 var suiteTime = map[string]time.Duration{fabricSuite: 75 * time.Minute, "full": time.Hour}
 
-// plan brings options and profile together, or says all that is against it.
+// plan combines options and profile, or returns a *Refusal with all problems.
 func plan(doc *Document, o Options) (*job, error) {
 	p, err := doc.Profile(o.Profile)
 	if err != nil {
@@ -86,7 +87,7 @@ func plan(doc *Document, o Options) (*job, error) {
 	return j, nil
 }
 
-// nodes is how many a job is for.
+// nodes returns the job's number of nodes.
 func (o Options) nodes(p *Profile) int {
 	if o.Nodes > 0 {
 		return o.Nodes
@@ -109,10 +110,10 @@ func (o Options) onSlurm() bool { return o.Scheduler == SlurmBare || o.Scheduler
 // byNode reports whether nodes run by themselves, without ranks.
 func (o Options) byNode() bool { return o.Scheduler == Kubernetes || o.Scheduler == Docker }
 
-// certifies reports whether the job runs a suite, and no benchmark.
+// certifies reports whether the job runs a suite rather than a benchmark.
 func (j *job) certifies() bool { return j.Run == RunCertify }
 
-// suite is the one that suits the nodes.
+// suite returns the default suite for the job's nodes.
 func (j *job) suite() string {
 	if j.byNode() || j.Nodes == 1 {
 		return "node"
@@ -120,8 +121,8 @@ func (j *job) suite() string {
 	return fabricSuite
 }
 
-// apart reports whether several nodes make a certificate each, rather than one
-// together.
+// apart reports whether there are several nodes and each writes its own certificate,
+// rather than one certificate for all.
 func (j *job) apart() bool { return j.certifies() && j.Nodes > 1 && j.Suite != fabricSuite }
 
 // container reports whether the job runs in the image.
@@ -129,7 +130,7 @@ func (o Options) container() bool { return o.Scheduler != SlurmBare && o.Schedul
 
 func (j *job) has(variant string) bool { return slices.Contains(j.Variants, variant) }
 
-// vary changes the plan as a variant says.
+// vary applies a variant to the plan.
 func (j *job) vary(doc *Document, vars []Var, name string) []Var {
 	v := j.profile.Variants[name]
 	vars = j.fromSets(doc, vars, v.Sets)
@@ -146,8 +147,8 @@ func (j *job) vary(doc *Document, vars []Var, name string) []Var {
 	return vars
 }
 
-// fromSets adds sets' variables that are for this launcher; a later one takes the
-// place of an earlier one of the same name.
+// fromSets adds the sets' variables for this launcher. A later variable replaces an
+// earlier one of the same name.
 func (j *job) fromSets(doc *Document, vars []Var, names []string) []Var {
 	launcher := "mpi"
 	if j.onSlurm() {
@@ -171,10 +172,10 @@ func set(vars []Var, v Var) []Var {
 	return append(vars, v)
 }
 
-// mpiOnly are variables of MPI and of what carries it.
+// mpiOnly matches variables of MPI and of the layers below it.
 var mpiOnly = regexp.MustCompile(`^(UCX|OMPI|PMIX|PRTE)_`)
 
-// choose leaves of the variables those that this job sets, and adds the user's.
+// choose selects the variables that this job sets, and adds the user's.
 func (j *job) choose(vars []Var) {
 	bench := !j.certifies() && j.Op == "all_reduce"
 	for _, v := range vars {
@@ -194,7 +195,7 @@ func (j *job) choose(vars []Var) {
 	}
 }
 
-// argv is what a rank runs, or a node where nodes run by themselves.
+// argv returns the command of a rank, or of a node where nodes run by themselves.
 func (j *job) argv() []string {
 	harness := inImage
 	if !j.container() {
@@ -223,8 +224,8 @@ func (j *job) argv() []string {
 	return append(argv, "-b", cmp.Or(j.Min, lo), "-e", cmp.Or(j.Max, hi), "-f", strconv.Itoa(cmp.Or(j.Factor, 2)), "-g", strconv.Itoa(ranks))
 }
 
-// defaultName says profile, variants, what is run, and size, so that two jobs
-// of one namespace do not share a name.
+// defaultName is built from profile, variants, run and size, so that two jobs of one
+// namespace do not share a name.
 func (j *job) defaultName() string {
 	parts := []string{"assay", j.Profile}
 	for _, v := range VariantNames {
@@ -232,7 +233,7 @@ func (j *job) defaultName() string {
 			parts = append(parts, strings.ReplaceAll(v, "-", ""))
 		}
 	}
-	switch j.Run { // a Kubernetes name is short
+	switch j.Run { // Kubernetes limits the length of names
 	case RunColl:
 		parts = append(parts, "coll")
 	case RunNCCL:
@@ -250,7 +251,7 @@ func (j *job) defaultName() string {
 	return strings.Join(append(parts, fmt.Sprintf("%dx%d", j.Nodes, j.GPUs)), "-")
 }
 
-// title is one line for a person.
+// title describes the job in one line.
 func (j *job) title() string {
 	if j.DaemonSet {
 		return j.profile.Title + "; every node that the selector matches"
@@ -262,7 +263,7 @@ func (j *job) title() string {
 	return fmt.Sprintf("%s; %d %s of %d GPUs", j.profile.Title, j.Nodes, nodes, j.GPUs)
 }
 
-// remarks are the lines that stand atop of every file.
+// remarks returns the comment lines at the top of every file.
 func (j *job) remarks() []string {
 	out := []string{j.title() + ".", "Written by assay jobs render for profile " + j.Profile + "; render it again rather than edit it."}
 	for _, r := range j.reasons {
@@ -274,7 +275,7 @@ func (j *job) remarks() []string {
 	return out
 }
 
-// results says where a certification's are.
+// results says where a certification's results are.
 func (j *job) results(dir string) string {
 	switch {
 	case j.apart():
@@ -285,7 +286,7 @@ func (j *job) results(dir string) string {
 	return "The cluster's certificate and reports go to " + dir + ", each node's certificate to nodes/ in it."
 }
 
-// reason is a variable's comment.
+// reason returns the comment for a variable.
 func (v Var) reason() string {
 	if v.Source == "" {
 		return cmp.Or(v.Why, "asked for with --env")

@@ -20,10 +20,10 @@ const (
 	jobLabel    = "app.kubernetes.io/instance"
 	networksKey = "k8s.v1.cni.cncf.io/networks"
 	claimName   = "compute-domain-channel"
-	// shmPerGPU is our own estimate: NCCL's buffers for ranks of one node, with
-	// room to spare. It counts against the container's memory.
+	// shmPerGPU is our own estimate of NCCL's buffers for ranks of one node, with a
+	// margin. It counts against the container's memory.
 	shmPerGPU = 2 << 30
-	keepFor   = 24 * 60 * 60 // seconds that a finished job stays, for its logs
+	keepFor   = 24 * 60 * 60 // seconds to keep a finished job, for its logs
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -37,7 +37,7 @@ func (j *job) meta() metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: j.Name, Namespace: j.Namespace, Labels: j.labels()}
 }
 
-// worker is the pod with a node's GPUs.
+// worker returns the pod that gets a node's GPUs.
 func (j *job) worker() corev1.PodTemplateSpec {
 	t := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: j.labels()},
@@ -92,7 +92,7 @@ func (j *job) workerContainer() corev1.Container {
 	return c
 }
 
-// output is where a claim is mounted.
+// output is the mount path of the claim, "" without a claim.
 func (j *job) output() string {
 	if j.Claim == "" {
 		return ""
@@ -100,8 +100,8 @@ func (j *job) output() string {
 	return cmp.Or(j.OutputDir, "/var/lib/assay")
 }
 
-// resources asks for a whole node's GPUs and adapters. Limits equal requests,
-// but for processors: a limit would only slow them.
+// resources requests a whole node's GPUs and adapters. Limits equal requests, except
+// that CPUs have no limit: it would only throttle them.
 func (j *job) resources() corev1.ResourceRequirements {
 	requests, limits := corev1.ResourceList{}, corev1.ResourceList{}
 	both := func(name string, q resource.Quantity) {
@@ -124,11 +124,11 @@ func (j *job) resources() corev1.ResourceRequirements {
 	return r
 }
 
-// affinity keeps pods on the right nodes, and the nodes of a job near.
+// affinity keeps pods on the right nodes, and the nodes of a job close to each other.
 func (j *job) affinity() *corev1.Affinity {
 	a := &corev1.Affinity{}
 	if j.selector != "" {
-		key, values, _ := parseSelector(j.selector) // refusals has looked at it; profiles' are tested
+		key, values, _ := parseSelector(j.selector) // no error: refusals has checked options, tests check profiles
 		a.NodeAffinity = &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
 				{Key: key, Operator: corev1.NodeSelectorOpIn, Values: values},
@@ -139,12 +139,12 @@ func (j *job) affinity() *corev1.Affinity {
 		return corev1.PodAffinityTerm{LabelSelector: &metav1.LabelSelector{MatchLabels: j.labels()}, TopologyKey: key}
 	}
 	switch {
-	case j.Scheduler == Kubernetes: // one pod a node, even where a node has more GPUs than it asks for
+	case j.Scheduler == Kubernetes: // one pod per node, even if the node has more GPUs than the pod requests
 		if !j.DaemonSet {
 			a.PodAntiAffinity = &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{same(corev1.LabelHostname)}}
 		}
 	case j.domain == "" || j.spread:
-	case j.computed: // a compute domain does not reach over the clique
+	case j.computed: // a compute domain cannot extend beyond one clique
 		a.PodAffinity = &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{same(j.profile.Domain.Value)}}
 	default:
 		a.PodAffinity = &corev1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{
@@ -175,7 +175,7 @@ func escape(words []string) []string {
 	return out
 }
 
-// document writes objects as one YAML file, with the reasons of variables atop.
+// document writes objects as one YAML file, with the reasons for variables at the top.
 func (j *job) document(objects ...any) ([]byte, error) {
 	s := &script{}
 	for _, r := range j.remarks() {
@@ -200,7 +200,7 @@ func (j *job) document(objects ...any) ([]byte, error) {
 	return s.bytes(), nil
 }
 
-// inPods says where a certification's results are.
+// inPods says where a certification's results are on Kubernetes.
 func (j *job) inPods() string {
 	logs := "each pod's log: kubectl logs --prefix --tail=-1 -l " + jobLabel + "=" + j.Name
 	if j.Scheduler == MPIOperator {
@@ -215,8 +215,8 @@ func (j *job) inPods() string {
 	return j.results("the volume of "+j.Claim) + " The report is also in " + logs + "."
 }
 
-// marshal is an object without what its types print for nothing: a status and
-// times of creation are the cluster's to write.
+// marshal returns an object as YAML, without fields that its types print although they
+// are empty. Status and creation times are for the cluster to write.
 func marshal(o any) ([]byte, error) {
 	text, err := json.Marshal(o)
 	if err != nil {

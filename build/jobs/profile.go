@@ -16,7 +16,7 @@ import (
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
-// A Fact is a value with where it is from.
+// A Fact is a value and its source.
 type Fact[T any] struct {
 	Value  T      `json:"value"`
 	Source string `json:"source"` // key of Document.Sources
@@ -44,32 +44,32 @@ type Var struct {
 	Value  string   `yaml:"value" json:"value"`
 	Source string   `yaml:"source" json:"source,omitempty"`
 	Why    string   `yaml:"why" json:"why,omitempty"`
-	Intent bool     `yaml:"intent" json:"intent,omitempty"` // what somebody wants: "harness exec" cannot find it on a node
+	Intent bool     `yaml:"intent" json:"intent,omitempty"` // the user's intent: "harness exec" cannot detect it on a node
 	At     string   `yaml:"at" json:"at,omitempty"`         // "container": the container runtime reads it
 	In     []string `yaml:"in" json:"in,omitempty"`         // launchers "mpi", "slurm"; empty: all
 	Only   string   `yaml:"only" json:"only,omitempty"`     // "bench": not with a suite
 }
 
-// A Resource is something that a device plugin hands out.
+// A Resource is a resource of a device plugin.
 type Resource struct {
 	Name   string `yaml:"name" json:"name"`
 	Value  string `yaml:"value" json:"value"`
 	Source string `yaml:"source" json:"source"`
 }
 
-// A Site is what is called differently from cluster to cluster.
+// A Site holds names that differ from cluster to cluster.
 type Site struct {
 	Selector Fact[string] `yaml:"selector" json:"selector,omitzero"` // KEY=VALUE,VALUE: nodes with this label
 	Domain   Fact[string] `yaml:"domain" json:"domain,omitzero"`     // as Profile.Domain
-	Networks Fact[string] `yaml:"networks" json:"networks,omitzero"` // Multus's, separated by spaces
+	Networks Fact[string] `yaml:"networks" json:"networks,omitzero"` // Multus networks, separated by spaces
 }
 
-// A Variant is what a profile can be asked for besides.
+// A Variant is an optional modification of a profile.
 type Variant struct {
 	Source        string       `yaml:"source" json:"source"`
 	Why           string       `yaml:"why" json:"why"`
 	Sets          []string     `yaml:"sets" json:"sets,omitempty"`
-	Drop          []string     `yaml:"drop" json:"drop,omitempty"`       // variables that it goes without
+	Drop          []string     `yaml:"drop" json:"drop,omitempty"`       // variables that it removes
 	Devices       []string     `yaml:"devices" json:"devices,omitempty"` // device files that the container needs
 	Fabric        string       `yaml:"fabric" json:"fabric,omitempty"`
 	NoRDMA        bool         `yaml:"no_rdma" json:"noRDMA,omitempty"`
@@ -80,7 +80,7 @@ type Variant struct {
 	Memory        Fact[string] `yaml:"memory" json:"memory,omitzero"`
 }
 
-// Slurm is what a profile's job asks Slurm for where that differs from Kubernetes.
+// Slurm is what a profile's job requests from Slurm where that differs from Kubernetes.
 type Slurm struct {
 	Nodes       Fact[int]    `yaml:"nodes" json:"nodes,omitzero"`
 	Segment     Fact[int]    `yaml:"segment" json:"segment,omitzero"`
@@ -88,29 +88,29 @@ type Slurm struct {
 	Memory      Fact[string] `yaml:"memory" json:"memory,omitzero"`
 }
 
-// A Profile is a platform, as far as a job must know it.
+// A Profile describes a platform, as far as a job needs it.
 type Profile struct {
 	ID        string             `yaml:"id" json:"id"`
 	Title     string             `yaml:"title" json:"title"`
 	Hardware  string             `yaml:"hardware" json:"hardware,omitempty"` // its row of the hardware data base
 	Arch      Fact[string]       `yaml:"arch" json:"arch"`
-	GPUs      Fact[int]          `yaml:"gpus" json:"gpus"`   // of a node
-	Nodes     Fact[int]          `yaml:"nodes" json:"nodes"` // where --nodes does not say
+	GPUs      Fact[int]          `yaml:"gpus" json:"gpus"`   // per node
+	Nodes     Fact[int]          `yaml:"nodes" json:"nodes"` // default of --nodes
 	Fabric    string             `yaml:"fabric" json:"fabric"`
 	Image     string             `yaml:"image" json:"image,omitempty"`  // variant of the images in matrix.yaml
-	CPUs      Fact[int]          `yaml:"cpus" json:"cpus,omitzero"`     // that a pod asks for
-	Memory    Fact[string]       `yaml:"memory" json:"memory,omitzero"` // that a pod asks for
+	CPUs      Fact[int]          `yaml:"cpus" json:"cpus,omitzero"`     // that a pod requests
+	Memory    Fact[string]       `yaml:"memory" json:"memory,omitzero"` // that a pod requests
 	Resources []Resource         `yaml:"resources" json:"resources,omitempty"`
 	Slurm     Slurm              `yaml:"slurm" json:"slurm,omitzero"`
-	Domain    Fact[string]       `yaml:"domain" json:"domain,omitzero"` // label that is equal on the nodes of one NVLink domain
+	Domain    Fact[string]       `yaml:"domain" json:"domain,omitzero"` // label that has the same value on all nodes of an NVLink domain
 	Sets      []string           `yaml:"sets" json:"sets,omitempty"`
-	Site      string             `yaml:"site" json:"site,omitempty"` // where --site does not say
+	Site      string             `yaml:"site" json:"site,omitempty"` // default of --site
 	Sites     map[string]Site    `yaml:"sites" json:"sites,omitempty"`
 	Variants  map[string]Variant `yaml:"variants" json:"variants,omitempty"`
-	Refuse    map[string]string  `yaml:"refuse" json:"refuse,omitempty"` // variants that it has not, and why
+	Refuse    map[string]string  `yaml:"refuse" json:"refuse,omitempty"` // unsupported variants, and why
 }
 
-// A Document is all profiles with what they refer to.
+// A Document contains all profiles, and the sources and sets that they refer to.
 type Document struct {
 	Schema   int                        `json:"schemaVersion"` // of this JSON: 1
 	Sources  map[string]hardware.Source `json:"sources"`
@@ -118,7 +118,7 @@ type Document struct {
 	Profiles []Profile                  `json:"profiles"`
 }
 
-// file is one of the hardware data base's, of which this is what jobs need.
+// file is a file of the hardware data base, as far as jobs need it.
 type file struct {
 	Sources  map[string]hardware.Source `yaml:"sources"`
 	Sets     map[string][]Var           `yaml:"sets"`
@@ -128,7 +128,8 @@ type file struct {
 
 var load = sync.OnceValues(func() (*Document, error) { return parseProfiles(hardware.Files) })
 
-// Load returns the profiles of the hardware data base. They are parsed once, and not to be changed.
+// Load returns the profiles of the hardware data base. They are parsed once; callers must
+// not change them.
 func Load() (*Document, error) { return load() }
 
 func parseProfiles(files fs.FS) (*Document, error) {
@@ -147,7 +148,7 @@ func parseProfiles(files fs.FS) (*Document, error) {
 	return d, nil
 }
 
-// check wants every reference to lead somewhere and every fact to have a source.
+// check verifies that every reference resolves and every fact has a source.
 func (d *Document) check() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -201,7 +202,7 @@ func (p *Profile) check(d *Document, source func(where, s string)) []error {
 		}
 	}
 	for _, s := range []string{p.Arch.Source, p.GPUs.Source, p.Nodes.Source} {
-		source(p.ID, s) // these none can lack
+		source(p.ID, s) // required in every profile
 	}
 	for _, s := range []string{
 		p.CPUs.Source, p.Memory.Source, p.Domain.Source, p.Slurm.Nodes.Source, p.Slurm.Segment.Source, p.Slurm.CPUsPerTask.Source, p.Slurm.Memory.Source,
@@ -244,7 +245,7 @@ func (p *Profile) check(d *Document, source func(where, s string)) []error {
 	return errs
 }
 
-// Profile returns the profile of that id.
+// Profile returns the profile with that id.
 func (d *Document) Profile(id string) (*Profile, error) {
 	ids := make([]string, len(d.Profiles))
 	for i := range d.Profiles {

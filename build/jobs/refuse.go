@@ -17,20 +17,20 @@ import (
 var (
 	sizeForm = regexp.MustCompile(`^[0-9]+[KMGT]?$`)
 	envName  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	// Names are parts of files' names, of docker's volumes, and of directives.
+	// Names become parts of file names, docker volumes and directives.
 	plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+-]*$`)
 	plainWord = regexp.MustCompile(`^[A-Za-z0-9_.,:+-]+$`)
 	// enroot and docker separate mounts with commas and colons.
 	pathForm = regexp.MustCompile(`^[^\pC,:]+$`)
 	lineForm = regexp.MustCompile(`^[^\pC]+$`)
 	envForm  = regexp.MustCompile(`^[^\pC]*(\t[^\pC]*)*$`)
-	// What registries, enroot and docker all take.
+	// What registries, enroot and docker all accept.
 	imageForm = regexp.MustCompile(`^[a-z0-9][a-z0-9.:-]*(/[a-z0-9._-]+)+(:[A-Za-z0-9_.-]+)?(@sha256:[0-9a-f]{64})?$`)
 	opForm    = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 	suiteForm = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 )
 
-// refusals are all that speaks against these options, each with what to do.
+// refusals returns all problems of these options, each with a remedy.
 func refusals(p *Profile, o Options) []string {
 	var out []string
 	no := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -174,8 +174,8 @@ func (o Options) valueRefusals(p *Profile, no func(string, ...any)) {
 	o.strayRefusals(no)
 }
 
-// strayRefusals are flags of another scheduler: that they have no effect must
-// not go unnoticed.
+// strayRefusals refuses flags of another scheduler, which would have no effect: the user
+// must notice that.
 func (o Options) strayRefusals(no func(string, ...any)) {
 	kube := o.Scheduler == MPIOperator || o.Scheduler == JobSet || o.Scheduler == Kubernetes
 	for _, s := range []struct {
@@ -228,12 +228,12 @@ func (o Options) kubernetesRefusals(p *Profile, no func(string, ...any)) {
 	}
 }
 
-// nameRefusal says why pods cannot be called so, "" if they can.
+// nameRefusal says why the pods' names would be invalid, "" if they are valid.
 func nameRefusal(scheduler, name string, nodes int) string {
 	longest := fmt.Sprintf("%s-worker-%d", name, nodes-1)
 	switch scheduler {
 	case MPIOperator, Kubernetes:
-	case JobSet: // JobSet's webhook holds the name with the random end of a pod's against the limit
+	case JobSet: // JobSet's webhook checks the length including a pod's random suffix
 		longest = fmt.Sprintf("%s-%s-0-%d-xxxxx", name, setNodes, nodes-1)
 	default:
 		return ""

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// A script is a shell script being written. Words are quoted by whoever knows
-// them to be data; what is shell is passed as it stands.
+// A script is a shell script being written. Callers quote words that are data, and pass
+// shell syntax unquoted.
 type script struct{ b bytes.Buffer }
 
 func (s *script) line(text string) { s.b.WriteString(text + "\n") }
 
-// comment writes one line, whatever the text.
+// comment writes the text as one line, with spaces for line breaks.
 func (s *script) comment(text string) {
 	text = strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\r' {
@@ -23,7 +23,7 @@ func (s *script) comment(text string) {
 	s.line(strings.TrimRight("# "+text, " "))
 }
 
-// command writes words, on several lines where they are too long for one.
+// command writes words, on several lines if they are too long for one.
 func (s *script) command(words ...string) {
 	const indent = "  "
 	col := 0
@@ -43,7 +43,7 @@ func (s *script) command(words ...string) {
 	s.b.WriteByte('\n')
 }
 
-// export sets a variable, with its reason before it.
+// export sets a variable and writes its reason above.
 func (s *script) export(v Var) {
 	s.comment(v.reason())
 	s.line("export " + v.Name + "=" + quote(v.Value))
@@ -53,7 +53,7 @@ func (s *script) bytes() []byte { return s.b.Bytes() }
 
 var safeWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
-// quote makes one word of a shell's command line.
+// quote quotes s as one word of a shell command line.
 func quote(s string) string {
 	if safeWord.MatchString(s) && s[0] != '=' { // zsh expands a leading =
 		return s

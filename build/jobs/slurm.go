@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// slurm is a script for sbatch. Directives that a site wants otherwise can be
-// given to sbatch on its command line, which goes before them.
+// slurm returns a script for sbatch. A site can override directives on sbatch's command
+// line, which takes precedence.
 func (j *job) slurm() []byte {
 	s := &script{}
 	s.line("#!/bin/bash")
@@ -52,7 +52,7 @@ func (j *job) slurm() []byte {
 	return s.bytes()
 }
 
-// directives are what the job asks Slurm for.
+// directives returns what the job requests from Slurm.
 func (j *job) directives() []string {
 	slurm := j.profile.Slurm
 	out := []string{
@@ -63,21 +63,21 @@ func (j *job) directives() []string {
 		"gpus-per-node=" + strconv.Itoa(j.GPUs),
 	}
 	if slurm.CPUsPerTask.known() {
-		out = append(out, "cpus-per-task="+strconv.Itoa(slurm.CPUsPerTask.Value*j.GPUs/j.slots)) // the fact is for one GPU
+		out = append(out, "cpus-per-task="+strconv.Itoa(slurm.CPUsPerTask.Value*j.GPUs/j.slots)) // the fact is per GPU
 	}
 	if slurm.Memory.known() {
 		out = append(out, "mem="+slurmMemory(slurm.Memory.Value))
 	}
 	segment := cmp.Or(j.Segment, slurm.Segment.Value)
 	if j.Segment == 0 && segment > 0 && j.Nodes%segment != 0 {
-		segment = 0 // the profile's does not divide the nodes, which Slurm refuses
+		segment = 0 // the profile's segment does not divide the nodes, which Slurm refuses
 	}
 	if segment > 0 {
 		out = append(out, "segment="+strconv.Itoa(segment))
 	}
 	out = append(out, "time="+slurmTime(j.Time), "distribution=block:block", "exclusive")
 	if j.certifies() {
-		out = append(out, "no-kill") // a node that dies is a result of the run, not its end
+		out = append(out, "no-kill") // a dead node is a result of the run and must not end it
 	}
 	if j.Partition != "" {
 		out = append(out, "partition="+j.Partition)
@@ -88,7 +88,7 @@ func (j *job) directives() []string {
 	return out
 }
 
-// slurmMemory is a quantity in MB, Slurm's own being powers of two, too.
+// slurmMemory converts a quantity to Slurm's M, which is 2^20 bytes.
 func slurmMemory(s string) string {
 	q := resource.MustParse(s)
 	return strconv.FormatInt(q.Value()>>20, 10) + "M"
@@ -99,9 +99,9 @@ func slurmTime(d time.Duration) string {
 	return fmt.Sprintf("%d-%02d:%02d:00", m/(24*60), m/60%24, m%60)
 }
 
-// importImage has the image as a file once, however many jobs want it at the
-// same time: each imports under a name of its own, and renaming is atomic. The
-// architecture is part of the name, for clusters that have two.
+// importImage imports the image into a file that all jobs share. Concurrent jobs import
+// under names of their own, and the rename is atomic. The architecture is part of the
+// file name, for clusters that have two.
 func (j *job) importImage(s *script) {
 	registry, rest, _ := strings.Cut(j.Image, "/")
 	arch := j.profile.Arch.Value
@@ -125,16 +125,16 @@ func (j *job) importImage(s *script) {
 // srun starts the ranks.
 func (j *job) srun(vars []Var) []string {
 	words := []string{"srun"}
-	if j.Run == RunNCCL { // the harness has its rank from Slurm's own variables
+	if j.Run == RunNCCL { // the harness reads its rank from Slurm's own variables
 		words = append(words, "--mpi=pmix")
 	}
 	switch n := j.profile.Slurm.CPUsPerTask; {
 	case j.certifies():
-		// A process or node that dies is a result of the run, not its end; who
-		// is done first waits, whatever slurm.conf's WaitTime; and what the
-		// process starts may use all processors that the job has on the node.
+		// A dead process or node is a result of the run and must not end it. The first
+		// process to finish does not limit the others' time, whatever slurm.conf's
+		// WaitTime is. Child processes may use all CPUs that the job has on the node.
 		words = append(words, "--kill-on-bad-exit=0", "--no-kill", "--wait=0", "--cpu-bind=none")
-	case n.known(): // srun does not take it from sbatch since Slurm 22.05
+	case n.known(): // since Slurm 22.05 srun does not inherit it from sbatch
 		words = append(words, "--kill-on-bad-exit=1", "--cpus-per-task="+strconv.Itoa(n.Value))
 	default:
 		words = append(words, "--kill-on-bad-exit=1")
@@ -151,7 +151,7 @@ func (j *job) srun(vars []Var) []string {
 		if len(mounts) > 0 {
 			words = append(words, `--container-mounts="`+strings.Join(mounts, ",")+`"`)
 		}
-		for _, v := range vars { // what the image sets would go before the job's otherwise
+		for _, v := range vars { // otherwise the image's values would override the job's
 			names = append(names, v.Name)
 		}
 		if len(names) > 0 {

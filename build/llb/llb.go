@@ -1,7 +1,6 @@
-// Package llb turns a recipe into BuildKit's graph. It does no I/O: whatever
-// must be looked up (a mirror's URL, a base image's configuration) the caller
-// brings in an Env. Steps that two recipes have in common become the same
-// vertex, so BuildKit runs them once.
+// Package llb turns a recipe into BuildKit's graph. It does no I/O: the caller provides whatever
+// must be looked up (a mirror's URL, a base image's configuration) in an Env. Steps that two
+// recipes have in common become the same vertex, so BuildKit runs them once.
 package llb
 
 import (
@@ -21,13 +20,13 @@ import (
 // layout: bases made with debootstrap and the harness's source.
 const ContentStore = "assay"
 
-// FileName is the name of the one file in the content that [Env.File] answers with.
+// FileName is the name of the only file in the content that [Env.File] returns.
 const FileName = "file"
 
-// DownloadPrefix begins the names of vertices that are downloads.
+// DownloadPrefix is the prefix of the names of download vertices.
 const DownloadPrefix = "[download] "
 
-// Env is what a recipe leaves open.
+// Env contains what a recipe leaves open.
 type Env struct {
 	Native recipe.Platform // the builder's own platform
 	Epoch  time.Time       // timestamp of files that steps write (SOURCE_DATE_EPOCH)
@@ -35,16 +34,16 @@ type Env struct {
 	// URL maps a download's URL to where it is fetched from (mirrors, the
 	// client's default archive).
 	URL func(string) (string, error)
-	// File returns the manifest digest, in ContentStore, of a file of that SHA-256
-	// which only this machine can read: URL has answered with file://.
+	// File returns the manifest digest, in ContentStore, of the file with that SHA-256, which
+	// only this machine can read: URL has returned file://.
 	File func(sum string) (digest.Digest, error)
-	// Secret returns the id of the secret with the Authorization header that
-	// such a URL needs, "" for none; nil means that none needs one.
+	// Secret returns the id of the secret with the Authorization header that a URL from URL
+	// needs, "" for none; nil means that no URL needs one.
 	Secret func(url string) string
 	// Image maps a pinned base to the reference to pull, with digest.
 	Image func(recipe.Source) (string, error)
-	// Layout returns the manifest digest, in ContentStore, of content that
-	// assay makes itself, for the platform.
+	// Layout returns the manifest digest, in ContentStore, of content that assay itself creates,
+	// for the platform.
 	Layout func(recipe.Source, recipe.Platform) (digest.Digest, error)
 	// Config returns the image configuration of a base (FromImage or
 	// FromLayout) for the platform.
@@ -61,8 +60,8 @@ func Image(r *recipe.Recipe, env Env) (llb.State, ocispec.Image, error) {
 	return last.state, b.config(last.base), nil
 }
 
-// Before returns the file system of a stage as it is before its step i, with
-// the stage's environment: where package sets are resolved.
+// Before returns the file system of a stage before its step i, with the stage's environment.
+// Package sets are resolved in it.
 func Before(r *recipe.Recipe, stageName string, i int, env Env) (llb.State, error) {
 	b := &builder{r: r, env: env, stages: map[string]stage{}}
 	for n, s := range r.Stages {
@@ -181,7 +180,7 @@ func (b *builder) source(src recipe.Source, p recipe.Platform, opts ...llb.Const
 	return llb.State{}, fmt.Errorf("cannot read from a %s", src.Kind)
 }
 
-// BaseName is the name of the vertex of a base, or of other content of assay's own.
+// BaseName is the name of the vertex of a base, or of other content that assay provides.
 func BaseName(src recipe.Source, p recipe.Platform) string {
 	return fmt.Sprintf("[base] %s %s", src.Ref, p)
 }
@@ -212,7 +211,7 @@ func (b *builder) download(url, sum, name string) (llb.State, error) {
 	return llb.HTTP(at, opts...), nil
 }
 
-// config is the image's configuration: the base's with the recipe's on top.
+// config returns the image's configuration: the base's, overridden by the recipe's.
 func (b *builder) config(base ocispec.ImageConfig) ocispec.Image {
 	rc := b.r.Config
 	img := ocispec.Image{Platform: OCIPlatform(b.r.Platform), Config: base}
@@ -235,7 +234,7 @@ func (b *builder) config(base ocispec.ImageConfig) ocispec.Image {
 	return img
 }
 
-// mergeEnv sets the recipe's variables over the base's, which keep their place.
+// mergeEnv overrides the base's variables with the recipe's. The base's keep their position.
 func mergeEnv(base []string, vars []recipe.Var) []string {
 	out := append([]string(nil), base...)
 next:
@@ -252,8 +251,8 @@ next:
 	return out
 }
 
-// expand replaces ${NAME} by the base's value and drops what an empty value
-// leaves at an end of a list.
+// expand replaces ${NAME} by the base's value, and removes the colon that an empty value leaves
+// at an end of a list.
 func expand(v string, base []string) string {
 	var out strings.Builder
 	rest := v

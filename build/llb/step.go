@@ -12,9 +12,8 @@ import (
 	"github.com/assay-hpc/assay/build/recipe"
 )
 
-// A cursor walks the steps of one stage. Neighbouring files become one
-// FileOp, neighbouring copies one MergeOp: that is one layer instead of many,
-// and one mount instead of a chain.
+// A cursor walks the steps of one stage. Consecutive files become one FileOp, consecutive copies
+// one MergeOp: one layer instead of many, and one mount instead of a chain.
 type cursor struct {
 	*builder
 	name     string
@@ -93,7 +92,7 @@ func (c *cursor) copy(s recipe.Copy) error {
 	info := &llb.CopyInfo{CreateDestPath: true, CopyDirContentsOnly: strings.HasSuffix(s.Src, "/")}
 	src := path.Clean("/" + s.Src)
 	if s.From.Kind == recipe.FromURL {
-		src = "/" + s.From.Name() // all that a download holds
+		src = "/" + s.From.Name() // the only file of a download
 	}
 	layer := llb.Scratch().Platform(OCIPlatform(c.platform)).
 		File(llb.Copy(from, src, s.Dst, info, llb.WithCreatedTime(c.env.Epoch)), c.label(s.Title()))
@@ -143,8 +142,8 @@ func (c *cursor) mount(m recipe.Mount) (llb.RunOption, error) {
 	return llb.AddMount(m.Target, src, opts...), nil
 }
 
-// apt installs from a directory of pinned files. The files are gathered by one
-// FileOp, so that the graph has one vertex a download and one for the set.
+// apt installs from a directory of pinned files. One FileOp gathers the files, so that the graph
+// has one vertex per download and one for the set.
 func (c *cursor) apt(s recipe.Apt) error {
 	var gather *llb.FileAction
 	for _, d := range s.Debs {
@@ -182,13 +181,13 @@ func VertexName(stage string, on recipe.Platform, title string) string {
 	return fmt.Sprintf("[%s %s] %s", stage, on.Arch, title)
 }
 
-// MergeTitle is the title of the vertex behind copies that follow one another.
+// MergeTitle is the title of the vertex that merges consecutive copies.
 const MergeTitle = "merge"
 
 // GatherTitle is the title of the vertex before an installation of packages.
 func GatherTitle(a recipe.Apt) string { return fmt.Sprintf("gather %d packages", len(a.Debs)) }
 
-// FilesTitle is the title of the vertex of files and links that follow one another.
+// FilesTitle is the title of the vertex that writes consecutive files and links.
 func FilesTitle(paths []string) string {
 	title := "write " + paths[0]
 	if n := len(paths) - 1; n > 0 {
@@ -197,8 +196,7 @@ func FilesTitle(paths []string) string {
 	return title
 }
 
-// LayerTitles are the titles of the layers that the image has above its base, from
-// the base up.
+// LayerTitles returns the titles of the image's layers above its base, from the base up.
 func LayerTitles(r *recipe.Recipe) []string { return layerTitles(r, r.Image().Name) }
 
 func layerTitles(r *recipe.Recipe, stage string) []string {

@@ -1,6 +1,6 @@
-// Package lock is matrix.lock: the digest of every base image and download and
-// the exact Debian packages of every package set. It reads and writes the
-// file; resolving what is not locked yet is build/driver's work.
+// Package lock represents matrix.lock: the digest of every base image and download and the exact
+// Debian packages of every package set. It reads and writes the file; build/driver resolves what
+// is not locked yet.
 package lock
 
 import (
@@ -29,18 +29,18 @@ type Lock struct {
 	Debs      map[string]PackageSet `yaml:"debs,omitempty"`      // by set key, see SetKey
 }
 
-// An Entry is one pinned image or download. Digest is "" where it is
-// unresolved: nobody invents a digest.
+// An Entry is one pinned image or download. Digest is "" if it is unresolved: a digest is never
+// invented.
 type Entry struct {
 	Digest string `yaml:"digest,omitempty"` // "sha256:…"
-	Size   int64  `yaml:"size,omitempty"`   // of a download, in bytes; 0 where nobody has noted it
-	From   string `yaml:"from,omitempty"`   // who published it, or "resolved"
+	Size   int64  `yaml:"size,omitempty"`   // of a download, in bytes; 0 if not recorded
+	From   string `yaml:"from,omitempty"`   // the source that published it, or "resolved"
 }
 
-// A PackageSet is the closure of one apt installation on one base. Packages is
-// empty where it is unresolved.
+// A PackageSet is the closure of one apt installation on one base. Packages is empty if it is
+// unresolved.
 type PackageSet struct {
-	Request  string       `yaml:"request"` // hash of what was asked for: a changed request is unresolved again
+	Request  string       `yaml:"request"` // hash of what was requested: if it changes, the set is unresolved again
 	Packages []recipe.Deb `yaml:"packages,omitempty"`
 }
 
@@ -68,8 +68,7 @@ func Read(name string, r io.Reader) (*Lock, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	l := New()
-	// The version first: another format has other keys. What is wrong beside it
-	// is found below.
+	// Check the version first: another format has other keys. Other errors are found below.
 	if err := yaml.Unmarshal(text, &struct{ Version *int }{&l.Version}); err == nil && l.Version != 1 {
 		return nil, fmt.Errorf("%s: version %d is not 1; this assay does not know the format", name, l.Version)
 	}
@@ -99,14 +98,14 @@ func made[V any](m map[string]V) map[string]V {
 	return m
 }
 
-// Clone returns a copy whose entries can be changed.
+// Clone returns a copy with entries that can be changed independently.
 func (l *Lock) Clone() *Lock {
 	c := *l
 	c.Images, c.Downloads, c.Debs = maps.Clone(l.Images), maps.Clone(l.Downloads), maps.Clone(l.Debs)
 	return &c
 }
 
-// Keep gives unresolved entries what an older lock has for them.
+// Keep fills unresolved entries from an older lock.
 func (l *Lock) Keep(old *Lock) {
 	for ref, e := range l.Images {
 		if was := old.Images[ref]; e.Digest == "" && was.Digest != "" {
@@ -125,7 +124,7 @@ func (l *Lock) Keep(old *Lock) {
 	}
 }
 
-// Marshal returns the canonical text: sorted, one entry a line.
+// Marshal returns the canonical text: sorted, one entry per line.
 func (l *Lock) Marshal() []byte {
 	var b bytes.Buffer
 	fmt.Fprint(&b, "# Written by \"assay lock\"; do not edit. An entry without a digest is unresolved:\n# \"assay lock\" on a machine that reaches its source fills it in.\nversion: 1\n")
@@ -160,7 +159,7 @@ func (l *Lock) Marshal() []byte {
 	return b.Bytes()
 }
 
-// plain is what YAML reads as a string without quotes, wherever it stands.
+// plain matches strings that YAML reads as strings without quotes in any position.
 var plain = regexp.MustCompile(`^[a-z][a-z0-9+._/@:?#&%~=-]*[a-z0-9]$`)
 
 func scalar(s string) string {

@@ -19,12 +19,11 @@ var (
 	request    = regexp.MustCompile(`^[A-Za-z0-9 ._+-]*$`)
 )
 
-// lastDay is the latest epoch that a time of four-digit years can say.
+// lastDay is the latest epoch with a four-digit year.
 var lastDay = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC).Unix()
 
-// validate reports the first entry, in the file's order, with a field that is
-// not of its form. What a lock says becomes paths, images' references and
-// words of scripts that run as root.
+// validate reports the first entry, in the file's order, with a malformed field. The values of a
+// lock become paths, image references and words of scripts that run as root.
 func (l *Lock) validate() error {
 	if l.Epoch < 0 || l.Epoch > lastDay {
 		return &recipe.FieldError{Field: "epoch", Value: fmt.Sprint(l.Epoch), Why: "is not a time from 1970 to 9999"}

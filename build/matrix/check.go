@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// maxRows bounds the product of the axes. GitHub takes 256 jobs in one matrix;
-// a file that asks for several times that is a slip of the pen.
+// maxRows limits the product of the axes. GitHub accepts 256 jobs in one matrix; a file that asks
+// for several times that is a mistake.
 const maxRows = 1024
 
-// check reports what the parts of a document say wrongly about each other. The
-// form of each part is right already.
+// check reports inconsistencies between the parts of a document. The form of each part is already
+// valid.
 func (r *reporter) check(doc *document) {
 	for i, im := range doc.Images {
 		r.checkImage(item("images", i), im)
@@ -31,7 +31,7 @@ func (r *reporter) check(doc *document) {
 	}
 }
 
-// hasRows reports whether the file has rows beside the images written out.
+// hasRows reports whether the file has rows in addition to the images written out.
 func (doc *document) hasRows() bool { return doc.Axes.At.set() || len(doc.Include) > 0 }
 
 func (r *reporter) checkImage(field string, im image) {
@@ -80,7 +80,7 @@ func (r *reporter) checkRows(doc *document) {
 	r.checkMoving("moving", doc.Moving, allowed)
 }
 
-// requireForRows reports top-level keys that rows cannot do without.
+// requireForRows reports missing top-level keys that rows need.
 func (r *reporter) requireForRows(doc *document) {
 	for _, k := range []struct {
 		key string
@@ -153,7 +153,7 @@ func (doc *document) variantNames() []string {
 	return out
 }
 
-// checkSelectors holds every condition on a variant against those declared.
+// checkSelectors checks every condition on a variant against the declared variants.
 func (r *reporter) checkSelectors(doc *document) {
 	allowed := append(doc.variantNames(), plain)
 	conditions := func(field string, cs []condition) {
@@ -186,8 +186,8 @@ func (doc *document) rules() []componentRule {
 	return append(out, doc.Components...)
 }
 
-// checkDrop reports a constraint that would leave rows out for what is in
-// them: a component's version is chosen, so it can be mended; a row is not.
+// checkDrop reports a constraint that would drop rows because of what they contain. The version
+// of a component is a choice, so it can be corrected; a row cannot.
 func (r *reporter) checkDrop(field string, c constraint) {
 	if !c.Drop {
 		return
@@ -208,7 +208,7 @@ func (r *reporter) checkAscending(field string, l []value[capability]) {
 	}
 }
 
-// checkUnique reports values that a list has twice.
+// checkUnique reports values that a list contains twice.
 func checkUnique[K ruled](r *reporter, field string, list []value[K]) {
 	for i, v := range list {
 		first := slices.IndexFunc(list, func(o value[K]) bool { return o.Text == v.Text })

@@ -8,8 +8,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// known is every component that a matrix file may name, with what it is.
-// build/component knows how to make each of them.
+// known lists every component that a matrix file may name, with a description. build/component
+// knows how to build each of them.
 var known = []struct{ name, what string }{
 	{"ssh", "OpenSSH, set up for MPI"},
 	{"ofed", "user space of NVIDIA's OFED; the version is DOCA's"},
@@ -47,7 +47,7 @@ func ComponentNames() []string {
 // components is the mapping from component to version, in the file's order.
 type components []componentRule
 
-// A componentRule is how the version of one component is found.
+// A componentRule determines the version of one component.
 type componentRule struct {
 	name    string
 	field   string // path in the file
@@ -114,7 +114,7 @@ func (c *componentRule) choose(f facts) *choice {
 	return &c.choices[i]
 }
 
-// versions returns every version that the rule can come to.
+// versions returns every version that the rule can yield.
 func (c *componentRule) versions() []string {
 	var out []string
 	for _, ch := range c.choices {
@@ -125,8 +125,8 @@ func (c *componentRule) versions() []string {
 	return out
 }
 
-// decide picks the version of every component of a row; where a component is
-// left out the row has no fact of it.
+// decide picks the version of every component of a row. A component that is left out adds no fact
+// to the row.
 func (e *expansion) decide(r row, f facts) (out []Component, ok bool) {
 	ok = true
 	for i := range r.components {

@@ -10,12 +10,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// facts is what is known of a row or a target, by key: "cuda", "ubuntu",
-// "variant", then "capability" and the components. A key without a value has
-// no entry: an image without CUDA has no "cuda".
+// facts is what is known about a row or a target, by key: "cuda", "ubuntu", "variant", then
+// "capability" and the components. A key without a value has no entry: an image without CUDA has
+// no "cuda".
 type facts map[string][]string
 
-// plain is what a condition on variant calls the image that is none.
+// plain is the name that a condition on variant uses for an image without a variant.
 const plain = "none"
 
 var (
@@ -23,11 +23,11 @@ var (
 	factKeys = slices.Concat(axisKeys, []string{"capability"}, ComponentNames())
 )
 
-// A selector is conditions on a row: its CUDA, Ubuntu and variant.
+// A selector is a list of conditions on a row: its CUDA, Ubuntu and variant.
 type selector []condition
 
-// A factTest is conditions on a finished target: also its components' versions
-// and its compute capabilities.
+// A factTest is a list of conditions on a finished target, including its components' versions and
+// its compute capabilities.
 type factTest []condition
 
 func (s *selector) decode(r *reporter, field string, n *yaml.Node) {
@@ -70,15 +70,15 @@ func (r *reporter) conditions(field string, n *yaml.Node, keys []string) []condi
 	return out
 }
 
-// A condition is what one fact must be: `>=12.8 <13`, `12.8.2 | >=13.2`, or a
-// variant's name. Versions are compared only as far as the condition writes them
-// out, so that 12.8.1 satisfies both "12.8" and "<=12.8".
+// A condition constrains one fact: `>=12.8 <13`, `12.8.2 | >=13.2`, or a variant's name. Versions
+// are compared only to the precision that the condition writes out, so that 12.8.1 satisfies both
+// "12.8" and "<=12.8".
 type condition struct {
 	Key  string
 	Text string
 	At   Pos
 
-	alternatives [][]term // one of which must hold, with all its terms
+	alternatives [][]term // one of them must hold, with all its terms
 }
 
 type term struct {
@@ -97,7 +97,7 @@ func (c *condition) decode(r *reporter, field string, n *yaml.Node) {
 	}
 	c.Text, c.At = text, pos(n)
 	switch {
-	case c.Key == "variant": // a name; check knows which there are
+	case c.Key == "variant": // a name; check validates it
 	case !conditionPattern.MatchString(text):
 		r.report(c.At, field, fmt.Sprintf("%q is not a condition", text), `write versions with >=, <=, >, < or =, as in ">=12.8 <13" or "12.8.2 | >=13"`)
 	default:
@@ -162,8 +162,7 @@ func applies(conditions []condition, f facts) bool {
 	return !slices.ContainsFunc(conditions, func(c condition) bool { return !slices.ContainsFunc(f[c.Key], c.holds) })
 }
 
-// broken returns the first value that breaks the condition; a fact that is not
-// there breaks none.
+// broken returns the first value that breaks the condition; a missing fact does not break it.
 func (c condition) broken(f facts) (value string, is bool) {
 	for _, v := range f[c.Key] {
 		if !c.holds(v) {

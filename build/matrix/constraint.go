@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// removed reports whether the file itself says that a row of the product is
-// not wanted: by an exclude, or by a constraint that drops.
+// removed reports whether the file itself removes a row of the product: by an exclude, or by a
+// constraint with drop.
 func (e *expansion) removed(f facts) bool {
 	out := false
 	for _, x := range e.doc.Exclude {
@@ -26,8 +26,8 @@ func (c constraint) brokenBy(f facts) bool {
 	})
 }
 
-// A violation is one value in the file that breaks one condition of one
-// constraint, in all targets that it does so.
+// A violation is one value in the file that breaks one condition of one constraint, with all
+// targets in which it does so.
 type violation struct {
 	constraint constraint
 	condition  condition
@@ -35,10 +35,10 @@ type violation struct {
 	at         Pos
 	field      string
 	targets    []string
-	explicit   bool // one of the targets was asked for by name
+	explicit   bool // one of the targets was requested by name
 }
 
-// hold holds a target's facts against every constraint.
+// hold checks a target's facts against every constraint.
 func (e *expansion) hold(r row, f facts, l []value[capability]) {
 	for _, c := range e.doc.Constraints {
 		if !applies(c.When, f) {
@@ -53,7 +53,7 @@ func (e *expansion) hold(r row, f facts, l []value[capability]) {
 	}
 }
 
-// violate adds a violation, or the target to one that is there already.
+// violate adds a violation, or adds the target to an existing one.
 func (e *expansion) violate(v violation, target string) {
 	i := slices.IndexFunc(e.violations, func(o *violation) bool { return o.condition.At == v.condition.At && o.at == v.at })
 	if i < 0 {
@@ -63,7 +63,7 @@ func (e *expansion) violate(v violation, target string) {
 	e.violations[i].targets = append(e.violations[i].targets, target)
 }
 
-// place returns where the file says the value of a fact of a row.
+// place returns where in the file the value of a row's fact is set.
 func (e *expansion) place(r row, key, fact string, l []value[capability]) (Pos, string) {
 	switch key {
 	case "cuda":

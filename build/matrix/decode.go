@@ -16,8 +16,8 @@ import (
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
-// decodable types read themselves from a node; everything else in a document
-// is a struct, a slice or a bool.
+// decodable types decode themselves from a node; everything else in a document is a struct, a
+// slice or a bool.
 type decodable interface {
 	decode(r *reporter, field string, n *yaml.Node)
 }
@@ -59,15 +59,15 @@ func (formatVersion) decode(r *reporter, field string, n *yaml.Node) {
 
 var syntaxLine = regexp.MustCompile(`(?s)^yaml: (?:line ([0-9]+): )?(.*)$`)
 
-// parserProblems are the messages whose line the YAML package counts from 0;
-// those of its scanner count from 1.
+// parserProblems are the messages for which the YAML package counts lines from 0; for messages of
+// its scanner it counts from 1.
 var parserProblems = []string{
 	"did not find expected <", "did not find expected node", "did not find expected key",
 	"did not find expected '-'", "did not find expected ','", "found undefined tag handle",
 	"found duplicate %", "found incompatible YAML",
 }
 
-// syntax reports an error of the YAML parser, which knows the line at most.
+// syntax reports an error of the YAML parser, which contains a line number at most.
 func (r *reporter) syntax(text []byte, err error) {
 	m := syntaxLine.FindStringSubmatch(err.Error())
 	if m == nil {
@@ -86,7 +86,7 @@ func (r *reporter) syntax(text []byte, err error) {
 		`look at this line and those around it: indent with spaces only, and put text that starts with one of {[>*&!% or holds ": " in quotes`)
 }
 
-// decode reads a node into v, whose type says what the node must be.
+// decode reads a node into v. The type of v determines what the node must be.
 func (r *reporter) decode(field string, n *yaml.Node, v reflect.Value) {
 	if c, ok := v.Addr().Interface().(decodable); ok {
 		c.decode(r, field, n)
@@ -128,8 +128,8 @@ func (r *reporter) structure(field string, n *yaml.Node, v reflect.Value) {
 	}
 }
 
-// meant reports whether a mapping has the key, or a misspelling of it, which
-// is reported as such.
+// meant reports whether a mapping contains the key or a misspelling of it; the misspelling itself
+// is reported elsewhere.
 func meant(n *yaml.Node, key string, keys []string) bool {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k := n.Content[i].Value
@@ -162,8 +162,8 @@ func (r *reporter) boolean(field string, n *yaml.Node, v reflect.Value) {
 	v.SetBool(n.Value == "true")
 }
 
-// text returns a node's text. Numbers are refused rather than read as text,
-// because other tools would turn 24.10 into 24.1.
+// text returns a node's text. Numbers are rejected, not read as text, because other tools would
+// turn 24.10 into 24.1.
 func (r *reporter) text(field string, n *yaml.Node) (string, bool) {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" {
 		return n.Value, true
@@ -183,8 +183,8 @@ type entry struct {
 	value *yaml.Node
 }
 
-// mapping returns the entries of a mapping whose key is allowed; the others
-// are reported. what says what a key is: "key", "component".
+// mapping returns the entries of a mapping that have an allowed key, and reports the others. The
+// parameter what names the kind of key: "key", "component".
 func (r *reporter) mapping(field string, n *yaml.Node, what string, allowed []string) ([]entry, bool) {
 	if n.Kind != yaml.MappingNode {
 		r.wrongType(field, n, "a mapping", `write it as lines of "key: value"`)
@@ -207,7 +207,7 @@ func (r *reporter) mapping(field string, n *yaml.Node, what string, allowed []st
 	return out, true
 }
 
-// wrongType reports a node that is not what it should be.
+// wrongType reports a node of the wrong type.
 func (r *reporter) wrongType(field string, n *yaml.Node, want, remedy string) {
 	if n.Kind == yaml.AliasNode {
 		remedy = "write the value out again"
@@ -215,7 +215,7 @@ func (r *reporter) wrongType(field string, n *yaml.Node, want, remedy string) {
 	r.report(pos(n), field, fmt.Sprintf("%s where %s belongs", describe(n), want), remedy)
 }
 
-// describe names what a node is, with its value where it is short.
+// describe says what a node is, with its value if it is a scalar or an alias.
 func describe(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -234,7 +234,7 @@ func describe(n *yaml.Node) string {
 	return fmt.Sprintf("%q stands", n.Value)
 }
 
-// keysOf returns the keys that a struct's tags name, and those required.
+// keysOf returns the keys that a struct's tags name, and those that are required.
 func keysOf(t reflect.Type) (all, required []string) {
 	for i := range t.NumField() {
 		key, options, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")

@@ -45,21 +45,21 @@ func (e Errors) Unwrap() []error {
 	return out
 }
 
-// A Pos is a place in a matrix file; both count from 1.
+// A Pos is a position in a matrix file; line and column count from 1.
 type Pos struct{ Line, Column int }
 
 func (p Pos) String() string { return fmt.Sprintf("%d:%d", p.Line, p.Column) }
 
 func (p Pos) set() bool { return p.Line > 0 }
 
-// A reporter gathers the problems of one file.
+// A reporter collects the problems of one file.
 type reporter struct {
 	file string
 	errs Errors
 }
 
-// report adds a problem. The remedy is never optional: an error that a person
-// cannot act on is not finished.
+// report adds a problem. The remedy is mandatory: an error that a person cannot act on is
+// incomplete.
 func (r *reporter) report(at Pos, field, msg, remedy string) {
 	r.errs = append(r.errs, &Error{File: r.file, Pos: at, Field: field, Msg: msg, Remedy: remedy})
 }

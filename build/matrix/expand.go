@@ -13,7 +13,7 @@ import (
 // A row is one target before its components' versions are known.
 type row struct {
 	name     string
-	explicit bool // written out, rather than a product of the axes
+	explicit bool // written out, not a product of the axes
 	distro   string
 	release  string
 	cuda     string
@@ -28,7 +28,7 @@ type row struct {
 	tagField    string
 	movingField string
 
-	at, releaseAt, variantAt          Pos // of what asks for the row, of its Ubuntu, of its variant
+	at, releaseAt, variantAt          Pos // of the row's origin, of its Ubuntu, of its variant
 	field, releaseField, variantField string
 }
 
@@ -46,19 +46,19 @@ func (r row) facts() facts {
 	return f
 }
 
-// An expansion turns a document's rows into targets and remembers what of the
-// document had an effect.
+// An expansion turns a document's rows into targets and records which parts of the document had
+// an effect.
 type expansion struct {
 	reporter
 	doc *document
 
-	rows       []row // all of the file's, in its order, before any is taken out
+	rows       []row // all rows of the file, in its order, before any is removed
 	targets    []Target
 	names      map[string]Pos    // of targets
-	owners     map[string]string // of tags: the target
+	owners     map[string]string // maps a tag to its target
 	used       map[Pos]bool      // choices, excludes and capability lists, by their At
-	variants   map[string]bool   // those that some row has
-	told       map[Pos]bool      // where once has reported
+	variants   map[string]bool   // those that some row uses
+	told       map[Pos]bool      // where once has already reported
 	violations []*violation
 }
 
@@ -72,8 +72,8 @@ func newExpansion(f *File) *expansion {
 	return e
 }
 
-// once reports only the first problem of a place: a template that is wrong for
-// one target is mostly wrong for all.
+// once reports only the first problem at a position: a template that is wrong for one target is
+// usually wrong for all.
 func (e *expansion) once(at Pos, field, msg, remedy string) {
 	if !e.told[at] {
 		e.told[at] = true
@@ -109,7 +109,7 @@ func imageRow(field string, im image) row {
 	}
 }
 
-// product returns every Ubuntu with every CUDA, each with its variants.
+// product returns every combination of Ubuntu and CUDA, each followed by its variants.
 func (doc *document) product() []row {
 	a := doc.Axes
 	var out []row
@@ -160,7 +160,7 @@ func rowName(ubuntu, cuda, variant string) string {
 	return name
 }
 
-// add turns a row into a target unless the file takes it out.
+// add turns a row into a target unless the file removes it.
 func (e *expansion) add(r row) {
 	f := r.facts()
 	if !r.explicit && e.removed(f) {
@@ -168,7 +168,7 @@ func (e *expansion) add(r row) {
 	}
 	if first, taken := e.names[r.name]; taken {
 		e.report(r.at, r.field, fmt.Sprintf("the target %q is here twice", r.name), fmt.Sprintf("line %d asks for it already; remove one", first.Line))
-		e.decide(r, f) // its components are not unused on top
+		e.decide(r, f) // so that its components are not also reported as unused
 		return
 	}
 	e.names[r.name], e.variants[r.variant] = r.at, true
@@ -190,7 +190,7 @@ func platformsOf(list []value[platform]) []recipe.Platform {
 	for _, v := range list {
 		p, err := recipe.ParsePlatform(v.Text)
 		if err != nil {
-			panic("matrix: " + err.Error()) // the parser took only those that it knows
+			panic("matrix: " + err.Error()) // the parser accepts only known platforms
 		}
 		out = append(out, p)
 	}
@@ -221,7 +221,7 @@ func (e *expansion) capabilitiesOf(r row) []value[capability] {
 	return l.Compile
 }
 
-// finish reports what only shows when all rows are through.
+// finish reports problems that show only after all rows have been processed.
 func (e *expansion) finish() {
 	for _, v := range e.violations {
 		v.report(e)
@@ -233,8 +233,8 @@ func (e *expansion) finish() {
 	e.unused()
 }
 
-// unused reports parts that change nothing: they are slips, or they are left
-// over, and either way they mislead whoever reads the file.
+// unused reports parts without effect: they are mistakes or leftovers, and either way they
+// mislead the reader of the file.
 func (e *expansion) unused() {
 	for i, x := range e.doc.Exclude {
 		if !e.used[x.At] {
@@ -258,7 +258,7 @@ func (e *expansion) unused() {
 	e.unusedAlternatives()
 }
 
-// unusedAlternatives reports what a condition lists between bars and no row has.
+// unusedAlternatives reports alternatives of a condition (separated by bars) that match no row.
 func (e *expansion) unusedAlternatives() {
 	look := func(field string, conditions []condition) {
 		for _, c := range conditions {
@@ -303,8 +303,8 @@ func (e *expansion) unusedChoices(rule componentRule) {
 	}
 }
 
-// unmatched is the remedy for conditions that no row satisfies: where one of
-// them fits no value at all it is probably misspelt.
+// unmatched returns the remedy for conditions that no row satisfies. A condition that fits no
+// value at all is probably misspelled.
 func (e *expansion) unmatched(when []condition) string {
 	for _, c := range when {
 		values := e.values(c.Key)
@@ -315,7 +315,7 @@ func (e *expansion) unmatched(when []condition) string {
 	return "nothing before it leaves it a row; remove it"
 }
 
-// values returns what the file's rows have of a key.
+// values returns the values that the file's rows have for a key.
 func (e *expansion) values(key string) []string {
 	var out []string
 	for _, r := range e.rows {

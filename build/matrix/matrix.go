@@ -1,15 +1,14 @@
-// Package matrix reads matrix.yaml, the one file that says which images there
-// are, and expands it into targets.
+// Package matrix reads matrix.yaml, the one file that defines which images exist, and expands it
+// into targets.
 //
-// The file is read in three passes, each of which reports every problem that
-// it finds: the form of the text ([Parse]: keys, types, spelling), what its
-// parts say about each other ([Parse]: names that must exist, duplicates), and
-// what comes out of it ([File.Targets]: impossible combinations, tags that
-// collide, lines that have no effect). A pass runs only when the one before it
-// found nothing, so that one mistake is not reported three times.
+// The file is read in three passes. Each reports every problem that it finds: in the form of the
+// text ([Parse]: keys, types, spelling), in the references between its parts ([Parse]: names that
+// must exist, duplicates), and in the result ([File.Targets]: impossible combinations, tags that
+// collide, lines that have no effect). A pass runs only if the previous one found nothing, so
+// that one mistake is not reported three times.
 //
-// The package does no I/O but for the reader it is given. docs/matrix.md is
-// the reference of the format for people, [Schema] the one for editors.
+// The package does no I/O except through the given reader. docs/matrix.md is the reference of the
+// format for people, [Schema] the one for editors.
 package matrix
 
 import (
@@ -17,15 +16,15 @@ import (
 	"io"
 )
 
-// A File is a matrix file whose form is right.
+// A File is a matrix file with a valid form.
 type File struct {
 	Name       string // as given to [Parse], for messages
-	Repository string // where the images go: "ghcr.io/assay-hpc/assay"
+	Repository string // where the images are published: "ghcr.io/assay-hpc/assay"
 
 	doc document
 }
 
-// maxSize bounds what Parse reads; the real file has less than a hundredth.
+// maxSize limits what Parse reads; the real file is smaller than a hundredth of it.
 const maxSize = 1 << 20
 
 // Parse reads a matrix file; name is for messages only. The error is an
@@ -46,9 +45,9 @@ func Parse(name string, r io.Reader) (*File, error) {
 	return f, rep.err()
 }
 
-// Targets expands the file, in its order: the images written out one by one,
-// then the product of the axes (for each Ubuntu each CUDA, its variants right
-// after the plain row), then what is included. The error is an [Errors].
+// Targets expands the file, in its order: the images written out one by one, then the product of
+// the axes (for each Ubuntu every CUDA, its variants right after the plain row), then the
+// included rows. The error is an [Errors].
 func (f *File) Targets() ([]Target, error) {
 	e := newExpansion(f)
 	for _, r := range e.rows {

@@ -8,8 +8,8 @@ import (
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
-// nearestVersion returns, of the candidates, the highest one below v, or the
-// lowest one where all are above; "" where there are none.
+// nearestVersion returns the highest candidate below v, or the lowest candidate if none is below;
+// "" if there are no candidates.
 func nearestVersion(v string, candidates []string) string {
 	sorted := slices.SortedFunc(slices.Values(candidates), CompareVersions)
 	best := ""
@@ -21,13 +21,13 @@ func nearestVersion(v string, candidates []string) string {
 	return best
 }
 
-// suggest is the remedy for a word that is not one of those allowed.
+// suggest returns the remedy for a word that is not one of those allowed.
 func suggest(what, s string, allowed []string) string {
 	if len(allowed) == 0 {
 		return "there is no " + what + " to choose from; remove it"
 	}
 	near := nearest.To(s, allowed)
-	if nearest.Distance(s, near)*2 > len(s) { // nothing alike: show what there is
+	if nearest.Distance(s, near)*2 > len(s) { // nothing similar: list what is allowed
 		return fmt.Sprintf("the nearest %s is %q, of %s", what, near, strings.Join(allowed, ", "))
 	}
 	return fmt.Sprintf("the nearest %s is %q", what, near)

@@ -6,9 +6,9 @@ import (
 	"github.com/invopop/jsonschema"
 )
 
-// Schema returns the JSON Schema (2020-12) of matrix.yaml, for editors and CI.
-// It knows keys, types and spelling; what only shows when the matrix is
-// expanded (combinations, tags, unused lines) needs [Parse] and [File.Targets].
+// Schema returns the JSON Schema (2020-12) of matrix.yaml, for editors and CI. It covers keys,
+// types and spelling. What shows only when the matrix is expanded (combinations, tags, unused
+// lines) needs [Parse] and [File.Targets].
 func Schema() []byte {
 	s := reflectSchema(document{})
 	s.Version = jsonschema.Version
@@ -22,8 +22,7 @@ func Schema() []byte {
 	return append(out, '\n')
 }
 
-// reflectSchema makes a schema of one tree, without references and without a
-// name of its own.
+// reflectSchema creates a schema of one tree, without references and without an ID of its own.
 func reflectSchema(v any) *jsonschema.Schema {
 	r := jsonschema.Reflector{Anonymous: true, DoNotReference: true}
 	s := r.Reflect(v)
@@ -32,7 +31,7 @@ func reflectSchema(v any) *jsonschema.Schema {
 	return s
 }
 
-// fillLists says of every list what the parser asks of it: not to be empty.
+// fillLists adds the parser's rule to every list: it must not be empty.
 func fillLists(s *jsonschema.Schema) {
 	if s == nil {
 		return
@@ -49,8 +48,8 @@ func fillLists(s *jsonschema.Schema) {
 	}
 }
 
-// closedObject is a mapping that is not empty and has only the properties that
-// the caller adds.
+// closedObject is a mapping that must not be empty and may have only the properties that the
+// caller adds.
 func closedObject() *jsonschema.Schema {
 	one := uint64(1)
 	return &jsonschema.Schema{
@@ -59,7 +58,7 @@ func closedObject() *jsonschema.Schema {
 	}
 }
 
-// eitherOf says that exactly one of two keys is there.
+// eitherOf requires exactly one of two keys.
 func eitherOf(s *jsonschema.Schema, a, b string) {
 	s.OneOf = []*jsonschema.Schema{{Required: []string{a}}, {Required: []string{b}}}
 }
@@ -72,7 +71,7 @@ func (formatVersion) JSONSchema() *jsonschema.Schema {
 // JSONSchemaExtend adds that a base is an image or a debootstrap.
 func (base) JSONSchemaExtend(s *jsonschema.Schema) { eitherOf(s, "image", "debootstrap") }
 
-// JSONSchemaExtend adds what rows need, and that there must be some target.
+// JSONSchemaExtend adds the keys that rows need, and that there must be at least one target.
 func (document) JSONSchemaExtend(s *jsonschema.Schema) {
 	need := []string{"base", "tag", "capabilities", "components"}
 	s.DependentRequired = map[string][]string{"axes": need, "include": need}

@@ -55,20 +55,19 @@ func targetNames(targets []Target) []string {
 	return out
 }
 
-// OldestUbuntu returns the target with the same CUDA version on the oldest
-// Ubuntu, plain rather than a variant: what is compiled on its base runs on
-// all the others. Pass every target of the file, not a selection, or the
-// answer depends on what is being built. Without such a target it returns the
-// zero Target.
+// OldestUbuntu returns the target with the given CUDA version on the oldest Ubuntu, preferably
+// the plain one, not a variant: programs compiled on its base run on all the others. Pass every
+// target of the file, not a selection; otherwise the result depends on what is being built.
+// Without such a target it returns the zero Target.
 func OldestUbuntu(targets []Target, cuda string) Target {
 	return lowest(targets,
 		func(t Target) bool { return t.CUDA == cuda },
 		func(t Target) string { return t.Release })
 }
 
-// LowestCUDA returns the target with the lowest CUDA of those on the same Ubuntu
-// that have the same CUDA major version and the same version of a component,
-// plain rather than a variant. As OldestUbuntu, it wants every target of the file.
+// LowestCUDA returns the target with the lowest CUDA of those on the same Ubuntu that have the
+// same CUDA major version and the same version of a component, preferably the plain one, not a
+// variant. Like OldestUbuntu, it needs every target of the file.
 func LowestCUDA(targets []Target, like Target, component string) Target {
 	return lowest(targets,
 		func(t Target) bool {
@@ -77,8 +76,8 @@ func LowestCUDA(targets []Target, like Target, component string) Target {
 		func(t Target) string { return t.CUDA })
 }
 
-// lowest returns the Ubuntu target that passes want and whose version is
-// lowest; of equals the plain one, then the first.
+// lowest returns the Ubuntu target with the lowest version of those that pass want; among equals
+// the plain one, then the first.
 func lowest(targets []Target, want func(Target) bool, version func(Target) string) Target {
 	var best Target
 	for _, t := range targets {

@@ -9,21 +9,21 @@ import (
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
-// recipeSuffix ends every tag that does not move. {recipe} is filled in from
-// the recipe's own hash, which this package does not know.
+// recipeSuffix ends every tag that does not move. {recipe} is replaced by the recipe's own hash,
+// which this package does not know.
 const recipeSuffix = "-{recipe}"
 
-// certifySuffix is what publishing appends for the image that certifies itself
-// when it is run; no tag of the matrix may collide with those.
+// certifySuffix is appended by publishing to the tags of the image that certifies itself when it
+// is run; no tag of the matrix may collide with those.
 const certifySuffix = "-certify"
 
 var placeholder = regexp.MustCompile(`\{([^{}]*)\}`)
 
-// validTag is OCI's rule, less the room that certifySuffix needs.
+// validTag is OCI's rule, minus the length that certifySuffix needs.
 var validTag = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,119}$`)
 
-// fill replaces the placeholders of a template. One without a value stays, and
-// is returned as missing.
+// fill replaces the placeholders of a template. A placeholder without a value stays, and is
+// returned as missing.
 func fill(template string, values map[string]string) (filled string, missing []string) {
 	filled = placeholder.ReplaceAllStringFunc(template, func(p string) string {
 		v, ok := values[p[1:len(p)-1]]
@@ -36,7 +36,7 @@ func fill(template string, values map[string]string) (filled string, missing []s
 	return filled, missing
 }
 
-// checkTemplate reports unknown placeholders and loose braces.
+// checkTemplate reports unknown placeholders and unmatched braces.
 func (r *reporter) checkTemplate(field, template string, at Pos, allowed []string) {
 	for _, m := range placeholder.FindAllStringSubmatch(template, -1) {
 		if !slices.Contains(allowed, m[1]) {
@@ -49,8 +49,8 @@ func (r *reporter) checkTemplate(field, template string, at Pos, allowed []strin
 	}
 }
 
-// checkTag reports a tag without the recipe's hash at its end, which is what
-// keeps a tag from ever meaning two images.
+// checkTag reports a tag that does not end in the recipe's hash. The hash ensures that a tag
+// never refers to two images.
 func (r *reporter) checkTag(field string, t value[tagTemplate], allowed []string) {
 	r.checkTemplate(field, t.Text, t.At, append(slices.Clone(allowed), "recipe"))
 	if strings.Count(t.Text, recipeSuffix) != 1 || !strings.HasSuffix(t.Text, recipeSuffix) {
@@ -94,7 +94,7 @@ func (e *expansion) tags(r row, f facts, t *Target) {
 	}
 }
 
-// tag fills in one template and reports a result that is no tag.
+// tag fills in one template and reports a result that is not a valid tag.
 func (e *expansion) tag(field string, at Pos, target, template string, values map[string]string) string {
 	tag, missing := fill(template, values)
 	switch {
@@ -108,7 +108,7 @@ func (e *expansion) tag(field string, at Pos, target, template string, values ma
 	return tag
 }
 
-// claim reports a tag that another target, or the same one, has already.
+// claim reports a tag that is already taken by another target, or by the same one.
 func (e *expansion) claim(field string, at Pos, target, tag string) {
 	owner, taken := e.owners[tag]
 	if !taken {

@@ -15,8 +15,8 @@ type Target struct {
 	Components   []Component       `json:"components"`             // in the order of the file
 	Capabilities []string          `json:"capabilities,omitempty"` // CUDA architectures to compile for, ascending: "8.0"
 
-	// Tag is the tag with everything filled in but "{recipe}"; Moving are the
-	// tags without the recipe's hash.
+	// Tag is the tag with everything except "{recipe}" filled in; Moving are the tags without the
+	// recipe's hash.
 	Tag    string   `json:"tag"`
 	Moving []string `json:"moving,omitempty"`
 }
@@ -36,7 +36,7 @@ type Debootstrap struct {
 // A Component is one part of a target, at one version.
 type Component struct {
 	Name    string `json:"name"`    // "nccl"; build/component knows how to make it
-	Version string `json:"version"` // "2.27.6-1"; "distro" where the distribution decides
+	Version string `json:"version"` // "2.27.6-1"; "distro" if the distribution decides
 }
 
 // Version returns the version of the named component, "" if the target has none.

@@ -12,16 +12,16 @@ import (
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
-// A kind is a rule for one piece of text. The same rule serves the parser and
-// the JSON Schema, so patterns keep to what RE2 and ECMAScript share.
+// A kind is a rule for one piece of text. The parser and the JSON Schema use the same rule, so
+// patterns contain only what RE2 and ECMAScript have in common.
 type kind struct {
 	what    string         // "a CUDA version", for messages
-	words   []string       // all that is allowed; or
-	pattern *regexp.Regexp // what it must look like, with
+	words   []string       // all allowed values; or
+	pattern *regexp.Regexp // the form it must have, with
 	remedy  string         // how to write it
 }
 
-// A ruled type names a kind; it is only ever a type parameter of value.
+// A ruled type identifies a kind; it is used only as a type parameter of value.
 type ruled interface{ kind() kind }
 
 // A value is a piece of text in the file, of one kind.

@@ -37,7 +37,7 @@ func CompareVersions(a, b string) int {
 	return cmp.Or(compareNumbers(x, y, max(len(x), len(y))), strings.Compare(a, b))
 }
 
-// compareNumbers compares the first n fields; one that is not there is 0.
+// compareNumbers compares the first n fields; a missing field is 0.
 func compareNumbers(a, b []int, n int) int {
 	at := func(v []int, i int) int {
 		if i < len(v) {

@@ -7,17 +7,18 @@ import (
 	"unicode"
 )
 
-// A Credential is a mirror's user and password. It is split from the URL when
-// that is read, and kept where neither formatting nor encoding finds it: what
-// needs it asks for the form that it needs.
+// A Credential is a mirror's user and password. It is separated from the URL as soon as the URL
+// is read, and stored where neither formatting nor encoding can reveal it: callers request it in
+// the form that they need.
 type Credential struct{ secret *secret }
 
-// fmt follows pointers and reads unexported fields, but calls no function.
+// secret contains a function because fmt follows pointers and reads unexported fields, but calls
+// no function.
 type secret struct {
 	get func() (user, password string)
 }
 
-// Set reports whether there is one.
+// Set reports whether there is a credential.
 func (c Credential) Set() bool { return c.secret != nil }
 
 func (c Credential) String() string {
@@ -36,14 +37,14 @@ func (c Credential) Header() string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
 }
 
-// login is the end of a line in netrc's form.
+// login returns the end of a line in netrc format.
 func (c Credential) login() string {
 	user, password := c.secret.get()
 	return " login " + user + " password " + password + "\n"
 }
 
-// split takes the user and password out of a URL. ok is false for what is no
-// URL of a server, or has a credential that files cannot hold.
+// split removes the user and password from a URL. ok is false if s is not the URL of a server, or
+// if its credential cannot be written to files.
 func split(s string) (plain string, c Credential, ok bool) {
 	u, err := url.Parse(s)
 	if err != nil || u.Host == "" {
@@ -68,15 +69,14 @@ func split(s string) (plain string, c Credential, ok bool) {
 	return plain, Credential{&secret{func() (string, string) { return user, password }}}, true
 }
 
-// A Location is a mirror that wants a credential.
+// A Location is a mirror that needs a credential.
 type Location struct {
-	Name string // what it stands for: a rule's From, or a scheme
+	Name string // what the mirror replaces: a rule's From, or a scheme
 	URL  string // without the credential
 	Credential
 }
 
-// Locations returns every mirror that wants a credential, the default
-// archives included.
+// Locations returns every mirror that needs a credential, including the default archives.
 func (r *Resolver) Locations() []Location {
 	var all []Location
 	for _, rule := range r.rules {
@@ -90,7 +90,7 @@ func (r *Resolver) Locations() []Location {
 	}{{"debian:", "", r.Debian}, {"debian-security:", "-security", r.Debian}, {"goproxy:", "", r.GoProxy}} {
 		root, err := d.root()
 		if err != nil {
-			continue // nothing is fetched from there
+			continue // nothing is fetched from it
 		}
 		if plain, c, ok := split(root); ok && c.Set() {
 			all = append(all, Location{d.name, plain + d.suffix, c})
@@ -99,8 +99,8 @@ func (r *Resolver) Locations() []Location {
 	return all
 }
 
-// Location returns the mirror that a URL returned by [Resolver.URL] lies on,
-// if that wants a credential.
+// Location returns the mirror that serves a URL returned by [Resolver.URL], if that mirror needs
+// a credential.
 func (r *Resolver) Location(url string) (Location, bool) {
 	var best Location
 	for _, l := range r.Locations() {
@@ -111,25 +111,25 @@ func (r *Resolver) Location(url string) (Location, bool) {
 	return best, best.Set()
 }
 
-// Authorization returns the value of that header for a URL, "" for none.
+// Authorization returns the Authorization header for a URL, "" for none.
 func (r *Resolver) Authorization(url string) string {
 	l, _ := r.Location(url)
 	return l.Header()
 }
 
-// AptAuth returns the mirrors' credentials as apt's auth.conf has them, "" if
-// there are none.
+// AptAuth returns the mirrors' credentials in the format of apt's auth.conf, "" if there are
+// none.
 func (r *Resolver) AptAuth() string {
 	var b strings.Builder
 	for _, l := range r.Locations() {
-		if !strings.HasPrefix(l.Name, "goproxy:") { // no source of packages leads there
+		if !strings.HasPrefix(l.Name, "goproxy:") { // no package source refers to it
 			b.WriteString("machine " + l.URL + l.login())
 		}
 	}
 	return b.String()
 }
 
-// Netrc returns the credential for a URL as .netrc has it, "" for none.
+// Netrc returns the credential for a URL in .netrc format, "" for none.
 func (r *Resolver) Netrc(at string) string {
 	l, ok := r.Location(at)
 	u, err := url.Parse(at)

@@ -1,6 +1,6 @@
-// Package mirror says where a download or image really comes from: it expands
-// the two schemes that stand for a client's default (debian:, goproxy:) and
-// applies the user's --mirror FROM=TO rules, for air-gapped sites and tests.
+// Package mirror determines where a download or image is really fetched from: it expands the two
+// schemes that represent a client's default (debian:, goproxy:) and applies the user's --mirror
+// FROM=TO rules, for air-gapped sites and tests.
 package mirror
 
 import (
@@ -21,17 +21,16 @@ type Rule struct {
 	auth     Credential
 }
 
-// FileScheme begins the URLs of what lies in a directory of this machine.
+// FileScheme is the prefix of URLs of files in a directory of this machine.
 const FileScheme = "file://"
 
-// ParseRule reads "FROM=TO". A TO that is a URL may have user and password; one
-// that is an absolute path is a directory, in which a download lies at its
-// URL's own path.
+// ParseRule reads "FROM=TO". If TO is a URL, it may have a user and password. If it is an
+// absolute path, it is a directory that contains each download at its URL's own path.
 func ParseRule(s string) (Rule, error) {
 	from, to, ok := strings.Cut(s, "=")
 	bad := func(format string, args ...any) (Rule, error) {
 		shown := userinfo.ReplaceAllString(from, "***@")
-		if ok && strings.ContainsAny(to, "@:") { // it may hold a password, in whatever form
+		if ok && strings.ContainsAny(to, "@:") { // it may contain a password, in any form
 			shown += "=…"
 		} else if ok {
 			shown += "=" + to
@@ -68,14 +67,13 @@ func ParseRule(s string) (Rule, error) {
 	return Rule{from, plain, auth}, nil
 }
 
-// userinfo is user and password, which errors leave out.
+// userinfo matches user and password, which errors omit.
 var userinfo = regexp.MustCompile(`[^/=\s]*@`)
 
-// forbidden reports whether no URL or reference has the character; [Sed] relies
-// on it.
+// forbidden reports whether the character cannot occur in a URL or reference; [Sed] relies on it.
 func forbidden(c rune) bool { return c <= ' ' || c == 0x7f || strings.ContainsRune(`"'\`+"`|^<>", c) }
 
-// A Resolver maps the names in recipes to where things are fetched from.
+// A Resolver maps the names in recipes to the locations to fetch from.
 type Resolver struct {
 	rules []Rule // longest From first
 	// Debian returns the archive's root for debian:, which may have a
@@ -96,8 +94,8 @@ func New(rules ...Rule) *Resolver {
 // Rules returns the rules, longest first.
 func (r *Resolver) Rules() []Rule { return r.rules }
 
-// URL returns where a download's URL is fetched from. Rules are applied to the
-// name as it stands in the lock first, then to the expanded URL.
+// URL returns where a download's URL is fetched from. Rules are applied first to the name as
+// written in the lock, then to the expanded URL.
 func (r *Resolver) URL(u string) (string, error) {
 	if to, ok := r.apply(u); ok {
 		return to, nil
@@ -116,8 +114,8 @@ func (r *Resolver) URL(u string) (string, error) {
 	return full, nil
 }
 
-// Name is the inverse of URL for what a package tool reports: it returns the
-// name to put into the lock.
+// Name is the inverse of URL, for URLs that a package tool reports: it returns the name to put
+// into the lock.
 func (r *Resolver) Name(u string) string {
 	longest := -1
 	name := u
@@ -149,9 +147,8 @@ func (r *Resolver) Image(ref string) string {
 	return ref
 }
 
-// Sed returns a sed script that applies the rules to text such as apt's source
-// lists. Each URL is redirected once: what one rule puts in, no other rule
-// touches.
+// Sed returns a sed script that applies the rules to text such as apt's source lists. Each URL is
+// redirected once: no rule changes the result of another.
 func (r *Resolver) Sed() string {
 	var find, put strings.Builder
 	for i, rule := range r.texts() {
@@ -164,13 +161,13 @@ func (r *Resolver) Sed() string {
 
 var sedSpecial = regexp.MustCompile(`[][.*$]`)
 
-// texts returns the rules in the order in which URL tries them, as they apply
-// to a text of plain URLs.
+// texts returns the rules in the order in which URL tries them, in the form that applies to a
+// text of plain URLs.
 func (r *Resolver) texts() []Rule {
 	var names, urls []Rule
 	for _, rule := range r.rules {
 		if strings.HasPrefix(rule.To, FileScheme) {
-			continue // no builder reaches the directory
+			continue // builders cannot read the directory
 		}
 		if strings.Contains(rule.From, "://") {
 			urls = append(urls, rule)
@@ -190,8 +187,8 @@ func (r *Resolver) apply(s string) (string, bool) {
 	return "", false
 }
 
-// join puts a rest behind a root; a rule that maps a scheme (debian:) to a URL
-// leaves a rest without a slash.
+// join appends the rest of a URL to a root; a rule that maps a scheme (debian:) to a URL leaves a
+// rest without a slash.
 func join(root, rest string) string {
 	if rest == "" || strings.ContainsRune("/:@?#", rune(rest[0])) || strings.HasSuffix(root, ":") {
 		return root + rest
@@ -230,7 +227,7 @@ func (r *Resolver) expand(u string) (root, rest string, err error) {
 // credential.
 func (r *Resolver) DebianRoot() (string, error) { return plain(r.Debian()) }
 
-// plain takes the credential out of a default's URL.
+// plain removes the credential from a default's URL.
 func plain(root string, err error) (string, error) {
 	if err != nil {
 		return "", err
@@ -242,8 +239,7 @@ func plain(root string, err error) (string, error) {
 	return root, nil
 }
 
-// DefaultDebian returns the Debian archive that debootstrap on this machine
-// uses when it is given none.
+// DefaultDebian returns the Debian archive that debootstrap on this machine uses by default.
 func DefaultDebian() (string, error) {
 	path, err := exec.LookPath("debootstrap")
 	if err != nil {
@@ -263,8 +259,8 @@ func DefaultDebian() (string, error) {
 	return strings.TrimSuffix(string(m[1]), "/"), nil
 }
 
-// DefaultGoProxy returns the first proxy of GOPROXY, as the environment or the
-// go command has it.
+// DefaultGoProxy returns the first proxy of GOPROXY, as set in the environment or reported by the
+// go command.
 func DefaultGoProxy() (string, error) {
 	list := os.Getenv("GOPROXY")
 	if list == "" {

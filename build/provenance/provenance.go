@@ -1,9 +1,9 @@
-// Package provenance says how an image was made: a SLSA Provenance v1
-// predicate in an in-toto Statement v1, with every base image, download and
-// Debian package that went in, by digest.
+// Package provenance describes how an image was built: a SLSA Provenance v1 predicate in an
+// in-toto Statement v1, with every base image, download and Debian package that went in, by
+// digest.
 //
-// It is pure. What the build was asked and where it ran comes from the caller,
-// what went in from the recipe. The same input gives the same bytes.
+// It is pure. The caller provides the parameters and the place of the build, the recipe provides
+// the inputs. The same input gives the same bytes.
 package provenance
 
 import (
@@ -17,11 +17,11 @@ import (
 	"github.com/assay-hpc/assay/internal/attest"
 )
 
-// Types of what a statement says.
+// Types that a statement declares.
 const (
 	PredicateType = "https://slsa.dev/provenance/v1"
-	// BuildType says how to read the parameters: it is the document that
-	// describes External and Internal below.
+	// BuildType defines how to read the parameters: it is the document that describes External
+	// and Internal below.
 	BuildType = "https://github.com/assay-hpc/assay/build/v1"
 )
 
@@ -31,7 +31,7 @@ type Predicate struct {
 	RunDetails      RunDetails      `json:"runDetails"`
 }
 
-// A BuildDefinition holds all inputs of a build.
+// A BuildDefinition contains all inputs of a build.
 type BuildDefinition struct {
 	BuildType            string     `json:"buildType"`
 	ExternalParameters   External   `json:"externalParameters"`
@@ -39,7 +39,7 @@ type BuildDefinition struct {
 	ResolvedDependencies []Resource `json:"resolvedDependencies"`
 }
 
-// External is what whoever started the build chose.
+// External is what the user or process that started the build chose.
 type External struct {
 	Target   string   `json:"target"`
 	Platform string   `json:"platform"` // "linux/amd64"
@@ -53,14 +53,14 @@ type Internal struct {
 	Epoch  int64  `json:"sourceDateEpoch"` // the time of every file in the image
 }
 
-// RunDetails is about this one run.
+// RunDetails describes this one run.
 type RunDetails struct {
 	Builder  Builder  `json:"builder"`
 	Metadata Metadata `json:"metadata"`
 }
 
-// A Builder is who vouches for the provenance: a URI, and the versions of what
-// took part.
+// A Builder identifies the party that vouches for the provenance: a URI, and the versions of the
+// programs that took part.
 type Builder struct {
 	ID      string            `json:"id"`
 	Version map[string]string `json:"version,omitempty"` // "assay": "0.1.0", "buildkit": …
@@ -81,10 +81,10 @@ type Resource struct {
 	DownloadLocation string            `json:"downloadLocation,omitempty"`
 }
 
-// A Build is what the caller knows of one build of one platform.
+// A Build is what the caller knows about one build of one platform.
 type Build struct {
 	Recipe *recipe.Recipe
-	Digest string // of the image manifest that came out, "sha256:…"
+	Digest string // of the resulting image manifest, "sha256:…"
 
 	MatrixFile   string // its name, as given
 	MatrixDigest string // "sha256:…" of its text
@@ -99,8 +99,8 @@ type Build struct {
 	Started, Finished time.Time
 }
 
-// Statement returns the provenance of a build as an in-toto Statement whose
-// subject is the image.
+// Statement returns the provenance of a build as an in-toto Statement with the image as its
+// subject.
 func Statement(b Build) ([]byte, error) {
 	p, err := New(b)
 	if err != nil {
@@ -158,8 +158,8 @@ func digest(s string) (map[string]string, error) {
 	return map[string]string{"sha256": hex}, nil
 }
 
-// dependencies lists what the recipe, in any of its stages, takes from outside,
-// once each, by URI.
+// dependencies lists everything that any stage of the recipe takes from outside, once each,
+// sorted by URI.
 func dependencies(r *recipe.Recipe, more []recipe.Deb) ([]Resource, error) {
 	c := collector{}
 	for _, s := range r.Stages {
@@ -202,7 +202,7 @@ func (c collector) step(s recipe.Step) {
 	}
 }
 
-// source enters what comes from outside. Stages and caches do not.
+// source records a source from outside; stages and caches are not.
 func (c collector) source(s recipe.Source) {
 	uri := ""
 	switch s.Kind {
@@ -225,6 +225,6 @@ func (c collector) debs(debs []recipe.Deb) {
 	}
 }
 
-// escape percent-encodes what Debian's names and versions have that a package
-// URL may not hold as it is.
+// escape percent-encodes the character in Debian's names and versions that a package URL may not
+// contain unencoded.
 func escape(s string) string { return strings.ReplaceAll(s, "+", "%2B") }

@@ -7,8 +7,8 @@ import (
 	"github.com/assay-hpc/assay/internal/attest"
 )
 
-// Kind is how policies read provenance: that of our own build type counts, others'
-// is left alone.
+// Kind is how policies read provenance: only provenance of our own build type counts; that of
+// others is ignored.
 var Kind = attest.Kind{Name: "provenance", Type: PredicateType, Check: func(st *attest.Statement) (attest.Claims, error) {
 	s, err := Summarize(st.Predicate)
 	switch {
@@ -22,11 +22,11 @@ var Kind = attest.Kind{Name: "provenance", Type: PredicateType, Check: func(st *
 	return attest.Claims{Target: s.Target, Platform: s.Platform}, nil
 }}
 
-// A Summary is what a person wants to know of a provenance.
+// A Summary is the part of a provenance that is of interest to a person.
 type Summary struct {
 	Builder      string `json:"builder"`
 	BuildType    string `json:"buildType"`
-	Target       string `json:"target,omitempty"`   // of our own build type only
+	Target       string `json:"target,omitempty"`   // for our own build type only
 	Platform     string `json:"platform,omitempty"` // likewise
 	Recipe       string `json:"recipe,omitempty"`   // likewise
 	Invocation   string `json:"invocation,omitempty"`
@@ -35,7 +35,7 @@ type Summary struct {
 	Dependencies int    `json:"dependencies"`
 }
 
-// Summarize reads a predicate of type [PredicateType], whoever made it.
+// Summarize reads a predicate of type [PredicateType] from any builder.
 func Summarize(predicate []byte) (Summary, error) {
 	var p struct {
 		BuildDefinition struct {
@@ -55,7 +55,7 @@ func Summarize(predicate []byte) (Summary, error) {
 		FinishedOn: p.RunDetails.Metadata.FinishedOn, Dependencies: len(p.BuildDefinition.ResolvedDependencies),
 	}
 	if s.BuildType != BuildType {
-		return s, nil // others give the parameters other meanings
+		return s, nil // other build types define the parameters differently
 	}
 	var ext External
 	var in Internal

@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// DebsDir is where an Apt step finds its packages.
+// DebsDir is the directory that contains the packages of an Apt step.
 const DebsDir = "/run/assay/debs"
 
-// AptAuthFile is where apt finds credentials while a step runs that needs them.
+// AptAuthFile is where apt finds credentials while a step that needs them runs.
 const AptAuthFile = "/etc/apt/auth.conf.d/90assay.conf"
 
 // File returns a file name for the package that apt accepts and that is
@@ -22,9 +22,8 @@ func (d Deb) File() string {
 	return fmt.Sprintf("%s_%s_%s.deb", d.Name, strings.NewReplacer(":", "_", "~", "-").Replace(d.Version), d.Arch)
 }
 
-// aptBegin prepares a stage for unattended installation: no service is
-// started, dpkg does not sync each file (the snapshot is discarded on a crash
-// anyway), and nothing asks.
+// aptBegin prepares a stage for unattended installation: no service is started, dpkg does not
+// sync each file (the snapshot is discarded on a crash anyway), and nothing prompts.
 const aptBegin = `export DEBIAN_FRONTEND=noninteractive DEBCONF_NOWARNINGS=yes LC_ALL=C.UTF-8
 if [ ! -e /usr/sbin/policy-rc.d ]; then
   printf '#!/bin/sh\nexit 101\n' > /usr/sbin/policy-rc.d; chmod 755 /usr/sbin/policy-rc.d
@@ -33,10 +32,9 @@ fi
 apt="apt-get -y -qq --no-install-recommends --allow-downgrades --allow-change-held-packages -o Dpkg::Use-Pty=0 -o Dpkg::Options::=--force-unsafe-io -o Dpkg::Options::=--force-confold -o APT::Sandbox::User=root"
 `
 
-// Tidy is the end of every step that installs packages: it removes what
-// differs from run to run (logs, caches keyed by inode, backups, the day on
-// which an account was made), what belongs to one machine (host keys, the
-// machine id) and what is of no use in an image (package lists).
+// Tidy is the end of every step that installs packages. It removes what differs from run to run
+// (logs, caches keyed by inode, backups, the day on which an account was made), what belongs to
+// one machine (host keys, the machine id) and what is useless in an image (package lists).
 const Tidy = `rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/cache/ldconfig/aux-cache /var/cache/debconf/*-old /var/lib/dpkg/*-old /var/log/apt /var/log/alternatives.log /var/log/dpkg.log /var/log/bootstrap.log /etc/passwd- /etc/group- /etc/shadow- /etc/gshadow- /etc/subuid- /etc/subgid- /etc/.pwd.lock
 rm -f /etc/ssh/ssh_host_*
 find / -xdev -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -52,8 +50,8 @@ func (a Apt) Script() string {
 		a.marks() + Tidy
 }
 
-// marks tells apt which packages were asked for, so that autoremove is right
-// in images built on top.
+// marks marks the packages that were not requested as automatically installed, so that autoremove
+// is correct in images built on top.
 func (a Apt) marks() string {
 	asked := map[string]bool{}
 	for _, p := range a.Packages {
@@ -72,8 +70,8 @@ func (a Apt) marks() string {
 	return "apt-mark auto " + strings.Join(auto, " ") + " >/dev/null\n"
 }
 
-// redirect makes apt read its sources through a sed script, without changing
-// the stage's own: for mirrors.
+// redirect makes apt read its sources through a sed script, for mirrors, without changing the
+// stage's own sources.
 func redirect(sed string) string {
 	if sed == "" {
 		return ""
@@ -87,9 +85,9 @@ apt="$apt -o Dir::Etc::SourceList=/tmp/assay-apt/sources.list -o Dir::Etc::Sourc
 `
 }
 
-// OnlineScript installs the same set from the archives that the stage is set
-// up for, at the same versions: the form for a Dockerfile. The sed script is
-// applied to the stage's sources first.
+// OnlineScript installs the same set at the same versions from the archives that the stage is
+// configured for: the form for a Dockerfile. The sed script is applied to the stage's sources
+// first.
 func (a Apt) OnlineScript(sed string) string {
 	var pins []string
 	for _, d := range a.Debs {
@@ -98,17 +96,17 @@ func (a Apt) OnlineScript(sed string) string {
 	return aptBegin + redirect(sed) + "$apt update\n$apt install \\\n" + strings.Join(pins, " \\\n") + "\nrm -rf /tmp/assay-apt\n" + a.marks() + Tidy
 }
 
-// trust writes to /out/trust the sources of packages and the keys that they may
-// be signed with, one file a line: its path and its content in base64.
+// trust writes to /out/trust the package sources and the keys that may sign them, one file per
+// line: its path and its content in base64.
 const trust = `for f in /etc/apt/sources.list /etc/apt/sources.list.d/* /etc/apt/trusted.gpg /etc/apt/trusted.gpg.d/* /etc/apt/keyrings/* /usr/share/keyrings/*; do
   if [ -f "$f" ]; then printf '%s %s\n' "$f" "$(base64 -w 0 "$f")"; fi
 done > /out/trust
 `
 
-// ResolveScript writes to /out/uris, without installing anything, one line of
-// apt's --print-uris for every package that installing the set would fetch:
-// 'URI' name_version_arch.deb size SHA256:hex. The sed script is applied to the
-// stage's own sources first; what those say themselves goes to /out/trust.
+// ResolveScript writes to /out/uris, without installing anything, one line of apt's --print-uris
+// for every package that installing the set would fetch: 'URI' name_version_arch.deb size
+// SHA256:hex. The sed script is applied to the stage's own sources first; the original sources
+// are written to /out/trust.
 func (a Apt) ResolveScript(sed string) string {
 	upgrade := ""
 	if a.Upgrade {
@@ -127,7 +125,7 @@ func ParseURIs(text string) ([]Deb, error) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		if !strings.HasPrefix(line, "'") {
-			continue // apt's own remarks
+			continue // apt's own messages
 		}
 		d, err := parseURI(line)
 		if err != nil {

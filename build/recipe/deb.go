@@ -15,7 +15,7 @@ var (
 	plainURL   = regexp.MustCompile(`^[a-z][a-z0-9+-]*:[A-Za-z0-9!#%&+,./:=?@_~-]+$`)
 )
 
-// A FieldError says which field of a pinned thing cannot be used, and why.
+// A FieldError says which field of a pinned item is invalid, and why.
 type FieldError struct{ Field, Value, Why string }
 
 func (e *FieldError) Error() string {
@@ -26,8 +26,8 @@ func (e *FieldError) Error() string {
 	return fmt.Sprintf("%s: %q %s", e.Field, value, e.Why)
 }
 
-// Validate reports the first field that is not of its form. Fields become
-// file names and words of scripts that run as root.
+// Validate reports the first malformed field. Fields become file names and words of scripts that
+// run as root.
 func (d Deb) Validate() error {
 	for _, f := range []struct {
 		field, value string
@@ -49,9 +49,9 @@ func (d Deb) Validate() error {
 	return ValidateURL("url", d.URL)
 }
 
-// ValidateURL reports why a text is not the URL of a download: a scheme, what
-// a URL may hold unescaped and no shell takes for its own, no user, no way
-// out of a directory, and a file's name at the end.
+// ValidateURL reports why a text is not the URL of a download. Such a URL has a scheme, only
+// characters that a URL may contain unescaped and that no shell interprets, no user, no path
+// element that leaves a directory, and a file name at the end.
 func ValidateURL(field, s string) error {
 	bad := func(why string) error { return &FieldError{field, s, why} }
 	if len(s) > 2000 || !plainURL.MatchString(s) {
@@ -77,7 +77,7 @@ func ValidateURL(field, s string) error {
 	}
 	parts := strings.Split(path, "/")
 	for _, p := range parts {
-		if p == ".." { // "." is what apt has in the URLs of flat repositories, NVIDIA's among them
+		if p == ".." { // apt uses "." in the URLs of flat repositories, NVIDIA's among them
 			return bad("has a part that leads elsewhere")
 		}
 	}

@@ -1,8 +1,7 @@
-// Package recipe describes, as pure data, what goes into one image for one
-// platform: stages, steps, downloads with checksums, environment, files and
-// the checks that prove the result. It does no I/O and knows no builder:
-// build/llb and build/dockerfile are its two back ends and must make the same
-// image from it.
+// Package recipe describes, as pure data, what goes into one image for one platform: stages,
+// steps, downloads with checksums, environment, files and the checks that prove the result. It
+// does no I/O and does not depend on a builder: build/llb and build/dockerfile are its two back
+// ends and must build the same image from it.
 package recipe
 
 import (
@@ -85,14 +84,14 @@ type Var struct {
 	Value string `json:"value"`
 }
 
-// SourceKind says what a Source is.
+// SourceKind is the kind of a Source.
 type SourceKind string
 
 const (
 	Scratch     SourceKind = "scratch"
 	FromStage   SourceKind = "stage"    // Ref is an earlier stage's name
 	FromImage   SourceKind = "image"    // Ref is an image reference, Digest its (index) digest
-	FromLayout  SourceKind = "layout"   // content that assay itself makes: Ref names it, Digest is that of its inputs
+	FromLayout  SourceKind = "layout"   // content that assay itself creates: Ref names it, Digest is the digest of its inputs
 	FromURL     SourceKind = "download" // Ref is the URL, Digest the SHA-256 of the file
 	CacheVolume SourceKind = "cache"    // Ref is the cache's id; only for mounts
 )
@@ -112,32 +111,31 @@ type Step interface{ kind() string }
 
 // Run runs a shell script (sh -eu) in the stage.
 type Run struct {
-	Title   string  `json:"title"` // what a person reads in the progress display
+	Title   string  `json:"title"` // shown in the progress display
 	Script  string  `json:"script"`
 	Env     []Var   `json:"env,omitempty"`
 	Mounts  []Mount `json:"mounts,omitempty"`
-	Network bool    `json:"network,omitempty"` // off unless asked for
+	Network bool    `json:"network,omitempty"` // off by default
 }
 
-// A Mount is visible to one Run step only and leaves nothing behind. All but
-// caches are read-only.
+// A Mount is visible to one Run step only and leaves nothing behind. All mounts except caches are
+// read-only.
 type Mount struct {
 	Target string `json:"target"` // for a download: the path of the file
 	From   Source `json:"from"`
 	Path   string `json:"path,omitempty"` // in the source; "" is its root
 }
 
-// Copy copies a file, or the contents of a directory when Src ends in "/",
-// from a source. It never follows a symbolic link of the stage below, so Dst's
-// parents must be real directories there, and its layer is the same whatever
-// lies below (COPY --link): images of one matrix share it.
+// Copy copies a file, or the contents of a directory if Src ends in "/", from a source. It never
+// follows a symbolic link of the stage below, so Dst's parents must be real directories there.
+// Its layer does not depend on what is below (COPY --link): images of one matrix share it.
 type Copy struct {
 	From Source `json:"from"`
 	Src  string `json:"src"`
 	Dst  string `json:"dst"`
 }
 
-// Title is what a person reads in the progress display and in the image's history.
+// Title is shown in the progress display and in the image's history.
 func (c Copy) Title() string { return "copy " + c.From.Name() + " to " + c.Dst }
 
 // File writes one regular file.
@@ -153,12 +151,12 @@ type Symlink struct {
 	Target string `json:"target"`
 }
 
-// Apt installs exactly the given Debian packages, without network. What is
-// already installed in another version is replaced.
+// Apt installs exactly the given Debian packages, without network. It replaces packages that are
+// already installed in another version.
 type Apt struct {
 	Title    string   `json:"title"`
 	Set      string   `json:"-"`                 // the package set's name in matrix.lock
-	Packages []string `json:"packages"`          // asked for; the rest are their dependencies
+	Packages []string `json:"packages"`          // requested; the rest are their dependencies
 	Upgrade  bool     `json:"upgrade,omitempty"` // pending upgrades of the base belong to the set
 	Debs     []Deb    `json:"debs"`              // all of them, pinned, sorted by name
 }
@@ -192,10 +190,9 @@ func (r *Recipe) Stage(name string) *Stage {
 	return nil
 }
 
-// Hash returns the SHA-256 of the recipe's canonical JSON, in hex. It covers
-// every input: two recipes of one hash make the same image. The image's
-// declaration of itself is left out: it says what else is covered, and carries
-// this hash.
+// Hash returns the SHA-256 of the recipe's canonical JSON, in hex. It covers every input: two
+// recipes with the same hash make the same image. The image's declaration of itself is left out:
+// it is derived from what is covered, and contains this hash.
 func (r *Recipe) Hash() string {
 	h := newHasher()
 	for _, s := range r.Stages {
@@ -205,9 +202,9 @@ func (r *Recipe) Hash() string {
 	return h.sum()
 }
 
-// RequestHash identifies what an Apt step asks for: its packages, on top of
-// the stage as it is before the step, and on top of the stages that this one
-// starts from. A lock entry made for another request does not count.
+// RequestHash identifies the request of an Apt step: its packages, on top of the stage before the
+// step, and on top of the stages that this one starts from. A lock entry made for another request
+// is not used.
 func (a Apt) RequestHash(before Stage, below ...Stage) string {
 	h := newHasher()
 	for _, s := range below {
@@ -301,7 +298,7 @@ func (r *Recipe) Validate() error {
 					return err
 				}
 			case File:
-				if !utf8.ValidString(st.Content) { // JSON, and so the hash, would not tell it from other such content
+				if !utf8.ValidString(st.Content) { // JSON, and so the hash, would not distinguish it from other invalid content
 					return fmt.Errorf("recipe %s: stage %q: file %s is not UTF-8 text, which is all that a recipe holds", r.Target, s.Name, st.Path)
 				}
 			}

@@ -2,16 +2,15 @@ package recipe
 
 import "slices"
 
-// Hashes identify a stage and its steps by what they are made of: whatever lies
-// below a step in its stage, and the stages that it uses. Stages and steps of one
-// hash, of whatever recipes, are the same vertices for BuildKit.
+// Hashes identify a stage and its steps by their inputs: everything below a step in its stage,
+// and the stages that it uses. Stages and steps with the same hash are the same vertices for
+// BuildKit, in whatever recipes they occur.
 type Hashes struct {
 	Stage string
 	Steps []string
 }
 
-// Hashes returns those of each stage, by its name, where the builder's own
-// platform is native.
+// Hashes returns the hashes of each stage, by name, for a builder with the given native platform.
 func (r *Recipe) Hashes(native Platform) map[string]Hashes {
 	all := map[string]Hashes{}
 	resolve := func(s Source) Source {
@@ -40,7 +39,7 @@ func (r *Recipe) Hashes(native Platform) map[string]Hashes {
 				step = st
 			case Copy:
 				st.From = resolve(st.From)
-				step, below = st, "" // its layer is the same whatever lies below
+				step, below = st, "" // its layer does not depend on what is below
 			}
 			steps[i] = hashOf(on, below, step.kind(), step)
 			state = hashOf(state, steps[i])
@@ -50,8 +49,8 @@ func (r *Recipe) Hashes(native Platform) map[string]Hashes {
 	return all
 }
 
-// Below returns the recipe of what lies below step n of a stage: its first n steps,
-// and the stages that they need. What other stages need is no part of it.
+// Below returns the recipe of what is below step n of a stage: its first n steps, and the stages
+// that they need. It excludes what only other stages need.
 func (r *Recipe) Below(stage string, n int) *Recipe {
 	out := *r
 	out.Stages = nil
@@ -91,8 +90,8 @@ func (s Stage) Sources() []Source {
 	return all
 }
 
-// StageHashes are the hashes of the stages but the last, the image, on a builder
-// of the recipe's own platform.
+// StageHashes returns the hashes of all stages except the last one, the image, on a builder of
+// the recipe's own platform.
 func (r *Recipe) StageHashes() map[string]string {
 	sums := map[string]string{}
 	all := r.Hashes(r.Platform)

@@ -12,8 +12,8 @@ import (
 
 const licenseRef = "LicenseRef-"
 
-// licenses collects the licences of a document that are not on SPDX's list, by
-// identifier, with the text that must then accompany them.
+// licenses collects the licences of a document that are not on SPDX's list, by identifier, with
+// the text that the document must then include.
 type licenses map[string]*spdx.OtherLicense
 
 func (l licenses) extracted() []*spdx.OtherLicense {
@@ -24,9 +24,9 @@ func (l licenses) extracted() []*spdx.OtherLicense {
 	return out
 }
 
-// all joins the licences of a package's parts: every one of them holds. What
-// is not an expression becomes a LicenseRef as a whole; where says where its
-// text can be read.
+// all joins the licences of a package's parts: every one of them applies. A text that is not a
+// licence expression becomes a LicenseRef as a whole; the parameter where says where its text can
+// be read.
 func (l licenses) all(declared []string, where string) string {
 	var parts []string
 	for _, d := range declared {
@@ -61,8 +61,8 @@ func (l licenses) expression(s, where string) string {
 	return s
 }
 
-// reference enters a LicenseRef. Several packages may share one: the first
-// says where its text is.
+// reference records a LicenseRef. Several packages may share one: the first determines where its
+// text is.
 func (l licenses) reference(name, where string) string {
 	id := licenseRef + clean(name)
 	if l[id] == nil {
@@ -76,10 +76,10 @@ func tokens(s string) []string {
 	return strings.Fields(strings.NewReplacer("(", " ( ", ")", " ) ").Replace(s))
 }
 
-// wellFormed reports whether operands and operators alternate, parentheses
-// close, and identifiers have no letters that SPDX's may not have.
+// wellFormed reports whether operands and operators alternate, parentheses are balanced, and
+// identifiers contain only characters that SPDX allows.
 func wellFormed(words []string) bool {
-	depth, operand := 0, true // operand: one is due
+	depth, operand := 0, true // operand: one is expected
 	for _, w := range words {
 		ok := true
 		switch w {

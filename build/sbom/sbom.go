@@ -1,11 +1,9 @@
-// Package sbom writes the software bill of materials of one image manifest as
-// an SPDX 2.3 document: the image, every Debian package in it, and every
-// component that the recipe put there, each with version, licence, checksum
-// and where it came from as far as that is known.
+// Package sbom writes the software bill of materials of one image manifest as an SPDX 2.3
+// document: the image, every Debian package in it, and every component that the recipe put there,
+// each with version, licence, checksum and origin as far as they are known.
 //
-// It is pure: what is in the image comes from the inventory that the harness
-// took inside it, what was pinned from the recipe. The same input gives the
-// same bytes.
+// It is pure: the content of the image comes from the inventory that the harness took inside it,
+// the pinned packages come from the recipe. The same input gives the same bytes.
 package sbom
 
 import (
@@ -29,21 +27,21 @@ import (
 // PredicateType is the in-toto predicate type of an SPDX 2.3 document.
 const PredicateType = "https://spdx.dev/Document/v2.3"
 
-// namespace begins those of our documents; target and digest follow.
+// namespace is the prefix of our documents' namespaces; target and digest follow.
 const namespace = "https://assay-hpc.github.io/spdx/"
 
-// An Image is what a document is about.
+// An Image is the subject of a document.
 type Image struct {
 	Target   string // name in matrix.yaml
 	Digest   string // of the platform's manifest, "sha256:…"
 	Platform recipe.Platform
-	Distro   string // "debian" or "ubuntu": who vouches for the packages
+	Distro   string // "debian" or "ubuntu": the vendor of the packages
 	Release  string // "12", "22.04"
-	Tool     string // what writes this: "assay-0.1.0"
+	Tool     string // the program that writes this: "assay-0.1.0"
 	Created  time.Time
 
 	Packages   []certificate.InstalledPackage // found in the image
-	Debs       []recipe.Deb                   // pinned for it; not all need be in the image
+	Debs       []recipe.Deb                   // pinned for it; some may not be in the image
 	Components []certificate.Component        // declared by the recipe
 }
 
@@ -95,7 +93,7 @@ type writer struct {
 	licenses licenses
 }
 
-// add enters a package that the element from is related to.
+// add adds a package and its relationship to the element from.
 func (w *writer) add(from common.ElementID, relation string, p *spdx.Package) {
 	p.PackageCopyrightText = cmp.Or(p.PackageCopyrightText, noAssertion)
 	p.PackageLicenseConcluded = cmp.Or(p.PackageLicenseConcluded, noAssertion)
@@ -107,8 +105,8 @@ func (w *writer) add(from common.ElementID, relation string, p *spdx.Package) {
 	})
 }
 
-// id makes an SPDX identifier that the document does not have yet: the
-// alphabet is smaller than that of package names, so two may look alike.
+// id returns an SPDX identifier that the document does not contain yet: its alphabet is smaller
+// than that of package names, so two names may become the same identifier.
 func (w *writer) id(parts ...string) common.ElementID {
 	base := clean(strings.Join(parts, "-"))
 	id := common.ElementID(base)
@@ -119,7 +117,7 @@ func (w *writer) id(parts ...string) common.ElementID {
 	return id
 }
 
-// clean replaces what an SPDX identifier may not contain.
+// clean replaces the characters that an SPDX identifier may not contain.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' {
@@ -159,7 +157,7 @@ func (w *writer) packages() {
 	}
 }
 
-// deb adds one Debian package; pin is zero for one that the base brought.
+// deb adds one Debian package; pin is zero for a package that comes from the base.
 func (w *writer) deb(p certificate.InstalledPackage, pin recipe.Deb) {
 	sp := &spdx.Package{
 		PackageName: p.Name, PackageVersion: p.Version, PackageSPDXIdentifier: w.id("deb", p.Name, p.Arch),
@@ -175,8 +173,8 @@ func (w *writer) deb(p certificate.InstalledPackage, pin recipe.Deb) {
 	w.add(rootID, common.TypeRelationshipContains, sp)
 }
 
-// supplier names a package's maintainer. Whether that is a person or a team,
-// dpkg does not say; SPDX wants one of the two.
+// supplier names a package's maintainer. dpkg does not say whether that is a person or a team,
+// but SPDX requires one of the two.
 func supplier(maintainer string) *common.Supplier {
 	if maintainer == "" {
 		return nil
@@ -192,8 +190,8 @@ func source(name string) string {
 	return "built from the source package " + name
 }
 
-// component adds what the recipe declares. Its first source is where it was
-// downloaded; further ones are packages of their own that it was made from.
+// component adds a component that the recipe declares. Its first source is its download location;
+// further sources are packages of their own, from which it was made.
 func (w *writer) component(c certificate.Component) error {
 	id := w.id("component", c.Name)
 	sp := &spdx.Package{
@@ -231,8 +229,8 @@ func checksum(d certificate.Download) ([]common.Checksum, error) {
 	return []common.Checksum{{Algorithm: common.SHA256, Value: hex}}, nil
 }
 
-// escape percent-encodes a segment or version of a package URL, which leaves a
-// colon as it is: Debian's epochs are written 1:2.3.
+// escape percent-encodes a segment or version of a package URL. A colon stays unchanged: Debian's
+// epochs are written 1:2.3.
 func escape(s string) string {
 	var b strings.Builder
 	for _, c := range []byte(s) {
@@ -245,8 +243,8 @@ func escape(s string) string {
 	return b.String()
 }
 
-// Statement returns the document of an image as an in-toto Statement whose
-// subject is the image: the form in which it is published.
+// Statement returns the document of an image as an in-toto Statement with the image as its
+// subject: the form in which it is published.
 func Statement(img Image) ([]byte, error) {
 	doc, err := Document(img)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/assay-hpc/assay/internal/attest"
 )
 
-// Kind is how policies read SBOMs: our own count, others' are left alone.
+// Kind is how policies read SBOMs: only our own count; others are ignored.
 var Kind = attest.Kind{Name: "sbom", Type: PredicateType, Check: func(st *attest.Statement) (attest.Claims, error) {
 	var doc struct {
 		Name      string `json:"name"`
@@ -39,7 +39,7 @@ var Kind = attest.Kind{Name: "sbom", Type: PredicateType, Check: func(st *attest
 	return c, nil
 }}
 
-// A Summary is what a person wants to know of a document.
+// A Summary is the part of a document that is of interest to a person.
 type Summary struct {
 	Namespace  string
 	Packages   int // Debian packages
@@ -53,7 +53,7 @@ type Component struct {
 	License string `json:"license"`
 }
 
-// Summarize reads a document, which need not be ours, after checking it.
+// Summarize checks and reads a document, which need not be ours.
 func Summarize(doc []byte) (Summary, error) {
 	d, err := spdxjson.Read(bytes.NewReader(doc))
 	if err != nil {

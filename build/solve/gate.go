@@ -22,24 +22,23 @@ import (
 
 // Subject is an image to certify: a manifest in the output layout.
 type Subject struct {
-	Name     string // what the certificate calls it
+	Name     string // its name in the certificate
 	Digest   digest.Digest
-	Same     map[string]digest.Digest // images with the same content, by name, that the certificate is about too
+	Same     map[string]digest.Digest // images with the same content, by name, that the certificate also covers
 	Platform recipe.Platform
 	Env      []string // the image's own
 
-	// Harness is a harness binary to bring along, which does not believe what the
-	// image declares; "" runs the image's own. See [Provider.Harness].
-	Harness digest.Digest // of an image in the content store that holds /harness
-	// Spec is what a harness that is brought along holds the image against, an
-	// encoded [certificate.ImageSpec]; nil: nothing, what the image declares is not
-	// believed.
+	// Harness is a harness binary to bring along, which does not trust what the image declares;
+	// "" runs the image's own. See [Provider.Harness].
+	Harness digest.Digest // of an image in the content store that contains /harness
+	// Spec is what a harness that is brought along compares the image with, an encoded
+	// [certificate.ImageSpec]; nil means no comparison: what the image declares is not trusted.
 	Spec []byte
-	// Base is what an image of that Spec is built on, if it keeps records of it: the
-	// base's own take the place of those that the image has.
+	// Base is the base of an image with that Spec, if such images contain records of it: the
+	// base's own records replace those in the image.
 	Base  recipe.Source
 	Suite string // "image"
-	Fresh bool   // run again even where BuildKit remembers the result
+	Fresh bool   // run again even if BuildKit has cached the result
 }
 
 // GateResult is what the harness wrote inside the image.
@@ -48,7 +47,7 @@ type GateResult struct {
 	Inventory   []byte
 }
 
-// BundledHarness is where images carry the harness.
+// BundledHarness is the path of the harness in images.
 const BundledHarness = "/opt/assay/bin/harness"
 
 const (
@@ -56,8 +55,7 @@ const (
 	gateSpec = "/run/assay/spec.json"
 )
 
-// LoadName is the name of the step that brings an image to the builder again, to be
-// certified.
+// LoadName is the name of the step that loads an image into the builder again, to certify it.
 func LoadName(p recipe.Platform) string { return fmt.Sprintf("[gate %s] load the image", p.Arch) }
 
 // GateName is the name of the step that certifies an image.
@@ -65,9 +63,8 @@ func GateName(name string, p recipe.Platform) string {
 	return fmt.Sprintf("[gate %s] certify %s from inside", p.Arch, name)
 }
 
-// Gate runs the harness inside a finished image, with no network, and returns
-// what it measured. A check that fails is in the certificate; the error is for
-// a gate that could not be run.
+// Gate runs the harness inside a finished image, with no network, and returns what it measured. A
+// failed check is in the certificate; the error is for a gate that could not be run.
 func (s *Solver) Gate(ctx context.Context, sub Subject) (GateResult, error) {
 	b, err := daemon.For(s.Builders, sub.Platform)
 	if err != nil {
@@ -138,8 +135,8 @@ func (s *Solver) gateGraph(sub Subject) (bkllb.State, error) {
 	return img.Run(opts...).AddMount(gateOut, bkllb.Scratch()), nil
 }
 
-// records returns, in the directory "records", what [certificate.BaseDir] says of a
-// base, taken from the base itself; nothing without a base.
+// records returns, in the directory "records", what [certificate.BaseDir] contains about a base,
+// taken from the base itself; nothing without a base.
 func (s *Solver) records(src recipe.Source, p recipe.Platform) (bkllb.State, error) {
 	made := bkllb.Mkdir("/records", 0o755)
 	if src.Kind == recipe.FromImage {
@@ -171,7 +168,7 @@ func (s *Solver) read(ctx context.Context, b *daemon.Builder, def *bkllb.Definit
 			}
 			return gateway.NewResult(), use(func(file string) ([]byte, error) { return readFile(ctx, ref, file) })
 		}, w.ch)
-	cause := context.Cause(watched) // before wait ends it
+	cause := context.Cause(watched) // before wait cancels it
 	w.wait()
 	if err == nil {
 		return nil
@@ -182,8 +179,8 @@ func (s *Solver) read(ctx context.Context, b *daemon.Builder, def *bkllb.Definit
 	return w.stepError(err)
 }
 
-// readFile reads a whole file in parts: one answer of the gateway is limited
-// by the message size of gRPC.
+// readFile reads a whole file in parts: one response of the gateway is limited by the message
+// size of gRPC.
 func readFile(ctx context.Context, ref gateway.Reference, file string) ([]byte, error) {
 	const part = 1 << 20
 	var all []byte

@@ -15,15 +15,14 @@ import (
 
 const (
 	sumName = "sum.golang.org"
-	// sumKey is the public key of the checksum database, as the go command has it.
+	// sumKey is the public key of the checksum database, as in the go command.
 	sumKey = sumName + "+033de0ae+Ac4zctda0e5eza+HJyk9SxEdh+s3Ux18htTTAD8OuAn8"
 
 	toolchainModule = "golang.org/toolchain"
 )
 
-// toolchainVersion returns the version of the Go toolchain that a download is.
-// Modules are held against go.sum when they are compiled; nothing else holds
-// the toolchain.
+// toolchainVersion returns the version of the Go toolchain if the URL is the download of one.
+// Modules are checked against go.sum when they are compiled; nothing else checks the toolchain.
 func toolchainVersion(url string) (version string, ok bool) {
 	v, ok := strings.CutPrefix(url, "goproxy:"+toolchainModule+"/@v/")
 	if !ok {
@@ -32,8 +31,7 @@ func toolchainVersion(url string) (version string, ok bool) {
 	return strings.CutSuffix(v, ".zip")
 }
 
-// checkToolchain holds a toolchain's archive against the record of Go's
-// checksum database.
+// checkToolchain checks a toolchain's archive against the record in Go's checksum database.
 func (p *Provider) checkToolchain(ctx context.Context, version, file string) error {
 	got, err := dirhash.HashZip(file, dirhash.Hash1)
 	if err != nil {
@@ -54,9 +52,9 @@ func (p *Provider) checkToolchain(ctx context.Context, version, file string) err
 	return nil
 }
 
-// sumOps lets sumdb's client read the database: through the module proxy if
-// that serves it, else from where it is. Nothing is kept: each lookup proves
-// that the record is in the signed tree.
+// sumOps lets sumdb's client read the database: through the module proxy if the proxy serves it,
+// otherwise from the database itself. Nothing is stored permanently: each lookup proves that the
+// record is in the signed tree.
 type sumOps struct {
 	ctx      context.Context
 	provider *Provider
@@ -94,7 +92,7 @@ func (o *sumOps) read(url string) ([]byte, error) {
 func (o *sumOps) ReadConfig(file string) ([]byte, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.config[file], nil // sumdb begins with an empty tree
+	return o.config[file], nil // sumdb starts with an empty tree
 }
 
 func (o *sumOps) WriteConfig(file string, old, new []byte) error {
@@ -124,6 +122,6 @@ func (o *sumOps) WriteCache(file string, data []byte) {
 
 func (o *sumOps) Log(string) {}
 
-// SecurityError is called before an error is returned that says that the
-// database contradicts itself.
+// SecurityError is called before sumdb returns an error which says that the database contradicts
+// itself.
 func (o *sumOps) SecurityError(msg string) { o.err = errors.Join(o.err, errors.New(msg)) }

@@ -24,21 +24,20 @@ import (
 	"github.com/assay-hpc/assay/build/state"
 )
 
-// A finisher turns the images that BuildKit exports, whose own layers are
-// plain tars with the time of the build in them, into the images to publish:
-// no time is later than the epoch, and layers are compressed. BuildKit could do
-// both, but for each image anew; here a layer that ten images share is
-// finished once.
+// A finisher turns the images that BuildKit exports into the images to publish. The layers that
+// BuildKit creates are plain tars which contain the time of the build. In a finished image no
+// time is later than the epoch, and layers are compressed. BuildKit could do both, but again for
+// each image; here a layer that ten images share is finished once.
 type finisher struct {
 	from, to content.Store
 	blobs    string // the directory of to's blobs
 	epoch    time.Time
 	zstd     bool
-	layers   sync.Map // source digest to sync.OnceValues(finished layer)
+	layers   sync.Map // maps source digest to sync.OnceValues(finished layer)
 }
 
-// newFinisher returns one that writes to the store in dir. Several, of several
-// programs, may write to one.
+// newFinisher returns a finisher that writes to the store in dir. Several finishers, also of
+// several programs, may write to one store.
 func newFinisher(from, to content.Store, dir string) (*finisher, error) {
 	f := &finisher{from: from, to: to, blobs: filepath.Join(dir, "blobs", "sha256")}
 	return f, errors.Join(os.MkdirAll(f.blobs, 0o755), state.SweepParts(f.blobs))
@@ -50,8 +49,8 @@ type layer struct {
 	DiffID digest.Digest      `json:"diffID"`
 }
 
-// image finishes the image whose manifest BuildKit has exported and returns
-// the digest of the new manifest.
+// image finishes the image with the manifest that BuildKit has exported and returns the digest of
+// the new manifest.
 func (f *finisher) image(ctx context.Context, manifest digest.Digest, by origins) (digest.Digest, error) {
 	var m ocispec.Manifest
 	var cfg ocispec.Image
@@ -77,23 +76,22 @@ func (f *finisher) image(ctx context.Context, manifest digest.Digest, by origins
 	return f.manifest(ctx, cfg, m.Layers)
 }
 
-// origins say where an image's layers come from, a line each for its history:
-// "docker history" shows one a layer. What BuildKit says of a layer depends on the
-// machine: where it pulled a base from, and what the build was called, of whatever
-// recipe, that put the layer into its cache. That would make another digest of the
-// same image.
+// origins says where an image's layers come from, with one line per layer for the image's
+// history: "docker history" shows one per layer. What BuildKit writes there depends on the
+// machine: from where it pulled a base, and the name of the build (of any recipe) that put the
+// layer into its cache. That would change the digest of the same image.
 type origins struct {
-	base   string   // the base's layers
-	layers []string // those above it
+	base   string   // line for the base's layers
+	layers []string // lines for the layers above it
 }
 
-// originsOf reads them from a recipe.
+// originsOf derives the origins from a recipe.
 func originsOf(r *recipe.Recipe) (origins, error) {
 	base, err := baseOf(r)
 	return origins{base, llb.LayerTitles(r)}, err
 }
 
-// history writes them into a configuration.
+// history writes the origins into a configuration.
 func (o origins) history(cfg *ocispec.Image, exported []ocispec.Descriptor) error {
 	below := 0
 	for below < len(exported) && !own(exported[below]) {
@@ -118,11 +116,11 @@ func (o origins) history(cfg *ocispec.Image, exported []ocispec.Descriptor) erro
 	return nil
 }
 
-// own reports whether a layer is one that the build made.
+// own reports whether the build created the layer.
 func own(d ocispec.Descriptor) bool { return d.MediaType == ocispec.MediaTypeImageLayer }
 
-// withEntrypoint makes an image that differs from a finished one in what it
-// starts, and returns its manifest's digest.
+// withEntrypoint creates an image that differs from a finished one only in what it starts, and
+// returns its manifest's digest.
 func (f *finisher) withEntrypoint(ctx context.Context, manifest digest.Digest, entrypoint []string) (digest.Digest, error) {
 	var m ocispec.Manifest
 	var cfg ocispec.Image
@@ -176,8 +174,8 @@ func (f *finisher) put(ctx context.Context, mediaType string, raw []byte) (ocisp
 	})
 }
 
-// blob writes a blob, which has its name when it is whole. containerd's store
-// would let two programs that write the same one write into one file.
+// blob writes a blob, which gets its name when it is complete. containerd's store would let two
+// programs that write the same blob write into one file.
 func (f *finisher) blob(mediaType string, fill func(io.Writer) error) (_ ocispec.Descriptor, err error) {
 	part, err := state.CreatePart(f.blobs)
 	if err != nil {
@@ -201,7 +199,7 @@ func (f *finisher) blob(mediaType string, fill func(io.Writer) error) (_ ocispec
 	return d, os.Rename(part.Name(), filepath.Join(f.blobs, d.Digest.Encoded()))
 }
 
-// layer finishes one layer, or waits for whoever is finishing it.
+// layer finishes one layer, or waits for the goroutine that is finishing it.
 func (f *finisher) layer(ctx context.Context, d ocispec.Descriptor, diffID digest.Digest) (layer, error) {
 	once, _ := f.layers.LoadOrStore(d.Digest, sync.OnceValues(func() (layer, error) {
 		if !own(d) {
@@ -211,15 +209,15 @@ func (f *finisher) layer(ctx context.Context, d ocispec.Descriptor, diffID diges
 	}))
 	l, err := once.(func() (layer, error))()
 	if err != nil {
-		f.layers.Delete(d.Digest) // the next build may fare better
+		f.layers.Delete(d.Digest) // the next build may succeed
 	}
 	return l, err
 }
 
-// passOn copies a base's layer as it is: registries have it already.
+// passOn copies a base's layer unchanged: registries already have it.
 func (f *finisher) passOn(ctx context.Context, d ocispec.Descriptor, diffID digest.Digest) (layer, error) {
 	if d.MediaType == "application/vnd.docker.image.rootfs.diff.tar.gzip" {
-		d.MediaType = ocispec.MediaTypeImageLayerGzip // an OCI manifest speaks OCI
+		d.MediaType = ocispec.MediaTypeImageLayerGzip // an OCI manifest needs OCI media types
 	}
 	d.Annotations = nil
 	if _, err := f.to.Info(ctx, d.Digest); err == nil {
@@ -254,7 +252,7 @@ func (f *finisher) rewrite(ctx context.Context, d ocispec.Descriptor) (layer, er
 			return err
 		}
 		if err := clampTimes(io.MultiWriter(zw, diff.Hash()), content.NewReader(ra), f.epoch); err != nil {
-			zw.Close() // its goroutines end
+			zw.Close() // ends its goroutines
 			return err
 		}
 		return zw.Close()
@@ -271,10 +269,10 @@ func (f *finisher) mediaType() string {
 
 func (f *finisher) compressor(w io.Writer) (io.WriteCloser, error) {
 	if f.zstd {
-		// One encoder thread: with more, the bytes depend on how they were timed.
+		// One encoder thread: with more, the bytes depend on timing.
 		return zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedDefault))
 	}
-	// pgzip's bytes depend on the block size alone, not on the number of threads.
+	// pgzip's bytes depend only on the block size, not on the number of threads.
 	zw := pgzip.NewWriter(w)
 	return zw, zw.SetConcurrency(1<<20, 4)
 }

@@ -27,15 +27,15 @@ type Progress struct {
 
 	mu    sync.Mutex
 	steps map[digest.Digest]*Count
-	own   map[string][]time.Duration // of what is done outside BuildKit
+	own   map[string][]time.Duration // of work done outside BuildKit
 }
 
-// Count tells what became of the run's vertices.
+// Count is the outcome of one vertex of the run.
 type Count struct {
 	Started, Cached bool
 
 	name string
-	took map[int64]time.Duration // each time that it ran, by when that began
+	took map[int64]time.Duration // the duration of each run, by its start time
 }
 
 // NewProgress starts a display on f. Mode is progressui's: auto, tty, plain,
@@ -48,13 +48,13 @@ func NewProgress(f *os.File, mode string) (*Progress, error) {
 	}
 	go func() {
 		defer close(p.done)
-		// The display outlives a cancelled build, to show how it ended.
+		// The display continues after a cancelled build, to show how it ended.
 		_, _ = d.UpdateFrom(context.Background(), p.display)
 	}()
 	return p, nil
 }
 
-// Close ends the display after what was sent to it is shown.
+// Close ends the display after it has shown everything that was sent to it.
 func (p *Progress) Close() {
 	p.once.Do(func() { close(p.display) })
 	<-p.done
@@ -76,7 +76,7 @@ func (p *Progress) Steps() (executed, cached int) {
 	return executed, cached
 }
 
-// Took notes how long something took that is done outside BuildKit.
+// Took records how long something outside BuildKit took.
 func (p *Progress) Took(name string, d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,8 +86,8 @@ func (p *Progress) Took(name string, d time.Duration) {
 	p.own[name] = append(p.own[name], d)
 }
 
-// Times returns how long the steps took that were executed to their end and not
-// taken from the cache, by name. Several steps may have one name.
+// Times returns how long the steps took that ran to completion and did not come from the cache,
+// by name. Several steps may have the same name.
 func (p *Progress) Times() map[string][]time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +107,7 @@ func (p *Progress) Times() map[string][]time.Duration {
 	return times
 }
 
-// add adds what one solve saw of a vertex. Solves that share it see the same.
+// add adds what one solve observed of a vertex. Solves that share it observe the same.
 func (p *Progress) add(d digest.Digest, r *run) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,7 +131,7 @@ func (p *Progress) count(v *client.Vertex) {
 	c.Cached = c.Cached || v.Cached
 }
 
-// A watcher follows one solve and remembers the step that failed.
+// A watcher follows one solve and records the step that failed.
 type watcher struct {
 	ch   chan *client.SolveStatus
 	done chan struct{}
@@ -146,12 +146,11 @@ type watcher struct {
 	logs   map[digest.Digest]*strings.Builder
 }
 
-// builderLimit is how long a download of BuildKit's may take unless the user
-// says: it has no limit of its own for a server that is silent, and does not
-// tell how far it is.
+// builderLimit is how long a download by BuildKit may take unless the user sets a limit: BuildKit
+// itself has no limit for a server that sends nothing, and does not report its progress.
 const builderLimit = 2 * time.Hour
 
-// watch follows a solve, for which the context is that ends when one of its
+// watch follows a solve. The solve must use the returned context, which ends when one of its
 // downloads takes longer than the limit.
 func (p *Progress) watch(ctx context.Context, name string, limit time.Duration) (context.Context, *watcher) {
 	w := &watcher{
@@ -186,7 +185,7 @@ func (w *watcher) wait() {
 	w.giveUp(nil)
 }
 
-// clock gives up the solve when a download runs too long.
+// clock cancels the solve when a download takes too long.
 func (w *watcher) clock(v *client.Vertex) {
 	if !strings.HasPrefix(v.Name, llb.DownloadPrefix) {
 		return
@@ -203,26 +202,25 @@ func (w *watcher) clock(v *client.Vertex) {
 	}
 }
 
-// A run is what one solve saw of a vertex: how long it ran, each time.
+// A run is what one solve observed of a vertex: how long it ran, each time.
 type run struct {
 	name   string
 	source bool // it has no inputs: a download or a base
 	took   map[int64]time.Duration
 }
 
-// settle leaves out what was no work: the first time, BuildKit asks a source only
-// whether it is cached.
+// settle removes what was not work: the first time, BuildKit only checks whether a source is
+// cached.
 func (r *run) settle() {
 	if r.source && len(r.took) > 0 {
 		delete(r.took, slices.Min(slices.Collect(maps.Keys(r.took))))
 	}
 }
 
-// exporting begins BuildKit's own name of an export, which is the same for all
-// images.
+// exporting is the prefix of BuildKit's own name of an export, which is the same for all images.
 const exporting = "exporting to "
 
-// time notes how long a vertex took.
+// time records how long a vertex took.
 func (w *watcher) time(v *client.Vertex) {
 	if v.Started == nil || v.Completed == nil || v.Cached || v.Error != "" {
 		return

@@ -38,8 +38,8 @@ import (
 
 type imageConfig = ocispec.ImageConfig
 
-// A Provider brings what recipes refer to but do not contain: bases made with
-// debootstrap, the harness's source, and the configuration of base images.
+// A Provider supplies what recipes refer to but do not contain: bases made with debootstrap, the
+// harness's source, and the configuration of base images.
 type Provider struct {
 	Mirror   *mirror.Resolver
 	Lock     *lock.Lock
@@ -47,21 +47,20 @@ type Provider struct {
 	Source   []byte // tar of the harness's source
 	Epoch    time.Time
 	Limits   fetch.Limits
-	// Publishers have their keys pinned; nil means [component.Publishers].
+	// Publishers are the publishers with pinned keys; nil means [component.Publishers].
 	Publishers []component.Publisher
 	Log        func(format string, args ...any)
-	Took       func(name string, d time.Duration) // unless nil, is told how long content took that was made
+	Took       func(name string, d time.Duration) // if not nil, called with the time that creating content took
 
 	sumKey   string // of Go's checksum database, for tests
 	work     *state.Work
 	contents *oci.Layout
 	store    content.Store
 	cache    fetch.Cache
-	making   sync.Map // key to sync.OnceValue: each base is made once
+	making   sync.Map // maps key to sync.OnceValue: each base is made once
 }
 
-// Open prepares the state directory, and removes what was left in it by
-// programs that were killed.
+// Open prepares the state directory, and removes what killed programs have left in it.
 func (p *Provider) Open() error {
 	dir := filepath.Join(p.StateDir, "content")
 	var err error
@@ -87,7 +86,7 @@ func (p *Provider) Close() error {
 	return p.work.Close()
 }
 
-// Prepare makes all content that the recipe refers to and the store lacks.
+// Prepare creates all content that the recipe refers to and the store lacks.
 func (p *Provider) Prepare(ctx context.Context, r *recipe.Recipe, native recipe.Platform) error {
 	for _, s := range r.Stages {
 		on := r.Platform
@@ -110,8 +109,7 @@ func (p *Provider) Prepare(ctx context.Context, r *recipe.Recipe, native recipe.
 	return p.files(ctx, r)
 }
 
-// files makes content of the downloads that come from a directory of this
-// machine, once each.
+// files creates content from the downloads that come from a directory of this machine, once each.
 func (p *Provider) files(ctx context.Context, r *recipe.Recipe) error {
 	for sum, url := range downloads(r) {
 		at, err := p.Mirror.URL(url)
@@ -131,7 +129,7 @@ func (p *Provider) files(ctx context.Context, r *recipe.Recipe) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", url, err)
 		}
-		img, err := source.File(file, llb.FileName, 0o600, runtime.GOARCH) // as BuildKit leaves a download: what follows is the same to its cache
+		img, err := source.File(file, llb.FileName, 0o600, runtime.GOARCH) // the mode that BuildKit gives a download, so that its cache treats what follows as the same
 		if err != nil {
 			return err
 		}
@@ -142,7 +140,7 @@ func (p *Provider) files(ctx context.Context, r *recipe.Recipe) error {
 	return nil
 }
 
-// fileKey names what files puts into the store.
+// fileKey returns the key under which files stores a download.
 func fileKey(sum string) string { return fmt.Sprintf("file/%d/%s", contentFormat, sum) }
 
 // File returns the manifest of a download that files has put into the store.
@@ -155,8 +153,7 @@ func (p *Provider) File(sum string) (digest.Digest, error) {
 	return digest.Digest(h.String()), err
 }
 
-// contentFormat changes whenever content made from the same inputs comes out
-// otherwise.
+// contentFormat changes whenever the same inputs produce different content.
 const contentFormat = 2
 
 func (p *Provider) key(src recipe.Source, on recipe.Platform) string {
@@ -196,7 +193,7 @@ func (p *Provider) image(ctx context.Context, src recipe.Source, on recipe.Platf
 	return p.debootstrap(ctx, d, on)
 }
 
-// MakeName is the name of making content, as [Progress.Times] has it.
+// MakeName is the name of the creation of content in [Progress.Times].
 func MakeName(src recipe.Source, on recipe.Platform) string {
 	return fmt.Sprintf("[make] %s %s", src.Ref, on)
 }
@@ -228,8 +225,8 @@ func (p *Provider) debootstrap(ctx context.Context, d matrix.Debootstrap, on rec
 	return img, done, err
 }
 
-// Harness brings a harness binary to the builder, and returns the image that
-// holds it.
+// Harness makes a harness binary available to the builder, and returns the digest of the image
+// that contains it.
 func (p *Provider) Harness(file string, on recipe.Platform) (digest.Digest, error) {
 	img, err := source.File(file, "harness", 0o755, on.Arch)
 	if err != nil {
@@ -242,7 +239,7 @@ func (p *Provider) Harness(file string, on recipe.Platform) (digest.Digest, erro
 	return digest.Digest(h.String()), err
 }
 
-// Maker returns what makes bases on this machine.
+// Maker returns the maker of bases on this machine.
 func (p *Provider) Maker() (*base.Maker, error) {
 	archive, err := p.Mirror.URL("debian:")
 	if err != nil {
@@ -266,8 +263,8 @@ func (p *Provider) fetchDeb(ctx context.Context, d recipe.Deb) (string, error) {
 	return p.cache.Get(ctx, at, d.SHA256)
 }
 
-// Sum downloads a URL and returns its SHA-256 and size, for locking. What
-// somebody vouches for is held against that: the Go toolchain, and publishers' keys.
+// Sum downloads a URL and returns its SHA-256 and size, for locking. Downloads that can be
+// verified are verified: the Go toolchain, and publishers' keys.
 func (p *Provider) Sum(ctx context.Context, url string) (string, int64, error) {
 	at, err := p.Mirror.URL(url)
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"github.com/assay-hpc/assay/build/recipe"
 )
 
-// ResolveDebs asks apt, inside the stage where a set is to be installed, which
-// packages that would fetch.
+// ResolveDebs queries apt, inside the stage where a set is to be installed, for the packages that
+// this would fetch.
 func (s *Solver) ResolveDebs(ctx context.Context, r *recipe.Recipe, m component.Missing) ([]recipe.Deb, error) {
 	b, err := daemon.For(s.Builders, m.Platform)
 	if err != nil {
 		return nil, err
 	}
-	// Other stages may lack what is not resolved yet, or never will be.
+	// Other stages may need content that is not resolved yet, or never will be.
 	if err := s.Provider.Prepare(ctx, r.Below(m.Stage, m.Step), b.Native); err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (s *Solver) ResolveDebs(ctx context.Context, r *recipe.Recipe, m component.
 	return debs, err
 }
 
-// resolveGraph is the step that asks apt.
+// resolveGraph returns the graph of the step that queries apt.
 func (s *Solver) resolveGraph(ctx context.Context, b *daemon.Builder, r *recipe.Recipe, m component.Missing) (*bkllb.Definition, error) {
 	state, err := llb.Before(r.Below(m.Stage, m.Step), m.Stage, m.Step, s.env(ctx, b))
 	if err != nil {

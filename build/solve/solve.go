@@ -1,6 +1,6 @@
-// Package solve runs a plan: it turns recipes into images with BuildKit, all
-// targets at once so that steps they share run once, runs the gate inside each
-// finished image, and reports what failed, where, with the end of its log.
+// Package solve turns recipes into images with BuildKit, all targets at once so that the steps
+// they share run once. It runs the gate inside each finished image, and reports what failed,
+// where, with the end of its log.
 package solve
 
 import (
@@ -38,7 +38,7 @@ type Solver struct {
 	Builders []*daemon.Builder
 	Provider *Provider
 	Epoch    time.Time
-	OutDir   string // OCI layout that images are written to; "" for one that ends with the run
+	OutDir   string // OCI layout that images are written to; "" for one that is removed after the run
 	Zstd     bool   // compress layers with zstd instead of gzip
 	Progress *Progress
 	// CacheFrom and CacheTo are BuildKit cache references: "type=registry,ref=…".
@@ -48,15 +48,15 @@ type Solver struct {
 	finish       *finisher
 }
 
-// Open prepares the output directory. The provider is open already.
+// Open prepares the output directory. The provider must already be open.
 func (s *Solver) Open() error {
 	s.OutDir = cmp.Or(s.OutDir, filepath.Join(s.Provider.work.Dir, "out"))
 	var err error
 	if s.out, err = contentlocal.NewStore(s.OutDir); err != nil {
 		return err
 	}
-	// What BuildKit exports is here until it is finished. Other builds have
-	// stagings of their own.
+	// BuildKit's exports are stored here until they are finished. Other builds have staging
+	// stores of their own.
 	if s.staging, err = contentlocal.NewStore(filepath.Join(s.Provider.work.Dir, "staging")); err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (s *Solver) Open() error {
 	return err
 }
 
-// env is what the builder for the platform leaves open in a recipe.
+// env returns what a recipe leaves open, for the given builder.
 func (s *Solver) env(ctx context.Context, b *daemon.Builder) llb.Env {
 	return llb.Env{
 		Native: b.Native, Epoch: s.Epoch,
@@ -130,7 +130,7 @@ func (s *Solver) Build(ctx context.Context, r *recipe.Recipe) (digest.Digest, er
 	return d, err
 }
 
-// AfterNames are the names of what is done with an image after its last step.
+// AfterNames returns the names of the steps that follow an image's last step.
 func AfterNames(target string, p recipe.Platform) (export, finish string) {
 	return exportName(target + " " + p.Arch), finishName(target + " " + p.Arch)
 }
@@ -138,7 +138,7 @@ func AfterNames(target string, p recipe.Platform) (export, finish string) {
 func exportName(image string) string { return "[export] " + image }
 func finishName(image string) string { return "[finish] " + image }
 
-// baseOf says what a recipe's image is made on, wherever it was pulled from.
+// baseOf describes the base of a recipe's image, independent of where it was pulled from.
 func baseOf(r *recipe.Recipe) (string, error) {
 	stages := map[string]recipe.Source{}
 	for _, st := range r.Stages {
@@ -158,12 +158,12 @@ func baseOf(r *recipe.Recipe) (string, error) {
 	return "pulled from " + ref.Context().Name() + "@" + src.Digest, nil
 }
 
-// WithEntrypoint makes an image of the same layers that starts a program.
+// WithEntrypoint creates an image with the same layers that starts a program.
 func (s *Solver) WithEntrypoint(ctx context.Context, manifest digest.Digest, entrypoint ...string) (digest.Digest, error) {
 	return s.finish.withEntrypoint(ctx, manifest, entrypoint)
 }
 
-// exportAttrs asks for the image's own layers as plain tars; see finisher.
+// exportAttrs requests the image's own layers as plain tars; see finisher.
 func (s *Solver) exportAttrs() map[string]string {
 	return map[string]string{
 		"tar": "false", "oci-mediatypes": "true", "compression": "uncompressed",
@@ -186,9 +186,8 @@ func (s *Solver) secret(url string) string {
 	return ""
 }
 
-// attachables lets the builder use this user's credentials for registries and
-// mirrors. They are no part of the graph: BuildKit asks for them when it needs
-// them.
+// attachables lets the builder use this user's credentials for registries and mirrors. They are
+// not part of the graph: BuildKit requests them when it needs them.
 func (s *Solver) attachables() []session.Attachable {
 	secrets := map[string][]byte{aptAuth: []byte(s.Provider.Mirror.AptAuth())}
 	for _, l := range s.Provider.Mirror.Locations() {
@@ -221,15 +220,15 @@ func cacheEntries(list []string) []client.CacheOptionsEntry {
 	return out
 }
 
-// solve runs one request, shows its progress, and turns a failure into a
-// *StepError. Failures of the network, and of a copy that BuildKit had cancelled,
-// are tried again: what is done already is cached.
+// solve runs one request, shows its progress, and turns a failure into a *StepError. It retries
+// after failures of the network, and of a copy that BuildKit had cancelled: completed work is
+// cached.
 func (s *Solver) solve(ctx context.Context, b *daemon.Builder, def *bkllb.Definition, opt client.SolveOpt, name string) (*client.SolveResponse, error) {
 	const tries = 5
 	for n := 1; ; n++ {
 		watched, w := s.Progress.watch(ctx, name, s.Provider.Limits.Total)
 		res, err := b.Client.Solve(watched, def, opt, w.ch)
-		cause := context.Cause(watched) // before wait ends it
+		cause := context.Cause(watched) // before wait cancels it
 		w.wait()
 		if err == nil {
 			return res, nil
@@ -255,7 +254,7 @@ func (s *Solver) solve(ctx context.Context, b *daemon.Builder, def *bkllb.Defini
 	}
 }
 
-// transient reports whether an error is one that another try may cure.
+// transient reports whether a retry may succeed after an error.
 func transient(err error) bool {
 	text := err.Error()
 	if strings.Contains(text, "did not complete successfully") {
@@ -264,12 +263,12 @@ func transient(err error) bool {
 	return passing.MatchString(text) || strings.Contains(text, unrenamed) && strings.HasSuffix(text, ": file exists")
 }
 
-// unrenamed is what BuildKit says once of a snapshot's directory that is there
-// without a record, as after a kill; it removes it then.
+// unrenamed is what BuildKit reports once if a snapshot's directory exists without a record, as
+// after a kill. BuildKit then removes the directory.
 const unrenamed = "failed to rename: rename "
 
-// passing matches what BuildKit, its resolvers and Go's HTTP say of a network or
-// a server that may be well again in a moment.
+// passing matches messages of BuildKit, its resolvers and Go's HTTP client about a problem of the
+// network or a server that may be temporary.
 var passing = regexp.MustCompile(`connection (reset|refused)|\bEOF$|\bunexpected EOF|i/o timeout|TLS handshake timeout|[Tt]emporary failure|server misbehaving|stream error|` +
 	`\b(500 Internal Server Error|502 Bad Gateway|503 Service|504 Gateway|429 Too Many Requests)|response status (code )?(50[0234]|429)\b`)
 

@@ -32,8 +32,8 @@ func (e *StepError) Error() string {
 	return msg
 }
 
-// why is an error without the script that failed, which BuildKit quotes whole
-// and which the step's name stands for.
+// why returns an error's text without the failed script, which BuildKit quotes completely; the
+// step's name identifies it.
 func why(err error) string {
 	text := err.Error()
 	if _, rest, ok := strings.Cut(text, "did not complete successfully: "); ok {
@@ -44,14 +44,14 @@ func why(err error) string {
 
 func (e *StepError) Unwrap() error { return e.Err }
 
-// mismatch is BuildKit's way to say that a download is not what was locked.
+// mismatch matches BuildKit's message that a download is not what was locked.
 var mismatch = regexp.MustCompile(`digest mismatch sha256:([0-9a-f]+): sha256:([0-9a-f]+)|digest mismatch for \S+: sha256:([0-9a-f]+) \(expected: sha256:([0-9a-f]+)\)`)
 
-// gone is BuildKit's way to say that a server no longer has a file.
+// gone matches BuildKit's message that a server no longer has a file.
 var gone = regexp.MustCompile(`invalid response status (404|410)\b`)
 
-// explain names the download whose checksum is wrong, and the remedy where an
-// archive has dropped a superseded package.
+// explain names the download with the wrong checksum, and the remedy if an archive has dropped a
+// superseded package.
 func explain(r *recipe.Recipe, err error) error {
 	var e *StepError
 	if !errors.As(err, &e) {
@@ -73,12 +73,12 @@ func explain(r *recipe.Recipe, err error) error {
 	return e
 }
 
-// staleHint is the remedy for a lock whose files their sources have dropped.
+// staleHint returns the remedy for locked files that their source has dropped.
 func staleHint(target string) string {
 	return fmt.Sprintf("the source has dropped this version since it was locked: run \"assay lock --update %s\" and review the difference, or give --mirror FROM=TO with a mirror that still has it", target)
 }
 
-// downloads maps the digests of all that a recipe downloads to their URLs.
+// downloads maps the digests of all downloads of a recipe to their URLs.
 func downloads(r *recipe.Recipe) map[string]string {
 	urls := map[string]string{}
 	for _, s := range r.Stages {
@@ -98,8 +98,8 @@ func downloads(r *recipe.Recipe) map[string]string {
 	return urls
 }
 
-// culprit returns the vertex that the solve's error is about: others failed
-// because of it, or are cancelled.
+// culprit returns the vertex that the solve's error is about: others failed because of it, or
+// were cancelled.
 func (w *watcher) culprit(err error) *client.Vertex {
 	var best *client.Vertex
 	for _, v := range w.failed {

@@ -41,8 +41,7 @@ func Fingerprints(keyring []byte) ([]string, error) {
 	for _, k := range keys {
 		all = append(all, strings.ToUpper(hex.EncodeToString(k.PrimaryKey.Fingerprint)))
 	}
-	// ReadKeyRing leaves out keys of kinds that it does not know, and apt may know
-	// them.
+	// ReadKeyRing skips keys of kinds that it does not know, and apt may know them.
 	primary := 0
 	for packets := packet.NewOpaqueReader(bytes.NewReader(keyring)); ; {
 		p, err := packets.Next()
@@ -62,10 +61,10 @@ func Fingerprints(keyring []byte) ([]string, error) {
 	return all, nil
 }
 
-// publicKeyTag is that of a primary key's packet.
+// publicKeyTag is the tag of a primary key's packet.
 const publicKeyTag = 6
 
-// pinned wants all of a keyring's keys to be the publisher's.
+// pinned checks that all of a keyring's keys are the publisher's.
 func pinned(p component.Publisher, keyring []byte) error {
 	found, err := Fingerprints(keyring)
 	if err != nil {
@@ -90,7 +89,7 @@ func SignedWith(keyring []byte) ([]component.Publisher, error) {
 	return all, err
 }
 
-// publisherOf returns the publisher that a URL is below.
+// publisherOf returns the publisher whose URL is a prefix of the given URL.
 func (p *Provider) publisherOf(url string) (component.Publisher, bool) {
 	for _, pub := range p.publishers() {
 		if strings.HasPrefix(url, pub.URL) {
@@ -107,8 +106,8 @@ func (p *Provider) publishers() []component.Publisher {
 	return component.Publishers
 }
 
-// checkTrust reads what recipe.ResolveScript wrote to /out/trust and wants
-// every source of a pinned publisher to be signed with its keys alone.
+// checkTrust reads what recipe.ResolveScript wrote to /out/trust and checks that every source of
+// a pinned publisher may be signed only with the publisher's keys.
 func (p *Provider) checkTrust(text string) error {
 	files := map[string][]byte{}
 	var order []string
@@ -149,7 +148,7 @@ func (p *Provider) checkTrust(text string) error {
 type aptSource struct {
 	url      string
 	signedBy string // a file, "" for any key that apt knows
-	trusted  bool   // without any signature
+	trusted  bool   // accepted without any signature
 }
 
 // sourcesIn reads a list of sources, in either of apt's forms.
@@ -177,7 +176,7 @@ func sourcesIn(name, text string) []aptSource {
 	return all
 }
 
-// stanzas reads the newer form: fields, one to a line or continued on the next.
+// stanzas reads the newer form: fields, one per line or continued on the next.
 func stanzas(text string) []aptSource {
 	var all []aptSource
 	for stanza := range strings.SplitSeq(strings.ReplaceAll(text, "\r", ""), "\n\n") {
@@ -209,7 +208,7 @@ func (s *aptSource) option(name, value string, _ bool) {
 	switch strings.ToLower(name) {
 	case "signed-by":
 		if s.signedBy != "" {
-			value = "several" // no file: refused
+			value = "several" // not a file, so it is rejected
 		}
 		s.signedBy = value
 	case "trusted", "allow-insecure", "allow-weak":

@@ -1,5 +1,5 @@
-// Package source turns the source code that assay carries into image content,
-// so that the harness can be compiled inside a build without a checkout.
+// Package source turns the source code that assay embeds into image content, so that the harness
+// can be compiled inside a build without a checkout.
 package source
 
 import (
@@ -21,8 +21,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// Tar writes the files that a build needs — no tests, no fixtures — in sorted
-// order with fixed times, and returns the tar with its digest.
+// Tar writes the files that a build needs (no tests, no fixtures) in sorted order with fixed
+// times, and returns the tar with its digest.
 func Tar(files fs.FS) (data []byte, digest string, err error) {
 	var buf bytes.Buffer
 	tw := tar.NewWriter(&buf)
@@ -61,7 +61,7 @@ func wanted(p string) bool {
 	return !strings.HasSuffix(p, "_test.go") && !strings.HasSuffix(p, ".md") && !strings.HasPrefix(path.Base(p), ".")
 }
 
-// Image returns an image whose file system is the tar's content.
+// Image returns an image with the tar's content as its file system.
 func Image(tarData []byte, arch string) (v1.Image, error) {
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(tarData)), nil
@@ -72,7 +72,7 @@ func Image(tarData []byte, arch string) (v1.Image, error) {
 	return FromLayer(layer, arch, nil)
 }
 
-// File returns an image that holds one file, under a name.
+// File returns an image that contains one file, with the given name.
 func File(file, name string, mode int64, arch string) (v1.Image, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// A repository is a flat apt repository at one URL: packages and indexes in
-// one directory, as NVIDIA's are.
+// A repository is a flat apt repository at one URL: packages and indexes are in one directory, as
+// in NVIDIA's.
 type repository struct {
 	url    string // ends in a slash
 	origin string
@@ -22,7 +22,7 @@ type repository struct {
 	debs   []string // files
 }
 
-// makeRepository signs a repository and has it served.
+// makeRepository signs a repository and publishes it.
 func (m *maker) makeRepository(r repository) error {
 	slices.SortFunc(r.debs, func(a, b string) int { return strings.Compare(filepath.Base(a), filepath.Base(b)) })
 	dir, err := m.store.make("apt", []any{r, m.key.public}, func(dir string) error {
@@ -89,8 +89,8 @@ func release(r repository, packages, zipped []byte) []byte {
 		sha256.Sum256(packages), len(packages), sha256.Sum256(zipped), len(zipped))
 }
 
-// cudaSource returns the file name and the line of the CUDA repository's
-// source, as the base images have them.
+// cudaSource returns the file name and the line of the CUDA repository's source, as in the base
+// images.
 func cudaSource(ubuntu, arch string) (file, line string) {
 	repoArch := cudaRepoArch(arch)
 	return "cuda-ubuntu" + undotted(ubuntu) + "-" + repoArch + ".list",
@@ -202,7 +202,7 @@ func (m *maker) fetchRDMA(ctx context.Context, arch string) (string, error) {
 	})
 }
 
-// makeDebs runs a script of testdata that makes packages, and returns them.
+// makeDebs runs a script of testdata that builds packages, and returns them.
 func (m *maker) makeDebs(ctx context.Context, script, arch, component string, mounts map[string]string, env ...string) ([]string, error) {
 	env = m.env(arch, component, env...)
 	name := strings.TrimSuffix(filepath.Base(script), ".sh")

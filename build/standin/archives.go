@@ -34,8 +34,8 @@ func (m *maker) makeArchives(context.Context) error {
 	return nil
 }
 
-// entries returns the files of one archive. Version v names it; with
-// WrongVersion the content is another.
+// entries returns the files of one archive, named after version v; with WrongVersion the content
+// has a different version.
 func (a archive) entries(v string, fault Fault) ([]entry, error) {
 	top := strings.ReplaceAll(a.top, "{v}", v)
 	if fault == WrongVersion {
@@ -44,8 +44,8 @@ func (a archive) entries(v string, fault Fault) ([]entry, error) {
 	return sources(a.component, top, v, fault)
 }
 
-// sources returns a directory of testdata as the files of a source archive: the
-// directory's own, standin.mk, and a README that says what this is.
+// sources returns a directory of testdata as the files of a source archive: the directory's own
+// files, standin.mk, and a README that explains what this is.
 func sources(dir, top, version string, fault Fault) ([]entry, error) {
 	var entries []entry
 	err := walkSources(dir, func(name string, content []byte) error {
@@ -70,7 +70,7 @@ func sources(dir, top, version string, fault Fault) ([]entry, error) {
 	return entries, nil
 }
 
-// plain is the fault as sources see it: a wrong version is not theirs to know.
+// plain returns the fault as sources see it: they do not know about a wrong version.
 func plain(f Fault) string {
 	if f == Unresolved {
 		return string(f)

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// makeHPCX makes HPC-X's archives. Builds of one version and architecture
-// differ in their names only, as far as a stand-in goes.
+// makeHPCX makes HPC-X's archives. In stand-ins, builds of one version and architecture differ
+// only in their names.
 func (m *maker) makeHPCX(ctx context.Context) error {
 	for _, h := range hpcxes {
 		for _, arch := range m.Arches {
@@ -29,8 +29,8 @@ func (m *maker) makeHPCX(ctx context.Context) error {
 	return nil
 }
 
-// hpcxTree compiles what an HPC-X archive contains. UCX and the plugins link
-// libibverbs, so the OFED packages are put into the sandbox.
+// hpcxTree compiles the content of an HPC-X archive. UCX and the plugins link libibverbs, so the
+// OFED packages are installed in the sandbox.
 func (m *maker) hpcxTree(ctx context.Context, h hpcx, arch string) (string, error) {
 	verbs, err := m.withVerbs(ctx, arch)
 	if err != nil {
@@ -43,7 +43,7 @@ func (m *maker) hpcxTree(ctx context.Context, h hpcx, arch string) (string, erro
 	return filepath.Join(dir, "tree"), err
 }
 
-// withVerbs returns a layer on the root that has Debian's libibverbs-dev.
+// withVerbs returns a layer above the root that contains Debian's libibverbs-dev.
 func (m *maker) withVerbs(ctx context.Context, arch string) (string, error) {
 	debian, err := m.fetchRDMA(ctx, arch)
 	if err != nil {
@@ -64,7 +64,7 @@ func (m *maker) packHPCX(ctx context.Context, h hpcx, b hpcxBuild, arch, tree st
 			return err
 		}
 		substitute(entries, map[string]string{"DIST": dist})
-		// From 2.26 on there are two Open MPIs, and the sources' names say which.
+		// From 2.26 on there are two Open MPIs, and the name of the sources says which one.
 		name := "openmpi-gitclone"
 		if h.version >= "2.26" {
 			name = "openmpi4-gitclone"
@@ -83,7 +83,7 @@ func (m *maker) packHPCX(ctx context.Context, h hpcx, b hpcxBuild, arch, tree st
 	return m.publish(url, filepath.Join(dir, "archive"))
 }
 
-// openMPI returns the archive of Open MPI's sources that HPC-X carries.
+// openMPI returns the archive of Open MPI's sources that HPC-X contains.
 func (m *maker) openMPI(h hpcx, top string) ([]byte, error) {
 	version := h.ompi
 	if m.Faults["hpcx"] == WrongVersion {
@@ -138,7 +138,7 @@ func (m *maker) makeEFA(ctx context.Context) error {
 	return nil
 }
 
-// efaDebs makes an installer's packages; the result is by architecture.
+// efaDebs makes an installer's packages and returns them by architecture.
 func (m *maker) efaDebs(ctx context.Context, e efa) (map[string][]string, error) {
 	debs := map[string][]string{}
 	for _, arch := range m.Arches {
@@ -175,7 +175,7 @@ func efaEntries(e efa, debs map[string][]string) ([]entry, error) {
 				return nil, err
 			}
 			for _, ubuntu := range []string{"2204", "2404"} {
-				name, one := filepath.Base(file), true // for all of them
+				name, one := filepath.Base(file), true // for every release
 				if prefix, rest, ok := strings.Cut(name, ".rdma-core_"); ok {
 					name, one = "rdma-core_"+rest, prefix == "ubuntu"+ubuntu
 				}

@@ -26,7 +26,7 @@ type image struct {
 	digest string
 }
 
-// A layer is a gzipped layer whose blob is in the pool. It implements v1.Layer.
+// A layer is a gzipped layer with its blob in the pool. It implements v1.Layer.
 type layer struct {
 	Blob, Diff v1.Hash
 	Bytes      int64
@@ -75,8 +75,7 @@ func (m *maker) makeImage(ctx context.Context, b Base, arch string) (v1.Image, e
 	if err != nil {
 		return nil, err
 	}
-	// Topmost first, as an overlay wants them; an image's layers are the other
-	// way round.
+	// Topmost first, as an overlay needs them; an image's layers are in the reverse order.
 	dirs := []string{toolkit, release, m.roots[arch]}
 	m.mu.Lock()
 	m.up.roots[arch+" "+b.CUDA+" "+b.Ubuntu] = dirs
@@ -122,8 +121,8 @@ func (m *maker) makeToolkit(ctx context.Context, cuda, arch string) (string, err
 	return filepath.Join(dir, "root"), err
 }
 
-// makeRelease returns the layer that makes Debian say it is an Ubuntu release,
-// and that has the CUDA apt repository's source and key, as a directory.
+// makeRelease returns, as a directory, the layer that makes Debian identify itself as an Ubuntu
+// release and that contains the CUDA apt repository's source and key.
 func (m *maker) makeRelease(ubuntu, arch string) (string, error) {
 	name := ubuntus[ubuntu]
 	if name == "" {
@@ -154,7 +153,7 @@ func (m *maker) makeRelease(ubuntu, arch string) (string, error) {
 	return filepath.Join(dir, "root"), err
 }
 
-// makeLayer packs a directory as a layer, into the pool.
+// makeLayer packs a directory as a layer and stores it in the pool.
 func (m *maker) makeLayer(root string) (*layer, error) {
 	if err := os.MkdirAll(m.up.pool, 0o755); err != nil {
 		return nil, err
@@ -164,7 +163,7 @@ func (m *maker) makeLayer(root string) (*layer, error) {
 		if err != nil {
 			return err
 		}
-		defer os.Remove(blob.Name()) // unless it gets its own name below
+		defer os.Remove(blob.Name()) // unless it is renamed below
 		defer blob.Close()
 		packed, plain := sha256.New(), sha256.New()
 		zw, _ := gzip.NewWriterLevel(io.MultiWriter(blob, packed), gzip.BestSpeed)
@@ -204,7 +203,7 @@ func (m *maker) makeLayer(root string) (*layer, error) {
 	return l, nil
 }
 
-// configure gives an image the configuration that NVIDIA's has.
+// configure gives an image the same configuration as NVIDIA's.
 func configure(img v1.Image, b Base, arch string) (v1.Image, error) {
 	cf, err := img.ConfigFile()
 	if err != nil {
@@ -240,7 +239,7 @@ func configure(img v1.Image, b Base, arch string) (v1.Image, error) {
 	return mutate.ConfigFile(img, cf)
 }
 
-// keepConfig puts an image's configuration into the pool.
+// keepConfig stores an image's configuration in the pool.
 func (m *maker) keepConfig(img v1.Image) error {
 	raw, err := img.RawConfigFile()
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// A signingKey is the OpenPGP key of the stand-in repositories. It is made
-// once per cache directory and is worth nothing outside of it.
+// A signingKey is the OpenPGP key of the stand-in repositories. It is generated once per cache
+// directory and is worthless outside of it.
 type signingKey struct {
 	secret  string // armoured
 	public  string // binary
@@ -17,7 +17,7 @@ type signingKey struct {
 
 const keyUser = "assay stand-in <standin@invalid>"
 
-// makeKey generates the key, or takes the one of an earlier New.
+// makeKey generates the key, or reuses that of an earlier New.
 func (m *maker) makeKey(ctx context.Context) (*signingKey, error) {
 	dir, err := m.store.make("key", nil, func(dir string) error {
 		return withGPG(func(gpg func(...string) error) error {
@@ -56,15 +56,15 @@ func (k *signingKey) sign(commands ...[]string) error {
 	})
 }
 
-// withGPG gives fn a gpg with a home of its own. The home is directly under
-// the temporary directory, because its agent's socket must have a short path.
+// withGPG calls fn with a gpg that has a home of its own. The home is directly under the
+// temporary directory, because its agent's socket must have a short path.
 func withGPG(fn func(gpg func(args ...string) error) error) error {
 	home, err := os.MkdirTemp("", "gpg")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(home)
-	defer exec.Command("gpgconf", "--homedir", home, "--kill", "gpg-agent").Run() // or it would stay for ever
+	defer exec.Command("gpgconf", "--homedir", home, "--kill", "gpg-agent").Run() // otherwise it would stay forever
 	return fn(func(args ...string) error {
 		cmd := exec.Command("gpg", append([]string{"--homedir", home, "--batch", "--quiet", "--yes", "--pinentry-mode", "loopback"}, args...)...)
 		return runLogged(cmd, "gpg")

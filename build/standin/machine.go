@@ -9,13 +9,12 @@ import (
 	"strings"
 )
 
-// What assay compiles from its own source wants what no stand-in has: CUDA's
-// whole driver header and, to yield kernels, a compiler. They are this
-// machine's, where it has them; .ci/deps-cuda installs them.
+// The code that assay compiles from its own source needs what no stand-in contains: CUDA's
+// complete driver header and, for kernels, a compiler. They are taken from this machine, if it
+// has them; .ci/deps-cuda installs them.
 
-// Header says where this machine's cuda.h is. The base images of CUDA 12 have
-// it in place of the stand-in's, if there is one. Without it the harness of CUDA
-// images cannot be compiled.
+// Header returns the path of this machine's cuda.h. If there is one, the base images of CUDA 12
+// contain it instead of the stand-in's. Without it the harness of CUDA images cannot be compiled.
 func Header() (string, error) {
 	for _, dir := range []string{"/usr/local/cuda/include", "/usr/include"} {
 		file := filepath.Join(dir, "cuda.h")
@@ -26,7 +25,7 @@ func Header() (string, error) {
 	return "", fmt.Errorf("no cuda.h on this machine: .ci/deps-cuda installs a CUDA toolkit")
 }
 
-// Compiler says where this machine's nvcc is.
+// Compiler returns the path of this machine's nvcc.
 func Compiler() (string, error) {
 	for _, name := range []string{"nvcc", "/usr/local/cuda/bin/nvcc"} {
 		if file, err := exec.LookPath(name); err == nil {
@@ -36,7 +35,7 @@ func Compiler() (string, error) {
 	return "", fmt.Errorf("no nvcc on this machine: .ci/deps-cuda installs a CUDA toolkit")
 }
 
-// profile tells nvcc where its parts are in what copyCompiler makes.
+// profile tells nvcc where its parts are in the directory that copyCompiler fills.
 const profile = `TOP = $(_HERE_)/..
 NVVMIR_LIBRARY_DIR = $(TOP)/nvvm/libdevice
 PATH += $(TOP)/nvvm/bin:
@@ -61,8 +60,8 @@ else
 fi
 `
 
-// copyCompiler copies to dir what nvcc needs to compile kernels, laid out as in
-// NVIDIA's toolkit.
+// copyCompiler copies to dir what nvcc needs to compile kernels, in the layout of NVIDIA's
+// toolkit.
 func copyCompiler(ctx context.Context, dir string) error {
 	nvcc, err := Compiler()
 	if err != nil {
@@ -79,12 +78,12 @@ func copyCompiler(ctx context.Context, dir string) error {
 	return os.WriteFile(filepath.Join(dir, "bin", "nvcc.profile"), []byte(profile), 0o644)
 }
 
-// makeMachine returns a directory with what a toolkit takes from this machine,
-// and the inputs that it depends on.
+// makeMachine returns a directory with the parts that a toolkit takes from this machine, and the
+// inputs that it depends on.
 func (m *maker) makeMachine(ctx context.Context, cuda string) (string, []any, error) {
 	header, missing := Header()
 	inputs := []any{"no header", "no compiler"}
-	// CUDA 13's stands in for the change that broke programs written for 12.
+	// CUDA 13 keeps the stand-in's: it represents the change that broke programs written for 12.
 	with := missing == nil && strings.HasPrefix(cuda, "12.")
 	if with {
 		sum, err := m.store.sum(header)

@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// suite is the Debian release under the stand-in bases.
+// suite is the Debian release that the stand-in bases are built on.
 const suite = "bookworm"
 
-// rootPackages are what the real devel images have on top of a minimal system.
+// rootPackages are the packages that the real devel images add to a minimal system.
 var rootPackages = []string{"build-essential", "ca-certificates", "gnupg"}
 
 // makeRoot makes the root file system that all base images of an architecture
@@ -35,7 +35,7 @@ func (m *maker) makeRoot(ctx context.Context, arch string) (string, error) {
 	return filepath.Join(dir, "root"), err
 }
 
-// canRun says what is missing for running an architecture's programs here.
+// canRun reports what is missing for running an architecture's programs here.
 func canRun(arch string) error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("making stand-ins needs root, for debootstrap and overlay mounts")

@@ -12,18 +12,17 @@ import (
 	"strings"
 )
 
-// A sandbox runs a script in a root that is an overlay on some layers, in its
-// own mount and process namespaces: whatever happens to it, no mount and no
-// process outlives it.
+// A sandbox runs a script in a root that is an overlay on some layers, in its own mount and
+// process namespaces: however it ends, no mount and no process outlives it.
 type sandbox struct {
 	layers []string          // directories, topmost first
 	mounts map[string]string // name under /mnt to a directory or file of the host
 	env    []string
-	upper  string // where changes to the root are kept; "" drops them
+	upper  string // where changes to the root are stored; "" discards them
 }
 
-// enter makes the sandbox; its variables come with the environment. /tmp and
-// /mnt are not part of the root, so that nothing of them is kept.
+// enter sets up the sandbox; its variables are in the environment. /tmp and /mnt are not part of
+// the root, so their content is discarded.
 const enter = `
 mount -t overlay standin -o "lowerdir=$LOWER,upperdir=$UPPER,workdir=$WORK" "$ROOT"
 mount -t proc proc "$ROOT/proc"
@@ -53,7 +52,7 @@ func (s sandbox) run(ctx context.Context, argv ...string) error {
 	upper := s.upper
 	if upper == "" {
 		upper = filepath.Join(work, "upper")
-	} else if work, err = os.MkdirTemp(filepath.Dir(upper), "work-"); err != nil { // overlayfs wants both on one file system
+	} else if work, err = os.MkdirTemp(filepath.Dir(upper), "work-"); err != nil { // overlayfs needs both on one file system
 		return err
 	} else {
 		defer os.RemoveAll(work)
@@ -74,7 +73,7 @@ func (s sandbox) run(ctx context.Context, argv ...string) error {
 	return runLogged(cmd, strings.Join(argv, " "))
 }
 
-// runLogged runs cmd; an error has the last of its output.
+// runLogged runs cmd; an error contains the end of its output.
 func runLogged(cmd *exec.Cmd, what string) error {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -90,7 +89,7 @@ func tail(text string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// script runs a script of testdata with /mnt/out to write to.
+// script runs a script of testdata, which writes to /mnt/out.
 func (m *maker) script(ctx context.Context, name, out string, s sandbox) error {
 	mounts := map[string]string{"in": m.sources, "out": out}
 	maps.Copy(mounts, s.mounts)

@@ -20,12 +20,12 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// hosts are the upstream hosts that there are stand-ins for.
+// hosts are the upstream hosts that have stand-ins.
 var hosts = []string{"github.com", "content.mellanox.com", "developer.download.nvidia.com", "linux.mellanox.com", "efa-installer.amazonaws.com"}
 
-// A Count is what was served of one path.
+// A Count is what was served for one path.
 type Count struct {
-	Requests int   // GET requests; a HEAD counts as none
+	Requests int   // GET requests only, not HEAD
 	Bytes    int64 // of bodies
 }
 
@@ -58,7 +58,7 @@ func (u *Upstreams) Start() error {
 	return nil
 }
 
-// Close stops serving and waits for requests that are being answered.
+// Close stops serving and waits for requests in progress.
 func (u *Upstreams) Close() error {
 	err := u.server.http.Shutdown(context.Background())
 	<-u.server.done
@@ -68,8 +68,8 @@ func (u *Upstreams) Close() error {
 // Addr returns the host and port that Start listens on.
 func (u *Upstreams) Addr() string { return u.server.addr }
 
-// Mirrors returns what assay's --mirror FROM=TO takes: every upstream URL
-// prefix, and the prefix of image references, with its place on the server.
+// Mirrors returns the arguments for assay's --mirror FROM=TO: every upstream URL prefix, and the
+// prefix of image references, with its location on the server.
 func (u *Upstreams) Mirrors() map[string]string {
 	mirrors := map[string]string{"docker.io": u.server.addr}
 	for _, h := range hosts {
@@ -78,8 +78,8 @@ func (u *Upstreams) Mirrors() map[string]string {
 	return mirrors
 }
 
-// Stats returns what was served since the start or ResetStats, by path:
-// "/github.com/…" of files, "/v2/…" of the registry.
+// Stats returns what was served since the start or ResetStats, by path: "/github.com/…" for
+// files, "/v2/…" for the registry.
 func (u *Upstreams) Stats() map[string]Count {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -103,8 +103,8 @@ func (u *Upstreams) ResetStats() {
 	clear(u.stats)
 }
 
-// Damage has the download at an upstream URL served with one byte changed, or,
-// with false, as it should be.
+// Damage makes the server change one byte of the download at an upstream URL, or, with false,
+// serve it unchanged.
 func (u *Upstreams) Damage(url string, damaged bool) error {
 	if _, ok := u.files[upstreamPath(url)]; !ok {
 		return fmt.Errorf("standin: nothing is served for %s", url)
@@ -118,14 +118,14 @@ func (u *Upstreams) Damage(url string, damaged bool) error {
 // upstreamPath returns host and path of an upstream URL.
 func upstreamPath(url string) string { return strings.TrimPrefix(url, "https://") }
 
-// serve answers with a file or as the registry, and counts. It is read-only:
-// what tests push belongs elsewhere.
+// serve responds with a file or as the registry, and counts. It is read-only: tests must push
+// elsewhere.
 func (u *Upstreams) serve(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		http.Error(w, "the stand-in upstreams are read-only", http.StatusMethodNotAllowed)
 		return
 	}
-	r.URL.Path = path.Clean(r.URL.Path) + slash(r.URL.Path) // apt asks for "…/./Packages"
+	r.URL.Path = path.Clean(r.URL.Path) + slash(r.URL.Path) // apt requests "…/./Packages"
 	cw := &countingWriter{ResponseWriter: w}
 	if strings.HasPrefix(r.URL.Path, "/v2/") {
 		u.server.registry.ServeHTTP(cw, r)
@@ -190,7 +190,7 @@ func (w *countingWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// load gives the registry its manifests; their blobs are in the pool already.
+// load puts the manifests into the registry; their blobs are already in the pool.
 func (s *server) load(images []image) error {
 	for _, img := range images {
 		for _, one := range img.images {
@@ -233,7 +233,7 @@ func (s *server) put(ref string, kind types.MediaType, manifest []byte) error {
 	return nil
 }
 
-// An answer keeps what a handler answers.
+// An answer records a handler's response.
 type answer struct {
 	header http.Header
 	code   int
@@ -244,8 +244,8 @@ func (a *answer) Header() http.Header         { return a.header }
 func (a *answer) WriteHeader(code int)        { a.code = code }
 func (a *answer) Write(p []byte) (int, error) { return a.body.Write(p) }
 
-// pool is the directory of the images' blobs, as a registry.BlobHandler that
-// does not read a blob to say that it is there.
+// pool is the directory of the images' blobs, as a registry.BlobHandler that does not read a blob
+// to check that it exists.
 type pool string
 
 func (p pool) Get(_ context.Context, _ string, h v1.Hash) (io.ReadCloser, error) {

@@ -1,17 +1,15 @@
-// Package standin makes and serves stand-ins for the upstreams of the CUDA
-// images: a registry with CUDA base images, NVIDIA's signed apt repositories,
-// and the archives of NCCL, HPC-X, GDRCopy, perftest, nccl-tests, nvbandwidth
-// and the EFA installer. They have the upstreams' URLs, names, versions, file
-// layouts and build steps, and contain nothing of theirs: every source was
-// written for this package (see testdata), compiles with gcc, and yields
-// programs and libraries that run on a machine without a GPU and say that they
-// are stand-ins. With them, assay's tests run the whole CUDA recipe where the
-// upstreams cannot be reached. The exception is what the harness is compiled
-// with: Header and Compiler.
+// Package standin makes and serves stand-ins for the upstreams of the CUDA images: a registry
+// with CUDA base images, NVIDIA's signed apt repositories, and the archives of NCCL, HPC-X,
+// GDRCopy, perftest, nccl-tests, nvbandwidth and the EFA installer. They have the upstreams'
+// URLs, names, versions, file layouts and build steps, but contain nothing of the upstreams:
+// every source was written for this package (see testdata), compiles with gcc, and yields
+// programs and libraries that run on a machine without a GPU and say that they are stand-ins.
+// With them, assay's tests run the whole CUDA recipe where the upstreams cannot be reached. The
+// exception is what the harness is compiled with: Header and Compiler.
 //
-// New prepares everything under a cache directory; that needs root,
-// debootstrap, gpg and Debian's archive the first time, and next to no time
-// after that. Start serves it; Mirrors says how assay is pointed at it.
+// New prepares everything under a cache directory. The first time that needs root, debootstrap,
+// gpg and Debian's archive; after that it takes almost no time. Start serves it; Mirrors returns
+// the rules that redirect assay to it.
 package standin
 
 import (
@@ -32,33 +30,33 @@ import (
 // A Base is one stand-in CUDA base image: nvidia/cuda:<CUDA>-devel-ubuntu<Ubuntu>.
 type Base struct{ CUDA, Ubuntu string }
 
-// Ref returns the reference that the real image has.
+// Ref returns the reference of the real image.
 func (b Base) Ref() string { return "docker.io/nvidia/cuda:" + b.tag() }
 
 func (b Base) tag() string { return b.CUDA + "-devel-ubuntu" + b.Ubuntu }
 
-// A Fault is what is wrong with a component, for tests of the build's checks.
+// A Fault is a defect of a component, for tests of the build's checks.
 type Fault string
 
 const (
-	Unresolved   Fault = "unresolved"    // a library needs one that is nowhere
-	WrongVersion Fault = "wrong-version" // the content is another version than its name says
+	Unresolved   Fault = "unresolved"    // a library needs one that does not exist
+	WrongVersion Fault = "wrong-version" // the content has another version than its name says
 )
 
 // Options says what New prepares. The zero value is the whole matrix for amd64.
 type Options struct {
 	Bases    []Base           // default DefaultBases
-	Arches   []string         // of amd64 and arm64; default amd64. The other needs qemu's binfmt
-	Include  []string         // Debian packages that the base images have besides build-essential and gnupg
+	Arches   []string         // amd64, arm64; default amd64. The one that is not this machine's needs qemu's binfmt
+	Include  []string         // Debian packages that the base images contain in addition to build-essential and gnupg
 	Faults   map[string]Fault // by component: see Components
-	Compiler bool             // nvcc compiles to PTX with this machine's nvcc, rather than pretend
+	Compiler bool             // the stand-in nvcc really compiles to PTX, with this machine's
 	Log      io.Writer        // progress and the output of failed steps; default none
 }
 
 // Upstreams is a prepared set of stand-ins. Its methods may be called from
 // several goroutines.
 type Upstreams struct {
-	files     map[string]string // "github.com/NVIDIA/…" to the file that is served
+	files     map[string]string // maps "github.com/NVIDIA/…" to the file that is served
 	checksums map[string]string
 	images    []image
 	pool      string // blobs of the images
@@ -82,8 +80,8 @@ type maker struct {
 	up      *Upstreams
 }
 
-// New prepares stand-ins under dir, taking from it whatever an earlier New has
-// left there. Two News may share a directory: one waits for the other.
+// New prepares stand-ins under dir and reuses whatever an earlier New has left there. Two calls
+// of New may share a directory: one waits for the other.
 func New(ctx context.Context, dir string, opts Options) (*Upstreams, error) {
 	if err := opts.complete(); err != nil {
 		return nil, err
@@ -108,7 +106,7 @@ func New(ctx context.Context, dir string, opts Options) (*Upstreams, error) {
 	return m.up, nil
 }
 
-// complete fills in defaults and refuses what cannot be made.
+// complete fills in defaults and rejects what cannot be made.
 func (o *Options) complete() error {
 	if o.Bases == nil {
 		o.Bases = DefaultBases()
@@ -132,8 +130,8 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// all makes everything: what others are made with first, the rest as the
-// processors allow.
+// all makes everything: first what the rest depends on, then the rest in parallel, limited by the
+// number of processors.
 func (m *maker) all(ctx context.Context) error {
 	var err error
 	if m.sources, err = m.store.make("sources", []any{contentHash(".")}, extract); err != nil {
@@ -155,7 +153,7 @@ func (m *maker) all(ctx context.Context) error {
 	return g.Wait()
 }
 
-// publish has url served from file.
+// publish makes the server serve file at url.
 func (m *maker) publish(url, file string) error {
 	sum, err := m.store.sum(file)
 	if err != nil {
@@ -168,17 +166,16 @@ func (m *maker) publish(url, file string) error {
 	return nil
 }
 
-// env is what every build script is told.
+// env returns the variables of every build script.
 func (m *maker) env(arch, component string, more ...string) []string {
 	return append([]string{
 		"ARCH=" + arch, "MACHINE=" + machine(arch), "MULTIARCH=" + machine(arch) + "-linux-gnu", "FAULT=" + string(m.Faults[component]),
 	}, more...)
 }
 
-// Checksums returns "sha256:…" of everything that is served, by upstream URL.
-// Archives, and so their sums, are the same after every New with the same
-// options on one machine; apt indexes also depend on the signing key, which is
-// made once per directory.
+// Checksums returns "sha256:…" of everything that is served, by upstream URL. Archives, and so
+// their checksums, are the same after every New with the same options on one machine; apt indexes
+// also depend on the signing key, which is generated once per directory.
 func (u *Upstreams) Checksums() map[string]string { return maps.Clone(u.checksums) }
 
 // Images returns the digest of every base image's index, by upstream reference.
@@ -190,11 +187,11 @@ func (u *Upstreams) Images() map[string]string {
 	return digests
 }
 
-// KeyFile returns the path of the apt repositories' public key, in binary form
-// as apt's signed-by and gpgv take it.
+// KeyFile returns the path of the apt repositories' public key, in the binary form that apt's
+// signed-by and gpgv accept.
 func (u *Upstreams) KeyFile() string { return u.keyFile }
 
-// lock takes dir for this process until unlock.
+// lock locks dir for this process until unlock is called.
 func lock(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -217,5 +214,5 @@ func CacheDir() (string, error) {
 	return filepath.Join(dir, "assay", "standin"), err
 }
 
-// Available says why New cannot work on this machine, or nil.
+// Available returns why New cannot work on this machine, or nil.
 func Available() error { return canRun(runtime.GOARCH) }

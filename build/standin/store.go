@@ -18,19 +18,19 @@ import (
 //go:embed testdata
 var embedded embed.FS
 
-// generation is part of every cache key. Raise it when Go code here changes
-// what is made from the same inputs.
+// generation is part of every cache key. Increase it when a change of the Go code here changes
+// the output for the same inputs.
 const generation = 1
 
 // epoch is the time of every file in every archive, package and layer.
 var epoch = time.Unix(1700000000, 0)
 
-// A store keeps what was made in directories named by what it was made from.
+// A store keeps results in directories named after their inputs.
 type store struct {
 	dir  string
 	log  io.Writer
-	sums sync.Map // path to SHA-256; the paths' contents never change
-	busy sync.Map // path to *sync.Mutex, held while it is made
+	sums sync.Map // maps path to SHA-256; the paths' contents never change
+	busy sync.Map // maps path to *sync.Mutex, held while it is made
 }
 
 // make returns a directory that fn has filled, from inputs; it calls fn only
@@ -95,8 +95,8 @@ func walkSources(name string, fn func(name string, content []byte) error) error 
 	})
 }
 
-// sourceMode returns a file's permissions, which embedding loses: what begins
-// as a script is one.
+// sourceMode returns a file's permissions, which embedding loses: a file that begins like a
+// script is executable.
 func sourceMode(content []byte) fs.FileMode {
 	if strings.HasPrefix(string(content), "#!") {
 		return 0o755
@@ -119,7 +119,7 @@ func contentHash(names ...string) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// extract writes testdata to dir, for build scripts to see.
+// extract writes testdata to dir, where build scripts can read it.
 func extract(dir string) error {
 	return walkSources(".", func(name string, content []byte) error {
 		to := filepath.Join(dir, name)

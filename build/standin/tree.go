@@ -14,8 +14,8 @@ import (
 	"syscall"
 )
 
-// An entry is one file of an archive. Everything but its name, kind, content
-// and permissions is the same for all: owner 0, time epoch.
+// An entry is one file of an archive. Everything except name, kind, content and permissions is
+// the same for all entries: owner 0, time epoch.
 type entry struct {
 	name    string // no leading slash
 	mode    fs.FileMode
@@ -57,8 +57,7 @@ func writeParents(tw *tar.Writer, dir string, made map[string]bool) error {
 	return tw.WriteHeader(&tar.Header{Name: dir + "/", Mode: 0o755, ModTime: epoch, Typeflag: tar.TypeDir})
 }
 
-// readTree returns the files under dir as entries whose names begin with
-// prefix.
+// readTree returns the files under dir as entries with prefix in front of their names.
 func readTree(dir, prefix string) ([]entry, error) {
 	var entries []entry
 	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
@@ -96,9 +95,9 @@ func substitute(entries []entry, vars map[string]string) {
 	}
 }
 
-// writeLayer writes a root file system, or the upper directory of an overlay,
-// as an image layer: owners and hard links kept, times not, and what the
-// overlay has removed as whiteouts.
+// writeLayer writes a root file system, or the upper directory of an overlay, as an image layer.
+// It keeps owners and hard links, but not times, and writes what the overlay has removed as
+// whiteouts.
 func writeLayer(w io.Writer, root string) error {
 	tw := tar.NewWriter(w)
 	inodes := map[uint64]string{}

@@ -2,7 +2,7 @@ package standin
 
 import "strings"
 
-// Components are the names that Options.Faults takes.
+// Components are the names that Options.Faults accepts.
 var Components = []string{"nccl", "nccl-tests", "gdrcopy", "perftest", "nvbandwidth", "hpcx", "cudnn", "dcgm", "efa"}
 
 // DefaultBases returns the ten rows of the seed's table, the current ones and
@@ -19,20 +19,19 @@ func DefaultBases() []Base {
 	return append(bases, Base{"13.3.1", "26.04"}, Base{"13.4.2", "26.04"})
 }
 
-// ubuntus are the releases that repositories are made for, with their names.
+// ubuntus are the releases that have repositories, with their code names.
 var ubuntus = map[string]string{"20.04": "focal", "22.04": "jammy", "24.04": "noble", "26.04": "resolute"}
 
-// baseNCCL is the NCCL that each CUDA's base image brings along, and that
-// recipes replace. What those of 2026 bring is not known; it is older than the
-// recipes' here.
+// baseNCCL is the NCCL version that each CUDA's base image contains, and that recipes replace.
+// The versions in the base images of 2026 are not known; here they are older than the recipes'.
 var baseNCCL = map[string]string{
 	"12.2.2": "2.19.3-1", "12.4.1": "2.21.5-1", "12.6.3": "2.23.4-1", "12.8.1": "2.25.1-1", "12.9.1": "2.27.3-1",
 	"13.0.2": "2.28.3-1", "13.1.1": "2.28.9-1", "13.2.1": "2.29.7-1",
 	"12.8.2": "2.25.1-1", "12.9.2": "2.27.3-1", "13.0.3": "2.28.3-1", "13.1.2": "2.28.9-1", "13.3.1": "2.30.7-1", "13.4.2": "2.31.2-1",
 }
 
-// An archive is one upstream source whose stand-in is a directory of testdata.
-// {v} is the version.
+// An archive is one upstream source with a directory of testdata as its stand-in. {v} is the
+// version.
 type archive struct {
 	component, url, top string
 	versions            []string
@@ -109,7 +108,7 @@ func machine(arch string) string {
 	return map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch]
 }
 
-// cudaRepoArch is how NVIDIA's CUDA repository calls an architecture.
+// cudaRepoArch returns the name of an architecture in NVIDIA's CUDA repository.
 func cudaRepoArch(arch string) string {
 	if arch == "arm64" {
 		return "sbsa"
@@ -117,7 +116,7 @@ func cudaRepoArch(arch string) string {
 	return "x86_64"
 }
 
-// docaRepoArch is how the DOCA repository calls it.
+// docaRepoArch returns the name of an architecture in the DOCA repository.
 func docaRepoArch(arch string) string {
 	if arch == "arm64" {
 		return "arm64-sbsa"

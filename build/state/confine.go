@@ -16,11 +16,11 @@ done
 unset EMPTY
 exec "$@"`
 
-// Start starts a program of root's in mount and process namespaces of its own:
-// however it or this program ends, no process and no mount outlives it. It
-// makes a process group, so that Ctrl-C reaches this program alone. The
-// directories of empty are empty for it, and what it writes there ends with it.
-// The function returned waits for its end.
+// Start starts a program as root in mount and process namespaces of its own: however the program
+// or its caller ends, no process and no mount outlives it. The program gets a process group of
+// its own, so that Ctrl-C reaches only the caller. The directories in empty are empty for the
+// program, and what it writes there disappears when it ends. The returned function waits for its
+// end.
 func Start(cmd *exec.Cmd, empty ...string) (wait func() error, err error) {
 	if cmd.Err != nil {
 		return nil, cmd.Err
@@ -29,7 +29,7 @@ func Start(cmd *exec.Cmd, empty ...string) (wait func() error, err error) {
 	cmd.Args = append([]string{"/bin/sh", "-euc", enter, "sh", cmd.Path}, cmd.Args[1:]...)
 	cmd.Path = cmd.Args[0]
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWPID, Unshareflags: syscall.CLONE_NEWNS, // Go makes an unshared one private
+		Cloneflags: syscall.CLONE_NEWPID, Unshareflags: syscall.CLONE_NEWNS, // Go makes an unshared mount namespace private
 		Setpgid: true, Pdeathsig: syscall.SIGKILL,
 	}
 	started := make(chan error)

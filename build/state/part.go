@@ -10,8 +10,8 @@ import (
 
 const partPattern = ".part-*"
 
-// CreatePart makes a file in dir for what gets its name when it is whole: the
-// caller renames it. Until it is closed its lock says that it is in use.
+// CreatePart creates a file in dir for content that gets its name when it is complete: the caller
+// renames the file. Until the file is closed, its lock marks it as in use.
 func CreatePart(dir string) (*os.File, error) {
 	for {
 		f, err := os.CreateTemp(dir, partPattern)
@@ -31,11 +31,11 @@ func CreatePart(dir string) (*os.File, error) {
 		if err != nil && !errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, err
 		}
-		// SweepParts came between making and locking: another one.
+		// SweepParts removed the file before it was locked: create another one.
 	}
 }
 
-// SweepParts removes the parts in dir whose makers have ended.
+// SweepParts removes the parts in dir of processes that have ended.
 func SweepParts(dir string) error {
 	names, err := filepath.Glob(filepath.Join(dir, partPattern))
 	if err != nil {

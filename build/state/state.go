@@ -1,7 +1,6 @@
-// Package state keeps order in the directories that assay works in. A program
-// can end at any moment and by force, so nothing here depends on what the one
-// before has done at its end: the kernel releases its locks, ends its children
-// with it and drops their mounts, and the next one removes its files.
+// Package state manages the directories that assay works in. A program can end at any moment and
+// by force, so nothing here depends on cleanup by the previous one: the kernel releases its
+// locks, ends its children and drops their mounts, and the next program removes its files.
 package state
 
 import (
@@ -21,9 +20,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lock takes the lock of that file, and waits for it if another program or
-// goroutine holds it; wait, unless nil, is called once before. The lock lasts
-// until the file is closed here and in every process that inherited it.
+// Lock acquires the lock of a file, and waits for it if another program or goroutine holds it.
+// Before it waits, it calls wait once, unless wait is nil. The lock lasts until the file is
+// closed here and in every process that inherited it.
 func Lock(ctx context.Context, file string, wait func()) (*os.File, error) {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -50,24 +49,24 @@ func Lock(ctx context.Context, file string, wait func()) (*os.File, error) {
 	}
 }
 
-// A Work is a directory for what one run of the program makes and nobody
-// needs after it.
+// A Work is a directory for files that one run of the program creates and that are not needed
+// after it.
 type Work struct {
 	Dir  string
 	lock *os.File
 }
 
-// lockName is a file whose lock says that somebody uses the directory.
+// lockName is a file in the directory. Its lock says that a process uses the directory.
 const lockName = "lock"
 
-// Claim makes a new directory below dir, and removes those whose users have
-// ended without doing so.
+// Claim creates a new directory below dir, and removes those of processes that have ended without
+// removing them.
 func Claim(dir string) (*Work, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	// One at a time: a directory must not be taken for a dead one's between its
-	// making and its locking.
+	// One at a time: otherwise a directory could be mistaken for an abandoned one between its
+	// creation and its locking.
 	one, err := Lock(context.Background(), filepath.Join(dir, lockName), nil)
 	if err != nil {
 		return nil, err
@@ -92,7 +91,7 @@ func Claim(dir string) (*Work, error) {
 	return &Work{Dir: name, lock: lock}, err
 }
 
-// used reports whether somebody holds the lock of a work directory.
+// used reports whether a process holds the lock of a work directory.
 func used(dir string) bool {
 	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR, 0)
 	if err != nil {
@@ -115,9 +114,8 @@ func Remove(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// Unmount unmounts what is mounted below dir, what was mounted last first. A
-// mount that is in use goes when its last user does. What is mounted on dir
-// itself stays: that is the user's.
+// Unmount unmounts everything that is mounted below dir, the last mounted first. A mount that is
+// in use disappears with its last user. A mount on dir itself stays: it belongs to the user.
 func Unmount(dir string) error {
 	real, err := filepath.EvalSymlinks(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -140,7 +138,7 @@ func Unmount(dir string) error {
 		if errors.Is(err, unix.EBUSY) {
 			err = unix.Unmount(p, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH)
 		}
-		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) { // somebody else was faster
+		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) { // another process was faster
 			return fmt.Errorf("unmount %s: %w", p, err)
 		}
 	}
@@ -152,7 +150,7 @@ func Unmount(dir string) error {
 func mountsBelow(mountinfo io.Reader, dir string) ([]string, error) {
 	var points []string
 	sc := bufio.NewScanner(mountinfo)
-	sc.Buffer(nil, 1<<20) // an overlay names all its layers
+	sc.Buffer(nil, 1<<20) // an overlay lists all its layers
 	for sc.Scan() {
 		f := strings.Fields(sc.Text())
 		if len(f) < 5 {
@@ -166,7 +164,7 @@ func mountsBelow(mountinfo io.Reader, dir string) ([]string, error) {
 	return points, sc.Err()
 }
 
-// unescape reads the kernel's \040 for a space and the like.
+// unescape decodes the kernel's octal escapes, such as \040 for a space.
 func unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

@@ -24,7 +24,7 @@ import (
 	"github.com/assay-hpc/assay/build/solve"
 )
 
-// lock pins what both arrangements need.
+// lock pins what both methods need.
 func (b *bench) lock(ctx context.Context) error {
 	text, err := os.ReadFile(b.matrix)
 	if err != nil {
@@ -65,8 +65,8 @@ func (b *bench) lock(ctx context.Context) error {
 	return nil
 }
 
-// alone returns a workspace for each target with no other target in it: every
-// component is then built on the target's own base.
+// alone returns a workspace for each target that contains no other target: every component is
+// then built on the target's own base.
 func (b *bench) alone() []*driver.Workspace {
 	var out []*driver.Workspace
 	for _, t := range b.w.Targets {
@@ -95,8 +95,8 @@ func (b *bench) assay(ctx context.Context) (int, int64, error) {
 	return res.Executed, n, err
 }
 
-// distribution sums the packages that come from the distribution's own
-// archive: each once, or once for every step that installs it.
+// distribution returns the total size of the packages from the distribution's own archive,
+// counting each once, or once for every step that installs it.
 func (b *bench) distribution(ws []*driver.Workspace, once bool) (int64, error) {
 	var n int64
 	seen := map[string]bool{}
@@ -180,8 +180,7 @@ func (b *bench) buildctl(ctx context.Context, w *driver.Workspace) ([]string, er
 	return executed(progress.Bytes()), nil
 }
 
-// dockerfile writes the target's Dockerfile and returns the named contexts
-// that it wants.
+// dockerfile writes the target's Dockerfile and returns the named contexts that it needs.
 func (b *bench) dockerfile(ctx context.Context, w *driver.Workspace, dir string) (map[string]string, error) {
 	t := w.Targets[0]
 	p := t.Platforms[0]
@@ -196,7 +195,7 @@ func (b *bench) dockerfile(ctx context.Context, w *driver.Workspace, dir string)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	// The frontend is the daemon's own: there is no registry to take it from.
+	// Use the daemon's built-in frontend: there is no registry to fetch one from.
 	text = strings.Replace(text, "# syntax=docker/dockerfile:1\n", "", 1)
 	if err := os.WriteFile(filepath.Join(dir, "Dockerfile"), []byte(text), 0o644); err != nil {
 		return nil, err
@@ -230,7 +229,7 @@ func (b *bench) contexts(ctx context.Context, w *driver.Workspace, mk component.
 	return map[string]string{component.HarnessSource: "assay@" + d.String()}, err
 }
 
-// executed returns the vertices that were run rather than found in the cache.
+// executed returns the vertices that were run, not found in the cache.
 func executed(rawjson []byte) []string {
 	started, cached := map[string]bool{}, map[string]bool{}
 	each(rawjson, func(s *client.SolveStatus) {

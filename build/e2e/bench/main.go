@@ -1,10 +1,9 @@
-// Command bench measures, in one run and on one buildkitd whose cache is
-// emptied before each, how long the stand-in matrix of ten targets takes with
-// "assay build" and with ten "buildctl build" calls, four at a time, of a
-// Dockerfile each, arranged as the peers' are: every component's stage derives
-// from the target's own base. Steps and stand-ins are the same; assay also
-// certifies each image, which the peers do not. It prints times, executed
-// steps, bytes downloaded and bytes stored, and the ratios.
+// Command bench compares "assay build" with ten calls of "buildctl build" on the stand-in matrix
+// of ten targets. Both run on one buildkitd, in one run, with its cache emptied before each cold
+// build. The buildctl calls run four at a time, with one Dockerfile each, arranged like those of
+// comparable projects (the peers): every component's stage derives from the target's own base.
+// Steps and stand-ins are the same. assay also certifies each image, which the peers do not. It
+// prints times, executed steps, bytes downloaded and bytes stored, and the ratios.
 package main
 
 import (
@@ -56,12 +55,12 @@ type figure struct {
 	What       string  `json:"what"`
 	Seconds    float64 `json:"seconds"`
 	Executed   int     `json:"stepsExecuted"`
-	Downloaded int64   `json:"bytesDownloaded"` // from stand-ins, measured, and distribution packages, from the lock
+	Downloaded int64   `json:"bytesDownloaded"` // from stand-ins (measured) and distribution packages (from the lock)
 	Cache      int64   `json:"bytesCached"`     // in the builder
 	Stored     int64   `json:"bytesStored"`     // of the ten images
 }
 
-// bench is what all runs share.
+// bench contains what all runs share.
 type bench struct {
 	options
 	up      *standin.Upstreams
@@ -124,7 +123,7 @@ func (b *bench) prepare(ctx context.Context) error {
 	return b.lock(ctx)
 }
 
-// measure runs one build. A cold one starts with nothing but the lock.
+// measure runs one build. A cold build starts with nothing except the lock.
 func (b *bench) measure(ctx context.Context, who, what string, cold bool, build func(context.Context) (int, int64, error), out string) (figure, error) {
 	f := figure{Who: who, What: what}
 	if cold {
@@ -141,7 +140,7 @@ func (b *bench) measure(ctx context.Context, who, what string, cold bool, build 
 	}
 	f.Seconds, f.Executed = time.Since(start).Seconds(), executed
 	f.Downloaded = b.up.Total().Bytes
-	if cold { // nothing is installed anew otherwise
+	if cold { // otherwise no package is installed again
 		f.Downloaded += packages
 	}
 	usage, err := b.builder.Client.DiskUsage(ctx)

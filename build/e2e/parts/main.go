@@ -1,8 +1,8 @@
-// Parts writes an image of a layout as a tar of what a machine without a
-// container engine needs to unpack, verify and enter it:
+// Parts writes an image of a layout as a tar with everything that a machine without a container
+// engine needs to unpack, verify and enter it:
 //
 //	manifest.json   the image's manifest, byte for byte: its SHA-256 is the image's digest
-//	config.json     its configuration, which the manifest names and which has the layers' digests
+//	config.json     its configuration, which the manifest names and which contains the layers' digests
 //	layers/NN.tar   the layers, not compressed, so that they compress well together
 //	environment     the image's variables as lines that a shell reads
 //
@@ -105,8 +105,8 @@ func find(dir, target, platform string) (v1.Image, error) {
 	return nil, fmt.Errorf("%s has no image for %s", target, platform)
 }
 
-// layer writes a layer as it is before compression. Its size is known only
-// then, so it goes through a file.
+// layer writes a layer uncompressed. The tar header needs its size, which is known only after
+// decompression, so it goes through a file.
 func layer(tw *tar.Writer, name string, l v1.Layer) error {
 	r, err := l.Uncompressed()
 	if err != nil {

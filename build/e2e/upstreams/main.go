@@ -1,15 +1,13 @@
-// Upstreams keeps docs/upstreams.json, the record of which component was executed
-// on its real source, in which image and when, and writes docs/upstreams.md from
-// it. A record is made from a layout that a build has left and from that build's
-// log: of an image whose certificate is a pass, and is about the very recipe that
-// matrix.yaml and matrix.lock give.
+// Upstreams maintains docs/upstreams.json, which records the components that were executed on
+// their real source, with the image and date, and generates docs/upstreams.md from it. A record
+// is made from the layout and the log of a build. The certificate of its image must be a pass,
+// for exactly the recipe that matrix.yaml and matrix.lock give.
 //
 //	assay build TARGET… --progress plain 2> build.log
 //	go run ./build/e2e/upstreams -layout out -log build.log TARGET…
-//	go run ./build/e2e/upstreams             # writes the document anew
+//	go run ./build/e2e/upstreams             # rewrites the document
 //
-// What is built of stand-ins, TestStandinMatrix records, when it is told to update
-// what it holds:
+// TestStandinMatrix records what is built from stand-ins, when it is told to update its data:
 //
 //	ASSAY_TEST_ALL=1 go test ./build/e2e -run TestStandinMatrix -args -update
 package main
@@ -40,8 +38,8 @@ const (
 	documentFile = "docs/upstreams.md"
 )
 
-// A Record is what was executed, newest last, and what is said of components
-// whose real source nobody here can have.
+// A Record is what was executed, newest last, and notes on components for which the real source
+// is not available here.
 type Record struct {
 	Runs  []Run             `json:"runs"`
 	Notes map[string]string `json:"notes"` // by component: what was checked instead
@@ -63,11 +61,11 @@ type Component struct {
 	Name    string                 `json:"name"`
 	Version string                 `json:"version"`
 	Sources []certificate.Download `json:"sources,omitempty"` // none: packages of the distribution
-	Steps   []Step                 `json:"steps,omitempty"`   // that the log shows
-	Checks  int                    `json:"checks"`            // that passed in the image
+	Steps   []Step                 `json:"steps,omitempty"`   // as the log shows
+	Checks  int                    `json:"checks"`            // number that passed in the image
 }
 
-// A Step is one that the build executed, by BuildKit's log.
+// A Step is one that the build executed, according to BuildKit's log.
 type Step struct {
 	Name    string  `json:"name"`
 	Seconds float64 `json:"seconds"`
@@ -138,8 +136,8 @@ func read(file string) (*Record, error) {
 	return rec, nil
 }
 
-// add puts a run in, in the place of an earlier one of the same image. A step that
-// this run took from the cache keeps the time of the run that executed it.
+// add adds a run and replaces an earlier one of the same image. A step that this run took from
+// the cache keeps the time of the run that executed it.
 func (rec *Record) add(r Run) {
 	for i, c := range r.Components {
 		if len(c.Steps) > 0 || r.Standin {
@@ -198,8 +196,8 @@ func record(w *driver.Workspace, layout, name string, steps map[string]float64) 
 	return runs, nil
 }
 
-// imagesOf returns the images of a target that have all their documents, each about
-// the image and a pass.
+// imagesOf returns the images of a target. Each must have all its documents, and each document
+// must be about the image and be a pass.
 func imagesOf(layout, name string) ([]inspect.Image, error) {
 	src, err := oci.OpenSource("oci:"+layout+":"+name, oci.Options{})
 	if err != nil {
@@ -216,8 +214,8 @@ func runOf(name string, img inspect.Image) Run {
 	return Run{Date: time.Now().UTC().Format(time.DateOnly), Target: name, Platform: img.Platform, Image: img.Digest, Recipe: img.Certificate.Recipe}
 }
 
-// recordStandin reads one target of a layout. Its documents say what is in it: the
-// stand-ins' checksums are in no lock that stays.
+// recordStandin reads one target of a layout. It takes the contents from the image's documents:
+// the stand-ins' checksums are not in a permanent lock.
 func recordStandin(layout, name string) ([]Run, error) {
 	images, err := imagesOf(layout, name)
 	if err != nil {
@@ -240,8 +238,8 @@ var (
 	done  = regexp.MustCompile(`^#(\d+) DONE ([0-9.]+)s$`)
 )
 
-// readLog returns the seconds of each step that a log shows to its end. A step
-// that came from the cache is not among them.
+// readLog returns the seconds of each step that the log shows as completed. Steps that came from
+// the cache are not included.
 func readLog(file string) (map[string]float64, error) {
 	steps := map[string]float64{}
 	if file == "" {

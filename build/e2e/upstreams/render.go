@@ -48,7 +48,7 @@ func images(b *strings.Builder, rec *Record) {
 	b.WriteString("\n")
 }
 
-// A part is one component at one version, wherever it goes in.
+// A part is one component at one version, in whichever images contain it.
 type part struct {
 	name, version string
 	rows          int      // of the matrix
@@ -102,12 +102,12 @@ func components(b *strings.Builder, rec *Record, targets []target) {
 	}
 }
 
-// has returns the run's component that a part is, nil if it has another version or
-// none.
+// has returns the run's component that matches a part; nil if the run lacks it or has another
+// version.
 func (r Run) has(p *part) *Component {
 	for i, c := range r.Components {
-		// A version that is a word is decided elsewhere: "distro", "source", "devel".
-		// That of a Debian package may have an epoch: "1:3.3.6".
+		// A version that is a word is determined elsewhere: "distro", "source", "devel". The
+		// version of a Debian package may have an epoch: "1:3.3.6".
 		if word := p.version[0] > '9'; c.Name == p.name && (c.Version == p.version || strings.HasSuffix(c.Version, ":"+p.version) || word) {
 			return &r.Components[i]
 		}
@@ -115,7 +115,7 @@ func (r Run) has(p *part) *Component {
 	return nil
 }
 
-// place enters whether a target's component was executed on its real source.
+// place records whether a target's component was executed on its real source.
 func (p *part) place(rec *Record, t target) {
 	for _, r := range rec.Runs {
 		c := r.has(p)
@@ -132,7 +132,7 @@ func (p *part) place(rec *Record, t target) {
 	}
 }
 
-// rows names targets: all of a few, the count of many.
+// rows lists up to four targets by name; for more it gives the count, the first and the last.
 func rows(names []string) string {
 	if len(names) > 4 {
 		return fmt.Sprintf("%d rows, %s … %s", len(names), names[0], names[len(names)-1])
