@@ -8,10 +8,10 @@
 // There are two kinds of drift. Both are found through medians, so that a single outlier neither
 // causes nor hides one:
 //
-//   - a step: the split of the series into two levels whose points lie nearest to
-//     their level's median, three points or more before it and two or more after;
-//   - a trend: the Theil-Sen line (Theil 1950; Sen, JASA 63, 1968), whose slope's
-//     99.9 % confidence interval, Sen's, must not hold zero; eight points or more.
+//   - a step: the split of the series into two levels with the points nearest to their level's
+//     median; at least three points before it and two after;
+//   - a trend: the Theil-Sen line (Theil 1950; Sen, JASA 63, 1968). Sen's 99.9 % confidence
+//     interval of its slope must exclude zero; at least eight points.
 //
 // The noise is the largest of four estimates of the standard deviation σ: from the median
 // absolute deviation of the residuals, from that of successive differences, from the spreads that
@@ -154,7 +154,7 @@ type Drift struct {
 	Before float64   `json:"before"`
 	After  float64   `json:"after"`
 	Change float64   `json:"change"`         // relative to Before; 0 where that is 0
-	Noise  float64   `json:"noise"`          // in Unit: half of the change that noise explains
+	Noise  float64   `json:"noise"`          // in Unit: half the width of the range that noise explains
 	From   time.Time `json:"from"`           // the value was as before until then,
 	To     time.Time `json:"to"`             // and as after from then on
 	Better bool      `json:"better"`         // an improvement, which never counts as a failure

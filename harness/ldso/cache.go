@@ -11,7 +11,7 @@ import (
 type Entry struct {
 	Soname string
 	Path   string
-	// HWCap is set where the loader takes the entry only on some processors.
+	// HWCap is set if the loader uses the entry only on some processors.
 	HWCap bool
 }
 
@@ -58,7 +58,7 @@ func ParseCache(b []byte) ([]Entry, error) {
 	return entries, nil
 }
 
-// skipOld passes over a cache in the format of libc5.
+// skipOld skips a cache in the format of libc5.
 func skipOld(b []byte) ([]byte, error) {
 	if !bytes.HasPrefix(b, []byte(oldCacheMagic)) {
 		return b, nil
@@ -67,15 +67,15 @@ func skipOld(b []byte) ([]byte, error) {
 		return nil, errCache
 	}
 	end := oldHeaderSize + uint64(binary.LittleEndian.Uint32(b[12:]))*oldEntrySize
-	end = (end + 7) &^ 7 // the new header is aligned as its 64-bit fields are
+	end = (end + 7) &^ 7 // the new header is aligned like its 64-bit fields
 	if end > uint64(len(b)) {
 		return nil, fmt.Errorf("%w: the old part is longer than the file", errCache)
 	}
 	return b[end:], nil
 }
 
-// byteOrder reads the header's flags: 0 (before glibc 2.33) and 2 are little
-// endian on every machine that assay knows.
+// byteOrder reads the header's flags: 0 (before glibc 2.33) and 2 are little endian on every
+// machine that assay supports.
 func byteOrder(flags byte) (binary.ByteOrder, error) {
 	switch flags & 3 {
 	case 0, 2:

@@ -9,10 +9,10 @@ import (
 	"github.com/assay-hpc/assay/harness/rootfs"
 )
 
-// A ConfDir is one directory that ld.so.conf, or a file it includes, names.
+// A ConfDir is a directory that ld.so.conf, or a file that it includes, names.
 type ConfDir struct {
 	Dir  string
-	File string // that names it
+	File string // the file that names it
 }
 
 const (
@@ -21,8 +21,8 @@ const (
 	maxConfs  = 1000
 )
 
-// ReadConf returns the directories that ldconfig would search because of
-// /etc/ld.so.conf, in order. An image without that file has none.
+// ReadConf returns the directories that ldconfig would search because of /etc/ld.so.conf, in
+// order. It returns none for an image without that file.
 func ReadConf(root rootfs.FS) ([]ConfDir, error) {
 	r := confReader{root: root, seen: map[string]bool{}}
 	err := r.read(confPath)
@@ -60,7 +60,7 @@ func (r *confReader) read(file string) error {
 			continue
 		}
 		for _, w := range words {
-			dir, _, _ := strings.Cut(w, "=") // "dir=TYPE" is an old form
+			dir, _, _ := strings.Cut(w, "=") // "dir=TYPE" is an old syntax
 			r.dirs = append(r.dirs, ConfDir{path.Clean(dir), file})
 		}
 	}
@@ -85,13 +85,13 @@ func (r *confReader) include(from string, patterns []string) error {
 	return nil
 }
 
-// systemDirs are the loader's own, of all architectures.
+// systemDirs are the loader's default directories, of all architectures.
 var systemDirs = []string{"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"}
 
-// Dirs are the directories in which the loader looks for a library, in order.
+// Dirs returns the directories in which the loader searches for a library, in order.
 func Dirs(root rootfs.FS, libraryPath string) []string {
 	dirs := strings.FieldsFunc(libraryPath, func(r rune) bool { return r == ':' || r == ';' })
-	conf, _ := ReadConf(root) // without it there are the other directories
+	conf, _ := ReadConf(root) // on error the other directories remain
 	for _, c := range conf {
 		dirs = append(dirs, c.Dir)
 	}

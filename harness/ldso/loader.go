@@ -1,11 +1,10 @@
-// Package ldso finds the libraries of a program as the dynamic loader would
-// when it starts, without running anything: DT_RPATH and DT_RUNPATH with
-// $ORIGIN, LD_LIBRARY_PATH, ld.so.cache, the default directories, for each
-// object that gets loaded and in the loader's order. It knows glibc's rules
-// and musl's.
+// Package ldso finds the libraries of a program like the dynamic loader at start-up, without
+// running anything. For each loaded object, in the loader's order, it evaluates DT_RPATH and
+// DT_RUNPATH with $ORIGIN, LD_LIBRARY_PATH, ld.so.cache and the default directories. It
+// implements the rules of glibc and of musl.
 //
-// It is a leaf. [Open] reads an image's loader configuration once;
-// [Loader.Resolve] may then be called for every file, from one goroutine.
+// It is a leaf. [Open] reads an image's loader configuration once; [Loader.Resolve] may then be
+// called for every file, from one goroutine.
 package ldso
 
 import (
@@ -19,7 +18,7 @@ import (
 	"github.com/assay-hpc/assay/harness/rootfs"
 )
 
-// A Loader resolves libraries in one image. Its zero value is of no use.
+// A Loader resolves libraries in one image. Its zero value is not usable.
 type Loader struct {
 	root rootfs.FS
 	kind elf.Kind
@@ -29,15 +28,15 @@ type Loader struct {
 	cache                 map[string][]string // soname → paths, in the cache's order
 	conf                  []ConfDir
 
-	files    map[string]*elf.File       // by real path; nil: no ELF file
+	files    map[string]*elf.File       // by real path; nil: not an ELF file
 	listings map[string]map[string]bool // by directory
 	real     map[string]string
 }
 
 const cacheLimit = 64 << 20
 
-// Open reads the loader's configuration in an image whose programs are of the
-// given kind and whose LD_LIBRARY_PATH is libraryPath.
+// Open reads the loader's configuration in an image with programs of the given kind and with
+// libraryPath as LD_LIBRARY_PATH.
 func Open(root rootfs.FS, kind elf.Kind, libraryPath string) (*Loader, error) {
 	l := &Loader{
 		root: root, kind: kind, cache: map[string][]string{},
@@ -67,14 +66,14 @@ func (l *Loader) readCache() error {
 	}
 	entries, err := ParseCache(b)
 	for _, e := range entries {
-		if !e.HWCap { // what only some processors load is not relied on
+		if !e.HWCap { // libraries that only some processors load are not relied on
 			l.cache[e.Soname] = append(l.cache[e.Soname], e.Path)
 		}
 	}
 	return err
 }
 
-// multiarch holds Debian's and Red Hat's library directories by machine.
+// multiarch maps machines to the library directories of Debian and Red Hat.
 var multiarch = map[string]string{"EM_X86_64": "x86_64-linux-gnu", "EM_AARCH64": "aarch64-linux-gnu", "EM_386": "i386-linux-gnu"}
 
 func defaultDirs(kind elf.Kind) []string {
@@ -101,8 +100,7 @@ func (l *Loader) findMusl() bool {
 	return true
 }
 
-// File returns what the file at a path of the image is; nil if it is no ELF
-// file that can be read.
+// File returns the parsed file at a path of the image; nil if it is not a readable ELF file.
 func (l *Loader) File(name string) *elf.File {
 	p := l.realPath(name)
 	f, ok := l.files[p]
@@ -113,7 +111,7 @@ func (l *Loader) File(name string) *elf.File {
 	return f
 }
 
-// Add records a file that somebody else has parsed already.
+// Add records a file that the caller has already parsed.
 func (l *Loader) Add(realPath string, f *elf.File) { l.files[realPath] = f }
 
 func (l *Loader) parse(p string) *elf.File {
@@ -129,7 +127,7 @@ func (l *Loader) parse(p string) *elf.File {
 	return f
 }
 
-// realPath follows links; what cannot be followed is returned as it is.
+// realPath resolves links; a path that cannot be resolved is returned unchanged.
 func (l *Loader) realPath(name string) string {
 	r, ok := l.real[name]
 	if !ok {
@@ -142,8 +140,8 @@ func (l *Loader) realPath(name string) string {
 	return r
 }
 
-// has reports whether a directory holds a name. Directories are read once: the
-// same few are asked thousands of times.
+// has reports whether a directory contains a name. Each directory is read once: the same few are
+// looked up thousands of times.
 func (l *Loader) has(dir, name string) bool {
 	names, ok := l.listings[dir]
 	if !ok {
@@ -157,8 +155,8 @@ func (l *Loader) has(dir, name string) bool {
 	return names[name]
 }
 
-// Unlisted returns the directories of ld.so.conf that hold the library
-// although ld.so.cache does not name it: ldconfig was not run.
+// Unlisted returns the directories of ld.so.conf that contain the library although ld.so.cache
+// does not name it: ldconfig was not run.
 func (l *Loader) Unlisted(soname string) []string {
 	var dirs []string
 	for _, c := range l.conf {
@@ -175,10 +173,10 @@ func (l *Loader) fits(p string, kind elf.Kind) bool {
 	return f != nil && f.Kind == kind
 }
 
-// in returns where a directory has a loadable file of that name.
+// in returns the path of a loadable file of that name in a directory.
 func (l *Loader) in(dir, name string, kind elf.Kind) (string, bool) {
 	if !path.IsAbs(dir) || !l.has(path.Clean(dir), name) {
-		return "", false // relative entries depend on where a program is started
+		return "", false // relative entries depend on the directory in which a program is started
 	}
 	p := filepath.Join(dir, name)
 	return p, l.fits(p, kind)

@@ -11,31 +11,31 @@ import (
 type Missing struct {
 	Library string // as DT_NEEDED names it
 	By      string // the object that needs it
-	File    string // the file whose start would fail
+	File    string // the file that would fail to start
 }
 
-// A Link is one library that was found.
+// A Link is a library that was found.
 type Link struct {
 	By      string
 	Library string
 	Path    string
 }
 
-// A Resolution is what starting one file would load.
+// A Resolution is the result of starting one file.
 type Resolution struct {
 	Links   []Link
 	Missing []Missing
 }
 
-// An object is a file in the order of loading, with the object that asked for it.
+// An object is a loaded file, with the object that needs it.
 type object struct {
 	path   string
 	file   *elf.File
 	loader *object
 }
 
-// Resolve finds what the file at name needs, and what that needs, breadth
-// first as the loader does. A file that is not dynamic needs nothing.
+// Resolve finds the libraries that the file at name needs, and those that these need, breadth
+// first like the loader. A file that is not dynamic needs nothing.
 func (l *Loader) Resolve(name string) Resolution {
 	f := l.File(name)
 	if f == nil || !f.Dynamic {
@@ -80,7 +80,7 @@ func (s *search) need(o *object, lib string, main *object) {
 	s.result.Links = append(s.result.Links, Link{o.path, lib, p})
 }
 
-// load enters a library found at p, once per file however it was named.
+// load records a library found at p, once per file regardless of its name.
 func (s *search) load(by *object, lib, p string) {
 	f, real := s.l.File(p), s.l.realPath(p)
 	s.loaded[lib] = p
@@ -94,8 +94,8 @@ func (s *search) load(by *object, lib, p string) {
 	s.queue = append(s.queue, &object{p, f, by})
 }
 
-// muslItself reports whether musl's loader takes a name for itself
-// (ldso/dynlink.c, load_library: the reserved names).
+// muslItself reports whether a name stands for musl's loader itself (ldso/dynlink.c,
+// load_library: the reserved names).
 func muslItself(lib string) bool {
 	if strings.HasPrefix(lib, "libc.musl-") {
 		return true
@@ -113,7 +113,7 @@ func muslItself(lib string) bool {
 // _dl_map_object; musl: ldso/dynlink.c, load_library).
 func (l *Loader) find(o *object, lib string, kind elf.Kind) (string, bool) {
 	if strings.Contains(lib, "/") {
-		for _, p := range expand(o, []string{lib}) { // one, or none
+		for _, p := range expand(o, []string{lib}) { // one or none
 			return p, path.IsAbs(p) && l.fits(p, kind)
 		}
 		return "", false
@@ -138,12 +138,12 @@ func (l *Loader) find(o *object, lib string, kind elf.Kind) (string, bool) {
 	return "", false
 }
 
-// Find returns the file of a library that a program gets which has no RPATH for it.
+// Find returns the file of a library for a program that has no RPATH for it.
 func (l *Loader) Find(lib string) (string, bool) {
 	return l.find(&object{file: &elf.File{Kind: l.kind}}, lib, l.kind)
 }
 
-// dirs returns what is searched before cache and default directories.
+// dirs returns the directories that are searched before the cache and the default directories.
 func (l *Loader) dirs(o *object) []string {
 	var dirs []string
 	if l.musl {
@@ -154,8 +154,8 @@ func (l *Loader) dirs(o *object) []string {
 		}
 		return dirs
 	}
-	// DT_RPATH is inherited from whoever loaded the object, and DT_RUNPATH of
-	// the object itself switches all of that off.
+	// DT_RPATH is inherited from the objects that led to this one. DT_RUNPATH of the object
+	// itself disables all of that.
 	if o.file.RunPath == nil {
 		for p := o; p != nil; p = p.loader {
 			if p.file.RunPath == nil {
@@ -167,8 +167,8 @@ func (l *Loader) dirs(o *object) []string {
 	return append(dirs, expand(o, o.file.RunPath)...)
 }
 
-// expand replaces the loader's dynamic string tokens. $PLATFORM differs from
-// processor to processor, so entries with it are left out.
+// expand replaces the loader's dynamic string tokens. $PLATFORM depends on the processor, so
+// entries with it are left out.
 func expand(o *object, dirs []string) []string {
 	var out []string
 	lib := "lib64"

@@ -13,8 +13,8 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// Environment describes the node to netenv. libraryPath is LD_LIBRARY_PATH, which says where
-// the loader looks for NCCL's plugins.
+// Environment describes the node for netenv. libraryPath is LD_LIBRARY_PATH, in which the loader
+// searches for NCCL's plugins.
 func (m *Machine) Environment(libraryPath string) (*netenv.Node, error) {
 	n := &netenv.Node{Host: m.System.Host, Container: m.FS.Container(), Modules: modules(m.FS), IMEX: imex(m.FS), Limits: limits(m.FS)}
 	e := environment{m, n}
@@ -27,13 +27,13 @@ func (m *Machine) Environment(libraryPath string) (*netenv.Node, error) {
 	return n, nil
 }
 
-// An environment is a netenv.Node that is being filled in.
+// An environment fills in a netenv.Node.
 type environment struct {
 	*Machine
 	node *netenv.Node
 }
 
-// recognise finds the platform, and what follows from it.
+// recognise determines the platform, and what follows from it.
 func (e *environment) recognise() error {
 	db, err := platform.Load()
 	if err != nil {
@@ -63,8 +63,8 @@ func (e *environment) recognise() error {
 	return nil
 }
 
-// ports lists those that the kernel has, with the places that the topology
-// has for them; without any, the topology's.
+// ports lists the kernel's ports, with their locations in the topology. If there are none, it
+// lists those of the topology.
 func (e *environment) ports() {
 	e.node.Ports = []netenv.Port{}
 	devices, err := e.FS.RDMADevices()
@@ -74,7 +74,7 @@ func (e *environment) ports() {
 			e.node.Ports = append(e.node.Ports, e.place(netenv.Port{Device: c.Name, Number: max(c.Port, 1), Layer: layerOf(c), State: c.State, Gbit: float64(c.Mbit) / 1000}, i))
 		}
 	}
-	if len(e.node.Ports) > 0 { // another machine's, of whose modules and devices nothing is known
+	if len(e.node.Ports) > 0 { // of another machine: its modules and devices are not known
 		e.node.Modules, e.node.IMEX = netenv.Modules{}, netenv.IMEX{Channels: []string{}}
 	}
 	for _, d := range devices {
@@ -100,7 +100,7 @@ func (e *environment) ports() {
 	}
 }
 
-// layerOf is a card's link layer; NCCL's files tell it by the PCI class alone.
+// layerOf returns a card's link layer. NCCL's files only indicate it by the PCI class.
 func layerOf(c topology.NIC) string {
 	switch {
 	case c.LinkLayer != "":
@@ -113,9 +113,9 @@ func layerOf(c topology.NIC) string {
 	return ""
 }
 
-// netdevsOf are the interfaces of a port: those of its function, or, where a
-// function has several ports or a bond stands for it, those that its addresses
-// name. VLANs are interfaces on it, and count too.
+// netdevsOf returns the interfaces of a port: those of its PCI function and those that its GIDs
+// name. A function may have several ports, or a bond may replace its interface. VLANs on it are
+// interfaces, too.
 func netdevsOf(p netenv.Port) []string {
 	out := slices.Clone(p.Netdevs)
 	for _, g := range p.GIDs {
@@ -126,7 +126,7 @@ func netdevsOf(p netenv.Port) []string {
 	return out
 }
 
-// place adds where a NIC of the topology sits.
+// place adds the location of a NIC of the topology.
 func (e *environment) place(p netenv.Port, nic int) netenv.Port {
 	p.NUMA = -1
 	if nic < 0 {
@@ -143,8 +143,7 @@ func (e *environment) place(p netenv.Port, nic int) netenv.Port {
 	return p
 }
 
-// network lists interfaces and routes. Only the live machine tells its IPv4
-// addresses.
+// network lists interfaces and routes. IPv4 addresses are only known on the live machine.
 func (e *environment) network(live bool) {
 	addrs := map[string][]netip.Prefix{}
 	six, err := e.FS.Addresses6()
@@ -181,7 +180,7 @@ func (e *environment) network(live bool) {
 // loopbackType is ARPHRD_LOOPBACK of linux/if_arp.h.
 const loopbackType = 772
 
-// liveAddresses are this machine's, IPv4 first.
+// liveAddresses returns this machine's addresses, IPv4 first.
 func liveAddresses() map[string][]netip.Prefix {
 	out := map[string][]netip.Prefix{}
 	list, err := net.Interfaces()
@@ -191,7 +190,7 @@ func liveAddresses() map[string][]netip.Prefix {
 	for _, i := range list {
 		addrs, err := i.Addrs()
 		if err != nil {
-			continue // it has just gone
+			continue // the interface has just disappeared
 		}
 		for _, a := range addrs {
 			if p, err := netip.ParsePrefix(a.String()); err == nil {

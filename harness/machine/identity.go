@@ -17,13 +17,13 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// Facts are what is known of a node before anything is measured.
+// Facts are what is known about a node before any measurement.
 type Facts struct {
 	PCI    int                  `json:"pci"`   // GPUs on PCI
 	GPUs   int                  `json:"gpus"`  // GPUs that CUDA can use
 	CUDA   bool                 `json:"cuda"`  // this build of the harness has code for GPUs
 	Ports  int                  `json:"ports"` // ports of RDMA devices that are up
-	Why    string               `json:"why"`   // why CUDA has no GPU
+	Why    string               `json:"why"`   // the reason why CUDA has no GPU
 	Expect platform.Expectation `json:"expect"`
 }
 
@@ -33,14 +33,14 @@ type Identity struct {
 	Node  certificate.Node `json:"node"`
 }
 
-// Drivers are what Identify asks about GPUs.
+// Drivers are the sources that Identify queries about GPUs.
 type Drivers struct {
 	NVML health.Source
-	CUDA func() (gpus int, missing error) // how many GPUs CUDA can use, or why none
+	CUDA func() (gpus int, missing error) // the number of GPUs that CUDA can use, or the reason why there is none
 }
 
-// Identify asks files and drivers what the node is. What cannot be found out is left out,
-// except for the name and the processors.
+// Identify reads files and queries drivers to describe the node. What cannot be determined is
+// left out, except for the name and the processors.
 func (m *Machine) Identify(d Drivers, getenv func(string) string, environ []string) (*Identity, error) {
 	db, err := platform.Load()
 	if err != nil {
@@ -66,7 +66,8 @@ func (m *Machine) Identify(d Drivers, getenv func(string) string, environ []stri
 	return id, nil
 }
 
-// Unidentified is a node of which only the name is known, and why: Identify did not end.
+// Unidentified describes a node of which only the name is known, and the reason: Identify did not
+// end.
 func Unidentified(why error) *Identity {
 	name := NodeName(os.Getenv)
 	id := &Identity{Facts: Facts{CUDA: driver.Built, Why: why.Error()}, Node: certificate.Node{Name: name, Identity: []string{"name " + name}}}
@@ -76,7 +77,7 @@ func Unidentified(why error) *Identity {
 	return id
 }
 
-// NodeName is the node's own name, which in a container may differ from the host name.
+// NodeName returns the node's own name, which in a container may differ from the host name.
 func NodeName(getenv func(string) string) string {
 	host, _ := os.Hostname()
 	return cmp.Or(getenv("NODE_NAME"), getenv("SLURMD_NODENAME"), host, "unnamed")
@@ -119,7 +120,7 @@ func (id *Identity) askPorts(fs sysfs.FS) {
 	}
 }
 
-// moduleVersions are those of the kernel's modules that measurements depend on.
+// moduleVersions returns the versions of the kernel modules that measurements depend on.
 func moduleVersions(fs sysfs.FS) map[string]string {
 	out := map[string]string{}
 	for _, name := range []string{"nvidia", "nvidia_peermem", "gdrdrv", "mlx5_core", "efa"} {
@@ -130,7 +131,7 @@ func moduleVersions(fs sysfs.FS) map[string]string {
 	return none(out)
 }
 
-// none is nothing where a map is empty, as certificates have it.
+// none returns nil for an empty map, as certificates require.
 func none(m map[string]string) map[string]string {
 	if len(m) == 0 {
 		return nil
@@ -138,11 +139,10 @@ func none(m map[string]string) map[string]string {
 	return m
 }
 
-// telling are the beginnings of variables that change what is measured.
+// telling are the prefixes of environment variables that affect measurements.
 var telling = []string{"NCCL_", "UCX_", "FI_", "OMPI_MCA_", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_", "CUDA_LAUNCH_BLOCKING", "NVIDIA_VISIBLE_DEVICES", "SHARP_", "ASSAY_", "SLURM_JOB_ID", "OMP_"}
 
-// variables are those of the environment that change what is measured, without
-// what might be a secret.
+// variables returns the environment variables that affect measurements, without possible secrets.
 func variables(environ []string) map[string]string {
 	out := map[string]string{}
 	for _, e := range environ {
@@ -156,9 +156,9 @@ func variables(environ []string) map[string]string {
 	return none(out)
 }
 
-// identityOf is what tells the machine from others. It must stay what it is when
-// a GPU falls off the bus, for each user: so it is of one kind, the first
-// that there is.
+// identityOf returns what distinguishes the machine from others. It must not change when a GPU
+// falls off the bus, or with the user. So it consists of ids of one kind, the first kind that is
+// available.
 func identityOf(fs sysfs.FS, n *certificate.Node) []string {
 	if id, err := fs.Text("sys/class/dmi/id/product_uuid"); err == nil && strings.Trim(id, " \n0-fF") != "" {
 		return []string{"dmi " + strings.ToLower(strings.TrimSpace(id))}
@@ -178,7 +178,7 @@ func identityOf(fs sysfs.FS, n *certificate.Node) []string {
 		slices.Sort(out)
 		return slices.Compact(out)
 	}
-	// The number itself is nobody's business: machine-id(5) asks for a hash.
+	// The id itself must not be published: machine-id(5) requires a hash.
 	if id, err := fs.Text("etc/machine-id"); err == nil && strings.TrimSpace(id) != "" {
 		sum := sha256.Sum256([]byte("assay " + strings.TrimSpace(id)))
 		return []string{"machine-id " + hex.EncodeToString(sum[:16])}
@@ -186,7 +186,7 @@ func identityOf(fs sysfs.FS, n *certificate.Node) []string {
 	return []string{"name " + n.Name}
 }
 
-// drawing is a topology as certificates have it.
+// drawing converts a topology to that of a certificate.
 func drawing(sys *topology.System) *certificate.Topology {
 	t := new(certificate.Topology)
 	cpus := map[int]string{}
@@ -234,7 +234,7 @@ func drawing(sys *topology.System) *certificate.Topology {
 	return t
 }
 
-// nvlinks adds the links between GPUs, each pair's once, and to switches.
+// nvlinks adds the links between GPUs, once per pair, and to switches.
 func nvlinks(t *certificate.Topology, sys *topology.System, ends map[sysfs.BusID]string) {
 	for i := range sys.GPUs {
 		g := &sys.GPUs[i]
@@ -258,7 +258,7 @@ func nvlinks(t *certificate.Topology, sys *topology.System, ends map[sysfs.BusID
 	}
 }
 
-// slot says by what a function is plugged in.
+// slot describes the slot of a function.
 func slot(l sysfs.PCILink) string {
 	gen := map[float64]int{2.5: 1, 5: 2, 8: 3, 16: 4, 32: 5, 64: 6, 128: 7}[l.GTs]
 	if gen == 0 || l.Width == 0 {

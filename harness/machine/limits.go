@@ -9,7 +9,7 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// modules says how cards reach GPU memory.
+// modules determines how cards access GPU memory.
 func modules(f sysfs.FS) netenv.Modules {
 	var m netenv.Modules
 	loaded, err := f.Modules()
@@ -28,7 +28,7 @@ func modules(f sysfs.FS) netenv.Modules {
 	return m
 }
 
-// imex says whether memory can be shared over NVLink between hosts.
+// imex determines whether memory can be shared over NVLink between hosts.
 func imex(f sysfs.FS) netenv.IMEX {
 	x := netenv.IMEX{Channels: []string{}}
 	if _, err := f.Names("/dev"); err == nil {
@@ -45,7 +45,7 @@ func imex(f sysfs.FS) netenv.IMEX {
 	return x
 }
 
-// limits reads those of this process and its container.
+// limits reads the limits of this process and its container.
 func limits(f sysfs.FS) netenv.Limits {
 	var l netenv.Limits
 	if all, err := f.Limits(); err == nil {
@@ -55,8 +55,7 @@ func limits(f sysfs.FS) netenv.Limits {
 	}
 	caps, _ := f.Capabilities() // 0: none
 	users, _ := f.Text("/proc/self/uid_map")
-	// In a user namespace of its own a process's capabilities lift no limit of
-	// the host's.
+	// In a separate user namespace a process's capabilities do not lift the host's limits.
 	l.IPCLock = caps>>sysfs.CapIPCLock&1 == 1 && strings.Join(strings.Fields(users), " ") == "0 0 4294967295"
 	l.SHM = shmSize(f)
 	for _, name := range []string{"/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max"} {
@@ -80,8 +79,8 @@ func pidsMax(text string) *uint64 {
 	return &v
 }
 
-// shmSize is what /dev/shm may hold; nil: it is not known. A tmpfs without a
-// size may take half of the memory.
+// shmSize returns the capacity of /dev/shm; nil if it is not known. A tmpfs without a size may
+// use half of the memory.
 func shmSize(f sysfs.FS) *uint64 {
 	mounts, err := f.Mounts()
 	if err != nil {

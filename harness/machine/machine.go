@@ -1,6 +1,6 @@
-// Package machine reads a node: its devices and how they are connected, NVIDIA's driver,
-// network, limits and what identifies it. Commands and checks read a node through it, so that
-// all of them see the same devices.
+// Package machine reads a node: its devices and their connections, NVIDIA's driver, the network,
+// limits and the machine's identity. Commands and checks read a node through it, so that all of
+// them see the same devices.
 package machine
 
 import (
@@ -22,7 +22,7 @@ type Options struct {
 	Root string
 	// System is a topology that was read from a file; nil: the topology is read from Root.
 	System *topology.System
-	// Driver asks NVIDIA's driver for NVLinks, which only this node's can tell.
+	// Driver queries NVIDIA's driver for NVLinks. That only works for this node.
 	Driver bool
 	// Note reports what could not be read; nil: nothing is reported.
 	Note func(text string)
@@ -32,13 +32,13 @@ type Options struct {
 type Machine struct {
 	FS     sysfs.FS
 	System *topology.System
-	// Skipped is why the driver was not asked; nil: it was, or System is from a file.
+	// Skipped is why the driver was not queried; nil: it was, or System is from a file.
 	Skipped error
 
 	o Options
 }
 
-// ErrRoot: there is no directory to read the node from.
+// ErrRoot says that there is no directory to read the node from.
 var ErrRoot = errors.New("root")
 
 // Read reads a node. An error that is ErrRoot is about Options.Root.
@@ -79,8 +79,8 @@ func (m *Machine) readSystem() error {
 	return errors.Join(err, closeDriver())
 }
 
-// Overlay places devices as a file says, as NCCL does with NCCL_TOPO_FILE. The file is
-// below Options.Root.
+// Overlay places devices according to a file, as NCCL does with NCCL_TOPO_FILE. The file is below
+// Options.Root.
 func (m *Machine) Overlay(name string) error {
 	text, err := m.FS.Text(name)
 	if err != nil {
@@ -110,14 +110,14 @@ func (m *Machine) note(text string) {
 	}
 }
 
-// failed reports an error. A file that does not exist needs no report.
+// failed reports an error, except for a file that does not exist.
 func (m *Machine) failed(err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		m.note(err.Error())
 	}
 }
 
-// PCIGPUs counts the GPUs on PCI, whether or not the driver has them.
+// PCIGPUs counts the GPUs on PCI, whether or not the driver uses them.
 func (m *Machine) PCIGPUs() int { return PCIGPUs(m.FS) }
 
 // PCIGPUs counts the GPUs on PCI.
@@ -131,8 +131,8 @@ func PCIGPUs(f sysfs.FS) (n int) {
 	return n
 }
 
-// Platform describes the node to the hardware data base. DMI and container are Root's, and
-// unknown where the topology is from a file.
+// Platform describes the node for the hardware database. DMI and container are read from Root,
+// and unknown if the topology is from a file.
 func (m *Machine) Platform() platform.Node {
 	if m.o.System != nil {
 		return describe(m.System, driverAsked(m.System))
@@ -145,8 +145,8 @@ func (m *Machine) Platform() platform.Node {
 	return n
 }
 
-// driverAsked reports whether a topology of a file contains what only the driver knows: then
-// it contains all NVLinks.
+// driverAsked reports whether a topology from a file contains what only the driver knows. Then it
+// contains all NVLinks.
 func driverAsked(sys *topology.System) bool {
 	return slices.ContainsFunc(sys.GPUs, func(g topology.GPU) bool { return g.SM > 0 || g.Name != "" || len(g.NVLinks) > 0 })
 }
@@ -175,8 +175,7 @@ func describe(sys *topology.System, linksKnown bool) platform.Node {
 	return n
 }
 
-// pciNumber is a PCI vendor or device as the data base writes it; "" for 0, which means
-// unknown.
+// pciNumber formats a PCI vendor or device like the database; "" for 0, which means unknown.
 func pciNumber(v uint16) string {
 	if v == 0 {
 		return ""

@@ -11,24 +11,24 @@ import (
 	"github.com/assay-hpc/assay/harness/rootfs"
 )
 
-// pluginDirs are where installers put NCCL's network plugins, for images whose
-// loader does not look there: AWS's EFA installer, HPC-X.
+// pluginDirs are the directories in which installers (AWS's EFA installer, HPC-X) put NCCL's
+// network plugins, for images with a loader that does not search them.
 var pluginDirs = []string{
 	"/opt/amazon/nccl-plugin", "/opt/amazon/ofi-nccl/lib", "/opt/amazon/ofi-nccl/lib64", "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu", "/opt/amazon/ofi-nccl/lib/aarch64-linux-gnu",
 	"/opt/aws-ofi-nccl/lib", "/opt/hpcx/nccl_rdma_sharp_plugin/lib", "/opt/hpcx/nccl_spectrum-x_plugin/lib",
 }
 
-// pluginFiles are the plugins' files, each with what NCCL_NET_PLUGIN finds it by.
-// assay's images give HPC-X's plugin a name of its own, as AWS does with EFA's.
+// pluginFiles are the plugins' files, each with the name for NCCL_NET_PLUGIN. assay's images give
+// HPC-X's plugin its own name, as AWS does with EFA's.
 var pluginFiles = []struct{ file, name, kind string }{
-	{"libnccl-net.so", "", ""}, // its kind shows only inside
+	{"libnccl-net.so", "", ""}, // its kind is determined from its content
 	{"libnccl-net-ofi.so", "ofi", netenv.PluginOFI},
 	{"libnccl-net-sharp.so", "sharp", netenv.PluginSHARP},
 	{"libnccl-net-spcx.so", "spcx", netenv.PluginSpectrumX},
 }
 
-// plugins finds the network plugins in the order in which the loader looks,
-// and after them those where it does not.
+// plugins finds the network plugins in the order in which the loader searches, followed by those
+// where it does not.
 func plugins(dir, libraryPath string) []netenv.Plugin {
 	out := []netenv.Plugin{}
 	root, err := rootfs.Open(dir)
@@ -56,8 +56,8 @@ func plugins(dir, libraryPath string) []netenv.Plugin {
 	return out
 }
 
-// pluginKind tells plugins apart by what they need, or by where they lie if
-// they look that up at run time.
+// pluginKind distinguishes plugins by the libraries that they need, or by their path if they look
+// these up at run time.
 func pluginKind(root rootfs.FS, real string) string {
 	needs := ""
 	if f, err := root.Open(real); err == nil {

@@ -14,15 +14,15 @@ import (
 	"github.com/assay-hpc/assay/perftest/membw"
 )
 
-// bandwidthParams is what stands under "with" of bandwidth.
+// bandwidthParams are the parameters under "with" of bandwidth.
 type bandwidthParams struct {
 	Families []string `yaml:"families"` // none: all
-	Size     string   `yaml:"size"`     // of a copy
+	Size     string   `yaml:"size"`     // of one copy
 	Samples  int      `yaml:"samples"`
-	Copies   int      `yaml:"copies"` // that a sample times
+	Copies   int      `yaml:"copies"` // per sample
 }
 
-// bandwidth makes a check of each family, all from one run.
+// bandwidth returns one check per family, all from one run.
 func (c *Config) bandwidth(e *suite.Entry) ([]suite.Check, error) {
 	d := membw.Defaults()
 	p := bandwidthParams{Families: membw.FamilyNames(), Size: "512M", Samples: d.Samples, Copies: d.Copies}
@@ -64,7 +64,7 @@ func (c *Config) bandwidth(e *suite.Entry) ([]suite.Check, error) {
 	return out, nil
 }
 
-// bandwidthResult is a family of a report, held against a limit of the suite's.
+// bandwidthResult returns a family's result, compared with a limit of the suite.
 func (c *Config) bandwidthResult(e *suite.Entry, r *membw.Report, name string) result.Result {
 	res := r.Of(name)
 	rule, ok := e.Limits[name]
@@ -72,7 +72,7 @@ func (c *Config) bandwidthResult(e *suite.Entry, r *membw.Report, name string) r
 		return res
 	}
 	return res.Held(rule, name, func(o *result.Object, of string) (float64, string) {
-		if m := o.Measured; of == "peak" && !strings.HasSuffix(name, "_all") { // whose reference is what a GPU alone has reached
+		if m := o.Measured; of == "peak" && !strings.HasSuffix(name, "_all") { // expected by the report itself; that of _all is what a single GPU reached
 			return m.Expected, m.Source
 		}
 		for i := range r.GPUs {
@@ -84,7 +84,7 @@ func (c *Config) bandwidthResult(e *suite.Entry, r *membw.Report, name string) r
 	})
 }
 
-// figureOf is what the data base calls what families measure.
+// figureOf maps families to the names of figures in the database.
 var figureOf = map[string]string{
 	"host_to_device": "h2d", "host_to_device_all": "h2d", "device_to_host": "d2h", "device_to_host_all": "d2h",
 	"local_ce": "local_copy", "peer_write_ce": "p2p_write", "peer_read_ce": "p2p_read",

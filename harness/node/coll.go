@@ -16,7 +16,7 @@ import (
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
-// collParams is what stands under "with" of coll.
+// collParams are the parameters under "with" of coll.
 type collParams struct {
 	Operations []string      `yaml:"operations"`
 	Device     string        `yaml:"device"` // gpu: all GPUs; cpu: ranks on host memory
@@ -25,12 +25,12 @@ type collParams struct {
 	Min        string        `yaml:"min"`
 	Max        string        `yaml:"max"`
 	Factor     int           `yaml:"factor"`
-	MinTime    time.Duration `yaml:"min_time"` // of each size
+	MinTime    time.Duration `yaml:"min_time"` // per size
 	Over       string        `yaml:"over"`     // nodes: all machines of the job
-	Split      string        `yaml:"split"`    // into groups of machines, as NCCL_TESTS_SPLIT
+	Split      string        `yaml:"split"`    // into groups of machines, like NCCL_TESTS_SPLIT
 }
 
-// coll makes a check of each operation.
+// coll returns one check per operation.
 func (c *Config) coll(e *suite.Entry) ([]suite.Check, error) {
 	p := collParams{Device: "gpu", Ranks: 4, Engine: "assay", Min: "8", Max: "1G", Factor: 4, MinTime: 20 * time.Millisecond}
 	if err := e.Decode(&p); err != nil {
@@ -84,7 +84,7 @@ func (c *Config) coll(e *suite.Entry) ([]suite.Check, error) {
 // collective measures one operation.
 func (c *Config) collective(ctx context.Context, e *suite.Entry, p collParams, op string) result.Result {
 	ranks, run := p.Ranks, c.Run
-	var own *result.Result // why it cannot be made here
+	var own *result.Result // why this machine cannot run it
 	if p.Device == "gpu" {
 		ranks = c.Machine.GPUs
 		if res, none := c.noGPUs(); none {
@@ -121,7 +121,7 @@ func (c *Config) collective(ctx context.Context, e *suite.Entry, p collParams, o
 	return c.collResult(e, d, op, d.Ranks/ranks, p.Device == "gpu")
 }
 
-// collResult is a benchmark's report.
+// collResult converts a benchmark's report to a result.
 func (c *Config) collResult(e *suite.Entry, d *perf.Document, op string, nodes int, gpus bool) result.Result {
 	switch {
 	case d.Error != "":
@@ -137,7 +137,7 @@ func (c *Config) collResult(e *suite.Entry, d *perf.Document, op string, nodes i
 	in := result.Curve{Name: op + ", in place", X: "B", Y: "GB/s"}
 	for _, r := range d.Rows {
 		if n := len(out.Points); n > 0 && float64(r.Bytes) <= out.Points[n-1].X {
-			continue // one point a size: of several types or operations the first
+			continue // one point per size: the first of several types or operations
 		}
 		out.Points = append(out.Points, result.Point{X: float64(r.Bytes), Y: r.OutOfPlace.BusBW})
 		in.Points = append(in.Points, result.Point{X: float64(r.Bytes), Y: r.InPlace.BusBW})
@@ -168,7 +168,7 @@ func (c *Config) collResult(e *suite.Entry, d *perf.Document, op string, nodes i
 	case result.Fail:
 		res.Verdict, res.Reason, res.Remedy = o.Verdict, o.Reason, "look at bandwidth and health of the single GPUs and links first"
 	}
-	// A rank on host memory is late whenever something else runs: that says nothing.
+	// A rank on host memory is late whenever something else runs, which means nothing.
 	if t := d.Straggler; gpus && t != nil && t.Notable() {
 		who := result.Object{Name: gpuName(t.Rank), Quantity: "behind the median rank", Verdict: result.Warn, Reason: t.String(), Measured: measured(t.Percent, "%", 0, "")}
 		if nodes > 1 {
@@ -189,13 +189,12 @@ func (c *Config) collResult(e *suite.Entry, d *perf.Document, op string, nodes i
 	return res
 }
 
-// saturated is from how many bytes on bus bandwidth is about that of any larger
-// message: with 8 H200 512 MiB reach 0.93 of 16 GiB, and floors are 0.87 of that.
+// saturated is the message size from which bus bandwidth is about that of any larger message:
+// with 8 H200, 512 MiB reach 0.93 of the value of 16 GiB, and floors are 0.87 of that.
 const saturated = 512 << 20
 
-// figure is what the data base expects of a collective: of several
-// algorithms' figures the lowest, and none of a message that small ones cannot be
-// held against.
+// figure returns what the database expects of a collective: the lowest of several algorithms'
+// figures. It ignores figures of larger messages, which small ones cannot be compared with.
 func (c *Config) figure(op string, nodes, ranks int, bytes int64) *platform.Expected {
 	var fit []platform.Expected
 	for _, f := range c.Machine.Expect.Figures {

@@ -13,14 +13,14 @@ import (
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
-// diagParams is what stands under "with" of diag.
+// diagParams are the parameters under "with" of diag.
 type diagParams struct {
 	Tests      []string      `yaml:"tests"`
-	Duration   time.Duration `yaml:"duration"`   // of tests that load GPUs for some time
+	Duration   time.Duration `yaml:"duration"`   // of tests that put load on GPUs for some time
 	Parameters []string      `yaml:"parameters"` // TEST.PARAMETER=VALUE
 }
 
-// diag makes a check of each test.
+// diag returns one check per test.
 func (c *Config) diag(e *suite.Entry) ([]suite.Check, error) {
 	var p diagParams
 	if err := e.Decode(&p); err != nil {
@@ -53,7 +53,7 @@ func (c *Config) diag(e *suite.Entry) ([]suite.Check, error) {
 	return out, nil
 }
 
-// startUp is for a process to begin and to end, beside what it does.
+// startUp is the time for a process to start and to exit, in addition to its work.
 const startUp = time.Minute
 
 func (c *Config) test(e *suite.Entry, plan diag.Plan, p diagParams, left *unmet) suite.Check {
@@ -68,7 +68,7 @@ func (c *Config) test(e *suite.Entry, plan diag.Plan, p diagParams, left *unmet)
 		}
 	}
 	if len(e.Limits) > 0 {
-		limits, _ := json.Marshal(e.Limits) // numbers and names
+		limits, _ := json.Marshal(e.Limits) // numbers and names: cannot fail
 		args = append(args, "--limits", string(limits))
 	}
 	return suite.Check{

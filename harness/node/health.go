@@ -10,15 +10,15 @@ import (
 	"github.com/assay-hpc/assay/harness/suite"
 )
 
-// healthParams is what stands under "with" of health.
+// healthParams are the parameters under "with" of health.
 type healthParams struct {
-	Window time.Duration `yaml:"window"` // for which error counters are watched
-	Since  time.Duration `yaml:"since"`  // how far back the kernel's log counts
+	Window time.Duration `yaml:"window"` // in which error counters are watched
+	Since  time.Duration `yaml:"since"`  // how far back the kernel's log is read
 	Only   []string      `yaml:"only"`
 	Skip   []string      `yaml:"skip"`
 }
 
-// health makes a check of each of harness health's, all from one run of it.
+// health returns the checks of harness health, all from one run of it.
 func (c *Config) health(e *suite.Entry) ([]suite.Check, error) {
 	p := healthParams{Window: 500 * time.Millisecond, Since: 2 * time.Hour}
 	if err := e.Decode(&p); err != nil {
@@ -48,7 +48,8 @@ func (c *Config) health(e *suite.Entry) ([]suite.Check, error) {
 			continue
 		}
 		out = append(out, suite.Check{
-			// Not while something loads the GPUs, whose processes and temperatures it would see.
+			// It must not run together with load on the GPUs: it would see its processes and
+			// temperatures.
 			ID: e.ID + "/" + id, Title: health.Title(id), Uses: []string{useGPUs},
 			Run: func(ctx context.Context, _ *suite.Env) result.Result {
 				r, bad := shared.get(ctx, func(ctx context.Context) (*result.Report, *result.Result) {
@@ -64,9 +65,9 @@ func (c *Config) health(e *suite.Entry) ([]suite.Check, error) {
 	return out, nil
 }
 
-// surePlatform is the platform by which health judges: the one that was named, or
-// one that the machine is in all that is known of it. One that is only the nearest
-// would make what is different a fault.
+// surePlatform returns the platform by which health judges: the one that was named, or one that
+// the machine matches in everything that is known of it. With one that is only the nearest, every
+// difference would count as a fault.
 func (c *Config) surePlatform() string {
 	if r := &c.Machine.Expect.Recognition; c.Platform == "" && len(r.Differences) == 0 {
 		return r.Platform

@@ -10,14 +10,14 @@ import (
 	"github.com/assay-hpc/assay/harness/suite"
 )
 
-// huntParams is what stands under "with" of hunt.
+// huntParams are the parameters under "with" of hunt.
 type huntParams struct {
 	Tool     string        `yaml:"tool"` // auto, tcp, rdma or coll
 	Duration time.Duration `yaml:"duration"`
 	Args     []string      `yaml:"args"` // flags of harness hunt
 }
 
-// hunt makes one check: which machine of several is slower than the rest.
+// hunt returns one check: which of several machines is slower than the rest.
 func (c *Config) hunt(e *suite.Entry) ([]suite.Check, error) {
 	p := huntParams{Tool: "auto"}
 	if err := e.Decode(&p); err != nil {

@@ -9,30 +9,30 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 )
 
-// UseJob is what checks use that all machines of a job make together. All of
-// them come to such a check, in the same order.
+// UseJob marks checks that all machines of a job run together. All machines reach such a check,
+// in the same order.
 const UseJob = "job"
 
-// A Job is the machines that run a suite together, a process each. Any of them but
-// the first may be lost on the way.
+// A Job is the set of machines that run a suite together, one process each. Any of them except
+// the first may be lost during the run.
 type Job interface {
-	// Size is how many machines there were at the start.
+	// Size returns the number of machines at the start.
 	Size() int
-	// Name is what a machine is called, at the first one.
+	// Name returns the name of a machine, on the first one.
 	Name(rank int) string
-	// Ask has each machine give b, and the first one judge what all gave, by rank; nil
-	// is a lost machine's. All machines get the answer.
+	// Ask sends b of each machine to the first one, which calls judge with all of them, by rank
+	// (nil for a lost machine). All machines receive the answer.
 	Ask(b []byte, judge func(all [][]byte) ([]byte, error)) ([]byte, error)
-	// Run runs a command of the harness on all machines that are left, as the ranks
-	// of one job. What the first one wrote is what came of it, there; where it did
-	// not end well anywhere, the error says so.
+	// Run runs a command of the harness on all remaining machines, as the ranks of one job. On
+	// the first machine it returns the output of its own process; the error reports failures on
+	// any machine.
 	Run(ctx context.Context, args ...string) (Output, error)
-	// RunOn is Run of a command that goes on by itself when machines are lost.
+	// RunOn is Run for a command that itself continues when machines are lost.
 	RunOn(ctx context.Context, args ...string) (Output, error)
 }
 
-// alone is the result of a check that takes several machines; agreed, whether
-// all of them can make it.
+// alone returns the result of a check that needs several machines if there is only one. agree
+// determines whether all of them can run it.
 func (c *Config) alone() (result.Result, bool) {
 	if c.Job == nil || c.Job.Size() < 2 {
 		return result.Skipped("it takes several machines: start the suite with srun, mpirun or torchrun, a process on each"), true
@@ -40,17 +40,17 @@ func (c *Config) alone() (result.Result, bool) {
 	return result.Result{}, false
 }
 
-// word is what a machine says before a check that all make together.
+// word is what a machine states before a check that all machines run together.
 type word struct {
 	Check   string         `json:"check"`
-	Verdict result.Verdict `json:"verdict,omitempty"` // of one that it cannot make
+	Verdict result.Verdict `json:"verdict,omitempty"` // of a check that it cannot run
 	Reason  string         `json:"reason,omitempty"`
 	Remedy  string         `json:"remedy,omitempty"`
 	GPUs    int            `json:"gpus"` // that take part
 }
 
-// agree has all machines say whether they can make a check, with so many GPUs
-// each: own is the result of one that cannot. It returns the result for all where one cannot.
+// agree has each machine state whether it can run a check, with the given number of GPUs. own is
+// the result if this machine cannot. agree returns the common result if any machine cannot.
 func (c *Config) agree(check string, gpus int, own *result.Result) *result.Result {
 	mine := word{Check: check, GPUs: gpus}
 	if own != nil {
@@ -65,7 +65,7 @@ func (c *Config) agree(check string, gpus int, own *result.Result) *result.Resul
 		var ranks []int
 		for rank, b := range all {
 			if b == nil {
-				continue // its certificate will tell
+				continue // its certificate reports it
 			}
 			var w word
 			if err := json.Unmarshal(b, &w); err != nil || w.Check != check {
@@ -85,8 +85,7 @@ func (c *Config) agree(check string, gpus int, own *result.Result) *result.Resul
 	return agreed
 }
 
-// judgeWords is the result where not all can make a check, of what the machines
-// that are left say.
+// judgeWords returns the result if not all remaining machines can run a check.
 func (c *Config) judgeWords(words []word, ranks []int) *result.Result {
 	if len(words) < 2 {
 		return ptr(result.Errored("fewer than two machines are left"))
@@ -108,7 +107,7 @@ func (c *Config) judgeWords(words []word, ranks []int) *result.Result {
 		}
 		if len(who) < len(words) {
 			res.Reason = fmt.Sprintf("%s: %s", some(who), res.Reason)
-			if res.Verdict == result.Skip { // others could have made it
+			if res.Verdict == result.Skip { // other machines could have run it
 				res.Verdict = result.Error
 			}
 		}
@@ -122,7 +121,7 @@ func (c *Config) judgeWords(words []word, ranks []int) *result.Result {
 	return nil
 }
 
-// some names a few.
+// some lists at most a few names.
 func some(names []string) string {
 	if n := len(names); n > 4 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:3], ", "), n-3)

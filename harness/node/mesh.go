@@ -9,13 +9,13 @@ import (
 	"github.com/assay-hpc/assay/perftest/mesh"
 )
 
-// meshParams is what stands under "with" of mesh.
+// meshParams are the parameters under "with" of mesh.
 type meshParams struct {
 	Args []string `yaml:"args"` // flags of harness ib mesh
 	Over string   `yaml:"over"` // nodes: all machines of the job
 }
 
-// mesh makes one check: of all ports of the node with one another.
+// mesh returns one check: of all ports of the node with one another.
 func (c *Config) mesh(e *suite.Entry) ([]suite.Check, error) {
 	var p meshParams
 	if err := e.Decode(&p); err != nil {
@@ -44,7 +44,7 @@ func (c *Config) mesh(e *suite.Entry) ([]suite.Check, error) {
 	return []suite.Check{check}, nil
 }
 
-// fewPorts is the result where too few ports are up.
+// fewPorts returns the result if too few ports are up.
 func (c *Config) fewPorts(least int) *result.Result {
 	switch {
 	case c.Machine.Ports >= least:

@@ -1,7 +1,6 @@
-// Package node makes the checks of suites that are about a machine. Each runs a
-// command of the harness as a process of its own, so that a crash, a hang or a
-// GPU's poisoned context is that check's alone, and turns the JSON report of that
-// command into results.
+// Package node provides the checks of suites that are about a machine. Each runs a command of the
+// harness in its own process, so that a crash, a hang or a GPU's poisoned context affects only
+// that check. It converts the command's JSON report to results.
 package node
 
 import (
@@ -21,35 +20,35 @@ import (
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
-// What checks use, so that they do not disturb one another.
+// Resources of checks, so that they do not disturb one another.
 const (
 	useGPUs    = "gpus"
 	useNetwork = "network"
 	useHost    = "host" // its processors and memory
 )
 
-// Output is what a command of the harness wrote, and how it ended.
+// Output is the output of a harness command, and its exit status.
 type Output = fabric.Output
 
 type runner = func(ctx context.Context, args ...string) (Output, error)
 
-// A Config is what the checks are made from.
+// A Config is the input of the checks.
 type Config struct {
-	// Run runs a command of the harness to its end; NAME=VALUE before the command
-	// are variables of its environment. An error says that it could not be
-	// started, or was ended with the context.
+	// Run runs a command of the harness to completion; NAME=VALUE before the command are
+	// environment variables. An error says that it could not be started, or was ended with the
+	// context.
 	Run runner
-	// Machine is what the node is.
+	// Machine describes the node.
 	Machine machine.Facts
-	// GPUs and Ports (of RDMA devices) are how many there must be; nil: nobody says.
+	// GPUs and Ports (of RDMA devices) are the required numbers; nil: not specified.
 	GPUs, Ports *int
-	// Platform is what the node must be, a key of the data base; "": nobody says.
+	// Platform is what the node must be, a key of the database; "": not specified.
 	Platform string
-	// Job is the machines that run the suite together; nil: this one alone.
+	// Job is the set of machines that run the suite together; nil: only this one.
 	Job Job
 }
 
-// Kinds are the kinds of checks that files of suites can name.
+// Kinds are the kinds of checks that suite files can name.
 func (c *Config) Kinds() []suite.Kind {
 	return []suite.Kind{
 		{Name: "platform", Usage: "the machine is recognised, and is the one that it should be", Make: c.platform},
@@ -62,8 +61,8 @@ func (c *Config) Kinds() []suite.Kind {
 	}
 }
 
-// noGPUs is the result of checks of GPUs where there are none that they could
-// load. If there are some after all, that is no skip.
+// noGPUs returns the result of checks of GPUs if there are none to put load on. If there are some
+// after all, that is not a skip.
 func (c *Config) noGPUs() (result.Result, bool) {
 	m := &c.Machine
 	switch {
@@ -77,8 +76,8 @@ func (c *Config) noGPUs() (result.Result, bool) {
 	return result.Result{}, false
 }
 
-// report runs a command and decodes what it wrote. Statuses 0 and 1 are a
-// report's; any other is the command's failure, of which the result tells.
+// report runs a command and decodes its report, whatever the exit status is. If the command was
+// killed, or its report cannot be read, the result describes the failure.
 func report[T any](ctx context.Context, run runner, args ...string) (*T, *result.Result) {
 	out, err := run(ctx, args...)
 	text := strings.TrimSpace(out.Stderr)
@@ -102,8 +101,8 @@ func report[T any](ctx context.Context, run runner, args ...string) (*T, *result
 	return doc, nil
 }
 
-// telling is the line that says why a command ended: how a crash begins, else
-// the last.
+// telling returns the line that explains a command's failure: the first line of a crash, or else
+// the last line.
 func telling(text string) string {
 	last := ""
 	for line := range strings.Lines(text) {
@@ -118,7 +117,7 @@ func telling(text string) string {
 	return last
 }
 
-// once runs something for several checks, when the first of them needs it.
+// once runs something for several checks, when the first of them needs it, and stores the result.
 type once[T any] struct {
 	mu   sync.Mutex
 	done bool
@@ -131,13 +130,13 @@ func (o *once[T]) get(ctx context.Context, make func(context.Context) (*T, *resu
 	defer o.mu.Unlock()
 	if !o.done {
 		o.doc, o.bad = make(ctx)
-		// What was cut off says nothing of the next check, which has time of its own.
+		// A result that was cut off is not reused: the next check has its own time limit.
 		o.done = ctx.Err() == nil
 	}
 	return o.doc, o.bad
 }
 
-// measured is a value with what is expected of it; 0 and "" are not known.
+// measured returns a value with its expected value; 0 and "" mean not known.
 func measured(value float64, unit string, expected float64, source string) *result.Measurement {
 	m := &result.Measurement{Value: value, Unit: unit}
 	if expected > 0 && source != "" {
@@ -146,14 +145,14 @@ func measured(value float64, unit string, expected float64, source string) *resu
 	return m
 }
 
-// atLeast sets the least that passes.
+// atLeast sets the lowest value that passes.
 func atLeast(m *result.Measurement, limit float64, source string) {
 	if limit > 0 && source != "" {
 		m.Limit = &result.Limit{Value: limit, Kind: result.AtLeast, Source: source}
 	}
 }
 
-// known is what the data base has of the figure of that name, of a model of GPU.
+// known returns the database's figure of that name for a GPU model.
 func (c *Config) known(name, gpu string) (k platform.Known) {
 	for _, f := range c.Machine.Expect.Figures {
 		if f.Name == name && f.GPU == gpu {
@@ -163,7 +162,7 @@ func (c *Config) known(name, gpu string) (k platform.Known) {
 	return k
 }
 
-// checkLimits refuses limits of what an entry does not measure.
+// checkLimits refuses limits for figures that an entry does not measure.
 func checkLimits(e *suite.Entry, figures []string) error {
 	for _, name := range slices.Sorted(maps.Keys(e.Limits)) {
 		switch {
@@ -176,11 +175,11 @@ func checkLimits(e *suite.Entry, figures []string) error {
 	return nil
 }
 
-// unmet are the limits of an entry that none of its tests has measured yet.
+// unmet are the limits of an entry that no test has measured yet.
 type unmet struct {
 	mu    sync.Mutex
 	names map[string]bool
-	tests int // that are still to come
+	tests int // that are still to run
 }
 
 func newUnmet(e *suite.Entry, tests int) *unmet {
@@ -191,7 +190,7 @@ func newUnmet(e *suite.Entry, tests int) *unmet {
 	return u
 }
 
-// after takes in what a test measured. The last one reports what all left out.
+// after records what a test measured. The last test reports the limits that none has measured.
 func (u *unmet) after(e *suite.Entry, measured []string) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/assay-hpc/assay/harness/suite"
 )
 
-// platform makes one check: of what was found before anything is measured.
+// platform returns one check: of what was found before any measurement.
 func (c *Config) platform(e *suite.Entry) ([]suite.Check, error) {
 	if err := e.Decode(&struct{}{}); err != nil {
 		return nil, err
@@ -63,16 +63,15 @@ func (c *Config) recognised() result.Result {
 	return result.Skipped("no platform of the data base has %s: they are measured, and judged only where a figure is known", strings.Join(names, " and "))
 }
 
-// missing are the devices that the platform has and the machine has not, other than
-// those of which somebody said how many there must be; declare are the flags that
-// would say so.
+// missing returns the devices that the platform has and the machine lacks, except where the
+// required number was specified. declare are the flags that specify the present numbers.
 func (c *Config) missing() (missing, declare []string) {
 	for _, m := range c.Machine.Expect.Recognition.Missing {
 		told, flag := c.GPUs, "--gpus"
 		if m.What == platform.Ports {
 			told, flag = c.Ports, "--ports"
 		}
-		if told == nil || *told != m.Have { // a wrong number of GPUs is for health to name
+		if told == nil || *told != m.Have { // health reports a wrong number of GPUs
 			missing, declare = append(missing, m.Text), append(declare, fmt.Sprintf("%s %d", flag, m.Have))
 		}
 	}

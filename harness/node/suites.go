@@ -10,11 +10,11 @@ import (
 //go:embed suites/*.yaml
 var suites embed.FS
 
-// Names are the suites that come with the harness: of one machine, the shortest
-// first, and of several.
+// Names are the suites that come with the harness: those for one machine, the shortest first,
+// then the one for several.
 func Names() []string { return []string{"quick", "node", "full", "fabric"} }
 
-// Load returns the suite of that name that comes with the harness.
+// Load returns one of the suites that come with the harness.
 func Load(name string) (*suite.File, error) {
 	b, err := suites.ReadFile("suites/" + name + ".yaml")
 	if err != nil {
@@ -23,6 +23,5 @@ func Load(name string) (*suite.File, error) {
 	return suite.ParseFile(name+".yaml", bytes.NewReader(b))
 }
 
-// Text is the file of a suite that comes with the harness, for people who want
-// one of their own.
+// Text returns the file of a suite that comes with the harness, as a template for one's own.
 func Text(name string) ([]byte, error) { return suites.ReadFile("suites/" + name + ".yaml") }

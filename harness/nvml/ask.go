@@ -10,7 +10,7 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// An asker fills in one GPU, a part at a time.
+// An asker queries one GPU, one part at a time.
 type asker struct {
 	*Library
 	d nvml.Device
@@ -30,8 +30,8 @@ func (a *asker) identity() {
 	g.MaxClockMHz = fact(uint64(clock), ret)
 }
 
-// gsp is the version of the GSP firmware that runs, or "off"; "on" where the driver
-// does not say which.
+// gsp returns the version of the running GSP firmware, or "off"; "on" if the driver does not
+// report the version.
 func (a *asker) gsp() (string, nvml.Return) {
 	on, _, ret := a.d.GetGspFirmwareMode()
 	if ret != nvml.SUCCESS || !on {
@@ -52,20 +52,20 @@ func (a *asker) errors() {
 	s, ret := ask(a.Library, "nvmlDeviceGetSramEccErrorStatus", d.GetSramEccErrorStatus)
 	g.SRAM = fact(ECCCount{s.AggregateUncParity + s.AggregateUncSecDed, s.AggregateCor}, ret)
 	g.Exceeded = fact(s.BThresholdExceeded != 0, ret)
-	if ret != nvml.SUCCESS { // drivers before 550 have the counts alone
+	if ret != nvml.SUCCESS { // drivers before 550 only have the counts
 		g.SRAM = a.eccCount(nvml.MEMORY_LOCATION_SRAM)
 	}
 	g.DRAM = a.eccCount(nvml.MEMORY_LOCATION_DRAM)
 }
 
-// eccCount is that of a memory.
+// eccCount returns the errors of a memory.
 func (a *asker) eccCount(at nvml.MemoryLocation) sysfs.Fact[ECCCount] {
 	uncorrectable, ret1 := a.d.GetMemoryErrorCounter(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.AGGREGATE_ECC, at)
 	correctable, ret2 := a.d.GetMemoryErrorCounter(nvml.MEMORY_ERROR_TYPE_CORRECTED, nvml.AGGREGATE_ECC, at)
 	return fact(ECCCount{uncorrectable, correctable}, worse(ret1, ret2))
 }
 
-// worse is the first answer that is no success.
+// worse returns the first failure.
 func worse(rets ...nvml.Return) nvml.Return {
 	for _, ret := range rets {
 		if ret != nvml.SUCCESS {
@@ -125,7 +125,7 @@ func (a *asker) heat() {
 	t, ret := d.GetTemperature(nvml.TEMPERATURE_GPU)
 	g.Heat = fact(int(t), ret)
 	t, ret = d.GetTemperatureThreshold(nvml.TEMPERATURE_THRESHOLD_GPU_MAX)
-	if ret != nvml.SUCCESS { // newer GPUs have the slowdown alone
+	if ret != nvml.SUCCESS { // newer GPUs only have the slowdown threshold
 		t, ret = d.GetTemperatureThreshold(nvml.TEMPERATURE_THRESHOLD_SLOWDOWN)
 	}
 	g.Hottest = fact(int(t), ret)
@@ -178,7 +178,7 @@ func (a *asker) processes() {
 	compute, ret1 := a.d.GetComputeRunningProcesses()
 	graphics, ret2 := a.d.GetGraphicsRunningProcesses()
 	if ret2 == nvml.ERROR_NOT_SUPPORTED {
-		ret2 = nvml.SUCCESS // GPUs without graphics have none
+		ret2 = nvml.SUCCESS // GPUs without graphics have no such processes
 	}
 	pids := []int{}
 	for _, p := range append(compute, graphics...) {

@@ -12,13 +12,13 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// A Library is NVML, which may be called from several goroutines.
+// A Library is NVML. It may be called from several goroutines.
 type Library struct {
 	api   nvml.Interface
 	start func() error // once
 }
 
-// New returns NVML, which the first call of a method loads and starts: that one, too,
+// New returns NVML. The first call of a method loads and starts it; like any other call, that one
 // may never return.
 func New() *Library { return over(nvml.New()) }
 
@@ -35,14 +35,14 @@ func over(api nvml.Interface) *Library {
 	})}
 }
 
-// Open loads the library and starts it. The error wraps ErrNoLibrary where there is
-// no library, or no driver below it.
+// Open loads the library and starts it. The error wraps ErrNoLibrary if the library or the driver
+// is missing.
 func Open() (*Library, error) {
 	l := New()
 	return l, l.start()
 }
 
-// Close lets go of the library.
+// Close releases the library.
 func (l *Library) Close() error {
 	if l.start() != nil {
 		return nil
@@ -50,7 +50,7 @@ func (l *Library) Close() error {
 	return failure(l.api.Shutdown())
 }
 
-// failure makes an error of an answer; nil is success.
+// failure converts a return code to an error; nil is success.
 func failure(ret nvml.Return) error {
 	switch ret {
 	case nvml.SUCCESS:
@@ -95,11 +95,11 @@ func (l *Library) Driver() (d Driver, err error) {
 	return d, nil
 }
 
-// has reports whether the library has a function. Older drivers lack some, and
-// a call of one would end the program.
+// has reports whether the library has a function. Older drivers lack some, and calling one of
+// these would end the program.
 func (l *Library) has(symbol string) bool { return l.api.Extensions().LookupSymbol(symbol) == nil }
 
-// ask calls a function that the library may lack.
+// ask calls a function that may be missing in the library.
 func ask[T any](l *Library, symbol string, call func() (T, nvml.Return)) (T, nvml.Return) {
 	if !l.has(symbol) {
 		var none T
@@ -108,9 +108,9 @@ func ask[T any](l *Library, symbol string, call func() (T, nvml.Return)) (T, nvm
 	return call()
 }
 
-// GPU asks one GPU, numbered from 0, for everything, and announces what it asks for:
-// the last that is known of a call that never returns. What fails is in its fact; only
-// a GPU that cannot be opened, or has gone, is an error as a whole.
+// GPU queries everything about one GPU, numbered from 0. It announces each query through asking:
+// if a call never returns, the last announcement says which. A query that fails is recorded in
+// its fact. Only a GPU that cannot be opened, or is lost, is an error as a whole.
 func (l *Library) GPU(index int, asking func(string)) (g GPU, err error) {
 	if err := l.start(); err != nil {
 		return g, err
@@ -144,14 +144,14 @@ func (l *Library) GPU(index int, asking func(string)) (g GPU, err error) {
 		asking(part.what)
 		part.ask()
 	}
-	// A GPU that is lost half way answers so to everything.
+	// A GPU that is lost during the queries answers all further ones with that.
 	if errors.Is(g.Heat.Err, ErrLost) || errors.Is(g.Heat.Err, ErrReset) {
 		return g, g.Heat.Err
 	}
 	return g, nil
 }
 
-// busID reads the address in an answer: text that ends with a 0.
+// busID reads the NUL-terminated address in an answer.
 func busID(p nvml.PciInfo) (sysfs.BusID, error) {
 	var text []byte
 	for _, c := range p.BusId {

@@ -11,7 +11,7 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// links lists the NVLinks that the GPU has, up or down.
+// links lists the GPU's NVLinks, up or down.
 func (a *asker) links() {
 	links, ret := a.linksOf(a.d)
 	if ret == nvml.SUCCESS && len(links) == 0 {
@@ -20,7 +20,7 @@ func (a *asker) links() {
 	a.g.Links = fact(links, ret)
 }
 
-// linksOf lists a GPU's NVLinks, and gives the first answer that is a failure.
+// linksOf lists a GPU's NVLinks, and returns the first failure.
 func (l *Library) linksOf(d nvml.Device) (out []Link, failed nvml.Return) {
 	for i := range nvml.NVLINK_MAX_LINKS {
 		state, ret := d.GetNvLinkState(i)
@@ -60,7 +60,7 @@ func (l *Library) remote(d nvml.Device, link int) string {
 	}[kind]
 }
 
-// fabric asks the newest form that the driver knows.
+// fabric uses the newest version of the call that the driver knows.
 func (a *asker) fabric() {
 	if a.has("nvmlDeviceGetGpuFabricInfoV") {
 		h := a.d.GetGpuFabricInfoV()
@@ -79,7 +79,7 @@ func (a *asker) fabric() {
 
 func fabric(state uint8, status, mask uint32, summary uint8, cluster [16]uint8, clique uint32) Fabric {
 	f := Fabric{State: int(state), Health: mask, Summary: int(summary), Clique: int(clique)}
-	// Before the end of the registration the status says nothing.
+	// The status is meaningless until the registration is complete.
 	if ret := nvml.Return(status); state == nvml.GPU_FABRIC_STATE_COMPLETED && ret != nvml.SUCCESS {
 		f.Status = ret.String()
 	}
@@ -115,7 +115,7 @@ func (a *asker) peers() {
 	a.g.Peers = fact(out, ret)
 }
 
-// field asks for one field of the GPU as a whole.
+// field reads a field of the GPU as a whole.
 func (a *asker) field(id uint32) (uint64, nvml.Return) { return scoped(a.d, id, 0) }
 
 func scoped(d nvml.Device, id, scope uint32) (uint64, nvml.Return) {
@@ -126,7 +126,7 @@ func scoped(d nvml.Device, id, scope uint32) (uint64, nvml.Return) {
 	return value(v[0])
 }
 
-// value reads a field's number.
+// value returns a field's number.
 func value(v nvml.FieldValue) (uint64, nvml.Return) {
 	if ret := nvml.Return(v.NvmlReturn); ret != nvml.SUCCESS {
 		return 0, ret
@@ -146,7 +146,7 @@ type counter struct {
 	id   uint32
 }
 
-// counters are the fields of the GPU as a whole.
+// counters are fields of the GPU as a whole.
 var counters = []counter{
 	{"nvlink_crc_flit", nvml.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL},
 	{"nvlink_crc_data", nvml.FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL},
@@ -157,11 +157,10 @@ var counters = []counter{
 	{"pcie_fatal", nvml.FI_DEV_PCIE_COUNT_FATAL_ERROR},
 }
 
-// nvlinkCounters are the first of them, of all NVLinks together.
+// nvlinkCounters is how many of counters, at its start, are totals of all NVLinks.
 const nvlinkCounters = 4
 
-// linkCounters are those of each NVLink of the fifth generation; their scope is
-// the link.
+// linkCounters are fields of each NVLink of the fifth generation, with the link as their scope.
 var linkCounters = []counter{
 	{"nvlink_recovery_failed", nvml.FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS},
 	{"nvlink_symbol", nvml.FI_DEV_NVLINK_COUNT_SYMBOL_ERRORS},
@@ -169,8 +168,7 @@ var linkCounters = []counter{
 	{"nvlink_integrity", nvml.FI_DEV_NVLINK_COUNT_LOCAL_LINK_INTEGRITY_ERRORS},
 }
 
-// policies are the reasons for which a GPU counts the time that it was held
-// back.
+// policies are the reasons for lower performance for which a GPU counts the time.
 var policies = []struct {
 	name   string
 	policy nvml.PerfPolicyType
@@ -178,7 +176,7 @@ var policies = []struct {
 	{"thermal_violation_ns", nvml.PERF_POLICY_THERMAL}, {"board_violation_ns", nvml.PERF_POLICY_BOARD_LIMIT}, {"reliability_violation_ns", nvml.PERF_POLICY_RELIABILITY},
 }
 
-// ofLinks are the linkCounters of every link that there could be.
+// ofLinks returns the linkCounters of every possible link.
 func ofLinks() []nvml.FieldValue {
 	var out []nvml.FieldValue
 	for _, c := range linkCounters {
@@ -189,8 +187,8 @@ func ofLinks() []nvml.FieldValue {
 	return out
 }
 
-// Counters reads what the GPU counts, by the names above: errors, and nanoseconds where
-// the name ends in _ns. What it does not count is not there.
+// Counters reads the GPU's counters, by the names above: errors, and nanoseconds where the name
+// ends in _ns. Counters that the GPU does not have are left out.
 func (l *Library) Counters(index int) (map[string]uint64, error) {
 	if err := l.start(); err != nil {
 		return nil, err
@@ -203,7 +201,7 @@ func (l *Library) Counters(index int) (map[string]uint64, error) {
 	if ret != nvml.SUCCESS {
 		return nil, failure(ret)
 	}
-	// Older drivers may refuse all for one field that they do not know.
+	// Older drivers may refuse the whole request because of one unknown field.
 	if links := ofLinks(); d.GetFieldValues(links) == nvml.SUCCESS {
 		tally(out, links, linkCounters)
 	}
@@ -233,7 +231,7 @@ func count(d nvml.Device, counters []counter) (map[string]uint64, nvml.Return) {
 	return out, ret
 }
 
-// tally adds up the fields of each name.
+// tally sums the fields of each name.
 func tally(to map[string]uint64, values []nvml.FieldValue, counters []counter) {
 	for _, c := range counters {
 		for _, v := range values {

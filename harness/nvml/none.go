@@ -7,7 +7,7 @@ import "github.com/assay-hpc/assay/harness/sysfs"
 // A Library is NVML. This build has no binding: its methods fail with ErrNoBinding.
 type Library struct{}
 
-// New returns a library that has nothing.
+// New returns a library without a binding.
 func New() *Library { return &Library{} }
 
 // Open fails with ErrNoBinding.

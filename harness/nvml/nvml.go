@@ -1,8 +1,7 @@
-// Package nvml asks NVIDIA's management library about a machine's GPUs. The
-// library is looked up when it is first asked for, so that a program that imports
-// the package starts on machines without a driver. The binding is go-nvml's, which
-// needs cgo: the package has code only in builds with cgo and the tag nvml; without
-// them every question fails with ErrNoBinding.
+// Package nvml queries NVIDIA's management library about a machine's GPUs. The library is loaded
+// at its first use, so that a program which imports the package starts on machines without a
+// driver. The binding is go-nvml's, which needs cgo: the package only works in builds with cgo
+// and the tag nvml; without them every query fails with ErrNoBinding.
 package nvml
 
 import (
@@ -13,8 +12,8 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// Why there is no answer. Errors wrap one of these where they can; any other error is
-// unforeseen.
+// Reasons for a missing answer. Errors wrap one of these if possible; any other error is
+// unexpected.
 var (
 	ErrNotSupported = errors.New("not supported by this GPU and driver")
 	ErrNoPermission = errors.New("no permission")
@@ -24,12 +23,12 @@ var (
 	ErrNoLibrary    = errors.New("NVML cannot be loaded")
 )
 
-// A Driver is what NVML says of itself.
+// A Driver is NVML's description of the driver.
 type Driver struct {
-	GPUs    int    // that it has
+	GPUs    int    // number of GPUs
 	Version string // the driver's: 580.65.06
 	Library string // NVML's
-	CUDA    int    // the newest CUDA of the driver: 13000 for 13.0
+	CUDA    int    // the newest CUDA that the driver supports: 13000 for 13.0
 }
 
 // A GPU is one GPU as its driver describes it.
@@ -46,7 +45,7 @@ type GPU struct {
 	ECC        sysfs.Fact[Modes]
 	Volatile   sysfs.Fact[uint64] // uncorrectable errors since the driver was loaded
 	SRAM       sysfs.Fact[ECCCount]
-	Exceeded   sysfs.Fact[bool] // SRAM's errors are beyond the vendor's threshold
+	Exceeded   sysfs.Fact[bool] // SRAM's errors exceed the vendor's threshold
 	DRAM       sysfs.Fact[ECCCount]
 	Remap      sysfs.Fact[Remap]
 	Spent      sysfs.Fact[int] // banks of memory without a spare row
@@ -61,26 +60,26 @@ type GPU struct {
 	Clocks     sysfs.Fact[Reasons]
 	Pstate     sysfs.Fact[int]
 	Heat       sysfs.Fact[int] // °C
-	Hottest    sysfs.Fact[int] // that the GPU may be at work
+	Hottest    sysfs.Fact[int] // limit at work
 	MemoryHeat sysfs.Fact[int]
 	MemoryMax  sysfs.Fact[int]
-	Margin     sysfs.Fact[int] // °C to where it slows down
+	Margin     sysfs.Fact[int] // °C until it slows down
 	Power      sysfs.Fact[Power]
 
 	Persistence sysfs.Fact[bool]
 	MIG         sysfs.Fact[Modes]
 	Compute     sysfs.Fact[string] // compute mode: Default, Exclusive_Process, …
 	Recovery    sysfs.Fact[string] // recovery action: None, Reset, …
-	Processes   sysfs.Fact[[]int]  // PIDs that hold a context, of computing or of graphics
+	Processes   sysfs.Fact[[]int]  // PIDs that hold a context, for compute or graphics
 }
 
-// Modes says whether something is on, and whether it will be after a reset.
+// Modes says whether something is on, and whether it will be on after a reset.
 type Modes struct{ Now, Pending bool }
 
-// An ECCCount is the errors that a memory has had over its life.
+// An ECCCount counts the errors of a memory over its life.
 type ECCCount struct{ Uncorrectable, Correctable uint64 }
 
-// Remap is a GPU's rows of memory that spare ones stand in for.
+// Remap counts a GPU's memory rows that were replaced by spare ones.
 type Remap struct {
 	Uncorrectable   int // for uncorrectable errors
 	Pending, Failed bool
@@ -96,18 +95,18 @@ type Pages struct {
 type Link struct {
 	Number int
 	Up     bool
-	To     string      // "switch", "GPU", "CPU", or "" when the driver does not say
-	Remote sysfs.BusID // of the far end; sysfs.OpaqueBusID when the driver hides it
-	Mbit   int         // MB/s of the link; 0 when it is not told
+	To     string      // "switch", "GPU", "CPU", or "" if the driver does not say
+	Remote sysfs.BusID // of the far end; sysfs.OpaqueBusID if the driver hides it
+	Mbit   int         // MB/s of the link; 0 if not reported
 }
 
-// Fabric is how a GPU stands to the fabric of NVSwitches.
+// Fabric is a GPU's registration with the NVSwitch fabric.
 type Fabric struct {
 	State   int    // 0 not supported, 1 not started, 2 in progress, 3 completed
 	Status  string // "" when the registration succeeded
-	Health  uint32 // health mask; 0 when it is not told
-	Summary int    // 0 not told, 1 healthy, 2 unhealthy, 3 limited
-	Cluster string // UUID of the NVLink domain of several nodes; "" when it is one node's
+	Health  uint32 // health mask; 0 if not reported
+	Summary int    // 0 not reported, 1 healthy, 2 unhealthy, 3 limited
+	Cluster string // UUID of the NVLink domain of several nodes; "" if it is a single node's
 	Clique  int
 }
 
@@ -115,39 +114,39 @@ type Fabric struct {
 type PCIe struct {
 	Generation, Width       int // now
 	MaxGeneration, MaxWidth int // of GPU and slot together
-	OwnGeneration           int // of the GPU alone; 0 when it is not told
+	OwnGeneration           int // of the GPU alone; 0 if not reported
 }
 
-// Power is watts.
+// Power is in watts.
 type Power struct {
 	Limit, Default float64
 }
 
-// A Place is where a GPU is, and what its NVLinks lead to.
+// A Place is the location of a GPU, with the far ends of its NVLinks.
 type Place struct {
 	BusID        sysfs.BusID
 	Name, UUID   string
 	SM           int          // compute capability times ten
-	MemoryNode   *int         // NUMA node of its own memory; nil without
-	CPUAffinity  sysfs.CPUSet // empty: not told
-	NUMAAffinity sysfs.CPUSet // nodes of nearby memory; empty: not told
+	MemoryNode   *int         // NUMA node of its own memory; nil if it is not one
+	CPUAffinity  sysfs.CPUSet // empty: not reported
+	NUMAAffinity sysfs.CPUSet // nodes of nearby memory; empty: not reported
 	Links        []Link       // those that are up
 }
 
-// Links are a GPU's links at one time. What the driver does not tell is 0, or not in
+// Links are a GPU's links at one time. What the driver does not report is 0, or missing in
 // Errors.
 type Links struct {
 	PCIDevice string              `json:"-"`            // four hex digits
-	PCIeGen   int                 `json:"pcie_gen"`     // now: links rest when there is nothing to do
-	PCIeWidth int                 `json:"pcie_width"`   // now
-	MaxGen    int                 `json:"pcie_max_gen"` // that GPU and slot can have
+	PCIeGen   int                 `json:"pcie_gen"`     // current: idle links slow down
+	PCIeWidth int                 `json:"pcie_width"`   // current
+	MaxGen    int                 `json:"pcie_max_gen"` // that GPU and slot support
 	MaxWidth  int                 `json:"pcie_max_width"`
 	NVLinks   int                 `json:"nvlinks"` // that are up
-	Peers     map[sysfs.BusID]int `json:"-"`       // NVLinks to a GPU without a switch between
-	Errors    map[string]uint64   `json:"errors"`  // counters since the driver was loaded, by name; of all NVLinks together
+	Peers     map[sysfs.BusID]int `json:"-"`       // direct NVLinks to another GPU, without a switch
+	Errors    map[string]uint64   `json:"errors"`  // counters since the driver was loaded, by name; totals of all NVLinks
 }
 
-// A Reading is one GPU under load at one time. What the driver does not tell is 0.
+// A Reading is one GPU under load at one time. What the driver does not report is 0.
 type Reading struct {
 	Celsius     int
 	Watts       float64
@@ -157,17 +156,17 @@ type Reading struct {
 	Persistence *bool
 }
 
-// Reasons are the reasons why clocks are what they are, as NVML's bits.
+// Reasons are the reasons for the current clocks, as NVML's bits.
 type Reasons uint64
 
-// What holds a GPU's clocks down though it is to work: the hardware's own slowdown, for
-// heat or by its power brake; and the driver, for heat.
+// Reasons that lower the clocks of a GPU under load: the hardware's own slowdown, because of heat
+// or its power brake, and the driver's, because of heat.
 const (
 	HardwareSlowdown Reasons = 0x8 | 0x40 | 0x80
 	ThermalSlowdown  Reasons = 0x20
 )
 
-// reasonNames are NVML's bits of clock event reasons.
+// reasonNames are the names of NVML's bits of clock event reasons.
 var reasonNames = []struct {
 	bit  Reasons
 	name string

@@ -12,8 +12,8 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// Places lists the GPUs in the driver's order, and where they are. What the driver
-// does not tell stays empty, but for the address.
+// Places lists the GPUs in the driver's order, with their locations. The address is always set;
+// other fields stay empty if the driver does not report them.
 func (l *Library) Places() ([]Place, error) {
 	var out []Place
 	err := l.each(func(d nvml.Device, pci nvml.PciInfo, id sysfs.BusID) {
@@ -73,13 +73,13 @@ func (l *Library) place(d nvml.Device, id sysfs.BusID) Place {
 	return p
 }
 
-// up lists the NVLinks that are up; those that do not answer are not.
+// up lists the NVLinks that are up; those that do not answer are left out.
 func (l *Library) up(d nvml.Device) []Link {
 	links, _ := l.linksOf(d)
 	return slices.DeleteFunc(links, func(l Link) bool { return !l.Up })
 }
 
-// maxWords is the length of the masks that are asked for: 4,096 processors.
+// maxWords is the length of the requested masks: 4,096 processors.
 const maxWords = 64
 
 func set(words []uint) sysfs.CPUSet {
@@ -92,7 +92,7 @@ func set(words []uint) sysfs.CPUSet {
 	return s
 }
 
-// Links asks all GPUs about their links, by address.
+// Links queries the links of all GPUs, by address.
 func (l *Library) Links() (map[sysfs.BusID]Links, error) {
 	out := map[sysfs.BusID]Links{}
 	err := l.each(func(d nvml.Device, pci nvml.PciInfo, id sysfs.BusID) {
@@ -156,10 +156,10 @@ func (l *Library) Read(bus sysfs.BusID) (r Reading, err error) {
 	return r, nil
 }
 
-// reasons are why a GPU's clocks are what they are.
+// reasons returns the reasons for a GPU's current clocks.
 func (l *Library) reasons(d nvml.Device) (uint64, nvml.Return) {
 	v, ret := ask(l, "nvmlDeviceGetCurrentClocksEventReasons", d.GetCurrentClocksEventReasons)
-	if ret == nvml.ERROR_FUNCTION_NOT_FOUND { // drivers before 535 have another name for it
+	if ret == nvml.ERROR_FUNCTION_NOT_FOUND { // drivers before 535 have an older name for it
 		return ask(l, "nvmlDeviceGetCurrentClocksThrottleReasons", d.GetCurrentClocksThrottleReasons)
 	}
 	return v, ret

@@ -12,12 +12,11 @@ import (
 	"github.com/assay-hpc/assay/internal/oci"
 )
 
-// ErrSubject says that a certificate cannot go where it was to go, because of what
-// it is about.
+// ErrSubject says that a certificate cannot be stored at the given place because of its subject.
 var ErrSubject = errors.New("the certificate is not about this")
 
-// Check reports whether a push would be let in: it uploads the two bytes that every
-// artifact needs, and with an image looks for it.
+// Check reports whether a push would be accepted: it uploads the two bytes that every artifact
+// needs and, if the Repository names an image, looks it up.
 func (r *Repository) Check(ctx context.Context) error {
 	if _, err := r.image(ctx); err != nil {
 		return err
@@ -25,10 +24,9 @@ func (r *Repository) Check(ctx context.Context) error {
 	return r.repo.Writable(ctx)
 }
 
-// Push brings a certificate, doc, whose content is st, into the repository: to its
-// image, if the Repository names one, else under a tag. It returns the artifact's
-// reference by digest. What is there is not sent again, and a push that was broken
-// off is completed by the next one.
+// Push uploads a certificate, doc, with the content st: as a referrer of its image, if the
+// Repository names one, or else under a tag. It returns the artifact's reference by digest.
+// Existing data is not sent again, and an interrupted push is completed by the next one.
 func (r *Repository) Push(ctx context.Context, doc []byte, st *certificate.Statement) (ref string, err error) {
 	if err := r.suits(st); err != nil {
 		return "", err
@@ -50,7 +48,7 @@ func (r *Repository) Push(ctx context.Context, doc []byte, st *certificate.State
 	return ref, err
 }
 
-// suits reports whether a certificate may go where the Repository says.
+// suits reports whether a certificate may be stored in the Repository.
 func (r *Repository) suits(st *certificate.Statement) error {
 	if r.subject != nil {
 		if err := st.Verify(r.subject.String()); err != nil {
@@ -64,7 +62,7 @@ func (r *Repository) suits(st *certificate.Statement) error {
 	return nil
 }
 
-// image returns the image's descriptor, nil where there is none to attach to.
+// image returns the descriptor of the image to attach to; nil if there is none.
 func (r *Repository) image(ctx context.Context) (*v1.Descriptor, error) {
 	if r.subject == nil {
 		return nil, nil
@@ -73,10 +71,10 @@ func (r *Repository) image(ctx context.Context) (*v1.Descriptor, error) {
 	return &d, err
 }
 
-// freeTag returns the tag for an artifact. Should another certificate have it, of a
-// machine of the same name that finished in the same millisecond or signed once
-// more, that one keeps it, and this one gets a longer tag with its digest. It
-// reports whether the artifact has the tag already.
+// freeTag returns the tag for an artifact. If another certificate already has it (a machine of
+// the same name that finished in the same millisecond, or the same certificate signed again),
+// this one gets a longer tag with its digest. It also reports whether the artifact already has
+// the tag.
 func (r *Repository) freeTag(ctx context.Context, tag string, h v1.Hash) (free string, there bool, err error) {
 	d, taken, err := r.repo.Find(ctx, tag)
 	if err != nil || !taken || d.Digest == h {

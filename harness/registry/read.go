@@ -16,8 +16,8 @@ import (
 	"github.com/assay-hpc/assay/internal/oci"
 )
 
-// A Filter says which machines' certificates are of interest, as far as tags tell.
-// What it lets through may still be another's.
+// A Filter selects certificates of machines, as far as tags tell. A selected certificate may
+// still be of another machine.
 type Filter struct {
 	Node  string // name; "" for all
 	Since time.Time
@@ -28,17 +28,17 @@ func (f Filter) wants(tag string) bool {
 	return ok && (f.Node == "" || node == TagName(f.Node)) && !finished.Before(f.Since)
 }
 
-// A Document is a certificate as it was stored: bare, or in its envelope.
+// A Document is a certificate as stored: bare, or in its envelope.
 type Document struct {
-	Name string // where it is from, for messages
+	Name string // its origin, for messages
 	Data []byte
 }
 
-// readers is how many certificates are fetched at once: each is two small requests.
+// readers is how many certificates are fetched at once. Each takes two small requests.
 const readers = 8
 
-// Documents returns the repository's certificates: those of the image, if it names
-// one, else those of machines. The order is that of the tags, or of the referrers.
+// Documents returns the repository's certificates: those of the image, if it names one, or else
+// those of machines. They are in the order of the tags, or of the referrers.
 func (r *Repository) Documents(ctx context.Context, f Filter) ([]Document, error) {
 	refs, err := r.references(ctx, f)
 	if err != nil {
@@ -59,7 +59,7 @@ func (r *Repository) Documents(ctx context.Context, f Filter) ([]Document, error
 	return slices.DeleteFunc(docs, func(d Document) bool { return d.Data == nil }), nil
 }
 
-// references returns tags, or digests of referrers.
+// references returns tags or digests of referrers.
 func (r *Repository) references(ctx context.Context, f Filter) (refs []string, err error) {
 	if r.subject == nil {
 		refs, err = r.repo.Tags(ctx)
@@ -77,8 +77,8 @@ func (r *Repository) references(ctx context.Context, f Filter) (refs []string, e
 	return refs, err
 }
 
-// document fetches what a tag or a digest leads to; it has no data if that is no
-// certificate.
+// document fetches the certificate with a tag or a digest. It has no data if the artifact is not
+// a certificate.
 func (r *Repository) document(ctx context.Context, ref string) (Document, error) {
 	d, raw, err := r.repo.Get(ctx, ref)
 	if err != nil {
@@ -109,7 +109,7 @@ func certificateBlob(manifest []byte) (v1.Hash, bool) {
 	return m.Layers[0].Digest, t == attest.TypeStatement || t == attest.TypeEnvelope
 }
 
-// Layout returns the certificates in an OCI layout: of images and of machines.
+// Layout returns the certificates of images and machines in an OCI layout.
 func Layout(ctx context.Context, dir string) ([]Document, error) {
 	l, err := oci.Open(dir)
 	if err != nil {
@@ -125,7 +125,7 @@ func Layout(ctx context.Context, dir string) ([]Document, error) {
 			return nil, err
 		}
 		if d.MediaType.IsIndex() {
-			continue // an image; what is attached to it stands beside it
+			continue // an image; its referrers are separate entries
 		}
 		raw, err := l.ReadBlob(d.Digest)
 		if err != nil {

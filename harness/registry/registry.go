@@ -1,11 +1,11 @@
-// Package registry keeps certificates in an OCI registry: as referrers of the image
-// that they are about, as assay build attaches its own, and those of machines as
-// artifacts of their own with a tag each. It reads them back from a repository or
-// from an OCI layout, for a history. Credentials are docker's.
+// Package registry stores certificates in an OCI registry: those of images as referrers of their
+// image, like those that assay build attaches, and those of machines as separate artifacts with a
+// tag each. It reads them back from a repository or from an OCI layout, for a history.
+// Credentials are docker's.
 //
-// A machine's certificate has the tag node-NAME-TIME, where TIME is when it was
-// finished (20260301T120123.250Z), so that a list of tags tells which of thousands
-// are of interest. Its manifest repeats that in annotations. Readers trust neither.
+// A machine's certificate has the tag node-NAME-TIME, where TIME is when it was finished
+// (20260301T120123.250Z), so that a list of tags is enough to select from thousands of
+// certificates. Its manifest repeats these in annotations. Readers trust neither.
 package registry
 
 import (
@@ -20,20 +20,19 @@ import (
 	"github.com/assay-hpc/assay/internal/oci"
 )
 
-// Annotations of a certificate's manifest, besides the predicate type.
+// Annotations of a certificate's manifest, in addition to the predicate type.
 const (
 	AnnotationNode     = "io.github.assay-hpc.node"        // the machine's name
-	AnnotationDigest   = "io.github.assay-hpc.node.digest" // and its identity's digest
+	AnnotationDigest   = "io.github.assay-hpc.node.digest" // the digest of its identity
 	AnnotationSuite    = "io.github.assay-hpc.suite"
 	AnnotationVerdict  = "io.github.assay-hpc.verdict"
 	AnnotationFinished = "io.github.assay-hpc.finished" // RFC 3339
 )
 
-// Options are for a registry. The zero value is useful.
+// Options are for a registry. The zero value is usable.
 type Options = oci.Options
 
-// A Repository is where certificates go to and come from. It may be used from
-// several goroutines.
+// A Repository stores certificates. It may be used from several goroutines.
 type Repository struct {
 	repo    *oci.Repository
 	subject *v1.Hash // the image that certificates are attached to
@@ -58,7 +57,7 @@ func Open(where string, opts Options) (*Repository, error) {
 	return r, nil
 }
 
-// tagTime is a time in a tag.
+// tagTime is the format of a time in a tag.
 const tagTime = "20060102T150405.000Z"
 
 var (
@@ -66,9 +65,9 @@ var (
 	nodeTag  = regexp.MustCompile(`^node-(.+)-(\d{8}T\d{6}\.\d{3}Z)(?:-[0-9a-f]{12})?$`)
 )
 
-// TagName is a machine's name as tags have it.
+// TagName returns a machine's name as used in tags.
 func TagName(node string) string {
-	const most = 80 // of 128, with room for the rest of a tag
+	const most = 80 // of 128, leaving space for the rest of a tag
 	node = notInTag.ReplaceAllString(node, "_")
 	return node[:min(len(node), most)]
 }
@@ -78,7 +77,7 @@ func Tag(st *certificate.Statement) string {
 	return "node-" + TagName(st.Predicate.Node.Name) + "-" + st.Predicate.Finished.UTC().Format(tagTime)
 }
 
-// parseTag is Tag backwards: the machine's name as in TagName.
+// parseTag parses a tag. The machine's name is that of TagName.
 func parseTag(tag string) (node string, finished time.Time, ok bool) {
 	m := nodeTag.FindStringSubmatch(tag)
 	if m == nil {
@@ -88,7 +87,7 @@ func parseTag(tag string) (node string, finished time.Time, ok bool) {
 	return m[1], t, err == nil
 }
 
-// annotations of a certificate's manifest.
+// annotations returns the annotations of a certificate's manifest.
 func annotations(st *certificate.Statement) map[string]string {
 	p := &st.Predicate
 	a := map[string]string{

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Better is the side on which values are better.
+// Better is the direction in which values improve.
 type Better uint8
 
-// The sides. Unknown is what nobody registered.
+// The directions. Unknown is for unregistered quantities.
 const (
 	Unknown Better = iota
 	Higher
@@ -18,17 +18,18 @@ const (
 
 // A Quantity is one kind of figure.
 type Quantity struct {
-	// Name is what certificates call it: an object's quantity or, where that is
-	// empty, how the check's id ends.
+	// Name is the name in certificates: an object's quantity or, where that is empty, the end of
+	// the check's id.
 	Name   string
 	Unit   string
 	Better Better
-	// Kind is the kind of checks that measures it, as files of suites name these.
+	// Kind is the kind of checks that measures it, as suite files name it.
 	Kind string
 }
 
-// table has all of them but health's, which all have a limit that says it. A check that
-// measures something new adds it here; tests of the checks fail until it does.
+// table contains all quantities except those of health, which all have a limit that gives the
+// direction. A check that measures something new adds it here; tests of the checks fail until it
+// does.
 var table = slices.Concat(
 	each("bandwidth", "GB/s", Higher, "host_to_device", "device_to_host", "host_to_device_all", "device_to_host_all", "local_ce", "local_sm",
 		"peer_write_ce", "peer_read_ce", "peer_write_sm", "peer_read_sm", "peer_both_ce", "peer_both_sm"),
@@ -46,12 +47,13 @@ var table = slices.Concat(
 	each("diag", "passes", Higher, "patterns verified"),
 	each("diag", "pulses", Higher, "pulses"),
 	each("diag", "°C", Lower, "highest temperature"),
-	each("diag", "W", Higher, "highest power"), // a board that cannot draw what it should is what tests look for
+	each("diag", "W", Higher, "highest power"), // the tests look for boards that cannot draw the power that they should
 	each("diag", "MHz", Higher, "mean clock"),
 	each("diag", "during the test", Lower, "PCIe replays", "PCIe errors, corrected", "PCIe errors, not fatal", "PCIe errors, fatal",
 		"NVLink CRC errors, flits", "NVLink CRC errors, data", "NVLink recoveries", "NVLink replays"),
 
-	// Two of health's whose unit says otherwise, should a certificate lack their limit.
+	// Two of health's quantities, for certificates without their limit: their unit gives the
+	// wrong direction.
 	each("health", "°C", Higher, "gpu/temperature/near", "gpu/temperature/margin"), // to the highest temperature
 )
 
@@ -62,17 +64,17 @@ func each(kind, unit string, b Better, names ...string) (out []Quantity) {
 	return out
 }
 
-// units are those that say by themselves which way is better: rates and times. They
-// stand in for a name where a figure has none, as in a mesh's pairs.
+// units are those that give the direction by themselves: rates and times. They are used for
+// figures without a name, such as a mesh's pairs.
 var units = map[string]Better{
 	"B/s": Higher, "MB/s": Higher, "GB/s": Higher, "TB/s": Higher, "MiB/s": Higher, "GiB/s": Higher, "Mb/s": Higher, "Gb/s": Higher,
 	"GFLOP/s": Higher, "TFLOP/s": Higher,
 	"s": Lower, "ms": Lower, "us": Lower, "µs": Lower, "μs": Lower, "ns": Lower, "seconds": Lower, "errors": Lower, "°C": Lower,
 }
 
-// BetterOf returns which way a figure is better: by its name in a certificate, else by
-// the check that measured it, else by the side on which its limit lies ("": it has
-// none), else by its unit.
+// BetterOf returns the direction in which a figure improves: by its name in a certificate, or
+// else by the check that measured it, or else by the kind of its limit ("" if it has none), or
+// else by its unit.
 func BetterOf(check, name, unit string, limit LimitKind) Better {
 	if q, ok := find(check, name, unit); ok {
 		return q.Better
@@ -108,7 +110,7 @@ func find(check, name, unit string) (Quantity, bool) {
 	return Quantity{}, false
 }
 
-// repeated is what tells a second figure of one name and thing from the first.
+// repeated matches the number that distinguishes a second figure of the same name and thing.
 var repeated = regexp.MustCompile(` [0-9]+$`)
 
 // Quantities returns those that a kind of checks measures.

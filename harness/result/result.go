@@ -1,6 +1,6 @@
-// Package result is what a check says: a verdict with its reason and remedy, what it measured
-// against which limit, of which objects, and curves. Checks make results, certificates hold
-// them, renderers read them, and all of them know quantities from here.
+// Package result is the outcome of checks: a verdict with its reason and remedy, what was
+// measured with its limit, the objects, and curves. Checks create results, certificates contain
+// them, and renderers read them. All of them use the quantities that are registered here.
 package result
 
 import (
@@ -12,20 +12,20 @@ import (
 type Verdict string
 
 const (
-	Pass  Verdict = "pass"  // it was done, and all is well
-	Warn  Verdict = "warn"  // it was done, something is not as it should be, and work goes on
-	Fail  Verdict = "fail"  // it was done, and something is wrong
+	Pass  Verdict = "pass"  // it was run, and all is well
+	Warn  Verdict = "warn"  // it was run, something is not as it should be, and work can continue
+	Fail  Verdict = "fail"  // it was run, and something is wrong
 	Skip  Verdict = "skip"  // it does not apply here, for the given reason
-	Error Verdict = "error" // it could not be carried out
+	Error Verdict = "error" // it could not be run
 )
 
-// Bad reports whether something is to blame.
+// Bad reports whether something is at fault.
 func (v Verdict) Bad() bool { return v == Warn || v == Fail }
 
-// Verdicts are all of them, the worst first.
+// Verdicts returns all verdicts, the worst first.
 func Verdicts() []Verdict { return []Verdict{Fail, Error, Warn, Pass, Skip} }
 
-// Worst returns the worst of verdicts; Skip where there is none.
+// Worst returns the worst of verdicts; Skip if there are none.
 func Worst(verdicts ...Verdict) Verdict {
 	for _, v := range Verdicts() {
 		if slices.Contains(verdicts, v) {
@@ -35,50 +35,50 @@ func Worst(verdicts ...Verdict) Verdict {
 	return Skip
 }
 
-// A Result is what one check says. The runner of checks adds ID, Component, Title and
+// A Result is the result of one check. The runner of checks adds ID, Component, Title and
 // Seconds.
 type Result struct {
 	ID        string  `json:"id"`
 	Component string  `json:"component,omitempty"`
 	Title     string  `json:"title"`
 	Verdict   Verdict `json:"verdict"`
-	// Reason is one sentence, and is never missing unless the verdict is pass.
+	// Reason is one sentence, required unless the verdict is pass.
 	Reason   string       `json:"reason,omitempty"`
-	Wanted   string       `json:"wanted,omitempty"` // what passes, and who says so, where that is not a limit of what was measured
-	Remedy   string       `json:"remedy,omitempty"` // one sentence: what to do about it, where the check knows
+	Wanted   string       `json:"wanted,omitempty"` // what passes, with its source, if that is not a limit of Measured
+	Remedy   string       `json:"remedy,omitempty"` // one sentence: how to fix it, if the check knows
 	Measured *Measurement `json:"measured,omitempty"`
 	Seconds  float64      `json:"seconds"`           // how long it took
-	Objects  []Object     `json:"objects,omitempty"` // each thing that it looked at, where that is several or has a name
+	Objects  []Object     `json:"objects,omitempty"` // the things that it tested, if there are several or they have names
 	Curves   []Curve      `json:"curves,omitempty"`
-	Output   string       `json:"output,omitempty"` // the end of what it printed
+	Output   string       `json:"output,omitempty"` // the end of its output
 }
 
-// An Object is one thing that a check looked at, or two: a GPU, a port, a pair.
-// No two of a result have the same Name, Peer and Quantity.
+// An Object is one thing that a check tested, or a pair of them: a GPU, a port, a pair. The
+// objects of a result differ in Name, Peer or Quantity.
 type Object struct {
 	Name string `json:"name"`           // "GPU 3", "mlx5_0/1"
 	Peer string `json:"peer,omitempty"` // the other end: from Name to Peer
-	ID   string `json:"id,omitempty"`   // that stays when numbers change: a GPU's UUID, a port's GUID
+	ID   string `json:"id,omitempty"`   // stable when numbers change: a GPU's UUID, a port's GUID
 	Bus  string `json:"bus,omitempty"`  // its PCI address
-	// Quantity tells several figures of one thing apart: "write", "read".
+	// Quantity distinguishes several figures of one thing: "write", "read".
 	Quantity string       `json:"quantity,omitempty"`
 	Verdict  Verdict      `json:"verdict"`
-	Reason   string       `json:"reason,omitempty"` // what was seen; needed as in Result
+	Reason   string       `json:"reason,omitempty"` // what was seen; required as in Result
 	Measured *Measurement `json:"measured,omitempty"`
 }
 
-// A Measurement is a value with what it was judged against.
+// A Measurement is a value with the reference that it was judged by.
 type Measurement struct {
 	Value    float64 `json:"value"`
 	Unit     string  `json:"unit"`
 	Expected float64 `json:"expected,omitempty"`
 	Source   string  `json:"source,omitempty"` // of the expected value
 	Ratio    float64 `json:"ratio,omitempty"`  // value / expected
-	Limit    *Limit  `json:"limit,omitempty"`  // what decides; without it nothing was judged
+	Limit    *Limit  `json:"limit,omitempty"`  // decides the verdict; without it nothing was judged
 	Spread   *Spread `json:"spread,omitempty"`
 }
 
-// LimitKind is its limit's; "" where it has none.
+// LimitKind returns the kind of the limit; "" if there is none.
 func (m *Measurement) LimitKind() LimitKind {
 	if m.Limit == nil {
 		return ""
@@ -86,7 +86,7 @@ func (m *Measurement) LimitKind() LimitKind {
 	return m.Limit.Kind
 }
 
-// A Limit is the least or the most that passes.
+// A Limit is the lowest or the highest value that passes.
 type Limit struct {
 	Value  float64   `json:"value"`
 	Kind   LimitKind `json:"kind"`
@@ -102,7 +102,7 @@ const (
 	AtMost  LimitKind = "atMost"
 )
 
-// Passes reports whether a value does; NaN never.
+// Passes reports whether a value passes; NaN never does.
 func (l Limit) Passes(v float64) bool {
 	if l.Kind == AtMost {
 		return v <= l.Value
@@ -118,7 +118,7 @@ type Spread struct {
 	Samples int        `json:"samples"`
 }
 
-// SpreadKind says what lies between a spread's ends.
+// SpreadKind says what a spread contains.
 type SpreadKind string
 
 // The kinds of spreads.
@@ -127,25 +127,25 @@ const (
 	Confidence SpreadKind = "confidence" // the median, with a confidence of 95 %
 )
 
-// A Curve is a value over another one: bandwidth over bytes.
+// A Curve is one value as a function of another: bandwidth over bytes.
 type Curve struct {
 	Name     string  `json:"name"`
 	X        string  `json:"x"` // unit: "B"
 	Y        string  `json:"y"` // "GB/s"
 	Points   []Point `json:"points"`
-	Expected float64 `json:"expected,omitempty"` // of Y, where X is largest
+	Expected float64 `json:"expected,omitempty"` // Y at the largest X
 	Source   string  `json:"source,omitempty"`   // of Expected
 }
 
-// A Point of a curve: X rises from one to the next.
+// A Point is a point of a curve. X increases from one to the next.
 type Point struct {
 	X float64 `json:"x"`
 	Y float64 `json:"y"`
 }
 
-// Summary returns the verdict over all results: fail before error before pass,
-// where only skips are no pass, since nothing was shown. What only warns has
-// been done and does not keep from work: that is a pass.
+// Summary returns the verdict over all results: fail before error before pass. If all were
+// skipped it is a skip, since nothing was shown. A warning counts as a pass: the check was run,
+// and work can continue.
 func Summary(results []Result) Verdict {
 	count := Count(results)
 	switch {
@@ -159,7 +159,7 @@ func Summary(results []Result) Verdict {
 	return Skip
 }
 
-// Count returns how many results have each verdict.
+// Count returns the number of results with each verdict.
 func Count(results []Result) map[Verdict]int {
 	count := map[Verdict]int{}
 	for _, r := range results {
@@ -168,7 +168,7 @@ func Count(results []Result) map[Verdict]int {
 	return count
 }
 
-// Passed returns a pass; the text, which may be empty, says what was seen.
+// Passed returns a pass. The text, which may be empty, says what was seen.
 func Passed(format string, a ...any) Result {
 	return Result{Verdict: Pass, Reason: fmt.Sprintf(format, a...)}
 }
@@ -183,18 +183,18 @@ func Skipped(format string, a ...any) Result {
 	return Result{Verdict: Skip, Reason: fmt.Sprintf(format, a...)}
 }
 
-// Errored returns an error: the check could not be carried out.
+// Errored returns an error: the check could not be run.
 func Errored(format string, a ...any) Result {
 	return Result{Verdict: Error, Reason: fmt.Sprintf(format, a...)}
 }
 
-// WithOutput returns the result with what a program printed.
+// WithOutput returns the result with a program's output.
 func (r Result) WithOutput(s string) Result {
 	r.Output = s
 	return r
 }
 
-// WithRemedy returns the result with what to do about it.
+// WithRemedy returns the result with a remedy.
 func (r Result) WithRemedy(s string) Result {
 	r.Remedy = s
 	return r

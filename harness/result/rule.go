@@ -2,17 +2,17 @@ package result
 
 import "fmt"
 
-// A Rule is a limit of somebody's own: a value, or a fraction of what the hardware should
-// reach.
+// A Rule is a user's own limit: a value, or a fraction of what the hardware should reach.
 type Rule struct {
 	Value    float64 `json:"value,omitempty"` // in the figure's unit; 0: Fraction decides
 	Fraction float64 `json:"fraction,omitempty"`
 	Of       string  `json:"of,omitempty"` // peak or typical
-	Source   string  `json:"source"`       // who says so: a file and its line
+	Source   string  `json:"source"`       // file and line of the rule
 }
 
-// Judge puts the rule in place of an object's limit, and judges by it. figure is what was
-// measured; known says what the hardware should reach, and who says so: 0 is not known.
+// Judge replaces an object's limit with the rule, and judges the object by it. figure names what
+// was measured; known returns what the hardware should reach, with its source, and 0 if that is
+// not known.
 func (r Rule) Judge(figure string, o *Object, known func(of string) (value float64, source string)) {
 	m := o.Measured
 	if m == nil || o.Verdict == Skip || o.Verdict == Error {
@@ -40,8 +40,8 @@ func (r Rule) Judge(figure string, o *Object, known func(of string) (value float
 	}
 }
 
-// Held puts a rule in place of the limits of a result's objects, all of one figure, and sums
-// them up again. known says what the hardware should reach of an object's figure.
+// Held replaces the limits of a result's objects, all of one figure, with a rule, and sums them
+// up again. known returns what the hardware should reach for an object's figure.
 func (r Result) Held(rule Rule, figure string, known func(o *Object, of string) (value float64, source string)) Result {
 	for i := range r.Objects {
 		o := &r.Objects[i]

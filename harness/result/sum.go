@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Sum sums objects up: the worst verdict, and why.
+// Sum sums objects up: the worst verdict, and its reason.
 func Sum(objects []Object) Result {
 	var verdicts []Verdict
 	for _, o := range objects {
@@ -27,7 +27,7 @@ func Sum(objects []Object) Result {
 	return res
 }
 
-// named puts the reasons of objects in a sentence: once, where all have one.
+// named combines the reasons of objects into a sentence; a common reason appears once.
 func named(bad []Object) string {
 	first := bad[0]
 	same := !slices.ContainsFunc(bad, func(o Object) bool { return o.Reason != first.Reason })
@@ -58,9 +58,9 @@ func place(o Object) string {
 	return s
 }
 
-// Speaking is the measurement that speaks for all: the one nearest its limit; of
-// those without one what is least of what is expected; else the worst, where all
-// are of one unit.
+// Speaking returns the measurement that represents all objects: the one nearest its limit;
+// without limits the one with the worst ratio to its expected value; without these the worst one,
+// if all have the same unit.
 func Speaking(check string, objects []Object) *Measurement {
 	var limited, expected, plain []*Measurement
 	lower := false
@@ -98,7 +98,7 @@ func by(key func(*Measurement) float64) func(a, b *Measurement) int {
 	return func(a, b *Measurement) int { return cmp.Compare(key(a), key(b)) }
 }
 
-// room is how far a value is from its limit: 1 is at it, more passes.
+// room returns the ratio of a value to its limit: 1 is at the limit, more passes.
 func room(m *Measurement) float64 {
 	value, limit := m.Value, m.Limit.Value
 	if m.Limit.Kind == AtMost {
@@ -113,7 +113,7 @@ func room(m *Measurement) float64 {
 	return math.Inf(-1)
 }
 
-// Distinct numbers objects that have one name: two findings about one device.
+// Distinct numbers objects with the same name: two findings about one device.
 func Distinct(objects []Object) []Object {
 	type key struct{ name, peer, quantity string }
 	seen := map[key]int{}
@@ -128,7 +128,7 @@ func Distinct(objects []Object) []Object {
 	return objects
 }
 
-// Values says what all objects have, or between what their values lie.
+// Values describes the value that all objects have, or the range of their values.
 func Values(objects []Object) string {
 	var low, high *Measurement
 	for _, o := range objects {
@@ -145,14 +145,14 @@ func Values(objects []Object) string {
 	}
 	switch {
 	case len(objects) == 1:
-		return "" // it stands in the measurement
+		return "" // the measurement contains it
 	case low.Value == high.Value:
 		return fmt.Sprintf("%.4g %s, all %d", low.Value, low.Unit, len(objects))
 	}
 	return fmt.Sprintf("%.4g to %.4g %s", low.Value, high.Value, low.Unit)
 }
 
-// reasons says what all objects have in words.
+// reasons is Values for reasons.
 func reasons(objects []Object) string {
 	first := objects[0].Reason
 	switch {

@@ -55,10 +55,10 @@ func (r *Result) validate() error {
 	return nil
 }
 
-// longest is more seconds than any check takes.
+// longest exceeds the duration of any check, in seconds.
 const longest = 1e9
 
-// judged reports what is wrong with a verdict and what it is about.
+// judged checks a verdict with its reason and measurement.
 func judged(v Verdict, reason string, m *Measurement) error {
 	switch {
 	case !slices.Contains(Verdicts(), v):
@@ -110,11 +110,11 @@ func (c *Curve) validate() error {
 
 func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 
-// near allows for the last digits, which others may compute otherwise.
+// near tolerates differences in the last digits, which other programs may compute differently.
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-6*math.Abs(b) }
 
-// IsName reports whether a text can stand in a line, a label or a path as the name
-// of something: some visible characters, with spaces only between them.
+// IsName reports whether a text can be a name in a line, a label or a path: some visible
+// characters, with spaces only between them.
 func IsName(s string) bool {
 	return s != "" && strings.TrimSpace(s) == s && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsGraphic(r) })
 }

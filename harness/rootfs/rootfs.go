@@ -1,7 +1,6 @@
-// Package rootfs reads an image's file system below a directory of this
-// machine. Names are absolute paths in the image, and every symbolic link,
-// absolute ones too, is followed inside it: what a process with that directory
-// as its root would see. It is a leaf.
+// Package rootfs reads an image's file system below a directory of this machine. Names are
+// absolute paths in the image. Symbolic links, including absolute ones, are resolved inside the
+// image, as a process with that directory as its root would see them. It is a leaf.
 package rootfs
 
 import (
@@ -18,7 +17,7 @@ import (
 // An FS is an image's file system. The zero FS is the machine's own root.
 type FS struct{ dir string }
 
-// Open returns the file system whose root is dir.
+// Open returns the file system with the root dir.
 func Open(dir string) (FS, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -37,13 +36,13 @@ func Open(dir string) (FS, error) {
 	return FS{abs}, nil
 }
 
-// Native reports whether f is the root of this process: its programs can be run.
+// Native reports whether f is the root of this process, so that its programs can be run.
 func (f FS) Native() bool { return f.dir == "" }
 
 // maxLinks is the kernel's own limit (MAXSYMLINKS).
 const maxLinks = 40
 
-// Resolve returns name with all its symbolic links followed inside the root.
+// Resolve returns name with all symbolic links resolved inside the root.
 func (f FS) Resolve(name string) (string, error) {
 	rest, done, links := split(name), "/", 0
 	for len(rest) > 0 {
@@ -81,7 +80,7 @@ func split(name string) []string {
 	return strings.FieldsFunc(name, func(r rune) bool { return r == '/' })
 }
 
-// error hides the root's own directory: messages name the image's paths.
+// error replaces the path in an error with the image's path, without the root's own directory.
 func (f FS) error(op, name string, err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
@@ -90,7 +89,7 @@ func (f FS) error(op, name string, err error) error {
 	return &fs.PathError{Op: op, Path: name, Err: err}
 }
 
-// Path returns where the file lies on this machine, links followed.
+// Path returns the file's path on this machine, with links resolved.
 func (f FS) Path(name string) (string, error) {
 	r, err := f.Resolve(name)
 	return f.dir + r, err
@@ -105,11 +104,11 @@ func (f FS) Open(name string) (*os.File, error) {
 	return os.Open(p)
 }
 
-// OpenResolved opens a name that Resolve returned, or that was found in a
-// directory of such a name and is no link. It saves following links again.
+// OpenResolved opens a name that Resolve returned, or a directory entry below such a name that is
+// not a link. It saves resolving links again.
 func (f FS) OpenResolved(name string) (*os.File, error) { return os.Open(f.dir + name) }
 
-// Stat describes what name leads to.
+// Stat describes the file that name resolves to.
 func (f FS) Stat(name string) (fs.FileInfo, error) {
 	p, err := f.Path(name)
 	if err != nil {
@@ -118,13 +117,13 @@ func (f FS) Stat(name string) (fs.FileInfo, error) {
 	return os.Stat(p)
 }
 
-// IsDir reports whether name leads to a directory.
+// IsDir reports whether name resolves to a directory.
 func (f FS) IsDir(name string) bool {
 	st, err := f.Stat(name)
 	return err == nil && st.IsDir()
 }
 
-// ReadFile returns a file's content, and an error when it is longer than limit.
+// ReadFile returns a file's content, and an error if it is longer than limit.
 func (f FS) ReadFile(name string, limit int64) ([]byte, error) {
 	file, err := f.Open(name)
 	if err != nil {
@@ -158,8 +157,8 @@ func (f FS) ReadDir(name string) ([]fs.DirEntry, error) {
 	return os.ReadDir(p)
 }
 
-// Glob returns the names that match an absolute pattern whose last element
-// alone holds wildcards, sorted.
+// Glob returns the names that match an absolute pattern, sorted. Only the pattern's last element
+// may contain wildcards.
 func (f FS) Glob(pattern string) ([]string, error) {
 	dir, last := path.Split(pattern)
 	if _, err := path.Match(last, ""); err != nil {
@@ -178,7 +177,7 @@ func (f FS) Glob(pattern string) ([]string, error) {
 	return names, err
 }
 
-// LookPath finds a program as execvp would, in a PATH variable's directories.
+// LookPath finds a program in the directories of a PATH variable, like execvp.
 func (f FS) LookPath(program, pathVar string) (string, error) {
 	if strings.Contains(program, "/") {
 		return program, f.executable(program)

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// secretName is the name of a variable whose value no text may show.
+// secretName matches names of variables with values that must not appear in any text.
 var secretName = regexp.MustCompile(`(?i)TOKEN|SECRET|PASSWORD|PASSPHRASE|CREDENTIAL|_KEY$|_PIN$`)
 
-// userInfo is who a URL says is asking, with the password.
+// userInfo matches the user name and password in a URL.
 var userInfo = regexp.MustCompile(`://[^/\s"@]+@`)
 
-// scrub makes one line of an error's text and takes out of it what a service or a
-// plugin was given to know us by, should either repeat it.
+// scrub converts an error's text to one line and removes our credentials, in case a service or a
+// plugin repeats them.
 func scrub(text string) string {
 	for _, s := range secrets() {
 		text = strings.ReplaceAll(text, s, "[hidden]")
@@ -23,7 +23,7 @@ func scrub(text string) string {
 }
 
 func secrets() (out []string) {
-	const least = 6 // what is shorter is no secret, and stands in many words
+	const least = 6 // shorter values are not secrets, and are part of many words
 	for _, kv := range os.Environ() {
 		if name, value, _ := strings.Cut(kv, "="); secretName.MatchString(name) && len(value) >= least {
 			out = append(out, value)
@@ -39,7 +39,7 @@ func secrets() (out []string) {
 	return out
 }
 
-// shown is a reference without its parameters, among which a PIN may be.
+// shown returns a reference without its parameters, which may contain a PIN.
 func shown(ref string) string {
 	ref, query, ok := strings.Cut(ref, "?")
 	if ok && query != "" {

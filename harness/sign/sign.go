@@ -1,11 +1,11 @@
-// Package sign gives certificates their signatures: with a key in a file, in a key
-// management service, or behind a plugin program of sigstore's. The envelope is
-// package certificate's; this package finds the key.
+// Package sign signs certificates with a key in a file, in a key management service, or behind a
+// plugin program of sigstore's. Package certificate defines the envelope; this package finds the
+// key.
 //
-// A key is named by a reference: the path of a PEM file, or SCHEME://REST.
-// hashivault:// and openbao:// are HashiCorp Vault's and OpenBao's transit engine
-// and built in. Every other scheme is served by the program sigstore-kms-SCHEME on
-// PATH, which keeps the clouds' large libraries out of the images.
+// A key is named by a reference: the path of a PEM file, or SCHEME://REST. hashivault:// and
+// openbao:// are the transit engines of HashiCorp Vault and OpenBao, and are built in. Every
+// other scheme is served by the program sigstore-kms-SCHEME on PATH, which keeps the clouds'
+// large libraries out of the images.
 package sign
 
 import (
@@ -29,15 +29,14 @@ import (
 	"github.com/assay-hpc/assay/internal/attest"
 )
 
-// Timeout is how long a service or a plugin may take for one answer.
+// Timeout is the time limit for one answer of a service or a plugin.
 const Timeout = time.Minute
 
-// IsReference reports whether a key is named by a service's reference and not by
-// the path of a file.
+// IsReference reports whether a key is named by a service's reference instead of a file's path.
 func IsReference(key string) bool { return strings.Contains(key, "://") }
 
-// Open returns the signing key that a path or reference names. It asks the service
-// under ctx; [With] gives it another one.
+// Open returns the signing key that a path or reference names. Its requests to the service use
+// ctx; [With] replaces that.
 func Open(ctx context.Context, key string) (crypto.Signer, error) {
 	if !IsReference(key) {
 		return attest.LoadPrivateKey(key)
@@ -45,7 +44,7 @@ func Open(ctx context.Context, key string) (crypto.Signer, error) {
 	return open(ctx, key)
 }
 
-// With returns a key of Open's that asks the service under another context.
+// With returns a copy of a key from Open with requests that use another context.
 func With(ctx context.Context, key crypto.Signer) crypto.Signer {
 	k, ok := key.(*remoteKey)
 	if !ok {
@@ -68,12 +67,12 @@ func Public(ctx context.Context, key string) (crypto.PublicKey, error) {
 	return s.public, nil
 }
 
-// probeType is no type of a statement, so that nobody can pass the signature of a
-// probe off as a certificate's.
+// probeType is not a type of statement, so that the signature of a probe cannot pass for that of
+// a certificate.
 const probeType = "text/plain; assay=probe"
 
-// Check reports whether a key signs, and whether what it signs can be verified: a
-// service's key may be made for another algorithm than the envelope's.
+// Check reports whether a key can sign, and whether its signatures can be verified: a service's
+// key may be for another algorithm than the envelope's.
 func Check(key crypto.Signer) error {
 	envelope, err := attest.Sign(probeType, []byte("Can this key sign?\n"), key)
 	if err != nil {
@@ -85,9 +84,9 @@ func Check(key crypto.Signer) error {
 	return nil
 }
 
-// A remoteKey is a crypto.Signer whose private half lies in a service.
+// A remoteKey is a crypto.Signer with its private key in a service.
 type remoteKey struct {
-	ctx    context.Context // crypto.Signer has none
+	ctx    context.Context // crypto.Signer's methods do not have one
 	ref    string
 	public crypto.PublicKey
 	kms    kms.SignerVerifier
@@ -102,7 +101,7 @@ func open(ctx context.Context, ref string) (*remoteKey, error) {
 		if k.public, err = k.kms.PublicKey(options.WithContext(ctx)); err != nil {
 			return err
 		}
-		if _, ok := k.public.(ed25519.PublicKey); ok { // signs the message, and not its digest
+		if _, ok := k.public.(ed25519.PublicKey); ok { // signs the message instead of its digest
 			k.kms, err = kms.Get(ctx, ref, 0)
 		}
 		return err
@@ -131,14 +130,14 @@ func (k *remoteKey) Sign(_ io.Reader, digest []byte, opts crypto.SignerOpts) (si
 	return sig, err
 }
 
-// call asks the service. Not every provider heeds a context, so an answer that
-// comes too late goes nowhere.
+// call sends a request to the service. Not every provider respects the context, so late answers
+// are dropped.
 func (k *remoteKey) call(f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(k.ctx, Timeout, fmt.Errorf("no answer within %v", Timeout))
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		// A plugin that answers nothing is taken for one that answered, by the library.
+		// The library does not notice if a plugin's answer is empty, and panics.
 		defer func() {
 			if p := recover(); p != nil {
 				done <- errors.New("the answer lacks what was asked for")
@@ -161,8 +160,7 @@ func (k *remoteKey) call(f func(context.Context) error) error {
 	return nil
 }
 
-// fault says what went wrong, and for a scheme that nothing here serves, which
-// program does.
+// fault describes an error. If no provider serves the scheme, it names the program that does.
 func (k *remoteKey) fault(err error) error {
 	var none *kms.ProviderNotFoundError
 	switch {
@@ -171,10 +169,10 @@ func (k *remoteKey) fault(err error) error {
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("key %s: %w", shown(k.ref), err)
 	}
-	return fmt.Errorf("key %s: %s", shown(k.ref), scrub(err.Error())) // not wrapped: a cause's text may hold a token
+	return fmt.Errorf("key %s: %s", shown(k.ref), scrub(err.Error())) // not wrapped: a cause's text may contain a token
 }
 
-// noProgram says which program a reference needs.
+// noProgram names the program that a reference needs.
 func noProgram(ref string) error {
 	scheme, _, _ := strings.Cut(ref, "://")
 	program := cliplugin.PluginBinaryPrefix + scheme

@@ -1,7 +1,6 @@
-// Package site says in one line what a certificate means for the machine that
-// it is about, for those who decide whether that gets work: schedulers, and the
-// people who read their reasons. What a scheduler is told, and how, is for the
-// packages below.
+// Package site states in one line what a certificate means for its machine. The line is for
+// schedulers, which decide whether the machine gets work, and for the people who read their
+// reasons. The packages below determine what each scheduler is told, and how.
 package site
 
 import (
@@ -15,13 +14,12 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 )
 
-// Prefix begins every reason that is ours, and no other.
+// Prefix begins every reason that assay writes, and no other.
 const Prefix = "assay: "
 
-// Reason returns why a certificate is no pass, in one line of at most limit
-// bytes that begins with [Prefix]: check, thing, what was seen, remedy, and how
-// many more checks there are. It is "" for a pass. Control characters of
-// whatever was seen are left out.
+// Reason returns why a certificate is not a pass, in one line of at most limit bytes that begins
+// with [Prefix]: check, thing, what was seen, remedy, and the number of further checks. For a
+// pass it returns "". Control characters are left out.
 func Reason(st *certificate.Statement, limit int) string {
 	p := &st.Predicate
 	worst, lead := result.Fail, ""
@@ -53,8 +51,8 @@ func Reason(st *certificate.Statement, limit int) string {
 	return cut(oneLine(line), limit-len(more)) + more
 }
 
-// seen is a result's reason with the first thing that is to blame, unless the
-// reason names it.
+// seen returns a result's reason with the name of the first object at fault, unless the reason
+// contains it.
 func seen(r *result.Result) string {
 	i := slices.IndexFunc(r.Objects, func(o result.Object) bool { return o.Verdict == r.Verdict })
 	if i < 0 || strings.Contains(r.Reason, r.Objects[i].Name) {
@@ -67,8 +65,8 @@ func seen(r *result.Result) string {
 	return name + ": " + r.Reason
 }
 
-// oneLine makes a space of whatever cannot be printed: of line ends, escape
-// sequences, bytes that are no text, marks that turn the direction of writing.
+// oneLine replaces what cannot be printed with spaces: line ends, escape sequences, invalid
+// bytes, characters that change the direction of writing.
 func oneLine(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
@@ -81,7 +79,7 @@ func oneLine(s string) string {
 
 const ellipsis = "…"
 
-// cut shortens a line to so many bytes, between characters.
+// cut shortens a line to limit bytes, between characters.
 func cut(s string, limit int) string {
 	if len(s) <= limit {
 		return s

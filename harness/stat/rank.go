@@ -5,12 +5,11 @@ import (
 	"slices"
 )
 
-// Below is the one-sided Mann-Whitney test (Ann. Math. Statist. 18, 1947): the
-// probability of values of a lying as low among those of b as they do, or lower,
-// if both were drawn from the same distribution. Ties count against a's being
-// low, so the answer is never too small on their account. It is exact for up to
-// 4,000 pairs of values, and a normal approximation with continuity correction
-// beyond. Where one side has no values it is 1.
+// Below is the one-sided Mann-Whitney test (Ann. Math. Statist. 18, 1947): the probability that
+// the values of a lie as low among those of b as they do, or lower, if both were drawn from the
+// same distribution. Ties count against a being low, so they never make the result too small. The
+// result is exact for up to 4,000 pairs of values; beyond it is a normal approximation with
+// continuity correction. If one side has no values it is 1.
 func Below(a, b []float64) float64 {
 	if len(a) == 0 || len(b) == 0 {
 		return 1
@@ -31,9 +30,9 @@ func Below(a, b []float64) float64 {
 
 const exactPairs = 4000
 
-// RankTail is Below of counts: u is the number of pairs of one of a
-// values and one of b values in which the second is not above the first.
-// RankTail(a, b, 0) is the least that so many values can show.
+// RankTail is Below for counts: u is the number of pairs of one of a values and one of b values
+// in which the second is not above the first. RankTail(a, b, 0) is the lowest possible result for
+// these numbers of values.
 func RankTail(a, b, u int) float64 {
 	if a == 0 || b == 0 {
 		return 1
@@ -46,9 +45,9 @@ func RankTail(a, b, u int) float64 {
 		sd := math.Sqrt(float64(a) * float64(b) * float64(a+b+1) / 12)
 		return NormalTail((float64(u) + 0.5 - mean) / sd)
 	}
-	// The number of arrangements with U = k is the coefficient of q^k in the
-	// Gaussian binomial coefficient of a+b and a: multiplied and divided factor
-	// by factor, of each only the first u+1 coefficients.
+	// The number of arrangements with U = k is the coefficient of q^k in the Gaussian binomial
+	// coefficient of a+b and a. It is multiplied and divided factor by factor, with only the
+	// first u+1 coefficients.
 	count := make([]float64, u+1)
 	count[0] = 1
 	for i := 1; i <= a; i++ {
@@ -74,12 +73,11 @@ func binomial(n, k int) float64 {
 	return p
 }
 
-// Additive combines probabilities of independent tests of one hypothesis into
-// one, by their sum (Edgington, An additive method for combining probability
-// values from independent experiments, J. Psychol. 80, 1972): sum^n/n!, which is
-// exact for sums up to 1 and an upper bound beyond. Other than with a product,
-// one small value among large ones shows nothing: the sum is small only if all
-// are.
+// Additive combines probabilities of independent tests of one hypothesis into one, by their sum
+// (Edgington, An additive method for combining probability values from independent experiments,
+// J. Psychol. 80, 1972): sum^n/n!, which is exact for sums up to 1 and an upper bound beyond.
+// Unlike with a product, one small value among large ones shows nothing: the sum is small only if
+// all are.
 func Additive(sum float64, n int) float64 {
 	if n == 0 || sum <= 0 {
 		return 1

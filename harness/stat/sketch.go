@@ -7,19 +7,18 @@ import (
 	"slices"
 )
 
-// A Sketch holds the distribution of any number of values of at least 0 in
-// little memory, so that quantiles are within SketchError of the true ones, and
-// those of several machines can be added up, in any order, to the very same
-// result: buckets whose bounds are in geometric progression (Masson, Rim and
-// Lee, DDSketch, PVLDB 12, 2019). Count, Min and Max are exact.
+// A Sketch stores the distribution of any number of values of at least 0 in little memory.
+// Quantiles are within SketchError of the true ones. The sketches of several machines can be
+// merged in any order with the same result. It uses buckets with bounds in geometric progression
+// (Masson, Rim and Lee, DDSketch, PVLDB 12, 2019). Count, Min and Max are exact.
 //
-// The zero value is ready. As JSON it is its fields.
+// The zero value is ready to use. Its JSON consists of its fields.
 type Sketch struct {
 	Count   uint64           `json:"count"`
 	Min     float64          `json:"min"`
 	Max     float64          `json:"max"`
 	Zeros   uint64           `json:"zeros,omitempty"`
-	Buckets map[int32]uint64 `json:"buckets,omitempty"` // exponent of sketchBase → values up to it and above the last one
+	Buckets map[int32]uint64 `json:"buckets,omitempty"` // exponent of sketchBase → number of values up to it and above the previous one
 }
 
 // SketchError is the relative error of a quantile.
@@ -27,11 +26,11 @@ const SketchError = 0.01
 
 var sketchLog = math.Log((1 + SketchError) / (1 - SketchError))
 
-// maxBuckets is what the range of float64 needs with SketchError, from the
+// maxBuckets is the number of buckets for the range of float64 with SketchError, from the
 // smallest normal number up.
 const maxBuckets = 72000
 
-// Add counts a value. Negative ones and those that are no numbers are refused.
+// Add adds a value. It refuses negative values, infinities and NaN.
 func (s *Sketch) Add(v float64) error {
 	if math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
 		return fmt.Errorf("a sketch cannot hold %v", v)
@@ -52,7 +51,7 @@ func (s *Sketch) Add(v float64) error {
 	return nil
 }
 
-// Merge adds what another sketch holds.
+// Merge adds the values of another sketch.
 func (s *Sketch) Merge(o *Sketch) {
 	if o.Count == 0 {
 		return
@@ -71,8 +70,7 @@ func (s *Sketch) Merge(o *Sketch) {
 	}
 }
 
-// Quantile is the value below which the share q of all lies; 0 of an empty
-// sketch.
+// Quantile returns the value below which the share q of all values lies; 0 for an empty sketch.
 func (s *Sketch) Quantile(q float64) float64 {
 	if s.Count == 0 {
 		return 0
@@ -96,8 +94,7 @@ func (s *Sketch) Quantile(q float64) float64 {
 	return s.Max
 }
 
-// Validate reports what a sketch from elsewhere breaks: counts that do not add
-// up, bounds in the wrong order.
+// Validate checks a sketch that was received: counts must add up, and bounds must be in order.
 func (s *Sketch) Validate() error {
 	if len(s.Buckets) > maxBuckets {
 		return fmt.Errorf("a sketch of %d buckets", len(s.Buckets))

@@ -1,9 +1,8 @@
-// Package stat is the statistics of measurements that are noisy, skewed and have
-// outliers: medians rather than means, ranks rather than normal distributions.
-// Nothing here takes a value's distribution for known.
+// Package stat contains statistics for measurements that are noisy, skewed and have outliers:
+// medians instead of means, ranks instead of normal distributions. Nothing here assumes a
+// distribution of the values.
 //
-// The functions are pure, keep their arguments as they are, and panic where
-// there is no value at all.
+// The functions are pure, do not modify their arguments, and panic if there are no values.
 package stat
 
 import (
@@ -11,7 +10,7 @@ import (
 	"slices"
 )
 
-// Median is the middle value; of an even number the mean of the two in the
+// Median returns the middle value; for an even number of values the mean of the two in the
 // middle.
 func Median(values []float64) float64 {
 	s := slices.Sorted(slices.Values(values))
@@ -19,14 +18,12 @@ func Median(values []float64) float64 {
 	return (s[(n-1)/2] + s[n/2]) / 2
 }
 
-// normalMAD makes a median absolute deviation comparable with a standard
-// deviation: it is 1/Φ⁻¹(3/4).
+// normalMAD scales a median absolute deviation to a standard deviation: it is 1/Φ⁻¹(3/4).
 const normalMAD = 1.4826022185056018
 
-// MAD is the median absolute deviation from the median, times 1.4826, so that it
-// estimates the standard deviation where values are normal. Half of the values
-// may be anything (Rousseeuw and Croux, Alternatives to the Median Absolute
-// Deviation, J. Amer. Statist. Assoc. 88, 1993).
+// MAD is the median absolute deviation from the median, times 1.4826, so that it estimates the
+// standard deviation of normal values. Half of the values may be arbitrary (Rousseeuw and Croux,
+// Alternatives to the Median Absolute Deviation, J. Amer. Statist. Assoc. 88, 1993).
 func MAD(values []float64) float64 {
 	m := Median(values)
 	rest := make([]float64, len(values))
@@ -36,7 +33,7 @@ func MAD(values []float64) float64 {
 	return Deviation(rest)
 }
 
-// Deviation is MAD of residuals, whose middle is 0.
+// Deviation is MAD for residuals, with a median of 0.
 func Deviation(residuals []float64) float64 {
 	abs := make([]float64, len(residuals))
 	for i, r := range residuals {
@@ -45,8 +42,8 @@ func Deviation(residuals []float64) float64 {
 	return normalMAD * Median(abs)
 }
 
-// Moments are the mean, and the standard deviation of these values alone. They are
-// for tools' formats that have them: one outlier moves both.
+// Moments returns the mean and the standard deviation of these values alone. They are for tools'
+// formats that contain them: one outlier changes both.
 func Moments(values []float64) (mean, deviation float64) {
 	n := float64(len(values))
 	for _, v := range values {
@@ -59,23 +56,22 @@ func Moments(values []float64) (mean, deviation float64) {
 	return mean, math.Sqrt(deviation / n)
 }
 
-// An Interval is what a value lies in, with a confidence that is at least the
-// one asked for.
+// An Interval is where a value lies, with a confidence that is at least the requested one if
+// there are enough values.
 type Interval struct {
 	Low, High  float64
 	Confidence float64
 }
 
-// MedianInterval is a confidence interval of the median of what values are
-// drawn from, whatever its distribution: two order statistics, chosen by the
-// binomial distribution (David and Nagaraja, Order Statistics, 3rd ed., 7.1).
-// Where there are too few values for the confidence it is all of them, and says
-// what confidence that is.
+// MedianInterval returns a confidence interval of the median of the distribution that values are
+// drawn from, whatever it is: two order statistics, chosen by the binomial distribution (David
+// and Nagaraja, Order Statistics, 3rd ed., 7.1). With too few values for the confidence the
+// interval spans all of them, and Confidence is what that achieves.
 func MedianInterval(values []float64, confidence float64) Interval {
 	s := slices.Sorted(slices.Values(values))
 	n := len(s)
-	// Both ends move inwards while the tails outside stay small enough. below is
-	// the probability of fewer than k values being under the median.
+	// Both ends move inwards while the tails outside stay small enough. below is the probability
+	// that k values or fewer are below the median.
 	k, below := 0, math.Exp2(-float64(n))
 	term := below
 	in := Interval{s[0], s[n-1], 1 - 2*below}
@@ -92,5 +88,5 @@ func MedianInterval(values []float64, confidence float64) Interval {
 	return in
 }
 
-// NormalTail is the probability that a standard normal value is below z.
+// NormalTail returns the probability that a standard normal value is below z.
 func NormalTail(z float64) float64 { return math.Erfc(-z/math.Sqrt2) / 2 }

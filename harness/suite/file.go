@@ -24,34 +24,34 @@ import (
 // FileVersion is the version of the files that [ParseFile] reads.
 const FileVersion = 1
 
-// A File is a suite as data: which kinds of checks to make, and how.
+// A File is a suite as data: the kinds of checks to run, and their parameters.
 type File struct {
-	Name    string // where it was read from, for errors
+	Name    string // its origin, for errors
 	Title   string
 	Limit   time.Duration // for all checks together; 0: none
 	Entries []Entry
 }
 
-// An Entry is one kind of check in a file, of which several checks may come.
+// An Entry is one item of a file. It names a kind of check, and may produce several checks.
 type Entry struct {
-	ID      string // of its checks, or what they begin with; its kind, if the file does not say
+	ID      string // of its check, or the prefix of its checks' ids; default: its kind
 	Run     string // the kind
 	Needs   []string
-	Timeout time.Duration          // of each check; 0: what the kind thinks right
-	Limits  map[string]result.Rule // in place of figures' own limits
+	Timeout time.Duration          // of each check; 0: the kind's default
+	Limits  map[string]result.Rule // replace figures' own limits
 	file    string
 	line    int
 	with    *yaml.Node
 }
 
-// A Kind makes checks of entries.
+// A Kind creates the checks of entries.
 type Kind struct {
 	Name  string
-	Usage string // what it checks, for people
+	Usage string // what it checks, for the user
 	Make  func(*Entry) ([]Check, error)
 }
 
-// document is a file as it stands there.
+// document is the YAML form of a file.
 type document struct {
 	Version int       `yaml:"version"`
 	Title   string    `yaml:"title"`
@@ -74,17 +74,15 @@ type limitDocument struct {
 	Of       string  `yaml:"of"`
 }
 
-// An id becomes a part of the names of checks, and those of files, metrics and
-// pages.
+// An id becomes part of the names of checks, files, metrics and pages.
 var goodID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$`)
 
 const maxID = 100
 
-// maxFile is far above what a list of checks needs.
+// maxFile is far more than a list of checks needs.
 const maxFile = 1 << 20
 
-// ParseFile reads a file strictly: what it does not know is an error, with the
-// name and the line.
+// ParseFile reads a file strictly: anything unknown is an error, with the name and the line.
 func ParseFile(name string, r io.Reader) (*File, error) {
 	b, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err != nil {
@@ -185,7 +183,7 @@ func limitRule(file string, n *yaml.Node) (result.Rule, error) {
 	return result.Rule{Value: d.Value, Fraction: d.Fraction, Of: d.Of}, nil
 }
 
-// duration reads 30s; nothing is 0.
+// duration parses a time such as 30s; "" is 0.
 func duration(s string) (time.Duration, error) {
 	if s == "" {
 		return 0, nil
@@ -201,7 +199,7 @@ func at(file string, n *yaml.Node, format string, a ...any) error {
 	return fmt.Errorf("%s:%d: %w", file, n.Line, fmt.Errorf(format, a...))
 }
 
-// decode is yaml's, but that it refuses keys which v does not have.
+// decode decodes YAML, and refuses keys that v lacks.
 func decode(file string, n *yaml.Node, v any) error {
 	if n.Kind != yaml.MappingNode {
 		return at(file, n, "want keys and values")
@@ -216,7 +214,7 @@ func decode(file string, n *yaml.Node, v any) error {
 	if err := n.Decode(v); err != nil {
 		var typed *yaml.TypeError
 		if errors.As(err, &typed) {
-			err = errors.New(strings.Join(typed.Errors, "; ")) // they have lines
+			err = errors.New(strings.Join(typed.Errors, "; ")) // they contain line numbers
 			return fmt.Errorf("%s: %w", file, err)
 		}
 		return at(file, n, "%w", err)
@@ -224,7 +222,7 @@ func decode(file string, n *yaml.Node, v any) error {
 	return nil
 }
 
-// keys are the names that a struct's fields have in YAML.
+// keys returns the YAML names of a struct's fields.
 func keys(v any) (out []string) {
 	for f := range reflect.TypeOf(v).Elem().Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
@@ -233,8 +231,8 @@ func keys(v any) (out []string) {
 	return out
 }
 
-// Decode puts what stands under the entry's "with" into a struct, whose fields
-// keep their values where nothing is said.
+// Decode decodes the entry's "with" into a struct. Fields that it does not mention keep their
+// values.
 func (e *Entry) Decode(v any) error {
 	if e.with == nil || e.with.Kind == 0 {
 		return nil
@@ -242,9 +240,9 @@ func (e *Entry) Decode(v any) error {
 	return decode(e.file, e.with, v)
 }
 
-// Select returns which of a kind's checks the patterns under "only" and "skip"
-// leave. A pattern that covers none of ids is an error: a slip of the pen would
-// else leave checks out, or in, unseen.
+// Select returns which of a kind's checks the patterns under "only" and "skip" select. A pattern
+// that covers none of ids is an error: a typo would otherwise include or exclude checks
+// unnoticed.
 func (e *Entry) Select(only, skip, ids []string) (wanted func(id string) bool, err error) {
 	for _, list := range []struct {
 		key      string
@@ -265,8 +263,8 @@ func (e *Entry) Select(only, skip, ids []string) (wanted func(id string) bool, e
 	return wanted, nil
 }
 
-// Covers reports whether a pattern covers an id: as a whole, or up to a slash,
-// so that "component/*" and "component" cover all checks below.
+// Covers reports whether a pattern covers an id, as a whole or up to a slash: "component/*" and
+// "component" cover all checks below.
 func Covers(pattern, id string) bool {
 	for s := id; s != "."; s = path.Dir(s) {
 		if ok, _ := path.Match(pattern, s); ok {
@@ -281,13 +279,12 @@ func CoversAny(patterns []string, id string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return Covers(p, id) })
 }
 
-// Errorf returns an error with the entry's place.
+// Errorf returns an error with the entry's file and line.
 func (e *Entry) Errorf(format string, a ...any) error {
 	return fmt.Errorf("%s:%d: %w", e.file, e.line, fmt.Errorf(format, a...))
 }
 
-// Checks makes the file's checks. A need may name an entry: that is all of its
-// checks.
+// Checks creates the file's checks. A need may name an entry, which means all of its checks.
 func (f *File) Checks(kinds []Kind) ([]Check, error) {
 	var out []Check
 	made := map[string][]string{} // by entry
@@ -349,7 +346,7 @@ func (f *File) checkNeeds(checks []Check, made map[string][]string) error {
 	return nil
 }
 
-// expanded puts an entry's checks in its place.
+// expanded replaces entries with their checks.
 func expanded(needs []string, made map[string][]string) (out []string) {
 	for _, n := range needs {
 		if ids, ok := made[n]; ok {
@@ -361,15 +358,15 @@ func expanded(needs []string, made map[string][]string) (out []string) {
 	return out
 }
 
-// Suite is the file as a suite of that name.
+// Suite returns the file as a suite with that name.
 func (f *File) Suite(name string, kinds []Kind) Suite {
 	return Suite{Name: name, Title: f.Title, Checks: func(context.Context, *Env) ([]Check, error) { return f.Checks(kinds) }}
 }
 
-// FileSuite is the name of a suite that is in a file.
+// FileSuite returns the name of a suite in a file.
 func FileSuite(path string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), ".yaml"), ".yml")
 }
 
-// Place is where the entry stands: file and line.
+// Place returns the entry's file and line.
 func (e *Entry) Place() string { return fmt.Sprintf("%s:%d", e.file, e.line) }

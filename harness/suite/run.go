@@ -14,36 +14,34 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 )
 
-// Options say how to run a list of checks. The zero value runs all, one after
-// the other.
+// Options say how to run a list of checks. The zero value runs all, one at a time.
 type Options struct {
 	Parallel int           // checks at once; less than 1 means 1
 	Timeout  time.Duration // for checks without their own; 0 means DefaultTimeout
-	// Grace is how long a check may take to return after its time is up. Then
-	// it is given up, and its goroutine with it. 0 means DefaultGrace.
+	// Grace is how long a check may take to return after its time limit. Then it is abandoned,
+	// together with its goroutine. 0 means DefaultGrace.
 	Grace time.Duration
-	// Select says whether a check is wanted, and if not why not. What a wanted
-	// check needs is wanted too. nil wants all.
+	// Select says whether a check is wanted, and if not, the reason. The needs of a wanted check
+	// are wanted, too. nil selects all.
 	Select func(Check) (wanted bool, reason string)
-	// Earlier are results of a run that was cut off: these checks are not run
-	// again.
+	// Earlier are results of an interrupted run: these checks are not run again.
 	Earlier []result.Result
-	// Observe is told of every start and end, and of what checks Tell meanwhile,
-	// one at a time.
+	// Observe is called for every start and end, and for every text that checks Tell, one call at
+	// a time.
 	Observe func(Event)
 }
 
-// Defaults for Options. A minute is long for anything in a finished image that
-// is not a measurement, and those set their own limit.
+// Defaults for Options. A minute is long for anything in a finished image except measurements,
+// which set their own limit.
 const (
 	DefaultTimeout = time.Minute
 	DefaultGrace   = 5 * time.Second
 )
 
-// MaxOutput is how many bytes of a check's output are kept, counted from its end.
+// MaxOutput is how many bytes at the end of a check's output are stored.
 const MaxOutput = 16 << 10
 
-// An Event is a check's start, what it tells (Text), or its end (result.Result).
+// An Event is a check's start, a text from Tell (Text), or a check's end (Result).
 type Event struct {
 	Check  Check
 	Text   string
@@ -54,20 +52,20 @@ type Event struct {
 
 type telling struct{}
 
-// Tell says for people what a check is at. It never waits: what nobody has time
-// for is lost.
+// Tell reports a check's progress to the user. It never blocks: texts are lost if the runner is
+// too busy.
 func Tell(ctx context.Context, text string) {
 	if tell, ok := ctx.Value(telling{}).(func(string)); ok {
 		tell(text)
 	}
 }
 
-// Run runs the checks and returns their results in the order of the list. Its
-// error is only ever that of [Validate]: everything else is in the results.
-// When ctx ends, checks that run are cancelled and the others get an error.
+// Run runs the checks and returns their results in the order of the list. It only returns errors
+// of [Validate]: everything else is in the results. When ctx ends, running checks are cancelled
+// and the others get an error.
 //
-// One goroutine, the caller's, decides what starts and keeps all state; a check
-// has two more while it runs, and they end with it unless it had to be given up.
+// The caller's goroutine decides what starts and owns all state. A running check has two more
+// goroutines, which end with it unless it had to be abandoned.
 func Run(ctx context.Context, env *Env, checks []Check, opt Options) ([]result.Result, error) {
 	if err := Validate(checks); err != nil {
 		return nil, err
@@ -75,7 +73,7 @@ func Run(ctx context.Context, env *Env, checks []Check, opt Options) ([]result.R
 	r := newRunner(env, checks, opt)
 	for r.pending(ctx) || r.running > 0 {
 		if r.running == 0 {
-			continue // something was settled without running; look again
+			continue // something was settled without running; check again
 		}
 		select {
 		case s := <-r.said:
@@ -96,11 +94,11 @@ type runner struct {
 	opt      Options
 	checks   []Check
 	index    map[string]int
-	unwanted map[int]string // reason, for checks that Select left out
+	unwanted map[int]string // reason, for checks that Select excluded
 	started  []bool
-	results  []result.Result // settled where the verdict is set
+	results  []result.Result // settled if the verdict is set
 	running  int
-	used     map[string]bool // what checks that run use
+	used     map[string]bool // in use by running checks
 	done     int
 	ended    chan ended
 	said     chan said
@@ -168,8 +166,8 @@ func (r *runner) selection() map[int]string {
 	return unwanted
 }
 
-// pending settles what needs no run, starts what may, in the list's order, and
-// reports whether anything has yet to be started.
+// pending settles checks that need no run, starts those that may run, in the list's order, and
+// reports whether any is still to be started.
 func (r *runner) pending(ctx context.Context) bool {
 	left := false
 	for i := range r.checks {
@@ -191,7 +189,7 @@ func (r *runner) pending(ctx context.Context) bool {
 	return left
 }
 
-// take takes what a check uses, unless another one has some of it.
+// take reserves what a check uses, unless another check uses some of it.
 func (r *runner) take(i int) bool {
 	uses := r.checks[i].Uses
 	if slices.ContainsFunc(uses, func(name string) bool { return r.used[name] }) {
@@ -203,8 +201,8 @@ func (r *runner) take(i int) bool {
 	return true
 }
 
-// without returns the result of a check that is not to run at all, and
-// otherwise whether all that it needs has passed.
+// without returns the result of a check that must not run at all; otherwise it returns whether
+// all of its needs have passed.
 func (r *runner) without(ctx context.Context, i int) (*result.Result, bool) {
 	settled := func(res result.Result) (*result.Result, bool) { return &res, false }
 	if reason, ok := r.unwanted[i]; ok {
@@ -244,13 +242,13 @@ func (r *runner) start(ctx context.Context, i int) {
 	}()
 }
 
-// attempt runs one check within its time.
+// attempt runs one check within its time limit.
 func (r *runner) attempt(ctx context.Context, c Check) result.Result {
 	limit := c.Timeout
 	limit = cmp.Or(limit, r.opt.Timeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTimeout)
 	defer cancel()
-	out := make(chan result.Result, 1) // buffered: a check that was given up must not block
+	out := make(chan result.Result, 1) // buffered: an abandoned check must not block
 	go func() { out <- protect(ctx, r.env, c) }()
 	select {
 	case res := <-out:
@@ -267,7 +265,7 @@ func (r *runner) attempt(ctx context.Context, c Check) result.Result {
 	}
 }
 
-// protect turns a panic into a result.
+// protect converts a panic to a result.
 func protect(ctx context.Context, env *Env, c Check) (res result.Result) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -277,8 +275,8 @@ func protect(ctx context.Context, env *Env, c Check) (res result.Result) {
 	return c.Run(ctx, env)
 }
 
-// late replaces what a check says after its time is up: a timeout is never a
-// pass, and what fails because it was killed has not failed.
+// late replaces the result of a check that returns after its time limit: a timeout is never a
+// pass, and a check that fails because it was killed has not failed.
 func late(ctx context.Context, limit time.Duration, res result.Result) result.Result {
 	if ctx.Err() == nil {
 		return res
@@ -293,7 +291,7 @@ func late(ctx context.Context, limit time.Duration, res result.Result) result.Re
 	return result.Errored("%s", reason).WithOutput(res.Output).WithRemedy(res.Remedy)
 }
 
-// settle enters a check's only result.
+// settle records a check's only result.
 func (r *runner) settle(i int, res result.Result, took time.Duration) {
 	c := r.checks[i]
 	entry := result.Result{
@@ -324,12 +322,12 @@ func (r *runner) observe(e Event) {
 	}
 }
 
-// sentence makes a reason one line that JSON gives back unchanged.
+// sentence converts a reason to one line that JSON preserves.
 func sentence(s string) string {
 	return strings.Join(strings.Fields(strings.ToValidUTF8(s, "\uFFFD")), " ")
 }
 
-// tail keeps the end of an output, from the start of a line if there is one.
+// tail returns the end of an output, from the start of a line if possible.
 func tail(s string) string {
 	if len(s) > MaxOutput {
 		s = s[len(s)-MaxOutput:]

@@ -1,10 +1,9 @@
-// Package suite runs named lists of checks and knows nothing of any check's
-// inside. It promises that every check of a list has exactly one result: one
-// that hangs, panics, returns nonsense, is not selected or never got its turn
-// has one that says so.
+// Package suite runs named lists of checks, without knowledge of the checks themselves. It
+// guarantees that every check of a list has exactly one result. A check that hangs, panics,
+// returns nonsense, is not selected or never got its turn has a result that says so.
 //
-// A [Registry] maps names to suites; a [Suite] makes its checks for an image,
-// since some depend on what the image declares; [Run] runs them.
+// A [Suite] creates its checks for an image, since some depend on what the image declares; [Run]
+// runs them.
 package suite
 
 import (
@@ -21,20 +20,20 @@ import (
 
 // A Check shows one thing.
 type Check struct {
-	ID        string // unique in its suite; slash-separated, general before special
-	Title     string // what a person reads: a statement that a pass makes true
-	Component string // of the image that it is about, if any
-	// Needs names checks without which this one means nothing: unless all of
-	// them passed, it is skipped.
+	ID        string // unique in its suite; slash-separated, from general to specific
+	Title     string // for the user: a statement that a pass makes true
+	Component string // the component of the image that it is about, if any
+	// Needs names checks without which this one is meaningless: it is skipped unless all of them
+	// passed.
 	Needs []string
-	// Uses names what must not be shared while it is used, such as "gpu": of
-	// checks with a name in common one runs at a time.
+	// Uses names resources that must not be shared while in use, such as "gpu": of checks with a
+	// common name only one runs at a time.
 	Uses    []string
 	Timeout time.Duration // 0: the runner's default
 	Run     func(context.Context, *Env) result.Result
 }
 
-// Env is what checks may look at. They share it and must not change it.
+// Env is the input of checks. They share it and must not change it.
 type Env struct {
 	Root     rootfs.FS // the image's file system
 	Environ  []string  // the image's environment, NAME=VALUE
@@ -51,15 +50,15 @@ func (e *Env) Getenv(name string) string {
 	return ""
 }
 
-// A Suite makes a list of checks for an image.
+// A Suite creates a list of checks for an image.
 type Suite struct {
 	Name   string
 	Title  string
 	Checks func(context.Context, *Env) ([]Check, error)
 }
 
-// Validate reports what is wrong with a list of checks as a list: an id that
-// is missing or used twice, a need that does not exist, a circle of needs.
+// Validate reports errors of a list of checks: an id that is missing or used twice, a need that
+// does not exist, a cycle of needs.
 func Validate(checks []Check) error {
 	index := map[string]int{}
 	for i, c := range checks {
@@ -80,8 +79,8 @@ func Validate(checks []Check) error {
 	return nil
 }
 
-// visit walks needs depth first; state is 1 while a check is on the path, 2
-// once all below it is known to be good.
+// visit walks needs depth first; state is 1 while a check is on the path, and 2 once everything
+// below it is known to be good.
 func visit(checks []Check, index map[string]int, state []int, i int) error {
 	switch state[i] {
 	case 1:
@@ -103,5 +102,5 @@ func visit(checks []Check, index map[string]int, state []int, i int) error {
 	return nil
 }
 
-// errTimeout is the cause of a context that the runner's own limit ended.
+// errTimeout is the cause of a context that the runner's own time limit ended.
 var errTimeout = errors.New("timed out")

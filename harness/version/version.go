@@ -3,7 +3,7 @@
 //
 //	-ldflags "-X github.com/assay-hpc/assay/harness/version.Version=v1.2.3 …"
 //
-// and a plain go build falls back to what the Go tool recorded.
+// and a plain go build falls back to the information that the Go tool recorded.
 package version
 
 import (
@@ -12,7 +12,7 @@ import (
 	"runtime/debug"
 )
 
-// Set by the linker. Empty means: ask the build information.
+// Set by the linker. If empty, the build information is used.
 var (
 	Version string
 	Commit  string
@@ -39,7 +39,7 @@ func Get() Info {
 	return i
 }
 
-// fill takes from b what the linker did not set.
+// fill sets from b what the linker did not set.
 func (i *Info) fill(b *debug.BuildInfo) {
 	if i.Version == "" && b.Main.Version != "(devel)" {
 		i.Version = b.Main.Version

@@ -1,5 +1,5 @@
-// Package scaletest is what the tests have in common that measure how assay
-// scales: they keep what they measured beside docs/scale.md.
+// Package scaletest contains helpers of the tests that measure how assay scales. These tests
+// store their measurements next to docs/scale.md.
 package scaletest
 
 import (
@@ -13,12 +13,12 @@ import (
 	"testing"
 )
 
-// Variable names the folder that measurements are written to, docs/scale. Tests
-// write none where it is not set.
+// Variable is the environment variable with the directory for measurements, docs/scale. Without
+// it tests store none.
 const Variable = "ASSAY_SCALE"
 
-// Record writes a table of what was measured as NAME.csv: columns, and rows of
-// as many numbers, the first of which is the number of ranks or nodes.
+// Record writes measurements as NAME.csv: the columns, and rows with one number per column, the
+// first of which is the number of ranks or nodes.
 func Record(t testing.TB, name string, columns []string, rows [][]float64) {
 	t.Helper()
 	dir := os.Getenv(Variable)
@@ -43,7 +43,7 @@ func Record(t testing.TB, name string, columns []string, rows [][]float64) {
 	}
 }
 
-// digits after the point: none of a count, four of what counts otherwise.
+// digits returns the number of decimals: none for an integer, else four significant digits.
 func digits(v float64) int {
 	if v == math.Trunc(v) {
 		return 0
@@ -51,8 +51,7 @@ func digits(v float64) int {
 	return max(0, 3-int(math.Floor(math.Log10(math.Abs(v)))))
 }
 
-// Files reports whether this process may have n files open, after trying to
-// raise its limit.
+// Files reports whether this process may have n files open. It tries to raise the limit.
 func Files(n int) bool {
 	var now syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &now) != nil {
@@ -65,7 +64,7 @@ func Files(n int) bool {
 	return syscall.Setrlimit(syscall.RLIMIT_NOFILE, &want) == nil
 }
 
-// Processor is the processor time that this process has had, in seconds.
+// Processor returns the processor time used by this process, in seconds.
 func Processor(t testing.TB) float64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

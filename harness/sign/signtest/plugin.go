@@ -17,12 +17,11 @@ import (
 	"github.com/assay-hpc/assay/internal/attest"
 )
 
-// Scheme is what the plugin program of the tests serves: testkms://FILE is the key
-// in the PEM file.
+// Scheme is served by the tests' plugin program: testkms://FILE is the key in the PEM file.
 const Scheme = "testkms"
 
-// Program makes a test binary the plugin program, if it was started under its
-// name: a TestMain calls it first. Install gives it that name.
+// Program runs the plugin program if the test binary was started under that name, which Install
+// gives it. A TestMain calls it first.
 func Program() {
 	if filepath.Base(os.Args[0]) != cliplugin.PluginBinaryPrefix+Scheme {
 		return
@@ -34,7 +33,7 @@ func Program() {
 	os.Exit(0)
 }
 
-// Install makes this test binary the plugin program in dir, which belongs on PATH.
+// Install links this test binary as the plugin program in dir, which must be on PATH.
 func Install(dir string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -49,7 +48,7 @@ func serve() error {
 		return err
 	}
 	switch {
-	case strings.HasPrefix(args.InitOptions.KeyResourceID, "silent"): // says nothing that was asked for
+	case strings.HasPrefix(args.InitOptions.KeyResourceID, "silent"): // the requested answer is missing
 		return handler.WriteResponse(os.Stdout, &common.PluginResp{})
 	case strings.HasPrefix(args.InitOptions.KeyResourceID, "telling"):
 		return fmt.Errorf("no key for the token %s", os.Getenv("VAULT_TOKEN"))
@@ -66,7 +65,7 @@ func serve() error {
 	return err
 }
 
-// service is a key of a file as a service's.
+// service wraps a key from a file as a service's key.
 type service struct{ signature.SignerVerifier }
 
 var errNotHere = errors.New("the tests' plugin does not do that")

@@ -1,6 +1,6 @@
-// Package signtest has key services for tests: HashiCorp Vault's transit engine as
-// far as signing goes, and a plugin program of sigstore's. Both hold real keys, make
-// real signatures and are spoken to in their real protocols.
+// Package signtest provides key services for tests: the signing part of HashiCorp Vault's transit
+// engine, and a plugin program of sigstore's. Both contain real keys, produce real signatures and
+// use the real protocols.
 package signtest
 
 import (
@@ -19,13 +19,13 @@ import (
 	"sync/atomic"
 )
 
-// A Vault serves the part of Vault's HTTP API that signing with its transit engine
-// takes: keys/NAME and sign/NAME[/sha2-256] under /v1/transit/.
+// A Vault serves the part of Vault's HTTP API that signing with its transit engine needs:
+// keys/NAME and sign/NAME[/sha2-256] under /v1/transit/.
 type Vault struct {
-	Token string                   // that opens it
+	Token string                   // required token
 	Keys  map[string]crypto.Signer // Ed25519, ECDSA or RSA
 	Calls atomic.Int64
-	// Before may answer in its place, and then returns true.
+	// Before may answer a request instead of the Vault, and then returns true.
 	Before func(http.ResponseWriter, *http.Request) bool
 }
 
@@ -86,7 +86,7 @@ func (v *Vault) describe(w http.ResponseWriter, key crypto.Signer) {
 
 func (v *Vault) sign(w http.ResponseWriter, r *http.Request, key crypto.Signer) {
 	var req struct {
-		Input     []byte `json:"input"` // base64, as encoding/json has it
+		Input     []byte `json:"input"` // base64, as encoding/json decodes it
 		Prehashed bool   `json:"prehashed"`
 		Algorithm string `json:"signature_algorithm"`
 	}

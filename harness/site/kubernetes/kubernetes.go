@@ -1,6 +1,5 @@
-// Package kubernetes writes onto a node of Kubernetes what its certificate says:
-// a condition, a label, the certificate's digest, and if asked for a taint that
-// keeps work away.
+// Package kubernetes writes the outcome of a certificate to a Kubernetes node: a condition, a
+// label, the certificate's digest, and on request a taint that keeps work away.
 package kubernetes
 
 import (
@@ -26,27 +25,27 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 )
 
-// What is written onto a node.
+// What is written to a node.
 const (
 	ConditionType = "AssayCertified"
-	// VerdictKey is the label's and the taint's key: pass or fail. A node whose
-	// checks could not be carried out has no such label.
+	// VerdictKey is the key of the label and the taint, with the value pass or fail. A node on
+	// which the checks could not be run has no such label.
 	VerdictKey = "assay-hpc.github.io/verdict"
-	// CertificateKey is the annotation's: the SHA-256 of the certificate in its
-	// canonical form.
+	// CertificateKey is the key of the annotation: the SHA-256 of the certificate's canonical
+	// form.
 	CertificateKey = "assay-hpc.github.io/certificate"
 )
 
-// taintEffects are those that Kubernetes has.
+// taintEffects are Kubernetes' effects.
 var taintEffects = []string{"NoSchedule", "PreferNoSchedule", "NoExecute"}
 
-// Options say what to write onto which node.
+// Options say what to write to which node.
 type Options struct {
 	Node  string
-	Taint string // effect of the taint of a node that fails; "": leave taints alone
+	Taint string // effect of the taint of a node that fails; "": do not change taints
 }
 
-// Validate reports what is missing or wrong.
+// Validate reports missing or wrong options.
 func (o Options) Validate() error {
 	if o.Node == "" {
 		return errors.New("which node is this? set NODE_NAME in the pod from fieldRef spec.nodeName, or name it")
@@ -63,11 +62,11 @@ type Cluster struct {
 	now    func() time.Time
 }
 
-// limit is how long one request may take.
+// limit is the timeout of one request.
 const limit = 15 * time.Second
 
-// Connect returns the cluster that KUBECONFIG names, else ~/.kube/config, else
-// the one that this pod runs in. It asks for nothing yet.
+// Connect returns the cluster that KUBECONFIG names, or else ~/.kube/config, or else the cluster
+// of this pod. It does not send a request yet.
 func Connect() (*Cluster, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.WarnIfAllMissing = false
@@ -91,8 +90,8 @@ func connect(config *rest.Config) (*Cluster, error) {
 
 var nodes = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 
-// Act writes what the certificate says onto the node and returns what is to be
-// said of it. Its error is a [*Denied] if the right is missing.
+// Act writes the outcome of the certificate to the node and returns a message for the user. Its
+// error is a [*Denied] if rights are missing.
 func (c *Cluster) Act(ctx context.Context, st *certificate.Statement, o Options) (string, error) {
 	if err := o.Validate(); err != nil {
 		return "", err
@@ -117,8 +116,8 @@ func (c *Cluster) Act(ctx context.Context, st *certificate.Statement, o Options)
 	return fmt.Sprintf("node %s: %s=%s, %s: %s", o.Node, ConditionType, cond.Status, cond.Reason, cond.Message), nil
 }
 
-// write reads the node and writes what differs: first taint, label and
-// annotation, which keep work away, then the condition, which tells people.
+// write reads the node and writes what differs: first taint, label and annotation, which keep
+// work away, then the condition, which informs people.
 func (c *Cluster) write(ctx context.Context, st *certificate.Statement, digest string, o Options) error {
 	object, err := c.client.Resource(nodes).Get(ctx, o.Node, metav1.GetOptions{})
 	if err != nil {
@@ -146,16 +145,16 @@ func (c *Cluster) write(ctx context.Context, st *certificate.Statement, digest s
 	return err
 }
 
-// manager is whose fields these are, in a node's managedFields.
+// manager is the owner of these fields in a node's managedFields.
 const manager = "assay"
 
-// A right is a rule of RBAC.
+// A right is an RBAC rule.
 type right struct{ verb, resource, subresource string }
 
-// rights are what Act needs.
+// rights are the rights that Act needs.
 var rights = []right{{"get", "nodes", ""}, {"patch", "nodes", ""}, {"patch", "nodes", "status"}}
 
-// A Denied says which rights this process has not.
+// A Denied lists the rights that this process lacks.
 type Denied struct {
 	Node    string
 	missing []right
@@ -175,8 +174,7 @@ func (d *Denied) Error() string {
 
 var reviews = schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "selfsubjectaccessreviews"}
 
-// Check reports, before anything is done, which rights are missing: as a
-// [*Denied].
+// Check reports missing rights in advance, as a [*Denied].
 func (c *Cluster) Check(ctx context.Context, o Options) error {
 	if err := o.Validate(); err != nil {
 		return err
@@ -197,11 +195,11 @@ func (c *Cluster) Check(ctx context.Context, o Options) error {
 	return nil
 }
 
-// backoff is six tries within some seconds.
+// backoff allows six attempts within some seconds.
 var backoff = wait.Backoff{Steps: 6, Duration: 50 * time.Millisecond, Factor: 3, Jitter: 0.2}
 
-// passing reports whether an error may be gone at the next try: somebody wrote
-// in between, and all is to be read anew, or the API server does not answer.
+// passing reports whether a retry may succeed: another client wrote in between, so that
+// everything must be read again, or the API server does not answer.
 func passing(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) ||
 		apierrors.IsServiceUnavailable(err) || utilnet.IsConnectionRefused(err)

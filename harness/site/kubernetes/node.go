@@ -16,8 +16,8 @@ import (
 	"github.com/assay-hpc/assay/harness/site"
 )
 
-// The types of Kubernetes' core API would more than double the harness; these
-// are the parts of a node that are read or written here.
+// node has only the fields that are read or written here: the types of Kubernetes' core API would
+// more than double the size of the harness.
 type node struct {
 	Metadata struct {
 		ResourceVersion string            `json:"resourceVersion"`
@@ -54,15 +54,15 @@ func readNode(object map[string]any) (*node, error) {
 
 const (
 	mergePatch = types.MergePatchType
-	// A strategic merge knows that conditions are told apart by their type, so
-	// that others' stay as they are.
+	// A strategic merge identifies conditions by their type, so that other conditions are
+	// unchanged.
 	strategicPatch = types.StrategicMergePatchType
 )
 
-// metaPatch is the patch of label, annotation and taint. It names the version
-// that it was made from, so that no taint of others is lost between.
+// metaPatch returns the patch of label, annotation and taint. It contains the version that it is
+// based on, so that taints which others add in the meantime are not lost.
 func (n *node) metaPatch(st *certificate.Statement, digest, effect string) ([]byte, error) {
-	var label any // nil takes it away
+	var label any // nil removes it
 	if v := st.Predicate.Verdict; v == result.Pass || v == result.Fail {
 		label = string(v)
 	}
@@ -77,8 +77,7 @@ func (n *node) metaPatch(st *certificate.Statement, digest, effect string) ([]by
 	return json.Marshal(patch)
 }
 
-// taints returns the node's taints as they should be. What could not be carried
-// out changes none.
+// taints returns the node's new taints. A verdict other than pass or fail changes none.
 func (n *node) taints(v result.Verdict, effect string) (taints []map[string]any, changed bool) {
 	if effect == "" || v != result.Pass && v != result.Fail {
 		return nil, false
@@ -90,16 +89,16 @@ func (n *node) taints(v result.Verdict, effect string) (taints []map[string]any,
 		return taints, i >= 0
 	}
 	if i >= 0 && n.Spec.Taints[i]["effect"] == effect && len(taints) == len(n.Spec.Taints)-1 {
-		return nil, false // and keeps the time at which it was added
+		return nil, false // it keeps the time at which it was added
 	}
 	return append(taints, map[string]any{"key": VerdictKey, "value": string(result.Fail), "effect": effect}), true
 }
 
-// maxMessage is how long a condition's message may be: kubectl describe shows
-// it on one line.
+// maxMessage is the maximum length of a condition's message: kubectl describe shows it on one
+// line.
 const maxMessage = 256
 
-// condition says what a certificate means, without times.
+// condition returns the condition for a certificate, without times.
 func condition(st *certificate.Statement) nodeCondition {
 	p := &st.Predicate
 	c := nodeCondition{Type: ConditionType, Status: "Unknown", Message: site.Reason(st, maxMessage)}
@@ -120,8 +119,8 @@ func condition(st *certificate.Statement) nodeCondition {
 	return c
 }
 
-// statusPatch is the patch of our condition. Its time of transition stays while
-// its status does.
+// statusPatch returns the patch of our condition. The transition time is unchanged while the
+// status is.
 func (n *node) statusPatch(c nodeCondition, now time.Time) ([]byte, error) {
 	c.LastHeartbeatTime = now.UTC().Format(time.RFC3339)
 	c.LastTransitionTime = c.LastHeartbeatTime
@@ -136,7 +135,7 @@ func (n *node) statusPatch(c nodeCondition, now time.Time) ([]byte, error) {
 	})
 }
 
-// may asks whether this account has a right.
+// may queries whether this account has a right.
 func (c *Cluster) may(ctx context.Context, r right, name string) (bool, error) {
 	review := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",

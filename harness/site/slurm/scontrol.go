@@ -19,11 +19,11 @@ import (
 // Scontrol is the path of the program.
 type Scontrol string
 
-// places are where scontrol is looked for besides PATH: slurmd starts scripts
-// without one.
+// places are the directories that are searched for scontrol after PATH: slurmd starts scripts
+// without a PATH.
 var places = []string{"/usr/bin", "/usr/local/bin", "/usr/sbin", "/opt/slurm/bin", "/usr/local/slurm/bin"}
 
-// Find looks scontrol up.
+// Find looks scontrol up in PATH and places.
 func Find() (Scontrol, error) {
 	if file, err := exec.LookPath("scontrol"); err == nil {
 		return Scontrol(file), nil
@@ -36,11 +36,11 @@ func Find() (Scontrol, error) {
 	return "", fmt.Errorf("there is no scontrol in PATH or %s: install Slurm's client programs, in a container mount them with their configuration and munge's socket", strings.Join(places, ", "))
 }
 
-// limit is how long scontrol may take. It gives up on the controller itself
-// after some ten seconds; a HealthCheckProgram has 60 for everything.
+// limit is the timeout of scontrol. scontrol itself gives up on the controller after some ten
+// seconds; a HealthCheckProgram has 60 for everything.
 const limit = 20 * time.Second
 
-// run returns what scontrol prints. Its error has what it said.
+// run returns scontrol's output. Its error contains scontrol's messages.
 func (s Scontrol) run(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -58,20 +58,20 @@ func (s Scontrol) run(ctx context.Context, args ...string) (string, error) {
 	return "", fmt.Errorf("scontrol %s: %s", args[0], cmp.Or(said, err.Error()))
 }
 
-// A Node is what Slurm knows of one.
+// A Node is what Slurm knows about a node.
 type Node struct {
 	Name     string
 	HostName string
 	State    []string // base state first, then flags: IDLE, DRAIN
-	Reason   string   // why it is out of service, "" if nobody said
+	Reason   string   // why it is out of service; "" if no reason was given
 }
 
-// Is reports whether one of these is among the node's state and flags.
+// Is reports whether the node's state and flags include one of these.
 func (n Node) Is(states ...string) bool {
 	return slices.ContainsFunc(n.State, func(s string) bool { return slices.Contains(states, s) })
 }
 
-// Node asks the controller about a node.
+// Node queries the controller about a node.
 func (s Scontrol) Node(ctx context.Context, name string) (Node, error) {
 	out, err := s.run(ctx, "show", "node", name)
 	if err != nil {
@@ -89,18 +89,18 @@ func (s Scontrol) Node(ctx context.Context, name string) (Node, error) {
 
 var (
 	nodeField = regexp.MustCompile(`(?m)^(?:\s*|.* )(NodeName|NodeHostName|State)=(\S+)`)
-	// The reason has its line to itself, and ends with who gave it and when.
+	// The reason has its own line, and ends with its author and time.
 	nodeReason = regexp.MustCompile(`(?m)^\s*Reason=(.*?)(?: \[[^\[\]]*@[^\[\]]*\])?$`)
 )
 
-// nodeMarks stand behind a state: "*" is a node that does not respond.
+// nodeMarks follow a state: "*" is a node that does not respond.
 const nodeMarks = "*~#!%$@^-"
 
-// parseNode reads what "scontrol show node NAME" prints.
+// parseNode reads the output of "scontrol show node NAME".
 func parseNode(out string) (n Node, err error) {
 	if m := nodeReason.FindStringSubmatchIndex(out); m != nil {
 		n.Reason = strings.TrimSpace(out[m[2]:m[3]])
-		out = out[:m[0]] // a reason may look like anything
+		out = out[:m[0]] // a reason may contain any text
 	}
 	for _, m := range nodeField.FindAllStringSubmatch(out, -1) {
 		switch {
@@ -122,9 +122,9 @@ func parseNode(out string) (n Node, err error) {
 
 // A Denied says that this process may not change a node.
 type Denied struct {
-	User    string // who it is
+	User    string // of this process
 	Admin   string // SlurmUser
-	Command string // what somebody who may should run; "" if that is not known yet
+	Command string // to be run by an authorised user; "" if it is not known yet
 }
 
 func (d *Denied) Error() string {
@@ -167,7 +167,7 @@ func me() string {
 
 var configLine = regexp.MustCompile(`(?m)^(\w+)\s*= (.*?)\s*$`)
 
-// config returns what "scontrol show config" prints.
+// config returns the output of "scontrol show config".
 func (s Scontrol) config(ctx context.Context) (map[string]string, error) {
 	out, err := s.run(ctx, "show", "config")
 	if err != nil {
@@ -180,9 +180,8 @@ func (s Scontrol) config(ctx context.Context) (map[string]string, error) {
 	return config, nil
 }
 
-// Check reports, before anything is done, whether this process may change
-// nodes: a [*Denied] if not. In a prolog or epilog it asks nobody: that must be
-// root.
+// Check reports in advance whether this process may change nodes: a [*Denied] if not. In a prolog
+// or epilog, which must run as root, it does not query the controller.
 func (s Scontrol) Check(ctx context.Context, o Options) error {
 	if err := o.Validate(); err != nil {
 		return err
@@ -200,13 +199,13 @@ func (s Scontrol) Check(ctx context.Context, o Options) error {
 	return s.denied(ctx, "")
 }
 
-// mayTry reports whether a user may change nodes, as far as that can be told:
-// with accounting everybody may be an operator, which shows when it is tried.
+// mayTry reports whether a user may change nodes, as far as is known: with accounting any user
+// may be an operator, which only an attempt shows.
 func mayTry(config map[string]string, uid string) bool {
 	return uid == "0" || strings.HasSuffix(config["SlurmUser"], "("+uid+")") || strings.Contains(config["AccountingStorageType"], "slurmdbd")
 }
 
-// quote writes arguments as a shell reads them.
+// quote formats arguments for a shell.
 func quote(args []string) string {
 	var out []string
 	for _, a := range args {

@@ -1,9 +1,8 @@
-// Package slurm takes a node out of Slurm's service when its certificate says
-// that it failed, and back when it passes, through scontrol.
+// Package slurm drains a node in Slurm, through scontrol, when its certificate says that it
+// failed, and takes it back into service when it passes.
 //
-// It takes back no node but those that it took out itself, which it knows by
-// their reason, and leaves a reason that others gave as it is. [Decide] has these
-// rules; [Act] carries them out.
+// It only takes back nodes that it drained itself, which it recognises by their reason, and does
+// not change a reason that others gave. [Decide] implements these rules; [Act] applies them.
 package slurm
 
 import (
@@ -18,11 +17,11 @@ import (
 	"github.com/assay-hpc/assay/harness/site"
 )
 
-// A Context is what starts the harness on a node.
+// A Context is what started the harness on a node.
 type Context string
 
-// The contexts. In Prolog and Epilog the controller is asked nothing unless
-// there is something to do: thousands of nodes may start one job together.
+// The contexts. In Prolog and Epilog the controller is not queried unless there is something to
+// do: thousands of nodes may start one job at the same time.
 const (
 	ByHand Context = "by-hand"
 	Prolog Context = "prolog"
@@ -30,8 +29,8 @@ const (
 	Health Context = "health" // HealthCheckProgram
 )
 
-// Detect returns the context that Slurm's variables tell. Slurm tells a
-// HealthCheckProgram nothing but the node's name.
+// Detect returns the context according to Slurm's variables. It cannot detect Health: Slurm
+// passes only the node's name to a HealthCheckProgram.
 func Detect(getenv func(string) string) (Context, error) {
 	switch s := getenv("SLURM_SCRIPT_CONTEXT"); s {
 	case "":
@@ -45,15 +44,15 @@ func Detect(getenv func(string) string) (Context, error) {
 	}
 }
 
-// Options say what may be done.
+// Options say what is allowed.
 type Options struct {
 	Context Context
-	Node    string // as Slurm calls it; "": as SLURMD_NODENAME, the certificate or the host's name say
-	Resume  bool   // take back a node that we drained when all is well
-	OnError bool   // drain it, too, when checks could not be carried out
+	Node    string // Slurm's name; "": from SLURMD_NODENAME, the certificate or the host name
+	Resume  bool   // take back a node that we drained when it passes
+	OnError bool   // also drain it when checks could not be run
 }
 
-// Validate reports what contradicts itself.
+// Validate reports contradictory options.
 func (o Options) Validate() error {
 	if o.Resume && o.Context == Prolog {
 		return errors.New("a node that is drained starts no job, so a prolog cannot take it back: resume in the epilog, the health check or by hand")
@@ -61,18 +60,18 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// maxReason is how long a reason may be. Slurm has no limit of its own that is
-// near; sinfo -R should fit a screen.
+// maxReason is the maximum length of a reason. Slurm's own limit is far larger; sinfo -R should
+// fit on a screen.
 const maxReason = 200
 
-// A Change is what is to be done about a node.
+// A Change is a change of a node's state.
 type Change struct {
 	State  string // for scontrol: "drain", "undrain"; "": nothing
 	Reason string // of a drain
-	Note   string // what is to be said
+	Note   string // a message for the user
 }
 
-// Decide returns what a certificate means for a node.
+// Decide returns the change that a certificate requires.
 func Decide(st *certificate.Statement, n Node, o Options) Change {
 	ours := strings.HasPrefix(n.Reason, site.Prefix)
 	drained := n.Is("DRAIN")
@@ -96,9 +95,9 @@ func Decide(st *certificate.Statement, n Node, o Options) Change {
 	return Change{State: "drain", Reason: reason, Note: fmt.Sprintf("node %s is drained: %q", n.Name, reason)}
 }
 
-// kept reports whether the node is out of service for a reason that must not be
-// lost: somebody gave it. What slurmctld notes of a node that it lost is no such
-// reason, and ends by itself.
+// kept reports whether the node is out of service for a reason that must not be lost, because a
+// user gave it. slurmctld's reason for a node that it lost is not one of these, and ends by
+// itself.
 func (n Node) kept() bool {
 	if n.Reason == "" || strings.HasPrefix(n.Reason, site.Prefix) || !n.Is("DRAIN", "DOWN", "FAIL", "FUTURE") {
 		return false
@@ -106,7 +105,7 @@ func (n Node) kept() bool {
 	return n.Is("DRAIN") || !strings.HasPrefix(n.Reason, "Not responding") && !strings.HasPrefix(n.Reason, "Node unexpectedly rebooted")
 }
 
-// Args are what scontrol is given for the change.
+// Args are scontrol's arguments for the change.
 func (c Change) Args(node string) []string {
 	args := []string{"update", "nodename=" + node, "state=" + c.State}
 	if c.Reason != "" {
@@ -115,8 +114,8 @@ func (c Change) Args(node string) []string {
 	return args
 }
 
-// Act does what a certificate means for its node and returns what is to be said
-// of it. Its error is a [*Denied] if this process has not the right.
+// Act applies the certificate to its node and returns a message for the user. Its error is a
+// [*Denied] if this process lacks the right.
 func Act(ctx context.Context, s Scontrol, st *certificate.Statement, o Options) (string, error) {
 	if err := o.Validate(); err != nil {
 		return "", err
@@ -146,8 +145,8 @@ func Act(ctx context.Context, s Scontrol, st *certificate.Statement, o Options) 
 	return c.Note, s.update(ctx, c, n.Name)
 }
 
-// nodeName is the node's name: as it was given, as slurmd says, as the
-// certificate says, this host's.
+// nodeName returns the node's name: the given one, or else slurmd's, the certificate's, or this
+// host's.
 func nodeName(given string, st *certificate.Statement) (string, error) {
 	for _, name := range []string{given, os.Getenv("SLURMD_NODENAME")} {
 		if name != "" {
@@ -166,8 +165,7 @@ func short(host string) string {
 	return host
 }
 
-// about reports whether a certificate that names its machine was made on the
-// node.
+// about reports whether the certificate was made on the node, or does not name its machine.
 func about(st *certificate.Statement, n Node) bool {
 	if st.Predicate.Node == nil {
 		return true
