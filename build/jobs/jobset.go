@@ -248,7 +248,7 @@ func (s *places) torchrun(p corev1.PodSpec, at string, isPod func(string) bool, 
 				s.report(LevelError, path, fmt.Sprintf("no pod of the set is called %s", v.Value), "write SET-REPLICATEDJOB-JOB-POD.SET, as in a-node-0-0.a")
 			case v.Name == "WORLD_SIZE" && v.Value != "":
 				gpus := max(amount(c, gpuResource), 1)
-				each := gpus // one rank a GPU
+				each := gpus // one rank per GPU
 				if certifies(c.Command) || certifies(c.Args) {
 					each = 1
 				}

@@ -63,7 +63,7 @@ func (j *job) directives() []string {
 		"gpus-per-node=" + strconv.Itoa(j.GPUs),
 	}
 	if slurm.CPUsPerTask.known() {
-		out = append(out, "cpus-per-task="+strconv.Itoa(slurm.CPUsPerTask.Value*j.GPUs/j.slots)) // the fact is per GPU
+		out = append(out, "cpus-per-task="+strconv.Itoa(slurm.CPUsPerTask.Value*j.GPUs/j.slots)) // the profile's value is per GPU
 	}
 	if slurm.Memory.known() {
 		out = append(out, "mem="+slurmMemory(slurm.Memory.Value))

@@ -17,7 +17,7 @@ import (
 	"github.com/assay-hpc/assay/internal/grammar"
 )
 
-// builderFlags are shared by what needs BuildKit.
+// builderFlags are the flags of commands that need BuildKit.
 type builderFlags struct {
 	builders  cli.StringSlice
 	buildkitd string
@@ -35,7 +35,7 @@ func (o *builderFlags) flags() []cli.Flag {
 	}
 }
 
-// positive refuses a limit of nothing.
+// positive refuses a limit that is not positive.
 func positive(flag string) func(*cli.Context, time.Duration) error {
 	return func(_ *cli.Context, d time.Duration) error {
 		if d <= 0 {
@@ -45,7 +45,8 @@ func positive(flag string) func(*cli.Context, time.Duration) error {
 	}
 }
 
-// addrs returns the builders' addresses; BUILDKIT_HOST may be set to nothing.
+// addrs returns the builders' addresses. It drops empty ones, since BUILDKIT_HOST may be
+// set to an empty string.
 func (o *builderFlags) addrs() []string {
 	return slices.DeleteFunc(slices.Clone(o.builders.Value()), func(a string) bool { return a == "" })
 }
@@ -143,7 +144,7 @@ func (o *buildFlags) options(c *cli.Context) (driver.BuildOptions, error) {
 	return opts, nil
 }
 
-// buildText is the summary for a person.
+// buildText prints the summary as text.
 func buildText(out io.Writer, res *driver.BuildResult) {
 	for _, t := range res.Targets {
 		for _, img := range t.Images {
@@ -184,7 +185,7 @@ func buildText(out io.Writer, res *driver.BuildResult) {
 	fmt.Fprintf(out, "%d targets, %d steps executed, %d from cache, %.1f s\n", len(res.Targets), res.Executed, res.Cached, res.Seconds)
 }
 
-// certificateText prints an image's certificate, if it came so far.
+// certificateText prints an image's certificate, if there is one.
 func certificateText(out io.Writer, img driver.ImageResult) {
 	st, err := certificate.Parse(img.Certificate)
 	if err != nil {

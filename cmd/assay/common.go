@@ -41,8 +41,8 @@ func noArgs(c *cli.Context) error {
 	return nil
 }
 
-// complete answers a shell: flags where the word begins with "-", else the
-// matrix's targets. Without a matrix that can be read there is nothing to list.
+// complete prints completions for a shell: flags if the word begins with "-", otherwise
+// the matrix's targets, or nothing if the matrix cannot be read.
 func (o *common) complete(c *cli.Context) {
 	if last := os.Args[max(len(os.Args)-2, 0)]; strings.HasPrefix(last, "-") {
 		cli.DefaultCompleteWithFlags(c.Command)(c)
@@ -55,7 +55,7 @@ func (o *common) complete(c *cli.Context) {
 	}
 }
 
-// open opens the workspace; logs go to the error output.
+// open opens the workspace. It logs to the error output.
 func (o *common) open(c *cli.Context) (*driver.Workspace, error) {
 	return driver.Open(driver.Options{
 		Matrix: o.matrix, Mirrors: o.mirrors.Value(), Version: assay.Version,
@@ -63,7 +63,7 @@ func (o *common) open(c *cli.Context) (*driver.Workspace, error) {
 	})
 }
 
-// names joins the arguments and --only.
+// names returns the arguments and the values of --only.
 func (o *common) names(c *cli.Context) []string {
 	return append(c.Args().Slice(), o.only.Value()...)
 }

@@ -27,7 +27,7 @@ func (o *buildFlags) dryRun(c *cli.Context, w *driver.Workspace, opts driver.Bui
 	return nil
 }
 
-// dryText is a dry run for a person.
+// dryText prints a dry run as text.
 func dryText(out io.Writer, run *driver.DryRun) {
 	for _, t := range run.Targets {
 		for _, img := range t.Images {
@@ -186,7 +186,7 @@ func took(s *float64) string {
 	return " (" + seconds(*s) + ")"
 }
 
-// tookBefore is for what is part of steps: only they say that there is no estimate.
+// tookBefore is took for parts of steps: a missing estimate is reported only for the step.
 func tookBefore(s *float64) string {
 	if s == nil {
 		return ""
@@ -194,7 +194,7 @@ func tookBefore(s *float64) string {
 	return took(s)
 }
 
-// downloadSizes sums up what the lock knows.
+// downloadSizes sums up the sizes that the lock contains.
 func downloadSizes(list []driver.DryDownload) string {
 	var sum int64
 	unknown := 0

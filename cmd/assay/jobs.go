@@ -190,7 +190,7 @@ func (o *jobsRender) run(c *cli.Context) error {
 	return err
 }
 
-// defaultImage is the moving tag of the newest image for the profile's platform.
+// defaultImage returns the moving tag of the newest image for the profile's platform.
 func (o *jobsRender) defaultImage() (string, error) {
 	doc, err := jobs.Load()
 	if err != nil {
@@ -217,13 +217,13 @@ func (o *jobsRender) defaultImage() (string, error) {
 	return f.Repository + ":" + newest.Moving[0], nil
 }
 
-// writeFile puts a file in its place whole or not at all.
+// writeFile writes a file atomically: completely or not at all.
 func writeFile(name string, text []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(name), ".jobs-*")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // it is gone when it was renamed
+	defer os.Remove(f.Name()) // no effect after the rename
 	_, err = f.Write(text)
 	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
 		return err
@@ -279,7 +279,7 @@ func (o *jobsCheck) run(c *cli.Context) error {
 	return err
 }
 
-// readFiles reads all files, and says of all that it could not read why.
+// readFiles reads all files. Its error says of each unreadable file why it failed.
 func readFiles(names []string, in io.Reader) ([]jobs.File, error) {
 	var out []jobs.File
 	var errs []error

@@ -25,11 +25,11 @@ import (
 const (
 	exitFailed = 1 // a check or a build failed
 	exitUsage  = 2 // bad usage or bad input
-	exitCannot = 3 // it could not be carried out
+	exitCannot = 3 // the command could not be carried out
 )
 
 func main() {
-	// BuildKit's client library logs remarks of no use to a person.
+	// BuildKit's client library logs messages that are of no use to users.
 	_ = log.SetLevel("fatal")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args, os.Stdout, os.Stderr)
@@ -37,9 +37,9 @@ func main() {
 	os.Exit(code)
 }
 
-// run carries out one call and returns its exit status. What it prints was in
-// part written by others (registries, images, certificates), so nothing of it may
-// steer a terminal; the progress of builds has a way of its own.
+// run executes one command and returns its exit status. Part of its output comes from
+// registries, images and certificates, so run escapes what could control a terminal. The
+// progress of builds is written separately.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	out, errOut := plain.NewWriter(stdout), plain.NewWriter(stderr)
 	defer out.Flush()
@@ -74,13 +74,13 @@ func carryOut(ctx context.Context, args []string, out, errOut io.Writer) int {
 	return exitCannot
 }
 
-// failedError is a check or build that failed: what it says is printed
-// already, or is msg.
+// failedError reports a failed check or build. Its message is msg, or has been printed
+// already.
 type failedError struct{ msg string }
 
 func (e *failedError) Error() string { return e.msg }
 
-// usageError is a command line that makes no sense.
+// usageError is an invalid command line.
 type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
@@ -92,14 +92,14 @@ func newApp(out, errOut io.Writer) *cli.App {
 		Version: version.Get().String(),
 		Writer:  out, ErrWriter: errOut,
 		EnableBashCompletion: true,
-		// A cache is named by attributes with commas between them; lists are flags that are repeated.
+		// Attributes of a cache are separated by commas, so lists are given by repeated flags.
 		DisableSliceFlagSeparator: true,
 		Commands: slices.Concat(
 			grammar.Group("Images", planCommand(), buildCommand(), certifyCommand(), publishCommand(), inspectCommand(), lockCommand(), dockerfileCommand()),
 			grammar.Group("Clusters", jobsCommand()),
 			grammar.Group("This program", schemaCommand(), doctorCommand(), versionCommand(), completionCommand(), grammar.ManCommand(out, "assay", noHelp)),
 		),
-		// Errors come back to run, which alone decides the exit status.
+		// Errors are returned to run, which alone decides the exit status.
 		ExitErrHandler: func(*cli.Context, error) {},
 		OnUsageError:   onUsage,
 		CommandNotFound: func(c *cli.Context, name string) {
@@ -122,7 +122,7 @@ func newApp(out, errOut io.Writer) *cli.App {
 	return app
 }
 
-// noHelp: no command reads flags of its own.
+// noHelp returns no further help: no command parses flags by itself.
 func noHelp(string) string { return "" }
 
 func onUsage(_ *cli.Context, err error, _ bool) error { return &usageError{err} }

@@ -90,8 +90,8 @@ func components(t matrix.Target) string {
 	return strings.Join(out, " ")
 }
 
-// githubEntry is one job of a workflow: one target on one platform, on a
-// runner of that architecture.
+// githubEntry is one job of a workflow: one target on one platform, with a runner of
+// that architecture.
 type githubEntry struct {
 	Target   string `json:"target"`
 	Platform string `json:"platform"`
@@ -99,7 +99,7 @@ type githubEntry struct {
 	Runner   string `json:"runner"`
 	Tag      string `json:"tag,omitempty"`
 	Locked   bool   `json:"locked"`
-	// Of locked ones: what earlier waves build is taken from their caches.
+	// For locked targets: stages that earlier waves build are read from their caches.
 	Wave   int      `json:"wave"`
 	Caches []string `json:"caches,omitempty"` // targets that build stages of this one
 	Shared []string `json:"shared,omitempty"` // those stages

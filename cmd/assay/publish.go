@@ -79,8 +79,8 @@ func publishCommand() *cli.Command {
 	}
 }
 
-// platformsOf returns the platforms that the matrix at hand lists for a target;
-// nil if it has no such target.
+// platformsOf returns the platforms that the matrix at hand lists for a target, nil if
+// the matrix does not contain the target.
 func platformsOf(target string) (list []string, err error) {
 	_, targets, err := driver.ReadMatrix("")
 	if err != nil {
@@ -158,7 +158,7 @@ func inspectCommand() *cli.Command {
 	}
 }
 
-// some is nil for a list that is empty: to a policy that means any.
+// some returns nil for an empty list: in a policy nil means any.
 func some(list []string) []string {
 	if len(list) == 0 {
 		return nil
@@ -166,8 +166,8 @@ func some(list []string) []string {
 	return list
 }
 
-// impliedTarget is the target that a reference stands for: a layout's name for an
-// image is a target's, and so may be a tag, by the matrix at hand. "" says nothing.
+// impliedTarget returns the target that a reference implies: the name of an image in a
+// layout is a target's, and the matrix at hand may map a tag to one. "" means unknown.
 func impliedTarget(ref string) string {
 	if rest, ok := strings.CutPrefix(ref, "oci:"); ok {
 		dir, name := oci.SplitLayout(rest)
@@ -201,8 +201,8 @@ func loadKeys(ctx context.Context, names []string) ([]crypto.PublicKey, error) {
 	return keys, nil
 }
 
-// verifyFailed tells an image that does not verify (1) from one that could not
-// be read (3).
+// verifyFailed distinguishes an image that does not verify (exit status 1) from one that
+// could not be read (3).
 func verifyFailed(err error) error {
 	if inspect.Failed(err) {
 		return &failedError{err.Error()}
@@ -210,8 +210,8 @@ func verifyFailed(err error) error {
 	return noSuchImage(err)
 }
 
-// noSuchImage tells a name that makes no sense, or means nothing in the layout,
-// (2) from a layout or registry that could not be read (3).
+// noSuchImage distinguishes a name that is invalid or not in the layout (exit status 2)
+// from a layout or registry that could not be read (3).
 func noSuchImage(err error) error {
 	var nf *oci.NotFoundError
 	var bad *name.ErrBadName

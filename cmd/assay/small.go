@@ -90,7 +90,7 @@ func dockerfileCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if len(res.Missing) > 0 { // it would install nothing and verify nothing
+			if len(res.Missing) > 0 { // the Dockerfile would install nothing and verify nothing
 				return driver.NotLockedError(cmp.Or(w.LockPath, "matrix.lock (embedded)"), map[string][]component.Missing{ts[0].Name: res.Missing})
 			}
 			text, err := dockerfile.Write(res.Recipe, dockerfile.Env{Epoch: w.Epoch(), URL: w.Mirror.URL, Image: w.Mirror.Image, Sed: w.Mirror.Sed(),
@@ -104,7 +104,7 @@ func dockerfileCommand() *cli.Command {
 	}
 }
 
-// completions are the scripts that make a shell ask the program itself.
+// completions are shell scripts that query the program itself for completions.
 var completions = map[string]string{
 	"bash": `# assay completion bash > /etc/bash_completion.d/assay
 _assay() {

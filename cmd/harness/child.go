@@ -159,8 +159,8 @@ func askIdentity(ctx context.Context, run func(context.Context, ...string) (node
 	return id, nil
 }
 
-// identified runs identify as a process of its own. If that fails, the machine has a name, and
-// the reason.
+// identified runs identify in a child process. If that fails, it returns an identity with the
+// machine's name and the reason.
 func identified(ctx context.Context, run func(context.Context, ...string) (node.Output, error)) *machine.Identity {
 	id, err := askIdentity(ctx, run)
 	if err != nil {
@@ -169,8 +169,8 @@ func identified(ctx context.Context, run func(context.Context, ...string) (node.
 	return id
 }
 
-// identifyCommand is certify's own: it asks drivers, which may hang or crash, so certify runs
-// it in a process of its own.
+// identifyCommand is for certify only. It queries drivers, which may hang or crash, so certify
+// runs it in a child process.
 func identifyCommand(out io.Writer) *cli.Command {
 	return &cli.Command{
 		Name: "identify", Usage: "say as JSON what this machine is, as certificates have it", Hidden: true,

@@ -15,7 +15,7 @@ import (
 )
 
 // collCommand is the collective benchmark. Its flags are nccl-tests', which
-// package perf parses: urfave/cli knows neither -b8 nor base-0 integers.
+// package perf parses: urfave/cli supports neither -b8 nor base-0 integers.
 func collCommand(out, errOut io.Writer) *cli.Command {
 	return &cli.Command{
 		Name: "coll", Usage: "measure and verify collectives (compatible with nccl-tests)", ArgsUsage: "OP [FLAG...]",

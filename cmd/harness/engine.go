@@ -180,7 +180,7 @@ func (j *job) hostWorld(ctx context.Context) (*world, error) {
 	return w, nil
 }
 
-// split is perf.World's Split for a world of members.
+// split returns perf.World's Split for a world of members.
 func split(ctx context.Context) func(c perf.Comm, color int) (perf.Comm, error) {
 	return func(c perf.Comm, color int) (perf.Comm, error) {
 		m := c.(member)

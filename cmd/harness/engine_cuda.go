@@ -20,7 +20,7 @@ import (
 // gpuFactory creates the executors of operations on GPUs.
 var gpuFactory = cuda.Factory
 
-// gpus lists the GPUs that this process sees, or says why there are none.
+// gpus lists the GPUs that this process sees, or returns the reason why there are none.
 func gpus() ([]perf.Device, error) { return listGPUs() }
 
 var listGPUs = sync.OnceValues(func() ([]perf.Device, error) {

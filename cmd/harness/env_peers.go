@@ -13,7 +13,7 @@ import (
 	"github.com/assay-hpc/assay/harness/netenv"
 )
 
-// peerNames are the hosts that the flags name.
+// peerNames returns the hosts that the flags name.
 func (o *envOptions) peerNames() ([]string, error) {
 	var names []string
 	for name := range strings.SplitSeq(o.peers, ",") {
@@ -36,9 +36,9 @@ func (o *envOptions) peerNames() ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// hostfileNames reads a host file: a host a line, then what does not matter
-// here (slots=8), and comments after #. Users before @ and numbers of slots
-// after a colon are left out.
+// hostfileNames parses a host file: one host per line, followed by fields that do not
+// matter here (slots=8), and comments after #. It drops users before @ and numbers of
+// slots after a colon.
 func hostfileNames(text string) []string {
 	var out []string
 	for line := range strings.Lines(text) {
@@ -58,14 +58,14 @@ func hostfileNames(text string) []string {
 	return out
 }
 
-// Name services answer within milliseconds or not at all; a hundred questions
-// at a time is what they bear.
+// Name services answer within milliseconds or not at all, and can handle a hundred
+// queries at a time.
 const (
 	lookUpTime = 5 * time.Second
 	lookUps    = 100
 )
 
-// lookUp asks for the addresses of hosts.
+// lookUp resolves the addresses of hosts.
 func lookUp(ctx context.Context, names []string) []netenv.Peer {
 	ctx, cancel := context.WithTimeout(ctx, lookUpTime)
 	defer cancel()

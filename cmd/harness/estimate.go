@@ -70,7 +70,7 @@ func estimateCommand(out io.Writer) *cli.Command {
 	}
 }
 
-// An estimateFigure is one that was taken from the data base.
+// An estimateFigure is a figure that was taken from the data base.
 type estimateFigure struct {
 	Flag   string  `json:"flag"`
 	Value  float64 `json:"value"`
@@ -144,7 +144,7 @@ func (o *estimateOptions) validate(c *cli.Context) error {
 	return nil
 }
 
-// fromPlatform takes from the data base what the flags do not say.
+// fromPlatform takes from the data base what the flags do not set.
 func (o *estimateOptions) fromPlatform() error {
 	db, err := platform.Load()
 	if err != nil {
@@ -180,7 +180,7 @@ func (o *estimateOptions) use(flag string, f platform.Figure, value float64, uni
 	o.figures = append(o.figures, estimateFigure{flag, value, unit, f.Source})
 }
 
-// The document of harness estimate --format json, schema 1.
+// estimateDoc is the document of harness estimate --format json, schema 1.
 type estimateDoc struct {
 	Schema     int              `json:"schema"`
 	Params     float64          `json:"params"`
@@ -195,7 +195,7 @@ type estimateDoc struct {
 	Sequence   int              `json:"seqlen"`
 	Batch      int              `json:"batch"`
 	Recompute  bool             `json:"recompute"`
-	Figures    []estimateFigure `json:"figures,omitempty"` // of the data base
+	Figures    []estimateFigure `json:"figures,omitempty"` // from the data base
 	estimate.Estimate
 }
 

@@ -62,7 +62,7 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-// countText is a count with its unit of a thousand: 2 B.
+// countText formats a count with the unit T, B or M: 2 B.
 func countText(v float64) string {
 	for _, u := range []struct {
 		factor float64
@@ -85,7 +85,7 @@ func bytesText(v float64) string {
 	return fmt.Sprintf("%.4g MB", v/1e6)
 }
 
-// secondsText keeps three digits.
+// secondsText formats a time with three digits.
 func secondsText(v float64) string {
 	if v < 1e-3 {
 		return fmt.Sprintf("%.3g us", v*1e6)

@@ -12,12 +12,12 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// execName is the command whose arguments are a command.
+// execName is the name of the command that takes another command as its arguments.
 const execName = "exec"
 
-// ignoredAtStart are the signals that whoever started the program wants
-// ignored, as nohup does. The program itself listens to them, which execve
-// would turn into what kills the command.
+// ignoredAtStart are the signals that were ignored when the program started, as with
+// nohup. The program itself handles them, and execve resets handled signals to the
+// default action, which would kill the command.
 var ignoredAtStart = slices.DeleteFunc(slices.Clone(ending), func(s os.Signal) bool { return !signal.Ignored(s) })
 
 func execCommand(errOut io.Writer) *cli.Command {

@@ -11,7 +11,7 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// Whose NCCL a command is to have: what --engine and ASSAY_NCCL take.
+// Values of --engine and ASSAY_NCCL: which NCCL a command gets.
 const (
 	ncclOurs   = "ours"
 	ncclNVIDIA = "nvidia"
@@ -20,7 +20,8 @@ const (
 	ncclVariable = "ASSAY_NCCL"
 )
 
-// ncclWish is what the flag says, or else the environment; "": nothing is to be changed.
+// ncclWish returns the value of the flag, or else of the environment variable. "" means
+// that nothing is to be changed.
 func ncclWish(flag string) (string, error) {
 	wish, from := flag, "--engine"
 	if wish == "" {
@@ -33,8 +34,8 @@ func ncclWish(flag string) (string, error) {
 	return "", usagef("exec: %s is %s, %s or %s, not %q", from, ncclOurs, ncclNVIDIA, ncclAuto, wish)
 }
 
-// hasDriver reports whether the kernel's part of a GPU driver is loaded. The rest of
-// it takes a second to say so.
+// hasDriver reports whether the kernel module of a GPU driver is loaded. Querying the
+// rest of the driver takes a second.
 func hasDriver(root string) bool {
 	machine, err := sysfs.Open(root)
 	if err != nil {
@@ -44,8 +45,8 @@ func hasDriver(root string) bool {
 	return err == nil
 }
 
-// chooseNCCL returns the environment of a program that is to have the NCCL of a wish,
-// and says in a line which that is: "" where nothing was changed.
+// chooseNCCL returns the environment in which a program gets the NCCL of a wish, and a
+// line that says which one it is, "" if nothing was changed.
 func chooseNCCL(wish string, driver bool, environ []string) (_ []string, said string, err error) {
 	if wish == "" {
 		return environ, "", nil
@@ -72,23 +73,23 @@ func chooseNCCL(wish string, driver bool, environ []string) (_ []string, said st
 		environ, said = withOurs(ours, environ)
 		return environ, said, nil
 	}
-	// Programs that this one starts may come by harness exec, too.
+	// The program may start others through harness exec.
 	return setIn(environ, ncclVariable, wish), said, nil
 }
 
-// ncclPlaces are where our library may be: in images it is in the directory lib
-// beside the program's bin, after make libnccl beside the program.
+// ncclPlaces returns the paths at which our library may be: in images it is in the
+// directory lib next to the program's bin, after make libnccl next to the program.
 func ncclPlaces(self string) []string {
 	bin := filepath.Dir(self)
 	return []string{filepath.Join(filepath.Dir(bin), "lib", libnccl.Name), filepath.Join(bin, libnccl.Name)}
 }
 
-// preloaded reports whether somebody has chosen a library already.
+// preloaded reports whether LD_PRELOAD already contains an NCCL library.
 func preloaded(environ []string) bool {
 	return slices.ContainsFunc(entries(environ, "LD_PRELOAD"), func(file string) bool { return filepath.Base(file) == libnccl.Name })
 }
 
-// findOurs returns our library.
+// findOurs returns the path of our library.
 func findOurs(places []string) (string, error) {
 	var wrong []string
 	for _, p := range places {
@@ -102,8 +103,9 @@ func findOurs(places []string) (string, error) {
 		libnccl.Name, strings.Join(wrong, "; "), libnccl.Engine, ncclNVIDIA)
 }
 
-// withOurs preloads our library: a program that brings one of its own finds that by
-// an RPATH, before LD_LIBRARY_PATH counts. The latter is for programs that look for the file.
+// withOurs preloads our library: a program that brings its own NCCL finds that by an
+// RPATH, which precedes LD_LIBRARY_PATH. LD_LIBRARY_PATH is for programs that look for
+// the file.
 func withOurs(ours string, environ []string) ([]string, string) {
 	environ = withoutLibraries(environ, func(file string) bool { return file == ours })
 	environ = prepend(environ, "LD_PRELOAD", ours)
@@ -111,7 +113,7 @@ func withOurs(ours string, environ []string) ([]string, string) {
 	return environ, "NCCL is assay's: " + ours
 }
 
-// withNVIDIA takes ours out, and sees to it that the loader finds NVIDIA's.
+// withNVIDIA removes our library, and ensures that the loader finds NVIDIA's.
 func withNVIDIA(environ []string) ([]string, string) {
 	environ = withoutLibraries(environ, func(file string) bool {
 		id, err := libnccl.ReadFile(file)
@@ -121,21 +123,22 @@ func withNVIDIA(environ []string) ([]string, string) {
 	if dir == "" {
 		return environ, "NCCL is what the program brings: the loader finds none of NVIDIA's"
 	}
-	// Where it is found anyhow, its directory in front would only hide others' files.
+	// If the loader finds it anyway, its directory in front would only hide files of other
+	// libraries.
 	if !first {
 		environ = prepend(environ, "LD_LIBRARY_PATH", dir)
 	}
 	return environ, "NCCL is NVIDIA's: " + filepath.Join(dir, libnccl.Name) + ", unless the program brings its own"
 }
 
-// withoutLibraries takes libraries out of LD_PRELOAD, and their directories out of
+// withoutLibraries removes libraries from LD_PRELOAD, and their directories from
 // LD_LIBRARY_PATH.
 func withoutLibraries(environ []string, out func(file string) bool) []string {
 	environ = withoutEntries(environ, "LD_PRELOAD", out)
 	return withoutEntries(environ, "LD_LIBRARY_PATH", func(dir string) bool { return out(filepath.Join(dir, libnccl.Name)) })
 }
 
-// entries are those of one of the loader's lists.
+// entries returns the entries of one of the loader's lists.
 func entries(environ []string, name string) []string {
 	between := ":;"
 	if name == "LD_PRELOAD" {
@@ -144,7 +147,7 @@ func entries(environ []string, name string) []string {
 	return strings.FieldsFunc(valueIn(environ, name), func(r rune) bool { return strings.ContainsRune(between, r) })
 }
 
-// withoutEntries takes entries out of one of the loader's lists.
+// withoutEntries removes entries from one of the loader's lists.
 func withoutEntries(environ []string, name string, out func(string) bool) []string {
 	all := entries(environ, name)
 	kept := slices.DeleteFunc(slices.Clone(all), out)
@@ -162,7 +165,7 @@ func prepend(environ []string, name, entry string) []string {
 	return setIn(environ, name, entry)
 }
 
-// valueIn is a variable's value; the first of two counts, as for getenv.
+// valueIn returns a variable's value. The first of duplicates counts, as for getenv.
 func valueIn(environ []string, name string) string {
 	for _, e := range environ {
 		if v, ok := strings.CutPrefix(e, name+"="); ok {
@@ -172,7 +175,7 @@ func valueIn(environ []string, name string) string {
 	return ""
 }
 
-// setIn gives a variable a value; with none it is taken out.
+// setIn sets a variable. With an empty value it removes the variable.
 func setIn(environ []string, name, value string) []string {
 	environ = slices.DeleteFunc(slices.Clone(environ), func(e string) bool { return strings.HasPrefix(e, name+"=") })
 	if value == "" {

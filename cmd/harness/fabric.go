@@ -14,7 +14,7 @@ import (
 	"github.com/assay-hpc/assay/harness/fabric"
 )
 
-// fabricOptions are those of commands that several machines run together.
+// fabricOptions are the options of commands that several machines run together.
 type fabricOptions struct {
 	wait, silence time.Duration
 }
@@ -33,8 +33,8 @@ func (o *fabricOptions) check() error {
 	return nil
 }
 
-// join meets the other processes that a launcher started, one on each machine;
-// nil: there are none.
+// join connects to the other processes that a launcher started, one on each machine. It
+// returns nil if there are none.
 func (o *fabricOptions) join(ctx context.Context, name string, stderr io.Writer) (*fabric.Fabric, error) {
 	knobs, _, err := knob.Load(os.Environ(), nil)
 	if err != nil {
@@ -61,10 +61,11 @@ func (o *fabricOptions) join(ctx context.Context, name string, stderr io.Writer)
 	return f, nil
 }
 
-// leaveFabric ends a machine's part: in order when the first one has written all that
-// there is, since a launcher that sees a process end may end the others.
+// leaveFabric leaves the fabric. Unless there is an error to report, it waits until the
+// first machine has written everything, since a launcher that sees a process exit may
+// kill the others.
 func leaveFabric(f *fabric.Fabric, failed error) error {
-	if failed != nil && failed.Error() != "" { // else all was said
+	if failed != nil && failed.Error() != "" { // otherwise everything has been reported
 		f.Leave(failed)
 		return failed
 	}

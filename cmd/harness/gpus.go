@@ -8,8 +8,8 @@ import (
 	"github.com/assay-hpc/assay/coll/perf"
 )
 
-// onGPUs decides whether ranks are GPUs, given why there are none, if so. They
-// are unless the processor is asked for.
+// onGPUs decides whether ranks run on GPUs: they do, unless the flags ask for the
+// processor or there are no GPUs. missing is the reason why there are none, or nil.
 func onGPUs(cfg perf.Config, missing error) (bool, error) {
 	needed := ""
 	switch {
@@ -35,14 +35,14 @@ func onGPUs(cfg perf.Config, missing error) (bool, error) {
 	return missing == nil, nil
 }
 
-// gpuLine begins what is said about GPUs, kernelLine what about their kernels.
+// gpuLine begins a line about GPUs, kernelLine a line about their kernels.
 const (
 	gpuLine    = "GPUs: "
 	kernelLine = "Kernels: "
 )
 
-// skipped is what a build with GPUs says where there are none. Others say
-// nothing: nobody expects it of them.
+// skipped returns the note of a build with GPU support on a machine without GPUs. Other
+// builds have no note: users do not expect them to use GPUs.
 func skipped(missing error) []string {
 	if missing == nil || !driver.Built {
 		return nil
@@ -50,8 +50,8 @@ func skipped(missing error) []string {
 	return []string{fmt.Sprintf("%sskipped: %v", gpuLine, missing)}
 }
 
-// aboutGPUs is a line for harness version; empty in a build without GPUs, as
-// aboutKernels.
+// aboutGPUs returns a line for harness version. Like aboutKernels, it is empty in a
+// build without GPU support.
 func aboutGPUs() string {
 	all, missing := gpus()
 	if notes := skipped(missing); len(notes) > 0 || missing != nil {
@@ -60,8 +60,8 @@ func aboutGPUs() string {
 	return gpuLine + describeGPUs(all)
 }
 
-// ownGPUs are the numbers of the GPUs of this process's ranks, of n that it
-// sees. Launchers let each process see all GPUs of the host, or its own.
+// ownGPUs returns the numbers of the GPUs of this process's ranks, out of n that the
+// process sees. Depending on the launcher, it sees all GPUs of the host or only its own.
 func (j *job) ownGPUs(n int) ([]int, error) {
 	local := j.where.LocalRank
 	if j.where.LocalSize == 0 && n > j.perProcess { // the launcher does not say

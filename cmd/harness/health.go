@@ -23,7 +23,7 @@ import (
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
-// openGPUs is where health asks about GPUs; tests have others.
+// openGPUs returns the source of data about GPUs; tests replace it.
 var openGPUs = func() health.Source { return nvml.New() }
 
 type healthOptions struct {
@@ -74,7 +74,7 @@ func healthCommand(out, errOut io.Writer) *cli.Command {
 	}
 }
 
-// expect checks the flags, and reads what they name.
+// expect checks the flags, and reads the files and profiles that they name.
 func (o *healthOptions) expect() (x health.Expect, err error) {
 	switch {
 	case o.since < 0 || o.window < 0 || o.timeout <= 0:
@@ -125,7 +125,7 @@ func (o *healthOptions) wanted(id string) bool {
 	return !suite.CoversAny(o.skip, id) && (len(o.only) == 0 || suite.CoversAny(o.only, id))
 }
 
-// elsewhere is the source for --root: GPUs of another machine cannot be asked.
+// elsewhere is the source for --root: GPUs of another machine cannot be queried.
 type elsewhere struct{ health.Source }
 
 func (elsewhere) Driver() (nvml.Driver, error) {
@@ -149,7 +149,7 @@ func (o *healthOptions) run(ctx context.Context, x health.Expect) error {
 	if err := writeFound(r, o.stdout, o.format, "", report.TextOptions{Quiet: o.quiet, Verbose: o.verbose}); err != nil {
 		return err
 	}
-	// What failed was said on stdout; one line says so where only stderr is kept.
+	// Failures are on stdout. One line reports them on stderr, in case only that is stored.
 	switch r.Verdict {
 	case result.Fail:
 		return &statusError{exitFail, fmt.Errorf("health: %s failed", plural(r.Count[result.Fail], "check"))}

@@ -30,7 +30,7 @@ type historyOptions struct {
 	insecure, verbose   bool
 	stdout, stderr      io.Writer
 
-	from    time.Time // of since
+	from    time.Time // parsed since
 	trusted []crypto.PublicKey
 }
 
@@ -76,7 +76,7 @@ func (o *historyOptions) validate(args []string, now time.Time) (err error) {
 	return checkGlobs(o.checks.Value())
 }
 
-// parseSince reads a date, a time, or how long ago.
+// parseSince parses a date, a time, or an age.
 func parseSince(s string, now time.Time) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
@@ -139,7 +139,7 @@ func (o *historyOptions) write(h *history.History) error {
 	return writeReport(historyText{h, o.verbose}, o.stdout, o.format, "")
 }
 
-// historyText is a history as writeReport has it.
+// historyText adapts a history to writeReport.
 type historyText struct {
 	*history.History
 	verbose bool
@@ -166,11 +166,12 @@ func (o *historyOptions) wants(st *certificate.Statement) bool {
 	if n == nil {
 		return false
 	}
-	ok, _ := path.Match(o.node, n.Name) // validate has tried the pattern
+	ok, _ := path.Match(o.node, n.Name) // validate has checked the pattern
 	return ok
 }
 
-// parse reads a document as a certificate that may be counted; nil is something else.
+// parse parses a document as a certificate, and verifies it. nil means that it is
+// something else.
 func (o *historyOptions) parse(b []byte) (*certificate.Statement, error) {
 	if !attest.IsEnvelope(b) && !bytes.Contains(b, []byte(certificate.PredicateType)) {
 		return nil, nil

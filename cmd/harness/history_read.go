@@ -17,19 +17,19 @@ import (
 	ociregistry "github.com/assay-hpc/assay/harness/registry"
 )
 
-// A historyReader brings certificates from wherever they are into a history. Parsing
-// is the most of the work, so several do it.
+// A historyReader adds certificates from files, layouts and registries to a history.
+// Parsing is most of the work, so several goroutines do it.
 type historyReader struct {
 	opts *historyOptions
 
-	mu      sync.Mutex // guards what is below
+	mu      sync.Mutex // guards the fields below
 	to      *history.Collector
 	seen    int      // documents
 	refused int      // of them
-	why     []string // of the first ones
+	why     []string // reasons of the first refusals
 }
 
-// told is how many refusals are told one by one.
+// told is how many refusals are reported one by one.
 const told = 5
 
 func newHistoryReader(o *historyOptions, to *history.Collector) *historyReader {
@@ -64,7 +64,7 @@ func (r *historyReader) read(ctx context.Context, where string) error {
 	return r.documents(docs)
 }
 
-// files reads *.json of a directory and below, or one file.
+// files reads *.json in a directory and below it, or one file.
 func (r *historyReader) files(ctx context.Context, root string) error {
 	names := make(chan string)
 	g, ctx := errgroup.WithContext(ctx)
@@ -112,7 +112,7 @@ func (r *historyReader) documents(docs []ociregistry.Document) error {
 	return g.Wait()
 }
 
-// document takes one in, or says why not.
+// document adds one document to the history, or records why it is refused.
 func (r *historyReader) document(name string, b []byte) {
 	st, err := r.opts.parse(b)
 	r.mu.Lock()
@@ -129,7 +129,7 @@ func (r *historyReader) document(name string, b []byte) {
 	}
 }
 
-// summary says what was refused.
+// summary prints what was refused.
 func (r *historyReader) summary(w io.Writer) {
 	for _, why := range r.why {
 		fmt.Fprintln(w, "refused:", why)

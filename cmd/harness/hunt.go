@@ -18,7 +18,7 @@ import (
 	"github.com/assay-hpc/assay/internal/grammar"
 )
 
-// huntOptions are what "harness hunt" was asked for.
+// huntOptions are the options of "harness hunt".
 type huntOptions struct {
 	fabric.HuntOptions
 	job            fabricOptions
@@ -89,7 +89,7 @@ func (o *huntOptions) validate(device string) error {
 		return usagef("--device is gpu or cpu, not %q", device)
 	}
 	if o.At == "" {
-		// The switches from the root down, and the node: topology/tree.
+		// topology/tree sets it to the switches from the root down, and the node.
 		if way := strings.Split(os.Getenv("SLURM_TOPOLOGY_ADDR"), "."); len(way) > 1 {
 			o.At = way[len(way)-2]
 		}

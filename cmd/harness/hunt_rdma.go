@@ -14,7 +14,7 @@ import (
 	"github.com/assay-hpc/assay/perftest/probe"
 )
 
-// A huntProber measures RDMA writes between ports, both ways at once.
+// A huntProber measures RDMA writes between ports, in both directions at once.
 type huntProber struct {
 	tree  sysfs.FS
 	ports map[string]huntPort
@@ -29,7 +29,8 @@ type huntPort struct {
 // huntMessage is the size of a message.
 const huntMessage = 64 << 10
 
-// huntPorts are this machine's ports that are up, by name; none: nil.
+// huntPorts returns the names of this machine's active ports and their prober, or nil if
+// there are none.
 func huntPorts() ([]string, fabric.Prober) {
 	tree, err := sysfs.Open("/")
 	if err != nil {
@@ -53,7 +54,7 @@ func huntPorts() ([]string, fabric.Prober) {
 	return slices.Sorted(maps.Keys(p.ports)), p
 }
 
-// config is a measurement that takes d at the port's rate.
+// config returns the configuration of a measurement that takes d at the port's rate.
 func (p *huntProber) config(name string, d time.Duration) (huntPort, probe.Config, error) {
 	port, ok := p.ports[name]
 	if !ok {
@@ -65,7 +66,7 @@ func (p *huntProber) config(name string, d time.Duration) (huntPort, probe.Confi
 	return port, c, nil
 }
 
-// Listen is fabric.Prober's.
+// Listen implements fabric.Prober.
 func (p *huntProber) Listen(ctx context.Context, name string, d time.Duration) (at int, wait func() (fabric.Side, error), err error) {
 	port, c, err := p.config(name, d)
 	if err != nil {
@@ -92,7 +93,7 @@ func (p *huntProber) Listen(ctx context.Context, name string, d time.Duration) (
 	}
 }
 
-// Measure is fabric.Prober's.
+// Measure implements fabric.Prober.
 func (p *huntProber) Measure(ctx context.Context, name, host string, at int, d time.Duration) (there, back float64, own fabric.Side, err error) {
 	port, c, err := p.config(name, d)
 	if err != nil {
@@ -111,7 +112,7 @@ func (p *huntProber) Measure(ctx context.Context, name, host string, at int, d t
 	return row.Local.Average, row.Remote.Average, p.side(port, before), nil
 }
 
-// counters of a port; nil where they cannot be read.
+// counters returns a port's counters, nil if they cannot be read.
 func (p *huntProber) counters(port huntPort) map[string]uint64 {
 	c, err := p.tree.Counters(port.device, port.number)
 	if err != nil {
@@ -120,12 +121,12 @@ func (p *huntProber) counters(port huntPort) map[string]uint64 {
 	return c
 }
 
-// resent are counters of packets that had to be sent again, as seen by the sender:
-// mlx5's and soft RoCE's names.
+// resent are the sender's counters of retransmitted packets, by their names in mlx5 and
+// soft RoCE.
 var resent = []string{"packet_seq_err", "local_ack_timeout_err", "roce_adp_retrans", "rcvd_seq_err", "completer_retry_err"}
 
-// side is what a port saw of loss since before. Each event is one packet at the
-// least.
+// side returns the packet loss that a port has seen since before. Each event is at least
+// one packet.
 func (p *huntProber) side(port huntPort, before map[string]uint64) (s fabric.Side) {
 	after := p.counters(port)
 	up := func(name string) uint64 {

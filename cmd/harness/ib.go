@@ -17,8 +17,8 @@ import (
 	"github.com/assay-hpc/assay/perftest/probe/wire"
 )
 
-// ibCommand measures RDMA. Its flags are perftest's, which urfave/cli cannot
-// read: bundles such as -aF, values such as -s65536.
+// ibCommand measures RDMA. Its flags are perftest's, which urfave/cli cannot parse:
+// bundles such as -aF, values such as -s65536.
 func ibCommand(out, errOut io.Writer) *cli.Command {
 	return &cli.Command{
 		Name: "ib", Usage: "measure RDMA bandwidth and latency (compatible with perftest)", ArgsUsage: "TOOL|mesh|devices [FLAG...] [HOST]",
@@ -30,7 +30,7 @@ func ibCommand(out, errOut io.Writer) *cli.Command {
 	}
 }
 
-// ibTools are the tools' names.
+// ibTools returns the tools' names.
 func ibTools() (names []string) {
 	for _, t := range probe.Tools() {
 		names = append(names, t.Name)
@@ -85,8 +85,8 @@ func ibProgram(argv0 string) (t probe.Tool, ok bool) {
 	return probe.FindTool(name)
 }
 
-// runIB is the program under one of perftest's names. Its statuses are the
-// harness's: perftest's do not tell a wrong option from a lost peer.
+// runIB is the program under one of perftest's names. Its exit statuses are the
+// harness's: perftest's do not distinguish a wrong option from a lost peer.
 func runIB(ctx context.Context, t probe.Tool, args []string, out, errOut io.Writer) int {
 	name := filepath.Base(args[0])
 	err := ibTest(ctx, t, name, args[1:], out, errOut)
@@ -101,7 +101,7 @@ func runIB(ctx context.Context, t probe.Tool, args []string, out, errOut io.Writ
 	return code
 }
 
-// ibStatus gives an error the status that the program ends with.
+// ibStatus gives an error its exit status.
 func ibStatus(t probe.Tool, err error) error {
 	code := exitNotDone
 	var flag *probe.FlagError
@@ -116,7 +116,7 @@ func ibStatus(t probe.Tool, err error) error {
 	return &statusError{code, fmt.Errorf("ib %s: %w", t.Name, err)}
 }
 
-// ibTest runs one side of a test, called by a name.
+// ibTest runs one side of a test, as the program of the given name.
 func ibTest(ctx context.Context, t probe.Tool, name string, args []string, out, errOut io.Writer) error {
 	c, err := parseIB(t, args)
 	switch {
@@ -136,7 +136,7 @@ func ibTest(ctx context.Context, t probe.Tool, name string, args []string, out, 
 	return ibMeasure(ctx, &c, name, out, errOut)
 }
 
-// ibMeasure runs the test and writes what came of it.
+// ibMeasure runs the test and writes its results.
 func ibMeasure(ctx context.Context, c *probe.Config, name string, out, errOut io.Writer) error {
 	table := c.Table(out)
 	bar := &ibProgress{began: time.Now()}
@@ -160,11 +160,11 @@ func ibMeasure(ctx context.Context, c *probe.Config, name string, out, errOut io
 	return ibReport(c, table, o, out)
 }
 
-// ibRun is probe.Run; tests put another there.
+// ibRun is probe.Run; tests replace it.
 var ibRun = probe.Run
 
-// ibReport writes what stands at the end, and says whether limits were
-// reached.
+// ibReport writes the end of the output. It returns an error if the results are below a
+// limit.
 func ibReport(c *probe.Config, table *probe.Table, o *probe.Outcome, out io.Writer) error {
 	limits := c.Limits(o.Rows)
 	if c.JSONFile != "" {
@@ -192,9 +192,9 @@ func ibReport(c *probe.Config, table *probe.Table, o *probe.Outcome, out io.Writ
 	return limits
 }
 
-// An ibProgress shows one line on a terminal, in a test that takes long.
+// An ibProgress shows one line on a terminal during a long test.
 type ibProgress struct {
-	w     io.Writer // nil: none
+	w     io.Writer // nil: no terminal
 	began time.Time
 	shown bool
 }

@@ -59,10 +59,10 @@ func findGPU(c *probe.Config, all []*rig.GPU) (*rig.GPU, error) {
 	return nil, &probe.FlagError{Flag: "--use_cuda_bus_id", Text: fmt.Sprintf("there is no GPU at %s; this process sees %s", c.GPUBusID, strings.Join(seen, ", "))}
 }
 
-// gpuPage is what GPUs map, and so what can be exported.
+// gpuPage is the page size of GPU mappings, and so the granularity of exports.
 const gpuPage = 64 << 10
 
-// allocateOn allocates n bytes, of whole pages, which end with the GPU.
+// allocateOn allocates n bytes, rounded up to whole pages. Closing the GPU frees them.
 func allocateOn(g *rig.GPU, n int, dmabuf bool) (*probe.Memory, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -41,7 +41,7 @@ type ibGID struct {
 	Netdev string `json:"netdev,omitempty"`
 }
 
-// ibDevices is "harness ib devices": what one chooses -d, -i and -x from.
+// ibDevices is "harness ib devices": it lists the possible values of -d, -i and -x.
 func ibDevices(args []string, out, errOut io.Writer) error {
 	set := flag.NewFlagSet("harness ib devices", flag.ContinueOnError)
 	set.SetOutput(errOut)
@@ -53,7 +53,7 @@ func ibDevices(args []string, out, errOut io.Writer) error {
 	case errors.Is(err, flag.ErrHelp):
 		return nil
 	case err != nil:
-		return &statusError{exitUsage, nil} // said already
+		return &statusError{exitUsage, nil} // already printed
 	case set.NArg() > 0:
 		return usagef("ib devices takes no argument %q", set.Arg(0))
 	case *form != "text" && *form != "json":
@@ -75,7 +75,7 @@ func ibDevices(args []string, out, errOut io.Writer) error {
 	return printIB(list, out)
 }
 
-// listIB reads the devices; what cannot be read of them is said, and left out.
+// listIB reads the devices. It reports what cannot be read, and leaves it out.
 func listIB(tree sysfs.FS, errOut io.Writer) ([]ibDevice, error) {
 	devices, err := tree.RDMADevices()
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(devices) == 0 {
@@ -140,7 +140,7 @@ func printIB(list []ibDevice, out io.Writer) error {
 	return w.Flush()
 }
 
-// dash stands for what is not known.
+// dash replaces an unknown value by "-".
 func dash(s string) string {
 	if s == "" {
 		return "-"

@@ -16,17 +16,17 @@ type ibFlag struct {
 	group string
 	short byte // 0: none
 	long  string
-	arg   string // what the value is, for the usage; empty: takes none
+	arg   string // name of the value in the usage; empty: takes none
 	help  string
-	only  func(probe.Tool) bool // whose flag it is; nil: all tools'
+	only  func(probe.Tool) bool // tools that have the flag; nil: all
 	set   func(c *probe.Config, v string) error
 }
 
-// offered reports whether a tool's usage has the flag. With another tool it is
-// read all the same, and Config.Check or Config.Remarks say what of it.
+// offered reports whether a tool's usage contains the flag. Other tools parse the flag,
+// too, and Config.Check or Config.Remarks reports it.
 func (f ibFlag) offered(t probe.Tool) bool { return f.only == nil || f.only(t) }
 
-// Whose flag it is.
+// Conditions for ibFlag.only.
 func isBW(t probe.Tool) bool      { return t.Measure == probe.Bandwidth }
 func isLat(t probe.Tool) bool     { return t.Measure == probe.Latency }
 func isSend(t probe.Tool) bool    { return t.Operation == probe.Send }
@@ -47,7 +47,7 @@ const (
 	groupMore    = "More:"
 )
 
-// number reads an integer into a field. perftest takes decimal numbers only.
+// number parses an integer into a field. perftest accepts decimal numbers only.
 func number(p func(*probe.Config) *int, least int) func(*probe.Config, string) error {
 	return func(c *probe.Config, v string) error {
 		n, err := strconv.Atoi(v)
@@ -59,7 +59,7 @@ func number(p func(*probe.Config) *int, least int) func(*probe.Config, string) e
 	}
 }
 
-// based is number for fields that perftest reads in any base.
+// based is number for fields that perftest parses in any base.
 func based(p func(*probe.Config) *int) func(*probe.Config, string) error {
 	return func(c *probe.Config, v string) error {
 		n, err := strconv.ParseInt(v, 0, 32)
@@ -71,12 +71,12 @@ func based(p func(*probe.Config) *int) func(*probe.Config, string) error {
 	}
 }
 
-// yes sets a field.
+// yes sets a field to true.
 func yes(p func(*probe.Config) *bool) func(*probe.Config, string) error {
 	return func(c *probe.Config, _ string) error { *p(c) = true; return nil }
 }
 
-// text takes the value as it is.
+// text stores the value as it is.
 func text(p func(*probe.Config) *string) func(*probe.Config, string) error {
 	return func(c *probe.Config, v string) error {
 		if v == "" {
@@ -87,7 +87,7 @@ func text(p func(*probe.Config) *string) func(*probe.Config, string) error {
 	}
 }
 
-// duration reads a whole number of a unit.
+// duration parses a whole number of a unit.
 func duration(p func(*probe.Config) *time.Duration, unit time.Duration, least int64) func(*probe.Config, string) error {
 	return func(c *probe.Config, v string) error {
 		n, err := strconv.ParseInt(v, 10, 64)
@@ -99,7 +99,7 @@ func duration(p func(*probe.Config) *time.Duration, unit time.Duration, least in
 	}
 }
 
-// decimal reads a positive number.
+// decimal parses a positive number.
 func decimal(p func(*probe.Config) *float64) func(*probe.Config, string) error {
 	return func(c *probe.Config, v string) error {
 		f, err := strconv.ParseFloat(v, 64)
@@ -111,7 +111,7 @@ func decimal(p func(*probe.Config) *float64) func(*probe.Config, string) error {
 	}
 }
 
-// nothing accepts a flag of which there is nothing to do.
+// nothing accepts a flag that has no effect, except for a note.
 func nothing(note string) func(*probe.Config, string) error {
 	return func(c *probe.Config, _ string) error {
 		if note != "" {
@@ -121,7 +121,7 @@ func nothing(note string) func(*probe.Config, string) error {
 	}
 }
 
-// setSize reads 65536, 64K, 8M or 1G; the letters are powers of 1024.
+// setSize parses 65536, 64K, 8M or 1G. The letters are powers of 1024.
 func setSize(c *probe.Config, v string) error {
 	digits, shift := v, 0
 	if v != "" {
@@ -146,7 +146,7 @@ func setIterations(c *probe.Config, v string) error {
 	return nil
 }
 
-// setFlowLabels reads numbers of any base.
+// setFlowLabels parses numbers of any base.
 func setFlowLabels(c *probe.Config, v string) error {
 	c.FlowLabels = nil
 	for word := range strings.SplitSeq(v, ",") {
@@ -192,7 +192,7 @@ func setFormat(c *probe.Config, v string) error {
 	if v == "" {
 		return fmt.Errorf("it is bandwidth, message_rate, latency or json")
 	}
-	return nil // Check knows which go with the test
+	return nil // Check knows which formats fit the test
 }
 
 func setLink(c *probe.Config, v string) error {
@@ -218,5 +218,5 @@ func setCounters(c *probe.Config, v string) error {
 	return nil
 }
 
-// setSeconds reads -D and --run_infinitely's interval.
+// setSeconds parses -D, which is also the interval of --run_infinitely.
 var setSeconds = duration(func(c *probe.Config) *time.Duration { return &c.Duration }, time.Second, 1)

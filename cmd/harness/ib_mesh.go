@@ -19,10 +19,11 @@ import (
 	"github.com/assay-hpc/assay/perftest/mesh"
 )
 
-// errMeshFailed ends "harness ib mesh" where the report has said all.
+// errMeshFailed sets the exit status without a message: the report already explains the
+// failure.
 var errMeshFailed = &statusError{exitFail, nil}
 
-// ibMesh is "harness ib mesh": all ports of a job with one another.
+// ibMesh is "harness ib mesh": it measures between all ports of a job.
 func ibMesh(ctx context.Context, args []string, out, errOut io.Writer) error {
 	m, err := parseMesh(args)
 	switch {
@@ -35,7 +36,7 @@ func ibMesh(ctx context.Context, args []string, out, errOut io.Writer) error {
 	return m.run(ctx, out, errOut)
 }
 
-// run measures, and has rank 0 print.
+// run measures. Rank 0 prints the report.
 func (m *meshArgs) run(ctx context.Context, out, errOut io.Writer) error {
 	g, err := meetMesh(ctx)
 	if err != nil {
@@ -43,7 +44,7 @@ func (m *meshArgs) run(ctx context.Context, out, errOut io.Writer) error {
 	}
 	defer g.lose(nil)
 	first := g.Rank() == 0
-	// A mesh ends when one of its processes does: none has to wait for it.
+	// The mesh ends when one of its processes is lost, so that no other waits for it.
 	together, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stop := context.AfterFunc(g.lost, func() { cancel(context.Cause(g.lost)) })
@@ -57,7 +58,7 @@ func (m *meshArgs) run(ctx context.Context, out, errOut io.Writer) error {
 		g.abort()
 		return fmt.Errorf("ib mesh: %w", cause)
 	}
-	broken := g.broken() // which rank 0 may know nothing of
+	broken := g.broken() // rank 0 may not know about that
 	closed := g.close()
 	var s *statusError
 	var usage *mesh.UsageError
@@ -74,7 +75,7 @@ func (m *meshArgs) run(ctx context.Context, out, errOut io.Writer) error {
 	return &statusError{meshStatus(err), fmt.Errorf("ib mesh: %w", err)}
 }
 
-// meshStatus is an error's exit status.
+// meshStatus returns an error's exit status.
 func meshStatus(err error) int {
 	var usage *mesh.UsageError
 	if errors.As(err, &usage) {
@@ -83,7 +84,7 @@ func meshStatus(err error) int {
 	return exitNotDone
 }
 
-// measure runs the mesh, and writes what came of it.
+// measure runs the mesh, and writes its report.
 func (m *meshArgs) measure(ctx context.Context, g *meshGroup, out, errOut io.Writer) error {
 	o, err := m.options(g)
 	if err != nil {
@@ -104,8 +105,8 @@ func (m *meshArgs) measure(ctx context.Context, g *meshGroup, out, errOut io.Wri
 		r.Host, r.Version, r.Time = o.Host, version.Get().String(), time.Now().UTC().Truncate(time.Second)
 		err = m.write(r, out)
 	}
-	// A launcher that sees a process fail may end the others: not before rank 0
-	// has written.
+	// A launcher that sees a process fail may kill the others, so wait until rank 0 has
+	// written the report.
 	if _, waited := g.AllGather(ctx, nil); waited != nil && err == nil {
 		err = waited
 	}
@@ -115,7 +116,7 @@ func (m *meshArgs) measure(ctx context.Context, g *meshGroup, out, errOut io.Wri
 	return err
 }
 
-// options are the mesh's.
+// options returns the mesh's options.
 func (m *meshArgs) options(g *meshGroup) (mesh.Options, error) {
 	o := m.mesh
 	o.Addr, o.Measure, o.Config.Allocate = g.addr, ibRun, gpuMemory
@@ -158,10 +159,10 @@ func (m *meshArgs) write(r *mesh.Report, out io.Writer) error {
 	return enc.Encode(r)
 }
 
-// A meshGroup is the processes of the job.
+// A meshGroup represents the processes of the job.
 type meshGroup struct {
 	mesh.Group
-	net    *bootstrap.Net // nil: alone
+	net    *bootstrap.Net // nil: no other processes
 	addr   string
 	getenv func(string) string
 	lost   context.Context // ends when another process was lost
@@ -176,8 +177,8 @@ type lostError struct {
 
 func (e *lostError) Error() string { return fmt.Sprintf("rank %d was lost: %s", e.rank, e.what) }
 
-// meshPatience is how long an exchange may take: processes that have nothing to
-// measure in a step wait for those that do, which have a limit of their own.
+// meshPatience is the timeout of an exchange: processes with nothing to measure in a
+// step wait for those that measure, which have a limit of their own.
 const meshPatience = 24 * time.Hour
 
 // meetMesh finds the other processes that a launcher started.
@@ -206,7 +207,7 @@ func meetMesh(ctx context.Context) (*meshGroup, error) {
 	if root != nil {
 		context.AfterFunc(ctx, func() { root.Close() })
 	}
-	// The root gives up joining after its own timeout, and tells all.
+	// The root gives up joining after its own timeout, and informs all processes.
 	boot.Timeout = meshPatience
 	joining, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -217,7 +218,7 @@ func meetMesh(ctx context.Context) (*meshGroup, error) {
 	return g, nil
 }
 
-// broken reports whether the processes cannot exchange any more.
+// broken reports whether the processes can no longer exchange data.
 func (g *meshGroup) broken() bool { return g.net != nil && g.net.Err() != nil }
 
 func (g *meshGroup) close() error {
@@ -227,7 +228,7 @@ func (g *meshGroup) close() error {
 	return g.net.Close()
 }
 
-// abort leaves at once.
+// abort leaves the group at once.
 func (g *meshGroup) abort() {
 	if g.net != nil {
 		g.net.Abort()
@@ -236,7 +237,7 @@ func (g *meshGroup) abort() {
 
 // A meshProgress shows one line on a terminal.
 type meshProgress struct {
-	w     io.Writer // nil: none
+	w     io.Writer // nil: no terminal
 	shown bool
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/assay-hpc/assay/perftest/probe"
 )
 
-// meshArgs are what "harness ib mesh" was asked for.
+// meshArgs are the arguments of "harness ib mesh".
 type meshArgs struct {
 	mesh mesh.Options
 	tool string
@@ -22,11 +22,10 @@ type meshArgs struct {
 	html string
 }
 
-// A meshFlag is one that the tools do not have, or that means something else
-// here.
+// A meshFlag is a flag that the tools do not have, or that has another meaning here.
 type meshFlag struct {
 	name string
-	arg  string // what the value is; empty: takes none
+	arg  string // name of the value; empty: takes none
 	help string
 	set  func(m *meshArgs, v string) error
 }
@@ -114,8 +113,8 @@ func meshCount(v string, most int) (int, error) {
 	return n, nil
 }
 
-// meshRefused are the tools' flags that a mesh has no use for: with a value in
-// the configuration they are refused.
+// meshRefused are the tools' flags that a mesh cannot use. They are refused if they
+// change the configuration.
 var meshRefused = []struct {
 	flag, why string
 	given     func(c, without *probe.Config) bool
@@ -137,8 +136,8 @@ var meshRefused = []struct {
 	{"--wait_destroy", "it would hold up the mesh", func(c, _ *probe.Config) bool { return c.WaitDestroy != 0 }},
 }
 
-// parseMesh reads a mesh's own flags, and gives the others to the tool's parser.
-// Its errors are errIBHelp, or the user's to mend.
+// parseMesh parses a mesh's own flags, and passes the others to the tool's parser. Its
+// error is errIBHelp, or a mistake of the user.
 func parseMesh(args []string) (*meshArgs, error) {
 	m := &meshArgs{tool: "write_bw", mesh: mesh.Options{Pattern: mesh.AllPairs, Samples: 3}}
 	rest, err := m.own(args)
@@ -163,7 +162,7 @@ func parseMesh(args []string) (*meshArgs, error) {
 	return m, m.take(p.config, &without)
 }
 
-// own takes the mesh's flags out of the arguments.
+// own parses the mesh's flags, and returns the other arguments.
 func (m *meshArgs) own(args []string) (rest []string, err error) {
 	for len(args) > 0 {
 		a := args[0]
@@ -193,7 +192,7 @@ func (m *meshArgs) own(args []string) (rest []string, err error) {
 	return rest, nil
 }
 
-// take checks the measurements' options and keeps them.
+// take checks the measurements' options and stores them.
 func (m *meshArgs) take(c probe.Config, without *probe.Config) error {
 	for _, r := range meshRefused {
 		if r.given(&c, without) {
@@ -226,7 +225,7 @@ func meshUsage() string {
 	return b.String()
 }
 
-// meshFlagNames are for completion.
+// meshFlagNames returns the flags for completion.
 func meshFlagNames() (out []string) {
 	for _, f := range meshFlags {
 		out = append(out, "--"+f.name)

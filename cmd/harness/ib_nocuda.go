@@ -4,5 +4,5 @@ package main
 
 import "github.com/assay-hpc/assay/perftest/probe"
 
-// gpuMemory is nil: there is no code for GPUs.
+// gpuMemory is nil: this build has no GPU support.
 var gpuMemory func(c *probe.Config, n int) (*probe.Memory, error)

@@ -10,23 +10,22 @@ import (
 	"github.com/assay-hpc/assay/perftest/probe"
 )
 
-// errIBHelp and errIBVersion ask for a text instead of a test.
+// errIBHelp and errIBVersion request a text instead of a test.
 var (
 	errIBHelp    = errors.New("help was asked for")
 	errIBVersion = errors.New("the version was asked for")
 )
 
-// An ibUsageError is a command line that cannot be read.
+// An ibUsageError is a command line that cannot be parsed.
 type ibUsageError struct{ text string }
 
 func (e *ibUsageError) Error() string { return e.text }
 
 func ibUsagef(format string, a ...any) error { return &ibUsageError{fmt.Sprintf(format, a...)} }
 
-// An ibParser reads a command line in the manner of getopt_long: -s65536,
-// -s 65536, bundles such as -aF, --size=65536, --size 65536, unambiguous
-// beginnings of long names, operands anywhere, "--" before operands that begin
-// with a minus.
+// An ibParser parses a command line as getopt_long does: -s65536, -s 65536, bundles such
+// as -aF, --size=65536, --size 65536, unambiguous prefixes of long names, operands
+// anywhere, "--" before operands that begin with a minus.
 type ibParser struct {
 	tool     probe.Tool
 	config   probe.Config
@@ -34,7 +33,7 @@ type ibParser struct {
 	operands []string
 }
 
-// parseIB reads a tool's arguments and checks them. Its errors are errIBHelp,
+// parseIB parses a tool's arguments and checks them. Its errors are errIBHelp,
 // errIBVersion, *ibUsageError and *probe.FlagError.
 func parseIB(t probe.Tool, args []string) (probe.Config, error) {
 	p := &ibParser{tool: t, config: probe.Default(t.Operation, t.Measure), rest: args}
@@ -56,7 +55,7 @@ func parseIB(t probe.Tool, args []string) (probe.Config, error) {
 	return p.config, p.config.Check()
 }
 
-// next consumes an argument, and the one behind it if that is its value.
+// next consumes an argument, and the following one if that is its value.
 func (p *ibParser) next() error {
 	a := p.rest[0]
 	p.rest = p.rest[1:]
@@ -73,7 +72,7 @@ func (p *ibParser) next() error {
 	return nil
 }
 
-// short reads a bundle: flags without a value, of which the last may have one.
+// short parses a bundle: flags without values, except that the last may have one.
 func (p *ibParser) short(bundle string) error {
 	for i := 0; i < len(bundle); i++ {
 		name := "-" + bundle[i:i+1]
@@ -119,7 +118,7 @@ func (p *ibParser) long(a string) error {
 	return f.apply(&p.config, typed, value)
 }
 
-// value is the next argument.
+// value consumes the next argument and returns it.
 func (p *ibParser) value(flag string) (string, error) {
 	if len(p.rest) == 0 {
 		return "", ibUsagef("%s needs a value", flag)
@@ -129,7 +128,7 @@ func (p *ibParser) value(flag string) (string, error) {
 	return v, nil
 }
 
-// complete finds a long name by its beginning.
+// complete finds a long name by its prefix.
 func (p *ibParser) complete(name string) (string, error) {
 	var names, found []string
 	for _, f := range ibFlags {
@@ -155,7 +154,7 @@ func (p *ibParser) complete(name string) (string, error) {
 	return "", ibUsagef("--%s may be --%s or --%s", name, found[0], found[1])
 }
 
-// find looks a flag up, also among those that perftest has and we do not.
+// find looks up a flag. The error for a flag that only perftest supports gives the reason.
 func (p *ibParser) find(typed string, is func(ibFlag) bool) (ibFlag, error) {
 	if i := slices.IndexFunc(ibFlags, is); i >= 0 {
 		return ibFlags[i], nil
@@ -184,7 +183,7 @@ func (f ibFlag) apply(c *probe.Config, typed, value string) error {
 	return &probe.FlagError{Flag: typed, Text: err.Error()}
 }
 
-// ibFlagNames are a tool's flags as one types them.
+// ibFlagNames returns a tool's flags as users type them.
 func ibFlagNames(t probe.Tool) (out []string) {
 	for _, f := range ibFlags {
 		if !f.offered(t) {

@@ -10,14 +10,14 @@ import (
 	"github.com/assay-hpc/assay/harness/libnccl"
 )
 
-// A library is one whose collectives are measured, by NCCL's functions.
+// A library is a library with NCCL's functions, for measuring its collectives.
 type library struct {
 	*nccl.Library
 	libnccl.Identity
 	name string // in tables
 }
 
-// openLibraries opens those that the flags ask for.
+// openLibraries opens the libraries that the flags ask for.
 func openLibraries(cfg perf.Config) ([]*library, error) {
 	var libs []*library
 	for _, file := range cfg.Libraries {
@@ -35,13 +35,13 @@ func openLibraries(cfg perf.Config) ([]*library, error) {
 		libs = append(libs, &library{Library: l})
 	}
 	for _, l := range libs {
-		l.Identity, _ = libnccl.ReadFile(l.Path()) // else it does not say whose it is
+		l.Identity, _ = libnccl.ReadFile(l.Path()) // on failure its maker is unknown
 	}
 	nameLibraries(libs)
 	return libs, nil
 }
 
-// nameLibraries gives libraries the shortest names by which they can be told apart.
+// nameLibraries gives libraries the shortest names that distinguish them.
 func nameLibraries(libs []*library) {
 	names := []func(*library) string{
 		(*library).kind,
@@ -60,7 +60,7 @@ func nameLibraries(libs []*library) {
 	}
 }
 
-// kind is a name that tells assay's library from others.
+// kind returns a name that distinguishes assay's library from others.
 func (l *library) kind() string {
 	if l.Maker == libnccl.Assay {
 		return "libnccl-assay"
@@ -68,7 +68,7 @@ func (l *library) kind() string {
 	return "nccl"
 }
 
-// note says in the header whose a library is.
+// note is the line of the header that identifies a library.
 func (l *library) note() string {
 	return fmt.Sprintf("Library %s: %s, %v", l.name, l.Path(), l.Identity)
 }

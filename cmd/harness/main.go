@@ -1,5 +1,5 @@
-// Command harness runs inside an image, on whatever machine that runs it, and
-// certifies both: see harness certify --help.
+// Command harness runs inside an image, and certifies both the image and the machine
+// that runs it: see harness certify --help.
 package main
 
 import (
@@ -30,12 +30,12 @@ func main() {
 // ending are the signals that end the program.
 var ending = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
 
-// grace is longer than what is under way takes to end when it is told, but for
-// a call of a library that never returns.
+// grace is longer than work in progress takes to stop after a signal, except for a
+// library call that never returns.
 const grace = 30 * time.Second
 
-// leave ends the program some time after a signal, or at a second one, whatever
-// it is in.
+// leave ends the program some time after a signal, or at a second signal, whatever the
+// program is doing.
 func leave(errOut io.Writer, after time.Duration) {
 	told := make(chan os.Signal, 2)
 	signal.Notify(told, ending...)
@@ -49,10 +49,10 @@ func leave(errOut io.Writer, after time.Duration) {
 	os.Exit(exitNotDone)
 }
 
-// run is main without the process: everything ends here, with a status.
+// run is main without the process: it always returns an exit status.
 func run(args []string, stdout, stderr io.Writer) int {
 	out, errOut := newConsole(stdout), newConsole(stderr)
-	defer func() { _ = errors.Join(out.Flush(), errOut.Flush()) }() // of half a character
+	defer func() { _ = errors.Join(out.Flush(), errOut.Flush()) }() // an incomplete character
 	ctx, stop := signal.NotifyContext(context.Background(), ending...)
 	defer stop()
 	if t, ok := ibProgram(args[0]); ok {
@@ -78,11 +78,11 @@ const (
 	exitPass    = 0
 	exitFail    = 1 // a check failed
 	exitUsage   = 2 // usage or bad input
-	exitNotDone = 3 // it could not be carried out
+	exitNotDone = 3 // the command could not be carried out
 )
 
-// A statusError ends the program with a status. Its text may be empty, when
-// all was said on stdout.
+// A statusError ends the program with a status. Its text is empty if stdout has reported
+// everything.
 type statusError struct {
 	code int
 	err  error
@@ -140,7 +140,7 @@ func newApp(out, errOut io.Writer) *cli.App {
 		),
 	}
 	grammar.Earlier(app.Commands, map[string]string{
-		"certify output":   "", // certify has it itself: a directory, never the format
+		"certify output":   "", // certify defines it itself: a directory, never the format
 		"certify platform": "hardware", "health platform": "hardware", "estimate platform": "hardware", "predict platform": "hardware",
 		"report output": "out", "diag json": "out", "bandwidth json": "out",
 	})
@@ -153,7 +153,7 @@ func newApp(out, errOut io.Writer) *cli.App {
 	return app
 }
 
-// ownHelp is the help of commands that read their flags themselves.
+// ownHelp returns the help of commands that parse their flags themselves.
 func ownHelp(command string) string {
 	switch command {
 	case "harness coll":
@@ -172,8 +172,8 @@ func onUsageError(c *cli.Context, err error, _ bool) error {
 	return usagef("%w (see %s)", err, where)
 }
 
-// showCommand has what looks at the machine and the image, and measures nothing. Their
-// names of an earlier version stay for one more.
+// showCommand contains the commands that inspect the machine and the image without
+// measuring. Their names of an earlier version remain for one more version.
 func showCommand(out, errOut io.Writer) *cli.Command {
 	return &cli.Command{
 		Name: "show", Usage: "show topology, platform, environment or packages",
@@ -190,7 +190,7 @@ func showCommand(out, errOut io.Writer) *cli.Command {
 	}
 }
 
-// noCommand is reached with no command, or with one that does not exist.
+// noCommand handles a missing or unknown command.
 func noCommand(c *cli.Context) error {
 	if !c.Args().Present() {
 		return cli.ShowAppHelp(c)

@@ -9,14 +9,14 @@ import (
 	"slices"
 )
 
-// An outputDir is a directory that results are written to, all or none.
+// An outputDir is a directory to which either all results are written, or none.
 type outputDir struct {
 	name string
-	made bool // it was not there
+	made bool // openOutput created it
 }
 
-// openOutput makes a directory for results if there is none. It fails where no
-// file can be made, before anything runs whose results would be lost.
+// openOutput creates a directory for results if necessary. It fails if no file can be
+// created there: the results of whatever runs next would be lost.
 func openOutput(name string) (*outputDir, error) {
 	d := &outputDir{name: name}
 	if _, err := os.Stat(name); errors.Is(err, os.ErrNotExist) {
@@ -40,8 +40,8 @@ func (d *outputDir) failed(err error) error {
 	return &statusError{exitNotDone, fmt.Errorf("--out %s: nothing was written there: %w; name a directory that is writable and has room", d.name, err)}
 }
 
-// write writes files by name. They get their names only when all of them are
-// whole on the disk.
+// write writes files by name. They get their names only after all of them are completely
+// on the disk.
 func (d *outputDir) write(files map[string][]byte) error {
 	staged := map[string]string{}
 	defer func() {
@@ -66,14 +66,14 @@ func (d *outputDir) write(files map[string][]byte) error {
 	return nil
 }
 
-// close removes a directory that was made for nothing.
+// close removes a directory that openOutput created, if nothing was written to it.
 func (d *outputDir) close() {
 	if d.made {
-		os.Remove(d.name) // fails, as it should, for one that has files
+		os.Remove(d.name) // fails, as intended, if the directory contains files
 	}
 }
 
-// writeFile writes a whole file or none.
+// writeFile writes a file completely or not at all.
 func writeFile(name string, b []byte) error {
 	temp, err := stage(filepath.Dir(name), b)
 	if err == nil {
@@ -84,7 +84,7 @@ func writeFile(name string, b []byte) error {
 	return err
 }
 
-// stage writes a file to the disk under a name of its own.
+// stage writes a file to the disk under a temporary name.
 func stage(dir string, b []byte) (name string, err error) {
 	f, err := os.CreateTemp(dir, ".harness-*")
 	if err != nil {

@@ -40,12 +40,12 @@ func platformCommand(out, errOut io.Writer) *cli.Command {
 	}
 }
 
-// The document of harness show platform --format json, schema 1.
+// platformDoc is the document of harness show platform --format json, schema 1.
 type platformDoc struct {
 	Schema int           `json:"schema"`
 	Node   platform.Node `json:"node"`
-	// Skipped is why the driver was not asked; "": it was, or the machine is of a
-	// file.
+	// Skipped is why the driver was not queried; "": it was, or the machine is from
+	// a file.
 	Skipped string `json:"skipped,omitempty"`
 	platform.Expectation
 	Sources map[string]hardware.Source `json:"sources"` // of the figures

@@ -87,7 +87,7 @@ func nicText(c platform.NICGroup, gpus int) string {
 	if c.Gbit > 0 {
 		text += fmt.Sprintf(", %g Gb/s", c.Gbit)
 	}
-	if c.LinkLayer != "" && c.LinkLayer != "Unspecified" { // as EFA's
+	if c.LinkLayer != "" && c.LinkLayer != "Unspecified" { // as for EFA
 		text += ", " + c.LinkLayer
 	}
 	if c.Active < c.Count {
@@ -132,7 +132,7 @@ func figureTitle(e platform.Expected) string {
 	return text
 }
 
-// sizeText is a size as collectives' have it: 16G.
+// sizeText formats a size as the collectives do: 16G.
 func sizeText(n int64) string {
 	unit := ""
 	for _, u := range []string{"K", "M", "G"} {
@@ -157,7 +157,7 @@ func figureFloor(e platform.Expected) string {
 	return threeDigits(e.Floor.Value)
 }
 
-// threeDigits keeps three digits, or what stands before the point.
+// threeDigits formats three significant digits, or all digits before the point.
 func threeDigits(v float64) string {
 	if v >= 100 {
 		return fmt.Sprintf("%.0f", v)
@@ -165,7 +165,7 @@ func threeDigits(v float64) string {
 	return fmt.Sprintf("%.3g", v)
 }
 
-// figureWhy names the sources: of the floor, and of what it is a share of.
+// figureWhy names the sources of the floor, and of the figures that it may be a share of.
 func figureWhy(e platform.Expected) string {
 	var parts []string
 	switch f := e.Floor; {
@@ -187,7 +187,7 @@ func figureWhy(e platform.Expected) string {
 	return strings.Join(parts, "; ")
 }
 
-// citedSource names it, and how far it can be trusted if that is less than fully.
+// citedSource names the source, and its confidence if that is not high.
 func citedSource(c platform.Cited) string {
 	if c.Confidence == platform.High {
 		return "(" + c.Source + ")"

@@ -115,7 +115,7 @@ func (o *predictOptions) validate(c *cli.Context) error {
 	return err
 }
 
-// compare predicts published tables.
+// compare predicts published tables, and compares the values.
 func (o *predictOptions) compare(out io.Writer, db *platform.DB) error {
 	var list []predict.Comparison
 	var skipped []error
@@ -150,7 +150,7 @@ func (o *predictOptions) compare(out io.Writer, db *platform.DB) error {
 	return printComparisons(out, list, skipped)
 }
 
-// predict answers for a platform without published rows.
+// predict predicts a collective on a platform, without published rows.
 func (o *predictOptions) predict(out io.Writer, db *platform.DB) error {
 	job := predict.Job{Platform: o.platform, GPUs: o.gpus, Nodes: o.nodes, Collective: o.collectiveParsed, Algorithm: o.algo}
 	p, err := predict.NewPredictor(db, job, predict.DefaultFitted)

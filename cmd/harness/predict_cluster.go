@@ -9,7 +9,7 @@ import (
 	"github.com/assay-hpc/assay/harness/scale"
 )
 
-// clusterSizes are predicted for a whole cluster, unless others are asked for.
+// clusterSizes are the default sizes for a whole cluster.
 const clusterSizes = "1M,16M,128M,1G,8G,16G"
 
 // The document of harness predict --nodes --format json, schema 1.
@@ -22,7 +22,7 @@ type (
 		Domains       int                 `json:"nvlinkDomains"`
 		GPUsPerDomain int                 `json:"gpusPerDomain"`
 		Collectives   []clusterCollective `json:"collectives"`
-		Run           scale.Cost          `json:"run"` // of the suite fabric, besides the transfers it measures
+		Run           scale.Cost          `json:"run"` // of the suite fabric, without the transfers that it measures
 		Figures       []predict.Used      `json:"figures"`
 	}
 	clusterCollective struct {
@@ -31,8 +31,8 @@ type (
 	}
 )
 
-// cluster predicts collectives over all GPUs of nodes, and what a run of the
-// suite fabric there costs.
+// cluster predicts collectives over all GPUs of nodes, and the cost of a run of the
+// suite fabric there.
 func (o *predictOptions) cluster(out io.Writer, db *platform.DB) error {
 	p, err := db.Platform(o.platform)
 	if err != nil {
@@ -123,7 +123,7 @@ func printCluster(out io.Writer, name string, d *clusterDoc) error {
 	return w.err
 }
 
-// extended says from how many GPUs a prediction for more of them follows.
+// extended says how many GPUs were simulated, if the prediction is for more.
 func extended(r predictedRow, gpus int) string {
 	if r.Simulated == gpus {
 		return ""
@@ -131,7 +131,7 @@ func extended(r predictedRow, gpus int) string {
 	return fmt.Sprintf(" (from %d GPUs)", r.Simulated)
 }
 
-// amount is a number of bytes for people.
+// amount formats a number of bytes.
 func amount(bytes float64) string {
 	unit := "kB"
 	bytes /= 1e3

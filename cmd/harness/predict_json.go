@@ -29,7 +29,7 @@ type (
 		BusBW     float64 `json:"busbwGBps"`
 		Algorithm string  `json:"algorithm"`
 		Protocol  string  `json:"protocol"`
-		Simulated int     `json:"simulatedGPUs"` // fewer than all: the rest follows from them (docs/predict.md)
+		Simulated int     `json:"simulatedGPUs"` // if fewer than all, the rest is derived from them (docs/predict.md)
 	}
 	comparisonDoc struct {
 		Schema  int             `json:"schema"`
@@ -99,7 +99,7 @@ func micros(p predict.Prediction) float64 { return p.Time.Seconds() * 1e6 }
 
 func gb(b predict.BytesPerSec) float64 { return float64(b / predict.GBps) }
 
-// round keeps documents free of digits that mean nothing.
+// round removes meaningless digits.
 func round(v float64, digits int) float64 {
 	p := math.Pow10(digits)
 	return math.Round(v*p) / p
@@ -111,7 +111,7 @@ func writeJSON(out io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// An errWriter prints until something fails.
+// An errWriter prints until a write fails.
 type errWriter struct {
 	out io.Writer
 	err error
@@ -123,7 +123,7 @@ func (w *errWriter) printf(format string, a ...any) {
 	}
 }
 
-// parseSizes reads "1M,2G" or "1M:2G", which is doublings.
+// parseSizes parses a list, "1M,2G", or a range of doublings, "1M:2G".
 func parseSizes(s string) ([]int64, error) {
 	if from, to, ok := strings.Cut(s, ":"); ok {
 		a, err := parseSize(from)
@@ -155,7 +155,7 @@ func parseSizes(s string) ([]int64, error) {
 	return slices.Compact(out), nil
 }
 
-// maxPredictSize is far beyond any buffer, and leaves room for doubling.
+// maxPredictSize is far beyond any buffer, and can be doubled without overflow.
 const maxPredictSize = 1 << 50
 
 func parseSize(s string) (int64, error) {

@@ -17,10 +17,10 @@ import (
 	"github.com/assay-hpc/assay/internal/attest"
 )
 
-// pushTimeout is for one certificate, with all attempts.
+// pushTimeout is the time limit for one certificate, with all attempts.
 const pushTimeout = 3 * time.Minute
 
-// pushOptions are for commands that can publish what they make.
+// pushOptions are the options of commands that can publish certificates.
 type pushOptions struct {
 	to       string
 	insecure bool
@@ -39,7 +39,7 @@ func (o *pushOptions) registryFlags() []cli.Flag {
 	return []cli.Flag{&cli.BoolFlag{Name: "insecure", Destination: &o.insecure, Usage: "use plain HTTP to the registry (to localhost it always does)"}}
 }
 
-// open understands where to push to.
+// open opens the repository to push to.
 func (o *pushOptions) open() (err error) {
 	if o.repo, err = openRepository(o.to, o.insecure); err != nil {
 		return usagef("push: %w", err)
@@ -51,8 +51,8 @@ func openRepository(where string, insecure bool) (*ociregistry.Repository, error
 	return ociregistry.Open(where, ociregistry.Options{Insecure: insecure, UserAgent: "assay-harness/" + version.Get().Version})
 }
 
-// check reports, before anything runs, whether the registry would let a push in. A
-// signal that ends the program ends it, too.
+// check reports, before anything runs, whether the registry would accept a push. A
+// signal that ends the program also ends the check.
 func (o *pushOptions) check() error {
 	if o.to == "" {
 		return nil
@@ -65,8 +65,8 @@ func (o *pushOptions) check() error {
 	return o.within(ctx, o.repo.Check)
 }
 
-// push publishes a certificate or its envelope, after check, and returns its
-// reference.
+// push publishes a certificate or its envelope, and returns its reference. The caller
+// has called check or open.
 func (o *pushOptions) push(ctx context.Context, doc []byte, st *certificate.Statement) (ref string, err error) {
 	if o.repo == nil {
 		return "", errors.New("there is no registry to push to")
@@ -127,7 +127,7 @@ func (o *pushOptions) run(ctx context.Context, out io.Writer, files []string) er
 		}
 		it := item{doc: b}
 		if it.st, _, err = certificate.Open(b); err == nil && !attest.IsEnvelope(b) {
-			it.doc, err = certificate.Compact(b) // the same content has one digest, however it was indented
+			it.doc, err = certificate.Compact(b) // the digest must not depend on the indentation
 		}
 		if err != nil {
 			return usagef("%s: %w", f, err)

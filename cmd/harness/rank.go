@@ -13,19 +13,19 @@ import (
 // A member is one rank of a world of our own engine.
 type member interface {
 	communicator() *coll.Comm
-	// like makes what this is to its communicator of another one.
+	// like returns a member of the same kind for another communicator.
 	like(c *coll.Comm) (perf.Comm, error)
 }
 
-// A rankComm makes a communicator what the benchmark drives.
+// A rankComm adapts a communicator to the benchmark.
 type rankComm struct {
 	*coll.Comm
-	device  bool // buffers are a device's
+	device  bool // buffers are in device memory
 	group   coll.Group
 	factors []float64 // of premultiplied sums, by reduction minus firstFactor
 }
 
-// Reductions from here on are premultiplied sums.
+// firstFactor is the first reduction that is a premultiplied sum.
 const firstFactor = elem.Op(64)
 
 func (r *rankComm) communicator() *coll.Comm { return r.Comm }

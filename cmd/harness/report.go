@@ -23,16 +23,16 @@ import (
 	"github.com/assay-hpc/assay/internal/plain"
 )
 
-// A document is a certificate as it was read.
+// A document is a certificate, as it was read from a file.
 type document struct {
 	statement *certificate.Statement
-	signature *report.Signature // nil: nothing is to be said about it
+	signature *report.Signature // nil: it is not reported
 	history   []*certificate.Statement
 }
 
-// A rendering is a form that certificates are written in.
+// A rendering is an output format of certificates.
 type rendering struct {
-	format, file string // its name, and what its file is called in a directory
+	format, file string // its name, and the name of its file in a directory
 	write        func(w io.Writer, docs []document) error
 }
 
@@ -77,7 +77,7 @@ func statements(docs []document) (out []*certificate.Statement) {
 	return out
 }
 
-// lookupRendering finds a form by its name.
+// lookupRendering finds a rendering by its format.
 func lookupRendering(format string) (rendering, error) {
 	var names []string
 	for _, r := range renderings {
@@ -89,7 +89,7 @@ func lookupRendering(format string) (rendering, error) {
 	return rendering{}, usagef("--format is one of %s, not %q", strings.Join(names, ", "), format)
 }
 
-// columns is how wide a terminal is; 0: w is no terminal, or does not say.
+// columns returns the width of a terminal; 0: w is no terminal, or its width is unknown.
 func columns(w io.Writer) int {
 	f, ok := plain.Raw(w).(*os.File)
 	if !ok {
@@ -102,7 +102,7 @@ func columns(w io.Writer) int {
 	return int(size.Col)
 }
 
-// rendered returns files of certificates by their names in a directory.
+// rendered returns the files of certificates, by their names in a directory.
 func rendered(docs []document, all ...rendering) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for _, r := range all {
@@ -178,7 +178,7 @@ func (o *reportOptions) run(ctx context.Context, files []string, out io.Writer) 
 		docs[0].history = append(docs[0].history, d.statement)
 	}
 	if o.output == "" {
-		if forms[0].format != "text" { // whose bytes count
+		if forms[0].format != "text" { // other formats are written byte for byte
 			out = plain.Raw(out)
 		}
 		return forms[0].write(out, docs)
@@ -198,7 +198,7 @@ func (o *reportOptions) run(ctx context.Context, files []string, out io.Writer) 
 	return dir.write(made)
 }
 
-// inside is the certificate of one of a cluster's machines.
+// inside returns the certificate of a machine from a cluster's certificate.
 func (d *document) inside(machine string) (*certificate.Statement, error) {
 	var names []string
 	for _, m := range d.statement.Predicate.Machines {
@@ -217,14 +217,14 @@ func (d *document) inside(machine string) (*certificate.Statement, error) {
 	return nil, fmt.Errorf("--machine: there is no %q; did you mean %q?", machine, nearest.To(machine, names))
 }
 
-// isDir reports whether a name is a directory's: there is one, or it ends as one.
+// isDir reports whether a name is an existing directory's, or ends with a separator.
 func isDir(name string) bool {
 	st, err := os.Stat(name)
 	return err == nil && st.IsDir() || strings.HasSuffix(name, string(filepath.Separator))
 }
 
-// readDocument reads a certificate or an envelope. With keys, only what one of
-// them signed will do.
+// readDocument reads a certificate or an envelope. With keys, it accepts only what one
+// of them signed.
 func readDocument(file string, keys []crypto.PublicKey) (document, error) {
 	b, err := readCertificateFile(file)
 	if err != nil {
@@ -240,12 +240,12 @@ func readDocument(file string, keys []crypto.PublicKey) (document, error) {
 	return document{statement: st, signature: signatureOf(a)}, nil
 }
 
-// signatureOf is what a report says about a document's signature.
+// signatureOf returns what a report says about a document's signature.
 func signatureOf(a attest.Attachment) *report.Signature {
 	return &report.Signature{Verified: a.Signature == attest.Verified, Keys: a.KeyIDs}
 }
 
-// readCertificateFile reads no more than a certificate can have.
+// readCertificateFile reads a file, up to a size that no certificate exceeds.
 func readCertificateFile(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {

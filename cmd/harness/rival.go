@@ -12,18 +12,17 @@ import (
 	"github.com/assay-hpc/assay/coll/perf"
 )
 
-// rival adds our own engine with other variables to a world, if --versus names
-// some.
+// rival adds our own engine with other variables to a world, if --versus sets variables.
 func (j *job) rival(ctx context.Context, w *world, versus string, devices []int) error {
 	if !strings.Contains(versus, "=") {
 		return nil
 	}
-	environ := append(strings.Split(versus, ","), os.Environ()...) // the first of two counts
+	environ := append(strings.Split(versus, ","), os.Environ()...) // the first of duplicates counts
 	knobs, warnings, err := knob.Load(environ, nil)
 	if err != nil {
 		return usagef("--versus %s: %w", versus, err)
 	}
-	for _, w := range knob.News(warnings) { // what is compared may not differ at all
+	for _, w := range knob.News(warnings) { // the rival may then not differ at all
 		if j.where.Rank == 0 {
 			fmt.Fprintf(newConsole(os.Stderr), "harness: --versus: %v\n", w)
 		}
@@ -51,7 +50,7 @@ func (j *job) rival(ctx context.Context, w *world, versus string, devices []int)
 	return nil
 }
 
-// shareID makes the ID of another communicator of the same ranks.
+// shareID creates the ID of another communicator of the same ranks.
 func shareID(ctx context.Context, comms []perf.Comm) (id coll.UniqueID, err error) {
 	ids := make([]coll.UniqueID, len(comms))
 	err = each(len(comms), func(i int) error {

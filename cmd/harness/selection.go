@@ -17,8 +17,8 @@ func checkGlobs(patterns []string) error {
 	return nil
 }
 
-// matchesAny refuses a pattern that covers no check: a slip of the pen would
-// else leave checks out, or in, unseen.
+// matchesAny refuses a pattern that matches no check: otherwise a typo would silently
+// select the wrong checks.
 func (o *certifyOptions) matchesAny(checks []suite.Check) error {
 	var ids []string
 	for _, c := range checks {
@@ -32,7 +32,7 @@ func (o *certifyOptions) matchesAny(checks []suite.Check) error {
 	return nil
 }
 
-// selected is suite.Options.Select.
+// selected implements suite.Options.Select.
 func (o *certifyOptions) selected(c suite.Check) (bool, string) {
 	switch {
 	case suite.CoversAny(o.skip, c.ID):
@@ -46,5 +46,5 @@ func (o *certifyOptions) selected(c suite.Check) (bool, string) {
 // deselected reports whether the flags left a check out.
 func (o *certifyOptions) deselected(id string) bool {
 	ok, _ := o.selected(suite.Check{ID: id})
-	return !ok && id != baselineID // which is of no suite
+	return !ok && id != baselineID // which is in no suite
 }

@@ -19,10 +19,10 @@ import (
 // keyUsage says how keys are named.
 const keyUsage = "`KEY`: a PEM file, or a service's reference: hashivault://NAME, or what a program sigstore-kms-SCHEME on PATH serves, awskms://…"
 
-// signOptions are for commands that can sign what they make.
+// signOptions are the options of commands that can sign certificates.
 type signOptions struct {
 	key    string
-	signer crypto.Signer // that check opened
+	signer crypto.Signer // opened by check
 }
 
 func (o *signOptions) flags() []cli.Flag {
@@ -31,8 +31,8 @@ func (o *signOptions) flags() []cli.Flag {
 	}
 }
 
-// check reports, before anything runs, whether the key can be read and signs. A
-// signal that ends the program ends it, too.
+// check reports, before anything runs, whether the key can be read and signs. A signal
+// that ends the program also ends the check.
 func (o *signOptions) check() error {
 	if o.key == "" {
 		return nil
@@ -61,8 +61,8 @@ func (o *signOptions) sign(ctx context.Context, doc []byte) (envelope []byte, er
 	return envelope, nil
 }
 
-// keyError: a file that holds no key is bad input; a service that does not answer is
-// what could not be carried out.
+// keyError gives an error its exit status. A file without a key is bad input; if a
+// service does not answer, the command could not be carried out.
 func keyError(ctx context.Context, what, key string, err error) error {
 	if ctx.Err() == nil && !sign.IsReference(key) {
 		return usagef("%s: %w", what, err)

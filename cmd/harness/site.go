@@ -16,7 +16,8 @@ import (
 	"github.com/assay-hpc/assay/harness/site/slurm"
 )
 
-// siteOptions say whom to tell what a certificate means for its node.
+// siteOptions say which systems (Slurm, Kubernetes) are told what a certificate means for
+// its node.
 type siteOptions struct {
 	slurm      slurmContext
 	s          slurm.Options
@@ -25,8 +26,8 @@ type siteOptions struct {
 	stderr     io.Writer
 }
 
-// slurmContext is the value of --slurm, which needs none: then the environment
-// says it.
+// slurmContext is the value of --slurm. It is optional: without it the environment
+// determines the context.
 type slurmContext string
 
 var slurmContexts = []slurm.Context{slurm.Prolog, slurm.Epilog, slurm.Health, slurm.ByHand}
@@ -60,7 +61,7 @@ func (o *siteOptions) flags() []cli.Flag {
 	}
 }
 
-// named reports whether anybody is to be told.
+// named reports whether the flags name a system to inform.
 func (o *siteOptions) named() bool { return o.slurm != "" || o.kubernetes }
 
 // validate reports what is wrong with the flags, and completes them.
@@ -95,7 +96,7 @@ func (o *siteOptions) validate() error {
 	return nil
 }
 
-// check says before any check runs what is missing to tell the site.
+// check reports, before any check of a suite runs, what is missing for informing the site.
 func (o *siteOptions) check(ctx context.Context) error {
 	if err := o.validate(); err != nil {
 		return err
@@ -128,8 +129,8 @@ func prefixed(flag string, err error) error {
 	return fmt.Errorf("%s: %w", flag, err)
 }
 
-// act tells the site what the certificate means. Whoever can be told is told,
-// even if another cannot.
+// act informs the site of what the certificate means. If one system cannot be informed,
+// the other still is.
 func (o *siteOptions) act(ctx context.Context, st *certificate.Statement) error {
 	var all []error
 	if o.slurm != "" {
@@ -154,7 +155,7 @@ func (o *siteOptions) act(ctx context.Context, st *certificate.Statement) error 
 	return nil
 }
 
-// told says what was done, if it was.
+// told prints what was done, or returns the error.
 func (o *siteOptions) told(whom, note string, err error) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", whom, err)

@@ -45,11 +45,11 @@ func versionCommand(out io.Writer) *cli.Command {
 	}
 }
 
-// rdmaLine begins what is said about RDMA.
+// rdmaLine begins the line about RDMA.
 const rdmaLine = "RDMA: "
 
-// aboutRDMA is a line for harness version: whether libibverbs is found, and the
-// devices that it has a provider for.
+// aboutRDMA returns a line for harness version: whether libibverbs is found, and the
+// devices for which it has a provider.
 func aboutRDMA() string {
 	if err := verbs.Load(); err != nil {
 		return fmt.Sprintf("%sskipped: %v", rdmaLine, err)
@@ -103,13 +103,13 @@ func inventory(out io.Writer, format, dir string) error {
 	return nil
 }
 
-// rankVars are the variables by which launchers tell a process its rank, and
-// how many there are: Open MPI, MPICH and Intel MPI (PMI), Slurm.
+// rankVars are the variables in which launchers pass a process its rank and the number
+// of ranks: Open MPI, MPICH and Intel MPI (PMI), Slurm.
 var rankVars = [][2]string{
 	{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, {"PMI_RANK", "PMI_SIZE"}, {"SLURM_PROCID", "SLURM_NTASKS"},
 }
 
-// rankCommand is what mpirun starts in the check mpi/ranks.
+// rankCommand is the command that mpirun starts in the check mpi/ranks.
 func rankCommand(out io.Writer) *cli.Command {
 	return &cli.Command{
 		Name: "rank", Usage: "print this process's rank, as the launcher says", Hidden: true,

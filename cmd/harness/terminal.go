@@ -16,12 +16,12 @@ import (
 	"github.com/assay-hpc/assay/internal/plain"
 )
 
-// overwrite begins what is written in place of the line that the cursor is on.
+// overwrite is the prefix of a text that replaces the current line of a terminal.
 const overwrite = "\r\x1b[K"
 
-// A console writes what others wrote as package plain makes it visible, since a
-// certificate, another machine or a file may have it from anybody. On a terminal a
-// line of progress may overwrite itself.
+// A console escapes its output with package plain, since text from a certificate,
+// another machine or a file is not trusted. On a terminal, a line of progress may
+// overwrite itself.
 type console struct {
 	*plain.Writer
 	terminal bool
@@ -41,7 +41,7 @@ func (c console) Write(p []byte) (int, error) {
 	return len(overwrite) + n, err
 }
 
-// painted is where a renderer writes that has colours, and makes texts plain itself.
+// painted returns the writer for a renderer that uses colours and escapes texts itself.
 func painted(w io.Writer) io.Writer {
 	if colored(w) {
 		return plain.Raw(w)
@@ -58,14 +58,15 @@ func isTerminal(w io.Writer) bool {
 	return err == nil
 }
 
-// colored follows no-color.org: any value of NO_COLOR but the empty one.
+// colored follows no-color.org: any value of NO_COLOR, except the empty one, disables
+// colours.
 func colored(w io.Writer) bool {
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(w)
 }
 
-// progress shows on a terminal what runs, in one line, with what is wrong above
-// it. Elsewhere it has a line for each check that took its time or found
-// something, if the suite is a long one.
+// progress shows the running checks on one line of a terminal, and problems above it.
+// Elsewhere, if the suite is a long one, it prints a line for each check that took long
+// or found something.
 type progress struct {
 	w        io.Writer
 	terminal bool
@@ -84,7 +85,7 @@ func newProgress(w io.Writer, long bool) *progress {
 	return p
 }
 
-// notable is from when on a check that ended has a line of its own.
+// notable is the duration from which a finished check gets a line of its own.
 const notable = 500 * time.Millisecond
 
 func (p *progress) observe(e suite.Event) {
@@ -108,7 +109,7 @@ func (p *progress) observe(e suite.Event) {
 	}
 }
 
-// ended has a line for what is worth one.
+// ended prints a line for a finished check, if it is worth one.
 func (p *progress) ended(e suite.Event) {
 	r := e.Result
 	bad := r.Verdict != result.Pass && r.Verdict != result.Skip
@@ -126,12 +127,12 @@ func (p *progress) ended(e suite.Event) {
 	fmt.Fprintf(p.w, "%.300s (%v)\n", line, took.Round(100*time.Millisecond))
 }
 
-// show writes the one line.
+// show writes the progress line.
 func (p *progress) show(e suite.Event) {
 	text := ""
 	if n := len(p.running); n > 0 {
 		last := p.running[n-1]
-		for _, r := range p.running { // the one that has something to say
+		for _, r := range p.running { // prefer a check that has a text
 			if r.text != "" {
 				last = r
 			}

@@ -85,15 +85,15 @@ func (o *topoOptions) run(getenv func(string) string) error {
 	return nil
 }
 
-// writeMatrix underlines the header on a terminal, as nvidia-smi does. Names may be
-// from a file.
+// writeMatrix prints the matrix, on a terminal with an underlined header as nvidia-smi
+// does. Names in it may be from a file, so they are escaped.
 func (o *topoOptions) writeMatrix(m *topology.Matrix) error {
 	var b strings.Builder
 	if err := m.Write(&b, colored(o.stdout)); err != nil {
 		return err
 	}
 	header, rest, _ := strings.Cut(b.String(), "\n")
-	if _, err := fmt.Fprintln(painted(o.stdout), header); err != nil { // of names that harness show topology gives
+	if _, err := fmt.Fprintln(painted(o.stdout), header); err != nil { // it contains only names that harness show topology assigns
 		return err
 	}
 	_, err := io.WriteString(o.stdout, rest)
@@ -152,7 +152,7 @@ func (o *topoOptions) write(sys *topology.System) error {
 	return writeFile(o.dump, b.Bytes())
 }
 
-// writeProcessors is what there is to say of a machine without GPUs.
+// writeProcessors prints what is known about a machine without GPUs.
 func (o *topoOptions) writeProcessors(m *machine.Machine) error {
 	var b strings.Builder
 	b.WriteString("There are no GPUs.\n")
@@ -186,7 +186,7 @@ func writeRings(w io.Writer, sys *topology.System) error {
 	return err
 }
 
-// writeGDR says of each GPU's card whether it could reach the GPU's memory.
+// writeGDR prints for each GPU whether its card could access the GPU's memory.
 func writeGDR(w io.Writer, sys *topology.System) error {
 	k, _, err := knob.Load(os.Environ(), nil)
 	if err != nil {

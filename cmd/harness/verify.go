@@ -66,7 +66,8 @@ func verify(ctx context.Context, out io.Writer, file string, keyNames []string, 
 	return nil
 }
 
-// printVerified says what a certificate is about, that one of the keys signed.
+// printVerified prints the keys, the subjects and the verdict of a certificate with a
+// verified signature.
 func printVerified(out io.Writer, st *certificate.Statement, keyIDs []string) error {
 	p := &st.Predicate
 	for _, id := range keyIDs {

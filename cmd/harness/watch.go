@@ -46,7 +46,7 @@ func watchCommand(out io.Writer) *cli.Command {
 	}
 }
 
-// A watched is a process, and what its communicators have called.
+// A watched is a process and the calls of its communicators.
 type watched struct {
 	PID           int                   `json:"pid"`
 	Command       string                `json:"command"`
@@ -60,8 +60,8 @@ type watchedCommunicator struct {
 	Size    int                `json:"size"`
 	GPU     int                `json:"gpu"`
 	Calls   uint64             `json:"calls"`
-	Ended   uint64             `json:"ended"` // of these, as far as it is known
-	Last    []watchedOperation `json:"last"`  // the latest one is the last
+	Ended   uint64             `json:"ended"` // of these, as far as known
+	Last    []watchedOperation `json:"last"`  // latest last
 	Verdict string             `json:"verdict,omitempty"`
 	SaidAt  *time.Time         `json:"verdict_time,omitempty"`
 }
@@ -106,7 +106,7 @@ func (o *watchOptions) run(ctx context.Context, args []string) error {
 			}{"assay.watch/1", all})
 		}
 		if live {
-			fmt.Fprint(plain.Raw(o.out), "\x1b[H\x1b[2J") // from the top of an empty screen
+			fmt.Fprint(plain.Raw(o.out), "\x1b[H\x1b[2J") // clear the screen
 		}
 		writeWatched(o.out, all, time.Now())
 		if !live {
@@ -120,7 +120,7 @@ func (o *watchOptions) run(ctx context.Context, args []string) error {
 	}
 }
 
-// look reads the recorders of some processes, or of all.
+// look reads the recorders of the given processes, or of all.
 func (o *watchOptions) look(pids []int) (all []watched, err error) {
 	named := len(pids) > 0
 	if !named {
@@ -132,7 +132,7 @@ func (o *watchOptions) look(pids []int) (all []watched, err error) {
 		}
 		found, err := flight.Read(pid)
 		if err != nil {
-			if !named { // it has ended meanwhile
+			if !named { // the process has exited meanwhile
 				continue
 			}
 			return nil, fmt.Errorf("process %d: %w", pid, err)
@@ -170,8 +170,8 @@ func ofJob(pid int, job string) bool {
 	return err == nil && slices.Contains(strings.Split(string(b), "\x00"), "SLURM_JOB_ID="+job)
 }
 
-// writeWatched prints a line for each communicator, and further ones for its operations
-// before the last one and for its verdict.
+// writeWatched prints a line for each communicator, and further lines for its verdict and
+// for operations before the last one.
 func writeWatched(out io.Writer, all []watched, now time.Time) {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "PID\tCOMMAND\tSTATE\tCOMMUNICATOR\tRANK\tGPU\tCALLS\tENDED\tLAST OPERATION\tCALLED")
@@ -197,7 +197,7 @@ func writeWatched(out io.Writer, all []watched, now time.Time) {
 	}
 }
 
-// since is how long ago something was.
+// since formats how long ago something was.
 func since(now, at time.Time) string {
 	return now.Sub(at).Round(100*time.Millisecond).String() + " ago"
 }

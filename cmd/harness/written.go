@@ -8,7 +8,7 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 )
 
-// A written is a report that a person or a program reads.
+// A written is a report that can be written as text or as JSON.
 type written interface{ WriteText(io.Writer) error }
 
 // writeReport writes a report as text or JSON, and if file is not "" as JSON
@@ -31,7 +31,7 @@ func writeReport(d written, out io.Writer, format, file string) error {
 	return d.WriteText(out)
 }
 
-// found is what one kind of checks found.
+// found is the report of one kind of checks, with options for the text.
 type found struct {
 	*result.Report
 	opt report.TextOptions
@@ -43,7 +43,7 @@ func (f found) WriteText(w io.Writer) error {
 	return report.Results(painted(w), f.Report, f.opt)
 }
 
-// writeFound writes what one kind of checks found as writeReport does.
+// writeFound writes the report of one kind of checks as writeReport does.
 func writeFound(r *result.Report, out io.Writer, format, file string, opt report.TextOptions) error {
 	r.Sum()
 	return writeReport(found{r, opt}, out, format, file)

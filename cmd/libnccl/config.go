@@ -15,7 +15,7 @@ import (
 	"github.com/assay-hpc/assay/coll"
 )
 
-// of is how a communicator is made out of another one.
+// of returns the function that creates a communicator from another one.
 func of(c *comm, w *C.struct_assay_new, env []string) (func(context.Context) (*coll.Comm, error), error) {
 	parent := commOf(w.parent)
 	from, err := parent.use("making a communicator out of another one")
@@ -54,9 +54,9 @@ func of(c *comm, w *C.struct_assay_new, env []string) (func(context.Context) (*c
 	}, nil
 }
 
-// child is what a configuration says of a communicator that is made out of another one.
-// As in NCCL it is the parent's where there is none, and otherwise what the environment
-// and the configuration say.
+// child converts the configuration of a communicator that is created from another one.
+// As in NCCL, it is the parent's if none is given, and otherwise what the environment and
+// the configuration say.
 func child(c *C.struct_assay_config, env []string) (as coll.Child) {
 	if c.given == 0 {
 		return as
@@ -68,8 +68,8 @@ func child(c *C.struct_assay_config, env []string) (as coll.Child) {
 	return as
 }
 
-// settings are what a program's configuration says, as variables: those of the
-// environment take precedence, by whichever of their names, as in NCCL.
+// settings returns a program's configuration as variables. Variables of the environment
+// take precedence, under any of their names, as in NCCL.
 func settings(c *C.struct_assay_config) (env []string) {
 	for _, s := range [...]struct {
 		name  string

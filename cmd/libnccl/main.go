@@ -51,7 +51,7 @@ func main() {}
 //export assay_abi
 func assay_abi() C.int { return C.ASSAY_ABI }
 
-// result is an error as C gets it: a code, and what went wrong in text.
+// result converts an error for C: it returns a code, and writes the message to text.
 func result(err error, text *C.char) C.int {
 	if err == nil {
 		return C.int(op.Success)
@@ -64,18 +64,18 @@ func result(err error, text *C.char) C.int {
 	return C.int(code)
 }
 
-// put writes a text where C wants it, as much as there is room for.
+// put writes a string to a buffer of C, truncated to its size.
 func put(at *C.char, s string) {
 	to := unsafe.Slice((*byte)(unsafe.Pointer(at)), int(C.ASSAY_TEXT))
 	to[copy(to[:len(to)-1], s)] = 0
 }
 
-// wrong is an error of a call that was made in a wrong way.
+// wrong returns the error of an invalid call.
 func wrong(code op.Code, call, format string, args ...any) error {
 	return &op.Error{Code: code, Rank: op.NoPeer, Op: call, Peer: op.NoPeer, Err: fmt.Errorf(format, args...)}
 }
 
-// environment is C's.
+// environment converts an environment of C.
 func environment(of **C.char) []string {
 	var all []string
 	for p := of; *p != nil; p = (**C.char)(unsafe.Add(unsafe.Pointer(p), unsafe.Sizeof(*p))) {
@@ -107,12 +107,12 @@ func assay_device(device *C.int32_t, text *C.char) C.int {
 	return C.int(op.Success)
 }
 
-// A comm is a communicator, from when it is asked for.
+// A comm is a communicator, from the request for it on.
 type comm struct {
 	ranks, rank, device int
 	nonblocking         bool
-	give                context.CancelFunc // gives up making it
-	ready               chan struct{}      // closed: it is made, or could not be
+	give                context.CancelFunc // cancels the creation
+	ready               chan struct{}      // closed: the creation succeeded or failed
 	made                *coll.Comm         // after ready
 	failed              error              // after ready
 
@@ -128,10 +128,10 @@ func newComm() *comm {
 	return &comm{ready: make(chan struct{}), factors: map[int32]factor{}, last: int32(elem.Avg)}
 }
 
-// commOf is what a handle stands for.
+// commOf returns the communicator of a handle.
 func commOf(handle C.uintptr_t) *comm { return cgo.Handle(handle).Value().(*comm) }
 
-// use is the communicator, if it is made and not finalized.
+// use returns the communicator, if its creation has succeeded.
 func (c *comm) use(call string) (*coll.Comm, error) {
 	select {
 	case <-c.ready:
@@ -188,7 +188,7 @@ func assay_make(environ **C.char, list *C.struct_assay_new, n C.size_t, text *C.
 	return result(first, text)
 }
 
-// prepare reads what is asked for. run makes it.
+// prepare reads a request. run creates the communicator.
 func prepare(w *C.struct_assay_new, env []string) (_ *comm, run func(context.Context) (*coll.Comm, error), err error) {
 	c := newComm()
 	c.nonblocking = w.config.blocking == 0
@@ -220,8 +220,9 @@ func prepare(w *C.struct_assay_new, env []string) (_ *comm, run func(context.Con
 	}, nil
 }
 
-// nvidias is NVIDIA's library where the loader would find it, had the program not this
-// one; "": there is none. LD_LIBRARY_PATH is the process's, as for the loader.
+// nvidias returns the path of NVIDIA's library that the loader would find if the program
+// did not have this one; "": there is none. LD_LIBRARY_PATH is the process's, as for the
+// loader.
 var nvidias = sync.OnceValue(func() string {
 	dir, _ := libnccl.FindNVIDIA(os.Getenv("LD_LIBRARY_PATH"))
 	if dir == "" {
@@ -230,8 +231,9 @@ var nvidias = sync.OnceValue(func() string {
 	return filepath.Join(dir, libnccl.Name)
 })
 
-// fallback is the library for what the engine does not do. It is not this one, which
-// a variable may name: that would make a communicator for each of its own.
+// fallback returns the library for what the engine does not support. It never returns
+// this library, even if a variable names it: each communicator would create another one
+// of this library.
 func fallback(named string) string {
 	if named == "" {
 		return nvidias()
@@ -241,7 +243,7 @@ func fallback(named string) string {
 	}
 	its, err := os.Stat(named)
 	if err != nil {
-		return named // to be named by an error
+		return named // so that an error names it
 	}
 	var info C.Dl_info
 	if C.dladdr(C.here(), &info) != 0 {
@@ -257,7 +259,7 @@ func idOf(w *C.struct_assay_new) *coll.UniqueID {
 	return (*coll.UniqueID)(C.GoBytes(unsafe.Pointer(&w.id[0]), C.ASSAY_ID))
 }
 
-// groups are kept for the next one.
+// groups pools groups for reuse.
 var groups = sync.Pool{New: func() any { return new(coll.Group) }}
 
 //export assay_run
@@ -274,7 +276,7 @@ func assay_run(ops *C.struct_assay_op, n C.size_t, text *C.char) C.int {
 	return result(runGroup(unsafe.Slice(ops, int(n)), (*coll.Group).End), text)
 }
 
-// runGroup collects operations in a group, which end ends.
+// runGroup collects operations in a group, and calls end on it.
 func runGroup(ops []C.struct_assay_op, end func(*coll.Group) error) (err error) {
 	for i := range ops {
 		if _, err := commOf(ops[i].comm).use("an operation"); err != nil {
@@ -327,14 +329,14 @@ var collectives = [...]op.Collective{
 	C.ASSAY_GATHER: op.Gather, C.ASSAY_SCATTER: op.Scatter,
 }
 
-// A factor is a reduction that ncclRedOpCreatePreMulSum made.
+// A factor is a reduction that ncclRedOpCreatePreMulSum created.
 type factor struct {
 	t    elem.Type
-	bits uint64 // of an element, or where it is on the device
-	at   bool   // the latter
+	bits uint64 // of an element, or its address on the device
+	at   bool   // bits is the address
 }
 
-// reduce sets what an operation reduces by: a reduction of NCCL's own, or what
+// reduce sets the reduction of an operation: one of NCCL's own, or the one that
 // assay_scale_find found.
 func reduce(d *op.Op, o *C.struct_assay_op) {
 	if o.red <= C.int32_t(elem.Avg) {
@@ -365,7 +367,7 @@ func assay_scale_find(o *C.struct_assay_op, text *C.char) C.int {
 	return C.int(op.Success)
 }
 
-// residences of a scalar, as nccl.h has them.
+// Residences of a scalar, with the values of nccl.h.
 const (
 	scalarOnDevice = iota
 	scalarHere
@@ -442,7 +444,7 @@ func assay_info(handle C.uintptr_t, info *C.struct_assay_info, text *C.char) C.i
 	select {
 	case <-c.ready:
 	default:
-		if c.ranks == 0 { // a Split's, which nobody knows yet
+		if c.ranks == 0 { // of a Split, the size is not known yet
 			return result(wrong(op.InvalidArgument, "CommCount", "the communicator is still being made"), text)
 		}
 	}
@@ -450,7 +452,8 @@ func assay_info(handle C.uintptr_t, info *C.struct_assay_info, text *C.char) C.i
 	return C.int(op.Success)
 }
 
-// finish destroys the communicator, once. What it closed when done is returned.
+// finish destroys the communicator once. It returns a channel that is closed when that is
+// done.
 func (c *comm) finish() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -557,7 +560,7 @@ func onDevice(f func() error) error {
 	defer driver.Save().Restore()
 	defer driver.Relax().Restore()
 	if _, ok := driver.Current(); !ok {
-		ctx, err := driver.Open(max(0, int(C.runtime_device()))) // for good: the memory is in it
+		ctx, err := driver.Open(max(0, int(C.runtime_device()))) // never closed: the memory is in this context
 		if err == nil {
 			err = ctx.Bind()
 		}

@@ -37,7 +37,7 @@ func assay_pause(list *C.struct_assay_pause, n C.size_t, text *C.char) C.int {
 	pauses := unsafe.Slice(list, int(n))
 	errs := make([]error, len(pauses))
 	var wg sync.WaitGroup
-	for i, p := range pauses { // they wait for one another
+	for i, p := range pauses { // the calls wait for one another
 		wg.Go(func() { errs[i] = pause(commOf(p.comm), p.resume != 0) })
 	}
 	wg.Wait()

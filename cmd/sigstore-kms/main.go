@@ -1,8 +1,8 @@
-// Command sigstore-kms is a plugin program in sigstore's sense for the keys of a
-// cloud: under the name sigstore-kms-awskms, sigstore-kms-gcpkms or
-// sigstore-kms-azurekms on PATH it serves awskms://…, gcpkms://… or azurekms://… to
-// the harness, to assay and to any other program that uses sigstore's library. It is
-// a program of its own because the clouds' libraries would double the harness.
+// Command sigstore-kms is a plugin program of sigstore for keys of a cloud. On PATH
+// under the name sigstore-kms-awskms, sigstore-kms-gcpkms or sigstore-kms-azurekms, it
+// serves awskms://…, gcpkms://… or azurekms://… to the harness, to assay and to any other
+// program that uses sigstore's library. It is a separate program because the clouds'
+// libraries would double the size of the harness.
 package main
 
 import (
@@ -29,12 +29,12 @@ func main() {
 	}
 }
 
-// serve answers the one call that the arguments hold. What the key's service refuses
-// stands in the answer; an error is that there is none.
+// serve answers the call that the arguments contain. If the key's service refuses, the
+// answer contains the refusal. An error means that there is no answer.
 func serve(args []string, in io.Reader, out io.Writer) error {
 	scheme, err := scheme(args[0])
 	if err != nil {
-		return err // nobody who speaks the protocol started us so
+		return err // no caller that speaks the protocol uses such a name
 	}
 	call, err := handler.GetPluginArgs(args)
 	if err != nil {
@@ -57,7 +57,7 @@ func serve(args []string, in io.Reader, out io.Writer) error {
 	return err
 }
 
-// scheme returns what this program serves under its name.
+// scheme returns the scheme that the program serves under its name.
 func scheme(program string) (string, error) {
 	name := filepath.Base(program)
 	s, _ := strings.CutPrefix(name, cliplugin.PluginBinaryPrefix)

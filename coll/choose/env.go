@@ -1,6 +1,6 @@
-// Package choose decides how operations are done. All that bears on a choice is one
-// value, the Env, which the ranks of a communicator have agreed on: the same Env
-// gives the same choice on every rank.
+// Package choose decides how operations are done. Everything that affects a choice is in one
+// value, the Env, which the ranks of a communicator have agreed on: the same Env gives the
+// same choice on every rank.
 package choose
 
 import (
@@ -25,15 +25,14 @@ import (
 	"github.com/assay-hpc/assay/harness/version"
 )
 
-// An Env is what the ranks of a communicator have agreed on. How an operation
-// is done follows from it and from the operation, and from nothing else: ranks
-// that chose in different ways would wait for messages that are not sent. So
-// whatever reads the environment, a file or the machine and bears on a choice
-// puts what it found here, before the ranks compare.
+// An Env is what the ranks of a communicator have agreed on. How an operation is done depends
+// only on the Env and on the operation: ranks that chose differently would wait for messages
+// that are never sent. So code that reads the environment, a file or the machine and affects a
+// choice must store its findings here before the ranks compare them.
 type Env struct {
-	// Settings that are the same on all ranks, or there is no communicator.
+	// Settings that must be the same on all ranks, otherwise there is no communicator.
 	Algo, Proto         knob.Filter // NCCL_ALGO, NCCL_PROTO
-	Rings               [][]int     // NCCL_RINGS, those of so many ranks
+	Rings               [][]int     // NCCL_RINGS, those for this number of ranks
 	MinChannels         int         // 0: not set
 	MaxChannels         int         // 0: not set
 	BuffSize            int64       // NCCL_BUFFSIZE
@@ -49,19 +48,19 @@ type Env struct {
 	Version             string      // of assay
 	Device              string      // whether ranks have devices
 
-	// What the ranks found, made one.
+	// The merged findings of all ranks.
 	Hosts     [][]int   // the ranks of each host, in the order of their lowest ranks
-	Cores     int       // that the ranks of a host may use, where these are fewest; 0: not known
-	Unchecked bool      // NCCL_CHECKS_DISABLE of some rank
-	Slot      int       // bytes in a message, of any connection
-	NetCost   Transport // between hosts, if there is to be a network
+	Cores     int       // that the ranks of a host may use, on the host with the fewest; 0: not known
+	Unchecked bool      // some rank has NCCL_CHECKS_DISABLE
+	Slot      int       // largest message of any connection, in bytes
+	NetCost   Transport // between hosts, if a network is used
 }
 
-// Measured are the tables of a file. Two are the same when the files have the
-// same bytes, wherever they lie.
+// Measured are the tables of a file. Two are equal if the files have the same bytes, wherever
+// the files are.
 type Measured struct {
 	*Tables        // nil: no file was named
-	sum     string // of the file, or why it cannot be read
+	sum     string // SHA-256 of the file, or why it cannot be read
 	file    string
 }
 
@@ -85,8 +84,8 @@ func readTuning(file string) (m Measured, err error) {
 
 func sumOf(b []byte) []byte { s := sha256.Sum256(b); return s[:] }
 
-// New is what this rank brings, with its settings. device says whether it has one,
-// in words. On an error the Env is still what ranks are to compare.
+// New returns the Env of this rank's settings. device says in words whether the rank has a
+// device. After an error the Env can still be compared with those of other ranks.
 func New(k *knob.Knobs, rings [][]int, device string) (e Env, err error) {
 	e = Env{
 		Algo: k.Algo, Proto: k.Proto, Rings: rings, MinChannels: k.MinChannels, MaxChannels: k.MaxChannels, BuffSize: k.BuffSize,
@@ -102,11 +101,11 @@ var release = sync.OnceValue(func() string { return version.Get().Version })
 // A Term is a setting of an Env, as ranks compare it.
 type Term struct {
 	Name  string `json:"name"`
-	Value string `json:"value"` // for people
-	Key   string `json:"key"`   // is the same where the setting is
+	Value string `json:"value"` // for humans
+	Key   string `json:"key"`   // the same if the setting is the same
 }
 
-// Terms are all settings that must be the same.
+// Terms returns all settings that must be the same.
 func (e *Env) Terms() []Term {
 	set := func(is bool, v any) string {
 		if !is {
@@ -153,7 +152,7 @@ func (e *Env) Terms() []Term {
 	return all
 }
 
-// Sum is the same on two ranks whose settings are.
+// Sum returns the same value on ranks with the same settings.
 func (e *Env) Sum() [sha256.Size]byte {
 	h := sha256.New()
 	for _, t := range e.Terms() {
@@ -162,7 +161,7 @@ func (e *Env) Sum() [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// Differ says which settings of two ranks are not the same.
+// Differ returns an error that names the settings in which two ranks differ.
 func Differ(a int, of []Term, b int, from []Term) error {
 	var all []string
 	for i, t := range of {
@@ -176,21 +175,21 @@ func Differ(a int, of []Term, b int, from []Term) error {
 	return fmt.Errorf("the ranks differ in %s; give all of them the same (mpirun hands a variable on with -x NAME)", strings.Join(all, "; "))
 }
 
-// Found is what a rank has found, and tells the others.
+// Found is what a rank has found on its machine, and tells the other ranks.
 type Found struct {
 	PID       uint32
 	Host      uint64     // the same for ranks of one host
-	CPUs      [16]uint64 // which processors of the host the rank may use
-	Procs     uint32     // of which its process uses so many at once
+	CPUs      [16]uint64 // which CPUs of the host the rank may use
+	Procs     uint32     // how many of these its process uses at once
 	Unchecked bool       // NCCL_CHECKS_DISABLE
 }
 
-// Find is what this rank has found, but for its host.
+// Find returns what this rank has found, except its host.
 func Find(unchecked bool) Found {
 	return Found{PID: uint32(os.Getpid()), CPUs: affinity(), Procs: uint32(runtime.GOMAXPROCS(0)), Unchecked: unchecked}
 }
 
-// Merge makes one of what the ranks found.
+// Merge stores the merged findings of all ranks in the Env.
 func (e *Env) Merge(all []Found) {
 	e.Hosts = groups(all)
 	for i, g := range e.Hosts {
@@ -202,7 +201,7 @@ func (e *Env) Merge(all []Found) {
 	e.Slot = e.slot()
 }
 
-// groups are the ranks of each host, in the order of their lowest ranks.
+// groups returns the ranks of each host, in the order of their lowest ranks.
 func groups(all []Found) [][]int {
 	at := map[uint64]int{}
 	var g [][]int
@@ -218,8 +217,8 @@ func groups(all []Found) [][]int {
 	return g
 }
 
-// Processors is how many processors the ranks of a host may use: those that
-// any of them may, but no more than their processes use at once.
+// Processors returns how many CPUs the ranks of a host may use: those that any of them may
+// use, but not more than their processes use at once.
 func Processors(all []Found, host []int) int {
 	var union [16]uint64
 	atOnce := map[uint32]int{} // by process
@@ -239,7 +238,7 @@ func Processors(all []Found, host []int) int {
 	return min(n, may)
 }
 
-// affinity is the set of processors that this process may use.
+// affinity returns the set of CPUs that this process may use.
 func affinity() (mask [16]uint64) {
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(0, &set) != nil {
@@ -251,12 +250,11 @@ func affinity() (mask [16]uint64) {
 	return mask
 }
 
-// Network reports whether some ranks are out of reach of shared memory.
+// Network reports whether some ranks cannot reach one another through shared memory.
 func (e *Env) Network() bool { return len(e.Hosts) > 1 || e.SHMDisable }
 
-// Channels is how many channels the tuner may use. One goroutine drives all
-// of a rank's, so that more of them only help where they are more streams of a
-// network.
+// Channels returns how many channels the tuner may use. One goroutine drives all channels of a
+// rank, so more channels only help if they are additional streams of a network.
 func (e *Env) Channels() int {
 	n := 1
 	if e.Network() {
@@ -268,10 +266,9 @@ func (e *Env) Channels() int {
 	return max(n, e.MinChannels, len(e.Rings))
 }
 
-// slot is the size of the largest message. Among ranks of one host it is small
-// enough for a second-level cache; a network wants larger ones. It is more than
-// NCCL_BUFFSIZE says where there are so many ranks that a message would not hold
-// an element of each block that it has to.
+// slot returns the size of the largest message. Among ranks of one host it is small enough for
+// a second-level cache; networks need larger messages. It exceeds NCCL_BUFFSIZE if there are
+// so many ranks that a message could not hold an element of each of its blocks.
 func (e *Env) slot() int {
 	n := shm.DefaultSlot
 	switch {
@@ -288,5 +285,5 @@ func (e *Env) slot() int {
 	return max(n/64*64, (least+63)/64*64)
 }
 
-// DefaultBuffSize is NCCL_BUFFSIZE where it is not set.
+// DefaultBuffSize is the value of NCCL_BUFFSIZE if it is not set.
 const DefaultBuffSize = 4 << 20

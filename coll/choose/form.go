@@ -7,12 +7,11 @@ import (
 	"github.com/assay-hpc/assay/coll/schedule"
 )
 
-// A form is the cost of an algorithm in closed form, for n ranks in g groups
-// of l: how many messages follow one another (steps), how many the busiest
-// rank sends and receives (messages), and how often the vector passes through
-// its port (bytes); and the same for what goes between groups, where a group
-// shares one port. Pipelined algorithms work on many windows at once: steps
-// are then the depth of the pipeline.
+// A form is the cost of an algorithm in closed form, for n ranks in g groups of l: how many
+// messages follow one another (steps), how many the busiest rank sends and receives
+// (messages), and how often the vector passes through its port (bytes). The fields with net
+// are the same for messages between groups, where a group shares one port. Pipelined
+// algorithms work on many windows at once: steps are then the depth of the pipeline.
 //
 // The forms are those of Thakur, Rabenseifner and Gropp, "Optimization of
 // collective communication operations in MPICH", 2005, for the classical
@@ -35,11 +34,11 @@ func newShape(ranks, groups int) shape {
 // log2 is the depth of a balanced binary tree of n nodes.
 func log2(n int) float64 { return float64(bits.Len(uint(n - 1))) }
 
-// share is (a-1)/a: what a rank does not have of what all have.
+// share is (a-1)/a: the share of all ranks' data that one rank does not have.
 func share(a float64) float64 { return (a - 1) / a }
 
-// forms by collective and the name of the algorithm in coll/schedule. What has
-// no form is never picked. Where nothing is reduced, that part of a form does not count.
+// forms by collective and the name of the algorithm in coll/schedule. Algorithms without a
+// form are never picked. For collectives that reduce nothing, reduced is ignored.
 var forms = [op.NumCollectives]map[string]func(shape) form{
 	op.AllReduce: {
 		schedule.Ring:              func(s shape) form { return s.ring(2) },
@@ -76,8 +75,7 @@ var forms = [op.NumCollectives]map[string]func(shape) form{
 	},
 }
 
-// parted are the forms of collectives that make or take apart a vector of all
-// ranks' parts.
+// parted are the forms of collectives that assemble or split a vector of all ranks' parts.
 var parted = map[string]func(shape) form{
 	schedule.Ring:         func(s shape) form { return s.ring(1) },
 	schedule.Recursive:    func(s shape) form { return s.halving(1) },
@@ -86,7 +84,7 @@ var parted = map[string]func(shape) form{
 	schedule.Hierarchical: func(s shape) form { return s.hierarchical(1) },
 }
 
-// rooted are those of collectives to or from a root.
+// rooted returns the forms of collectives to or from a root.
 func rooted(oneShot func(shape) form) map[string]func(shape) form {
 	return map[string]func(shape) form{
 		schedule.Ring:         shape.chain,
@@ -100,8 +98,8 @@ func rooted(oneShot func(shape) form) map[string]func(shape) form {
 
 func oneEach(s shape) form { return s.direct(1, share(s.n)) }
 
-// ring: each of passes times n-1 steps moves a share; with several groups
-// every step waits for the slowest link, which is one between groups.
+// ring has passes times n-1 steps, each of which moves a share. With several groups every step
+// waits for the slowest link, which is one between groups.
 func (s shape) ring(passes float64) form {
 	steps, bytes := passes*(s.n-1), passes*share(s.n)
 	f := form{steps: steps, messages: steps, bytes: bytes, reduced: share(s.n)}
@@ -111,7 +109,7 @@ func (s shape) ring(passes float64) form {
 	return f
 }
 
-// chain is a ring that everything passes once, window by window.
+// chain is a ring that all data passes once, window by window.
 func (s shape) chain() form {
 	f := form{steps: s.n - s.g, messages: 1, bytes: 1, reduced: 1, pipelined: true}
 	if s.g > 1 {
@@ -120,8 +118,7 @@ func (s shape) chain() form {
 	return f
 }
 
-// tree: up, down or both (passes), as a chain within groups where there are
-// several.
+// tree goes up, down or both (passes). If there are several groups, it is a chain within each.
 func (s shape) tree(passes, bytes, messages float64) form {
 	f := form{steps: passes * s.logN, messages: messages, bytes: bytes, reduced: min(2, s.n-1), pipelined: true}
 	if s.g > 1 {
@@ -155,7 +152,7 @@ func bruckForm(s shape) form {
 	}
 }
 
-// direct is everyone to everyone, each its part, in so many rounds.
+// direct sends from all ranks to all ranks, to each its part, in the given number of rounds.
 func (s shape) direct(rounds, bytes float64) form {
 	f := form{steps: rounds, messages: rounds * (s.n - 1), bytes: bytes, reduced: share(s.n)}
 	if s.g > 1 {
@@ -173,7 +170,7 @@ func (s shape) multicast() form {
 	return f
 }
 
-// oneShotReduceForm: everyone reads and combines what all others sent.
+// oneShotReduceForm has every rank read and combine what all others sent.
 func oneShotReduceForm(s shape) form {
 	f := s.multicast()
 	f.messages, f.bytes, f.reduced = s.n-1, s.n-1, s.n-1
@@ -183,8 +180,8 @@ func oneShotReduceForm(s shape) form {
 	return f
 }
 
-// hierarchical is a ring or halving within groups, and between them one for
-// each rank's share, or both ways (passes 2).
+// hierarchical is a ring or halving within groups, and one between groups for each rank's
+// share; with passes 2, both are done in both directions.
 func (s shape) hierarchical(passes float64) form {
 	return form{
 		steps: passes * (s.l - 1), messages: passes * (s.l - 1), bytes: passes * share(s.l), reduced: share(s.n),

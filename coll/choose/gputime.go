@@ -9,18 +9,18 @@ import (
 	"github.com/assay-hpc/assay/coll/schedule"
 )
 
-// Times say what collectives take on GPUs: pairs of bytes, ascending, and
-// nanoseconds. Bytes are as op.Op.Bytes counts them.
+// Times hold how long collectives take on GPUs: pairs of bytes, ascending, and nanoseconds.
+// Bytes are as op.Op.Bytes counts them.
 type Times [op.NumCollectives][][2]int64
 
-// GPUTimes finds what was measured among so many GPUs of a name. Where nothing was, the
-// times are those of the tables that come nearest: of GPUs of that name before others,
-// then of a number of ranks that differs least.
+// GPUTimes returns what was measured among the given number of GPUs of a name. Without such
+// measurements, it returns the times of the nearest tables: those of GPUs of that name before
+// others, then those with the closest number of ranks.
 func GPUTimes(t *Tables, gpu string, ranks int) (times Times) {
 	for c := range op.NumCollectives {
 		times[c] = points(t.nearest(gpu, ranks, c))
 	}
-	// These are AllToAlls of fewer messages.
+	// Gather and Scatter are AllToAlls of fewer messages.
 	for _, c := range [...]op.Collective{op.Gather, op.Scatter} {
 		if times[c] == nil {
 			times[c] = times[op.AllToAll]
@@ -29,7 +29,7 @@ func GPUTimes(t *Tables, gpu string, ranks int) (times Times) {
 	return times
 }
 
-// nearest are the rows of the measured table of GPUs that comes nearest.
+// nearest returns the rows of the nearest measured table of GPUs.
 func (t *Tables) nearest(gpu string, ranks int, c op.Collective) (rows []Row) {
 	least := [2]int{math.MaxInt}
 	for _, of := range []*Tables{t, known()} {
@@ -52,7 +52,7 @@ func (t *Tables) nearest(gpu string, ranks int, c op.Collective) (rows []Row) {
 	return rows
 }
 
-// points are what rows took.
+// points returns the times of rows.
 func points(rows []Row) (all [][2]int64) {
 	for _, r := range rows {
 		for _, p := range r.Took {
@@ -65,8 +65,9 @@ func points(rows []Row) (all [][2]int64) {
 	return all
 }
 
-// measuredAt is how many bytes took so long in a row for all lengths, which does not say
-// so: the power of 2 whose rate is most like that of the length before.
+// measuredAt returns how many bytes a time was measured with in a row for all lengths, which
+// does not contain them: the power of 2 with the rate that is closest to that of the previous
+// length.
 func measuredAt(before [][2]int64, nanos int64) int64 {
 	bytes := int64(steady)
 	if len(before) == 0 {
@@ -76,7 +77,7 @@ func measuredAt(before [][2]int64, nanos int64) int64 {
 	for bytes <= last[0] {
 		bytes *= 2
 	}
-	off := func(bytes int64) float64 { // by which factor, as a logarithm
+	off := func(bytes int64) float64 { // factor between the rates, as a logarithm
 		return math.Abs(math.Log(float64(bytes) / float64(nanos) / (float64(last[0]) / float64(last[1]))))
 	}
 	for off(2*bytes) < off(bytes) {
@@ -85,8 +86,8 @@ func measuredAt(before [][2]int64, nanos int64) int64 {
 	return bytes
 }
 
-// At is what so many bytes take: on a line between the lengths that were measured, and
-// beyond the last one at its rate. 0: nothing was measured.
+// At returns how long the given bytes take: interpolated linearly between measured lengths,
+// and at the rate of the last one beyond it. It returns 0 if nothing was measured.
 func (t *Times) At(c op.Collective, bytes int) time.Duration {
 	all := t[c]
 	if len(all) == 0 {
@@ -103,12 +104,12 @@ func (t *Times) At(c op.Collective, bytes int) time.Duration {
 	return time.Duration(float64(before[1]) * float64(bytes) / float64(before[0]))
 }
 
-// hosted are the costs of windows in the processor's memory, rounded from what two H200s
-// took (docs/performance.md).
+// hosted are the costs of windows in host memory, rounded from measurements with two H200s
+// (docs/performance.md).
 var hosted = Cost{Latency: 4500, Port: 38 * GBps}
 
-// HostedTime is what a collective takes GPUs whose windows are in the processor's memory,
-// by the model: what passes through the busiest rank's link.
+// HostedTime returns how long a collective takes on GPUs with windows in host memory, by the
+// model: the data through the busiest rank's link.
 func HostedTime(c op.Collective, ranks, bytes int) time.Duration {
 	f := forms[c][schedule.Ring]
 	if f == nil {
@@ -118,8 +119,8 @@ func HostedTime(c op.Collective, ranks, bytes int) time.Duration {
 	return hosted.Latency + time.Duration(moved*hosted.Port.perByte()*float64(time.Second))
 }
 
-// Time is what an operation whose count is so many bytes takes, as the tuner reckons
-// when it chooses.
+// Time returns how long an operation with a count of the given bytes takes, by the tuner's
+// estimate when it chooses.
 func (t *Tuner) Time(c op.Collective, bytes int) time.Duration {
 	k, n := t.Pick(c, bytes), int64(bytes*c.Longest(t.ranks))
 	k.Window = 0 // as choices are measured

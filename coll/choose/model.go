@@ -11,7 +11,7 @@ type BytesPerSec float64
 // GBps is 1e9 bytes a second.
 const GBps BytesPerSec = 1e9
 
-// perByte is the seconds that a byte takes; a rate of 0 costs nothing.
+// perByte returns the seconds per byte; a rate of 0 costs nothing.
 func (r BytesPerSec) perByte() float64 {
 	if r <= 0 {
 		return 0
@@ -22,10 +22,9 @@ func (r BytesPerSec) perByte() float64 {
 // A Protocol is how messages move.
 type Protocol uint8
 
-// The protocols. On host memory Simple posts memory where the transport spares a
-// copy by that, in windows that follow one another; LL is for low latency: a
-// message is written to a slot and read from it, at the price of a second copy;
-// there is no LL128.
+// The protocols. On host memory, Simple posts the caller's memory where that saves the
+// transport a copy, in windows that follow one another. LL is for low latency: a message is
+// written to a slot and read from it, at the price of a second copy. There is no LL128.
 const (
 	Simple Protocol = iota
 	LL
@@ -34,28 +33,28 @@ const (
 
 var protocols = [...]string{"Simple", "LL", "LL128"}
 
-// String is NCCL's name.
+// String returns NCCL's name.
 func (p Protocol) String() string { return protocols[p] }
 
 // A Cost is what messages cost over a transport.
 type Cost struct {
-	Latency time.Duration // from Commit or Post to the receiver's going on, of an empty message
+	Latency time.Duration // of an empty message, from Commit or Post until the receiver continues
 	Message time.Duration // a rank's work for each message
 	Rate    BytesPerSec   // of one channel
-	Port    BytesPerSec   // of all channels together: of a rank within a group, of a group between them
+	Port    BytesPerSec   // of all channels together: of a rank within groups, of a group between groups
 }
 
 // A Transport is a kind of transport with its costs.
 type Transport struct {
-	Name       string // as transport.Endpoint has it: "SHM", "Socket", …
+	Name       string // as in transport.Endpoint: "SHM", "Socket", …
 	Simple, LL Cost
 	Reduce     BytesPerSec // of one core, combining two operands
 }
 
-// The default costs. Those of shared memory are rounded from what harness coll
-// tune measured with two ranks on two cores of an AMD EPYC of 2024; those of
-// TCP are of loopback there: a round trip 42 µs, a stream 1.6 GB/s. They only
-// have to give the order of algorithms where nothing was measured.
+// The default costs. Those of shared memory are rounded from what harness coll tune measured
+// with two ranks on two cores of an AMD EPYC of 2024; those of TCP are from loopback on the
+// same machine: 42 µs for a round trip, 1.6 GB/s for a stream. They only have to rank the
+// algorithms correctly where nothing was measured.
 var (
 	// SHM is shared memory between processes.
 	SHM = Transport{
@@ -80,7 +79,7 @@ func (t Transport) cost(p Protocol) Cost {
 	return t.Simple
 }
 
-// plan is one way of running an operation whose time is wanted.
+// plan is one possible execution of an operation, for which the model computes the time.
 type plan struct {
 	form
 	bytes    float64
@@ -89,15 +88,15 @@ type plan struct {
 	protocol Protocol
 }
 
-// time is latency and bandwidth of a plan in seconds. Work is done by as many
-// cores as there are: crowded is ranks for each core of the busiest machine.
-// All ranks must come to the same, whatever processor and compiler they have:
-// conversions round products before they are added, which some do and others
-// do not otherwise.
+// time returns how long a plan takes, from latency and bandwidth, in seconds. Ranks share the
+// cores that there are: crowded is the number of ranks per core of the busiest machine. All
+// ranks must get the same result, whatever CPU and compiler they have. The conversions to
+// float64 round products before they are added; without them, some platforms would round here
+// and others would not.
 func (p plan) time(local, net Transport, crowded float64) float64 {
 	t, work := 0.0, 0.0
 	add := func(c Cost, reduce BytesPerSec, steps, messages, bytes, reduced float64) {
-		// A core can drive more channels than one, but not faster for it.
+		// A core can drive several channels, but is not faster for it.
 		rate := min(c.Rate*BytesPerSec(max(1, p.channels/max(1, crowded))), c.Port)
 		moved := bytes * p.bytes
 		windows := messages * p.channels
@@ -117,9 +116,9 @@ func (p plan) time(local, net Transport, crowded float64) float64 {
 	return t + float64(work*max(1, crowded))
 }
 
-// window is the size of message that suits a pipeline best: the square root of
-// bytes times latency over depth and time per byte, which makes filling and
-// overhead equal; else the largest that there is.
+// best returns the size of message that suits a pipeline best: the square root of bytes times
+// the cost per message over depth and time per byte, which makes filling and overhead equal.
+// Without a pipeline it returns the largest size.
 func (p plan) best(local, net Transport, slot float64) float64 {
 	if !p.pipelined {
 		return slot
@@ -133,11 +132,11 @@ func (p plan) best(local, net Transport, slot float64) float64 {
 	return min(slot, max(minWindow, w))
 }
 
-// minWindow keeps windows larger than what a message costs anyway.
+// minWindow keeps windows from being so small that the cost per message dominates.
 const minWindow = 4 << 10
 
-// ln and exp stand in for those of package math, which are made of other
-// instructions on other processors, and rounded in other ways.
+// ln and exp replace those of package math, which use different instructions on different CPUs
+// and therefore round differently.
 func ln(x float64) float64 {
 	f, e := math.Frexp(x)
 	s, sum := (f-1)/(f+1), 0.0

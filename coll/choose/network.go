@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// A Network is what is known of a network between hosts, other than TCP.
+// A Network is what is known about a network between hosts, other than TCP.
 type Network struct {
-	Mbit    int     `json:"mbit,omitempty"`       // of a device, a second; 0: not known
+	Mbit    int     `json:"mbit,omitempty"`       // Mbit/s of a device; 0: not known
 	Devices int     `json:"devices,omitempty"`    // of a host; 0 stands for 1
-	Latency float64 `json:"latency_us,omitempty"` // that the network says of itself, in microseconds; 0: it does not say
+	Latency float64 `json:"latency_us,omitempty"` // as reported by the network, in microseconds; 0: not reported
 }
 
-// Slower is what holds for two hosts' ends together.
+// Slower combines the ends of two hosts: the slower value of each applies.
 func (n Network) Slower(m Network) Network {
 	return Network{
 		Mbit: min(n.mbit(), m.mbit()), Devices: min(n.devices(), m.devices()), Latency: max(n.Latency, m.Latency),
@@ -23,13 +23,12 @@ func (n Network) mbit() int    { return cmp.Or(max(n.Mbit, 0), unknownMbit) }
 func (n Network) devices() int { return max(n.Devices, 1) }
 
 const (
-	// What NCCL reckons with: 12 GB/s where a device does not say how fast it is,
-	// and a step between nodes of a ring with protocol LL, to which comes what the
-	// network says of itself.
+	// NCCL's assumptions: 12 GB/s for a device of unknown speed, and a step between nodes of a
+	// ring with protocol LL, to which the latency reported by the network is added.
 	unknownMbit = 96_000
 	netLatency  = 2700 * time.Nanosecond
 
-	// nicFraction is how much of a NIC's rate data get: see coll/predict.
+	// nicFraction is the share of a NIC's rate that carries data: see coll/predict.
 	nicFraction = 193.72 / 200
 )
 
@@ -37,9 +36,9 @@ const (
 // two completions. It is an estimate.
 const netMessage = 500 * time.Nanosecond
 
-// Transport is the network's costs. Messages go through slots with both
-// protocols: each side copies them, as it does with LL over shared memory,
-// which bounds a channel as its device does.
+// Transport returns the network's costs. Messages go through slots with both protocols: each
+// side copies them, as with LL over shared memory. That copy bounds a channel, as the device
+// does.
 func (n Network) Transport(name string) Transport {
 	device := BytesPerSec(float64(n.mbit())*1e6/8) * nicFraction
 	c := Cost{

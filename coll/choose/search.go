@@ -7,16 +7,16 @@ import (
 	"slices"
 )
 
-// A Search finds by measuring which choices for GPUs are the fastest.
+// A Search determines by measurement which choices for GPUs are the fastest.
 type Search[C stringer] struct {
-	Coarse func(bytes int) []C           // a grid of all there is
-	Like   func(k C, bytes int) []C      // what is like a choice
-	Limit  func(k C) C                   // a choice as settings and devices allow it
-	Can    func(k C, bytes int) bool     // whether they allow it at all
-	Time   func(C, int) (float64, error) // microseconds, or 0 where it could not be done
+	Coarse func(bytes int) []C           // a coarse grid of all choices
+	Like   func(k C, bytes int) []C      // choices similar to a choice
+	Limit  func(k C) C                   // limits a choice to what settings and devices allow
+	Can    func(k C, bytes int) bool     // whether settings and devices allow it at all
+	Time   func(C, int) (float64, error) // microseconds, or 0 if it could not be done
 
 	bytes int
-	found []finding[C] // of bytes, each choice once
+	found []finding[C] // at bytes, each choice once
 }
 
 type stringer interface {
@@ -32,19 +32,18 @@ type finding[C stringer] struct {
 }
 
 const (
-	// better is how much faster a choice has to be than that of the size
-	// before: what is not is noise.
+	// better is how much faster a choice has to be than that of the previous size: smaller
+	// differences are noise.
 	better = 0.98
-	// near is how much slower than the fastest a choice may be for others like
-	// it to come into question.
+	// near is how much slower than the fastest a choice may be for similar ones to be tried.
 	near  = 1.5
-	likes = 3 // of so many at most
-	// steady is from where on bandwidth decides: what is best for so long a
-	// message is best for all longer ones.
+	likes = 3 // similar choices are tried for at most this many
+	// steady is the size from which bandwidth decides: the best choice for such a message is
+	// best for all longer ones.
 	steady = 64 << 20
 )
 
-// Rows makes rows of the fastest choices at some ascending sizes.
+// Rows returns rows of the fastest choices at some ascending sizes.
 func (s *Search[C]) Rows(sizes []int) ([]Row, error) {
 	var all []finding[C]
 	for _, bytes := range sizes {
@@ -64,8 +63,8 @@ func (s *Search[C]) Rows(sizes []int) ([]Row, error) {
 	return merge(all), nil
 }
 
-// best tries a coarse grid, and then what is like the best of it. last is what
-// was best at the size before.
+// best tries a coarse grid, and then choices similar to its fastest ones. last is the best
+// choice of the previous size.
 func (s *Search[C]) best(last *C) (none finding[C], err error) {
 	for _, k := range s.Coarse(s.bytes) {
 		if _, err := s.try(k); err != nil {
@@ -90,7 +89,7 @@ func (s *Search[C]) best(last *C) (none finding[C], err error) {
 	if err != nil || old.micros == 0 {
 		return top[0], err
 	}
-	// The fastest of many has been lucky: the two are compared once more.
+	// The fastest of many may have been lucky: the two are measured once more.
 	for _, f := range []*finding[C]{&old, &top[0]} {
 		micros, err := s.Time(f.choice, s.bytes)
 		if err != nil {
@@ -106,8 +105,8 @@ func (s *Search[C]) best(last *C) (none finding[C], err error) {
 	return old, nil
 }
 
-// try measures a choice, if it is possible and was not measured yet. Its time
-// is 0 where it cannot be done.
+// try measures a choice, if it is possible and was not measured yet. Its time is 0 if it
+// cannot be done.
 func (s *Search[C]) try(k C) (f finding[C], err error) {
 	k = s.Limit(k)
 	if i := slices.IndexFunc(s.found, func(f finding[C]) bool { return f.choice == k }); i >= 0 {
@@ -121,7 +120,8 @@ func (s *Search[C]) try(k C) (f finding[C], err error) {
 	return f, err
 }
 
-// fastest are the n fastest so far, less those that are far behind.
+// fastest returns the n fastest choices so far, without those that are far slower than the
+// best.
 func (s *Search[C]) fastest(n int) []finding[C] {
 	done := slices.DeleteFunc(slices.Clone(s.found), func(f finding[C]) bool { return f.micros <= 0 })
 	slices.SortStableFunc(done, func(a, b finding[C]) int { return cmp.Compare(a.micros, b.micros) })
@@ -129,7 +129,7 @@ func (s *Search[C]) fastest(n int) []finding[C] {
 	return done[:min(n, len(done))]
 }
 
-// merge makes rows: one for neighbours with the same choice.
+// merge converts findings to rows: one for neighbours with the same choice.
 func merge[C stringer](all []finding[C]) (rows []Row) {
 	for i, f := range all {
 		r := Row{f.choice.String(), [][2]int64{{int64(f.bytes), int64(math.Round(f.micros * 1e3))}}}

@@ -15,12 +15,12 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// Tables say what choices took on some machine. "harness coll tune" writes
-// them and ASSAY_TUNING reads them; some came with the program. They change
-// only by At and what it returns, which must not run beside anything else.
+// Tables hold how long choices took on a machine. "harness coll tune" writes them and
+// ASSAY_TUNING reads them; some are built into the program. They are changed only through At
+// and the Table that it returns, which must not be used concurrently with anything else.
 type Tables struct {
 	Schema  int      `json:"schema"`
-	Machine string   `json:"machine"` // where they were made, for people
+	Machine string   `json:"machine"` // where they were made, for humans
 	Tables  []*Table `json:"tables"`
 }
 
@@ -32,40 +32,39 @@ const schema = 2
 type Place struct {
 	GPU        string `json:"gpu,omitempty"`     // the driver's name, AnyGPU or Hosted
 	Local      string `json:"local,omitempty"`   // the transport within groups: SHM, Socket, …
-	Net        string `json:"net,omitempty"`     // and between them
-	Ranks      int    `json:"ranks"`             // of AnyGPU and Hosted so many or more
+	Net        string `json:"net,omitempty"`     // the transport between groups
+	Ranks      int    `json:"ranks"`             // for AnyGPU and Hosted: this number or more
 	Groups     int    `json:"groups,omitempty"`  // hosts, if several
-	Crowded    bool   `json:"crowded,omitempty"` // hosts have more ranks than processors for them
+	Crowded    bool   `json:"crowded,omitempty"` // hosts have more ranks than cores
 	Collective string `json:"collective"`        // op.Collective's name
 }
 
-// GPUs for which nothing was measured: with windows on devices, and in host
-// memory. Their tables are the model of GPUs.
+// Names for GPUs without measurements: with windows on devices, and in host memory. Their
+// tables are the model of GPUs.
 const (
 	AnyGPU = "any"
 	Hosted = "any, hosted"
 )
 
-// A Table is what was found for a Place. On host memory each choice has a row,
-// and corrects the model (see series). On GPUs a row is for messages that are
-// longer than those of the row before it, and its choice is the fastest. Bytes
-// are as op.Op.Bytes counts them.
+// A Table is what was measured for a Place. On host memory each choice has a row, which
+// corrects the model (see series). On GPUs each row has the fastest choice for messages that
+// are longer than those of the previous row. Bytes are as op.Op.Bytes counts them.
 type Table struct {
 	Place
 	Rows []Row `json:"rows"`
 }
 
-// A Row is a choice with what it took: pairs of bytes, ascending, and
-// nanoseconds. In the last row for a GPU 0 bytes stand for all lengths.
+// A Row is a choice with its times: pairs of bytes, ascending, and nanoseconds. In the last
+// row for a GPU, 0 bytes stands for all lengths.
 type Row struct {
-	Choice string     `json:"choice"` // on GPUs as in ASSAY_GPU_ALGO, else as Choice.String has it
+	Choice string     `json:"choice"` // on GPUs as in ASSAY_GPU_ALGO, otherwise as Choice.String returns it
 	Took   [][2]int64 `json:"took"`
 }
 
 //go:embed tables.json
 var committed []byte
 
-// known are the tables that came with the program. A test has seen that they are sound.
+// known are the tables that are built into the program. A test checks that they are valid.
 var known = sync.OnceValue(func() *Tables {
 	t, err := ParseTables(committed)
 	if err != nil {
@@ -74,7 +73,7 @@ var known = sync.OnceValue(func() *Tables {
 	return t
 })
 
-// rows finds what was measured at a place: by the user, or else by us.
+// rows returns what was measured at a place: the user's rows, or else the built-in ones.
 func (t *Tables) rows(p Place) []Row {
 	for _, of := range []*Tables{t, known()} {
 		if i := of.index(p); i >= 0 {
@@ -91,7 +90,7 @@ func (t *Tables) index(p Place) int {
 	return slices.IndexFunc(t.Tables, func(o *Table) bool { return o.Place == p })
 }
 
-// At finds the table for a place, or adds one.
+// At returns the table for a place. It adds one if there is none.
 func (t *Tables) At(p Place) *Table {
 	i := t.index(p)
 	if i < 0 {
@@ -101,8 +100,7 @@ func (t *Tables) At(p Place) *Table {
 	return t.Tables[i]
 }
 
-// Put adds what a choice took on host memory, in place of an older time of the
-// same size.
+// Put adds a choice's time on host memory. It replaces an older time of the same size.
 func (t *Table) Put(choice Choice, bytes, nanos int64) {
 	i := slices.IndexFunc(t.Rows, func(r Row) bool { return r.Choice == choice.String() })
 	if i < 0 {
@@ -118,7 +116,7 @@ func (t *Table) Put(choice Choice, bytes, nanos int64) {
 	}
 }
 
-// ParseTables reads what Bytes wrote. Anything else is an error.
+// ParseTables parses the output of Bytes. Anything else is an error.
 func ParseTables(b []byte) (*Tables, error) {
 	t := new(Tables)
 	var version struct{ Schema int }
@@ -140,7 +138,7 @@ func ParseTables(b []byte) (*Tables, error) {
 	return t, nil
 }
 
-// Bytes is the tables as JSON, sorted, each on a line.
+// Bytes returns the tables as JSON, sorted, one per line.
 func (t *Tables) Bytes() ([]byte, error) {
 	slices.SortStableFunc(t.Tables, func(a, b *Table) int {
 		return cmp.Or(cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Local, b.Local), cmp.Compare(a.Net, b.Net), cmp.Compare(a.Ranks, b.Ranks),
@@ -158,7 +156,7 @@ func (t *Tables) Bytes() ([]byte, error) {
 	return append(out, "\n]}\n"...), err
 }
 
-// validate refuses what would poison the choices.
+// validate rejects tables that would lead to wrong choices.
 func (t *Tables) validate() error {
 	for i, table := range t.Tables {
 		if table == nil {
@@ -174,7 +172,7 @@ func (t *Tables) validate() error {
 	return nil
 }
 
-// String is for errors.
+// String returns the place for error messages.
 func (p Place) String() string {
 	if p.GPU != "" {
 		return fmt.Sprintf("%s among %d GPUs %q", p.Collective, p.Ranks, p.GPU)
@@ -210,7 +208,7 @@ func (t *Table) validate() error {
 			if k, err = ParseChoice(r.Choice); err == nil && forms[c][k.Algorithm] == nil {
 				err = fmt.Errorf("there is no algorithm %q for %v", k.Algorithm, c)
 			}
-		} else if r.Choice == "" || strings.ContainsAny(r.Choice, " \t\n") { // coll/cuda reads it
+		} else if r.Choice == "" || strings.ContainsAny(r.Choice, " \t\n") { // coll/cuda parses it
 			err = fmt.Errorf("%q is no choice", r.Choice)
 		}
 		if len(r.Took) == 0 && err == nil {
@@ -234,8 +232,8 @@ func (t *Table) validate() error {
 	return nil
 }
 
-// Numbers reads "name:number:number…", of which all but the name may be left
-// out: they are as they were then.
+// Numbers parses "name:number:number…". All but the name may be left out: missing numbers keep
+// their values.
 func Numbers(s string, to ...*int) (name string, err error) {
 	fields := strings.Split(s, ":")
 	if len(fields)-1 > len(to) {
@@ -249,17 +247,17 @@ func Numbers(s string, to ...*int) (name string, err error) {
 	return fields[0], nil
 }
 
-// Rules are choices by collective and length of messages: the first rule that
-// is wide enough counts.
+// Rules are choices by collective and length of messages: the first rule with a sufficient
+// UpTo applies.
 type Rules[C any] [op.NumCollectives][]Rule[C]
 
-// A Rule is a choice for messages of up to so many bytes.
+// A Rule is a choice for messages of up to UpTo bytes.
 type Rule[C any] struct {
 	UpTo int
 	C    C
 }
 
-// GPURules finds the rules for so many GPUs of a name. parse reads a choice.
+// GPURules returns the rules for the given number of GPUs of a name. parse parses a choice.
 func GPURules[C any](t *Tables, gpu string, ranks int, parse func(c op.Collective, choice string) (C, error)) (rules Rules[C], err error) {
 	for c := range op.NumCollectives {
 		p := Place{GPU: gpu, Ranks: ranks, Collective: c.String()}
@@ -280,7 +278,7 @@ func GPURules[C any](t *Tables, gpu string, ranks int, parse func(c op.Collectiv
 			rules[c] = append(rules[c], Rule[C]{int(upTo), k})
 		}
 	}
-	// These are AllToAlls of fewer messages.
+	// Gather and Scatter are AllToAlls of fewer messages.
 	for _, c := range [...]op.Collective{op.Gather, op.Scatter} {
 		if rules[c] == nil {
 			rules[c] = rules[op.AllToAll]
@@ -289,7 +287,7 @@ func GPURules[C any](t *Tables, gpu string, ranks int, parse func(c op.Collectiv
 	return rules, nil
 }
 
-// At is the first rule that is wide enough, nil if there is none.
+// At returns the first rule with a sufficient UpTo, or nil if there is none.
 func At[C any](rules []Rule[C], bytes int) *Rule[C] {
 	for i := range rules {
 		if bytes <= rules[i].UpTo {
@@ -299,11 +297,10 @@ func At[C any](rules []Rule[C], bytes int) *Rule[C] {
 	return nil
 }
 
-// Pick chooses on a GPU: by what was measured, or else by the first rule of the
-// model that is wide enough and can be, or else by the widest that can. can makes
-// of a choice what is done for so many bytes, and reports whether it can be: where
-// strict, whether settings allow it, too. Where they allow nothing, they do not
-// count.
+// Pick chooses for a GPU: the measured rule, or else the first possible rule of the model with
+// a sufficient UpTo, or else the widest possible one. can adapts a choice to the given bytes
+// and reports whether it is possible and, if strict, whether settings allow it. If settings
+// allow no choice, they are ignored.
 func Pick[C any](measured, model []Rule[C], bytes int, can func(k C, strict bool) (C, bool)) C {
 	if r := At(measured, bytes); r != nil {
 		if got, ok := can(r.C, true); ok {

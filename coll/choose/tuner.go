@@ -17,15 +17,15 @@ import (
 type Choice struct {
 	Algorithm string // name in coll/schedule
 	Protocol  Protocol
-	Channels  int   // as schedule.Options has it
+	Channels  int   // as in schedule.Options
 	Window    int64 // bytes of a message at most
 }
 
-// String is a choice as tables have it, less its window, which follows from the
+// String returns a choice in the form of tables, without its window, which follows from the
 // rest: "ring/LL:2".
 func (k Choice) String() string { return fmt.Sprintf("%s/%v:%d", k.Algorithm, k.Protocol, k.Channels) }
 
-// ParseChoice reads what String wrote.
+// ParseChoice parses the output of String.
 func ParseChoice(s string) (k Choice, err error) {
 	name, err := Numbers(s, &k.Channels)
 	algorithm, protocol, _ := strings.Cut(name, "/")
@@ -43,17 +43,18 @@ func ParseChoice(s string) (k Choice, err error) {
 	return k, nil
 }
 
-// maxChannels is how many the model considers; more are used only when asked for.
+// maxChannels is how many channels the model considers; more are used only if settings ask for
+// them.
 const maxChannels = 8
 
-// A Tuner chooses for a communicator on host memory. All its ranks come to the
-// same. Many goroutines may use it.
+// A Tuner chooses how the operations of a communicator on host memory are done. All ranks come
+// to the same choices. It may be used concurrently.
 type Tuner struct {
 	env                  Env
 	ranks, groups, cores int
 	local, net           Transport
 	ways                 [op.NumCollectives][]way
-	rules                [op.NumCollectives]func() []Rule[Choice] // worked out, in less than a millisecond, when they are first asked for
+	rules                [op.NumCollectives]func() []Rule[Choice] // computed at their first use, in less than a millisecond
 }
 
 // A way is an algorithm that settings allow.
@@ -62,8 +63,8 @@ type way struct {
 	form
 }
 
-// Tuner makes the tuner of an Env. It fails if the settings leave nothing for
-// some collective.
+// Tuner creates the tuner of an Env. It fails if the settings leave no algorithm for some
+// collective.
 func (e *Env) Tuner() (*Tuner, error) {
 	t := &Tuner{env: *e, groups: len(e.Hosts), cores: e.Cores, local: SHM, net: e.NetCost}
 	for _, g := range e.Hosts {
@@ -88,9 +89,8 @@ func (e *Env) Tuner() (*Tuner, error) {
 	return t, nil
 }
 
-// Pick chooses for an operation whose count is so many bytes. It allocates
-// nothing, but for the first operation of a collective, and takes some tens of
-// nanoseconds.
+// Pick returns the choice for an operation with a count of the given bytes. Except for the
+// first operation of a collective it allocates nothing, and takes some tens of nanoseconds.
 func (t *Tuner) Pick(c op.Collective, bytes int) Choice {
 	rules := t.rules[c]()
 	bytes *= c.Longest(t.ranks)
@@ -98,9 +98,9 @@ func (t *Tuner) Pick(c op.Collective, bytes int) Choice {
 	return rules[min(i, len(rules)-1)].C
 }
 
-// fill makes the rules of a collective: the choice for a grid of sizes, equal
-// neighbours joined. Sizes are of the vector for AllReduce, Broadcast, Reduce
-// and SendRecv, of all ranks' blocks together for the others.
+// fill computes the rules of a collective: the choice for a grid of sizes, with equal
+// neighbours joined. Sizes are of the vector for AllReduce, Broadcast, Reduce and SendRecv, of
+// all ranks' blocks together for the others.
 func (t *Tuner) fill(c op.Collective) []Rule[Choice] {
 	edges := []int64{0}
 	for b := int64(256); b <= 1<<36; b *= 2 {
@@ -116,7 +116,7 @@ func (t *Tuner) fill(c op.Collective) []Rule[Choice] {
 	measured := t.series(c)
 	var rules []Rule[Choice]
 	for i, from := range edges[:len(edges)-1] {
-		choice := t.best(c, measured, from, max(128, from+from/5)) // a size in the middle stands for all
+		choice := t.best(c, measured, from, max(128, from+from/5)) // a size in the middle represents all
 		if n := len(rules); n > 0 && rules[n-1].C == choice {
 			rules[n-1].UpTo = int(edges[i+1] - 1)
 		} else {
@@ -126,19 +126,20 @@ func (t *Tuner) fill(c op.Collective) []Rule[Choice] {
 	return rules
 }
 
-// A candidate is a choice with its time in seconds, as the model has it or
-// measurements have corrected that.
+// A candidate is a choice with its time in seconds, from the model or as corrected by
+// measurements.
 type candidate struct {
 	Choice
 	seconds  float64
 	measured bool
 }
 
-// modelMargin is how far the model may be wrong in favour of what was not measured.
+// modelMargin is how many times faster, in the model, an unmeasured choice must be than a
+// measured one to be preferred: the model may be wrong by that much.
 const modelMargin = 3
 
-// best finds the choice for sizes from from, of which one is bytes. What was
-// measured goes before what was not, unless the model has that far ahead.
+// best returns the choice for sizes from from on, one of which is bytes. A measured choice is
+// preferred to an unmeasured one, unless the latter is faster by more than modelMargin.
 func (t *Tuner) best(c op.Collective, measured series, from, bytes int64) Choice {
 	var best [2]candidate // not measured, measured
 	for i := range best {
@@ -159,8 +160,8 @@ func (t *Tuner) best(c op.Collective, measured series, from, bytes int64) Choice
 	return best[0].Choice
 }
 
-// candidates are all choices that settings allow for sizes from from, of which one
-// is bytes.
+// candidates passes to each all choices that settings allow for sizes from from on, one of
+// which is bytes.
 func (t *Tuner) candidates(c op.Collective, measured series, from, bytes int64, each func(candidate)) {
 	protocols := t.protocols(c, from)
 	for _, w := range t.ways[c] {
@@ -176,8 +177,8 @@ func (t *Tuner) candidates(c op.Collective, measured series, from, bytes int64, 
 	}
 }
 
-// Candidates are the choices that settings allow for an operation of so many
-// bytes, those that the tuner reckons fastest first: what a measurement should try.
+// Candidates returns the choices that settings allow for an operation of the given bytes, the
+// fastest by the tuner's estimate first. These are what a measurement should try.
 func (t *Tuner) Candidates(c op.Collective, bytes int64) (out []Choice) {
 	var all []candidate
 	t.candidates(c, t.series(c), bytes, bytes, func(k candidate) { all = append(all, k) })
@@ -188,7 +189,7 @@ func (t *Tuner) Candidates(c op.Collective, bytes int64) (out []Choice) {
 	return out
 }
 
-// Place is where measurements of a collective belong.
+// Place returns the place that measurements of a collective belong to.
 func (t *Tuner) Place(c op.Collective) Place {
 	p := Place{Local: t.local.Name, Ranks: t.ranks, Crowded: t.ranks > t.cores*t.groups && t.cores > 0, Collective: c.String()}
 	if t.groups > 1 {
@@ -197,22 +198,22 @@ func (t *Tuner) Place(c op.Collective) Place {
 	return p
 }
 
-// A series says of each choice how wrong the model is at the sizes that were
-// measured: measured over modelled.
+// A series holds, for each choice, how wrong the model is at the measured sizes: measured over
+// modelled time.
 type series map[Choice][]sample
 
 type sample struct{ size, wrong float64 } // logarithms of both
 
-// measuredSlot is the longest message where the model is held against
-// measurements, however long those of the communicator are.
+// measuredSlot is the longest message that the model assumes in a comparison with
+// measurements, whatever the communicator's longest message is.
 const measuredSlot = 512 << 10
 
-// series corrects the model of a collective.
+// series returns the corrections of the model for a collective.
 func (t *Tuner) series(c op.Collective) series {
 	s := series{}
 	for _, r := range t.env.Tuning.Tables.rows(t.Place(c)) {
 		k, err := ParseChoice(r.Choice)
-		if err != nil || forms[c][k.Algorithm] == nil { // which validate has seen to
+		if err != nil || forms[c][k.Algorithm] == nil { // validate has rejected these
 			continue
 		}
 		for _, p := range r.Took {
@@ -223,8 +224,8 @@ func (t *Tuner) series(c op.Collective) series {
 	return s
 }
 
-// factor is what the model's time of a choice is multiplied by: how wrong it was
-// at the nearest sizes. Between two it goes over from one to the other, on logarithms.
+// factor returns the factor for the model's time of a choice: how wrong the model was at the
+// nearest sizes. Between two sizes it interpolates, in logarithms.
 func (s series) factor(choice Choice, bytes int64) (factor float64, measured bool) {
 	points := s[choice]
 	if len(points) == 0 {
@@ -243,7 +244,7 @@ func (s series) factor(choice Choice, bytes int64) (factor float64, measured boo
 	return exp(float64((1-x)*a.wrong) + float64(x*b.wrong)), true
 }
 
-// algorithms are those with a form that may be used, the plain ones first so
+// algorithms returns the algorithms that have a form and may be used, the plain ones first so
 // that they win ties.
 func (t *Tuner) algorithms(c op.Collective) ([]string, error) {
 	var all, allowed []string
@@ -265,16 +266,16 @@ func (t *Tuner) algorithms(c op.Collective) ([]string, error) {
 	return allowed, nil
 }
 
-// CollNetOnly reports whether NCCL_ALGO leaves a collective the network's own
-// reductions only. Where these cannot be it leaves all, as what the network cannot
-// do has to be done.
+// CollNetOnly reports whether NCCL_ALGO allows a collective only the network's own reductions.
+// Where these are not possible, all algorithms are allowed, since the operation has to be
+// done.
 func (e *Env) CollNetOnly(c op.Collective) bool {
 	return e.Algo.Allows(c, schedule.CollNet) &&
 		!slices.ContainsFunc(schedule.Algorithms(c), func(a string) bool { return a != schedule.CollNet && e.Algo.Allows(c, a) })
 }
 
-// protocols are those that may be used: NCCL_PROTO leaves one at least. NCCL_LL_THRESHOLD
-// wins over the model.
+// protocols returns the protocols that may be used; NCCL_PROTO leaves at least one.
+// NCCL_LL_THRESHOLD takes precedence over the model.
 func (t *Tuner) protocols(c op.Collective, bytes int64) (allowed []Protocol) {
 	for _, p := range []Protocol{LL, Simple} {
 		if t.env.Proto.Allows(c, p.String()) {
@@ -293,8 +294,8 @@ func (t *Tuner) protocols(c op.Collective, bytes int64) (allowed []Protocol) {
 	return allowed
 }
 
-// channels are the numbers to try: powers of two within the limits. Operations
-// below NCCL_SINGLE_RING_THRESHOLD have one.
+// channels returns the numbers of channels to try: powers of two within the limits. Operations
+// below NCCL_SINGLE_RING_THRESHOLD have one channel.
 func (t *Tuner) channels(algorithm string, bytes int64) []int {
 	if bytes < t.env.SingleRingThreshold {
 		return []int{1}
@@ -320,8 +321,8 @@ func (t *Tuner) form(c op.Collective, algorithm string) form {
 	return f
 }
 
-// cost completes a choice with the window that suits, of at most slot bytes, and
-// says how long it takes by the model, in seconds.
+// cost completes a choice with the best window of at most slot bytes, and returns how long it
+// takes by the model, in seconds.
 func (t *Tuner) cost(f form, k Choice, bytes int64, slot int) (Choice, float64) {
 	w := plan{form: f, bytes: float64(bytes), channels: float64(k.Channels), protocol: k.Protocol}
 	if k.Algorithm == schedule.DoubleTree {
@@ -329,14 +330,14 @@ func (t *Tuner) cost(f form, k Choice, bytes int64, slot int) (Choice, float64) 
 	}
 	k.Window = roundWindow(int64(w.best(t.local, t.net, float64(slot))))
 	w.window = float64(k.Window)
-	crowded := 1.0 // ranks for each processor
+	crowded := 1.0 // ranks per core
 	if t.cores > 0 {
 		crowded = float64(t.ranks) / float64(t.groups) / float64(t.cores)
 	}
 	return k, w.time(t.local, t.net, crowded)
 }
 
-// roundWindow makes windows powers of two: few sizes, aligned ones.
+// roundWindow rounds windows down to powers of two: few and aligned sizes.
 func roundWindow(w int64) int64 {
 	if w < 2 {
 		return 1

@@ -1,7 +1,7 @@
 package cuda
 
-// What kernels are launched with, and the layout of a window: the Go side of
-// kernels/abi.h, where the fields are explained. Addresses are the device's.
+// The kernels' launch parameters and the layout of a window: the Go side of kernels/abi.h,
+// which explains the fields. Addresses are device addresses.
 
 const (
 	maxRanks       = 8
@@ -9,7 +9,7 @@ const (
 	chunkChannels  = 64
 	packetSlots    = 4
 	resultChannel  = chunkChannels / 2 // the first channel for results
-	channelBytes   = 256               // of the state of a channel
+	channelBytes   = 256               // size of a channel's state
 )
 
 // commABI is a rank's view of its communicator.
@@ -38,7 +38,7 @@ type argsABI struct {
 	sign, _         uint32
 }
 
-// What argsABI.scale says.
+// Values of argsABI.scale.
 const (
 	scaleNothing = iota
 	scaleFactor
@@ -46,9 +46,10 @@ const (
 	scaleAt
 )
 
-// reportABI says who waited for whom when a kernel gave up.
+// reportABI names the peer that a kernel waited for when it gave up, or that it waits for when
+// the host asks (stopTell).
 type reportABI struct {
 	who           uint32 // reason << 24 | peer << 16 | channel
-	wanted, found uint32 // numbers of messages
+	wanted, found uint32 // message numbers
 	taken         uint32 // 0: nothing to report
 }

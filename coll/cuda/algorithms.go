@@ -12,8 +12,7 @@ import (
 
 const ll, ll128, simple = choose.LL, choose.LL128, choose.Simple
 
-// A kernel is one of those in coll/cuda/kernels, without its type and
-// operation.
+// A kernel is one of the kernels in coll/cuda/kernels, without its type and reduction.
 type kernel uint8
 
 const (
@@ -39,9 +38,9 @@ var kernelInfo = [numKernels + 1]struct {
 	name      string
 	protocol  choose.Protocol
 	typed     bool
-	roles     int    // blocks a channel
-	warps     int    // of a block, at least: where it passes on, one waits for what comes, another for where it goes
-	algorithm string // coll/schedule's name of what it does for an AllReduce
+	roles     int    // blocks per channel
+	warps     int    // of a block, at least: to pass data on, one warp waits for the data and another for its destination
+	algorithm string // coll/schedule's name for how it does an AllReduce
 }{
 	exchangeLL:      {"exchange_ll", ll, false, 1, 1, ""},
 	exchangeLL128:   {"exchange_ll128", ll128, false, 1, 1, ""},
@@ -66,11 +65,11 @@ func (k kernel) String() string { return kernelInfo[k].name }
 type choice struct {
 	kernel   kernel
 	channels int
-	threads  int // a block
+	threads  int // per block
 	chunk    int // bytes of a step (Simple)
 }
 
-// String is what ASSAY_GPU_ALGO takes.
+// String returns the choice in the syntax of ASSAY_GPU_ALGO.
 func (c choice) String() string {
 	if c.kernel == nvidia {
 		return nvidia.String()
@@ -78,12 +77,12 @@ func (c choice) String() string {
 	return fmt.Sprintf("%v:%d:%d:%d", c.kernel, c.channels, c.threads, c.chunk)
 }
 
-// exchangeThreads is the same for all messages of Sends and Recvs: a kernel
-// has messages of several sizes, and both ends must cut each in the same way.
+// exchangeThreads is the threads per block for all messages of Sends and Recvs: a kernel has
+// messages of several sizes, and both ends must cut each message the same way.
 const exchangeThreads = 512
 
-// model is the rules for GPUs that nothing was measured on, by ranks, and by
-// whether windows are in the processor's memory.
+// model holds the rules for GPUs without measurements, by whether windows are in host memory,
+// and by ranks.
 var model = sync.OnceValue(func() *[2][maxRanks + 1]choose.Rules[choice] {
 	var m [2][maxRanks + 1]choose.Rules[choice]
 	for hosted, gpu := range [...]string{choose.AnyGPU, choose.Hosted} {
@@ -97,7 +96,7 @@ var model = sync.OnceValue(func() *[2][maxRanks + 1]choose.Rules[choice] {
 	return &m
 })
 
-// choiceFor reads a choice of a table.
+// choiceFor parses a choice of a table.
 func choiceFor(c op.Collective, s string) (choice, error) {
 	k, err := parseChoice(s)
 	if err == nil && !does(k.kernel, c) {
@@ -106,31 +105,31 @@ func choiceFor(c op.Collective, s string) (choice, error) {
 	return k, err
 }
 
-// A chooser chooses how operations are done. All ranks come to the same
-// choice: it is made of what all know.
+// A chooser chooses how operations are done. All ranks make the same choice, because it
+// depends only on what all ranks know.
 type chooser struct {
 	layout
 	env       *choose.Env
 	library   bool // NVIDIA's library can do operations
-	blocks    int  // that can be on a device at the same time, on all of them
+	blocks    int  // that fit on a device at the same time, on every device
 	copyBytes int  // bytes that each rank has for copies
 	measured  choose.Rules[choice]
 	force     choice
 }
 
-// choose chooses for an operation of so many bytes: of the vector for AllReduce,
-// Broadcast and Reduce, of one rank's part for the others.
+// choose returns the choice for an operation. bytes is the length of the vector for AllReduce,
+// Broadcast and Reduce, and of one rank's part for the others.
 func (ch *chooser) choose(c op.Collective, bytes int) choice {
 	return ch.chooseWithout(0, c, bytes)
 }
 
-// Bits of what chooseWithout is to leave out.
+// Bits of kernels that chooseWithout leaves out.
 const (
 	withoutCopies = 1 << copies
 	withoutChain  = 1 << reduceChain
 )
 
-// chooseWithout chooses where some kernels cannot be used: bits.
+// chooseWithout is choose without some kernels, which are a set of bits.
 func (ch *chooser) chooseWithout(kernels uint32, c op.Collective, bytes int) choice {
 	can := func(k choice, strict bool) (choice, bool) {
 		k = ch.shape(k, bytes)
@@ -148,10 +147,10 @@ func (ch *chooser) chooseWithout(kernels uint32, c op.Collective, bytes int) cho
 	return choose.Pick(ch.measured[c], model()[hosted][ch.ranks][c], bytes, can)
 }
 
-// permitted reports whether the settings allow a kernel for so many bytes.
+// permitted reports whether the settings allow a kernel for a message of the given bytes.
 func (ch *chooser) permitted(c op.Collective, k kernel, bytes int) bool {
 	i := &kernelInfo[k]
-	if k == nvidia { // it goes by the same settings itself
+	if k == nvidia { // it follows the same settings itself
 		return true
 	}
 	if int64(bytes) < ch.env.LLThreshold && i.protocol != ll {
@@ -160,7 +159,7 @@ func (ch *chooser) permitted(c op.Collective, k kernel, bytes int) bool {
 	return ch.env.Proto.Allows(c, i.protocol.String()) && (c != op.AllReduce || ch.env.Algo.Allows(c, i.algorithm))
 }
 
-// shape is limit for a message of so many bytes.
+// shape is limit for a message of the given bytes.
 func (ch *chooser) shape(c choice, bytes int) choice {
 	c = ch.limit(c)
 	if int64(bytes) < ch.env.SingleRingThreshold {
@@ -181,7 +180,7 @@ func (ch *chooser) limit(c choice) choice {
 		c.chunk = max(c.chunk, leastCopy) / partAlign * partAlign
 	case kernelInfo[c.kernel].protocol == simple:
 		most = resultChannel
-		if kernelInfo[c.kernel].roles < 3 { // which have no results to pass on
+		if kernelInfo[c.kernel].roles < 3 { // these have no results to pass on
 			most = chunkChannels
 		}
 		c.chunk = min(max(c.chunk, 128), ch.chunk) / 128 * 128
@@ -197,7 +196,7 @@ func (ch *chooser) limit(c choice) choice {
 	return c
 }
 
-// warps are as many threads as the settings allow.
+// warps limits threads to what the settings allow, in whole warps.
 func (ch *chooser) warps(threads int) int {
 	if ch.env.Threads == 0 {
 		return threads
@@ -205,7 +204,7 @@ func (ch *chooser) warps(threads int) int {
 	return min(threads, max(ch.env.Threads/32, 1)*32)
 }
 
-// fits reports whether a kernel takes an operation of so many bytes.
+// fits reports whether a kernel can do an operation of the given bytes.
 func (ch *chooser) fits(c op.Collective, k choice, bytes int) bool {
 	if ch.hosted && (k.kernel == copies || kernelInfo[k.kernel].protocol == ll128) { // these need windows on devices
 		return false
@@ -221,13 +220,13 @@ func (ch *chooser) fits(c op.Collective, k choice, bytes int) bool {
 	return bytes <= ch.capacity(kernelInfo[k.kernel].protocol, k.channels, k.threads)
 }
 
-// part is the length of the parts, but for the last ones, into which a vector
-// is cut for the ranks.
+// part returns the length of the parts into which a vector is cut for the ranks. The last
+// parts may be shorter.
 func part(bytes, ranks int) int {
 	return (bytes + ranks*partAlign - 1) / (ranks * partAlign) * partAlign
 }
 
-// partAlign keeps parts apart by whole lines.
+// partAlign aligns parts so that they do not share lines.
 const partAlign = 128
 
 // does reports whether a kernel can do a collective at all.
@@ -249,14 +248,14 @@ func does(k kernel, c op.Collective) bool {
 	return false
 }
 
-// What copy engines bring to a rank comes to its copy buffer, in slots.
+// Copy engines write the data for a rank to slots in the rank's copy buffer.
 const (
-	leastCopy    = 64 << 10 // bytes of a step: each costs microseconds
-	exchangeCopy = 64 << 20 // of a step of Sends and Recvs, of whatever length
-	copyDepth    = 3        // rounds that copies run ahead by, less one
+	leastCopy    = 64 << 10 // least bytes of a step: each step costs microseconds
+	exchangeCopy = 64 << 20 // bytes of a step of Sends and Recvs, regardless of their length
+	copyDepth    = 3        // copies run ahead by copyDepth-1 rounds
 )
 
-// copyChunk is the longest step of a collective.
+// copyChunk returns the longest step of a collective in bytes.
 func (ch *chooser) copyChunk(c op.Collective) int {
 	slots := copyDepth * (ch.ranks - 1)
 	if ringed(c) {
@@ -265,8 +264,8 @@ func (ch *chooser) copyChunk(c op.Collective) int {
 	return ch.copyBytes / slots / partAlign * partAlign
 }
 
-// copyStep is the step of Sends and Recvs, of whatever length, unless somebody
-// tries another.
+// copyStep returns the step of Sends and Recvs, which is the same for all lengths, unless
+// another one is forced.
 func (ch *chooser) copyStep() int {
 	if ch.force.kernel == copies {
 		return ch.limit(ch.force).chunk
@@ -274,8 +273,7 @@ func (ch *chooser) copyStep() int {
 	return min(exchangeCopy, ch.copyChunk(op.SendRecv))
 }
 
-// parseChoice reads "kernel:channels:threads:chunk", of which all but the
-// kernel may be left out.
+// parseChoice parses "kernel:channels:threads:chunk". All but the kernel may be left out.
 func parseChoice(s string) (choice, error) {
 	c := choice{channels: 8, threads: exchangeThreads, chunk: defaultChunk}
 	name, err := choose.Numbers(s, &c.channels, &c.threads, &c.chunk)

@@ -11,20 +11,20 @@ import (
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 )
 
-// An arena is what the communicators of a device share of memory: what ranks reach
-// in one another's processes, and what is pinned. The driver gives memory back, and takes it out of
-// address spaces, when all that runs on the device has ended: a kernel of
-// another communicator, perhaps, that waits for a rank which waits for this one. So
-// what a communicator leaves is the next one's, and goes when there are none.
+// An arena holds the memory that the communicators of a device share: memory that ranks reach
+// in one another's processes, and pinned memory. The driver frees and unmaps memory only when
+// everything that runs on the device has ended; that may include a kernel of another
+// communicator, which waits for a rank that waits for this one. So a communicator leaves its
+// memory to the next one, and the memory is freed when no communicator is left.
 type arena struct {
 	mu          sync.Mutex
 	users       int     // communicators
-	idle        []*loan // what no communicator has
+	idle        []*loan // used by no communicator
 	imports     map[importKey]imported
 	copyBuffers [2]*loan
 	parts       [copyParts]struct {
 		lent bool
-		left time.Time // as of loans
+		left time.Time // like loan.left
 	}
 }
 
@@ -33,24 +33,24 @@ type kind byte
 
 const (
 	onDevice kind = iota
-	shared        // the processor's, which other processes can map
-	pinned        // the processor's
+	shared        // host memory that other processes can map
+	pinned        // pinned host memory
 )
 
-// A loan is memory that a communicator has from an arena.
+// A loan is memory that an arena lends to a communicator.
 type loan struct {
 	kind
 	ptr   driver.Ptr
-	bytes []byte // where it is, if it is the processor's
+	bytes []byte // the memory, if it is host memory
 	offer offer
 	free  func() error
-	// Other ranks may write to it for retireFor from then on: they were not
-	// seen to leave.
+	// Set if the other ranks were not seen to leave: they may write to the memory for
+	// retireFor from then on.
 	left time.Time
 	kept bool // other processes still map it
 }
 
-// An importKey is memory of another process.
+// An importKey identifies memory of another process.
 type importKey struct {
 	process [16]byte
 	handle  [64]byte
@@ -61,12 +61,11 @@ type imported struct {
 	close func() error
 }
 
-// retireFor is longer than any kernel takes that was told to stop, and than
-// the telling.
+// retireFor is longer than it takes to tell kernels to stop and for them to exit.
 const retireFor = time.Minute
 
-// enter begins a communicator's use of the arena. This and leave are called with the
-// device's context current.
+// enter begins a communicator's use of the arena. enter and leave are called with the device's
+// context current.
 func (a *arena) enter() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -76,7 +75,7 @@ func (a *arena) enter() {
 	a.users++
 }
 
-// take lends n bytes that are there, or that make makes.
+// take lends n idle bytes, or else n bytes that make allocates.
 func (a *arena) take(k kind, n int, make func(n int) (*loan, error)) (*loan, error) {
 	a.mu.Lock()
 	i := slices.IndexFunc(a.idle, func(l *loan) bool { return l.kind == k && int(l.offer.Bytes) == n && l.usable() })
@@ -92,8 +91,8 @@ func (a *arena) take(k kind, n int, make func(n int) (*loan, error)) (*loan, err
 
 func (l *loan) usable() bool { return time.Since(l.left) > retireFor }
 
-// give takes a loan back. left: when others may still have written to it; kept:
-// they have it mapped.
+// give takes a loan back. left is the time from which others may still write to it, zero if
+// they do not; kept: they have it mapped.
 func (a *arena) give(l *loan, left time.Time, kept bool) {
 	if l == nil {
 		return
@@ -104,7 +103,7 @@ func (a *arena) give(l *loan, left time.Time, kept bool) {
 	a.idle = append(a.idle, l)
 }
 
-// open maps memory of another process, or finds it mapped.
+// open maps memory of another process, or returns its existing mapping.
 func (a *arena) open(key importKey, open func() (driver.Ptr, func() error, error)) (driver.Ptr, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -158,7 +157,7 @@ func (a *arena) leave() {
 	}
 }
 
-// sweep frees what is not used.
+// sweep frees unused memory, except what others may still write to or have mapped.
 func (a *arena) sweep() {
 	a.idle = slices.DeleteFunc(a.idle, func(l *loan) bool {
 		if l.kept || !l.usable() {
@@ -175,16 +174,16 @@ func (a *arena) sweep() {
 	}
 }
 
-// Rooms, in which copies by copy engines arrive, are for all communicators of a device
-// together: the first gets the first copy buffer, and others a part of the second one.
+// Copies by copy engines arrive in copy buffers, which all communicators of a device share:
+// the first communicator gets the first copy buffer, and others get a part of the second one.
 const (
 	copyParts       = 1 + 2 + 8
 	copyBufferBytes = 512 << 20
-	// tokenBytes are behind a copy buffer for each of its parts, see copier.token.
+	// tokenBytes follow a copy buffer for each of the parts, see copier.token.
 	tokenBytes = 4 << 10
 )
 
-// copyPart says in which copy buffer a part is, where in it, and how long it is.
+// copyPart returns the copy buffer that a part is in, the part's offset there and its length.
 func copyPart(i int) (buffer, at, n int) {
 	switch i -= 1; {
 	case i < 0:
@@ -195,7 +194,7 @@ func copyPart(i int) (buffer, at, n int) {
 	return 1, copyBufferBytes/2 + (i-2)*copyBufferBytes/16, copyBufferBytes / 16
 }
 
-// takeCopyPart lends the largest part of a copy buffer that there is. make makes a copy buffer.
+// takeCopyPart lends the largest free part of a copy buffer. make allocates a copy buffer.
 func (a *arena) takeCopyPart(make func(n int) (*loan, error)) (part int, o offer, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -217,7 +216,7 @@ func (a *arena) takeCopyPart(make func(n int) (*loan, error)) (part int, o offer
 	return 0, o, fmt.Errorf("%d communicators of this device have copy buffers", copyParts)
 }
 
-// token is memory that belongs to a part of a copy buffer.
+// token returns the memory for barriers that belongs to a part of a copy buffer.
 func (a *arena) token(part int) driver.Ptr {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -237,8 +236,8 @@ func (a *arena) giveCopyPart(part int, left time.Time, kept bool) {
 	a.copyBuffers[buffer].kept = a.copyBuffers[buffer].kept || kept
 }
 
-// share is what each communicator has of the device's memory that they have in
-// common: copy buffers, and what none of them uses. So all of them together have all of it.
+// share is each communicator's equal share, in bytes, of the device memory that they have in
+// common: copy buffers and idle memory. The shares of all communicators add up to all of it.
 func (a *arena) share() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -251,7 +250,7 @@ func (a *arena) share() int64 {
 	return int64(n) / int64(max(a.users, 1))
 }
 
-// newPinned allocates n bytes of the processor's memory.
+// newPinned allocates n bytes of pinned host memory.
 func newPinned(n int) (*loan, error) {
 	p, err := driver.HostAlloc(n)
 	if err != nil {
@@ -260,8 +259,8 @@ func newPinned(n int) (*loan, error) {
 	return &loan{kind: pinned, ptr: p.Ptr, bytes: p.Bytes, offer: offer{Bytes: uint64(n)}, free: p.Free}, nil
 }
 
-// word lends zeroed memory of a few cache lines, which devices and the processor tell
-// one another things in.
+// word lends a few cache lines of zeroed pinned memory, through which devices and the host
+// communicate.
 func (a *arena) word() (*loan, error) {
 	l, err := a.take(pinned, pinnedBytes, newPinned)
 	if err == nil {

@@ -30,7 +30,7 @@ func fill(a *argsABI, rank, ranks int, o *op.Op, ch choice) {
 		if in == out {
 			a.inPlace = 1
 		}
-		if ranks&(ranks-1) == 0 { // or a rank that is in place would take before it sends
+		if ranks&(ranks-1) == 0 { // otherwise an in-place rank would receive over data that it has not sent yet
 			a.phased = phased(ch, ranks, n)
 		}
 	case op.Broadcast:
@@ -100,8 +100,8 @@ func fill(a *argsABI, rank, ranks int, o *op.Op, ch choice) {
 				a.out[rank], a.recv[rank] = out, n
 			}
 		} else {
-			// The root's link has all results to carry: it owns nothing, unless
-			// there is only one other, which then sends what it has.
+			// The root's link carries all results, so the root owns no part. With two ranks
+			// the root owns everything, and the other rank sends its whole input.
 			a.owners, a.targets = every&^(1<<o.Root), 1<<o.Root
 			if ranks == 2 {
 				a.owners = 1 << o.Root
@@ -111,18 +111,18 @@ func fill(a *argsABI, rank, ranks int, o *op.Op, ch choice) {
 	}
 }
 
-// scaled has the rank's input multiplied.
+// scaled makes the kernel multiply the rank's input by the operation's factor.
 func (a *argsABI) scaled(o *op.Op) {
 	if a.scale, a.factor = scaleFactor, o.Factor; o.FactorAt {
 		a.scale = scaleAt
 	}
 }
 
-// phasesFrom is how many steps of a channel a message to each peer has before
-// it is sent to one after the other: each change costs about one.
+// phasesFrom is the least number of steps per channel, in a message to each peer, for which an
+// exchange sends to one peer after the other: each change of peer costs about one step.
 const phasesFrom = 4
 
-// phased is 1 if an exchange goes by phases. All ranks know alike.
+// phased returns 1 if an exchange goes by phases. All ranks come to the same result.
 func phased(ch choice, ranks int, n uint64) uint32 {
 	if ch.kernel != exchangeSimple || ranks < 3 || n < phasesFrom*uint64(ch.channels)*uint64(ch.chunk) {
 		return 0
@@ -130,12 +130,12 @@ func phased(ch choice, ranks int, n uint64) uint32 {
 	return 1
 }
 
-// oneHop tells kernels that send each owner all it reduces from those that cut
-// it into parts first.
+// oneHop reports whether a kernel sends each owner everything that the owner reduces. Other
+// kernels first cut the vector into the owners' parts.
 func oneHop(k kernel) bool { return k == reduceLL || k == reduceLL128 }
 
-// parts cuts a vector into the owners' parts. The lengths are known to all;
-// addresses are those that the rank has.
+// parts cuts a vector into the owners' parts. Every rank knows all lengths, but only the
+// addresses of the buffers that it has.
 func (a *argsABI) parts(hasIn, hasOut bool, in, out, n uint64) {
 	owners := 0
 	for o := a.owners; o != 0; o &= o - 1 {

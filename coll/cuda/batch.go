@@ -10,23 +10,23 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// A batch is a group's operations, of several engines perhaps. They are
-// launched in waves, each of which has one kernel of every engine that is not
-// done: one goroutine is several ranks, whose kernels wait for one another.
+// A batch is the operations of a group, perhaps of several engines. They are launched in
+// waves, each of which has one kernel of every engine that is not done: one goroutine may
+// drive several ranks, the kernels of which wait for one another.
 type batch struct {
 	cursors  []cursor
 	launches []*driver.Launch
 	out      []outsideOp
 }
 
-// A cursor is where an engine is in its operations.
+// A cursor is an engine's position in its operations.
 type cursor struct {
 	b          *batch
 	e          *engine
 	ops        []*executor.Op
-	index      []int // of ops: the index in the batch
-	at         int   // in ops: the next one
-	from       int   // the index of the operation that the last launch is of
+	index      []int // by position in ops: index in the batch
+	at         int   // position of the next operation in ops
+	from       int   // batch index of the last launch's operation
 	exchanging bool
 	copying    bool
 }
@@ -52,7 +52,7 @@ func (b *batch) EnqueueAll(ops []*executor.Op) (int, error) {
 	}
 }
 
-// finish does what comes behind the last operation of each engine.
+// finish completes the enqueuing of each engine (order.done).
 func (b *batch) finish() (int, error) {
 	for i := range b.cursors {
 		c := &b.cursors[i]
@@ -63,8 +63,8 @@ func (b *batch) finish() (int, error) {
 	return -1, nil
 }
 
-// take sorts the operations by engine. What is staged is handed to the host fallback,
-// which does it beside.
+// take sorts the operations by engine. Staged operations are handed to the host fallback at
+// once, which runs them concurrently.
 func (b *batch) take(ops []*executor.Op) (int, error) {
 	for i := range b.cursors {
 		c := &b.cursors[i]
@@ -98,7 +98,7 @@ func (b *batch) take(ops []*executor.Op) (int, error) {
 	return -1, nil
 }
 
-// of finds the cursor of an engine, or makes one.
+// of returns the cursor of an engine. It creates one if there is none.
 func (b *batch) of(e *engine) *cursor {
 	for i := range b.cursors {
 		if b.cursors[i].e == e {
@@ -106,7 +106,7 @@ func (b *batch) of(e *engine) *cursor {
 		}
 	}
 	if n := len(b.cursors); n < cap(b.cursors) {
-		b.cursors = b.cursors[:n+1] // with the capacity that it had
+		b.cursors = b.cursors[:n+1] // reuses the capacity of its slices
 	} else {
 		b.cursors = append(b.cursors, cursor{})
 	}
@@ -125,8 +125,7 @@ func (b *batch) rankOf(o *executor.Op) int {
 	return op.NoPeer
 }
 
-// wave launches the next kernel of every engine. failed is an index in the
-// batch.
+// wave launches the next kernel of every engine. failed is an index in the batch.
 func (b *batch) wave() (more bool, failed int, err error) {
 	b.launches = b.launches[:0]
 	var last *cursor
@@ -150,8 +149,8 @@ func (b *batch) wave() (more bool, failed int, err error) {
 	return more, -1, nil
 }
 
-// next makes the next launch. It is nil where the operation was done in
-// another way, or there is nothing left of it.
+// next prepares the next launch. It is nil if the operation was enqueued by other means, or if
+// nothing is left of it.
 func (c *cursor) next() (*driver.Launch, error) {
 	e, d := c.e, c.ops[c.at]
 	o := &d.Op
@@ -162,7 +161,7 @@ func (c *cursor) next() (*driver.Launch, error) {
 			c.exchanging = false
 			c.at++
 			if err == nil {
-				err = e.end(d) // it has been launched, in waves before
+				err = e.end(d) // it was launched in earlier waves
 			}
 		}
 		return l, err

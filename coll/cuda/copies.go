@@ -13,31 +13,29 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// Copy engines reach what the links carry, which kernels' stores do not, and
-// leave the multiprocessors alone. An operation is cut into chunks, and goes in
-// rounds. In each, on a stream of its own, a rank copies a chunk into a slot of
-// another rank's copy buffer; then, on the operation's stream, a barrier of those that
-// copy to one another tells that the copies of the round are there, and a kernel
-// reduces what came, or moves it to where it belongs. Copies run ahead of that
-// by as many rounds as there are slots for.
+// Copy engines reach the full rate of the links, which kernels' stores do not, and leave the
+// multiprocessors free. An operation is cut into chunks and runs in rounds. In each round a
+// rank copies a chunk, on a separate stream, into a slot of another rank's copy buffer. Then,
+// on the operation's stream, a barrier of the ranks that copy to one another confirms that the
+// round's copies have arrived, and a kernel reduces the received data or moves it to its
+// place. Copies run ahead of that by as many rounds as there are slots for.
 //
-// The barrier is an exchange_ll of 8 bytes, which needs nothing from the host:
-// so all this can be captured in a graph.
+// The barrier is an exchange_ll of 8 bytes, which needs nothing from the host, so everything
+// can be captured in a graph.
 //
-// Collectives whose data can be passed on go by rings, see copyring.go. In Sends
-// and Recvs, and in what two ranks have for one another, a chunk goes straight to
-// its receiver. There the barrier is one of the ranks that have a message between
-// them, by twos.
+// Collectives that can pass data on from rank to rank use rings, see copyring.go. In Sends and
+// Recvs, and in other collectives of two ranks, a chunk is copied directly to its receiver. In
+// Sends and Recvs the barrier is pairwise, between ranks with a message between them.
 //
-// A copier does operations of one rank by copy engines.
+// A copier does one rank's operations with copy engines.
 type copier struct {
 	e           *engine
-	part        int          // of its device's copy buffers that the rank has
-	peerBuffers []driver.Ptr // by rank; nil: not all ranks have one, and nothing is copied
+	part        int          // the rank's part of its device's copy buffers; -1: none
+	peerBuffers []driver.Ptr // by rank; nil: not all ranks have one, and copies are not used
 	stream      driver.Stream
 	token       driver.Ptr // what barriers exchange
 	move        *launch    // copies on this device
-	pair        *launch    // reduces two
+	pair        *launch    // reduces two buffers
 
 	copied, met events
 
@@ -46,17 +44,17 @@ type copier struct {
 	messages argsABI // of Sends and Recvs: addresses and lengths
 	c        choice
 	plan     ring
-	ring     *ring // plan, or nil: straight
-	first    int   // round
-	round    int   // the next one
-	end      int   // it is over
+	ring     *ring // plan; nil: direct copies
+	first    int   // first round
+	round    int   // next round
+	end      int   // round after the last one
 }
 
-// events has one of each of the last rounds.
+// events holds an event for each of the last copyDepth rounds.
 type events [copyDepth]driver.Event
 
-// takes reports whether copies can do a collective: not where the input is
-// multiplied before it is sent, nor where a ring would round at each rank.
+// takes reports whether copy engines can do a collective. They cannot if the input must be
+// scaled before it is sent, or if a ring would round at each rank.
 func (k *copier) takes(o *op.Op) bool {
 	if k.peerBuffers == nil || o.Scaled && !o.Average {
 		return false
@@ -64,8 +62,8 @@ func (k *copier) takes(o *op.Op) bool {
 	return k.e.cfg.Size == 2 || !o.Coll.Reduces() || !kernels.Rounds(o.Type, o.Red)
 }
 
-// open gets a part of a copy buffer, opens the others' and makes all else that copies
-// need. All ranks call it. Where a rank cannot, there are no copies.
+// open reserves a part of a copy buffer, opens the other ranks' parts and creates everything
+// else that copies need. All ranks call it. If it fails on any rank, copies are not used.
 func (k *copier) open(ctx context.Context) error {
 	e := k.e
 	buffers, offers, why, err := share(ctx, e.cfg, e.dev, e.all, false, "", func() (o offer, err error) {
@@ -95,7 +93,7 @@ func (k *copier) open(ctx context.Context) error {
 	return nil
 }
 
-// prepare makes what a copier has beside its copy buffer.
+// prepare creates everything that a copier has in addition to its copy buffer.
 func (k *copier) prepare() (err error) {
 	if k.stream, err = driver.NewStream(-1); err != nil {
 		return err
@@ -112,7 +110,7 @@ func (k *copier) prepare() (err error) {
 	return nil
 }
 
-// peer is the i-th of the other ranks. No two ranks have the same one.
+// peer returns the i-th of the other ranks. For each i, all ranks have different peers.
 func (k *copier) peer(i int) int { return (k.e.cfg.Rank + i) % k.e.cfg.Size }
 
 // start begins a collective.
@@ -131,7 +129,7 @@ func (k *copier) start(o *op.Op, c choice) error {
 	return k.begin(c, 0, chunks(n, c.chunk, k.tail()))
 }
 
-// startPairs begins Sends and Recvs, of which args has addresses and lengths.
+// startPairs begins Sends and Recvs with the addresses and lengths in args.
 func (k *copier) startPairs(args *argsABI, c choice) error {
 	k.op, k.messages, k.ring = op.Op{Coll: op.SendRecv, Root: op.NoPeer, Sign: args.sign}, *args, nil
 	longest := 0
@@ -142,12 +140,12 @@ func (k *copier) startPairs(args *argsABI, c choice) error {
 	return k.begin(c, 0, chunks(longest, c.chunk, k.tail()))
 }
 
-// begin begins what was described.
+// begin enqueues the first barrier of the operation that start or startPairs has set up.
 func (k *copier) begin(c choice, first, end int) error {
 	e := k.e
 	e.chosen = c
 	k.c, k.first, k.round, k.end = c, first, first, end
-	// Behind this barrier all have emptied their copy buffers, and the input is there.
+	// After this barrier all ranks have emptied their copy buffers, and the input is ready.
 	return e.dev.in(func() error {
 		if err := k.barrier(begins); err != nil {
 			return err
@@ -156,10 +154,10 @@ func (k *copier) begin(c choice, first, end int) error {
 	})
 }
 
-// begins is the round of the barrier that an operation begins with.
+// begins stands for the round of an operation's first barrier.
 const begins = -1
 
-// next enqueues another round; false: the operation is enqueued.
+// next enqueues the next round. It returns false if all rounds are enqueued.
 func (k *copier) next() (bool, error) {
 	if k.round == k.end {
 		return false, nil
@@ -169,7 +167,7 @@ func (k *copier) next() (bool, error) {
 	return true, err
 }
 
-// all enqueues a collective.
+// all enqueues all rounds of a collective.
 func (k *copier) all(o *op.Op, c choice) error {
 	if err := k.start(o, c); err != nil {
 		return err
@@ -207,8 +205,8 @@ func (k *copier) enqueue() error {
 	return k.consume(r)
 }
 
-// mark and await are about an event of a round; the one before the first is the
-// barrier that an operation begins with.
+// mark records and await waits for the event of a round. The round before the first one stands
+// for the operation's first barrier.
 func (k *copier) mark(all *events, round int, s driver.Stream) error {
 	return all[(round+copyDepth)%copyDepth].Record(s)
 }
@@ -217,8 +215,8 @@ func (k *copier) await(all *events, round int, s driver.Stream) error {
 	return s.WaitEvent(all[(round+copyDepth)%copyDepth])
 }
 
-// barrier returns, on the stream, when all have come to it that have something
-// to do with this rank in a round.
+// barrier enqueues a barrier on the stream for all ranks that exchange data with this rank in
+// a round.
 func (k *copier) barrier(round int) error {
 	e := k.e
 	l := e.launch(exchangeLL, 0, 0)
@@ -235,14 +233,14 @@ func (k *copier) barrier(round int) error {
 		}
 	}
 	e.set(l, c)
-	// What is ahead may be no kernel, and is to be over.
+	// The previous work on the stream may not be a kernel, and must have ended.
 	l.l.SetDependent(false)
 	err := e.run(l.l)
 	l.l.SetDependent(true)
 	return err
 }
 
-// meets reports whether a rank and this one come together in a round.
+// meets reports whether this rank and another one exchange data in a round.
 func (k *copier) meets(rank, round int) bool {
 	if k.ring != nil {
 		return k.ring.meets(rank, round) || round == begins && (rank == k.ring.next || rank == k.ring.prev)
@@ -250,9 +248,8 @@ func (k *copier) meets(rank, round int) bool {
 	return chunks(int(max(k.messages.send[rank], k.messages.recv[rank])), k.c.chunk, k.tail()) > max(round, 0)
 }
 
-// copy copies what goes to others in a round, if there is anything, once the
-// slots are empty: those of a round are before the barrier that comes
-// copyDepth-1 rounds later.
+// copy enqueues a round's copies to other ranks, if there are any. They wait until their slots
+// are empty, which the barrier of copyDepth-1 rounds before guarantees.
 func (k *copier) copy(round int) (used bool, err error) {
 	for i := 1; i < k.e.cfg.Size; i++ {
 		var c stretch
@@ -277,24 +274,25 @@ func (k *copier) copy(round int) (used bool, err error) {
 	return used, nil
 }
 
-// A stretch is n bytes that go to a slot.
+// A stretch is a copy of n bytes into a slot.
 type stretch struct {
 	from, to driver.Ptr
 	n        int
 }
 
-// slot is where, in the copy buffer of a rank, the bytes of another are.
+// slot returns the address of the slot, in the copy buffer of one rank, for the data from
+// another.
 func (k *copier) slot(round, of, from int) driver.Ptr {
-	if from > of { // it has none of its own
+	if from > of { // a rank has no slot for itself
 		from--
 	}
 	at := round%copyDepth*(k.e.cfg.Size-1) + from
 	return k.peerBuffers[of] + driver.Ptr(at*k.c.chunk)
 }
 
-// tail is how many rounds the last chunk has: when it has come, nothing is on
-// its way while it is moved to its place. Among more than two ranks short copies
-// would bring them out of step.
+// tail returns how many parts the last chunk is cut into, one for each round. While the last
+// part is moved to its place nothing is in flight, so it should be short. With more than two
+// ranks short copies would bring the ranks out of step.
 func (k *copier) tail() int {
 	if k.e.cfg.Size == 2 {
 		return 4
@@ -302,14 +300,14 @@ func (k *copier) tail() int {
 	return 1
 }
 
-// goes is what goes straight to a peer in a round.
+// goes returns the direct copy to a peer in a round.
 func (k *copier) goes(peer, round int) stretch {
 	src, length := k.source(peer)
 	at, n := chunkOf(length, k.c.chunk, k.tail(), round)
 	return stretch{src + driver.Ptr(at), k.slot(round, peer, k.e.cfg.Rank), n}
 }
 
-// source is what goes to a peer, and how long that is.
+// source returns the address and length of the data for a peer.
 func (k *copier) source(peer int) (src driver.Ptr, length int) {
 	me, o := k.e.cfg.Rank, &k.op
 	send, n := driver.Ptr(op.Addr(o.Send)), o.Bytes()
@@ -366,7 +364,7 @@ func (k *copier) consume(round int) error {
 	return nil
 }
 
-// arrive moves to its place what came from a rank, or the own input.
+// arrive moves the data from a rank, or this rank's own input, to its place.
 func (k *copier) arrive(to, own driver.Ptr, from, round int) error {
 	n := k.op.Bytes()
 	if from != k.e.cfg.Rank {
@@ -376,7 +374,7 @@ func (k *copier) arrive(to, own driver.Ptr, from, round int) error {
 	return k.take(to, own+driver.Ptr(at), n, round)
 }
 
-// take moves a round's chunk, of so many bytes at to, to its place in them.
+// take moves a round's chunk to its place in the buffer of length bytes at to.
 func (k *copier) take(to, from driver.Ptr, length, round int) error {
 	at, n := chunkOf(length, k.c.chunk, k.tail(), round)
 	return k.moveTo(to+driver.Ptr(at), from, n)
@@ -393,7 +391,7 @@ func (k *copier) moveTo(to, from driver.Ptr, n int) error {
 	return k.e.run(k.e.set(k.move, choice{combine, k.blocks(n), exchangeThreads, 0}))
 }
 
-// passed is what goes to the next rank of the ring in a round.
+// passed returns the copy to the next rank of the ring in a round.
 func (k *copier) passed(round int) stretch {
 	m := k.ring.sends(round)
 	if m.n == 0 {
@@ -406,7 +404,8 @@ func (k *copier) passed(round int) stretch {
 	return stretch{from, k.ringSlot(round, k.ring.next), m.n}
 }
 
-// pass empties a ring's slot of a round, or reduces in it.
+// pass moves the data in a round's ring slot to its place, or reduces it there. It also copies
+// the rank's own part where needed.
 func (k *copier) pass(round int) error {
 	if m := k.ring.keeps(round); m.n > 0 {
 		if err := k.moveTo(k.at(output, &m), k.at(input, &m), m.n); err != nil {
@@ -428,12 +427,13 @@ func (k *copier) pass(round int) error {
 	return k.reduce(to, slot, k.at(input, &m), &m)
 }
 
-// ringSlot is where, in the copy buffer of a rank, that is which came in a round.
+// ringSlot returns the address of the slot, in the copy buffer of a rank, for the data of a
+// round.
 func (k *copier) ringSlot(round, of int) driver.Ptr {
 	return k.peerBuffers[of] + driver.Ptr(round%ringSlots*k.c.chunk)
 }
 
-// at is where a chunk is, in the input or the output.
+// at returns the address of a chunk in the input or the output.
 func (k *copier) at(where place, m *move) driver.Ptr {
 	base := driver.Ptr(op.Addr(k.op.Recv))
 	if where == input {
@@ -442,7 +442,7 @@ func (k *copier) at(where place, m *move) driver.Ptr {
 	return base + driver.Ptr(k.ring.offset(where, m))
 }
 
-// reduce reduces what came and the own input.
+// reduce combines received data with the rank's own input.
 func (k *copier) reduce(to, slot, own driver.Ptr, m *move) error {
 	o, l := &k.op, k.pair
 	l.l.SetFunc(k.e.funcs.of(combine, o.Type, o.Red))
@@ -450,7 +450,7 @@ func (k *copier) reduce(to, slot, own driver.Ptr, m *move) error {
 	*a = argsABI{}
 	switch {
 	case !m.last:
-	case o.Scaled: // an average: this multiplies what was not before
+	case o.Scaled: // an average: the inputs were not multiplied before
 		a.scale, a.factor = scaleFactor, o.Factor
 	case o.Divisor > 0:
 		a.scale, a.divisor = scaleDivide, uint32(o.Divisor)
@@ -459,10 +459,10 @@ func (k *copier) reduce(to, slot, own driver.Ptr, m *move) error {
 	return k.e.run(k.e.set(l, choice{combine, k.blocks(m.n), exchangeThreads, 0}))
 }
 
-// blocks is how many a kernel for so many bytes has.
+// blocks returns how many blocks a kernel for n bytes has.
 func (k *copier) blocks(n int) int { return min(k.c.channels, max(1, n/(16*exchangeThreads))) }
 
-// close frees what the copier has, but for its part of a copy buffer.
+// close frees everything except the copier's part of a copy buffer.
 func (k *copier) close() {
 	for _, all := range [...]*events{&k.copied, &k.met} {
 		for _, ev := range all {

@@ -4,29 +4,27 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// In a ring every rank copies to the next one only, and gets all from the one
-// before. So each link has one sender, and nobody need keep in step with anybody
-// but its neighbours. Ranks that copy to several others by turns get out of step
-// ever faster once two meet at one receiver, while another has none: four H200s
-// carried 215 GB/s in that way, and 375 in a ring.
+// In a ring every rank copies only to the next rank and receives only from the previous one.
+// So each link has one sender, and a rank needs to keep in step only with its neighbours.
+// Ranks that copy to several others alternately get out of step ever faster once two of them
+// meet at one receiver while another receiver has none: four H200s carried 215 GB/s that way,
+// and 375 in a ring.
 //
-// AllReduce is the ring of Patarasuk and Yuan, ReduceScatter and AllGather are its
-// halves: the vector has a segment for each rank, which goes once around to be
-// reduced, and once more to be given to all. Broadcast and Reduce are chains: a
-// ring without the link between its ends.
+// AllReduce is the ring of Patarasuk and Yuan; ReduceScatter and AllGather are its halves. The
+// vector has a segment for each rank, which goes around once to be reduced and once more to be
+// distributed. Broadcast and Reduce are chains: a ring without the link between its ends.
 //
-// What a rank has got in a round, and reduced, it passes on ringLag rounds
-// later, so that its copies never wait for it: a segment is passed on in groups
-// of as many chunks.
+// A rank passes on what it has received, and reduced, in a round ringLag rounds later, so that
+// its copies never wait for it: a segment is passed on in groups of ringLag chunks.
 const (
 	ringLag = copyDepth
-	// A slot is free once what was reduced in it has been passed on, and copies
-	// run ahead by copyDepth-1 rounds.
+	// A slot is free once the data reduced in it has been passed on, and copies run ahead by
+	// copyDepth-1 rounds.
 	ringSlots = ringLag + copyDepth - 1
 )
 
-// chainTail is how many chunks of a chain the last one is cut into: the next
-// operation can begin when they have been passed on.
+// chainTail is how many parts the last chunk of a chain is cut into: the next operation can
+// begin when they have been passed on.
 const chainTail = 4
 
 // A ring says what one rank does in each round of a collective.
@@ -39,12 +37,12 @@ type ring struct {
 	total      int // bytes of all, for AllReduce
 	chunk      int // bytes of the longest one
 	lag        int // rounds
-	steps      int // of a segment: from rank to rank
+	steps      int // of a segment, from rank to rank; 0: a chain
 	chunks     int // of a segment
-	first, end int // rounds: those of this rank are from the first one, and before the end
+	first, end int // this rank takes part in rounds first to end-1
 }
 
-// ringed reports whether a collective goes by a ring.
+// ringed reports whether a collective uses a ring.
 func ringed(c op.Collective) bool {
 	switch c {
 	case op.AllReduce, op.ReduceScatter, op.AllGather, op.Broadcast, op.Reduce:
@@ -53,7 +51,7 @@ func ringed(c op.Collective) bool {
 	return false
 }
 
-// newRing plans a collective in chunks of so many bytes at most.
+// newRing plans a collective in chunks of at most chunk bytes.
 func newRing(o *op.Op, rank, size, chunk int) ring {
 	g := ring{coll: o.Coll, rank: rank, size: size, next: (rank + 1) % size, prev: (rank + size - 1) % size, segment: o.Bytes(), lag: ringLag}
 	switch o.Coll {
@@ -69,7 +67,8 @@ func newRing(o *op.Op, rank, size, chunk int) ring {
 			g.next = op.NoPeer
 		}
 		g.chunk, g.chunks = chunk, chunks(g.segment, chunk, chainTail)
-		// So the others may be in the operations before and after.
+		// Only the rounds of this rank: in the others its peers may be in the previous or next
+		// operation.
 		g.first = max(g.position-1, 0) * g.lag
 		g.end = min(g.position, size-2)*g.lag + g.chunks
 		return g
@@ -87,43 +86,43 @@ func newRing(o *op.Op, rank, size, chunk int) ring {
 	return g
 }
 
-// meets reports whether a rank and this one come together in a round: in a chain,
-// when there is something between them.
+// meets reports whether this rank and another one exchange data in a round. In a chain they do
+// so only while there is data to pass between them.
 func (g *ring) meets(rank, round int) bool {
 	if g.steps > 0 {
 		return rank == g.next || rank == g.prev
 	}
-	between := func(p int) bool { return round >= p*g.lag && round < p*g.lag+g.chunks } // those at p and p+1
+	between := func(p int) bool { return round >= p*g.lag && round < p*g.lag+g.chunks } // positions p and p+1
 	return rank == g.next && between(g.position) || rank == g.prev && between(g.position-1)
 }
 
-// A place is where something is that is copied.
+// A place is where copied data is.
 type place uint8
 
 const (
 	nowhere place = iota
-	input         // a segment of the input, or the own part
-	output        // a segment of the output, or the own part
-	inSlot        // what came ringLag rounds before, reduced
+	input         // a segment of the input, or the rank's own part
+	output        // a segment of the output, or the rank's own part
+	inSlot        // received ringLag rounds before, and reduced
 )
 
 // A move is what happens to a chunk of a segment.
 type move struct {
 	where   place
-	segment int // its number, 0 where there is one only
+	segment int // its number; 0 if there is only one
 	at, n   int // the chunk
 	reduce  bool
-	last    bool // of the reductions of the chunk
+	last    bool // last reduction of the chunk
 }
 
-// at is the step and the chunk of a round.
+// at returns the step and the chunk of a round.
 func (g *ring) at(round int) (step, chunk int) {
 	group := g.steps * g.lag
 	in := round % group
 	return in / g.lag, round/group*g.lag + in%g.lag
 }
 
-// cut is a chunk of a segment.
+// cut returns the offset and length of a chunk in a segment.
 func (g *ring) cut(segment, chunk int) (at, n int) {
 	if g.steps == 0 {
 		return chunkOf(g.segment, g.chunk, chainTail, chunk)
@@ -136,7 +135,7 @@ func (g *ring) cut(segment, chunk int) (at, n int) {
 	return at, min(g.chunk, length-at)
 }
 
-// offset is where a chunk is in the input or the output.
+// offset returns the offset of a chunk in the input or the output.
 func (g *ring) offset(where place, m *move) int {
 	if g.coll == op.AllGather && where == input || g.coll == op.ReduceScatter && where == output {
 		return m.at // there is one segment only
@@ -146,7 +145,7 @@ func (g *ring) offset(where place, m *move) int {
 
 func (g *ring) mod(segment int) int { return (segment + 2*g.size) % g.size }
 
-// sends is what goes to the next rank in a round.
+// sends returns what is copied to the next rank in a round.
 func (g *ring) sends(round int) (m move) {
 	switch g.coll {
 	case op.Broadcast, op.Reduce:
@@ -184,13 +183,13 @@ func (g *ring) sends(round int) (m move) {
 			m.where = inSlot
 		}
 	default:
-		m.segment, m.where = g.mod(g.rank-step), output // step size-1: the one after the own
+		m.segment, m.where = g.mod(g.rank-step), output // at step size-1: the segment after the rank's own
 	}
 	m.at, m.n = g.cut(m.segment, chunk)
 	return m
 }
 
-// gets is what is done with what came from the rank before: it goes to the
+// gets returns what is done with the data received from the previous rank: it goes to the
 // output, or is reduced in its slot.
 func (g *ring) gets(round int) (m move) {
 	switch g.coll {
@@ -222,7 +221,7 @@ func (g *ring) gets(round int) (m move) {
 	return m
 }
 
-// keeps is what a rank copies of its own input in a round.
+// keeps returns what a rank copies from its own input to its output in a round.
 func (g *ring) keeps(round int) (m move) {
 	switch g.coll {
 	case op.Broadcast:
@@ -239,8 +238,7 @@ func (g *ring) keeps(round int) (m move) {
 	return m
 }
 
-// chunks is how many rounds so many bytes take, of whose last chunk there are
-// so many parts.
+// chunks returns how many rounds length bytes take if the last chunk is cut into tail parts.
 func chunks(length, chunk, tail int) int {
 	if length == 0 {
 		return 0
@@ -248,9 +246,9 @@ func chunks(length, chunk, tail int) int {
 	return (length+chunk-1)/chunk - 1 + tail
 }
 
-// chunkOf is where a round's chunk is of so many bytes.
+// chunkOf returns the offset and length of a round's chunk in length bytes.
 func chunkOf(length, chunk, tail, round int) (at, n int) {
-	whole := max(length-1, 0) / chunk // before the last one
+	whole := max(length-1, 0) / chunk // chunks before the last one
 	if round < whole {
 		return round * chunk, chunk
 	}

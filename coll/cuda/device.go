@@ -28,8 +28,8 @@ type device struct {
 	variants [2]*functions // for few ranks, and for more
 }
 
-// functions are the kernels, of one variant. Those that are not typed are where the
-// first type and reduction have theirs.
+// functions are the kernels of one variant. Untyped kernels are stored at the first type and
+// reduction.
 type functions [numKernels][numTypes][elem.Avg]driver.Func
 
 // of finds a kernel.
@@ -74,8 +74,8 @@ func deviceOf(ordinal int) (*device, error) {
 	return d, nil
 }
 
-// in runs f with the device's context current. Whatever it calls, it spoils no capture of
-// the program's.
+// in runs f with the device's context current. Whatever f calls, it does not invalidate a
+// stream capture of the program.
 func (d *device) in(f func() error) error {
 	return d.bound(func() error {
 		defer driver.Relax().Restore()
@@ -83,7 +83,8 @@ func (d *device) in(f func() error) error {
 	})
 }
 
-// bound does so where f calls nothing but what may be captured, or is allowed in a capture.
+// bound is in for an f that calls only functions that can be captured or are allowed during a
+// capture.
 func (d *device) bound(f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -93,10 +94,10 @@ func (d *device) bound(f func() error) error {
 	return f()
 }
 
-// functions are all kernels for communicators of so many ranks. They are loaded with
-// the first of these: the driver waits for all that runs on the device before it
-// loads code, so that an operation that had to would wait for other ones, which may
-// wait for ranks that wait for this one.
+// functions returns all kernels for communicators of the given number of ranks. They are
+// loaded for the first such communicator: before it loads code, the driver waits for
+// everything that runs on the device. An operation that had to load code would wait for other
+// operations, which may wait for ranks that wait for this one.
 func (d *device) functions(log *debug.Logger, ranks int) (*functions, error) {
 	at := &d.variants[0]
 	if ranks > kernels.FewRanks {
@@ -116,8 +117,8 @@ func (d *device) functions(log *debug.Logger, ranks int) (*functions, error) {
 	return f, nil
 }
 
-// load loads all modules from a directory. Those that have to be compiled are, as
-// many at once as the driver does.
+// load loads all modules from a directory. Modules without machine code are compiled, as many
+// at a time as the driver does.
 func (d *device) load(log *debug.Logger, dir fs.FS, ranks int, to *functions) error {
 	code, compiled, err := kernels.Code(dir, 10*d.info.ComputeMajor+d.info.ComputeMinor, ranks)
 	if err != nil {

@@ -22,11 +22,11 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// Factory makes the executors of communicators on NVIDIA GPUs.
+// Factory creates the executors of communicators on NVIDIA GPUs.
 var Factory = &executor.Factory{Open: open, Bus: driver.Bus}
 
-// An engine is one rank's side of a communicator whose devices reach one
-// another, or at least the same memory of the host.
+// An engine is one rank's side of a communicator with devices that reach one another, or at
+// least the same host memory.
 type engine struct {
 	cfg     executor.Config
 	chooser chooser
@@ -42,11 +42,11 @@ type engine struct {
 	launches [numKernels]*launch
 	one      [1]*driver.Launch
 	lib      *library    // nil: the engine does all operations
-	gone     atomic.Bool // an operation was the library's
+	gone     atomic.Bool // the library has done an operation
 	batch
 	chosen choice
 	trial  bool          // Tune tries choices
-	times  *choose.Times // nil: not asked for yet
+	times  *choose.Times // nil: not looked up yet
 
 	mu      sync.Mutex // Abort against Close
 	closed  bool
@@ -54,8 +54,8 @@ type engine struct {
 	told    bool     // the watchdog has seen a report
 	asked   struct { // by Progress, guarded by mu
 		at    time.Time
-		waits map[uint32]uint32 // kernels that wait: peer<<16 | channel, and for which message
-		since time.Time         // for these, or some of them
+		waits map[uint32]uint32 // waiting kernels: peer<<16 | channel, and the number of the awaited message
+		since time.Time         // since when these, or some of them, wait
 	}
 }
 
@@ -67,8 +67,8 @@ const (
 	pinnedBytes = reportsAt + (packetChannels+chunkChannels)*reportBytes
 )
 
-// open makes the executor of a rank: an engine if there can be windows, or
-// else the host fallback. All ranks come to the same.
+// open creates the executor of a rank: an engine if windows are possible, otherwise the
+// library or the host fallback. All ranks get the same kind.
 func open(ctx context.Context, cfg executor.Config) (executor.Executor, error) {
 	dev, err := deviceOf(cfg.Device)
 	if err != nil {
@@ -111,8 +111,8 @@ func open(ctx context.Context, cfg executor.Config) (executor.Executor, error) {
 	return a, nil
 }
 
-// openApart makes the executor of a communicator without windows. All ranks come to
-// the same.
+// openApart creates the executor of a communicator without windows. All ranks get the same
+// kind.
 func openApart(ctx context.Context, cfg executor.Config, dev *device, all []identity, tooOld *kernels.TooOld, why string) (executor.Executor, error) {
 	lib, err := openLibrary(ctx, cfg, dev, "all operations: "+why)
 	if lib != nil {
@@ -143,7 +143,7 @@ func newEngine(ctx context.Context, cfg executor.Config, dev *device, funcs *fun
 	e.copier.part = -1
 	e.copier.e = e
 	e.chooser = newChooser(cfg.Env, cfg.Size, all, w.hosted)
-	if measuredAlike(all) && !w.hosted { // what was measured was on devices
+	if measuredAlike(all) && !w.hosted { // rules were measured with windows on devices
 		e.chooser.measured = rules
 	}
 	if s := cfg.Env.GPUAlgo; s != "" {
@@ -180,14 +180,14 @@ func newEngine(ctx context.Context, cfg executor.Config, dev *device, funcs *fun
 	for k := range e.launches {
 		e.launches[k] = newLaunch(e.comm, kernelInfo[k].protocol != simple)
 	}
-	if cfg.Timeout > 0 { // else no kernel ever gives up
+	if cfg.Timeout > 0 { // otherwise no kernel ever gives up
 		watch.add(e)
 	}
 	return e, nil
 }
 
-// may reports whether anything is done by copy engines, or by the library, once all
-// choices are settled.
+// may reports whether any choice uses k, which is copies or nvidia, once all choices are
+// settled.
 func (e *engine) may(k kernel) bool {
 	ch := &e.chooser
 	if e.cfg.Size == 1 {
@@ -204,8 +204,8 @@ func (e *engine) may(k kernel) bool {
 	return false
 }
 
-// newChooser makes what all ranks' devices and settings allow. It is made of
-// what the ranks have agreed on and told one another, and of nothing else.
+// newChooser returns the chooser for the devices and settings of all ranks. It depends only on
+// what the ranks have agreed on and told one another.
 func newChooser(k *choose.Env, ranks int, all []identity, hosted bool) chooser {
 	buffer := 0
 	if k.BuffSize != choose.DefaultBuffSize {
@@ -230,15 +230,14 @@ func newChooser(k *choose.Env, ranks int, all []identity, hosted bool) chooser {
 	return c
 }
 
-// A launch is of one of the kernels that do the same for different types and
-// reductions.
+// A launch launches one kernel, for any type and reduction.
 type launch struct {
 	l    *driver.Launch
 	args *argsABI
 }
 
-// newLaunch makes a launch. dependent: it starts early. Chunked kernels fill the
-// device: there is nothing to start early on.
+// newLaunch prepares a launch. dependent starts the kernel before the previous one has ended.
+// Chunked kernels fill the device: no multiprocessors are left to start early on.
 func newLaunch(comm commABI, dependent bool) *launch {
 	l := driver.NewLaunch(driver.Func{}, int(unsafe.Sizeof(commABI{})), int(unsafe.Sizeof(argsABI{})))
 	*(*commABI)(l.Param(0)) = comm
@@ -246,14 +245,14 @@ func newLaunch(comm commABI, dependent bool) *launch {
 	return &launch{l, (*argsABI)(l.Param(1))}
 }
 
-// launch is the launch of a kernel.
+// launch returns the launch of a kernel for a type and reduction.
 func (e *engine) launch(k kernel, t elem.Type, op elem.Op) *launch {
 	l := e.launches[k]
 	l.l.SetFunc(e.funcs.of(k, t, op))
 	return l
 }
 
-// set gives a launch its shape.
+// set sets the grid, block and stream of a launch.
 func (e *engine) set(l *launch, c choice) *driver.Launch {
 	l.l.SetGrid(c.channels, kernelInfo[c.kernel].roles, 1)
 	l.l.SetBlock(c.threads, 1, 1)
@@ -322,7 +321,7 @@ func (e *engine) Chosen() string {
 	return fmt.Sprintf("%v/%d", e.chosen.kernel, e.chosen.channels)
 }
 
-// Abort implements executor.Executor: kernels see the word and leave.
+// Abort implements executor.Executor: kernels see the stop word and exit.
 func (e *engine) Abort(error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -332,25 +331,25 @@ func (e *engine) Abort(error) {
 	}
 }
 
-// stop is the word that kernels which wait look at.
+// stop is the stop word, which waiting kernels poll.
 func (e *engine) stop() *uint32 { return (*uint32)(unsafe.Pointer(&e.pinned.bytes[0])) }
 
-// What it says.
+// Values of the stop word.
 const (
 	stopLeave = 1
 	stopTell  = 3
 )
 
-// How long kernels have to tell what they wait for, how long what they told is good
-// for, and how long others have to tell after the first has.
+// How long kernels have to report what they wait for, how long their reports stay valid, and
+// how long the other kernels have after the first report.
 const (
 	tellTime   = 300 * time.Millisecond
 	toldGood   = 500 * time.Millisecond
 	tellOthers = 20 * time.Millisecond
 )
 
-// Progress implements executor.Executor. Kernels that wait for other ranks are asked for
-// whom: when none answers, none of them runs.
+// Progress implements executor.Executor. It asks the waiting kernels which ranks they wait
+// for: if none answers, no kernel runs.
 func (e *engine) Progress() (s executor.State) {
 	idle := e.Idle()
 	s.Graphs = e.captured.Load()
@@ -359,7 +358,7 @@ func (e *engine) Progress() (s executor.State) {
 	switch {
 	case idle && !s.Graphs:
 		return executor.State{Does: executor.Idle}
-	case e.closed || e.stopped.Load() || e.gone.Load(): // the library's kernels tell nothing
+	case e.closed || e.stopped.Load() || e.gone.Load(): // the library's kernels do not report
 		return executor.State{}
 	}
 	a := &e.asked
@@ -370,7 +369,7 @@ func (e *engine) Progress() (s executor.State) {
 		}
 		a.at, a.waits = time.Now(), waits
 	}
-	if s.Does = executor.Begun; len(a.waits) == 0 { // copies wait for nothing but such kernels
+	if s.Does = executor.Begun; len(a.waits) == 0 { // copies wait only for such kernels
 		s.Does = executor.Behind
 		return s
 	}
@@ -386,8 +385,8 @@ func (e *engine) Progress() (s executor.State) {
 	return s
 }
 
-// sameWait reports whether kernels may have waited all the time between two looks: those
-// that were seen twice wait for the same messages. Not all are seen each time.
+// sameWait reports whether kernels may have waited all the time between two polls: those seen
+// in both wait for the same messages. A poll may miss some kernels.
 func sameWait(before, now map[uint32]uint32) bool {
 	both := false
 	for w, message := range now {
@@ -406,7 +405,7 @@ func (e *engine) ask() map[uint32]uint32 {
 	defer atomic.StoreUint32(e.stop(), 0)
 	waits := map[uint32]uint32{}
 	until := time.Now().Add(tellTime)
-	for wait := time.Millisecond; time.Now().Before(until); wait *= 4 { // most answer at once, or there is none
+	for wait := time.Millisecond; time.Now().Before(until); wait *= 4 { // most kernels answer at once, or none runs
 		time.Sleep(min(wait, time.Until(until)))
 		first := len(waits) == 0
 		for ch := range packetChannels + chunkChannels {
@@ -421,7 +420,7 @@ func (e *engine) ask() map[uint32]uint32 {
 	return waits
 }
 
-// report is what the kernels of a channel left behind, if anything.
+// report returns the report that a channel's kernels have left, if there is one.
 func (e *engine) report(channel int) (r reportABI, ok bool) {
 	b := e.pinned.bytes[reportsAt+channel*reportBytes:][:reportBytes]
 	if atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[12]))) == 0 {
@@ -431,7 +430,7 @@ func (e *engine) report(channel int) (r reportABI, ok bool) {
 	return r, true
 }
 
-// reasonTimeout is why a kernel gave up that was not told to stop.
+// reasonTimeout is the reason of a kernel that gave up without being told to stop.
 const reasonTimeout = 2
 
 // watchReports fails the communicator when a kernel has waited for too long.
@@ -441,7 +440,7 @@ func (e *engine) watchReports() {
 	}
 	for ch := range packetChannels + chunkChannels {
 		r, ok := e.report(ch)
-		if !ok || r.who>>24 != reasonTimeout { // else it was told to stop
+		if !ok || r.who>>24 != reasonTimeout { // otherwise it was told to stop or to report
 			continue
 		}
 		e.told = true
@@ -454,12 +453,13 @@ func (e *engine) watchReports() {
 	}
 }
 
-// drainTime is how long kernels may take to leave once they have been told.
+// drainTime is how long kernels may take to exit once they have been told to.
 const drainTime = 10 * time.Second
 
-// drain waits until all that was enqueued is done. What does not end, because
-// its stream is not there any more or its context is lost, is left alone. stop
-// reports whether it was told to end soon.
+// drain waits until everything enqueued is done, and reports whether nothing runs any more.
+// Work that does not end, because its stream no longer exists or its context is lost, is left
+// alone. stop reports whether the work was told to end soon; then drain waits at most
+// drainTime.
 func (o *order) drain(stop func() bool) bool {
 	o.Leave()
 	if o.lost != nil {
@@ -495,7 +495,7 @@ func (e *engine) Close(tell func(byte) ([]byte, error)) error {
 		e.closed = true
 		e.mu.Unlock()
 		if !drained {
-			return nil // kernels may still look at the rest
+			return nil // kernels may still use the rest
 		}
 		err := errors.Join(e.lib.close(), e.free())
 		e.giveBack(e.leavePeers(tell))
@@ -504,16 +504,16 @@ func (e *engine) Close(tell func(byte) ([]byte, error)) error {
 	})
 	var lost *driver.Error
 	if errors.As(err, &lost) && lost.Lost() {
-		return nil // with the context all is gone
+		return nil // everything is lost with the context
 	}
 	return err
 }
 
-// leavePeers ends what ranks have of one another's memory. A window must stay until
-// the kernels of the others have left: one that writes to memory which is not there
-// loses its context with all that is in it. When the ranks do not leave together,
-// it cannot be told; so it stays for a while from left on. kept: another process still
-// has it mapped.
+// leavePeers ends the ranks' access to one another's memory. A window must stay until the
+// other ranks' kernels have exited: a kernel that writes to unmapped memory loses its context
+// with everything in it. If the ranks do not leave together, it is unknown whether they have
+// exited, so the window stays for a while from left on. kept: another process still has it
+// mapped.
 func (e *engine) leavePeers(tell func(byte) ([]byte, error)) (left time.Time, kept bool) {
 	if e.cfg.Size == 1 {
 		return left, false
@@ -532,7 +532,7 @@ func (e *engine) leavePeers(tell func(byte) ([]byte, error)) (left time.Time, ke
 	return time.Now(), false
 }
 
-// giveBack gives the device's arena what the engine had of it.
+// giveBack returns the engine's loans to the device's arena.
 func (e *engine) giveBack(left time.Time, kept bool) {
 	a := &e.dev.arena
 	a.give(e.windows.own, left, kept)
@@ -542,7 +542,7 @@ func (e *engine) giveBack(left time.Time, kept bool) {
 	a.give(e.pinned, time.Time{}, false)
 }
 
-// free gives back what the engine itself has.
+// free frees what the engine itself owns.
 func (e *engine) free() error {
 	e.copier.close()
 	for _, l := range e.launches {
@@ -553,8 +553,8 @@ func (e *engine) free() error {
 	return e.event.Destroy()
 }
 
-// failure makes an Error of coll's of what the driver reports. What others
-// report is coll's to name.
+// failure converts an error of the driver to an op.Error. It leaves other errors for coll to
+// convert.
 func failure(rank int, what string, err error) error {
 	var known *op.Error
 	var cu *driver.Error

@@ -9,8 +9,8 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// Enqueue implements executor.Executor. What it does for one kernel allocates
-// nothing and calls the driver once.
+// Enqueue implements executor.Executor. For an operation of one kernel it allocates nothing
+// and calls the driver once.
 func (e *engine) Enqueue(d *executor.Op) error {
 	o := &d.Op
 	if err := checked(&e.cfg, e.dev, o); err != nil {
@@ -27,7 +27,7 @@ func (e *engine) Enqueue(d *executor.Op) error {
 		err = e.done()
 	}
 	if err != nil {
-		if e.trial { // a choice may be impossible, and the next one is not
+		if e.trial { // this choice may be impossible, while the next one works
 			return &op.Error{Code: op.InvalidArgument, Rank: e.cfg.Rank, Op: o.Coll.String(), Peer: op.NoPeer, Err: err}
 		}
 		return failure(e.cfg.Rank, o.Coll.String(), err)
@@ -59,8 +59,8 @@ func (e *engine) leave(o *op.Op) error {
 	return e.dev.in(func() error { return e.lib.do(o, e.stream) })
 }
 
-// split tells Sends and Recvs apart that are the engine's and the library's: those of
-// a message have the same length at both ends.
+// split separates the engine's Sends and Recvs from the library's. Both ends of a message come
+// to the same result, because its length is the same at both.
 func (e *engine) split(all []op.Transfer) (own, others []op.Transfer) {
 	if e.lib == nil {
 		return all, nil
@@ -100,7 +100,7 @@ func (e *engine) exchangeOwn(own []op.Transfer) error {
 	}
 }
 
-// way is how a collective is done.
+// way chooses how to do a collective.
 func (e *engine) way(o *op.Op) choice {
 	c := e.chooser.choose(o.Coll, o.Bytes())
 	var not uint32
@@ -119,7 +119,7 @@ func (e *engine) run(l *driver.Launch) error {
 	return driver.RunAll(e.one[:])
 }
 
-// prepare makes the launch of a collective.
+// prepare prepares the launch of a collective.
 func (e *engine) prepare(o *op.Op, c choice) *driver.Launch {
 	l := e.launch(c.kernel, o.Type, o.Red)
 	e.chosen = c
@@ -127,8 +127,8 @@ func (e *engine) prepare(o *op.Op, c choice) *driver.Launch {
 	return e.set(l, c)
 }
 
-// nextExchange does the next piece of what exchange.start has begun, or makes
-// the launch that does it. more: it was not the end.
+// nextExchange enqueues the next piece of the exchange that exchange.start has begun, or
+// prepares the launch that does it. more is false at the end.
 func (e *engine) nextExchange() (l *driver.Launch, more bool, err error) {
 	if more, err := e.copier.next(); more || err != nil {
 		return nil, more, err
@@ -147,7 +147,7 @@ func (e *engine) nextExchange() (l *driver.Launch, more bool, err error) {
 	return e.set(p, c), true, nil
 }
 
-// alone does what an operation does on a communicator of one rank.
+// alone does an operation of a one-rank communicator.
 func (e *engine) alone(o *op.Op) error {
 	e.chosen = choice{}
 	switch {
@@ -170,8 +170,7 @@ func (e *engine) alone(o *op.Op) error {
 	return nil
 }
 
-// copyToSelf does Sends and Recvs of a rank to itself, of which there are as
-// many of the one as of the other.
+// copyToSelf does a rank's Sends and Recvs to itself. There are as many Sends as Recvs.
 func copyToSelf(all []op.Transfer, s driver.Stream) error {
 	r := 0
 	for _, t := range all {

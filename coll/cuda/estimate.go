@@ -9,19 +9,19 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// What copies within a device cost, which was not measured: a launch, and a rate that
-// GPUs of this decade reach.
+// Estimated costs of copies within a device, which were not measured: a launch, and a rate
+// that GPUs of this decade reach.
 const (
 	copyLaunch = 2500 * time.Nanosecond
 	copyRate   = 1e12 // bytes a second
 )
 
-// copyTime is how long a communicator of one rank takes, which copies.
+// copyTime is how long an operation of a one-rank communicator takes: it is a copy.
 func copyTime(bytes int) time.Duration {
 	return copyLaunch + time.Duration(float64(bytes)/copyRate*float64(time.Second))
 }
 
-// carried is what a rank sends or receives in an operation, whichever is more.
+// carried returns how many bytes a rank sends or receives in an operation, whichever is more.
 func carried(o *op.Op) int {
 	if o.Coll != op.SendRecv {
 		return o.Bytes()
@@ -37,7 +37,8 @@ func carried(o *op.Op) int {
 	return max(sent, got)
 }
 
-// estimate is how long an operation takes among so many GPUs of a name.
+// estimate returns how long an operation takes among the given number of ranks. times are
+// those of the GPUs' name.
 func estimate(o *op.Op, ranks int, hosted bool, times *choose.Times) time.Duration {
 	switch bytes := carried(o); {
 	case ranks == 1 && o.Coll != op.SendRecv && op.Addr(o.Send) == op.Addr(o.Recv) && !o.Scaled:

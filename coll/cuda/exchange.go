@@ -4,21 +4,21 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// An exchange makes kernels of Sends and Recvs. Two ranks know of a message
-// between them, and nothing of what else the other does: all that both must do
-// alike depends on the message's length, and on which one between them it is.
+// An exchange turns Sends and Recvs into kernels. Two ranks know the messages between them,
+// but not what else the other rank does. So everything that both must do alike depends only on
+// a message's length and on its number among the messages between them.
 //
-// The messages that are first between two ranks come first, then the second
-// ones, and of each the shorter ones before the longer. All ranks have that
-// order, so none waits for a kernel that is behind one which waits for it.
+// The first messages between any two ranks come first, then the second ones, and so on; among
+// each of these, shorter messages come before longer ones. All ranks use this order, so no
+// rank waits for a kernel that is behind one that waits for this rank.
 type exchange struct {
 	rank      int
 	chooser   *chooser
-	copies    bool // copy engines can bring something
+	copies    bool // copy engines can be used
 	transfers []op.Transfer
 	keys      []key // by transfer
 	rounds    int
-	at        key // the next kernel
+	at        key // of the next kernel
 }
 
 type key struct {
@@ -26,17 +26,16 @@ type key struct {
 	class int // of classes
 }
 
+// classes are the kernels of messages, in launch order. The last class is for all else.
 var classes = [...]kernel{exchangeLL, exchangeLL128, copies, exchangeSimple}
 
-// The last class is for all else.
-//
-// signExchange is the sign of Sends and Recvs, which is no collective's.
+// signExchange is the sign of Sends and Recvs, which differs from every collective's.
 const signExchange = uint32(op.NumCollectives) << 28
 
-// exchangeChunk is the step of long messages, of whatever length.
+// exchangeChunk is the step of all messages in chunks, regardless of their length.
 const exchangeChunk = 128 << 10
 
-// start begins with other transfers, which must stay until next is done.
+// start begins with new transfers, which must stay until next has returned false.
 func (x *exchange) start(transfers []op.Transfer) {
 	var sent, received [maxRanks]int
 	x.transfers, x.keys, x.rounds, x.at = transfers, x.keys[:0], 0, key{}
@@ -77,7 +76,7 @@ func (x *exchange) choose(t *op.Transfer) choice {
 	return c
 }
 
-// next writes the arguments of the next kernel; false: there is none.
+// next writes the arguments of the next kernel. It returns false if there is none.
 func (x *exchange) next(a *argsABI) (choice, bool) {
 	for ; x.at.round < x.rounds; x.at = x.at.after() {
 		var c choice

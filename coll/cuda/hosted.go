@@ -13,13 +13,13 @@ import (
 	"github.com/assay-hpc/assay/coll/transport/shm"
 )
 
-// Where devices do not reach one another, they all still reach the memory of
-// the host: windows are there, pinned. A kernel then writes into the windows of
-// others and reads its own over the device's link to the host, and all else is
-// as with windows on devices. Processes share them as those of shm.Alloc.
+// Devices that do not reach one another still all reach host memory: the windows are there,
+// pinned. A kernel then writes into other ranks' windows and reads its own over the device's
+// link to the host. Everything else is the same as with windows on devices. Processes share
+// the windows as memory of shm.Alloc.
 
-// hostable says why windows cannot be in the processor's memory; "" when they
-// can be. All ranks come to the same.
+// hostable returns why windows cannot be in host memory, or "" if they can. All ranks come to
+// the same result.
 func hostable(cfg executor.Config) string {
 	switch {
 	case cfg.Size > maxRanks:
@@ -32,7 +32,7 @@ func hostable(cfg executor.Config) string {
 	return ""
 }
 
-// newHosted allocates n bytes of the processor's memory, for other ranks to reach.
+// newHosted allocates n bytes of host memory for other ranks to reach.
 func newHosted(n int) (_ *loan, err error) {
 	l := &loan{kind: shared}
 	if l.bytes, err = shm.Alloc(n); err != nil {
@@ -53,8 +53,8 @@ func newHosted(n int) (_ *loan, err error) {
 	return l, nil
 }
 
-// importHosted maps memory of another process. What one rank has registered, all
-// of its process can use.
+// importHosted maps host memory of another process. Memory that one rank has registered can be
+// used by all ranks of its process.
 func importHosted(o offer) (driver.Ptr, func() error, error) {
 	var h shm.Handle
 	if _, err := binary.Decode(o.Handle[:], binary.LittleEndian, &h); err != nil {

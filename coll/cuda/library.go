@@ -22,20 +22,20 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// A library is NVIDIA's libnccl.so.2, with a communicator of the same ranks. It does
-// what the engine cannot do, and what measured rules give it. Its operations are done
-// as that library does them: they have nothing of this engine's signs, and its
-// kernels cannot be asked for whom they wait.
+// A library is NVIDIA's libnccl.so.2 with a communicator of the same ranks. It does the
+// operations that the engine cannot do, and those that measured rules assign to it. The
+// library does them in its own way: they do not carry this engine's signs, and its kernels
+// cannot be asked which rank they wait for.
 type library struct {
 	cfg  executor.Config
 	dev  *device
 	lib  *nccl.Library
 	comm *nccl.Comm
-	stop chan struct{} // closed: errors are not looked for any more
+	stop chan struct{} // closed: errors are no longer polled
 	over sync.Once
 }
 
-// libraries are open for good, by the name of the file.
+// libraries are the opened libraries by file name. They are never closed.
 var libraries struct {
 	mu  sync.Mutex
 	all map[string]*nccl.Library
@@ -58,12 +58,12 @@ func libraryOf(file string) (*nccl.Library, error) {
 	return l, nil
 }
 
-// A libraryOffer is what ranks tell one another of the library that they have.
+// A libraryOffer is what ranks tell one another about their library.
 type libraryOffer struct{ Version int64 } // 0: none
 
-// openLibrary makes the library's communicator; nil: not all ranks have the same one,
-// and which does not is in the log. All ranks call it, with the device's context
-// current. does says what the library is for.
+// openLibrary creates the library's communicator. It returns nil if not all ranks have the
+// same version, and logs which rank differs. All ranks call it with the device's context
+// current. does is what the library is used for, for the log.
 func openLibrary(ctx context.Context, cfg executor.Config, dev *device, does string) (*library, error) {
 	var mine libraryOffer
 	var lib *nccl.Library
@@ -87,7 +87,7 @@ func openLibrary(ctx context.Context, cfg executor.Config, dev *device, does str
 	}
 	var id nccl.UniqueID
 	if cfg.Rank == 0 {
-		if id, err = lib.UniqueID(); err != nil { // the others learn it from the communicator's fault
+		if id, err = lib.UniqueID(); err != nil { // the other ranks learn of it when the communicator fails
 			return nil, libraryError(cfg.Rank, "CommInitRank", err)
 		}
 	}
@@ -111,8 +111,8 @@ func (o libraryOffer) String() string {
 	return nccl.Version(o.Version).String()
 }
 
-// join joins the library's communicator. When another rank has given up, the library
-// would wait for it for ever: then what it makes, should it come to that, is aborted.
+// join joins the library's communicator. If another rank has given up, the library would wait
+// for it forever. Then join returns, and the communicator is aborted if it is still created.
 func (l *library) join(ctx context.Context, id nccl.UniqueID) (*nccl.Comm, error) {
 	type made struct {
 		comm *nccl.Comm
@@ -152,10 +152,10 @@ func (l *library) join(ctx context.Context, id nccl.UniqueID) (*nccl.Comm, error
 	}
 }
 
-// libraryLook is how often the library is asked for errors.
+// libraryLook is the interval at which the library is polled for errors.
 const libraryLook = 250 * time.Millisecond
 
-// watch fails the communicator when the library's has failed.
+// watch fails the communicator when the library's communicator has failed.
 func (l *library) watch() {
 	tick := time.NewTicker(libraryLook)
 	defer tick.Stop()
@@ -179,7 +179,7 @@ func (l *library) do(o *op.Op, s driver.Stream) error {
 		return libraryError(l.cfg.Rank, what, l.comm.Exchange(o.Transfers, uintptr(s)))
 	}
 	if o.Coll == op.AllToAll && op.Addr(o.Send) == op.Addr(o.Recv) {
-		// Not done by the engine instead: other ranks need not do it in place.
+		// The engine cannot do it instead: other ranks may not do it in place.
 		return l.refuse(what, "NVIDIA's library, which does this operation, has no AllToAll in place")
 	}
 	red := nccl.Reduction(o.Red)
@@ -196,7 +196,7 @@ func (l *library) do(o *op.Op, s driver.Stream) error {
 	return libraryError(l.cfg.Rank, what, l.comm.Do(o, red, uintptr(s)))
 }
 
-// scale makes the reduction of an operation whose input is multiplied.
+// scale creates the reduction of an operation that multiplies its input.
 func (l *library) scale(o *op.Op) (nccl.RedOp, error) {
 	if o.FactorAt {
 		return l.comm.PreMulSumAt(uintptr(o.Factor), o.Type)
@@ -210,8 +210,7 @@ func (l *library) refuse(what, format string, args ...any) error {
 	return &op.Error{Code: op.InvalidUsage, Rank: l.cfg.Rank, Op: what, Peer: op.NoPeer, Err: fmt.Errorf(format, args...)}
 }
 
-// libraryError makes an Error of coll's of what the library reports. Both have the
-// same codes.
+// libraryError converts an error of the library to an op.Error. Both have the same codes.
 func libraryError(rank int, what string, err error) error {
 	if err == nil {
 		return nil
@@ -224,8 +223,8 @@ func libraryError(rank int, what string, err error) error {
 	return &op.Error{Code: code, Rank: rank, Op: what, Peer: op.NoPeer, Err: fmt.Errorf("NVIDIA's library: %w", err)}
 }
 
-// abort makes what is enqueued end soon. Calls after the first do nothing, and those
-// of a nil library neither.
+// abort makes enqueued work end soon. Calls after the first, and calls on a nil library, do
+// nothing.
 func (l *library) abort() {
 	if l != nil {
 		l.over.Do(func() { close(l.stop) })
@@ -233,7 +232,7 @@ func (l *library) abort() {
 	}
 }
 
-// close frees the communicator, when what was enqueued has ended.
+// close frees the communicator when the enqueued work has ended.
 func (l *library) close() error {
 	if l == nil {
 		return nil
@@ -242,17 +241,18 @@ func (l *library) close() error {
 	return libraryError(l.cfg.Rank, "CommDestroy", l.dev.in(l.comm.Destroy))
 }
 
-// An outsideOp is an operation of a group that a library does.
+// An outsideOp is an operation of a group that the library does.
 type outsideOp struct {
 	lib   *library
 	order *order
 	d     *executor.Op
-	do    op.Op // of d's: a part of its Transfers, perhaps
+	do    op.Op // d's operation, perhaps with only a part of its Transfers
 	index int   // in the batch
 }
 
-// outside does what the group has for libraries, behind all else of it: at once, since
-// one goroutine may be several ranks that wait for one another.
+// outside enqueues the group's operations for libraries, after all its other operations. It
+// enqueues them in one library group, since one goroutine may drive several ranks that wait
+// for one another.
 func (b *batch) outside() (failed int, err error) {
 	if len(b.out) == 0 {
 		return -1, nil
@@ -275,7 +275,7 @@ func (b *batch) outside() (failed int, err error) {
 				}
 			}
 		}
-		end := libraryError(first.lib.cfg.Rank, "GroupEnd", first.lib.lib.GroupEnd()) // it is ended in any case
+		end := libraryError(first.lib.cfg.Rank, "GroupEnd", first.lib.lib.GroupEnd()) // called in any case
 		if wrong != nil {
 			return wrong
 		}
@@ -294,8 +294,8 @@ func (b *batch) outside() (failed int, err error) {
 	return -1, nil
 }
 
-// An outsider is the executor of a communicator whose operations are all a library's:
-// ours would bring the data through the processor's memory, or has no code for a GPU.
+// An outsider is the executor of a communicator that leaves all operations to the library:
+// this engine would stage the data in host memory, or has no kernels for a GPU.
 type outsider struct {
 	cfg executor.Config
 	order
@@ -342,14 +342,14 @@ func (x *outsider) Alloc(n int) (uintptr, error) { return x.dev.alloc(x.cfg.Rank
 // Free implements executor.Executor.
 func (x *outsider) Free(addr uintptr) error { return x.dev.free(x.cfg.Rank, addr) }
 
-// Estimate implements executor.Executor. What the library takes is not known: it is
-// what this engine would take between GPUs that reach one another.
+// Estimate implements executor.Executor. The library's times are not known: it returns what
+// this engine would take between GPUs that reach one another.
 func (x *outsider) Estimate(o *op.Op) time.Duration { return estimate(o, x.cfg.Size, false, &x.times) }
 
-// Memory implements executor.Executor. What the library takes is not known.
+// Memory implements executor.Executor. The library's own memory is not known.
 func (x *outsider) Memory() executor.Memory { return executor.Memory{Shared: x.dev.arena.share()} }
 
-// Suspend implements executor.Executor: the library keeps what it has.
+// Suspend implements executor.Executor: the library keeps its memory.
 func (x *outsider) Suspend(ctx context.Context) error { return x.together(ctx, x.cfg.Host) }
 
 // Resume implements executor.Executor.
@@ -358,7 +358,7 @@ func (x *outsider) Resume(ctx context.Context) error { return x.together(ctx, x.
 // Chosen implements executor.Executor.
 func (x *outsider) Chosen() string { return nvidia.String() }
 
-// Progress implements executor.Executor: it cannot be told.
+// Progress implements executor.Executor: the library's progress is not known.
 func (x *outsider) Progress() executor.State { return executor.State{} }
 
 // Abort implements executor.Executor.
@@ -388,7 +388,7 @@ func (x *outsider) Close(tell func(byte) ([]byte, error)) error {
 	})
 }
 
-// purposes says for which operations rules have the library.
+// purposes lists, for the log, the operations for which rules choose the library.
 func purposes(force choice, rules choose.Rules[choice]) string {
 	if force.kernel == nvidia {
 		return "all operations: ASSAY_GPU_ALGO"
@@ -406,7 +406,7 @@ func purposes(force choice, rules choose.Rules[choice]) string {
 	return strings.Join(each, ", ") + ": measured rules"
 }
 
-// span is a range of bytes in words.
+// span describes a range of sizes.
 func span(from, to int) string {
 	switch {
 	case to == math.MaxInt64 && from == 0:

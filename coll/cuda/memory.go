@@ -9,24 +9,24 @@ import (
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 )
 
-// blocks are what MemAlloc gave.
+// blocks are the allocations of MemAlloc.
 var blocks struct {
 	mu sync.Mutex
 	at map[uintptr]block
 }
 
-// A block is memory of a program's own.
+// A block is memory that the program allocated.
 type block struct {
 	dev  *device
 	free func() error
 }
 
-// ErrNotAllocated: memory is to be freed that MemAlloc did not give, or that was freed.
+// ErrNotAllocated: the address to free is not from MemAlloc, or was freed before.
 var ErrNotAllocated = errors.New("no memory of this library's begins there")
 
-// MemAlloc returns n bytes at least of zeroed memory on a device, which all devices of the
-// process that can reach it may use. Where the device can, other processes can have it,
-// too, by a file descriptor of the driver's.
+// MemAlloc returns at least n bytes of zeroed memory on a device. All devices of the process
+// that can reach that device may use it. If the device supports it, other processes can map
+// the memory through a file descriptor of the driver.
 func MemAlloc(ordinal, n int) (uintptr, error) {
 	d, err := deviceOf(ordinal)
 	if err != nil {
@@ -55,7 +55,7 @@ func MemAlloc(ordinal, n int) (uintptr, error) {
 	return uintptr(at), nil
 }
 
-// take allocates n bytes in the way that the device can best.
+// take allocates n bytes by the best method that the device supports.
 func (d *device) take(n int) (driver.Ptr, func() error, error) {
 	if !d.info.CanVirtual {
 		return d.plain(n)
@@ -85,7 +85,7 @@ func (d *device) plain(n int) (driver.Ptr, func() error, error) {
 	return p, func() error { return driver.Free(p) }, err
 }
 
-// MemFree gives back what MemAlloc gave, when all that runs on its device is done.
+// MemFree frees memory of MemAlloc when all work on its device is done.
 func MemFree(at uintptr) error {
 	blocks.mu.Lock()
 	b, ok := blocks.at[at]

@@ -10,29 +10,29 @@ import (
 	"github.com/assay-hpc/assay/coll/executor"
 )
 
-// An order keeps the operations of a rank one behind the other, whichever streams
-// they come on.
+// An order runs the operations of a rank one after the other, whichever streams they come on.
 type order struct {
 	rank   int
 	dev    *device
 	event  driver.Event
 	stream driver.Stream // of the last operation, or one that waits for it
-	id     uint64        // of the stream; noStream: it is not known
+	id     uint64        // of the stream; noStream: not known
 	busy   bool          // there was an operation
-	left   bool          // there will be none: event is behind the last one
-	lost   error         // why it is not
+	left   bool          // there will be no more: event is behind the last one
+	lost   error         // why event is not behind the last one
 
-	// Of a communicator for NCCL's API, whose callers may destroy a stream as soon as
-	// the operation on it was called: event is behind each when its call returns.
+	// Set for a communicator of NCCL's API, where callers may destroy a stream as soon as the
+	// call of an operation on it has returned: event is recorded behind each operation before
+	// that.
 	eager     bool
-	marked    atomic.Bool // there was such an operation
-	open      bool        // the last one has no event behind it yet
-	capturing bool        // it is captured
-	captured  atomic.Bool // one of them was captured
+	marked    atomic.Bool // event has been recorded
+	open      bool        // event is not behind the last operation yet
+	capturing bool        // the last operation is captured
+	captured  atomic.Bool // some operation was captured
 }
 
-// Stream implements executor.Executor. Where callers may destroy streams, begin does it: the
-// event is behind the last operation already.
+// Stream implements executor.Executor. Where callers may destroy streams, begin changes the
+// stream: the event is behind the last operation already.
 func (o *order) Stream(stream uintptr) error {
 	s := driver.Stream(stream)
 	if o.eager || s == o.stream {
@@ -47,15 +47,15 @@ func (o *order) Stream(stream uintptr) error {
 	return nil
 }
 
-// follow makes the next operation be on a stream, behind the last one, whose own may be gone:
-// another stream may have its handle.
+// follow puts the next operation on stream s, behind the last operation. The last operation's
+// stream may have been destroyed, and another stream may have its handle.
 func (o *order) follow(s driver.Stream) error {
 	capturing, err := s.Capturing()
 	if err != nil {
 		return err
 	}
 	id := noStream
-	if !capturing { // to ask for the ID would spoil the capture
+	if !capturing { // querying the ID would invalidate the capture
 		if id, err = s.ID(); err != nil {
 			id = noStream
 		}
@@ -71,7 +71,7 @@ func (o *order) follow(s driver.Stream) error {
 	return err
 }
 
-// noStream is the ID of a stream that is captured, or has none.
+// noStream stands for the ID of a stream that is captured, or that has none.
 const noStream = ^uint64(0)
 
 // Leave implements executor.Executor.
@@ -85,8 +85,8 @@ func (o *order) Leave() {
 	}
 }
 
-// wait makes a stream wait for what is on another one. What is captured belongs to
-// its graph, which other streams do not wait for.
+// wait makes stream s wait for the work on another stream. It does nothing if one of them is
+// captured: captured work belongs to its graph, which other streams do not wait for.
 func (o *order) wait(s, on driver.Stream) error {
 	for _, one := range [...]driver.Stream{s, on} {
 		if captured, err := one.Capturing(); captured || err != nil {
@@ -99,8 +99,8 @@ func (o *order) wait(s, on driver.Stream) error {
 	return s.WaitEvent(o.event)
 }
 
-// begin makes the operation that is enqueued next be on its stream, behind what is on
-// the others that it was called on.
+// begin puts the next operation on its stream, behind the work on the other streams that it
+// was called on.
 func (o *order) begin(d *executor.Op) error {
 	s := driver.Stream(d.Stream)
 	if !o.eager {
@@ -114,12 +114,12 @@ func (o *order) begin(d *executor.Op) error {
 	return o.each(d, func(s driver.Stream) error { return o.wait(o.stream, s) })
 }
 
-// end makes what comes on the other streams be behind the operation.
+// end makes later work on the other streams wait for the operation.
 func (o *order) end(d *executor.Op) error {
 	return o.each(d, func(s driver.Stream) error { return o.wait(s, o.stream) })
 }
 
-// done comes behind what was enqueued, when its call is about to return.
+// done is called after everything of a call is enqueued, when the call is about to return.
 func (o *order) done() error {
 	if !o.eager {
 		return nil
@@ -127,8 +127,8 @@ func (o *order) done() error {
 	return o.dev.bound(o.mark)
 }
 
-// mark puts the event behind the last operation. What is captured is left out, as it
-// is by wait.
+// mark records the event behind the last operation. Like wait, it leaves out captured
+// operations.
 func (o *order) mark() error {
 	if !o.open {
 		return nil

@@ -11,9 +11,8 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// do does a lane's pieces of an operation: the input of the next one is copied
-// to the host while this one is worked on, and the result of the one before
-// copied back.
+// do processes the lane's pieces of an operation. While it works on one piece, the input of
+// the next piece is copied to the host and the result of the previous piece is copied back.
 func (l *lane) do(j *job) error {
 	if err := l.in.WaitEvent(j.start); err != nil {
 		return err
@@ -48,17 +47,17 @@ func (l *lane) do(j *job) error {
 			return err
 		}
 	}
-	if n == 0 { // the word must not be ahead of the operation before
+	if n == 0 { // the word must not advance before the previous operation is done
 		return l.await(j.start)
 	}
-	return l.await(l.slot(n - 1 - (n-1-l.index)%step).won) // the last piece's
+	return l.await(l.slot(n - 1 - (n-1-l.index)%step).won) // of the lane's last piece
 }
 
-// errAborted is why a lane left an operation.
+// errAborted is returned when a lane leaves an operation because of an abort.
 var errAborted = errors.New("the communicator was aborted")
 
-// await waits for an event of the lane's, unless the communicator is aborted:
-// the caller's stream may never come to the operation.
+// await waits for one of the lane's events, or until the communicator is aborted: the caller's
+// stream may never reach the operation.
 func (l *lane) await(e driver.Event) error {
 	for polls := 0; ; polls++ {
 		if done, err := e.Query(); done || err != nil {
@@ -73,10 +72,10 @@ func (l *lane) await(e driver.Event) error {
 	}
 }
 
-// slot is where a piece of the lane's lies.
+// slot returns the slot of one of the lane's pieces.
 func (l *lane) slot(k int) *slot { return &l.slots[k/len(l.lanes)%stageSlots] }
 
-// factor reads an operation's factor, which is on the device.
+// factor reads an operation's factor from the device.
 func (l *lane) factor(o *op.Op) error {
 	at, n := l.slot(l.index), o.Type.Size()
 	if err := l.await(at.won); err != nil {
@@ -96,7 +95,7 @@ func (l *lane) factor(o *op.Op) error {
 // fetch copies the input of piece k to the host.
 func (l *lane) fetch(j *job, k int) error {
 	to := l.slot(k)
-	if err := l.await(to.won); err != nil { // the piece that was there before
+	if err := l.await(to.won); err != nil { // of the piece that used the slot before
 		return err
 	}
 	all := runs(&j.op, l.cfg.Rank, l.cfg.Size, k, nil)
@@ -140,7 +139,7 @@ func (l *lane) deliver(j *job, k int) error {
 	return to.won.Record(l.out)
 }
 
-// operate does the operation on a piece, which is on the host.
+// operate does the operation on a piece in host memory.
 func (l *lane) operate(o *op.Op, k int, at *slot) error {
 	if o.Coll == op.SendRecv {
 		return l.sendRecv(o, k, at)

@@ -11,7 +11,7 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// checked is checkPointers, where it is asked for.
+// checked calls checkPointers if the configuration asks for it.
 func checked(cfg *executor.Config, dev *device, o *op.Op) error {
 	if !cfg.CheckPointers {
 		return nil
@@ -19,9 +19,9 @@ func checked(cfg *executor.Config, dev *device, o *op.Op) error {
 	return checkPointers(cfg.Rank, cfg.Size, dev, o)
 }
 
-// checkPointers looks whether what an operation is to use is memory of a
-// device, all of it of one allocation (NCCL_CHECK_POINTERS). A kernel that
-// finds out otherwise loses the context.
+// checkPointers checks that each buffer of an operation is memory that CUDA knows and lies
+// within one allocation (NCCL_CHECK_POINTERS). A kernel that uses a bad address loses the
+// context.
 func checkPointers(rank, ranks int, dev *device, o *op.Op) error {
 	err := dev.in(func() error {
 		if o.Coll == op.SendRecv {

@@ -10,25 +10,25 @@ type run struct {
 	in   bool
 }
 
-// stagePart is the length of a piece of a Send or Recv, and at most that of a
-// piece of each part of a collective's longer buffer, all parts together.
+// stagePart is the length of a piece of a Send or Recv. For a collective it is the most that a
+// piece has of the longer buffer, all parts together.
 const stagePart = 2 << 20
 
-// piece is which elements of every part piece k of a collective has: at and
-// number.
+// piece returns which elements of every part piece k of a collective has: n elements from at.
 func piece(o *op.Op, ranks, k int) (at, n int) {
 	per := max(1, stagePart/o.Type.Size()/o.Coll.Longest(ranks))
 	at = k * per
 	return at, min(per, o.Count-at)
 }
 
-// pieceOf is the same of a message of so many bytes; n is 0 behind its end.
+// pieceOf is the same for a message of the given bytes; n is 0 beyond its end.
 func pieceOf(bytes, k int) (at, n int) {
 	at = min(k*stagePart, bytes)
 	return at, min(stagePart, bytes-at)
 }
 
-// pieces is how many pieces an operation has: as many on every rank.
+// pieces returns how many pieces an operation has. For a collective it is the same on every
+// rank.
 func pieces(o *op.Op, ranks int) int {
 	if o.Coll != op.SendRecv {
 		per := max(1, stagePart/o.Type.Size()/o.Coll.Longest(ranks))

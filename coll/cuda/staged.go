@@ -18,9 +18,9 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// A hostFallback does operations on device memory through the processor's: between
-// hosts, and where there can be no windows. Lanes take pieces of an operation in
-// turn. The stream waits meanwhile for a word that the last of them writes.
+// A hostFallback does operations on device memory through host memory: between hosts, and
+// where windows are not possible. Lanes take pieces of an operation in turn. Meanwhile the
+// stream waits for a word that the last lane writes.
 type hostFallback struct {
 	cfg executor.Config
 	order
@@ -33,53 +33,52 @@ type hostFallback struct {
 	free    []driver.Event
 	closing bool
 
-	released bool // guarded by mu: there is no word any more
+	released bool // guarded by mu: the word has been given back
 	aborted  atomic.Bool
 	ended    sync.WaitGroup // of lanes
 }
 
-// A lane is a goroutine that copies pieces of the input to the host, has coll's
-// engine for host memory do the operation on them, and copies the results
-// back, while the next piece is on its way. One processor moves some gigabytes
-// a second through a socket: that is why there are several.
+// A lane is a goroutine that copies pieces of the input to the host, runs the operation on
+// them with coll's engine for host memory, and copies the results back while the next piece is
+// in flight. There are several lanes because one core moves only some gigabytes a second
+// through a socket.
 type lane struct {
 	*hostFallback
 	index     int
 	host      executor.Lane
-	transfers []op.Transfer // of the piece that is worked on
+	transfers []op.Transfer // of the current piece
 
 	in, out driver.Stream
 	slots   [stageSlots]slot
 
 	jobs []*job // guarded by mu
-	now  *job   // guarded by mu: that it does
+	now  *job   // guarded by mu: current job
 	more *sync.Cond
 }
 
-// A job is an operation that waits for its turn.
+// A job is an enqueued operation.
 type job struct {
 	op     op.Op
-	start  driver.Event // the stream has come to the operation
-	number uint32       // what the word is when it is done
-	left   int          // guarded by mu: lanes that are not done with it
-	held   bool         // guarded by mu: one of them has failed, and the stream is to wait
+	start  driver.Event // recorded when the stream reaches the operation
+	number uint32       // the word's value when the job is done
+	left   int          // guarded by mu: number of lanes that are not done with it
+	held   bool         // guarded by mu: a lane has failed, and the stream must keep waiting
 }
 
-// stageSlots is how many pieces are on their way.
+// stageSlots is how many pieces a lane has in flight.
 const stageSlots = 3
 
-// A slot is memory of the host for one piece, which other ranks of the host can map
-// where that is possible.
+// A slot is host memory for one piece. Where possible, other ranks of the host can map it.
 type slot struct {
 	in, out   *loan
-	came, won driver.Event // the input is there; the result is gone
+	came, won driver.Event // the input has arrived; the result has left
 }
 
-// mostLanes are as many as there is a use for.
+// mostLanes is the largest useful number of lanes.
 const mostLanes = 8
 
-// lanesOf is how many lanes every rank has processors for. Each of a host's
-// ranks keeps that many busy, and as many others again that bring the bytes.
+// lanesOf returns how many lanes every rank has cores for. Each rank of a host keeps one core
+// per lane busy, and another one per lane that transports the bytes.
 func lanesOf(env *choose.Env) int {
 	n := mostLanes
 	for _, ranks := range env.Hosts {
@@ -91,7 +90,7 @@ func lanesOf(env *choose.Env) int {
 	return max(n, env.MinChannels, 1)
 }
 
-// newStager is called with the context current.
+// newStager creates a hostFallback. It is called with the context current.
 func newStager(ctx context.Context, cfg executor.Config, dev *device) (_ *hostFallback, err error) {
 	if !dev.info.CanStreamMemOps {
 		return nil, &op.Error{Code: op.InvalidUsage, Rank: cfg.Rank, Op: "CommInitRank", Peer: op.NoPeer,
@@ -194,7 +193,7 @@ func (s *hostFallback) put(d *executor.Op) error {
 	return errors.Join(s.end(d), s.done())
 }
 
-// fresh is an event that is not used.
+// fresh returns an unused event.
 func (s *hostFallback) fresh() (driver.Event, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,8 +228,8 @@ func (l *lane) work() {
 	}
 }
 
-// Progress implements executor.Executor. The host's side knows for which rank a lane
-// waits, and logs it.
+// Progress implements executor.Executor. It does not name the ranks that lanes wait for:
+// coll's engine for host memory knows and logs them.
 func (s *hostFallback) Progress() (state executor.State) {
 	_ = s.dev.in(func() error {
 		s.mu.Lock()
@@ -256,7 +255,7 @@ func (s *hostFallback) Progress() (state executor.State) {
 	return state
 }
 
-// take waits for a job; nil: there will be none.
+// take waits for the next job. It returns nil if there will be none.
 func (l *lane) take() *job {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -271,9 +270,9 @@ func (l *lane) take() *job {
 	return l.now
 }
 
-// finish says that the lane is done with a job. A lane does its jobs in their
-// order: the last one of a job is done with it before the next job is over.
-// hold leaves the stream waiting, until Abort.
+// finish records that the lane is done with a job; the last lane sets the word. Each lane does
+// its jobs in order, so a job's last lane is done with it before the next job is over. hold
+// leaves the stream waiting until Abort.
 func (l *lane) finish(j *job, hold bool) {
 	s := l.hostFallback
 	s.mu.Lock()
@@ -284,7 +283,7 @@ func (l *lane) finish(j *job, hold bool) {
 		return
 	}
 	s.free = append(s.free, j.start)
-	if !j.held && !s.aborted.Load() { // else the word is beyond that
+	if !j.held && !s.aborted.Load() { // else the stream keeps waiting, or Abort has moved the word beyond that
 		s.set(j.number)
 	}
 }
@@ -293,10 +292,10 @@ func (s *hostFallback) set(v uint32) {
 	atomic.StoreUint32((*uint32)(unsafe.Pointer(&s.word.bytes[0])), v)
 }
 
-// beyond is more than any operation waits for.
+// beyond is how far Abort advances the word: further than any operation waits for.
 const beyond = 1 << 30
 
-// Abort implements executor.Executor: what waits for the word goes on.
+// Abort implements executor.Executor: streams that wait for the word continue.
 func (s *hostFallback) Abort(error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -312,8 +311,8 @@ func (s *hostFallback) Alloc(n int) (uintptr, error) { return s.dev.alloc(s.cfg.
 // Free implements executor.Executor.
 func (s *hostFallback) Free(addr uintptr) error { return s.dev.free(s.cfg.Rank, addr) }
 
-// Estimate implements executor.Executor: the processor's part, beside which bytes come
-// and go.
+// Estimate implements executor.Executor: the time of the operation in host memory, with which
+// the copies from and to the device overlap.
 func (s *hostFallback) Estimate(o *op.Op) time.Duration {
 	if s.cfg.Size == 1 {
 		return estimate(o, 1, false, nil)
@@ -325,7 +324,7 @@ func (s *hostFallback) Estimate(o *op.Op) time.Duration {
 	return t.Time(o.Coll, carried(o))
 }
 
-// Memory implements executor.Executor: stages are in the processor's memory.
+// Memory implements executor.Executor: stages are in host memory.
 func (s *hostFallback) Memory() executor.Memory { return executor.Memory{Shared: s.dev.arena.share()} }
 
 // Chosen implements executor.Executor.
@@ -346,8 +345,8 @@ func (s *hostFallback) Close(tell func(byte) ([]byte, error)) error {
 	return errors.Join(s.closeLanes(), s.dev.in(s.release))
 }
 
-// closeLanes closes the lanes' connections: other ranks look at the stages until
-// then. Each may wait for others' goodbyes, so that all do at once.
+// closeLanes closes the lanes' connections: until then other ranks may read the stages. Each
+// close may wait for the other ranks' goodbyes, so all lanes close at the same time.
 func (s *hostFallback) closeLanes() error {
 	errs := make([]error, len(s.lanes))
 	var closing sync.WaitGroup
@@ -360,7 +359,7 @@ func (s *hostFallback) closeLanes() error {
 	return errors.Join(errs...)
 }
 
-// release frees what the lanes used, unless a stream may still come to it.
+// release frees what the lanes used, unless a stream may still use it.
 func (s *hostFallback) release() error {
 	settled := s.settle()
 	s.mu.Lock()
@@ -387,14 +386,14 @@ func (s *hostFallback) release() error {
 	err := errors.Join(append(errs, s.event.Destroy())...)
 	var lost *driver.Error
 	if errors.As(err, &lost) && lost.Lost() {
-		return nil // with the context all is gone
+		return nil // everything is lost with the context
 	}
 	return err
 }
 
-// settle waits until the stream has seen the last word, and the lanes' streams
-// what they wait for. It reports whether nothing is left: after an Abort there may
-// be, behind work of the caller's that does not end.
+// settle waits until the caller's stream has passed the last word and the lanes' streams are
+// done. It reports whether no work is left: after an Abort some may be, behind work of the
+// caller that does not end.
 func (s *hostFallback) settle() bool {
 	end := time.Now().Add(drainTime)
 	over := func() bool {
@@ -409,7 +408,7 @@ func (s *hostFallback) settle() bool {
 		}
 	}
 	s.Leave()
-	if s.busy && s.lost == nil && !over() { // else it is not there any more, or its context is lost
+	if s.busy && s.lost == nil && !over() { // otherwise the stream no longer exists, or its context is lost
 		return false
 	}
 	for _, l := range s.lanes {
@@ -422,7 +421,7 @@ func (s *hostFallback) settle() bool {
 	return true
 }
 
-// reserve makes a slot large enough.
+// reserve makes a slot's buffers large enough.
 func (l *lane) reserve(at *slot, in, out int) error {
 	for _, s := range [...]struct {
 		at **loan

@@ -14,15 +14,15 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// What ranks tell one another of a Suspend.
+// What ranks tell one another during a Suspend.
 const (
 	willSuspend uint8 = iota
 	hasGraphs
 	hasUnmapped
 )
 
-// Suspend implements executor.Executor. The driver gives memory back when all that runs on
-// the device has ended.
+// Suspend implements executor.Executor. The driver frees memory only when everything that runs
+// on the device has ended.
 func (e *engine) Suspend(ctx context.Context) error {
 	if err := e.rest(ctx); err != nil {
 		return err
@@ -41,7 +41,7 @@ func (e *engine) Suspend(ctx context.Context) error {
 	return failure(e.cfg.Rank, "CommSuspend", e.dev.in(func() error { return e.giveWindow(ctx) }))
 }
 
-// giveWindow gives the driver the rank's window, when no other rank has it mapped.
+// giveWindow returns the rank's window to the driver once no other rank has it mapped.
 func (e *engine) giveWindow(ctx context.Context) error {
 	for _, k := range e.windows.imports {
 		if err := e.dev.arena.unmapOne(k); err != nil {
@@ -56,9 +56,9 @@ func (e *engine) giveWindow(ctx context.Context) error {
 	e.windows.own, e.windows.at, e.windows.imports = nil, nil, nil
 	e.mu.Unlock()
 	switch {
-	case own == nil: // a rank alone
+	case own == nil: // a one-rank communicator
 		return nil
-	case own.kept: // a communicator before this one has left it mapped somewhere
+	case own.kept: // an earlier communicator has left it mapped in another process
 		e.dev.arena.give(own, time.Time{}, true)
 		return nil
 	}
@@ -77,7 +77,7 @@ func (e *engine) Resume(ctx context.Context) error {
 		return err
 	})
 	switch {
-	case errors.Is(err, driver.ErrOutOfMemory): // which all have come to know
+	case errors.Is(err, driver.ErrOutOfMemory): // all ranks know that
 		return e.refused("CommResume", err)
 	case err != nil:
 		return failure(e.cfg.Rank, "CommResume", err)
@@ -100,7 +100,7 @@ func (e *engine) refused(what string, err error) error {
 	return &op.Error{Code: op.InvalidUsage, Rank: e.cfg.Rank, Op: what, Peer: op.NoPeer, Err: err}
 }
 
-// rest waits until all that was enqueued has ended.
+// rest waits until everything enqueued has ended.
 func (o *order) rest(ctx context.Context) error {
 	if o.busy && !o.eager {
 		if err := o.dev.in(func() error { return o.event.Record(o.stream) }); err != nil {
@@ -128,7 +128,7 @@ func (s *hostFallback) Suspend(ctx context.Context) error { return s.together(ct
 // Resume implements executor.Executor.
 func (s *hostFallback) Resume(ctx context.Context) error { return s.together(ctx, s.cfg.Host) }
 
-// together waits for what was enqueued, and for the other ranks.
+// together waits for everything that was enqueued, and for the other ranks.
 func (o *order) together(ctx context.Context, h executor.Host) error {
 	if err := o.rest(ctx); err != nil {
 		return err

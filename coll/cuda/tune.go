@@ -5,25 +5,23 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// A Tuner is an executor that finds out by measuring how operations are
-// best done.
+// A Tuner is an executor that determines by measurement how operations are best done.
 type Tuner interface {
-	// Tune calls measure for choices that come into question at each of some ascending
-	// sizes, with the choice in force, and makes rows of the fastest ones. Sizes are
-	// as op.Op.Bytes counts them. All ranks call it alike, and measure returns the
-	// same on all of them: microseconds, or 0 where it could not be done. A choice
-	// that measure is called with may be impossible; then Enqueue returns an error of
-	// InvalidArgument.
+	// Tune calls measure for the candidate choices at each of some ascending sizes, with the
+	// choice in force, and returns rows of the fastest ones. Sizes are as op.Op.Bytes counts
+	// them. All ranks call it with the same arguments, and measure must return the same on all
+	// of them: microseconds, or 0 if the choice could not be measured. A choice may turn out
+	// to be impossible; Enqueue then returns an error of InvalidArgument.
 	Tune(c op.Collective, sizes []int, measure func(choice string, bytes int) (micros float64, err error)) ([]choose.Row, error)
 }
 
 const (
-	leastChunked = 128 << 10 // shorter messages are not done in chunks
-	leastCopied  = 4 << 20   // nor by copy engines
-	leastPacket  = 512       // bytes of a channel
+	leastChunked = 128 << 10 // shorter messages do not use chunks
+	leastCopied  = 4 << 20   // shorter messages do not use copy engines
+	leastPacket  = 512       // bytes per channel
 )
 
-// tune is Tuner's Tune.
+// tune implements Tuner.Tune.
 func (ch *chooser) tune(c op.Collective, sizes []int, measure func(choice string, bytes int) (float64, error)) ([]choose.Row, error) {
 	before := ch.force
 	defer func() { ch.force = before }()
@@ -40,10 +38,10 @@ func (ch *chooser) tune(c op.Collective, sizes []int, measure func(choice string
 	return s.Rows(sizes)
 }
 
-// coarse are choices of every kernel with every number of channels.
+// coarse returns choices of every kernel with every number of channels.
 func (ch *chooser) coarse(c op.Collective, bytes int) (out []choice) {
 	threads, chunk := 256, 64<<10
-	if c == op.SendRecv { // its messages are all cut in one way
+	if c == op.SendRecv { // all its messages are cut the same way
 		threads, chunk = exchangeThreads, exchangeChunk
 	}
 	for k := range numKernels + 1 {
@@ -56,7 +54,7 @@ func (ch *chooser) coarse(c op.Collective, bytes int) (out []choice) {
 		case k == copies:
 			out = append(out, ch.copies(c, bytes)...)
 		case kernelInfo[k].protocol == simple:
-			for _, channels := range [...]int{8, 16, 24, 32, 48, 64} { // limit has the last word
+			for _, channels := range [...]int{8, 16, 24, 32, 48, 64} { // limit may reduce them
 				if bytes >= leastChunked {
 					out = append(out, choice{k, channels, exchangeThreads, chunk})
 				}
@@ -70,8 +68,8 @@ func (ch *chooser) coarse(c op.Collective, bytes int) (out []choice) {
 	return out
 }
 
-// copies are those of the copy engines. Blocks must keep up with the link in
-// what they reduce, or move to its place.
+// copies returns the choices with copy engines. Their blocks, which reduce data or move it to
+// its place, must keep up with the link.
 func (ch *chooser) copies(c op.Collective, bytes int) (out []choice) {
 	if bytes < leastCopied {
 		return nil
@@ -92,7 +90,7 @@ func (ch *chooser) copies(c op.Collective, bytes int) (out []choice) {
 	return out
 }
 
-// like are choices of the same kernel and channels.
+// like returns the choices of the same kernel and channels.
 func like(c op.Collective, k choice, bytes int) (out []choice) {
 	if c == op.SendRecv || k.kernel == copies || k.kernel == nvidia {
 		return nil
@@ -104,7 +102,7 @@ func like(c op.Collective, k choice, bytes int) (out []choice) {
 		return out
 	}
 	for _, threads := range []int{256, 512} {
-		// Longer steps than a channel has bytes are all the same.
+		// Steps longer than the bytes of a channel are all alike.
 		for chunk := 16 << 10; chunk <= 128<<10 && (chunk == 16<<10 || chunk*k.channels < 2*bytes); chunk *= 2 {
 			out = append(out, choice{k.kernel, k.channels, threads, chunk})
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// watch looks at the reports of all engines of the process.
+// watch polls the reports of all engines of the process.
 var watch watchdog
 
 type watchdog struct {
@@ -17,7 +17,7 @@ type watchdog struct {
 	busy bool // its goroutine runs
 }
 
-// watchEvery is how soon a report is noticed.
+// watchEvery is the interval at which reports are polled.
 const watchEvery = 2 * time.Millisecond
 
 func (w *watchdog) add(e *engine) {
@@ -30,7 +30,7 @@ func (w *watchdog) add(e *engine) {
 	}
 }
 
-// remove returns when e is not looked at any more.
+// remove stops the polling of e. After it returns, e is no longer used.
 func (w *watchdog) remove(e *engine) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -43,7 +43,7 @@ func (w *watchdog) run() {
 	}
 }
 
-// look looks once, and reports whether to go on.
+// look polls once and reports whether to continue.
 func (w *watchdog) look() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -7,11 +7,11 @@ type layout struct {
 	ranks                    int
 	llSlot, ll128Slot, chunk int // bytes
 	depth                    int
-	hosted                   bool // windows are in the processor's memory
+	hosted                   bool // windows are in host memory
 }
 
-// Sizes of slots. A packet slot takes what one channel has of a message; a
-// chunk slot a step of it, of which depth are on their way.
+// Sizes of slots. A packet slot holds one channel's part of a message. A chunk slot holds one
+// step of that part; up to depth steps are in flight.
 const (
 	defaultLLSlot    = 16 << 10
 	defaultLL128Slot = 64 << 10
@@ -19,8 +19,8 @@ const (
 	defaultDepth     = 4
 )
 
-// newLayout cuts windows for so many ranks. buffer is NCCL_BUFFSIZE, 0 where
-// it is not set: what is on its way between two ranks on one channel.
+// newLayout returns the layout of windows for a number of ranks. buffer is NCCL_BUFFSIZE, the
+// bytes in flight between two ranks on one channel; 0 if it is not set.
 func newLayout(ranks, buffer int) layout {
 	l := layout{ranks: ranks, llSlot: defaultLLSlot, ll128Slot: defaultLL128Slot, chunk: defaultChunk, depth: defaultDepth}
 	if buffer > 0 {
@@ -29,15 +29,14 @@ func newLayout(ranks, buffer int) layout {
 	return l
 }
 
-// What windows in the processor's memory have.
+// Sizes for windows in host memory.
 const (
 	hostedLLSlot = 8 << 10
 	hostedChunks = 64 << 20 // bytes of all chunks of a window, at most
 )
 
-// onHost is the layout of windows in the processor's memory, of which there is
-// less to give away. There is no LL128, whose lines do not arrive there as a
-// whole.
+// onHost returns the layout of windows in host memory, which is scarcer. It has no LL128: its
+// lines do not arrive there as a whole.
 func (l layout) onHost() layout {
 	l.hosted, l.llSlot, l.ll128Slot = true, hostedLLSlot, 0
 	l.chunk = min(l.chunk, hostedChunks/(chunkChannels*l.ranks*l.depth)/128*128)
@@ -55,7 +54,7 @@ func (l layout) size() int {
 	return (l.signs() + chunkChannels*l.ranks*l.depth*4 + page - 1) / page * page
 }
 
-// fill writes the layout into what kernels see.
+// fill writes the layout into the kernels' view of the communicator.
 func (l layout) fill(c *commABI) {
 	c.ll, c.ll128, c.chunks = uint64(l.ll()), uint64(l.ll128()), uint64(l.chunks())
 	c.llSlot, c.ll128Slot, c.chunk = uint32(l.llSlot), uint32(l.ll128Slot), uint32(l.chunk)
@@ -63,10 +62,9 @@ func (l layout) fill(c *commABI) {
 	c.ranks = int32(l.ranks)
 }
 
-// capacity is how many bytes a message may have that a kernel sends on so many
-// channels with so many threads a block: every thread moves a unit of 16 bytes
-// in a round, and all rounds of a channel must fit into its slot. Chunks have
-// no limit.
+// capacity is the largest message, in bytes, that a kernel can send on the given channels with
+// the given threads per block: every thread moves a unit of 16 bytes in a round, and all
+// rounds of a channel must fit into its slot. Chunks have no limit.
 func (l layout) capacity(p choose.Protocol, channels, threads int) int {
 	switch p {
 	case ll:

@@ -20,18 +20,18 @@ import (
 	"github.com/assay-hpc/assay/coll/executor"
 )
 
-// An identity is what ranks tell one another of their devices.
+// An identity is what a rank tells the others about its device.
 type identity struct {
 	Version uint32
 	SMs     uint32
-	Process [16]byte // another one for each process
+	Process [16]byte // unique to the process
 	UUID    [40]byte
 	Name    [32]byte // SHA-256
 	TooOld  uint8    // 1: there are no kernels for it
 }
 
-// measuredAlike reports whether measured rules can be used: each rank has a
-// device of its own, and all devices have one name, as when they were made.
+// measuredAlike reports whether measured rules can be used: each rank has its own device and
+// all devices have the same name, as in the measurements.
 func measuredAlike(all []identity) bool {
 	seen := map[[40]byte]bool{}
 	for _, id := range all {
@@ -43,23 +43,23 @@ func measuredAlike(all []identity) bool {
 	return true
 }
 
-// abiVersion changes with kernels/abi.h and with what is exchanged here.
+// abiVersion changes whenever kernels/abi.h or the data that ranks exchange here changes.
 const abiVersion = 6
 
-// process tells processes apart, those with one number in different
-// containers, too.
+// process returns a random ID of this process. Unlike a PID, it also distinguishes processes
+// in different containers.
 var process = sync.OnceValue(func() (id [16]byte) {
 	_, _ = rand.Read(id[:]) // never fails
 	return id
 })
 
-// An offer is memory, as its owner tells of it.
+// An offer describes memory of a rank to the other ranks.
 type offer struct {
-	OK      uint8 // 1: the owner reaches all others' devices, and has such memory
+	OK      uint8 // 1: the owner has the memory and reaches all other ranks' devices
 	Ordinal int32
 	Addr    uint64 // in the owner's process
 	Handle  [64]byte
-	At      uint64 // the memory begins so many bytes behind Addr and what Handle is of
+	At      uint64 // offset of the memory from Addr, and in the allocation of Handle
 	Bytes   uint64
 }
 
@@ -67,14 +67,13 @@ type offer struct {
 type windows struct {
 	own     *loan
 	at      []driver.Ptr // by rank
-	imports []importKey  // of other processes
-	hosted  bool         // they are in the processor's memory, see hosted.go
+	imports []importKey  // windows of other processes
+	hosted  bool         // windows are in host memory, see hosted.go
 }
 
-// openWindows gives every rank a window and the addresses of the others': on
-// the devices where these reach one another, and else in the processor's
-// memory. If neither can be, why says the reasons that this rank knows, and
-// there are none on any rank.
+// openWindows creates the rank's window and gets the addresses of all other ranks' windows.
+// They are on the devices where these reach one another, otherwise in host memory. If neither
+// is possible, no rank has windows, and why gives the reasons that this rank knows.
 func openWindows(ctx context.Context, cfg executor.Config, dev *device, tooOld *kernels.TooOld) (w windows, all []identity, why string, err error) {
 	if cfg.Size == 1 && tooOld != nil {
 		return w, nil, tooOld.Error(), nil
@@ -101,7 +100,7 @@ func openWindows(ctx context.Context, cfg executor.Config, dev *device, tooOld *
 		cfg.Log.Infof(debug.Init, "rank %d: windows are on the devices", cfg.Rank)
 		return w, all, "", nil
 	}
-	if why = hostable(cfg); why == "" { // all ranks know alike
+	if why = hostable(cfg); why == "" { // same result on all ranks
 		w.hosted = true
 		why, err = w.open(ctx, cfg, dev, all, "")
 	}
@@ -115,9 +114,9 @@ func openWindows(ctx context.Context, cfg executor.Config, dev *device, tooOld *
 	return w, all, apart + "; " + why, nil
 }
 
-// open makes the rank's own window, zeroed, and opens the others'. apart is why
-// this rank does not reach all others, if so; why is the reason that this rank knows
-// for there being no windows on any rank.
+// open creates the rank's own window, zeroed, and opens the other ranks' windows. apart is why
+// this rank does not reach all other ranks, or "". If why is not "", no rank has windows, and
+// why is the reason that this rank knows.
 func (w *windows) open(ctx context.Context, cfg executor.Config, dev *device, all []identity, apart string) (why string, err error) {
 	var scarce error
 	mine := func() (offer, error) {
@@ -129,7 +128,7 @@ func (w *windows) open(ctx context.Context, cfg executor.Config, dev *device, al
 			clear(w.own.bytes)
 			return w.own.offer, nil
 		}
-		n = wholePages(n) // as newLoan makes it: take goes by the length
+		n = wholePages(n) // as newLoan does: take compares the length
 		if w.own, err = dev.arena.take(onDevice, n, func(n int) (*loan, error) { return dev.newLoan(cfg, n) }); err != nil {
 			if errors.Is(err, driver.ErrOutOfMemory) {
 				scarce = fmt.Errorf("the window of this rank: %w", err)
@@ -155,9 +154,10 @@ func (w *windows) open(ctx context.Context, cfg executor.Config, dev *device, al
 	return why, err
 }
 
-// share has all ranks tell one another of memory, and open the others'. apart is why
-// this rank does not reach all others, if so, and else mine makes its own; why is the
-// reason that this rank knows for no rank having the others'.
+// share exchanges offers of memory between all ranks and opens the other ranks' memory. apart
+// is why this rank does not reach all other ranks; if it is "", mine creates the rank's own
+// memory. If why is not "", no rank has the others' memory, and why is the reason that this
+// rank knows.
 func share(ctx context.Context, cfg executor.Config, dev *device, all []identity, hosted bool, apart string, mine func() (offer, error)) (at []driver.Ptr, offers []offer, why string, err error) {
 	var own offer
 	if why = apart; why == "" {
@@ -194,7 +194,7 @@ func share(ctx context.Context, cfg executor.Config, dev *device, all []identity
 	return at, offers, why, nil
 }
 
-// exchangeAll gives every rank every rank's value.
+// exchangeAll sends v to all ranks and returns the values of all ranks, by rank.
 func exchangeAll[T any](ctx context.Context, h executor.Host, v T) ([]T, error) {
 	b, err := binary.Append(nil, binary.LittleEndian, v)
 	if err != nil {
@@ -213,8 +213,8 @@ func exchangeAll[T any](ctx context.Context, h executor.Host, v T) ([]T, error) 
 	return all, nil
 }
 
-// reach says why this rank's device does not reach those of all others; ""
-// when it does.
+// reach returns why this rank's device does not reach those of all other ranks, or "" if it
+// does.
 func reach(cfg executor.Config, dev *device, all []identity) string {
 	switch {
 	case cfg.Size > maxRanks:
@@ -236,8 +236,8 @@ func reach(cfg executor.Config, dev *device, all []identity) string {
 		i := slices.IndexFunc(visible, func(v driver.DeviceInfo) bool {
 			return v.UUID == string(bytes.TrimRight(id.UUID[:], "\x00"))
 		})
-		// What this process does not see it may still reach: that comes out
-		// when it opens the window.
+		// A device that this process does not see may still be in reach: opening its window
+		// will show.
 		if i >= 0 && i != dev.ctx.Ordinal() && !dev.ctx.CanAccessPeer(i) {
 			return fmt.Sprintf("device %d has no peer access to that of rank %d", dev.ctx.Ordinal(), r)
 		}
@@ -245,14 +245,15 @@ func reach(cfg executor.Config, dev *device, all []identity) string {
 	return ""
 }
 
-// devicePage is a page of device memory. Other processes map what is no multiple of it in
-// smaller pages, and then their copy engines carry 289 GB/s of 387 (2×H200).
+// devicePage is the size of a page of device memory. Other processes map an allocation that is
+// not a multiple of it in smaller pages; their copy engines then carry 289 GB/s instead of 387
+// (2×H200).
 const devicePage = 2 << 20
 
 func wholePages(n int) int { return (n + devicePage - 1) / devicePage * devicePage }
 
-// newLoan allocates n bytes on the device and the rest of their last page, for other ranks
-// to reach.
+// newLoan allocates n bytes on the device, rounded up to whole pages, for other ranks to
+// reach.
 func (d *device) newLoan(cfg executor.Config, n int) (*loan, error) {
 	n = wholePages(n)
 	p, err := driver.Malloc(n)
@@ -267,7 +268,7 @@ func (d *device) newLoan(cfg executor.Config, n int) (*loan, error) {
 	return l, nil
 }
 
-// clearMemory zeroes device memory, and waits for nothing else.
+// clearMemory zeroes device memory. It waits for no other work.
 func clearMemory(p driver.Ptr, n int) error {
 	s, err := driver.NewStream(0)
 	if err != nil {
@@ -279,7 +280,7 @@ func clearMemory(p driver.Ptr, n int) error {
 	return errors.Join(err, s.Destroy())
 }
 
-// processes are those of the ranks.
+// processes returns the set of the ranks' processes.
 func processes(cfg executor.Config) map[executor.Place]bool {
 	p := map[executor.Place]bool{}
 	for _, at := range cfg.Places {
@@ -288,7 +289,7 @@ func processes(cfg executor.Config) map[executor.Place]bool {
 	return p
 }
 
-// openOne finds the memory of a rank.
+// openOne returns the address of a rank's memory, mapping it if necessary.
 func openOne(dev *device, all []identity, rank int, hosted bool, o offer) (p driver.Ptr, err error) {
 	switch {
 	case all[rank].Process != process():
@@ -308,7 +309,7 @@ func openOne(dev *device, all []identity, rank int, hosted bool, o offer) (p dri
 	return p + driver.Ptr(o.At), err
 }
 
-// enable lets a device reach another one of the process.
+// enable gives a device peer access to another device of the process.
 func enable(dev *device, ordinal int) error {
 	if ordinal == dev.ctx.Ordinal() {
 		return nil

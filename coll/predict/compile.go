@@ -2,9 +2,9 @@ package predict
 
 import "github.com/assay-hpc/assay/coll/schedule"
 
-// A compiler turns the programs of the ranks 0 … period-1 into a machine.
-// Where the schedule is a rotation of itself (see rotation) the others do the
-// same at the same times: a message to rank r goes to r mod period.
+// A compiler turns the programs of the ranks 0 … period-1 into a machine. If the schedule is a
+// rotation of itself (see rotation), the other ranks do the same at the same times: a message
+// to rank r goes to r mod period.
 type compiler struct {
 	*machine
 	t        Topology
@@ -15,8 +15,8 @@ type compiler struct {
 	conns    map[connection]int32
 }
 
-// A connection is one of schedule's: sender, receiver, channel. The distance
-// tells ranks apart that fall on the same one of the period.
+// A connection is a connection of the schedule: sender, receiver, channel. distance
+// distinguishes ranks that map to the same rank of the period.
 type connection struct {
 	from, to, distance int32
 	channel            int
@@ -63,7 +63,7 @@ func (c *compiler) task(r int32, channel int, st schedule.Step) task {
 	return o
 }
 
-// send adds a message to an op. One to Everyone leaves the sender once.
+// send adds a message to a task. A message to Everyone leaves the sender once.
 func (c *compiler) send(o *task, from, to int32, channel int, multi bool) {
 	o.sends = append(o.sends, c.connect(from, to, channel, multi))
 	if len(o.links) == 0 {
@@ -88,9 +88,9 @@ func (c *compiler) connect(from, to int32, channel int, multi bool) int32 {
 	return i
 }
 
-// rotation returns the smallest number of ranks g, a domain or a single rank,
-// such that rank r+g does what rank r does with all peers moved on by g; all
-// ranks if there is none. Only peers and sizes count, not which blocks.
+// rotation returns the smallest number of ranks g, a domain or a single rank, such that rank
+// r+g does what rank r does with all peers shifted by g. If there is none, it returns the
+// number of all ranks. Only peers and sizes are compared, not blocks.
 func rotation(s *schedule.Schedule, t Topology) int {
 	g := 1
 	if t.domains() > 1 {
@@ -111,7 +111,7 @@ func rotation(s *schedule.Schedule, t Topology) int {
 	return g
 }
 
-// rotated reports whether b is a with all peers moved on by d of n ranks.
+// rotated reports whether b is a with all peers shifted by d of n ranks.
 func rotated(a, b schedule.Program, d, n int32) bool {
 	if len(a.Lanes) != len(b.Lanes) {
 		return false

@@ -6,23 +6,25 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// An extent says how many of a machine's domains are simulated: all, or two
-// smaller numbers from which the rest follows by a straight line, since a
-// simulation of a hundred thousand ranks takes minutes to hours. One line is
-// exact, the other nearly; tests hold both against simulations of all domains.
+// An extent says how many of a machine's domains are simulated: all, or two smaller numbers
+// from which the time of all is extrapolated on a straight line, since a simulation of a
+// hundred thousand ranks takes minutes to hours. The line for rings is exact, the one for
+// trees nearly so; tests compare both with simulations of all domains.
 type extent struct{ all, large, small int } // large is 0 where all are simulated
 
 const (
-	// ringDomains and treeDomains are up to how many domains all are simulated.
+	// ringDomains and treeDomains are the largest numbers of domains that are all simulated.
 	ringDomains = 8
 	treeDomains = 64
-	// treeRanks is how many the larger of two simulations of trees has, about.
+	// treeRanks is about how many ranks the larger of the two simulations of trees has.
 	treeRanks = 256
-	// leastDomains of the smaller one: fewer have no inner nodes in their trees.
+	// leastDomains is the least number of domains of the smaller simulation: trees of fewer
+	// domains have no inner nodes.
 	leastDomains = 8
 )
 
-// ringExtent: any two numbers do, for a line that is exact.
+// ringExtent returns the extent of rings. Their line is exact, so any two numbers of domains
+// do.
 func (t Topology) ringExtent() extent {
 	if t.domains() <= ringDomains {
 		return extent{all: t.domains()}
@@ -41,7 +43,7 @@ func (t Topology) treeExtent() extent {
 	return x
 }
 
-// simulated are the numbers of domains that are simulated.
+// simulated returns the numbers of domains that are simulated.
 func (x extent) simulated() []int {
 	if x.large == 0 {
 		return []int{x.all}
@@ -49,19 +51,20 @@ func (x extent) simulated() []int {
 	return []int{x.small, x.large}
 }
 
-// most is the largest of them.
+// most returns the largest number of domains that is simulated.
 func (x extent) most() int { return max(x.large, x.simulated()[0]) }
 
-// of is the same topology with another number of domains.
+// of returns the same topology with another number of domains.
 func (t Topology) of(domains int) Topology {
 	t.Ranks, t.Domain = domains*t.domain(), t.domain()
 	return t
 }
 
-// along extends rings. In each of its steps every rank moves a block, and each
-// domain more is as many steps more: a straight line in the number of domains,
-// as long as blocks stay as large. That is so in a pipelined chain, which moves
-// the whole again and again; otherwise a smaller machine gets fewer bytes.
+// along extrapolates rings. In each step of a ring every rank moves a block, and each
+// additional domain adds the same number of steps. So time is a straight line in the number of
+// domains, as long as the size of blocks stays the same. It does in a pipelined chain, which
+// moves all data in every step; otherwise (inParts) a smaller machine gets proportionally
+// fewer bytes.
 func (x extent) along(bytes int64, inParts bool, one func(domains int, bytes int64) (time.Duration, error)) (time.Duration, error) {
 	if x.large == 0 {
 		return one(x.all, bytes)
@@ -75,8 +78,8 @@ func (x extent) along(bytes int64, inParts bool, one func(domains int, bytes int
 	return x.line(float64(x.all), float64(x.small), float64(x.large), share, one)
 }
 
-// down extends trees: a straight line in their depth. What goes through the
-// links of an inner node does not grow with the number of nodes.
+// down extrapolates trees: time is a straight line in their depth. The data through the links
+// of an inner node does not grow with the number of nodes.
 func (x extent) down(bytes int64, one func(domains int, bytes int64) (time.Duration, error)) (time.Duration, error) {
 	if x.large == 0 {
 		return one(x.all, bytes)

@@ -14,14 +14,14 @@ import (
 	"github.com/assay-hpc/assay/harness/stat"
 )
 
-// A Comparison holds a published table against the model.
+// A Comparison compares a published table with the model.
 type Comparison struct {
 	Key   string // of the table, "" for one made of measured rows
 	Table *platform.Table
 	Rows  []Compared
 }
 
-// A Compared is one row.
+// A Compared is one row of a table.
 type Compared struct {
 	Published time.Duration
 	Row       BytesPerSec // bus bandwidth as published
@@ -31,7 +31,7 @@ type Compared struct {
 // Error is how much longer the prediction is than the measurement: 0.1 is 10 %.
 func (c Compared) Error() float64 { return c.Time.Seconds()/c.Published.Seconds() - 1 }
 
-// Median and Max are of the absolute errors.
+// Median is the median of the absolute errors.
 func (c Comparison) Median() float64 {
 	return stat.Median(c.errors())
 }
@@ -39,7 +39,7 @@ func (c Comparison) Median() float64 {
 // Max is the largest absolute error.
 func (c Comparison) Max() float64 { return slices.Max(c.errors()) }
 
-// errors are absolute.
+// errors returns the absolute errors.
 func (c Comparison) errors() []float64 {
 	var e []float64
 	for _, r := range c.Rows {
@@ -79,7 +79,7 @@ func compare(db *platform.DB, t *platform.Table, fit Fitted, m memo) (Comparison
 	return out, nil
 }
 
-// modelled are the collectives that there is a model of.
+// modelled are the collectives that have a model.
 var modelled = []op.Collective{op.AllReduce, op.AllGather, op.ReduceScatter, op.Broadcast, op.Reduce}
 
 // CollectiveOf finds a collective that can be predicted by nccl-tests' name
@@ -89,7 +89,7 @@ func CollectiveOf(name string) (op.Collective, bool) {
 	return c, ok && slices.Contains(modelled, c)
 }
 
-// Collectives are the names that CollectiveOf knows.
+// Collectives returns the names that CollectiveOf knows.
 func Collectives() []string {
 	var names []string
 	for _, c := range modelled {
@@ -113,9 +113,9 @@ func CompareAll(db *platform.DB, fit Fitted) ([]Comparison, error) {
 	return out, nil
 }
 
-// HeldOut compares the measured rows of the platforms that no fit saw: all but
-// those from the seeds, which the tables are made of. Tables that the model has
-// no figures for are skipped, with the reason.
+// HeldOut compares the measured rows of the platforms that no fit has used: all except those
+// from the seeds, from which the tables are made. Tables for which the model lacks figures are
+// skipped, with the reason.
 func HeldOut(db *platform.DB, fit Fitted) (held []Comparison, skipped []error) {
 	for _, t := range db.MeasuredTables() {
 		if strings.HasPrefix(t.Source, "seed") {
@@ -131,15 +131,14 @@ func HeldOut(db *platform.DB, fit Fitted) (held []Comparison, skipped []error) {
 	return held, skipped
 }
 
-// unfitted is where fitTo begins: no overhead beside NCCL's figures, and a
-// 400 Gb/s NIC for each GPU of a rack.
+// unfitted is where fitTo starts: 1 µs of overhead in addition to NCCL's figures, all of the
+// bandwidth that NCCL allows LL, and a 400 Gb/s NIC for each GPU of a rack.
 var unfitted = Fitted{Launch: time.Microsecond, Step: time.Microsecond, LLFraction: 1, RackUplink: 72 * 50 * GBps}
 
-// fitTo finds the constants that make the mean absolute error of the tables
-// least, where each table counts the same however many rows it has. A constant
-// that no table depends on stays as it is in unfitted. It is a pattern search:
-// each constant in turn is multiplied and divided by a factor while that
-// helps, then the factor is made smaller.
+// fitTo finds the constants with the least mean absolute (logarithmic) error of the tables.
+// Each table has the same weight, however many rows it has. A constant that no table depends
+// on stays as it is in unfitted. It is a pattern search: each constant in turn is multiplied
+// and divided by a factor while that helps, then the factor is made smaller.
 func fitTo(db *platform.DB, tables []*platform.Table, m memo) (Fitted, error) {
 	cost := func(f Fitted) (float64, error) {
 		var sum float64
@@ -200,7 +199,7 @@ func (f Fitted) scale(i int, by float64) Fitted {
 	return f
 }
 
-// LeaveOneOut fits to all tables but one, and predicts that one, for each.
+// LeaveOneOut predicts each table with a fit to all other tables.
 func LeaveOneOut(db *platform.DB) ([]Comparison, error) {
 	var out []Comparison
 	m := memo{}

@@ -2,24 +2,23 @@ package predict
 
 import "fmt"
 
-// A machine is what a schedule and a topology become: lanes of operations,
-// links that serve one at a time, and connections with slots. Times are in
-// seconds from the start, as float64.
+// A machine is a schedule on a topology in the simulator's form: lanes of operations, links
+// that serve one message at a time, and connections with slots. Times are in seconds from the
+// start, as float64.
 //
-// It is a discrete-event simulation: lanes, and messages on their way, lie in a
-// heap by the time at which they can go on, so that links are taken in the
-// order of time. A lane that waits for a message or a free slot lies on the
-// connection instead.
+// It is a discrete-event simulation: lanes and messages in transit are in a heap, ordered by
+// the time at which they can continue, so that links are taken in the order of time. A lane
+// that waits for a message or a free slot is stored in the connection instead.
 //
-// A message passes its links cut-through: it enters the next one as soon as it
-// has begun to leave the one before and that one is free; the fabric buffers
-// what has to wait. A lane goes on when its own link has let the message go.
+// A message passes its links cut-through: it enters the next link as soon as it has begun to
+// leave the previous one and the next one is free; the fabric buffers what has to wait. A lane
+// continues when its own link has finished with the message.
 type machine struct {
 	lanes  []lane
 	links  []link
 	conns  []conn
 	onWay  []message // in transit or free
-	unused []int32   // free ones
+	unused []int32   // free entries of onWay
 	slots  int
 	bytes  func(window int) float64 // of a block, in a channel's window
 	wins   int
@@ -27,7 +26,7 @@ type machine struct {
 	queue  eventHeap
 }
 
-// A message is on its way through links.
+// A message is in transit through links.
 type message struct {
 	links   []int32 // still to pass
 	conns   []int32 // where it arrives
@@ -54,11 +53,11 @@ type lane struct {
 // A link serves messages one after the other.
 type link struct{ perByte, free float64 }
 
-// A conn has room for slots messages: sent and not yet released.
+// A conn has space for slots messages that are sent and not yet released.
 type conn struct {
 	arrived, released      []float64 // ring buffers by message number
 	sent, there, taken     int
-	receiver, sender       int32 // lanes that wait here, -1
+	receiver, sender       int32 // lanes that wait here; -1: none
 	receiverAt, waitingFor float64
 }
 
@@ -120,8 +119,8 @@ func (m *machine) reset(wins int, bytes func(window int) float64) {
 	}
 }
 
-// step advances a lane at a time as far as it goes: to the next operation, or
-// to what it waits for.
+// step advances a lane at time now as far as possible: to its next operation, or until it has
+// to wait.
 func (m *machine) step(i int32, now float64) {
 	l := &m.lanes[i]
 	o := &l.ops[l.pc]
@@ -146,8 +145,8 @@ func (m *machine) step(i int32, now float64) {
 	}
 }
 
-// ready says when an operation's message is there and its slots are free. If
-// that is not known yet the lane waits on the connection, and ok is false.
+// ready returns when an operation's message has arrived and its slots are free. If that is not
+// known yet, the lane waits on the connection, and ok is false.
 func (m *machine) ready(o *task, i int32, now float64) (at float64, ok bool) {
 	at = now
 	if o.recv >= 0 {
@@ -201,7 +200,7 @@ func (m *machine) send(o *task, bytes, now float64) float64 {
 	return end
 }
 
-// take occupies a link for a message that could enter it at a time.
+// take occupies a link for a message that can enter it at time at or later.
 func (m *machine) take(k int32, bytes, at float64) (start, end float64) {
 	l := &m.links[k]
 	start = max(at, l.free)
@@ -246,7 +245,8 @@ func (m *machine) release(c *conn, at float64) {
 
 func (m *machine) push(i int32, at float64) { m.queue.push(event{at, i}) }
 
-// An event is a lane, or the complement of a message, that goes on at a time.
+// An event is a lane, or a message (the complement of its index), that continues at a given
+// time.
 type event struct {
 	at  float64
 	who int32
@@ -259,7 +259,7 @@ func (h eventHeap) before(i, j int) bool {
 	if h[i].at != h[j].at {
 		return h[i].at < h[j].at
 	}
-	return h[i].who < h[j].who // so that equal runs are equal
+	return h[i].who < h[j].who // makes runs deterministic
 }
 
 func (h *eventHeap) push(e event) {

@@ -2,13 +2,12 @@ package predict
 
 import "time"
 
-// What NCCL's own cost model and defaults say. Sources: NCCL 2.30.7,
-// src/graph/tuning.cc (latencies, factors, caps), src/graph/topo.h (rate of an
-// NVLink), src/transport/nvls.cc and src/include (channels, chunks, FIFOs),
-// and 2.26.2 where it differs and a published table was measured with it.
-// These are facts about NCCL; nothing in this file is fitted.
+// Figures of NCCL's own cost model and defaults. Sources: NCCL 2.30.7, src/graph/tuning.cc
+// (latencies, factors, caps), src/graph/topo.h (rate of an NVLink), src/transport/nvls.cc and
+// src/include (channels, chunks, FIFOs), and 2.26.2 where it differs and a published table was
+// measured with it. These are facts about NCCL; nothing in this file is fitted.
 
-// A protocol is one of NCCL's.
+// A protocol is one of NCCL's protocols.
 type protocol int
 
 const (
@@ -29,14 +28,14 @@ var (
 	ringNet    = [numProtocols]time.Duration{2700, 4000, 14000} // of a step between nodes
 )
 
-// The same of trees: a chain in each node, a double tree between nodes.
+// The same for trees: a chain in each node, a double tree between nodes.
 var (
 	treeBase   = [numProtocols]time.Duration{6800, 14000, 8400}
 	treeNVLink = [numProtocols]time.Duration{600, 1250, 4000}
 	treeNet    = [numProtocols]time.Duration{5000, 8500, 14000}
 )
 
-// Latencies of NVLS, of an operation, and of NVLSTree, of a step between nodes.
+// Latencies: of an operation for NVLS, and of a step between nodes for NVLSTree.
 const (
 	nvlsBase    = 25 * time.Microsecond
 	nvlsTreeNet = 14 * time.Microsecond // 2.26.2; 20.9 in 2.30.7
@@ -48,15 +47,15 @@ const (
 
 	ncclSteps = 8 // NCCL_STEPS: slots of a connection's FIFO
 
-	// What a channel moves of a block at a time: Simple 4 of 8 steps of 4 MiB,
-	// LL half a step of 512 KiB, LL128 15/16 of one of 4.7 MiB.
+	// How much of a block a channel moves at a time. Simple: 4 of the 8 steps in 4 MiB; LL:
+	// half of one of the 8 steps in 512 KiB; LL128: 15/16 of one of the 8 steps in 4.7 MiB.
 	simpleChunk = 2 * mib
 	treeChunk   = 512 * kib // Simple, in a tree: one step
 	llChunk     = 32 * kib
 	ll128Chunk  = 553 * kib
 
-	// Channels of a ring within a node: two a link with 12 links of NVLink 3;
-	// the search finds about as many later. It only sets the granularity here.
+	// Channels of a ring within a node: two per link with the 12 links of NVLink 3; NCCL's
+	// search finds about as many on later GPUs. Here the number only sets the granularity.
 	ringChannels = 24
 
 	nvlsChunk     = 128 * kib
@@ -64,17 +63,17 @@ const (
 	nvlsTreeFrom  = 4
 
 	ll128Factor = 0.92 // of the ring's bandwidth
-	llFactor    = 0.5  // likewise: half of each line is flags
-	treeFactor  = 0.92 // of the links, in a tree, and of that with LL 1/3.8, with LL128 120/128
+	llFactor    = 0.5  // of the ring's bandwidth: half of each line is flags
+	treeFactor  = 0.92 // of the links' bandwidth, in a tree; LL gets 1/3.8 of that, LL128 120/128
 	treeLL      = treeFactor / 3.8
 	treeLL128   = treeFactor * 120 / 128
-	nvlsShare   = 5.0 / 6.0 // of a port's bandwidth is the data of an AllReduce through the switch
+	nvlsShare   = 5.0 / 6.0 // share of a port's bandwidth for the data of an AllReduce through the switch
 )
 
-// An architecture is what NCCL knows of a generation of GPUs.
+// An architecture is what NCCL knows about a generation of GPUs.
 type architecture struct {
-	link         BytesPerSec    // one NVLink, as NCCL reckons
-	llMax        [3]BytesPerSec // a ring's with LL on 1, 2, more nodes
+	link         BytesPerSec    // of one NVLink, according to NCCL
+	llMax        [3]BytesPerSec // cap of a ring with LL on 1, 2 and more nodes
 	nvls         float64        // efficiency of the in-switch reduction; 0: there is none
 	nvlsChannels int
 }
@@ -89,7 +88,7 @@ var architectures = map[string]architecture{
 	"blackwell-ultra": {link: 40.1 * GBps, llMax: [3]BytesPerSec{282 * GBps, 90 * GBps, 70 * GBps}, nvls: 0.74, nvlsChannels: 32},
 }
 
-// chunk is what a channel moves of a block at a time.
+// chunk returns how many bytes of a block a channel moves at a time.
 func (p protocol) chunk() int64 {
 	return [numProtocols]int64{llChunk, ll128Chunk, simpleChunk}[p]
 }

@@ -9,16 +9,15 @@ import (
 // A Switch is a fabric that reduces and multicasts by itself (NVLink SHARP,
 // which NCCL calls NVLS), within each domain of a Topology.
 type Switch struct {
-	Rate   BytesPerSec // of a rank's data through it, each of the two phases
-	Window int64       // bytes of the vector that the ranks of a domain have under way together
+	Rate   BytesPerSec // of a rank's data through the switch, in each of the two phases
+	Window int64       // bytes of the vector that all ranks of a domain together have in flight
 }
 
-// inSwitch simulates an AllReduce where each domain's switch reduces (first
-// phase: every rank's data leaves through its port), a tree between the
-// domains combines, and the switch hands the result out (second phase: the
-// data enters through every port). The phases use opposite directions of the
-// same ports, so one window's second phase runs beside the next one's first.
-// Between more than one domain it is NCCL's NVLSTree: two trees, each with half
+// inSwitch simulates an AllReduce where each domain's switch reduces (first phase: every
+// rank's data leaves through its port), a tree between the domains combines, and the switch
+// distributes the result (second phase: the data enters through every port). The phases use
+// opposite directions of the same ports, so one window's second phase overlaps with the next
+// one's first. Between more than one domain it is NCCL's NVLSTree: two trees, each with half
 // of the data, in each of which the data goes up and comes down.
 func inSwitch(t Topology, sw Switch, bytes int64) (time.Duration, error) {
 	if err := t.validate(); err != nil {
@@ -36,8 +35,8 @@ func inSwitch(t Topology, sw Switch, bytes int64) (time.Duration, error) {
 	return seconds(end), err
 }
 
-// betweenSwitches makes the lanes of n domains: one for each phase, and in
-// each tree one that reduces upwards and one that brings the result down.
+// betweenSwitches creates the lanes of n domains: one for each phase, and in each tree one
+// that reduces upwards and one that brings the result down.
 func (m *machine) betweenSwitches(t Topology, sw Switch, n int) {
 	up, down := make([]int32, n), make([]int32, n)
 	for d := range n {
@@ -103,7 +102,7 @@ func (m *machine) treeLanes(p treeNode) {
 		last.blocks, last.latency = half, p.latency
 		fall = append([]task{{recv: p.falling[p.d], sends: []int32{p.out}}}, fall...)
 	} else {
-		turn := m.conn() // the root turns round
+		turn := m.conn() // the root sends the result down again
 		last.sends = []int32{turn}
 		fall = append([]task{{recv: turn, sends: []int32{p.out}}}, fall...)
 	}
@@ -111,12 +110,11 @@ func (m *machine) treeLanes(p treeNode) {
 	m.lane(fall)
 }
 
-// doubleTree returns the parents in one of two binary trees of n nodes: the
-// inner nodes of one are leaves in the other, so that each node sends and
-// receives about as much (Sanders, Speck and Träff, "Two-tree algorithms for
-// full bandwidth broadcast, reduction and scan", 2009). The second is the
-// first one's mirror image for even n, and shifted by one for odd n, as NCCL
-// has it.
+// doubleTree returns the parents in one of two binary trees of n nodes: the inner nodes of one
+// are leaves in the other, so that each node sends and receives about as much (Sanders, Speck
+// and Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009).
+// The second is the first one's mirror image for even n, and shifted by one for odd n, as in
+// NCCL.
 func doubleTree(n, tree int) []int {
 	parent := make([]int, n)
 	name := func(i int) int {

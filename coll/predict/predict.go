@@ -1,11 +1,10 @@
-// Package predict says how long collectives take on machines that are not here.
+// Package predict predicts how long collectives take on machines that are not available.
 //
-// The simulator runs a schedule on a Topology, window by
-// window, with links that serve one message after another, and says how long
-// it takes (Simulate). The predictor builds the topology of a GPU platform
-// from the hardware data base and from the latencies of NCCL's own cost model,
-// and simulates what NCCL would run there (Predict); docs/predict.md has each
-// parameter with its source, and the errors against published tables.
+// The simulator runs a schedule on a Topology, window by window, with links that serve one
+// message after another, and returns how long it takes (Simulate). The predictor builds the
+// topology of a GPU platform from the hardware data base and from the latencies of NCCL's own
+// cost model, and simulates what NCCL would run there (Predict). docs/predict.md lists each
+// parameter with its source, and the errors compared with published tables.
 package predict
 
 import (
@@ -19,39 +18,39 @@ import (
 	"github.com/assay-hpc/assay/harness/platform"
 )
 
-// Fitted are the constants that no source gives: they are fitted to the
-// published tables, all of them together.
+// Fitted are the constants that no source gives: they are fitted to all published tables
+// together.
 type Fitted struct {
-	Launch     time.Duration // of an operation: launch and synchronisation, beside NCCL's base latency
-	Step       time.Duration // of a step of a ring with protocol Simple, beside NCCL's latency
+	Launch     time.Duration // of an operation: launch and synchronisation, in addition to NCCL's base latency
+	Step       time.Duration // of a step of a ring with protocol Simple, in addition to NCCL's latency
 	LLFraction float64       // of the bandwidth that NCCL allows protocol LL
 	RackUplink BytesPerSec   // of a rack of 72 GPUs, for which the data base has no NIC
 }
 
-// DefaultFitted is the fit to all tables of the data base; a test fits anew.
+// DefaultFitted is the fit to all tables of the data base; a test repeats it.
 var DefaultFitted = Fitted{Launch: 28100, Step: 5 * time.Microsecond, LLFraction: 0.30, RackUplink: 426 * GBps}
 
 // A Job is a collective on a platform.
 type Job struct {
 	Platform   string // key of the data base
-	GPUs       int    // in all
-	Nodes      int    // of the platform's kind; 0: as few as hold the GPUs
+	GPUs       int    // total
+	Nodes      int    // of the platform; 0: as few as hold the GPUs
 	Collective op.Collective
-	Algorithm  string // "Ring", "NVLS", "NVLSTree"; "": what the model finds fastest
+	Algorithm  string // "Ring", "NVLS", "NVLSTree"; "": the fastest in the model
 }
 
-// A Prediction is what the model says of a job and a size.
+// A Prediction is the model's result for a job and a size.
 type Prediction struct {
 	Bytes     int64
 	Time      time.Duration
 	Algorithm string // as NCCL calls it
 	Protocol  string
-	Simulated int // GPUs that were simulated: all, or so many that the rest follows from (see extend)
+	Simulated int // GPUs that were simulated: all, or those that the result is extrapolated from (see extent)
 	AlgBW     BytesPerSec
 	BusBW     BytesPerSec
 }
 
-// A Used is one figure that predictions of a job rest on.
+// A Used is one figure that predictions of a job are based on.
 type Used struct {
 	Name   string `json:"name"`
 	Value  string `json:"value"`
@@ -73,11 +72,10 @@ type way struct {
 	protocol  protocol
 	estimate  func(bytes float64) float64 // closed form, in seconds: cheap, for choosing
 	simulate  func(bytes int64) (time.Duration, error)
-	gpus      int // that simulate simulates
+	gpus      int // number of GPUs that simulate simulates
 }
 
-// A memo remembers simulations, for fits that ask the same again and again.
-// nil remembers nothing.
+// A memo caches simulations, because fits repeat them. nil caches nothing.
 type memo map[question]time.Duration
 
 // treeQuestion stands for AllReduce by trees.
@@ -102,8 +100,8 @@ func (m memo) get(q question, simulate func() (time.Duration, error)) (time.Dura
 	return d, err
 }
 
-// NewPredictor prepares predictions of a job. It fails where the data base
-// lacks a figure that the model cannot do without.
+// NewPredictor prepares predictions of a job. It fails if the data base lacks a figure that
+// the model needs.
 func NewPredictor(db *platform.DB, j Job, fit Fitted) (*Predictor, error) {
 	return newPredictor(db, j, fit, nil)
 }
@@ -134,14 +132,14 @@ func newPredictor(db *platform.DB, j Job, fit Fitted, m memo) (*Predictor, error
 	return p, nil
 }
 
-// Figures are what the predictions rest on, with sources.
+// Figures returns the figures that the predictions are based on, with sources.
 func (p *Predictor) Figures() []Used { return p.sys.used }
 
-// Domains are how many NVLink domains the job has, and the GPUs of each.
+// Domains returns how many NVLink domains the job has, and how many GPUs each has.
 func (p *Predictor) Domains() (domains, gpus int) { return p.sys.t.domains(), p.sys.t.domain() }
 
-// Predict chooses by closed forms what is fastest, as NCCL does, and simulates
-// that.
+// Predict chooses the fastest algorithm and protocol by closed forms, as NCCL does, and
+// simulates them.
 func (p *Predictor) Predict(bytes int64) (Prediction, error) {
 	best, least := 0, math.Inf(1)
 	for i, w := range p.ways {
@@ -161,8 +159,8 @@ func (p *Predictor) Predict(bytes int64) (Prediction, error) {
 	}, nil
 }
 
-// addRings adds the ring with each protocol. Its channels are alike, so they
-// are simulated as one with the bandwidth of all.
+// addRings adds the ring with each protocol. All channels are alike, so they are simulated as
+// one channel with the bandwidth of all.
 func (p *Predictor) addRings() error {
 	x := p.sys.t.ringExtent()
 	schedules := map[int]*schedule.Schedule{}
@@ -193,8 +191,8 @@ func (p *Predictor) addRings() error {
 	return nil
 }
 
-// ringEstimate is latency and bandwidth of a ring. A pipelined chain, as for
-// Broadcast, moves everything once, the others a share in each step.
+// ringEstimate returns the time of a ring from latency and bandwidth. A pipelined chain, as
+// for Broadcast, moves all data once; other rings move a share in each step.
 func ringEstimate(c op.Collective, t Topology, bytes float64) float64 {
 	steps := float64(t.Ranks - 1)
 	inter := float64(t.domains() - 1)
@@ -212,9 +210,9 @@ func ringEstimate(c op.Collective, t Topology, bytes float64) float64 {
 	return (steps-inter)*t.Latency.Seconds() + inter*t.UplinkLatency.Seconds() + moved*rate.perByte()
 }
 
-// addTrees adds NCCL's tree with each protocol, which counts between nodes: a
-// chain in each, and two trees between them with half of the data each. A
-// tree's channels are simulated as one, like a ring's.
+// addTrees adds NCCL's tree with each protocol, which matters between nodes: a chain in each
+// node, and two trees between nodes with half of the data each. A tree's channels are
+// simulated as one, like a ring's.
 func (p *Predictor) addTrees() error {
 	x := p.sys.t.treeExtent()
 	schedules := map[int]*schedule.Schedule{}
@@ -253,9 +251,9 @@ func treeSchedule(t Topology) (*schedule.Schedule, error) {
 	return schedule.New(op.AllReduce, schedule.DoubleTree, schedule.Options{Ranks: t.Ranks, Groups: groups})
 }
 
-// treeEstimate is latency and bandwidth of a double tree with chains: through
-// a port everything goes up and down, and so it does through the uplink of an
-// inner node, which with two nodes only sends one half up and one down.
+// treeEstimate returns the time of a double tree with chains from latency and bandwidth. All
+// data goes up and down through every port, and through the uplink of an inner node. With two
+// nodes an uplink only sends one half up and one half down.
 func treeEstimate(t Topology, bytes float64) float64 {
 	steps := 2 * (float64(t.domain()-1)*t.Latency.Seconds() + log2(t.domains())*t.UplinkLatency.Seconds())
 	return steps + bytes*max(2*t.Port.perByte(), min(2, float64(t.domains()-1))*t.Uplink.perByte())

@@ -9,19 +9,19 @@ import (
 	"github.com/assay-hpc/assay/coll/schedule"
 )
 
-// Run says with how much data and which granularity a schedule is simulated.
+// Run says with how much data and with which granularity a schedule is simulated.
 type Run struct {
 	Bytes  int64 // of the collective's whole vector, as nccl-tests counts it: Blocks equal parts
 	Window int64 // bytes of a block that a channel moves at a time; 0: all of its part
-	Slots  int   // messages that a connection holds; 0: 8, as NCCL's
+	Slots  int   // messages that a connection holds; 0: 8, as in NCCL
 }
 
-// Simulate returns how long a schedule takes on a topology, from the moment
-// when all ranks start. It is exact in the model that Topology and the package
-// schedule describe; a schedule that cannot go on is an error. It is fast for
-// many ranks when the schedule looks the same from every domain and its
-// messages do not compete, as in a ring, and for many windows once they follow
-// one another at a steady pace; neither changes the result.
+// Simulate returns how long a schedule takes on a topology, from the moment when all ranks
+// start. It is exact in the model that Topology and the package schedule describe; a schedule
+// that deadlocks is an error. It is fast for many ranks when the schedule looks the same from
+// every domain and its messages do not compete, as in a ring, and for many windows once they
+// follow one another at a steady pace. Neither changes the result, except that long
+// simulations of messages that compete are extrapolated (see extrapolate).
 func Simulate(s *schedule.Schedule, t Topology, r Run) (time.Duration, error) {
 	return simulate(s, t, r, true)
 }
@@ -51,8 +51,8 @@ func simulate(s *schedule.Schedule, t Topology, r Run, fast bool) (time.Duration
 	return seconds(end), nil
 }
 
-// compileFor compiles only the ranks of one period, when it is fast that is
-// wanted and no messages compete: else whose turn it is depends on who is who.
+// compileFor compiles only the ranks of one period if fast is set and no messages compete.
+// Otherwise it compiles all ranks: the order in which messages compete depends on the ranks.
 func compileFor(s *schedule.Schedule, t Topology, slots int, fast bool) *machine {
 	if fast {
 		if period := rotation(s, t); period < s.Ranks {
@@ -90,13 +90,13 @@ func (m *machine) windows(part, window float64, fast bool) (float64, error) {
 	return m.paced(n, run)
 }
 
-// paced returns run(n) of a machine where no connections share a link. There
-// later windows do not touch earlier ones, so that the ends of windows in a
-// short run tell the pace. Each connection has to have been full by then.
+// paced returns run(n) for a machine in which no connections share a link. Later windows then
+// do not affect earlier ones, so the end times of windows in a short run show the pace. Each
+// connection must have been full by then.
 func (m *machine) paced(n int, run func(n int) (float64, error)) (float64, error) {
-	last := max(3, m.slots) // windows that must take equally long: a pace may repeat when a connection's slots do
+	last := max(3, m.slots) // windows that must take equally long: the pace may repeat with a connection's slots
 	least := m.slots
-	count := make([]int, len(m.conns)) // messages in a window
+	count := make([]int, len(m.conns)) // messages per window
 	for i := range m.lanes {
 		for j := range m.lanes[i].ops {
 			for _, s := range m.lanes[i].ops[j].sends {
@@ -143,8 +143,8 @@ func (m *machine) contended() bool {
 	return false
 }
 
-// extrapolate returns run(n), or if that were too much work, what the pace from
-// the first paceFrom windows to twice as many gives.
+// extrapolate returns run(n). If that is too much work, it extrapolates with the pace between
+// paceFrom windows and twice as many.
 func (m *machine) extrapolate(n int, run func(n int) (float64, error)) (float64, error) {
 	work := 0
 	for _, l := range m.lanes {
@@ -162,11 +162,12 @@ func (m *machine) extrapolate(n int, run func(n int) (float64, error)) (float64,
 }
 
 const (
-	// exactWork is how many operations are simulated one by one in any case: a
-	// second's worth, about.
+	// exactWork is the number of operations up to which all are simulated one by one: about a
+	// second's worth.
 	exactWork = 2_000_000
-	// paceFrom: a double tree of 1,024 ranks keeps to within 0.3 % the pace that
-	// it has from 128 to 256 windows; from 64 to 128 it is still 4 % slower.
+	// paceFrom is the number of windows after which the pace is steady: a double tree of 1,024
+	// ranks keeps to within 0.3 % the pace that it has from 128 to 256 windows; from 64 to 128
+	// it is still 4 % slower.
 	paceFrom = 128
 )
 

@@ -6,8 +6,8 @@ import (
 	"github.com/assay-hpc/assay/harness/platform"
 )
 
-// A system is a platform with a number of GPUs: the topology, and the figures
-// that it was made of.
+// A system is a platform with a number of GPUs: the topology, and the figures that it is
+// derived from.
 type system struct {
 	t    Topology
 	arch architecture
@@ -17,12 +17,12 @@ type system struct {
 // maxGPUs is far beyond any machine.
 const maxGPUs = 1 << 24
 
-// nicFraction is how much of a NIC's rate data get: 193.72 of 200 Gb/s, the
+// nicFraction is the share of a NIC's rate that carries data: 193.72 of 200 Gb/s, the
 // ib_write_bw row of aws-p5en in the data base.
 const nicFraction = 193.72 / 200
 
-// Where NCCL's figures are read: those for NVLS in the version that the GB200
-// tables were measured with.
+// The versions of NCCL that the figures are from. Those for NVLS are from the version that the
+// GB200 tables were measured with.
 const (
 	fromNCCL  = "NCCL 2.30.7"
 	fromNCCL2 = "NCCL 2.26.2"
@@ -51,7 +51,7 @@ func newSystem(db *platform.DB, j Job, fit Fitted) (system, error) {
 	return s, s.t.validate()
 }
 
-// ranks finds how many GPUs share a fabric.
+// ranks determines how many GPUs share a fabric.
 func (s *system) ranks(p *platform.Platform, j Job) error {
 	node := p.GPUsPerNode.Max()
 	if node == 0 {
@@ -101,7 +101,7 @@ func (s *system) port(db *platform.DB, p *platform.Platform) error {
 	return nil
 }
 
-// uplink finds a domain's rate into the network.
+// uplink determines a domain's rate into the network.
 func (s *system) uplink(p *platform.Platform, fit Fitted) error {
 	if p.NICs == nil && s.t.Domain == 72 {
 		s.t.Uplink = fit.RackUplink
@@ -121,8 +121,8 @@ func (s *system) uplink(p *platform.Platform, fit Fitted) error {
 	return nil
 }
 
-// latencies lists what operations and steps take beside the transfer, in order
-// LL, LL128, Simple.
+// latencies lists the time that operations and steps take in addition to the transfer, in
+// order LL, LL128, Simple.
 func (s *system) latencies(fit Fitted) {
 	const from = fromNCCL + " src/graph/tuning.cc"
 	s.use("ring: operation, step", fmt.Sprintf("%v, %v", ringBase, ringNVLink), from)
@@ -138,7 +138,7 @@ func (s *system) latencies(fit Fitted) {
 	s.use("share of NCCL's allowance for LL", fmt.Sprintf("%.2f", fit.LLFraction), "fitted")
 }
 
-// ring is the topology as a ring with a protocol sees it.
+// ring returns the topology as a ring with a protocol sees it.
 func (s *system) ring(p protocol, fit Fitted) Topology {
 	t := s.t
 	factor := BytesPerSec(1)
@@ -158,7 +158,7 @@ func (s *system) ring(p protocol, fit Fitted) Topology {
 	return t
 }
 
-// tree is the topology as a tree with a protocol sees it.
+// tree returns the topology as a tree with a protocol sees it.
 func (s *system) tree(p protocol, fit Fitted) Topology {
 	t := s.t
 	t.Latency, t.UplinkLatency = treeNVLink[p], treeNet[p]

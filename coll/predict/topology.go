@@ -5,18 +5,17 @@ import (
 	"time"
 )
 
-// A Topology is a machine of equal ranks in equal domains: a domain is what
-// NVLink, shared memory or another fast fabric joins (a node, a rack), a
-// network joins domains. Every rank has a port into its domain's fabric that
-// sends and receives at once, each way at the full rate; every domain has an
-// uplink likewise. A port or uplink serves one message after the other, in the
-// order in which they are ready.
+// A Topology is a machine of equal ranks in equal domains. NVLink, shared memory or another
+// fast fabric joins the ranks of a domain (a node, a rack), and a network joins domains. Every
+// rank has a port into its domain's fabric that sends and receives at the same time, in each
+// direction at the full rate; every domain likewise has an uplink. A port or uplink serves one
+// message after the other, in the order in which they are ready.
 type Topology struct {
 	Ranks  int
 	Domain int // ranks of a domain; consecutive ones share it. 0: one domain
 
 	Port          BytesPerSec   // a rank's injection and ejection rate
-	Latency       time.Duration // of a message within a domain, beside its transfer
+	Latency       time.Duration // of a message within a domain, in addition to its transfer
 	Uplink        BytesPerSec   // a domain's rate into the network, all its NICs together
 	UplinkLatency time.Duration // of a message between domains
 }
@@ -37,7 +36,7 @@ func (t Topology) validate() error {
 	return nil
 }
 
-// domain is the number of ranks of one.
+// domain returns the number of ranks per domain.
 func (t Topology) domain() int {
 	if t.Domain == 0 {
 		return t.Ranks
@@ -53,7 +52,7 @@ type BytesPerSec float64
 // GBps is 1e9 bytes a second.
 const GBps BytesPerSec = 1e9
 
-// perByte is the seconds that a byte takes; a rate of 0 costs nothing.
+// perByte returns the seconds per byte; a rate of 0 costs nothing.
 func (r BytesPerSec) perByte() float64 {
 	if r <= 0 {
 		return 0

@@ -18,7 +18,7 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// A request is what a child reads from its standard input, as JSON.
+// A request is the JSON that a child reads from its standard input.
 type request struct {
 	GPUs   []int              `json:"gpus"` // nil: all
 	Params map[string]float64 `json:"params"`
@@ -26,16 +26,16 @@ type request struct {
 
 // A message is a line that a child writes to its standard output.
 type message struct {
-	GPUs     []GPU   `json:"gpus,omitempty"`     // of the child that only lists them
-	Missing  string  `json:"missing,omitempty"`  // or why there are none
-	Progress string  `json:"progress,omitempty"` // what it is at
+	GPUs     []GPU   `json:"gpus,omitempty"`     // from the child that only lists them
+	Missing  string  `json:"missing,omitempty"`  // why there are none
+	Progress string  `json:"progress,omitempty"` // the current step
 	Result   *Result `json:"result,omitempty"`   // the last line
 }
 
-// ListGPUs is what a child is given in place of a test to list the GPUs.
+// ListGPUs is given to a child instead of the name of a test, to list the GPUs.
 const ListGPUs = "gpus"
 
-// Environment is what a child has.
+// Environment contains what a child uses.
 type Environment struct {
 	Open    func() (Machine, error)
 	Sensors func() (Sensors, error)
@@ -45,7 +45,7 @@ type Environment struct {
 	Environ []string
 }
 
-// Child runs one test of this process's GPUs: what "harness diag --child" does.
+// Child runs one test on this process's GPUs, as "harness diag --child" does.
 func Child(ctx context.Context, name string, env Environment, in io.Reader, out io.Writer) error {
 	enc := json.NewEncoder(out)
 	if name == ListGPUs {
@@ -64,7 +64,7 @@ func Child(ctx context.Context, name string, env Environment, in io.Reader, out 
 	j.progress = func(format string, a ...any) {
 		writing.Lock()
 		defer writing.Unlock()
-		_ = enc.Encode(message{Progress: fmt.Sprintf(format, a...)}) // the parent has gone, and kills this
+		_ = enc.Encode(message{Progress: fmt.Sprintf(format, a...)}) // if this fails, the parent has exited, which kills this process
 	}
 	begin := time.Now()
 	if err := j.do(ctx, t, q.GPUs); err != nil {
@@ -87,23 +87,23 @@ func list(env Environment, enc *json.Encoder) error {
 	return errors.Join(enc.Encode(message{GPUs: m.GPUs()}), m.Close())
 }
 
-// A job is a test that runs.
+// A job is a running test.
 type job struct {
 	env       Environment
 	machine   Machine
-	sensors   Sensors // nil: none, noSensors says why
+	sensors   Sensors // nil: none, noSensor contains the reason
 	noSensor  error
 	gpus      []GPU
 	expect    platform.Expectation // of all GPUs of the machine
 	params    map[string]float64
 	progress  func(format string, a ...any)
-	uncounted bool // it was said that links' errors are not known
+	uncounted bool // the finding that the link errors are not known has been added
 
 	mu     sync.Mutex
 	result *Result
 }
 
-// do opens what the test uses.
+// do opens what the test uses, and runs the test.
 func (j *job) do(ctx context.Context, t Test, gpus []int) (err error) {
 	if j.machine, err = j.env.Open(); err != nil {
 		return fmt.Errorf("opening the GPUs: %w", err)
@@ -130,14 +130,14 @@ func (j *job) findf(gpu int, s result.Verdict, remedy, format string, a ...any) 
 	j.result.addf(gpu, s, remedy, format, a...)
 }
 
-// measure adds a figure.
+// measure adds a measurement.
 func (j *job) measure(m Measurement) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.result.Measurements = append(j.result.Measurements, m)
 }
 
-// hold adds a figure, which fails below its floor.
+// hold adds a measurement, which fails if it is below its floor.
 func (j *job) hold(m Measurement, remedy string) {
 	j.measure(m)
 	if m.Value >= m.Floor {
@@ -151,8 +151,8 @@ func (j *job) hold(m Measurement, remedy string) {
 	j.findf(m.GPU, result.Fail, remedy, "%s: %.4g %s; %.4g or more is expected (%s)", m.Name, m.Value, m.Unit, m.Floor, m.FloorSource)
 }
 
-// broke is for errors. One that poisoned the GPU's context is the GPU's failure,
-// until shown otherwise; the others say that the test could not be carried out.
+// broke adds a finding for an error. An error that poisoned the GPU's context counts as a failure
+// of the GPU, until shown otherwise. Other errors mean that the test could not be carried out.
 func (j *job) broke(gpu int, err error) {
 	var e *driver.Error
 	if errors.As(err, &e) && e.Lost() {
@@ -162,8 +162,7 @@ func (j *job) broke(gpu int, err error) {
 	j.findf(gpu, result.Error, "", "%v", err)
 }
 
-// each runs f for all GPUs at the same time, each on a thread of its own. An error
-// is of that GPU alone.
+// each runs f for all GPUs at the same time, each on its own thread. An error affects only its GPU.
 func (j *job) each(f func(GPU, Device) error) {
 	var wg sync.WaitGroup
 	for _, g := range j.gpus {
@@ -181,7 +180,7 @@ func (j *job) alone(g GPU, f func(GPU, Device) error) {
 	}
 }
 
-// with gives f a device, and takes back what f allocated.
+// with calls f with a device, and frees what f allocated.
 func (j *job) with(g GPU, f func(GPU, Device) error) error {
 	d, err := j.machine.Device(g.Index)
 	if err != nil {

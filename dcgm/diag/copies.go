@@ -7,15 +7,14 @@ import (
 	"sync"
 )
 
-// floorPeer is the least of NVLink's figure that a kernel's writes must reach: the
-// data base's floor is that of copy engines, which are faster. On H200 writes reach
-// 370 of 450 GB/s (docs/diag.md), and this is 0.87 of that, as the data base's
-// measured_fraction.
+// floorPeer is the minimum fraction of NVLink's peak that a kernel's writes must reach. The data
+// base's floor is for copy engines, which are faster. On H200 writes reach 370 of 450 GB/s
+// (docs/diag.md); this is 0.87 of that, like the data base's measured_fraction.
 const floorPeer = 0.71
 
 const remedyBandwidth = "look at memory clocks, ECC errors and other processes on the GPU; reset it; if it stays slow, replace it"
 
-// bandwidth is memory_bandwidth: streams, each of which is checked.
+// bandwidth is the test memory_bandwidth: it runs streams and checks the result of each.
 func bandwidth(ctx context.Context, j *job) error {
 	j.each(func(g GPU, d Device) error {
 		if _, _, err := d.Take(int64(j.params["memory_size_mb"]) * 1e6); err != nil {
@@ -49,7 +48,7 @@ const remedyHost = "look at the link's generation and width, at ACS and the BIOS
 
 var directions = []direction{toDevice, toHost, bothWays}
 
-// pcie copies between host and each GPU, alone and all at once.
+// pcie copies between the host and each GPU, first one GPU at a time, then all at once.
 func pcie(ctx context.Context, j *job) error {
 	before := j.tally()
 	for _, g := range j.gpus {
@@ -74,17 +73,17 @@ func pcie(ctx context.Context, j *job) error {
 	return nil
 }
 
-// hostAll copies to and from all GPUs at once. They may share an uplink by design:
-// that is measured and not judged.
+// hostAll copies to and from all GPUs at once. They may share an uplink by design, so the rates are
+// measured but not judged.
 func (j *job) hostAll(ctx context.Context) {
 	var ready, all sync.WaitGroup
 	ready.Add(len(j.gpus))
 	for _, g := range j.gpus {
 		all.Go(func() {
 			come := sync.OnceFunc(ready.Done)
-			defer come() // of one that breaks, too, or the others wait for it
+			defer come() // also after an error, otherwise the other GPUs would wait
 			j.alone(g, func(g GPU, d Device) error {
-				// Memory is prepared for this one, which takes longer than the copies.
+				// The first copies prepare memory, which takes longer than the copies.
 				if _, err := j.host(ctx, g, d, toDevice, "the first copies"); err != nil {
 					return err
 				}
@@ -104,7 +103,7 @@ func (j *job) hostAll(ctx context.Context) {
 	all.Wait()
 }
 
-// host copies one way, and gives the figure.
+// host copies in one direction and returns the measurement.
 func (j *job) host(ctx context.Context, g GPU, d Device, way direction, name string) (Measurement, error) {
 	if ctx.Err() != nil {
 		return Measurement{}, context.Cause(ctx)
@@ -118,7 +117,7 @@ func (j *job) host(ctx context.Context, g GPU, d Device, way direction, name str
 	return Measurement{Name: name, GPU: g.Index, Value: float64(bytes) / s / 1e9, Unit: "GB/s"}, nil
 }
 
-// p2p has each GPU write to each other one's memory and read it back.
+// p2p lets each GPU write to the memory of each other GPU and read it back.
 func p2p(ctx context.Context, j *job) error {
 	if len(j.gpus) < 2 {
 		j.result.skip("it takes two GPUs; there is %d", len(j.gpus))
@@ -161,7 +160,7 @@ func p2p(ctx context.Context, j *job) error {
 	return nil
 }
 
-// pair is GPU a at b's memory.
+// pair tests the access of GPU a to the memory of GPU b.
 func (j *job) pair(a, b GPU, from, to Device) error {
 	const remedy = "look at the NVLinks' states and error counters of both GPUs (nvidia-smi nvlink -s, -e), and at the fabric manager; reset both"
 	r, err := from.Remote(to, memPattern{"random", randomWords, uint64(1 + a.Index*1000 + b.Index)})

@@ -5,12 +5,12 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// A counter is one of errors of links.
+// A counter is an error counter of links.
 type counter struct {
-	name    string // as Links and aer have it
+	name    string // as in Links and aer
 	title   string
-	allowed string // the parameter that says how many may come during a test; "": none may
-	free    bool   // any number may
+	allowed string // the parameter with the number allowed during a test; "": none
+	free    bool   // any number is allowed
 	remedy  string
 }
 
@@ -26,7 +26,7 @@ var pcieCounters = []counter{
 	{name: "aer_fatal", title: "PCIe errors, fatal", remedy: reseat},
 }
 
-// NVLinks replay as a part of normal work: how often is for people.
+// NVLinks replay in normal operation, so the number of replays is only shown.
 var nvlinkCounters = []counter{
 	{name: "nvlink_crc_flit", title: "NVLink CRC errors, flits", allowed: "max_nvlink_crc", remedy: relink},
 	{name: "nvlink_crc_data", title: "NVLink CRC errors, data", allowed: "max_nvlink_crc", remedy: relink},
@@ -54,9 +54,9 @@ func (j *job) tally() map[int]map[string]uint64 {
 	return out
 }
 
-// aer is Advanced Error Reporting's, of each GPU and the port above it: that one
-// sees the errors of what the GPU sends. Where firmware keeps errors to itself, and
-// in most virtual machines, there is nothing.
+// aer reads the Advanced Error Reporting counters of each GPU and of the port above it, which sees
+// the errors of what the GPU sends. There are none if the firmware handles the errors itself, and
+// in most virtual machines.
 func (j *job) aer() map[sysfs.BusID]map[string]uint64 {
 	f, err := sysfs.Open(j.env.Root)
 	if err != nil {
@@ -92,14 +92,14 @@ func (j *job) aer() map[sysfs.BusID]map[string]uint64 {
 	return out
 }
 
-// counted compares the counters with what they were.
+// counted compares the counters with their values before the test.
 func (j *job) counted(before map[int]map[string]uint64, counters []counter) {
 	after := j.tally()
 	for _, g := range j.gpus {
 		for _, c := range counters {
 			was, ok := before[g.Index][c.name]
 			is, still := after[g.Index][c.name]
-			if !ok || !still || is < was { // a GPU that was reset has new ones
+			if !ok || !still || is < was { // a GPU that was reset has new counters
 				continue
 			}
 			n := float64(is - was)

@@ -1,13 +1,11 @@
-// Package diag tests GPUs by using them, in the levels of NVIDIA's DCGM and under
-// the names that its tests have there: it fills and verifies memory, multiplies
-// matrices on all multiprocessors and compares the results, copies between hosts
-// and GPUs and between GPUs, and loads GPUs while it watches their clocks.
+// Package diag tests GPUs by using them, with the levels and test names of NVIDIA's DCGM: it fills
+// and verifies memory, multiplies matrices on all multiprocessors and compares the results, copies
+// between hosts and GPUs and between GPUs, and loads GPUs while it watches their clocks.
 //
-// Each test runs in a process of its own, a child: a fault that poisons its CUDA
-// context, a crash or a hang fails that test alone. Run is the parent's side, Child
-// the other one. What a test does with GPUs goes through Machine, which Open gives
-// in builds with cgo and the tag cuda; what it reads of them meanwhile comes from
-// Sensors, which harness/nvml gives in builds with the tag nvml.
+// Each test runs in its own process, a child: a fault that poisons its CUDA context, a crash or a
+// hang fails only that test. Run is the parent's side, Child the child's. A test uses GPUs through
+// Machine, which Open returns in builds with cgo and the tag cuda, and reads their state under load
+// from Sensors, which harness/nvml provides in builds with the tag nvml.
 //
 // A GB is 1e9 bytes.
 package diag

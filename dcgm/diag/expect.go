@@ -6,8 +6,8 @@ import (
 	"github.com/assay-hpc/assay/harness/platform"
 )
 
-// expectation is what the data base says that the machine's GPUs should reach.
-// Without their links between GPUs nothing is expected where these decide.
+// expectation returns what the machine's GPUs should reach according to the data base. If the links
+// between the GPUs are not known, there are no expected figures that depend on them.
 func (j *job) expectation() platform.Expectation {
 	if j.env.DB == nil {
 		return platform.Expectation{}
@@ -21,7 +21,7 @@ func (j *job) expectation() platform.Expectation {
 	return j.env.DB.Expect(n)
 }
 
-// expected is the figure of that name for a GPU; zero: nothing is known.
+// expected is the expected figure with the given name for a GPU; zero: not known.
 func (j *job) expected(g GPU, name string) platform.Expected {
 	if j.env.DB == nil {
 		return platform.Expected{}
@@ -35,7 +35,7 @@ func (j *job) expected(g GPU, name string) platform.Expected {
 	return platform.Expected{}
 }
 
-// against fills in what a measurement is held against.
+// against fills in the expected values with which a measurement is compared.
 func (m Measurement) against(e platform.Expected) Measurement {
 	m.Peak, m.Typical = e.Peak, e.Typical
 	if best := cmp.Or(e.Peak, e.Typical); best != nil {
@@ -47,7 +47,7 @@ func (m Measurement) against(e platform.Expected) Measurement {
 	return m
 }
 
-// aimed is against a target of which a test chooses the fraction that passes.
+// aimed is like against, but with a target of which the test chooses the fraction that passes.
 func (m Measurement) aimed(e platform.Expected, fraction float64) Measurement {
 	m.Peak, m.Typical = e.Peak, e.Typical
 	if e.Floor != nil && e.Floor.Fraction > 0 {
@@ -62,7 +62,7 @@ func (m Measurement) target(v float64, source string, fraction float64) Measurem
 	return m
 }
 
-// given is for what somebody gave as a parameter, unless it is 0.
+// given fills in a target that the user gave as a parameter, unless it is 0.
 func (m Measurement) given(v, fraction float64) Measurement {
 	if v > 0 {
 		return m.target(v, "parameter", fraction)
@@ -70,7 +70,8 @@ func (m Measurement) given(v, fraction float64) Measurement {
 	return m
 }
 
-// inTFLOPs turns GFLOP/s, in which DCGM's targets are, into what figures of products are in.
+// inTFLOPs converts GFLOP/s, the unit of DCGM's targets, to the unit of the measurements of
+// products.
 func (m Measurement) inTFLOPs() Measurement {
 	m.Value, m.Unit, m.Reference, m.Floor = m.Value/1e3, "TFLOP/s", m.Reference/1e3, m.Floor/1e3
 	m.Peak, m.Typical = nil, nil // there are none in this unit

@@ -5,45 +5,41 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// A Machine is the GPUs of this process.
+// A Machine contains the GPUs of this process.
 type Machine interface {
 	GPUs() []GPU
-	// Device prepares a GPU. What it gives is used by one goroutine at a time,
-	// which is locked to its thread.
+	// Device prepares a GPU. Only one goroutine at a time, which must be locked to its thread, may
+	// use the result.
 	Device(gpu int) (Device, error)
-	// Peer says why GPU a cannot use b's memory directly; nil: it can.
+	// Peer returns why GPU a cannot access b's memory directly; nil: it can.
 	Peer(a, b int) error
 	Close() error
 }
 
-// A Device is a GPU with what is allocated on it. Seconds are those of the GPU's
-// own clock.
+// A Device is a GPU with the memory allocated on it. Seconds are measured with the GPU's own clock.
 type Device interface {
-	// Take allocates the free memory in pieces as large as they get, up to a
-	// number of bytes (0: all), and says how many bytes it has got of how many.
+	// Take allocates the free memory in pieces as large as possible, up to most bytes (0: all), and
+	// returns how many bytes it allocated and how many there are in total.
 	Take(most int64) (got, of int64, err error)
-	// Write fills what was taken.
+	// Write fills the allocated memory.
 	Write(p memPattern) (seconds float64, err error)
-	// Verify compares what was taken with a pattern; with invert it leaves the
-	// complement.
+	// Verify compares the allocated memory with a pattern; with invert it stores the complement.
 	Verify(p memPattern, invert bool) (m miscompares, seconds float64, err error)
-	// Flip changes bits of one word of what was taken: an injected fault.
+	// Flip changes bits of one word of the allocated memory: an injected fault.
 	Flip(offset int64, mask uint64) error
-	// Stream goes through a part of what was taken, and checks the result.
+	// Stream runs a stream over a part of the allocated memory, and checks the result.
 	Stream(o streamKind) (bytes int64, seconds float64, err error)
-	// Host copies to or from pinned memory, so many times, and verifies what has
-	// come back.
+	// Host copies to or from pinned memory the given number of times, and verifies the copied data.
 	Host(d direction, copies int) (bytes int64, seconds float64, m miscompares, err error)
-	// Remote writes a pattern to a peer's memory, has the peer verify it, and
-	// reads it back from here.
+	// Remote writes a pattern to a peer's memory, lets the peer verify it, and reads it back.
 	Remote(peer Device, p memPattern) (remoteResult, error)
 	// Product multiplies matrices.
 	Product(w productWork) (productResult, error)
-	// Free gives all memory back.
+	// Free frees all memory.
 	Free() error
 }
 
-// A streamKind is a way through memory.
+// A streamKind is a kind of memory access.
 type streamKind uint8
 
 // The streams. Triad is a = b + 3c.
@@ -56,7 +52,7 @@ const (
 
 func (s streamKind) String() string { return [...]string{"read", "write", "copy", "triad"}[s] }
 
-// A direction is of copies between host and GPU.
+// A direction is the direction of copies between host and GPU.
 type direction uint8
 
 // The directions.
@@ -68,18 +64,18 @@ const (
 
 func (d direction) String() string { return [...]string{"h2d", "d2h", "both"}[d] }
 
-// A remoteResult is what came of access to a peer.
+// A remoteResult is the result of accesses to a peer's memory.
 type remoteResult struct {
 	Bytes           int64
 	Write, Read     float64 // seconds
 	Written, ReadBy miscompares
-	Staged          bool // no direct access: copied through the host, Write is that copy
+	Staged          bool // no direct access: copied through the host, Write is the time of that copy
 }
 
 // productKind is the arithmetic of a product.
 type productKind uint8
 
-// The kinds.
+// Kinds of arithmetic.
 const (
 	bf16 productKind = iota
 	fp16
@@ -93,29 +89,29 @@ func (k productKind) String() string { return [...]string{"bf16", "fp16", "fp32"
 type productWork struct {
 	Kind   productKind
 	Seed   uint64  // of the matrices
-	Exact  bool    // of small whole numbers, so that the processor knows the result
-	Rounds int     // after each, results are compared with the first round's
-	For    float64 // seconds that a launch is to take; instead of Rounds
+	Exact  bool    // of small whole numbers, so that the CPU can compute the result
+	Rounds int     // after each round, the results are compared with those of the first
+	For    float64 // target length of a launch in seconds; instead of Rounds
 	FlipSM int     // the multiprocessor that gets a wrong bit, plus 1: an injected fault
 }
 
-// productResult are what came of it.
+// productResult is the result of the products.
 type productResult struct {
 	Seconds float64
 	Flops   float64
-	Way     string // what computed them: "wgmma"
+	Way     string // the instruction that computed them: "wgmma"
 	Blocks  []blockOutcome
-	Wrong   int // results of the first block that the processor's own differ from, with Exact
+	Wrong   int // results of the first block that differ from the CPU's, with Exact
 }
 
-// An blockOutcome is a block's.
+// A blockOutcome is the outcome of a block.
 type blockOutcome struct {
 	Sum uint64
 	SM  uint32
-	Bad uint32 // results that were not as in the first round
+	Bad uint32 // results that differ from the first round
 }
 
-// Sensors read what GPUs say of themselves under load: [nvml.Library], or a test's.
+// Sensors read the state of GPUs under load: [nvml.Library], or a fake in tests.
 type Sensors interface {
 	Read(bus sysfs.BusID) (nvml.Reading, error)
 	Close() error

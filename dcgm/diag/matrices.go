@@ -7,15 +7,15 @@ import (
 	"math"
 )
 
-// A shape is that of a kernel's product: so many rows and columns, of sums of k
-// terms.
+// A shape is the shape of a kernel's product: rows and columns of the result, each element of which
+// is a sum of k terms.
 type shape struct{ rows, columns, k int }
 
 func (s shape) flops() float64 { return 2 * float64(s.rows) * float64(s.columns) * float64(s.k) }
 
-// values are a matrix of so many rows of k numbers, row after row. Exact ones are
-// whole, and so few and small that sums of their products are, too, in all kinds of
-// arithmetic. The others are from -1 to 1, with bits wherever the kind has some.
+// values returns a matrix with rows of k numbers, in row-major order. Exact ones are whole numbers,
+// and so few and small that the sums of their products are exact in all kinds of arithmetic. The
+// others are from -1 to 1, and use all bits that the kind has.
 func values(rows, k int, seed uint64, exact bool) []float64 {
 	out := make([]float64, rows*k)
 	for i := range out {
@@ -37,8 +37,8 @@ func mix(seed, i uint64) uint64 {
 	return z ^ z>>31
 }
 
-// encode writes a matrix as a kind's kernels take it: 16 bits a number row after
-// row, or wider ones with all rows' first number first.
+// encode converts a matrix to the layout that the kernels of a kind need: 16-bit numbers in
+// row-major order, wider ones in column-major order.
 func encode(k productKind, m []float64, rows int) []byte {
 	var b []byte
 	columns := len(m) / rows
@@ -64,11 +64,11 @@ func encode(k productKind, m []float64, rows int) []byte {
 	return b
 }
 
-// bfloat16 cuts a number off.
+// bfloat16 truncates a number.
 func bfloat16(v float64) uint16 { return uint16(math.Float32bits(float32(v)) >> 16) }
 
-// float16 cuts a number off, whose size is below 65536; what is too small for a
-// normal one becomes 0.
+// float16 truncates a number of magnitude below 65536. A number too small for a normal float16
+// becomes 0.
 func float16(v float64) uint16 {
 	b := math.Float32bits(float32(v))
 	exponent := int(b>>23&0xff) - 127 + 15
@@ -78,8 +78,8 @@ func float16(v float64) uint16 {
 	return uint16(b>>16&0x8000) | uint16(exponent)<<10 | uint16(b>>13&0x3ff)
 }
 
-// mismatches counts the results that are not times the product of two matrices of
-// whole numbers.
+// mismatches counts the results that differ from the product of two matrices of whole numbers,
+// multiplied by times.
 func mismatches(k productKind, got []byte, s shape, a, b []float64, times int) (int, error) {
 	wide := make([]float64, s.rows*s.columns)
 	if k == fp64 {

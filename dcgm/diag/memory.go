@@ -8,10 +8,10 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 )
 
-// remedyMemory is for wrong memory.
+// remedyMemory is the advice for faulty memory.
 const remedyMemory = "take the GPU out of service, reset it (row remapping takes effect then) and run memtest; if it fails again, replace the GPU"
 
-// memory is one pass of each pattern, and moving inversions.
+// memory runs one pass of each pattern, and moving inversions.
 func memory(ctx context.Context, j *job) error {
 	j.each(func(g GPU, d Device) error {
 		p, err := j.take(g, d)
@@ -27,7 +27,7 @@ func memory(ctx context.Context, j *job) error {
 	return nil
 }
 
-// memtest repeats it with other random words until its time is over.
+// memtest repeats the passes with other random words until its time is over.
 func memtest(ctx context.Context, j *job) error {
 	until := time.Now().Add(time.Duration(j.params[duration] * float64(time.Second)))
 	j.each(func(g GPU, d Device) error {
@@ -50,25 +50,24 @@ func memtest(ctx context.Context, j *job) error {
 	return nil
 }
 
-// A passage is the test of one GPU's memory.
+// A passage is the test of the memory of one GPU.
 type passage struct {
 	j        *job
 	g        GPU
 	d        Device
 	got      int64
-	until    time.Time // zero: all patterns, whatever time they take
-	patterns int       // that were verified
+	until    time.Time // zero: all patterns, however long they take
+	patterns int       // number verified
 	wrong    miscompares
 	by       string // the first pattern with wrong words
-	// Seconds of writing, of verifying, and of both at once.
+	// Seconds of writing, of verifying, and of verifying and inverting together.
 	write, verify, invert float64
 	writes, verifies      int
 	inverts               int
 	inject                bool
 }
 
-// take allocates the memory. Without enough of it there is no passage: what was
-// found says so.
+// take allocates the memory. If there is not enough, it adds a finding and returns nil.
 func (j *job) take(g GPU, d Device) (*passage, error) {
 	most := int64(j.params["max_memory_mb"]) * 1e6
 	got, of, err := d.Take(most)
@@ -116,7 +115,7 @@ func (p *passage) over(ctx context.Context) bool {
 	return ctx.Err() != nil || !p.until.IsZero() && p.patterns > 0 && time.Now().After(p.until)
 }
 
-// fill writes a pattern, and then the injected error.
+// fill writes a pattern, and then the injected error, if requested.
 func (p *passage) fill(pattern memPattern) error {
 	s, err := p.d.Write(pattern)
 	if err != nil {
@@ -130,7 +129,7 @@ func (p *passage) fill(pattern memPattern) error {
 	return nil
 }
 
-// inversions reads a pattern and leaves its complement, then the other way round.
+// inversions verifies a pattern and stores its complement, then the other way round.
 func (p *passage) inversions(pattern memPattern) error {
 	inverse, ok := pattern.inverse()
 	if !ok {
@@ -169,13 +168,13 @@ func (p *passage) check(pattern memPattern, invert bool) error {
 	return nil
 }
 
-// report says how fast it was, and what was wrong.
+// report adds the measured rates, and a finding if words were wrong.
 func (p *passage) report() {
 	rate := func(name string, times int, passes int, s float64) {
 		if s > 0 {
 			m := Measurement{Name: name, GPU: p.g.Index, Value: float64(passes) * float64(times) * float64(p.got) / s / 1e9, Unit: "GB/s"}
 			m = m.against(p.j.expected(p.g, "memory_bandwidth"))
-			if times > 1 { // of reading and writing by turns nobody says what it should be
+			if times > 1 { // no source gives an expected rate for alternating reads and writes
 				m.Floor, m.FloorSource = 0, ""
 			}
 			p.j.hold(m, remedyBandwidth)
@@ -188,7 +187,7 @@ func (p *passage) report() {
 	p.j.miscompared(p.g.Index, p.wrong, remedyMemory, "memory, first with pattern "+p.by)
 }
 
-// miscompared makes a finding of wrong words, if there are any.
+// miscompared adds a finding for wrong words, if there are any.
 func (j *job) miscompared(gpu int, m miscompares, remedy, where string) {
 	if m.Count == 0 {
 		return

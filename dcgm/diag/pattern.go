@@ -6,26 +6,26 @@ import (
 	"fmt"
 )
 
-// A memPattern is what memory is filled with, as in ptx/memory.h.
+// A memPattern is a pattern that memory is filled with, as in ptx/memory.h.
 type memPattern struct {
 	Name string
 	Kind patternKind
 	Seed uint64
 }
 
-// patternKind says how a word follows from its address.
+// patternKind defines how a word is computed from its address.
 type patternKind uint8
 
-// The kinds.
+// Kinds of patterns.
 const (
 	constantWord patternKind = iota // Seed
-	walkingOne                      // one bit, one place further in each word of 8 bytes; Seed places further in all
-	walkingZero                     // the complement
-	ownAddress                      // the address, in turns with its complement
+	walkingOne                      // one bit, shifted by one place in each 8-byte word, and by Seed places in all
+	walkingZero                     // the complement of walkingOne
+	ownAddress                      // the address, alternating with its complement
 	randomWords                     // a hash of the address
 )
 
-// inverse is the pattern's complement; a random one has none.
+// inverse is the complement of the pattern; a random one has none.
 func (p memPattern) inverse() (memPattern, bool) {
 	q := p
 	switch p.Kind {
@@ -43,7 +43,7 @@ func (p memPattern) inverse() (memPattern, bool) {
 	return q, true
 }
 
-// constants are DCGM's four.
+// constants are the four constants that DCGM uses.
 func constants() (out []memPattern) {
 	for _, b := range []uint64{0x00, 0xff, 0xaa, 0x55} {
 		out = append(out, memPattern{fmt.Sprintf("0x%02X", b), constantWord, b * 0x0101010101010101})
@@ -51,8 +51,8 @@ func constants() (out []memPattern) {
 	return out
 }
 
-// patterns are all that a pass over memory writes and verifies: constants, every
-// bit walked through so many places, addresses, and random words.
+// patterns returns all patterns that a pass over memory writes and verifies: constants, walking
+// bits with the given number of places, addresses, and random words.
 func patterns(walks int, seed uint64) []memPattern {
 	out := constants()
 	for i := range walks {
@@ -64,24 +64,24 @@ func patterns(walks int, seed uint64) []memPattern {
 		memPattern{"random", randomWords, seed}, memPattern{"random, again", randomWords, ^seed})
 }
 
-// kept is how many miscompares a kernel keeps.
+// kept is the number of miscompares that a kernel stores.
 const kept = 16
 
-// miscompares are words of 8 bytes that were not as expected.
+// miscompares are 8-byte words that differ from the expected ones.
 type miscompares struct {
 	Count uint64
-	Bits  uint64 // that were wrong in any of them
+	Bits  uint64 // that were wrong in any word
 	First []miscompare
 }
 
-// A miscompare is one of them.
+// A miscompare is one wrong word.
 type miscompare struct{ At, Expected, Found uint64 }
 
 func (m miscompare) String() string {
 	return fmt.Sprintf("at %#x expected %#016x, found %#016x", m.At, m.Expected, m.Found)
 }
 
-// add joins what another pass found.
+// add adds the miscompares of another pass.
 func (m *miscompares) add(o miscompares) {
 	m.Count += o.Count
 	m.Bits |= o.Bits
@@ -91,7 +91,7 @@ func (m *miscompares) add(o miscompares) {
 // miscompareBytes is the size of Miscompares in memory.h.
 const miscompareBytes = 16 + kept*24
 
-// parseMiscompares reads what the kernel left.
+// parseMiscompares parses what the kernel stored.
 func parseMiscompares(b []byte) (miscompares, error) {
 	var raw struct {
 		Count, Bits uint64

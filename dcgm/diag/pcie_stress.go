@@ -5,10 +5,9 @@ import (
 	"time"
 )
 
-// pcieStress copies to and from all GPUs at once until its time is over: links that are
-// at their margin make errors when the whole board is warm and busy. GPUs may share an
-// uplink by design, so that their rates are measured, the slowest of each kind, and not
-// judged.
+// pcieStress copies to and from all GPUs at once until its time is over: marginal links make errors
+// when the whole board is warm and busy. GPUs may share an uplink by design, so the rates (the
+// slowest of each direction) are measured but not judged.
 func pcieStress(ctx context.Context, j *job) error {
 	before := j.tally()
 	until := time.Now().Add(time.Duration(j.params[duration] * float64(time.Second)))

@@ -12,21 +12,21 @@ import (
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
-// paramValues are the values that were given, by test and parameter.
+// paramValues are the given values, by test and parameter.
 type paramValues map[string]map[string]float64
 
-// A Plan is what to run.
+// A Plan defines what to run.
 type Plan struct {
-	Level int // 0: tests were named
+	Level int // 0: tests were selected by name
 	Tests []Test
-	// Params hold for the tests that they name.
+	// Params apply to the tests that they name.
 	Params   paramValues
-	Duration time.Duration // of each test that has test_duration; 0: its own
-	Timeout  time.Duration // of each test; 0: what it should need at most
+	Duration time.Duration // of each test that has test_duration; 0: its default
+	Timeout  time.Duration // of each test; 0: see Longest
 	GPUs     []int         // nil: all
 }
 
-// levels are DCGM's words for them.
+// levels maps DCGM's names of the levels to their numbers.
 var levels = map[string]int{"1": 1, "2": 2, "3": 3, "4": 4, "quick": 1, "short": 1, "medium": 2, "long": 3, "xlong": 4}
 
 // Names lists the names of all tests.
@@ -37,8 +37,8 @@ func Names() (names []string) {
 	return names
 }
 
-// Select makes the plan of a run: a level, by number or DCGM's word, or names of
-// tests with commas between; of those only some, and not others.
+// Select makes the plan of a run. run is a level, by number or by DCGM's name, or a comma-separated
+// list of tests. only and skip restrict its tests.
 func Select(run string, only, skip []string) (p Plan, err error) {
 	for _, name := range slices.Concat(only, skip) {
 		if _, ok := find(name); !ok {
@@ -74,7 +74,7 @@ func unknownTest(name string) error {
 	return fmt.Errorf("there is no test %q; did you mean %q?", name, nearest.To(name, Names()))
 }
 
-// ParseParams reads DCGM's notation, "memtest.test_duration=60;memory.walks=64".
+// ParseParams parses DCGM's notation, "memtest.test_duration=60;memory.walks=64".
 func ParseParams(texts ...string) (paramValues, error) {
 	p := paramValues{}
 	for _, text := range texts {
@@ -120,7 +120,7 @@ func (p paramValues) parse(text string) error {
 	return nil
 }
 
-// number reads a value, which may be a boolean.
+// number parses a value, which may be a boolean.
 func number(s string) (float64, error) {
 	switch strings.ToLower(s) {
 	case "true":
@@ -135,7 +135,7 @@ func number(s string) (float64, error) {
 	return v, nil
 }
 
-// values are all parameters of a test.
+// values returns the values of all parameters of a test.
 func (p *Plan) values(t Test) map[string]float64 {
 	out := map[string]float64{}
 	for _, q := range t.Params {
@@ -150,7 +150,7 @@ func (p *Plan) values(t Test) map[string]float64 {
 	return out
 }
 
-// Longest is how long a test may take.
+// Longest is the time limit of a test.
 func (p *Plan) Longest(t Test) time.Duration {
 	if p.Timeout > 0 {
 		return p.Timeout

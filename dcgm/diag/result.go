@@ -8,19 +8,19 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// NoGPU is for what is about no GPU in particular.
+// NoGPU means no particular GPU.
 const NoGPU = -1
 
-// A Finding is what is wrong, and what to do.
+// A Finding is a problem with its remedy.
 type Finding struct {
-	GPU    int            `json:"gpu"` // NoGPU: none in particular
+	GPU    int            `json:"gpu"` // or NoGPU
 	Status result.Verdict `json:"status"`
 	Text   string         `json:"text"`
 	Remedy string         `json:"remedy,omitempty"`
 }
 
-// A Measurement is a figure. Reference is what the hardware should reach, where
-// that is known; Source says who says so.
+// A Measurement is a measured value. Reference is what the hardware should reach, if that is known;
+// Source is the source of it.
 type Measurement struct {
 	Name      string  `json:"name"`
 	GPU       int     `json:"gpu"`
@@ -29,15 +29,15 @@ type Measurement struct {
 	Unit      string  `json:"unit"`
 	Reference float64 `json:"reference,omitempty"`
 	Source    string  `json:"source,omitempty"`
-	// Peak is the hardware's own figure, Typical what was published of healthy nodes.
+	// Peak is the hardware's specified value, Typical what was published about healthy nodes.
 	Peak    *platform.Cited `json:"peak,omitempty"`
 	Typical *platform.Cited `json:"typical,omitempty"`
-	// Less than Floor fails; FloorSource says who says so.
+	// A value below Floor fails; FloorSource is the source of it.
 	Floor       float64 `json:"floor,omitempty"`
 	FloorSource string  `json:"floor_source,omitempty"`
 }
 
-// A Result is one test's.
+// A Result is the result of one test.
 type Result struct {
 	Engine       string         `json:"engine"`
 	Test         string         `json:"test"`
@@ -47,10 +47,10 @@ type Result struct {
 	Seconds      float64        `json:"seconds"`
 	Findings     []Finding      `json:"findings,omitempty"`
 	Measurements []Measurement  `json:"measurements,omitempty"`
-	Output       string         `json:"output,omitempty"` // what a test that broke had printed, the beginning and the end
+	Output       string         `json:"output,omitempty"` // of a failed child: the beginning and the end of what it printed
 }
 
-// A GPU is one, as CUDA counts in this process.
+// A GPU is a GPU, with CUDA's index in this process.
 type GPU struct {
 	Index     int         `json:"index"`
 	Name      string      `json:"name"`
@@ -62,7 +62,7 @@ type GPU struct {
 	Compute   string      `json:"compute_capability"`
 }
 
-// A Report is a whole run.
+// A Report is the result of a whole run.
 type Report struct {
 	GPUs    []GPU
 	Status  result.Verdict
@@ -73,18 +73,18 @@ type Report struct {
 // Assay is the name of this package's engine.
 const Assay = "assay"
 
-// An Engine is what carried tests out. Others than Assay number GPUs in their own
-// way.
+// An Engine is the program that carried out tests. Engines other than Assay have their own
+// numbering of GPUs.
 type Engine struct {
 	Name    string
-	Version string // nothing for this program's own
+	Version string // empty for this program itself
 	Driver  string
 	Status  result.Verdict
-	Reason  string // of an engine that was skipped
+	Reason  string // for an engine that was skipped
 	Seconds float64
 }
 
-// Add adds what another engine found.
+// Add adds the results of another engine.
 func (r *Report) Add(e Engine, tests []Result) {
 	for _, t := range tests {
 		t.Engine = e.Name
@@ -94,8 +94,8 @@ func (r *Report) Add(e Engine, tests []Result) {
 	r.judge()
 }
 
-// judge sets the statuses of the report and its engines: the worst of the tests.
-// Where all were skipped nothing has been shown, and that is no pass.
+// judge sets the statuses of the report and its engines to the worst of the tests. If all tests
+// were skipped the status is a skip, not a pass, because nothing was tested.
 func (r *Report) judge() {
 	r.Status = result.Skip
 	for i, e := range r.Engines {
@@ -109,13 +109,13 @@ func (r *Report) judge() {
 	}
 }
 
-// addf adds a finding, which the result is as bad as.
+// addf adds a finding, and makes the result at least as bad as it.
 func (r *Result) addf(gpu int, s result.Verdict, remedy, format string, a ...any) {
 	r.Findings = append(r.Findings, Finding{gpu, s, fmt.Sprintf(format, a...), remedy})
 	r.Status = result.Worst(r.Status, s)
 }
 
-// skip ends the test as one that does not apply.
+// skip marks the test as not applicable.
 func (r *Result) skip(format string, a ...any) {
 	r.Status, r.Reason = result.Skip, fmt.Sprintf(format, a...)
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 )
 
-// Results are what checks say: one for each test, with an object for each figure of a GPU or a
-// pair, and one for each engine that is not this one. limits are somebody's own, by the
-// figures' names.
+// Results converts the report to results of checks: one for each test, with an object for each
+// measurement of a GPU or a pair, and one for each engine other than this one. limits are the
+// user's rules, by the names of measurements.
 func (r *Report) Results(limits map[string]result.Rule) []result.Result {
 	var out []result.Result
 	for i := range r.Tests {
@@ -25,7 +25,7 @@ func (r *Report) Results(limits map[string]result.Rule) []result.Result {
 	return out
 }
 
-// String is for people.
+// String describes the GPU for human-readable text.
 func (g GPU) String() string {
 	return fmt.Sprintf("%s: %s, %s, %.1f GB, %d multiprocessors", gpuName(g.Index), g.Name, g.Bus, float64(g.Bytes)/1e9, g.SMs)
 }
@@ -43,7 +43,7 @@ func (g *GPU) object() result.Object {
 
 func gpuName(i int) string { return fmt.Sprintf("GPU %d", i) }
 
-// result says what another engine is, and how it ended.
+// result describes another engine and how it ended.
 func (e *Engine) result() result.Result {
 	res := result.Result{ID: e.Name, Title: "the diagnostics of " + e.Name + " ran", Verdict: result.Pass, Seconds: e.Seconds}
 	var is []string
@@ -60,7 +60,7 @@ func (e *Engine) result() result.Result {
 	return res
 }
 
-// test is what one test says.
+// test is the result of one test.
 func (r *Report) test(t *Result, limits map[string]result.Rule) result.Result {
 	objects := make([]result.Object, len(t.Measurements))
 	for i, m := range t.Measurements {
@@ -95,10 +95,10 @@ func (r *Report) test(t *Result, limits map[string]result.Rule) result.Result {
 	return res
 }
 
-// Title is what a pass of a test says.
+// Title is the title of a test's result.
 func Title(t Test) string { return "GPUs stand the test: " + t.Title }
 
-// on names a finding's GPU.
+// on is the prefix that names a finding's GPU.
 func (t *Result) on(gpu int) string {
 	switch {
 	case gpu == NoGPU:
@@ -109,7 +109,7 @@ func (t *Result) on(gpu int) string {
 	return fmt.Sprintf("%s as %s counts: ", gpuName(gpu), t.Engine)
 }
 
-// object is the figure as checks have it.
+// object converts the measurement to an object of a check.
 func (m *Measurement) object(gpus []GPU) result.Object {
 	o := result.Object{Name: "all GPUs"}
 	if m.GPU != NoGPU {

@@ -13,19 +13,20 @@ import (
 	"github.com/assay-hpc/assay/internal/rig"
 )
 
-// The PTX in ptx is by CUDA 11.8, so that every driver that is supported takes
-// it; a CUDA image's harness has its own beside it ([driver.LoadNewest]).
+// The PTX in ptx is built with CUDA 11.8, so that every supported driver accepts it. The harness of
+// a CUDA image has its own next to it ([driver.LoadNewest]).
 //
 //go:embed ptx
 var files embed.FS
 
-// A machine is a Machine: all GPUs that the process sees.
+// A machine implements Machine with all GPUs that the process sees.
 type machine struct {
 	gpus    []GPU
 	devices []*device
 }
 
-// Open finds the GPUs. driver.ErrNoDriver and driver.ErrNoDevice: there are none.
+// Open finds the GPUs. It returns driver.ErrNoDriver or driver.ErrNoDevice if there is no driver or
+// no GPU.
 func Open(f sysfs.FS) (Machine, error) {
 	all, err := rig.Find(f)
 	if err != nil {
@@ -72,7 +73,7 @@ func (m *machine) Peer(a, b int) error {
 	return nil
 }
 
-// Close frees all.
+// Close closes all devices.
 func (m *machine) Close() error {
 	var errs []error
 	for _, d := range m.devices {
@@ -81,27 +82,27 @@ func (m *machine) Close() error {
 	return errors.Join(errs...)
 }
 
-// A device is a GPU with all that is prepared on it.
+// A device is a GPU with the resources prepared on it.
 type device struct {
 	*rig.GPU
-	fast     bool // has the kernels of warpgroup.cu
+	fast     bool // the kernels of warpgroup.cu are loaded
 	lane     rig.Lane
 	other    rig.Lane
 	wrong    driver.Ptr // Miscompares, or a sum
 	pieces   []piece
-	rooms    []driver.Ptr // matrices and outcomes, kept for the next product
-	made     productWork  // what the matrices are of
+	rooms    []driver.Ptr // matrices and outcomes, reused for the next product
+	made     productWork  // work for which the matrices were made
 	perRound float64      // seconds
 	pinned   *driver.Pinned
 }
 
-// A piece is memory in one allocation.
+// A piece is one allocation of memory.
 type piece struct {
 	at    driver.Ptr
 	bytes int64
 }
 
-// prepare loads the kernels. The context is current.
+// prepare loads the kernels. The context must be current.
 func (d *device) prepare() (err error) {
 	if d.Info.ComputeMajor < 8 {
 		return fmt.Errorf("compute capability %d.%d is too old: the kernels need 8.0", d.Info.ComputeMajor, d.Info.ComputeMinor)
@@ -115,8 +116,7 @@ func (d *device) prepare() (err error) {
 	); err != nil {
 		return err
 	}
-	// wgmma is there on 9.0 and neither before nor after. A driver that does not
-	// take it leaves mma.
+	// wgmma exists only on compute capability 9.0. If the driver rejects the PTX, mma is used.
 	if d.Info.ComputeMajor == 9 && d.Info.ComputeMinor == 0 {
 		err := d.Load(files, image("warpgroup"), rig.Kernels{Threads: 256, Params: map[string]int{"wgmma_bf16": 7, "wgmma_f16": 7}})
 		if err != nil && !errors.Is(err, driver.ErrImage) {
@@ -133,13 +133,12 @@ func (d *device) prepare() (err error) {
 	return err
 }
 
-// image reads a file of PTX.
+// image returns a function that reads a PTX file.
 func image(name string) func(fs.FS) ([]byte, error) {
 	return func(dir fs.FS) ([]byte, error) { return fs.ReadFile(dir, name+".ptx") }
 }
 
-// launch enqueues a kernel in as many blocks as the GPU can hold; the context is
-// current.
+// launch enqueues a kernel with as many blocks as the GPU can hold. The context must be current.
 func (d *device) launch(name string, params ...uint64) error {
 	return d.Run(name, d.lane.Stream, d.Blocks(name), params...)
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// hostBytes are those of a copy between host and GPU.
+// hostBytes is the size of a copy between host and GPU.
 const hostBytes = 64 << 20
 
-// Host implements Device. Host memory lies next to the GPU.
+// Host implements Device. The host memory is next to the GPU.
 func (d *device) Host(dir direction, copies int) (int64, float64, miscompares, error) {
 	var none miscompares
 	if d.pinned == nil {
@@ -39,7 +39,7 @@ func (d *device) Host(dir direction, copies int) (int64, float64, miscompares, e
 	host, back := d.pinned.Ptr, d.pinned.Ptr+hostBytes
 	clear(d.pinned.Bytes)
 	p := memPattern{Kind: randomWords, Seed: uint64(dir) + 1}
-	// What is read has the pattern, what is written has not.
+	// The source contains the pattern, the destination does not.
 	if err := errors.Join(d.write(from, hostBytes, p), d.write(to, hostBytes, memPattern{}), driver.CopyAsync(host, from, hostBytes, d.lane.Stream), d.lane.Synchronize()); err != nil {
 		return 0, 0, none, err
 	}
@@ -82,7 +82,7 @@ func (d *device) Host(dir direction, copies int) (int64, float64, miscompares, e
 	return total, seconds, wrong, nil
 }
 
-// repeat calls f so many times.
+// repeat calls f n times.
 func repeat(n int, f func() error) error {
 	for range n {
 		if err := f(); err != nil {
@@ -92,10 +92,10 @@ func repeat(n int, f func() error) error {
 	return nil
 }
 
-// remoteRepeats are the writes and reads that are timed together.
+// remoteRepeats is the number of writes, or reads, that are timed together.
 const remoteRepeats = 4
 
-// Remote implements Device. Both devices have taken memory.
+// Remote implements Device. Both devices must have memory allocated by Take.
 func (d *device) Remote(other Device, p memPattern) (r remoteResult, err error) {
 	peer := other.(*device)
 	if len(d.pieces) == 0 || len(peer.pieces) == 0 {
@@ -103,8 +103,8 @@ func (d *device) Remote(other Device, p memPattern) (r remoteResult, err error) 
 	}
 	mine, its := d.pieces[0], peer.pieces[0]
 	r.Bytes = min(mine.bytes, its.bytes)
-	// What it has been left with must go: a write that never arrives would find its
-	// own pattern there.
+	// Overwrite the old contents of the peer's memory: a write that never arrives could otherwise
+	// find its own pattern there.
 	if err := peer.Bind(); err != nil {
 		return r, err
 	}
@@ -116,8 +116,8 @@ func (d *device) Remote(other Device, p memPattern) (r remoteResult, err error) 
 		if err := d.EnablePeer(peer.Context); err != nil {
 			return r, err
 		}
-		// The first write is not timed: by then the kernel is loaded, pages are
-		// mapped and links awake.
+		// The first write is not timed: after it the kernel is loaded, pages are mapped and links
+		// are awake.
 		if err := errors.Join(d.write(its.at, r.Bytes, memPattern{}), d.lane.Synchronize()); err != nil {
 			return r, err
 		}

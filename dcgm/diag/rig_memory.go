@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// kernelThreads are those of a block of the kernels that go through memory.
+	// kernelThreads is the number of threads per block of the kernels that access memory.
 	kernelThreads = 512
-	// Pieces are multiples of the smallest one that is tried: the driver's pages
-	// have that size.
+	// smallest is the smallest piece that is tried, and pieces are multiples of it: it is the size
+	// of the driver's pages.
 	smallest = 2 << 20
-	// reserve stays free while pieces are allocated: the driver takes some memory
-	// when a kernel runs first.
+	// reserve stays free while pieces are allocated: the driver allocates some memory when a kernel
+	// runs for the first time.
 	reserve = 64 << 20
 )
 
@@ -71,7 +71,7 @@ func (d *device) write(at driver.Ptr, bytes int64, p memPattern) error {
 	return d.launch("pattern_write", uint64(at), uint64(bytes)/16, uint64(p.Kind), p.Seed)
 }
 
-// verify enqueues the comparison; base is where the pattern was written.
+// verify enqueues the comparison; base is the address where the pattern was written.
 func (d *device) verify(at driver.Ptr, bytes int64, p memPattern, base driver.Ptr, invert bool) error {
 	flag := uint64(0)
 	if invert {
@@ -80,7 +80,7 @@ func (d *device) verify(at driver.Ptr, bytes int64, p memPattern, base driver.Pt
 	return d.launch("pattern_verify", uint64(at), uint64(bytes)/16, uint64(p.Kind), p.Seed, uint64(base), flag, uint64(d.wrong))
 }
 
-// found runs comparisons, and gives what they found.
+// found runs comparisons and returns their miscompares.
 func (d *device) found(f func() error) (m miscompares, seconds float64, err error) {
 	if err := d.Bind(); err != nil {
 		return m, 0, err
@@ -128,10 +128,10 @@ func (d *device) Flip(offset int64, mask uint64) error {
 	return fmt.Errorf("there is no byte %d of what was taken", offset)
 }
 
-// What streams have in b and c, and triad leaves in a.
+// The values in a stream's arrays b and c, and the result of triad in a.
 const streamB, streamC, streamA = 1.5, 2.25, streamB + 3*streamC
 
-// Stream implements Device. Arrays are a third each of the largest piece.
+// Stream implements Device. Each array is a third of the largest piece.
 func (d *device) Stream(s streamKind) (bytes int64, seconds float64, err error) {
 	if err := d.Bind(); err != nil {
 		return 0, 0, err
@@ -172,13 +172,13 @@ func (d *device) Stream(s streamKind) (bytes int64, seconds float64, err error) 
 	return n, seconds, err
 }
 
-// summed says whether memory has a number everywhere.
+// summed returns an error if memory does not contain the number everywhere.
 func (d *device) summed(at driver.Ptr, bytes int64, v float64) error {
 	_, err := d.sum(at, bytes, v)
 	return err
 }
 
-// sum reads memory, and adds it up.
+// sum reads memory and checks the sum of its words.
 func (d *device) sum(at driver.Ptr, bytes int64, v float64) (float64, error) {
 	if err := driver.Memset8Async(d.wrong, 0, 8, d.lane.Stream); err != nil {
 		return 0, err
@@ -199,7 +199,7 @@ func (d *device) sum(at driver.Ptr, bytes int64, v float64) (float64, error) {
 	return seconds, nil
 }
 
-// A wrongSum is of memory that does not have what was written.
+// A wrongSum is the error for memory that does not contain what was written.
 type wrongSum struct{ got, want uint64 }
 
 func (e *wrongSum) Error() string {

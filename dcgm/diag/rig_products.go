@@ -10,8 +10,8 @@ import (
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 )
 
-// A product is a kernel that multiplies matrices, as in ptx/product.h. A round
-// makes so many of them, so that comparing the results costs nothing to speak of.
+// A product is a kernel that multiplies matrices, as in ptx/product.h. A round computes reps
+// products, so that the cost of comparing the results is negligible.
 type product struct {
 	kernel string
 	way    string
@@ -19,10 +19,10 @@ type product struct {
 	reps int
 }
 
-// exactReps are few enough for results that no kind of arithmetic rounds.
+// exactReps is small enough that no kind of arithmetic rounds the results.
 const exactReps = 4
 
-// product chooses the fastest kernel that the device has.
+// product returns the fastest kernel that the device supports.
 func (d *device) product(k productKind) product {
 	switch {
 	case k == fp32:
@@ -37,7 +37,7 @@ func (d *device) product(k productKind) product {
 	return product{"mma_" + suffix, "mma", shape{128, 128, 64}, 128}
 }
 
-// What a product has room for: each matrix, the results, and the blocks' outcomes.
+// The sizes allocated for a product: each matrix, the results, and the outcome of a block.
 const (
 	matrixBytes  = 128 << 10
 	resultBytes  = 256 << 10
@@ -102,7 +102,7 @@ func (d *device) multiply(p product, rounds, reps, flip int, results driver.Ptr)
 	})
 }
 
-// matrices puts the two matrices into the device's memory.
+// matrices copies the two matrices to the device's memory.
 func (d *device) matrices(p product, w productWork) error {
 	most := 1
 	for _, name := range []string{"fma_f32", "fma_f64", "mma_bf16", "mma_f16", "wgmma_bf16", "wgmma_f16"} {
@@ -133,12 +133,12 @@ func (d *device) matrices(p product, w productWork) error {
 	return nil
 }
 
-// matrices are those of some work.
+// matrices returns the two matrices of some work.
 func (p product) matrices(w productWork) (a, b []float64) {
 	return values(p.rows, p.k, 2*w.Seed, w.Exact), values(p.columns, p.k, 2*w.Seed+1, w.Exact)
 }
 
-// mismatches compares the results of the first block with the processor's own.
+// mismatches compares the results of the first block with the CPU's.
 func (d *device) mismatches(p product, w productWork) (int, error) {
 	size := 4
 	if w.Kind == fp64 {

@@ -19,31 +19,31 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 )
 
-// An Event is a test that begins, gets on, or ends.
+// An Event reports that a test begins, makes progress, or ends.
 type Event struct {
 	Test        Test
-	Done, Total int // tests
+	Done, Total int // number of tests
 	Text        string
 	Result      *Result // at the end
 }
 
 // A Runner starts children.
 type Runner struct {
-	// Command is the program that runs as the child of a test: it calls Child with
-	// this name.
+	// Command returns the program that runs as the child of a test. It must call Child with this
+	// name.
 	Command func(ctx context.Context, name string) *exec.Cmd
 	Observe func(Event) // may be nil
 }
 
-// ErrGPUs is for GPUs that were asked for and are not there.
+// ErrGPUs is the error for requested GPUs that do not exist.
 var ErrGPUs = errors.New("no such GPU")
 
-// listLimit is how long it may take to list the GPUs: after a start of the machine
-// without persistence some seconds each.
+// listLimit is the time limit for listing the GPUs: after a boot, without persistence mode, each
+// takes some seconds.
 const listLimit = 2 * time.Minute
 
-// Run runs a plan. driver.ErrNoDriver and ErrGPUs: there is nothing to test. The
-// report is there also when the context ends it, with what had been done.
+// Run runs a plan. It returns driver.ErrNoDriver or ErrGPUs if there is nothing to test. If the
+// context ends the run, it still returns a report, with the tests done so far.
 func (r *Runner) Run(ctx context.Context, p Plan) (*Report, error) {
 	gpus, err := r.list(ctx)
 	if err != nil {
@@ -97,14 +97,14 @@ func (r *Runner) list(ctx context.Context) ([]GPU, error) {
 	return got.GPUs, nil
 }
 
-// A missingError says in a child's words that there are no GPUs.
+// A missingError is a child's message that there are no GPUs.
 type missingError struct{ text string }
 
 func (e *missingError) Error() string { return e.text }
 
 func (e *missingError) Unwrap() error { return driver.ErrNoDriver }
 
-// test runs one test in a child. Whatever becomes of that, there is a result.
+// test runs one test in a child. It returns a result even if the child fails.
 func (r *Runner) test(ctx context.Context, p *Plan, e Event) Result {
 	limit := p.Longest(e.Test)
 	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("timed out: it was not done within %v", limit))
@@ -123,7 +123,7 @@ func (r *Runner) test(ctx context.Context, p *Plan, e Event) Result {
 	if res != nil && err == nil {
 		return *res
 	}
-	// What it had found counts, though it did not end well.
+	// A result that the child has already sent counts, even if the child then fails.
 	if res == nil {
 		res = &Result{Test: e.Test.Name, Category: e.Test.Category, Seconds: time.Since(begin).Seconds()}
 	}
@@ -142,16 +142,16 @@ func (r *Runner) test(ctx context.Context, p *Plan, e Event) Result {
 	return *res
 }
 
-// maxOutput is how many bytes of what a child writes to its standard error are kept.
+// maxOutput is the number of bytes of a child's standard error that are stored.
 const maxOutput = 4 << 10
 
-// killDelay is how long a killed child may take to go. One that is in the driver
-// may never: it is left behind.
+// killDelay is how long a killed child may take to exit. A child that hangs in the driver may never
+// exit: it is abandoned.
 const killDelay = 10 * time.Second
 
-// child runs a child to its end, and gives what it wrote to its standard error.
+// child runs a child until it exits, and returns what it wrote to its standard error.
 func (r *Runner) child(ctx context.Context, name string, q any, each func(message)) (output string, err error) {
-	// A parent's death, of which the child is told, is that of the thread.
+	// Pdeathsig is sent when the thread that started the child exits, so keep that thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	ctx, stop := context.WithCancel(ctx)
@@ -163,7 +163,7 @@ func (r *Runner) child(ctx context.Context, name string, q any, each func(messag
 	}
 	said := new(words)
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(in), said
-	// A group of its own, so that all of it can be killed.
+	// The child has its own process group, so that the whole group can be killed.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = killDelay
@@ -203,13 +203,13 @@ func (r *Runner) child(ctx context.Context, name string, q any, each func(messag
 	}
 }
 
-// drain lets the reader of a child that was left behind come to its end.
+// drain consumes the messages of an abandoned child, so that their reader can finish.
 func drain(lines <-chan message) {
 	for range lines {
 	}
 }
 
-// messages reads a child's lines, up to the first that is no message.
+// messages reads a child's lines, up to the first one that is not a message.
 func messages(in io.Reader, to chan<- message) error {
 	defer close(to)
 	lines := bufio.NewScanner(in)
@@ -224,12 +224,12 @@ func messages(in io.Reader, to chan<- message) error {
 	return lines.Err()
 }
 
-// words keep the beginning and the end of what is written to them: a crash says
-// what it was first, and then where everybody stood.
+// words stores the beginning and the end of what is written to it: a crash first prints its cause,
+// and at the end the state of all threads.
 type words struct {
 	mu        sync.Mutex
 	head, end []byte
-	left      int // out, between the two
+	left      int // number of bytes dropped between the two
 }
 
 func (w *words) Write(b []byte) (int, error) {

@@ -15,14 +15,14 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 )
 
-// disturbing are variables that slow programs down or make them stop, DCGM's list.
+// disturbing are variables that slow programs down or make them stop; the list is DCGM's.
 var disturbing = []string{
 	"NSIGHT_CUDA_DEBUGGER", "CUDA_INJECTION32_PATH", "CUDA_INJECTION64_PATH", "CUDA_AUTO_BOOST", "CUDA_ENABLE_COREDUMP_ON_EXCEPTION",
 	"CUDA_COREDUMP_FILE", "CUDA_DEVICE_WAITS_ON_EXCEPTION", "CUDA_PROFILE", "COMPUTE_PROFILE", "OPENCL_PROFILE",
 }
 
-// software is DCGM's deployment test, but for what is passive health. That libcuda
-// can be used is shown by then: the GPUs are listed.
+// software is DCGM's deployment test, except the checks that belong to passive health. At this
+// point libcuda is known to work, because the GPUs were listed.
 func software(_ context.Context, j *job) error {
 	if j.noSensor != nil {
 		j.findf(NoGPU, result.Warn, "install libnvidia-ml.so.1 of the driver's version; a container needs the driver capability utility", "NVML cannot be used: %v", j.noSensor)
@@ -41,7 +41,8 @@ func software(_ context.Context, j *job) error {
 	return nil
 }
 
-// persistence must be on, or each first use of an idle GPU takes seconds.
+// persistence checks that persistence mode is on; otherwise each first use of an idle GPU takes
+// seconds.
 func (j *job) persistence() {
 	for _, g := range j.gpus {
 		if j.sensors == nil {
@@ -57,7 +58,7 @@ func (j *job) persistence() {
 	}
 }
 
-// nouveau is a driver that takes GPUs away from NVIDIA's.
+// nouveau checks for the driver nouveau, which takes GPUs away from NVIDIA's driver.
 func (j *job) nouveau() {
 	bound, _ := filepath.Glob(filepath.Join(j.env.Root, "sys/bus/pci/drivers/nouveau/*:*:*.*"))
 	for _, b := range bound {
@@ -65,8 +66,8 @@ func (j *job) nouveau() {
 	}
 }
 
-// deviceFiles must be there and be ours to use, as many as there are GPUs: in a
-// container those of the GPUs that it was given.
+// deviceFiles checks that the device files exist and are accessible, as many as there are GPUs. A
+// container has those of the GPUs that it was given.
 func (j *job) deviceFiles() {
 	const remedy = "run nvidia-modprobe -u -c 0, and give the container the GPU's devices"
 	dev := filepath.Join(j.env.Root, "dev")
@@ -96,7 +97,7 @@ func (j *job) deviceFiles() {
 	}
 }
 
-// usable says why a file cannot be read and written.
+// usable returns an error if a file cannot be read and written.
 func usable(name string) error {
 	if err := unix.Access(name, unix.R_OK|unix.W_OK); err != nil {
 		return &fs.PathError{Op: "using", Path: name, Err: err}
@@ -104,7 +105,7 @@ func usable(name string) error {
 	return nil
 }
 
-// writable tries it.
+// writable returns an error if no file can be created in the directory.
 func writable(dir string) error {
 	f, err := os.CreateTemp(dir, ".harness-diag-*")
 	if err != nil {
@@ -113,7 +114,7 @@ func writable(dir string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// contexts is context_create. Preparing a device makes its context.
+// contexts is the test context_create. Preparing a device creates its context.
 func contexts(_ context.Context, j *job) error {
 	j.each(func(GPU, Device) error { return nil })
 	return nil

@@ -11,16 +11,16 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 )
 
-// How long a launch of products takes, about: short enough to stop in time, long
-// enough that the gap between launches is nothing.
+// The approximate length of a launch of products, in seconds: short enough to stop in time, long
+// enough that the gap between launches is negligible.
 const launch = 0.05
 
-// A new pair of matrices comes after so many launches.
+// A new pair of matrices is used after this number of launches.
 const launchesPerSeed = 20
 
 const remedyProduct = "take the GPU out of service: it computes wrongly; reset it and run sm_stress; if it fails again, replace it"
 
-// diagnostic shares its time out among the kinds of arithmetic.
+// diagnostic divides its time among the kinds of arithmetic.
 func diagnostic(ctx context.Context, j *job) error {
 	kinds := []productKind{bf16, fp16, fp32}
 	if j.params["use_doubles"] != 0 {
@@ -29,7 +29,7 @@ func diagnostic(ctx context.Context, j *job) error {
 	return j.products(ctx, kinds)
 }
 
-// smStress is bf16 alone.
+// smStress uses only bf16.
 func smStress(ctx context.Context, j *job) error { return j.products(ctx, []productKind{bf16}) }
 
 // products loads all GPUs, and watches them.
@@ -47,10 +47,10 @@ func (j *job) products(ctx context.Context, kinds []productKind) error {
 				return err
 			}
 			m := Measurement{Name: k.String() + " products, " + l.way, GPU: g.Index, Value: l.rate() / 1e12, Unit: "TFLOP/s"}
-			if k <= fp16 { // whose rate is the same
+			if k <= fp16 { // bf16 and fp16 have the same rate
 				m = m.against(j.expected(g, "bf16"))
 			}
-			if l.way != "wgmma" { // not the way to the processor's full speed
+			if l.way != "wgmma" { // other instructions do not reach the GPU's full speed
 				m.Floor, m.FloorSource = 0, ""
 			}
 			j.hold(m, "look at the power limit, clocks and temperatures (harness diag -r targeted_power)")
@@ -62,7 +62,7 @@ func (j *job) products(ctx context.Context, kinds []productKind) error {
 	return nil
 }
 
-// exact holds products of small whole numbers against the processor's own.
+// exact compares products of small whole numbers with the CPU's.
 func (j *job) exact(g GPU, d Device, k productKind) error {
 	p, err := d.Product(productWork{Kind: k, Seed: 1, Exact: true, Rounds: 2})
 	if err != nil {
@@ -77,7 +77,7 @@ func (j *job) exact(g GPU, d Device, k productKind) error {
 	return nil
 }
 
-// A load is one GPU's products, whose results are compared.
+// A load is the products of one GPU, with comparison of the results.
 type load struct {
 	job    *job
 	g      GPU
@@ -88,13 +88,13 @@ type load struct {
 
 	seconds, flops float64
 	launches       int
-	sum            uint64              // of this seed's product, once it is known
-	wrong          map[uint32]struct{} // multiprocessors that differ from most
-	changed        map[uint32]struct{} // whose results differ between repeats
-	repeats        bool                // all differ between launches
+	sum            uint64              // of this seed's product, once known
+	wrong          map[uint32]struct{} // multiprocessors that differ from the majority
+	changed        map[uint32]struct{} // multiprocessors with results that differ between repeats
+	repeats        bool                // the majority's result differs between launches
 }
 
-// run multiplies until then, and goes on where an error is still to be injected.
+// run multiplies until the given time, with at least one launch.
 func (l *load) run(ctx context.Context, until time.Time) error {
 	for {
 		if ctx.Err() != nil {
@@ -109,7 +109,7 @@ func (l *load) run(ctx context.Context, until time.Time) error {
 	}
 }
 
-// once is one launch.
+// once makes one launch.
 func (l *load) once() error {
 	w := productWork{Kind: l.kind, Seed: uint64(2 + l.launches/launchesPerSeed), For: launch}
 	if l.inject && l.launches == 1 {
@@ -131,7 +131,7 @@ func (l *load) once() error {
 
 func (l *load) rate() float64 { return l.flops / max(l.seconds, 1e-9) }
 
-// compare holds the blocks' sums against one another and the launch before's.
+// compare compares the blocks' sums with each other and with the previous launch.
 func (l *load) compare(p productResult) {
 	if l.wrong == nil {
 		l.wrong, l.changed = map[uint32]struct{}{}, map[uint32]struct{}{}
@@ -158,7 +158,7 @@ func (l *load) compare(p productResult) {
 	l.sum = most
 }
 
-// report says which multiprocessors were wrong.
+// report adds findings that name the faulty multiprocessors.
 func (l *load) report() {
 	if len(l.wrong) > 0 {
 		l.job.findf(l.g.Index, result.Fail, remedyProduct, "%s products: multiprocessors %s have other results than the rest", l.kind, numbers(l.wrong))
@@ -183,7 +183,7 @@ func numbers(set map[uint32]struct{}) string {
 	return strings.Join(text, ", ")
 }
 
-// targetedStress is DCGM's: fp32 products at a rate.
+// targetedStress is DCGM's targeted stress test: fp32 products at a target rate.
 func targetedStress(ctx context.Context, j *job) error {
 	stop := j.watch()
 	until := time.Now().Add(time.Duration(j.params[duration] * float64(time.Second)))
@@ -203,7 +203,7 @@ func targetedStress(ctx context.Context, j *job) error {
 	return nil
 }
 
-// targetedPower is DCGM's: does the board draw what it should.
+// targetedPower is DCGM's targeted power test: whether the board reaches its power target.
 func targetedPower(ctx context.Context, j *job) error {
 	if j.sensors == nil {
 		j.result.skip("power cannot be read: %v", j.noSensor)
@@ -233,7 +233,7 @@ func targetedPower(ctx context.Context, j *job) error {
 	return nil
 }
 
-// pulse has all GPUs begin and end their load at the same time.
+// pulse starts and stops the load of all GPUs at the same time.
 func pulse(ctx context.Context, j *job) error {
 	stop := j.watch()
 	on, off := j.params["on_ms"]/1e3, j.params["off_ms"]/1e3
@@ -260,7 +260,7 @@ func pulse(ctx context.Context, j *job) error {
 	return nil
 }
 
-// pause waits until then.
+// pause waits until the given time.
 func pause(ctx context.Context, until time.Time) error {
 	t := time.NewTimer(time.Until(until))
 	defer t.Stop()

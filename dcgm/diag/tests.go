@@ -5,41 +5,42 @@ import (
 	"time"
 )
 
-// A param is a parameter of a test, all of which are numbers; true is 1.
+// A param is a parameter of a test. All parameters are numbers; true is 1.
 type param struct {
 	Name    string
 	Default float64
 	Usage   string
-	hidden  bool // for tests of the tests
+	hidden  bool // for testing the tests
 }
 
-// A Test is one that there is.
+// A Test describes a test.
 type Test struct {
-	Name     string // DCGM's, where DCGM has such a test
-	Category string // DCGM's
+	Name     string // as in DCGM, if DCGM has such a test
+	Category string // as in DCGM
 	Title    string
-	Fails    string // when, for the documentation
-	Level    int    // the lowest that has it; 0: none, it is run by name
+	Fails    string // the conditions of a failure, for the documentation
+	Level    int    // the lowest level with this test; 0: it only runs by name
 	Params   []param
-	Limit    time.Duration // to be done in, beside test_duration
+	Limit    time.Duration // time limit, in addition to test_duration
 	run      func(context.Context, *job) error
 }
 
-// duration is the parameter that says how long a test loads the GPUs.
+// duration is the parameter for how long a test loads the GPUs.
 const duration = "test_duration"
 
 func seconds(s float64) param { return param{Name: duration, Default: s, Usage: "seconds of load"} }
 
-// injected is the parameter of tests that can make the error that they are to find.
+// injected is the parameter of tests that can inject the error that they should find.
 var injected = param{Name: "inject_error", Usage: "1: make the error that the test is to find", hidden: true}
 
-// What pcieCounters may count during a test.
+// Limits of pcieCounters during a test.
 var (
 	maxReplays   = param{Name: "max_pcie_replays", Default: 80, Usage: "more of them during the test fail it"}
 	maxCorrected = param{Name: "aer_threshold", Default: 480, Usage: "corrected errors of PCIe; more of them during the test fail it"}
 )
 
-// allTests lists all tests, in the order in which they run: copies before what heats.
+// allTests returns all tests, in the order in which they run: copies before tests that heat the
+// GPUs.
 func allTests() []Test {
 	return []Test{
 		{Name: "software", Category: "Deployment", Title: "libraries, device files, permissions, environment",
@@ -125,7 +126,7 @@ func allTests() []Test {
 	}
 }
 
-// find is the test of that name.
+// find returns the test with the given name.
 func find(name string) (Test, bool) {
 	for _, t := range allTests() {
 		if t.Name == name {
@@ -135,7 +136,7 @@ func find(name string) (Test, bool) {
 	return Test{}, false
 }
 
-// param is the one of that name.
+// param returns the parameter with the given name.
 func (t Test) param(name string) (param, bool) {
 	for _, p := range t.Params {
 		if p.Name == name {

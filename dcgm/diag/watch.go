@@ -11,7 +11,7 @@ import (
 // watchEvery is the time between two readings of all GPUs.
 const watchEvery = 200 * time.Millisecond
 
-// watched is what was read of a GPU under load.
+// watched contains the readings of a GPU under load.
 type watched struct {
 	n       int
 	celsius int     // the highest
@@ -19,7 +19,7 @@ type watched struct {
 	limit   float64
 	mhz     int // the lowest
 	sum     float64
-	reasons nvml.Reasons // all that there were
+	reasons nvml.Reasons // all that occurred
 	err     error
 }
 
@@ -33,9 +33,9 @@ func (w *watched) add(r nvml.Reading) {
 	w.reasons |= r.Reasons
 }
 
-// watch reads the sensors of the job's GPUs until the function that it returns is
-// called, which reports what they said, and gives it to judge if that is not nil.
-// Without sensors nothing is reported, and the result says so.
+// watch reads the sensors of the job's GPUs until the returned function is called. That function
+// reports the readings, and passes them to judge if it is not nil. Without sensors it only adds a
+// finding that nothing was watched.
 func (j *job) watch() func(judge func(GPU, watched)) {
 	if j.sensors == nil {
 		why := j.noSensor
@@ -76,7 +76,7 @@ func (j *job) watch() func(judge func(GPU, watched)) {
 	}
 }
 
-// watched reports on one GPU.
+// watched reports the readings of one GPU.
 func (j *job) watched(g GPU, w watched) {
 	if w.n == 0 {
 		if w.err != nil {

@@ -15,29 +15,28 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// Expect is what the caller knows of the node.
+// Expect contains what the caller knows about the node.
 type Expect struct {
-	Count    *int               // how many GPUs there are to be; nil is not said
-	Ports    *int               // the same of ports of RDMA devices
-	Platform *platform.Platform // nil is not said
-	Since    time.Duration      // messages of the kernel that are older do not count; 0: all count
+	Count    *int               // expected number of GPUs; nil: not given
+	Ports    *int               // expected number of ports of RDMA devices; nil: not given
+	Platform *platform.Platform // nil: not given
+	Since    time.Duration      // older kernel messages are ignored; 0: none are
 	DB       *platform.DB
 	Rules    Rules
 }
 
-// A check looks at every GPU, or at the node, whose findings may be about
-// several objects.
+// A check examines every GPU, or the node. Findings of a node check may be about several objects.
 type check struct {
 	id, title string
-	want      string // what passes; %s stands for limit and unit
-	least     bool   // the limit is the least that passes, and not the most
+	want      string // what passes; %s is replaced with limit and unit
+	least     bool   // the limit is a minimum, not a maximum
 	remedy    string
-	uses      part // of what the kernel tells; without it there is no judging
+	uses      part // of the kernel's data; without these parts there is no verdict
 	gpu       func(e *env, g *gpuState) outcome
 	node      func(e *env) []finding
 }
 
-// A part of what the kernel tells.
+// A part of the kernel's data.
 type part int
 
 const (
@@ -46,7 +45,7 @@ const (
 	usesLog
 )
 
-// missing is why a part could not be read in time; nil if all could.
+// missing returns why a part could not be read in time; nil if all could.
 func (n *nodeState) missing(p part) error {
 	switch {
 	case p&usesDevices != 0 && n.Devices.Err != nil:
@@ -59,29 +58,28 @@ func (n *nodeState) missing(p part) error {
 	return nil
 }
 
-// env is what a check judges by.
+// env contains the input of a check.
 type env struct {
 	*State
 	Expect
-	rule rule // the check's
+	rule rule // of the check
 }
 
-// An outcome is a check's word about one object. Without anything else it is
-// a pass.
+// An outcome is a check's judgement of one object. The zero value is a pass.
 type outcome struct {
 	verdict result.Verdict // "" until judged
-	bad     bool           // the rule's severity decides
+	bad     bool           // failed; the rule's severity decides the verdict
 	soft    bool           // a warning at most
 	value   string
 	number  *float64
-	want    string // instead of the check's
-	source  string // instead of the rule's
+	want    string // replaces the check's
+	source  string // replaces the rule's
 	reason  string
-	remedy  string // instead of the check's
+	remedy  string // replaces the check's
 }
 
 type finding struct {
-	object result.Object // its name, ID and address
+	object result.Object // with name, ID and address
 	outcome
 }
 
@@ -95,7 +93,7 @@ func skipped(format string, a ...any) outcome {
 	return outcome{verdict: result.Skip, reason: fmt.Sprintf(format, a...)}
 }
 
-// without is the outcome when a fact is not known.
+// without is the outcome if a fact is not known.
 func without(err error) outcome {
 	if errors.Is(err, nvml.ErrNotSupported) || errors.Is(err, nvml.ErrNoPermission) {
 		return skipped("%s", why(err))
@@ -103,7 +101,7 @@ func without(err error) outcome {
 	return outcome{verdict: result.Error, reason: err.Error()}
 }
 
-// of makes a check of a fact about a GPU; where that is not known the outcome says why.
+// of makes a check of a fact about a GPU. If the fact is not known, the outcome gives the reason.
 func of[T any](get func(*gpuState) sysfs.Fact[T], judge func(e *env, g *gpuState, v T) outcome) func(*env, *gpuState) outcome {
 	return func(e *env, g *gpuState) outcome {
 		f := get(g)
@@ -114,13 +112,13 @@ func of[T any](get func(*gpuState) sysfs.Fact[T], judge func(e *env, g *gpuState
 	}
 }
 
-// node is the only finding, about the node as a whole.
+// node returns a single finding, about the node as a whole.
 func node(o outcome) []finding { return []finding{{result.Object{Name: theNode}, o}} }
 
 // theNode is the name of the node as a whole.
 const theNode = "node"
 
-// atMost judges a number that the rule's limit bounds from above.
+// atMost judges a number with the rule's limit as its maximum.
 func (e *env) atMost(v float64, reason string) outcome {
 	o := outcome{value: amount(v, e.rule.Unit), number: &v}
 	if v > e.rule.limit() {
@@ -140,7 +138,7 @@ func amount(v float64, unit string) string {
 	return s
 }
 
-// IDs are the IDs of all checks, in the order in which they are made.
+// IDs returns the IDs of all checks, in the order in which they run.
 func IDs() []string {
 	out := make([]string, len(checks))
 	for i, c := range checks {
@@ -159,10 +157,10 @@ func Title(id string) string {
 	return ""
 }
 
-// checks are all of them.
+// checks are all checks.
 var checks = slices.Concat(identityChecks, memoryChecks, linkChecks, pcieChecks, powerChecks, useChecks, messageChecks, softwareChecks, networkChecks, systemChecks)
 
-// Run makes the checks whose ID is wanted.
+// Run runs the checks with wanted IDs.
 func Run(s *State, x Expect, wanted func(id string) bool) []result.Result {
 	var out []result.Result
 	for _, c := range checks {
@@ -196,8 +194,8 @@ func (c *check) run(e *env) result.Result {
 	return c.result(e.rule, found)
 }
 
-// noGPU is the outcome of a check of GPUs when there is none to look at. That
-// is an error when PCI has some: they were not looked at.
+// noGPU is the outcome of a check of GPUs if there is no GPU to examine. It is an error if PCI has
+// GPUs, because they were not examined.
 func (e *env) noGPU() outcome {
 	n := len(e.Node.Devices.Value.GPUs())
 	if err := e.Node.missing(usesDevices); err != nil {
@@ -224,8 +222,7 @@ func (g *gpuState) object() result.Object {
 	return o
 }
 
-// result puts together what was found, what the rule says, and what the check
-// is about.
+// result builds the result of a check from its findings and its rule.
 func (c *check) result(r rule, found []finding) result.Result {
 	var objects []result.Object
 	var worst *finding
@@ -263,7 +260,7 @@ func (c *check) result(r rule, found []finding) result.Result {
 	return res
 }
 
-// side is on which side of its limit a value passes, and so which way it is better.
+// side is the side of the limit on which a value passes, and so the direction that is better.
 func (c *check) side() result.LimitKind {
 	if c.least {
 		return result.AtLeast
@@ -271,7 +268,7 @@ func (c *check) side() result.LimitKind {
 	return result.AtMost
 }
 
-// wanted is what passes, and who says so.
+// wanted describes what passes, with the source.
 func (c *check) wanted(r rule, f *finding) string {
 	want := cmp.Or(f.want, c.want)
 	if f.want == "" && r.Limit != nil {
@@ -290,7 +287,7 @@ func (o outcome) judge(s severity) result.Verdict {
 	return result.Fail
 }
 
-// model is what the hardware data base has of a GPU; nil is nothing.
+// model is the GPU's entry in the hardware data base; nil if there is none.
 func (e *env) model(g *gpuState) *platform.GPU {
 	if e.DB == nil {
 		return nil
@@ -299,7 +296,7 @@ func (e *env) model(g *gpuState) *platform.GPU {
 	return m
 }
 
-// device is the PCI function of a GPU, as the kernel describes it.
+// device returns the PCI function of a GPU, as the kernel describes it.
 func (e *env) device(id sysfs.BusID) (sysfs.PCIDevice, bool) {
 	for _, d := range e.Node.Devices.Value.PCI.Value {
 		if d.BusID == id {

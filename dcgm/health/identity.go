@@ -14,7 +14,7 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// identityChecks are about which GPUs there are, and what drives them.
+// identityChecks check which GPUs there are, and which driver they use.
 var identityChecks = []check{
 	{
 		id: "driver/nvml", title: "NVML can be asked", want: "it loads and starts", node: checkNVML, uses: usesDevices,
@@ -136,7 +136,7 @@ func checkDenylist(e *env) []finding {
 	return node(good("none"))
 }
 
-// checkCount holds the driver's GPUs against what was said, else against PCI.
+// checkCount compares the driver's number of GPUs with the expected number, otherwise with PCI.
 // Without either it is the other checks that skip.
 func checkCount(e *env) []finding {
 	d := &e.Node.Devices.Value
@@ -181,7 +181,7 @@ func checkCount(e *env) []finding {
 	return node(o)
 }
 
-// told is the number of GPUs that the caller wants; -1 is not said.
+// told is the number of GPUs that the caller expects; -1: not given.
 func (e *env) told() int {
 	if e.Count == nil {
 		return -1
@@ -219,7 +219,7 @@ func checkModel(e *env, g *gpuState) outcome {
 	return o
 }
 
-// uniform makes a check that all GPUs have the same of something.
+// uniform makes a check that a property is the same on all GPUs.
 func uniform(id, what string, get func(*gpuState) sysfs.Fact[string]) check {
 	return check{
 		id: "gpu/same/" + id, title: "all GPUs have the same " + what, want: "one for all", node: func(e *env) []finding { return e.same(what, get) },

@@ -9,35 +9,35 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// A messageKind of kernel message.
+// A messageKind is a kind of kernel message.
 type messageKind string
 
-// The kinds that are looked for.
+// The kinds that are searched for.
 const (
 	kindXid  messageKind = "Xid"  // of a GPU
 	kindSXid messageKind = "SXid" // of an NVSwitch
-	kindInit messageKind = "init" // the driver could not start a GPU
+	kindInit messageKind = "init" // the driver could not initialize a GPU
 )
 
-// A message is one line of the kernel's log that is about a GPU or a switch.
+// A message is a line of the kernel's log about a GPU or a switch.
 type message struct {
 	Kind   messageKind
 	Number int // of an Xid or SXid
 	Bus    sysfs.BusID
-	Fatal  bool // an SXid that says so
-	// When it was written: since boot, or by the clock, as the log has it;
-	// Timed is false when the log says neither.
+	Fatal  bool // an SXid marked as fatal
+	// The time of the message: since boot, or by the clock, depending on the log. Timed is false if
+	// the log has neither.
 	Uptime time.Duration
 	Clock  time.Time
 	Timed  bool
-	Text   string // what follows the number
+	Text   string // the text after the number
 }
 
 var (
 	xidLine  = regexp.MustCompile(`NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)(?:, ?(.*))?$`)
 	sxidLine = regexp.MustCompile(`nvidia-nvswitch\d*: SXid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)(?:, ?(.*))?$`)
 	initLine = regexp.MustCompile(`NVRM: GPU ([0-9a-fA-F:.]+): (?:RmInitAdapter failed!? ?|rm_init_adapter failed,? ?)(.*)$`)
-	// The PCI core says this of a driver whose probe did not succeed.
+	// The PCI core logs this if a driver's probe fails.
 	probeLine = regexp.MustCompile(`nvidia ([0-9a-fA-F:.]+): (probe with driver nvidia failed.*|probe of .* failed.*)$`)
 
 	kmsgHead   = regexp.MustCompile(`^\d+,\d+,(\d+),[^;]*;`)
@@ -47,9 +47,8 @@ var (
 	syslogHead = regexp.MustCompile(`^(\w{3} [ \d]\d \d\d:\d\d:\d\d)\s`)
 )
 
-// parseLog finds the messages in a log: that of /dev/kmsg, of dmesg with and
-// without -T, or syslog's. Lines of syslog lack the year, which is that of the
-// time before now.
+// parseLog extracts the messages from a log: from /dev/kmsg, dmesg with or without -T, or syslog.
+// Lines of syslog have no year; it is chosen so that they are not in the future.
 func parseLog(text string, now time.Time) []message {
 	var out []message
 	for line := range strings.Lines(text) {
@@ -66,7 +65,7 @@ func parseLog(text string, now time.Time) []message {
 
 func parseMessage(line string) (message, bool) {
 	if !strings.Contains(line, "NVRM: ") && !strings.Contains(line, "nvidia") {
-		return message{}, false // a log has many lines, and few of these
+		return message{}, false // a log has many lines, and few of these match
 	}
 	for _, k := range []struct {
 		kind     messageKind
@@ -93,7 +92,7 @@ func parseMessage(line string) (message, bool) {
 	return message{}, false
 }
 
-// parseBus reads an address that may lack the function.
+// parseBus parses an address, in which the function may be missing.
 func parseBus(s string) (sysfs.BusID, error) {
 	if !strings.Contains(s, ".") {
 		s += ".0"
@@ -101,7 +100,7 @@ func parseBus(s string) (sysfs.BusID, error) {
 	return sysfs.ParseBusID(s)
 }
 
-// parseTime reads the time at the head of a line.
+// parseTime parses the time at the beginning of a line.
 func parseTime(line string, now time.Time) (uptime time.Duration, clock time.Time, ok bool) {
 	if f := kmsgHead.FindStringSubmatch(line); f != nil {
 		us, err := strconv.ParseInt(f[1], 10, 64)
@@ -136,8 +135,8 @@ func parseTime(line string, now time.Time) (uptime time.Duration, clock time.Tim
 	return 0, clock, false
 }
 
-// Age is how long ago the message was written, on a machine that has been up
-// for so long. ok is false when the log does not say.
+// Age is how long ago the message was written. uptime is the time since boot. ok is false if the
+// log does not tell.
 func (m *message) Age(now time.Time, uptime time.Duration) (age time.Duration, ok bool) {
 	switch {
 	case !m.Timed:
@@ -150,8 +149,8 @@ func (m *message) Age(now time.Time, uptime time.Duration) (age time.Duration, o
 	return 0, false
 }
 
-// Event describes what happened. An Xid 154 to "None" says that all is well
-// again, an NVLink 5 error may say that it is not fatal.
+// Event describes what happened. An Xid 154 to "None" means that the GPU has recovered, and an
+// NVLink 5 error can be marked as not fatal.
 func (m *message) Event() logEvent {
 	switch m.Kind {
 	case kindSXid:
@@ -169,7 +168,7 @@ func (m *message) Event() logEvent {
 	return e
 }
 
-// clears reports whether what went before is over: the GPU was recovered.
+// clears reports whether earlier messages no longer apply: the GPU was recovered.
 func (m *message) clears() bool {
 	return m.Kind == kindXid && m.Number == 154 && clearsText.MatchString(m.Text)
 }

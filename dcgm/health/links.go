@@ -11,7 +11,7 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// linkChecks are about NVLink and the fabric of NVSwitches.
+// linkChecks check NVLink and the fabric of NVSwitches.
 var linkChecks = []check{
 	{
 		id: "gpu/nvlink/links", title: "all NVLinks are up", want: "all that the model has", gpu: of(nvlinks, checkLinks), uses: usesDevices,
@@ -88,8 +88,8 @@ func (g *gpuState) linksUp() int {
 	return n
 }
 
-// alone reports whether a GPU is the only one, without NVLinks, as a virtual
-// machine gets one of a board.
+// alone reports whether this is the only GPU and has no NVLinks, as in a virtual machine with one
+// GPU of a board.
 func (e *env) alone(g *gpuState) bool {
 	return len(e.GPUs) == 1 && len(e.Node.Devices.Value.GPUs()) <= 1 && g.linksUp() == 0 && g.Fabric.Value.Cluster == ""
 }
@@ -205,7 +205,7 @@ func checkP2P(_ *env, g *gpuState) outcome {
 	return good(value)
 }
 
-// counter makes a check of counters' sum.
+// counter makes a check of the sum of counters.
 func counter(what string, names ...string) func(*env, *gpuState) outcome {
 	return func(e *env, g *gpuState) outcome {
 		if g.After.Err != nil {
@@ -224,7 +224,7 @@ func counter(what string, names ...string) func(*env, *gpuState) outcome {
 	}
 }
 
-// growth makes a check of how much counters grew.
+// growth makes a check of the increase of counters.
 func growth(what string, names ...string) func(*env, *gpuState) outcome {
 	return func(e *env, g *gpuState) outcome {
 		sum, o, ok := e.grown(g, names)
@@ -235,7 +235,7 @@ func growth(what string, names ...string) func(*env, *gpuState) outcome {
 	}
 }
 
-// rate is growth in the given number of seconds.
+// rate makes a check of the increase of counters in the given number of seconds.
 func rate(what string, seconds float64, names ...string) func(*env, *gpuState) outcome {
 	return func(e *env, g *gpuState) outcome {
 		sum, o, ok := e.grown(g, names)
@@ -247,7 +247,7 @@ func rate(what string, seconds float64, names ...string) func(*env, *gpuState) o
 	}
 }
 
-// grown is how much counters grew; without ok the outcome says why it is not
+// grown is the increase of counters. If ok is false, the outcome gives the reason why it is not
 // known.
 func (e *env) grown(g *gpuState, names []string) (sum uint64, o outcome, ok bool) {
 	switch {
@@ -265,7 +265,7 @@ func (e *env) grown(g *gpuState, names []string) (sum uint64, o outcome, ok bool
 	return sum, skipped("the GPU does not count them"), ok
 }
 
-// fabric is why a GPU has nothing to do with a fabric; nil if it has.
+// fabric returns the outcome for a GPU that is not part of a fabric; nil if it is.
 func (e *env) fabric(g *gpuState) *outcome {
 	var o outcome
 	switch {
@@ -299,17 +299,16 @@ func checkFabric(e *env, g *gpuState) outcome {
 	return good(value)
 }
 
-// maskBits are the fields of the fabric's health mask that say yes (1) or no
-// (2), by their shift.
+// maskBits are the yes (1) or no (2) fields of the fabric's health mask, by their shift.
 var maskBits = []struct {
 	shift int
 	name  string
-	bad   uint32 // the value that is bad
+	bad   uint32 // the value that means a fault
 }{
 	{0, "bandwidth is degraded", 1}, {2, "a route is being recovered", 1}, {4, "a route is unhealthy", 1}, {6, "an access timeout is being recovered", 1},
 }
 
-// wrongSetup are the values of the mask's field of four bits at 8.
+// wrongSetup are the values of the mask's 4-bit field at bit 8.
 var wrongSetup = map[uint32]string{
 	2: "wrong system GUID", 3: "wrong chassis serial number", 4: "no partition", 5: "too few NVLinks", 6: "incompatible GPU firmware", 7: "invalid location", 8: "invalid GPU state",
 }
@@ -391,8 +390,8 @@ func checkIMEX(e *env) []finding {
 	return node(good(fmt.Sprintf("%d channels", channels)))
 }
 
-// runs reports whether a program of that name runs; the kernel keeps 15 bytes
-// of a name.
+// runs reports whether a program with the given name runs. The kernel stores only 15 bytes of a
+// name.
 func (s *systemState) runs(name string) bool {
 	return slices.ContainsFunc(s.Processes.Value, func(p sysfs.Process) bool { return p.Name == name[:min(len(name), 15)] })
 }

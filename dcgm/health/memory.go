@@ -8,7 +8,7 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// memoryChecks are about ECC, and about memory that is given up.
+// memoryChecks check ECC and retired memory.
 var memoryChecks = []check{
 	{
 		id: "gpu/ecc/mode", title: "ECC is on", want: "on",
@@ -87,15 +87,14 @@ var memoryChecks = []check{
 	},
 }
 
-// number makes a check of a count that the limit bounds.
+// number makes a check of a count with the limit as its maximum.
 func number(get func(*gpuState) sysfs.Fact[uint64], what string) func(*env, *gpuState) outcome {
 	return of(get, func(e *env, _ *gpuState, n uint64) outcome {
 		return e.atMost(float64(n), fmt.Sprintf("%s: %d", what, n))
 	})
 }
 
-// flag makes a check of something that must not be, with words for how it is then and
-// otherwise.
+// flag makes a check of a condition that must be false, with the texts for true and for false.
 func flag(get func(*gpuState) sysfs.Fact[bool], yes, no, reason string) func(*env, *gpuState) outcome {
 	return of(get, func(_ *env, _ *gpuState, is bool) outcome {
 		if is {
@@ -119,7 +118,7 @@ func checkECCPending(_ *env, _ *gpuState, m nvml.Modes) outcome {
 	return good("none")
 }
 
-// list joins what was found, and counts what is too much to read.
+// list joins items, and gives only the number of those that would be too many to read.
 func list(items []string) string {
 	const most = 6
 	if len(items) <= most {

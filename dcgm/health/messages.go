@@ -11,7 +11,7 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// messageChecks are about what the kernel's log has to say.
+// messageChecks check the kernel's log.
 var messageChecks = []check{
 	{
 		id: "gpu/xid", title: "the kernel's log has no Xid that speaks against the GPU", want: "none of class fail or warn", node: checkXid, uses: usesLog | usesDevices,
@@ -27,8 +27,8 @@ var messageChecks = []check{
 	},
 }
 
-// recent is what the log has of a kind and counts: not older than Since, and
-// of a GPU that was not recovered since. Messages without a time count.
+// recent returns the messages of a kind that count: not older than Since, and not from before a
+// recovery of the GPU. Messages without a time count.
 func (e *env) recent(kind messageKind) map[sysfs.BusID][]message {
 	out := map[sysfs.BusID][]message{}
 	log := e.Node.Log.Value
@@ -47,7 +47,7 @@ func (e *env) recent(kind messageKind) map[sysfs.BusID][]message {
 	return out
 }
 
-// perDevice judges the messages of each device that has some.
+// perDevice judges the messages of each device that has any.
 func (e *env) perDevice(kind messageKind, object func(sysfs.BusID) result.Object) []finding {
 	if f := e.Node.Log; f.Err != nil {
 		if f.Err = permission(f.Err); f.Err == nvml.ErrNoPermission {
@@ -63,7 +63,7 @@ func (e *env) perDevice(kind messageKind, object func(sysfs.BusID) result.Object
 	return out
 }
 
-// judge sums up one device's messages by the worst of them.
+// judge summarizes the messages of one device by the worst of them.
 func judge(messages []message) outcome {
 	count := map[string]int{}
 	var worst logEvent
@@ -76,7 +76,7 @@ func judge(messages []message) outcome {
 			name = fmt.Sprintf("%s %d", m.Kind, m.Number)
 		}
 		count[name]++
-		// Of equals the last one counts: it is what is true now.
+		// Among equals the last one counts, because it describes the current state.
 		if slices.Index(rank, event.Class) >= slices.Index(rank, worst.Class) {
 			worst, text = event, fmt.Sprintf("%s: %s", name, event.Meaning)
 			if m.Text != "" {
@@ -98,7 +98,8 @@ func judge(messages []message) outcome {
 	return o
 }
 
-// busObject names a GPU by its number if the driver has it.
+// busObject returns the object of a GPU, by its number if the driver knows it, otherwise by its
+// address.
 func (e *env) busObject(bus sysfs.BusID) result.Object {
 	for i := range e.GPUs {
 		if g := &e.GPUs[i]; g.Err == nil && g.Bus == bus {
@@ -128,8 +129,8 @@ func checkSXid(e *env) []finding {
 
 func (e *env) hasGPU() bool { return len(e.GPUs) > 0 || len(e.Node.Devices.Value.GPUs()) > 0 }
 
-// messages judges what the log has of a kind. No message is a pass only where
-// there is a device that could have caused one.
+// messages judges the messages of a kind in the log. No message is a pass only if there is a device
+// that could have caused one.
 func (e *env) messages(kind messageKind, object func(sysfs.BusID) result.Object, there bool) []finding {
 	switch out := e.perDevice(kind, object); {
 	case len(out) > 0:

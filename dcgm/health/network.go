@@ -12,7 +12,7 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// networkChecks are about RDMA devices and their ports.
+// networkChecks check RDMA devices and their ports.
 var networkChecks = []check{
 	{
 		id: "port/count", title: "all RDMA devices are there", want: "the platform's", node: checkNICs, uses: usesDevices,
@@ -64,7 +64,7 @@ var networkChecks = []check{
 	},
 }
 
-// rdma lists the RDMA devices; without any the outcome says why.
+// rdma lists the RDMA devices. If there are none, the outcome gives the reason.
 func (e *env) rdma() ([]sysfs.RDMADevice, *outcome) {
 	r := e.Node.Devices.Value.RDMA
 	if r.Err != nil && !errors.Is(r.Err, fs.ErrNotExist) {
@@ -129,8 +129,8 @@ func checkNICs(e *env) []finding {
 	}
 }
 
-// checkPort warns of a port that is down where enough others are up, or where
-// it is not known how many are needed: not every port of a card has a cable.
+// checkPort only warns about a port that is down if enough others are up, or if it is not known how
+// many are needed: not every port of a card has a cable.
 func checkPort(e *env, _ string, p sysfs.RDMAPort) outcome {
 	value := p.State + ", " + p.PhysState
 	if portUp(p) {
@@ -157,9 +157,9 @@ func portUp(p sysfs.RDMAPort) bool {
 	return p.State == "ACTIVE" && (p.PhysState == "LinkUp" || p.PhysState == "")
 }
 
-// checkRates holds every port that is up against the fastest of the same
-// model, and against the platform's rate as long as fewer ports than it has
-// reach that: others may be for storage, or for management.
+// checkRates compares every port that is up with the fastest of the same kind. It also compares it
+// with the platform's rate, unless as many ports as the platform has reach that rate: others may be
+// for storage or management.
 func checkRates(e *env) []finding {
 	devices, none := e.rdma()
 	if none != nil {
@@ -193,13 +193,13 @@ func checkRates(e *env) []finding {
 	})(e)
 }
 
-// kindOf is what ports of one rate have in common.
+// kindOf identifies a kind of ports that should have the same rate.
 func kindOf(d *sysfs.RDMADevice, p sysfs.RDMAPort) string {
 	return d.HCAType + " " + d.Board + " " + p.LinkLayer
 }
 
-// platformRate is the rate that every port must have, and who says so; 0 if
-// the platform is not known, or has all its ports.
+// platformRate is the rate that every port must have, and its source; 0 if the platform is not
+// known, or if as many ports as it has reach its rate.
 func (e *env) platformRate(devices []sysfs.RDMADevice) (gbit float64, source string) {
 	if e.Platform == nil || e.Platform.NICs == nil || !e.Platform.NICs.GbitEach.Known() {
 		return 0, ""

@@ -13,55 +13,55 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// A nodeState is what the operating system tells. Its parts are read apart, each
-// within the deadline.
+// A nodeState contains the operating system's data. Its parts are read separately, each within the
+// deadline.
 type nodeState struct {
 	Devices sysfs.Fact[deviceState]
 	System  sysfs.Fact[systemState]
 	Log     sysfs.Fact[logState]
 }
 
-// deviceState are those on PCI, and those of RDMA.
+// deviceState contains the PCI devices and the RDMA devices.
 type deviceState struct {
 	PCI  sysfs.Fact[[]sysfs.PCIDevice]
 	RDMA sysfs.Fact[[]sysfs.RDMADevice]
-	// Errors and Access have the functions that data of GPUs goes through:
-	// GPUs, RDMA devices, and the bridges above them.
+	// Errors and Access are for the functions that transfer data of GPUs: GPUs, RDMA devices, and
+	// the bridges above them.
 	Errors map[sysfs.BusID]sysfs.Fact[sysfs.AER]
-	Access map[sysfs.BusID]sysfs.Fact[sysfs.ACS] // bridges alone
+	Access map[sysfs.BusID]sysfs.Fact[sysfs.ACS] // bridges only
 	Ports  map[string]sysfs.Fact[map[string]uint64]
 }
 
-// systemState is the kernel and what it gives this process.
+// systemState contains the kernel's settings and what it allows this process.
 type systemState struct {
 	Host      string
 	Container bool
 	Driver    sysfs.Fact[string] // /proc/driver/nvidia/version
 	Modules   sysfs.Fact[[]string]
 	Limits    sysfs.Fact[map[string]sysfs.Limit]
-	Caps      sysfs.Fact[uint64] // capabilities in effect, a bit each
+	Caps      sysfs.Fact[uint64] // effective capabilities, one bit each
 	Memory    sysfs.Fact[map[string]uint64]
 	Mounts    sysfs.Fact[[]sysfs.Mount]
 	CPUs      sysfs.Fact[sysfs.CPUs]
 	Nodes     sysfs.Fact[[]sysfs.NUMANode]
-	Allowed   sysfs.Fact[sysfs.CPUSet] // processors that this process may run on
+	Allowed   sysfs.Fact[sysfs.CPUSet] // CPUs that this process may run on
 	Processes sysfs.Fact[[]sysfs.Process]
-	Later     sysfs.Fact[[]sysfs.Process] // the same after the window; an error without one
-	Dev       []string                    // device files that matter here, as infiniband/uverbs0
+	Later     sysfs.Fact[[]sysfs.Process] // read again after the window; an error if there is no window
+	Dev       []string                    // relevant device files, such as infiniband/uverbs0
 	CUDA      sysfs.Fact[string]          // version of the CUDA toolkit
-	Compat    bool                        // the image has CUDA's forward compatibility library
-	Variables []string                    // environment variables that are set, of those that slow or break programs
+	Compat    bool                        // the image contains CUDA's forward compatibility library
+	Variables []string                    // environment variables that are set and that slow or break programs
 }
 
-// A logState is what the kernel said about GPUs.
+// A logState contains the kernel's messages about GPUs.
 type logState struct {
 	File     string
 	Messages []message
-	Uptime   time.Duration // 0 when it is not known
+	Uptime   time.Duration // 0 if not known
 }
 
-// badVariables are those that DCGM's software test looks for, and one more
-// that makes every launch wait.
+// badVariables are the variables that DCGM's software test looks for, and one more that makes every
+// launch wait.
 var badVariables = []string{
 	"NSIGHT_CUDA_DEBUGGER", "CUDA_INJECTION32_PATH", "CUDA_INJECTION64_PATH", "CUDA_AUTO_BOOST", "CUDA_ENABLE_COREDUMP_ON_EXCEPTION",
 	"CUDA_COREDUMP_FILE", "CUDA_DEVICE_WAITS_ON_EXCEPTION", "CUDA_PROFILE", "COMPUTE_PROFILE", "OPENCL_PROFILE", "CUDA_LAUNCH_BLOCKING",
@@ -95,7 +95,7 @@ func readDevices(f sysfs.FS) deviceState {
 
 func portName(device string, port int) string { return device + "/" + strconv.Itoa(port) }
 
-// GPUs are the NVIDIA GPUs that PCI has, whatever the driver thinks of them.
+// GPUs returns the NVIDIA GPUs on PCI, independent of the driver.
 func (d *deviceState) GPUs() []sysfs.PCIDevice {
 	var out []sysfs.PCIDevice
 	for _, p := range d.PCI.Value {
@@ -106,8 +106,8 @@ func (d *deviceState) GPUs() []sysfs.PCIDevice {
 	return out
 }
 
-// Switches is how many NVSwitches PCI has. In a virtual machine, and where
-// they are in another box, there are none.
+// Switches is the number of NVSwitches on PCI. It is 0 in a virtual machine, and if the switches
+// are in another chassis.
 func (d *deviceState) Switches() int {
 	n := 0
 	for _, p := range d.PCI.Value {
@@ -148,8 +148,8 @@ func readSystem(f sysfs.FS, getenv func(string) string) systemState {
 	return s
 }
 
-// contained reports whether this is a container: an engine's marks, or a root
-// file system as containers have it.
+// contained reports whether this is a container, by the marks of a container engine or by a root
+// file system that is typical for containers.
 func (s *systemState) contained(f sysfs.FS, getenv func(string) string) bool {
 	for _, mark := range []string{"/.dockerenv", "/run/.containerenv"} {
 		if _, err := f.Text(mark); err == nil {
@@ -165,7 +165,7 @@ func (s *systemState) contained(f sysfs.FS, getenv func(string) string) bool {
 	return overlay || getenv("KUBERNETES_SERVICE_HOST") != "" || getenv("container") != ""
 }
 
-// allowed reads the processors that this process may run on.
+// allowed reads on which CPUs this process may run.
 func allowed(f sysfs.FS) (sysfs.CPUSet, error) {
 	text, err := f.Text("/proc/self/status")
 	if err != nil {
@@ -181,7 +181,7 @@ func allowed(f sysfs.FS) (sysfs.CPUSet, error) {
 
 var deviceFile = regexp.MustCompile(`^(nvidia\d+|nvidia-uvm|gdrdrv|infiniband/uverbs\d+|nvidia-caps-imex-channels/channel\d+)$`)
 
-// devices lists the device files that matter.
+// devices lists the relevant device files.
 func devices(f sysfs.FS) []string {
 	var out []string
 	for _, dir := range []string{"", "infiniband/", "nvidia-caps-imex-channels/"} {
@@ -195,7 +195,7 @@ func devices(f sysfs.FS) []string {
 	return out
 }
 
-// count is how many device files begin with a name and end in a number.
+// count is the number of device files with names that consist of the prefix and a number.
 func (s *systemState) count(prefix string) int {
 	n := 0
 	for _, d := range s.Dev {
@@ -210,8 +210,8 @@ func (s *systemState) loaded(module string) bool { return slices.Contains(s.Modu
 
 var cudaVersion = regexp.MustCompile(`"version"\s*:\s*"(\d+\.\d+[0-9.]*)"`)
 
-// toolkit is the version of the CUDA toolkit here: NVIDIA's images say it in
-// CUDA_VERSION, an installation in version.json, whose first entry is CUDA.
+// toolkit is the version of the installed CUDA toolkit: NVIDIA's images have it in CUDA_VERSION, an
+// installation in version.json, of which the first entry is CUDA.
 func toolkit(f sysfs.FS, getenv func(string) string) (string, error) {
 	if v := getenv("CUDA_VERSION"); v != "" {
 		return v, nil

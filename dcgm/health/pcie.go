@@ -10,7 +10,7 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// pcieChecks are about the way between GPU, processor and network card.
+// pcieChecks check the path between GPU, CPU and network card.
 var pcieChecks = []check{
 	{
 		id: "gpu/pcie/width", title: "the PCIe link has all its lanes", want: "the most that GPU and slot can have", gpu: of(slot, checkWidth),
@@ -58,7 +58,7 @@ var pcieChecks = []check{
 	},
 }
 
-// slot is a GPU's link to its slot.
+// slot returns a GPU's link to its slot.
 func slot(g *gpuState) sysfs.Fact[nvml.PCIe] { return g.PCIe }
 
 func checkWidth(_ *env, _ *gpuState, p nvml.PCIe) outcome {
@@ -71,8 +71,8 @@ func checkWidth(_ *env, _ *gpuState, p nvml.PCIe) outcome {
 	return o
 }
 
-// restful is the first performance state in which a link may rest: P2 is that
-// of computing on some boards.
+// restful is the first performance state in which a link may be idle and slower: P2 is the state
+// for compute on some boards.
 const restful = 3
 
 func checkGeneration(_ *env, g *gpuState, p nvml.PCIe) outcome {

@@ -8,7 +8,7 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// powerChecks are about clocks, heat and power.
+// powerChecks check clocks, heat and power.
 var powerChecks = []check{
 	{
 		id: "gpu/clocks/hardware", title: "the hardware does not hold the clocks down", want: "no slowdown, thermal or by power brake", gpu: slowed(nvml.HardwareSlowdown),
@@ -101,7 +101,7 @@ func checkMargin(e *env, _ *gpuState, celsius int) outcome {
 	return e.moreThan(float64(celsius), fmt.Sprintf("%d °C to where it slows down", celsius))
 }
 
-// moreThan judges a number that the rule's limit bounds from below.
+// moreThan judges a number that must be greater than the rule's limit.
 func (e *env) moreThan(v float64, reason string) outcome {
 	o := outcome{value: amount(v, e.rule.Unit), number: &v}
 	if v <= e.rule.limit() {

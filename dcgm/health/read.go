@@ -12,28 +12,28 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// A State is all that was read of a node.
+// A State contains everything that was read from a node.
 type State struct {
 	Driver sysfs.Fact[nvml.Driver]
-	GPUs   []gpuState // one for each that the driver has, by index
+	GPUs   []gpuState // one per GPU of the driver, by index
 	Node   nodeState
-	Window time.Duration // between the two readings of counters; 0 for one reading
+	Window time.Duration // time between the two readings of counters; 0: one reading
 	Time   time.Time
 	Took   time.Duration
 }
 
-// A gpuState is a GPU, or why nothing is known of it.
+// A gpuState is the state of a GPU, or the reason why it is not known.
 type gpuState struct {
 	nvml.GPU
 	Err           error
 	Before, After sysfs.Fact[map[string]uint64]
 }
 
-// ReadOptions say how Read reads.
+// ReadOptions configure Read.
 type ReadOptions struct {
-	// Timeout is how long each source may take: the driver as a whole, each
-	// GPU, the kernel's files. What took longer is errNoAnswer. Its goroutine
-	// stays behind, since a call of a library cannot be ended.
+	// Timeout is the time limit of each source: the driver as a whole, each GPU, the kernel's
+	// files. A source that takes longer gives errNoAnswer. Its goroutine remains, since a library
+	// call cannot be cancelled.
 	Timeout time.Duration
 	// Window is how long the counters are watched.
 	Window time.Duration
@@ -41,7 +41,7 @@ type ReadOptions struct {
 	Getenv func(string) string
 }
 
-// Read reads a node. GPUs and files are read at the same time.
+// Read reads the state of a node. GPUs and files are read at the same time.
 func Read(ctx context.Context, src Source, f sysfs.FS, opt ReadOptions) *State {
 	started := time.Now()
 	s := &State{Window: opt.Window, Time: opt.Now}
@@ -71,7 +71,7 @@ func Read(ctx context.Context, src Source, f sysfs.FS, opt ReadOptions) *State {
 	return s
 }
 
-// errUnwatched says that nothing was read a second time.
+// errUnwatched means that there was no second reading.
 var errUnwatched = errors.New("it was read once")
 
 func (s *State) readGPUs(ctx context.Context, src Source, opt ReadOptions) {
@@ -99,7 +99,7 @@ func readGPU(ctx context.Context, src Source, index int, opt ReadOptions) gpuSta
 	}
 	g := gpuState{GPU: nvml.GPU{Index: index}, Before: counters()}
 	if errors.Is(g.Before.Err, errNoAnswer) {
-		g.Err = g.Before.Err // what hangs once would take as long again
+		g.Err = g.Before.Err // a second call would take as long again
 		return g
 	}
 	began := time.Now()
@@ -118,8 +118,8 @@ func readGPU(ctx context.Context, src Source, index int, opt ReadOptions) gpuSta
 	return g
 }
 
-// within gives a function so much time, in a goroutine of its own: a call of
-// the driver may never return. The error says what it was asked for last.
+// within runs a function with a time limit, in its own goroutine, since a call of the driver may
+// never return. The error of a timeout names the last query.
 func within[T any](ctx context.Context, timeout time.Duration, do func(asking func(string)) (T, error)) sysfs.Fact[T] {
 	var last atomic.Value
 	last.Store("")
@@ -138,8 +138,8 @@ func within[T any](ctx context.Context, timeout time.Duration, do func(asking fu
 	return sysfs.Unknown[T](fmt.Errorf("%w (%v)", errNoAnswer, timeout))
 }
 
-// Growth is how much a counter has grown while it was watched. ok is false
-// when it was not watched, or the GPU does not have it.
+// Growth is the increase of a counter between the two readings. ok is false if it was not read
+// twice, or the GPU does not have it.
 func (g *gpuState) Growth(name string) (grown uint64, ok bool) {
 	before, had := g.Before.Value[name]
 	after, has := g.After.Value[name]
@@ -149,5 +149,5 @@ func (g *gpuState) Growth(name string) (grown uint64, ok bool) {
 	return after - before, true
 }
 
-// Host is the machine's name.
+// Host is the host name.
 func (s *State) Host() string { return s.Node.System.Value.Host }

@@ -9,34 +9,32 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// Why nothing is known, beside what [nvml] has.
+// Reasons why nothing is known, in addition to those in [nvml].
 var (
 	errNoAnswer  = errors.New("no answer in time")
 	ErrElsewhere = errors.New("the driver of another machine cannot be asked")
 )
 
-// absent reports whether there is no driver to ask, rather than one that does
-// not answer.
+// absent reports whether there is no driver to query, in contrast to a driver that does not answer.
 func absent(err error) bool {
 	return errors.Is(err, nvml.ErrNoBinding) || errors.Is(err, nvml.ErrNoLibrary) || errors.Is(err, ErrElsewhere)
 }
 
-// A Source is what tells about GPUs: [nvml.Library], or what a test makes up.
+// A Source provides data about GPUs: [nvml.Library], or a fake in tests.
 type Source interface {
-	// Driver describes the driver, or says why there is none: the error wraps
-	// nvml.ErrNoBinding or nvml.ErrNoLibrary if nothing can be asked for that reason.
+	// Driver describes the driver, or returns why there is none: the error wraps nvml.ErrNoBinding
+	// or nvml.ErrNoLibrary if nothing can be queried for that reason.
 	Driver() (nvml.Driver, error)
-	// GPU asks for all about one GPU, numbered from 0, and announces what it
-	// asks for, which is the last that is known of a call that never returns.
-	// An error is about the GPU as a whole. It may be called for several GPUs
-	// at the same time.
+	// GPU queries everything about one GPU, numbered from 0. It calls asking before each query, so
+	// that the last query is known if a call never returns. An error is about the GPU as a whole.
+	// GPU may be called for several GPUs at the same time.
 	GPU(index int, asking func(what string)) (nvml.GPU, error)
-	// Counters asks for what counts errors, by [nvml]'s names. What
-	// a GPU does not count is not there.
+	// Counters queries the error counters, by [nvml]'s names. Counters that a GPU does not have are
+	// missing from the map.
 	Counters(index int) (map[string]uint64, error)
 }
 
-// why puts an error in few words.
+// why is a short text for an error.
 func why(err error) string {
 	if errors.Is(err, nvml.ErrNoPermission) {
 		return fmt.Sprintf("%v: root may see it", err)
@@ -44,7 +42,7 @@ func why(err error) string {
 	return err.Error()
 }
 
-// permission makes the kernel's error of access one that checks know.
+// permission converts the kernel's permission error to the one that checks recognise.
 func permission(err error) error {
 	if errors.Is(err, fs.ErrPermission) {
 		return nvml.ErrNoPermission

@@ -11,7 +11,7 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// softwareChecks are about what must be loaded.
+// softwareChecks check that the needed kernel modules are loaded.
 var softwareChecks = []check{
 	{
 		id: "module/uvm", title: "CUDA's kernel module is there", want: "nvidia_uvm and its device file", node: checkUVM, uses: usesSystem,
@@ -27,7 +27,7 @@ var softwareChecks = []check{
 	},
 }
 
-// systemChecks are about the kernel, and what it lets this process do.
+// systemChecks check the kernel, and what it allows this process.
 var systemChecks = []check{
 	{
 		id: "node/memlock", title: "this process may lock memory without limit", want: "unlimited", node: checkMemlock, uses: usesSystem | usesDevices,
@@ -58,7 +58,7 @@ var systemChecks = []check{
 	},
 }
 
-// noModules is why nothing can be said about modules for GPUs; nil: it can.
+// noModules returns the outcome if nothing can be determined about modules for GPUs; nil if it can.
 func (e *env) noModules() *outcome {
 	var f outcome
 	switch err := e.Node.System.Value.Modules.Err; {
@@ -76,7 +76,7 @@ func checkUVM(e *env) []finding {
 	return node(e.module("nvidia_uvm", "nvidia-uvm", "nvidia_uvm is not loaded: CUDA programs cannot start", "there is no /dev/nvidia-uvm: CUDA programs cannot start"))
 }
 
-// module is about one of the kernel, and a device file of it.
+// module checks that a kernel module is loaded and has its device file.
 func (e *env) module(name, file, unloaded, without string) outcome {
 	s := e.Node.System.Value
 	if none := e.noModules(); none != nil {
@@ -115,8 +115,8 @@ func checkGDR(e *env) []finding {
 	return node(e.module("gdrdrv", "gdrdrv", "gdrdrv is not loaded: small messages take longer", "there is no /dev/gdrdrv here"))
 }
 
-// checkMemlock fails where there are RDMA devices, whose memory must be locked;
-// elsewhere it warns: the job may be meant for a machine that has some.
+// checkMemlock fails if there are RDMA devices, since their memory must be locked. Otherwise it
+// warns, because the job may be meant for a machine that has some.
 func checkMemlock(e *env) []finding {
 	f := e.Node.System.Value.Limits
 	l, ok := f.Value["Max locked memory"]
@@ -127,7 +127,7 @@ func checkMemlock(e *env) []finding {
 		return node(outcome{verdict: result.Error, reason: "/proc/self/limits has no line: Max locked memory"})
 	case l.Soft == sysfs.Unlimited:
 		return node(good("unlimited"))
-	case e.Node.System.Value.Caps.Value&(1<<sysfs.CapIPCLock) != 0: // the kernel does not look at the limit then
+	case e.Node.System.Value.Caps.Value&(1<<sysfs.CapIPCLock) != 0: // then the kernel ignores the limit
 		return node(good(bytesText(l.Soft) + ", and CAP_IPC_LOCK"))
 	}
 	n := float64(l.Soft)
@@ -137,7 +137,7 @@ func checkMemlock(e *env) []finding {
 	return node(o)
 }
 
-// bytesText is a size in the largest unit that keeps it above 1.
+// bytesText formats a size in the largest unit in which it is at least 1.
 func bytesText(n uint64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	v, i := float64(n), 0
@@ -147,8 +147,8 @@ func bytesText(n uint64) string {
 	return strconv.FormatFloat(v, 'g', 4, 64) + " " + units[i]
 }
 
-// checkSHM reads the size from the mount's options. A tmpfs without one may
-// take half of the memory.
+// checkSHM reads the size from the mount's options. A tmpfs without a size may use half of the
+// memory.
 func checkSHM(e *env) []finding {
 	s := e.Node.System.Value
 	if s.Mounts.Err != nil {
@@ -196,8 +196,9 @@ func checkHugepages(e *env) []finding {
 	return node(o)
 }
 
-// checkHostMemory: pages with an uncorrectable error are never used again until the next
-// boot. Kernels without that do not tell, as those of many virtual machines.
+// checkHostMemory checks for pages with an uncorrectable error, which the kernel does not use again
+// until the next boot. Kernels without that feature, as in many virtual machines, do not report
+// them.
 func checkHostMemory(e *env) []finding {
 	m := e.Node.System.Value.Memory
 	if m.Err != nil {
@@ -242,15 +243,14 @@ func checkEnvironment(e *env) []finding {
 	return node(good("none"))
 }
 
-// checkStuck looks for processes that wait for a device and cannot be ended.
-// One that is seen once may just be reading its disk, so only the warning that
-// the table has is right for it.
+// checkStuck looks for processes that wait for a device and cannot be killed. A process that is
+// seen only once may just be reading its disk, so the table has only a warning for it.
 func checkStuck(e *env) []finding {
 	f := e.Node.System.Value.Processes
 	if f.Err != nil {
 		return node(without(permission(f.Err)))
 	}
-	// Who waits for a disk is seen once; who is stuck, also later.
+	// A process that waits for a disk is seen once; a stuck process is also seen later.
 	later := map[int]bool{}
 	for _, p := range e.Node.System.Value.Later.Value {
 		later[p.PID] = p.State == 'D'
@@ -258,7 +258,7 @@ func checkStuck(e *env) []finding {
 	once := e.Node.System.Value.Later.Err != nil
 	var who []string
 	for _, p := range f.Value {
-		// Threads of the kernel wait in D as a matter of course.
+		// Kernel threads normally wait in D.
 		if p.State == 'D' && !p.Kernel && (once || later[p.PID]) {
 			who = append(who, fmt.Sprintf("%d (%s)", p.PID, p.Name))
 		}

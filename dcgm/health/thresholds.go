@@ -17,17 +17,17 @@ import (
 //go:embed thresholds.yaml
 var thresholds []byte
 
-// A severity says what becomes of an object that does not pass.
+// A severity determines the verdict of an object that does not pass.
 type severity string
 
-// The severities. What is only told always passes.
+// The severities. With severityInfo an object always passes.
 const (
 	severityFail severity = "fail"
 	severityWarn severity = "warn"
 	severityInfo severity = "info"
 )
 
-// A rule is how a check judges.
+// A rule defines how a check judges.
 type rule struct {
 	Limit    *float64 `yaml:"limit"` // nil: the check needs no number
 	Unit     string   `yaml:"unit"`
@@ -42,7 +42,7 @@ func (r rule) limit() float64 {
 	return *r.Limit
 }
 
-// Rules are the rules by the checks' IDs.
+// Rules contains the rules by the IDs of the checks.
 type Rules map[string]rule
 
 // file is the form of thresholds.yaml.
@@ -56,15 +56,15 @@ var embedded = sync.OnceValues(func() (Rules, error) {
 	return f, err
 })
 
-// LoadRules returns the rules that come with the program.
+// LoadRules returns the built-in rules.
 func LoadRules() (Rules, error) {
 	r, err := embedded()
 	return maps.Clone(r), err
 }
 
-// Override reads rules in the form of thresholds.yaml and puts them in place
-// of r's. An entry may leave out what it does not change; from names the file,
-// which is the source of what has none.
+// Override reads rules in the form of thresholds.yaml and replaces those in r. An entry may omit
+// what it does not change. from is the name of the file, which is the source of entries without
+// one.
 func (r Rules) Override(from string, in io.Reader) error {
 	over, err := parse(in)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// useChecks are about how a GPU is set up, and who has it.
+// useChecks check how a GPU is set up, and which processes use it.
 var useChecks = []check{
 	{
 		id: "gpu/recovery", title: "the driver asks for no recovery", want: "None", gpu: mustBe(func(g *gpuState) sysfs.Fact[string] { return g.Recovery }, "None", "the driver asks for: %s"),
@@ -36,7 +36,7 @@ var useChecks = []check{
 	},
 }
 
-// mustBe makes a check of a word; format says what another one means.
+// mustBe makes a check of a text; format is the reason if it has another value.
 func mustBe(get func(*gpuState) sysfs.Fact[string], want, format string) func(*env, *gpuState) outcome {
 	return of(get, func(_ *env, _ *gpuState, is string) outcome {
 		if is != want {
@@ -64,7 +64,7 @@ func checkProcesses(e *env, _ *gpuState, pids []int) outcome {
 	return e.atMost(float64(len(who)), "in use by "+list(who))
 }
 
-// processName is a process's number and, where it can be seen, its name.
+// processName is a process's PID and, if visible, its name.
 func (e *env) processName(pid int) string {
 	for _, p := range e.Node.System.Value.Processes.Value {
 		if p.PID == pid {

@@ -5,25 +5,25 @@ import (
 	"slices"
 )
 
-// An eventClass says what an event means for the node.
+// An eventClass is the meaning of an event for the node.
 type eventClass string
 
 // The classes.
 const (
 	classNote eventClass = "note" // nothing to do
-	classApp  eventClass = "app"  // the job's own fault first
+	classApp  eventClass = "app"  // the job is the most likely cause
 	classWarn eventClass = "warn"
 	classFail eventClass = "fail"
 )
 
-// An logEvent describes a number that the driver reports.
+// A logEvent describes a number that the driver reports.
 type logEvent struct {
 	Meaning string
 	Class   eventClass
 	Action  string
 }
 
-// Actions of the catalogue, in words.
+// The actions of the catalogue, in words.
 const (
 	restartApp = "restart the application"
 	ignore     = "none; to the vendor's support if it comes back"
@@ -32,9 +32,9 @@ const (
 	support    = "drain the node and ask the vendor's support"
 )
 
-// xids has the numbers of which something is known, from NVIDIA's Xid catalogue
-// (docs.nvidia.com/deploy/xid-errors, edition 2025-10), and from DCGM 4.6 and
-// gpud 2026-08 where it is silent. Those that share a row there share one here.
+// xids contains the known numbers, from NVIDIA's Xid catalogue (docs.nvidia.com/deploy/xid-errors,
+// edition 2025-10), and from DCGM 4.6 and gpud 2026-08 for numbers that it does not describe.
+// Numbers that share a row in the catalogue share one here.
 var xids = table([]row{
 	{n(8), logEvent{"GPU stopped processing", classWarn, restartApp}},
 	{n(11, 25, 32, 80), logEvent{"bad push-buffer stream, or bad data sent to the GPU", classApp, restartApp}},
@@ -122,7 +122,7 @@ func table(rows []row) map[int]logEvent {
 	return out
 }
 
-// xid describes an Xid. One that the catalogue does not describe is a warning.
+// xid describes an Xid. An Xid that is not in the catalogue is a warning.
 func xid(number int) logEvent {
 	if e, ok := xids[number]; ok {
 		return e
@@ -130,8 +130,7 @@ func xid(number int) logEvent {
 	return logEvent{"not described in the catalogue", classWarn, "ask the vendor's support"}
 }
 
-// sxid describes an error of an NVSwitch, of which the message itself says
-// whether it was fatal.
+// sxid describes an NVSwitch error. The message itself says whether it was fatal.
 func sxid(fatal bool) logEvent {
 	if fatal {
 		return logEvent{"fatal NVSwitch error", classFail, "drain the node, restart the fabric manager, reset all GPUs and NVSwitches together; reboot if it comes back"}

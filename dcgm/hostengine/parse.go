@@ -14,15 +14,15 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 )
 
-// A Document is what dcgmi diag -j prints, as results.
+// A Document contains the output of dcgmi diag -j, as results.
 type Document struct {
 	Version string // of DCGM
 	Driver  string
 	Tests   []diag.Result
 }
 
-// A document as DCGM writes it. 4.x has the first of the two bodies, 2.x and 3.x
-// the other one; versions are in metadata, in the body or beside it.
+// A document is a document as DCGM writes it. 4.x has the first of the two bodies, 2.x and 3.x have
+// the second. Versions are in the metadata, in the body, or next to it.
 type document struct {
 	Body4    *body    `json:"DCGM Diagnostic"`
 	Body3    *body    `json:"DCGM GPU Diagnostic"`
@@ -55,7 +55,7 @@ type outcome struct {
 	Group    string  `json:"entity_group"` // 4.x
 	Entity   *int    `json:"entity_id"`    // 4.x
 	GPU      text    `json:"gpu_id"`       // 3.3
-	GPUs     text    `json:"gpu_ids"`      // before
+	GPUs     text    `json:"gpu_ids"`      // before 3.3
 	Warnings entries `json:"warnings"`
 	Info     entries `json:"info"`
 }
@@ -72,14 +72,14 @@ func (t *text) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// An entry is an error's or a remark's.
+// An entry is an error or a remark.
 type entry struct {
 	Text     string
 	ID       int // 0: none
 	Severity int // 0: none
 }
 
-// entries are a string, or a list of strings or of objects.
+// entries is a string, or a list of strings or objects.
 type entries []entry
 
 func (e *entries) UnmarshalJSON(b []byte) error {
@@ -111,7 +111,7 @@ func (e *entries) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// parse reads what dcgmi diag -j printed. Before the document may be lines of log.
+// parse parses the output of dcgmi diag -j. There may be log lines before the document.
 func parse(out []byte) (*Document, error) {
 	begin := bytes.IndexByte(out, '{')
 	if begin < 0 {
@@ -142,7 +142,7 @@ func parse(out []byte) (*Document, error) {
 	return doc, nil
 }
 
-// add adds a test. What is its own test in level 1 before 4.x is a part of software.
+// add adds a test. Tests that are separate in level 1 before 4.x become a part of software.
 func (d *Document) add(category string, t test) {
 	name, part := canonical(t.Name), ""
 	if category == "Deployment" && name != software {
@@ -158,15 +158,15 @@ func (d *Document) add(category string, t test) {
 		said = said || len(r.Warnings) > 0
 		collect(into, part, r)
 	}
-	if !said { // what is of no entity is only there
+	if !said { // results without an entity are only there
 		collect(into, part, t.Summary)
 	}
 }
 
-// collect adds what a test found on a GPU, on something else, or in all.
+// collect adds the findings of a test on a GPU, on something else, or in total.
 func collect(into *diag.Result, part string, r outcome) {
 	if r.Status == "" && len(r.Warnings) == 0 {
-		return // a summary that is not there
+		return // there is no summary
 	}
 	status := r.status()
 	gpu, where := r.where()
@@ -177,7 +177,7 @@ func collect(into *diag.Result, part string, r outcome) {
 		}
 	}
 	if into.Status == result.Skip && status != result.Skip {
-		into.Reason = "" // that was of another GPU
+		into.Reason = "" // the reason was another GPU's
 	}
 	into.Status = result.Worst(into.Status, status)
 	if status == result.Skip {
@@ -191,14 +191,14 @@ func collect(into *diag.Result, part string, r outcome) {
 		into.Findings = append(into.Findings, f)
 	}
 	if status != result.Pass && len(r.Warnings) == 0 && r.Entity == nil && r.GPU+r.GPUs == "" && len(into.Findings) > 0 {
-		return // a summary of what is there
+		return // a summary of findings already added
 	}
 	if status != result.Pass && len(r.Warnings) == 0 {
 		into.Findings = append(into.Findings, diag.Finding{GPU: gpu, Status: status, Text: part + where + "DCGM says " + r.Status + ", and not why"})
 	}
 }
 
-// where is the GPU, as DCGM counts, or in words what else it is about.
+// where returns the GPU, in DCGM's numbering, or describes the other entity in words.
 func (r outcome) where() (gpu int, text string) {
 	if r.Entity != nil {
 		if r.Group == "" || r.Group == "GPU" {
@@ -210,14 +210,14 @@ func (r outcome) where() (gpu int, text string) {
 	if n, err := strconv.Atoi(ids); err == nil && n >= 0 {
 		return n, ""
 	}
-	return diag.NoGPU, "" // all, "0,1,2,3"
+	return diag.NoGPU, "" // all GPUs, "0,1,2,3"
 }
 
-// soft are the errors that dcgmi's own table has as warnings and its JSON as
-// failures: variables of the environment, and persistence mode.
+// soft are the errors that are warnings in dcgmi's own table and failures in its JSON: environment
+// variables, and persistence mode.
 var soft = []int{28, 29}
 
-// status is what became of it. What DCGM has no word for here is no pass.
+// status is the verdict. A status that is not known here is not a pass.
 func (r outcome) status() result.Verdict {
 	switch strings.ToLower(strings.TrimSpace(r.Status)) {
 	case "pass", "passed":
@@ -245,7 +245,7 @@ var remedies = map[int]string{
 
 const software = "software"
 
-// canonical is the name that a test has in 4.x; before, the names are for people.
+// canonical is the name of a test in 4.x; older versions print descriptive names.
 func canonical(name string) string {
 	s := strings.ReplaceAll(strings.ToLower(strings.TrimSpace(name)), " ", "_")
 	switch s {

@@ -16,25 +16,25 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 )
 
-// Name is the engine's in reports.
+// Name is the engine's name in reports.
 const Name = "dcgm"
 
-// Program is the one that is run, found by PATH.
+// Program is the program that is run, found by PATH.
 const Program = "dcgmi"
 
-// ErrMissing says that there is no dcgmi.
+// ErrMissing means that there is no dcgmi.
 var ErrMissing = errors.New("dcgmi is not installed")
 
-// A Run is one of dcgmi diag.
+// A Run is a run of dcgmi diag.
 type Run struct {
-	Tests   string        // a level, or names with commas between
-	Timeout time.Duration // of all of it
+	Tests   string        // a level, or a comma-separated list of names
+	Timeout time.Duration // of the whole run
 }
 
-// endDelay is how long dcgmi may take to end what its host engine runs.
+// endDelay is how long dcgmi may take to stop what its host engine runs.
 const endDelay = 15 * time.Second
 
-// Do runs it. The error is ErrMissing; whatever else goes wrong is a result.
+// Do runs it. The only error is ErrMissing; any other failure is a result.
 func (r Run) Do(ctx context.Context) (diag.Engine, []diag.Result, error) {
 	e := diag.Engine{Name: Name}
 	program, err := exec.LookPath(Program)
@@ -57,42 +57,42 @@ func (r Run) Do(ctx context.Context) (diag.Engine, []diag.Result, error) {
 	e.Version, e.Driver = doc.Version, doc.Driver
 	good := func(t diag.Result) bool { return t.Status == result.Pass || t.Status == result.Skip }
 	if err != nil && !slices.ContainsFunc(doc.Tests, func(t diag.Result) bool { return !good(t) }) {
-		// Either alone has been wrong in the field: both must say that all is well.
+		// Exit status and report have each been wrong in the field, so both must show success.
 		doc.Tests = append(doc.Tests, broke(fmt.Errorf("%w, though its report has no failure", explain(err)), nil, stderr)...)
 	}
 	return e, doc.Tests, nil
 }
 
-// command runs dcgmi in a process group of its own, and ends all of it.
+// command runs dcgmi in its own process group, and kills the rest of the group at the end.
 func (r Run) command(ctx context.Context, program string) (stdout, stderr []byte, err error) {
-	// A parent's death, of which the child is told, is that of the thread.
+	// Pdeathsig is sent when the thread that started the child exits, so keep that thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var out, errOut bytes.Buffer
 	cmd := exec.CommandContext(ctx, program, "diag", "-r", r.Tests, "-j")
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
-	// Asked to end, it stops what runs in the host engine.
+	// On this signal dcgmi stops what runs in the host engine.
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = endDelay
 	if err := cmd.Start(); err != nil {
 		return nil, nil, err
 	}
 	err = cmd.Wait()
-	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // who is left of the group, if anybody
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // remaining processes of the group, if any
 	return out.Bytes(), errOut.Bytes(), err
 }
 
-// maxOutput is how much is kept of what a run that broke printed.
+// maxOutput is the number of bytes that are stored of a failed run's output.
 const maxOutput = 4 << 10
 
-// broke is the result of a run that did not come to its end.
+// broke is the result of a run that did not finish.
 func broke(err error, outputs ...[]byte) []diag.Result {
 	all := bytes.TrimSpace(bytes.Join(outputs, nil))
 	return []diag.Result{{Test: Program, Category: "Deployment", Status: result.Error, Reason: err.Error(), Output: strings.ToValidUTF8(string(all[:min(len(all), maxOutput)]), "?")}}
 }
 
-// statuses are the exit statuses of dcgmi that say what to do: DCGM's return values
+// statuses are the exit statuses of dcgmi that have a meaning for the user: DCGM's return values
 // modulo 256.
 var statuses = map[int]string{
 	190: "it was stopped",
@@ -114,7 +114,7 @@ var statuses = map[int]string{
 	255: "a parameter is wrong",
 }
 
-// explain says what an exit status of dcgmi means.
+// explain returns an error that describes an exit status of dcgmi.
 func explain(err error) error {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {

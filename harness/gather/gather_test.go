@@ -328,6 +328,22 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
+// TestDocumentWithoutAncestor: a document for which no rank above answered is an error.
+func TestDocumentWithoutAncestor(t *testing.T) {
+	o, err := Options{Rank: 1, Size: 3, Fanout: 1, Token: []byte("t"), Limit: time.Second, Listener: new(net.TCPListener), Peers: func(context.Context, int) (string, error) {
+		return "", errors.New("rank 0 has no address")
+	}}.check()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gathering{o: o, begun: time.Now(), upOpen: make(chan struct{})}
+	w := &climb{g: g, next: 1}
+	w.first(t.Context())
+	if err := g.document([]byte("\x00\x00\x00\x02{}")); err == nil || err.Error() != "no rank above answers" {
+		t.Errorf("a document is passed on: %v", err)
+	}
+}
+
 func TestOptions(t *testing.T) {
 	fine := func() Options {
 		return Options{Size: 4, Rank: 3, Token: token, Peers: func(context.Context, int) (string, error) { return "", nil }}

@@ -306,6 +306,9 @@ func (g *gathering) document(p []byte) error {
 	}
 	g.upLock.Lock()
 	defer g.upLock.Unlock()
+	if g.up == nil {
+		return errors.New("no rank above answers")
+	}
 	return g.write(g.up, frameDocument, p)
 }
 
@@ -332,7 +335,7 @@ func (w *climb) first(ctx context.Context) {
 		w.next = at
 		c, err := g.dial(ctx, at)
 		if err == nil {
-			w.conn, g.up = c, c
+			w.connected(c)
 			break
 		}
 		g.o.Logf("gather: %s: %s does not answer: %v", g.o.who(g.o.Rank), g.o.who(at), meet.Brief(err))
@@ -360,7 +363,7 @@ func (w *climb) send(ctx context.Context, p *part) error {
 				return nil
 			}
 			g.forget(w.conn)
-			w.conn = nil
+			w.connected(nil)
 			g.o.Logf("gather: %s: %s did not take the result: %v", g.o.who(g.o.Rank), g.o.who(w.next), meet.Brief(last))
 		}
 		if w.next == 0 || ctx.Err() != nil {
@@ -372,8 +375,15 @@ func (w *climb) send(ctx context.Context, p *part) error {
 			last = err
 			continue
 		}
-		w.conn = c
+		w.connected(c)
 	}
+}
+
+// connected records the connection to an ancestor, which documents use, too; nil: it is lost.
+func (w *climb) connected(c net.Conn) {
+	w.g.upLock.Lock()
+	defer w.g.upLock.Unlock()
+	w.conn, w.g.up = c, c
 }
 
 // deliver returns nil when the ancestor has passed a part on.

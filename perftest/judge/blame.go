@@ -7,8 +7,8 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 )
 
-// A Matrix is what was measured from members of a set, numbered from 0, to one another.
-// Value is 0 where there is none.
+// A Matrix contains the measurements between the members of a set, which are numbered from 0. Value
+// is 0 if a cell has none.
 type Matrix struct {
 	Members int
 	Cells   int
@@ -16,32 +16,32 @@ type Matrix struct {
 	Limits  Limits
 }
 
-// A Suspect is a part of a matrix that may be to blame for all cells it is in: all of
-// its members', or those that they send, or those that they receive.
+// A Suspect is a part of a matrix that may be at fault for all of its cells: all cells of its
+// members, only those that they send, or only those that they receive.
 type Suspect struct {
 	Members         []int
 	Sends, Receives bool
-	// Others says which other end a member is, since cells that all have the same one
-	// may be that one's fault; nil: its number.
+	// Others maps a member to the identity of an end of a cell. If all bad cells have the same
+	// other end, that end may be at fault. nil: the member's number.
 	Others func(member int) int
 }
 
 // A Culprit is a suspect all of whose cells are bad.
 type Culprit struct {
-	Suspect int   // its position among all, class by class
-	Cells   []int // those that nobody before it explains
+	Suspect int   // its index among all suspects, class by class
+	Cells   []int // those that no earlier culprit explains
 }
 
-// row is a member's cells in one direction.
+// row is the cells of a member in one direction.
 type row struct {
 	good int
 	bad  []int
 }
 
-// Blame goes through suspects, class by class, and those of a class worst first. Each
-// explains its bad cells, if none of its cells is good and their other ends differ;
-// what it explains counts for nobody else. left are the bad cells without a culprit.
-// It takes time in proportion to the cells, and the suspects' members.
+// Blame goes through the suspects class by class, and within a class worst first. A suspect
+// explains its bad cells if none of its cells is good and their other ends differ. An explained
+// cell does not count for later suspects. left contains the bad cells without a culprit. The time
+// is proportional to the number of cells and of the suspects' members.
 func (m *Matrix) Blame(classes ...[]Suspect) (found []Culprit, left []int) {
 	sent, received := make([]row, m.Members), make([]row, m.Members)
 	for i := range m.Cells {
@@ -78,14 +78,14 @@ func (m *Matrix) Blame(classes ...[]Suspect) (found []Culprit, left []int) {
 	return found, left
 }
 
-// A ranked is a suspect of a class with its cells, in their order, and their mean.
+// A ranked is a suspect of a class with its cells in ascending order, and their mean.
 type ranked struct {
 	at    int
 	cells []int
 	mean  float64
 }
 
-// worstFirst are the suspects that have bad cells alone.
+// worstFirst returns the suspects that have bad cells and no good ones, worst first.
 func (m *Matrix) worstFirst(class []Suspect, sent, received []row) (out []ranked) {
 	for at := range class {
 		s := &class[at]
@@ -116,8 +116,8 @@ func (m *Matrix) worstFirst(class []Suspect, sent, received []row) (out []ranked
 	return out
 }
 
-// rank is lower for a worse value, and 0 for none: the mean of a dead member's is the
-// lowest, and one dead cell among slow ones does not hide them.
+// rank is lower for a worse value, and 0 if there is none: a dead member has the lowest mean, and
+// one dead cell among slow ones does not hide them.
 func (m *Matrix) rank(v float64) float64 {
 	if m.Limits.Lower && v > 0 {
 		return 1 / v
@@ -145,7 +145,8 @@ func (m *Matrix) differ(s *Suspect, cells []int) bool {
 	return false
 }
 
-// Worst is the cell to quote of some, and the verdict on all of them.
+// Worst returns the worst of the given cells, which is the one to quote, and the verdict on all of
+// them.
 func (m *Matrix) Worst(cells []int) (worst int, all result.Verdict) {
 	rank := func(i int) float64 { _, _, v, _ := m.Cell(i); return m.rank(v) }
 	all = result.Pass

@@ -1,4 +1,5 @@
-// Package judge says what measurements are worth: the limits at which verdicts change, and who is to blame for the bad cells of a matrix.
+// Package judge evaluates measurements: it defines the limits at which verdicts change, and finds
+// the members at fault for the bad cells of a matrix.
 package judge
 
 import (
@@ -7,12 +8,12 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 )
 
-// Limits are where verdicts change. Pass and Fail are fractions of what a value should
-// be: from Pass on it passes, below Fail it fails, and between it gets a warning.
-// MedianWarn and MedianFail are fractions of what is usual among its like: a value that
-// is far behind the others is suspect whatever it should be. With Lower, less is better:
-// then Pass and Fail are fractions that what it should be is of the value, and the other
-// two are multiples. A limit of 0 is none.
+// Limits define where verdicts change. Pass and Fail are fractions of the reference value: a value
+// passes from Pass on, fails below Fail, and gets a warning in between. MedianWarn and MedianFail
+// are fractions of the usual value among similar measurements: a value far behind the others is
+// suspect regardless of the reference. With Lower, less is better: Pass and Fail are then compared
+// with reference divided by value, and the other two are multiples of the usual value. A limit of 0
+// is not checked.
 type Limits struct {
 	Pass       float64 `json:"pass,omitempty"`
 	Fail       float64 `json:"fail,omitempty"`
@@ -32,8 +33,8 @@ func (l Limits) Better(a, b float64) bool {
 // Words describe values: "30.0 GB/s", "the port's rate", "the median of all, 48.0".
 type Words struct{ Value, Reference, Usual func(float64) string }
 
-// Judge holds a value against what it should be and what is usual, each 0 where it is
-// not known, and says why it does not pass.
+// Judge compares a value with the reference and with the usual value, each 0 if not known, and
+// returns the verdict and the reason if it is not a pass.
 func (l Limits) Judge(value, reference, usual float64, w Words) (v result.Verdict, why string) {
 	v = result.Pass
 	note := func(got result.Verdict, format string, a ...any) {

@@ -9,15 +9,14 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// A meaning is what it says when a counter went up.
+// A meaning is the verdict and the explanation for a counter that increased.
 type meaning struct {
-	verdict result.Verdict // Pass: worth to be shown, no more
+	verdict result.Verdict // Pass: shown, but not a problem
 	text    string
 }
 
-// meanings are the counters that are watched, by the kernel's names. Those that
-// fail count what no healthy link has; those that warn cost time, but may come
-// of a neighbour's fault.
+// meanings are the watched counters, by the kernel's names. Counters with Fail count events that no
+// healthy link has. Counters with Warn count events that cost time but may be a neighbour's fault.
 var meanings = map[string]meaning{
 	"link_downed":                     {result.Fail, "the link went down"},
 	"link_error_recovery":             {result.Fail, "the link had to recover: cable, transceiver or switch port"},
@@ -57,8 +56,8 @@ var meanings = map[string]meaning{
 	"np_ecn_marked_roce_packets": {result.Pass, "packets arrived that a switch had marked for congestion"},
 }
 
-// watched is a counter's meaning; of pause frames (PFC) only some devices tell
-// in sysfs, each by names of its own.
+// watched returns a counter's meaning. Only some devices report pause frames (PFC) in sysfs, each
+// under its own names.
 func watched(name string) (m meaning, ok bool) {
 	if m, ok = meanings[name]; ok {
 		return m, true
@@ -69,8 +68,8 @@ func watched(name string) (m meaning, ok bool) {
 	return m, false
 }
 
-// increases are what the watched counters went up by. One that went down was set
-// back meanwhile, and counts from 0.
+// increases returns how much the watched counters increased. A counter that decreased was reset
+// meanwhile, and counts from 0.
 func increases(before, after map[string]uint64) map[string]uint64 {
 	out := map[string]uint64{}
 	for name, v := range after {
@@ -114,8 +113,8 @@ func localPorts(tree sysfs.FS) ([]localPort, error) {
 	return out, nil
 }
 
-// choose takes those that were asked for. With no names and number 0 that is
-// all; a name that there is not is an error.
+// choose returns the requested ports. No names and number 0 select all; a name that does not exist
+// is an error.
 func choose(all []localPort, devices []string, number int) ([]localPort, error) {
 	var out []localPort
 	for _, name := range devices {

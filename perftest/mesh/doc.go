@@ -1,5 +1,4 @@
-// Package mesh measures bandwidth or latency between all of a set of RDMA ports:
-// those of the hosts of a job, or of one host alone. A Schedule divides the pairs
-// into rounds, package probe measures each pair, and the verdict names the port,
-// path or host that is slow. docs/ib.md is for users.
+// Package mesh measures bandwidth or latency between all RDMA ports of a set: those of the hosts of
+// a job, or of a single host. A Schedule divides the pairs into rounds, package probe measures each
+// pair, and the verdict names the slow port, path or host. docs/ib.md is for users.
 package mesh

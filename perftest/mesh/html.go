@@ -28,15 +28,15 @@ type label struct {
 	Index int
 }
 
-// The heat map's measures, in pixels.
+// The dimensions of the heat map, in pixels.
 const (
 	squareSize = 18
 	leftMargin = 220
 	topMargin  = 30
 )
 
-// WriteHTML writes a page of its own with the matrix as a heat map: nothing of it
-// comes from elsewhere, and nothing of it runs.
+// WriteHTML writes a self-contained page with the matrix as a heat map. It loads no external
+// resources and runs no scripts.
 func (r *Report) WriteHTML(w io.Writer, v View) error {
 	var squares []square
 	best := r.best()
@@ -64,7 +64,7 @@ func (r *Report) WriteHTML(w io.Writer, v View) error {
 	})
 }
 
-// best is the best of all values, 0 without any.
+// best is the best of all values, 0 if there is none.
 func (r *Report) best() (best float64) {
 	for i := range r.Cells {
 		if v := r.Cells[i].Value; v > 0 && (best == 0 || r.limits().Better(v, best)) {
@@ -96,8 +96,7 @@ func (r *Report) square(c *Cell, best float64, v View) square {
 	return s
 }
 
-// color is from red, half of what is best or less, to green. A cell without a
-// value is black.
+// color is from red, at half of the best value or less, to green. A cell without a value is black.
 func (r *Report) color(c *Cell, best float64) string {
 	if c.Value == 0 || c.Error != "" {
 		return "#000000"

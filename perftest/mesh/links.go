@@ -9,7 +9,7 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 )
 
-// missing finds hosts without a port, and ports that are down and should not be.
+// missing reports hosts without a port, and ports that are down but should be up.
 func (r *runner) missing() {
 	for _, text := range r.absent {
 		r.report.Findings = append(r.report.Findings, Finding{Kind: "host", Verdict: result.Fail, Text: text})
@@ -28,9 +28,8 @@ func states(l link) string {
 	return l.State
 }
 
-// whetherDown judges a port that is down: many hosts have some that nothing is
-// plugged into. One that was asked for, or that is up on most other hosts, should
-// be up.
+// whetherDown judges a port that is down. Many hosts have ports with nothing plugged in. A port
+// that was asked for, or that is up on most other hosts, should be up.
 func (r *runner) whetherDown(d downPort) (v result.Verdict, why string) {
 	up := 0
 	for _, p := range r.report.Ports {
@@ -47,8 +46,7 @@ func (r *runner) whetherDown(d downPort) (v result.Verdict, why string) {
 	return result.Pass, ""
 }
 
-// links holds each port's link against what it should be, and against itself
-// before.
+// links compares each port's link with what it should be, and with its state before.
 func (r *Report) links() (out []Finding) {
 	add := func(i int, format string, a ...any) {
 		out = append(out, Finding{Kind: "link", Ports: []int{i}, Verdict: result.Fail, Text: r.Name(i) + ": " + fmt.Sprintf(format, a...)})
@@ -72,8 +70,8 @@ func (r *Report) links() (out []Finding) {
 	return out
 }
 
-// usual is the link that most ports have that are like a port: of the same
-// device and number on other hosts, or else all others. Zero: no majority.
+// usual is the link that most ports similar to a port have: those with the same device and number
+// on other hosts, otherwise all others. Zero: no majority.
 func (r *Report) usual(port int) (link, int) {
 	p := &r.Ports[port]
 	pick := func(like func(q *Port) bool) (best link, n int) {
@@ -98,8 +96,7 @@ func (r *Report) usual(port int) (link, int) {
 	return pick(func(q *Port) bool { return q.LinkType == p.LinkType && len(r.Hosts) == 1 })
 }
 
-// increased turns counters that went up into findings, one for each port and
-// verdict.
+// increased turns counters that increased into findings, one for each port and verdict.
 func (r *Report) increased() (out []Finding) {
 	for i := range r.Ports {
 		texts := map[result.Verdict][]string{}
@@ -120,7 +117,7 @@ func (r *Report) increased() (out []Finding) {
 	return out
 }
 
-// order puts the worst first.
+// order sorts the worst verdict first.
 func order(v result.Verdict) int {
 	return slices.Index([]result.Verdict{result.Fail, result.Warn, result.Pass}, v)
 }

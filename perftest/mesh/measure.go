@@ -12,14 +12,13 @@ import (
 	"github.com/assay-hpc/assay/perftest/probe"
 )
 
-// meeting is how long a server waits for its client, which has been told where
-// it listens.
+// meeting is how long a server waits for its client, which has been told the server's address.
 var meeting = 20 * time.Second
 
-// farewell is how long a server whose client failed may take to say what it saw.
+// farewell is how long a server whose client failed has to report its own result.
 const farewell = time.Second
 
-// measure carries out the steps. A cell that has an error is not tried again.
+// measure carries out the steps. A cell with an error is not measured again.
 func (r *runner) measure(ctx context.Context, steps [][]flow) error {
 	for i, step := range steps {
 		if r.o.Progress != nil {
@@ -41,7 +40,7 @@ func (r *runner) names(step []flow) (out []string) {
 	return out
 }
 
-// sound are the flows without an error. All ranks know the same of them.
+// sound returns the flows without an error. The result is the same on all ranks.
 func (r *runner) sound(step []flow) (out []flow) {
 	for _, f := range step {
 		if r.report.Cell(f.From, f.To).Error == "" {
@@ -51,8 +50,8 @@ func (r *runner) sound(step []flow) (out []flow) {
 	return out
 }
 
-// client is the port that a flow's client has: it starts each message, and with
-// reads the data comes to it.
+// client is the port of a flow's client. The client starts each message; with reads it receives the
+// data.
 func (r *runner) client(f flow) int {
 	if r.o.Config.Operation == probe.Read {
 		return f.To
@@ -62,28 +61,28 @@ func (r *runner) client(f flow) int {
 
 func (r *runner) server(f flow) int { return f.From + f.To - r.client(f) }
 
-// A listening is where a flow's server waits, or why it does not.
+// A listening is where a flow's server waits, or the reason why it does not.
 type listening struct {
 	Port  int
 	Error string
 }
 
-// A side is what one end has to tell of a flow.
+// A side is what one end reports about a flow.
 type side struct {
-	Value, Reverse float64 // the client's; Reverse is of the other direction
-	Bytes          uint64  // of a message
+	Value, Reverse float64 // measured by the client; Reverse is of the other direction
+	Bytes          uint64  // per message
 	Counters       map[string]uint64
 	Error          string
 }
 
-// A waiting server runs in a goroutine.
+// A waiting is a server that runs in a goroutine.
 type waiting struct {
 	cancel context.CancelCauseFunc
 	done   chan side
 }
 
-// result waits for the server to end. Where its client failed before it came, no
-// other will.
+// result waits for the server to finish. If its client failed before it connected, no other client
+// will connect, so the server is cancelled after farewell.
 func (w waiting) result(clientFailed bool) side {
 	if clientFailed {
 		late := time.AfterFunc(farewell, func() { w.cancel(errors.New("the client failed")) })
@@ -92,13 +91,13 @@ func (w waiting) result(clientFailed bool) side {
 	return <-w.done
 }
 
-// sample measures the flows once, all at a time.
+// sample measures the flows once, all at the same time.
 func (r *runner) sample(ctx context.Context, flows []flow) error {
 	if len(flows) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends the servers that have no client
+	defer cancel() // stops the servers that have no client
 	servers, addrs := r.serve(ctx, flows)
 	lists, err := gather(ctx, r.g, addrs)
 	if err != nil {
@@ -131,12 +130,12 @@ func (r *runner) sample(ctx context.Context, flows []flow) error {
 	return nil
 }
 
-// of is what a port's process told of the flow at a place.
+// of is what a port's process reported about the flow at an index.
 func (r *runner) of(all []map[int]side, port, place int) side {
 	return all[r.report.Ports[port].Rank][place]
 }
 
-// serve starts the servers of this process's ports, and says where they listen.
+// serve starts the servers of this process's ports, and returns where they listen.
 func (r *runner) serve(ctx context.Context, flows []flow) (map[int]waiting, map[int]listening) {
 	servers, addrs := map[int]waiting{}, map[int]listening{}
 	var mu sync.Mutex
@@ -145,7 +144,7 @@ func (r *runner) serve(ctx context.Context, flows []flow) (map[int]waiting, map[
 		if !r.own[r.server(f)] {
 			continue
 		}
-		wg.Go(func() { // opening a device takes a while
+		wg.Go(func() { // opening a device is slow
 			port, w, err := r.listen(ctx, f)
 			mu.Lock()
 			defer mu.Unlock()
@@ -160,7 +159,7 @@ func (r *runner) serve(ctx context.Context, flows []flow) (map[int]waiting, map[
 	return servers, addrs
 }
 
-// listen starts one server, at a port that the system chooses.
+// listen starts one server, on a port number that the system chooses.
 func (r *runner) listen(ctx context.Context, f flow) (port int, w waiting, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	c := r.config(r.server(f))
@@ -212,14 +211,14 @@ func (r *runner) listen(ctx context.Context, f flow) (port int, w waiting, err e
 	}
 }
 
-// config is a measurement's, for one of this process's ports.
+// config is the configuration of a measurement, for one of this process's ports.
 func (r *runner) config(port int) probe.Config {
 	c, p := r.o.Config, &r.report.Ports[port]
 	c.Device, c.IBPort, c.Host = p.Device, p.Port, ""
 	return c
 }
 
-// run measures within the limit.
+// run measures within the time limit.
 func (r *runner) run(ctx context.Context, c probe.Config, ev probe.Events) (*probe.Outcome, error) {
 	if r.o.Limit > 0 {
 		var cancel context.CancelFunc
@@ -235,7 +234,7 @@ func (r *runner) run(ctx context.Context, c probe.Config, ev probe.Events) (*pro
 
 // connect runs the clients of this process's ports, all at once.
 func (r *runner) connect(ctx context.Context, flows []flow, at map[int]listening) map[int]side {
-	out := map[int]side{} // by the flow's place
+	out := map[int]side{} // by the flow's index
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for i, f := range flows {
@@ -270,15 +269,15 @@ func (r *runner) askOne(ctx context.Context, f flow, port int) side {
 	return s
 }
 
-// figures are what a client found: bytes a second or nanoseconds, and of a test
-// in both directions those of the other one.
+// figures returns a client's results: bytes per second or nanoseconds and, for a bidirectional
+// test, those of the other direction.
 func figures(c *probe.Config, out *probe.Outcome) (value, reverse float64, err error) {
 	if len(out.Rows) > 0 {
 		row := out.Rows[len(out.Rows)-1]
 		switch {
 		case row.Latency != nil:
 			value = row.Latency.Typical
-			if value == 0 { // a test by time has the average alone
+			if value == 0 { // a test limited by time reports only the average
 				value = row.Latency.Average
 			}
 		case row.Bandwidth == nil:
@@ -286,7 +285,7 @@ func figures(c *probe.Config, out *probe.Outcome) (value, reverse float64, err e
 			value = row.Bandwidth.Average
 		case row.Local != nil && row.Remote != nil:
 			value, reverse = row.Local.Average, row.Remote.Average
-		default: // the sum alone is known
+		default: // only the sum is known
 			value, reverse = row.Bandwidth.Average/2, row.Bandwidth.Average/2
 		}
 	}
@@ -309,10 +308,10 @@ func bytesOf(out *probe.Outcome) uint64 {
 	return 0
 }
 
-// take puts what both ends of a flow told, mine the client, into its cells.
+// take puts what both ends of a flow reported, mine by the client, into its cells.
 func (r *runner) take(f flow, at listening, mine, theirs side) {
 	client, server := r.client(f), r.server(f)
-	if mine.Bytes > 0 { // of datagrams it depends on the MTU
+	if mine.Bytes > 0 { // for datagrams it depends on the MTU
 		r.report.Bytes = mine.Bytes
 	}
 	var problems []string
@@ -357,7 +356,7 @@ func added(sum, more map[string]uint64) map[string]uint64 {
 	return sum
 }
 
-// oneLine is an error in one line.
+// oneLine formats an error in one line.
 func oneLine(err error) string {
 	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' }), "; ")
 }

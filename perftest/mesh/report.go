@@ -11,19 +11,19 @@ import (
 	"github.com/assay-hpc/assay/harness/stat"
 )
 
-// A Report is what was measured: one result, with an object for each cell, in the cells'
-// order.
+// A Report contains the measurements: one result, with an object for each cell, in the order of the
+// cells.
 type Report struct {
 	result.Report
 	Tool    string  `json:"tool"` // "write_bw"
 	Pattern Pattern `json:"pattern"`
 	Serial  bool    `json:"serial"` // one measurement at a time
 	Both    bool    `json:"bidirectional"`
-	Bytes   uint64  `json:"bytes"` // of a message
+	Bytes   uint64  `json:"bytes"` // per message
 	QPs     int     `json:"qps"`
-	Samples int     `json:"samples"` // of each cell
-	Latency bool    `json:"latency"` // values are times, of which less is better
-	Typical float64 `json:"-"`       // what the cells are held against; 0: too few
+	Samples int     `json:"samples"` // per cell
+	Latency bool    `json:"latency"` // values are times, for which less is better
+	Typical float64 `json:"-"`       // with which the cells are compared; 0: too few values
 	Rounds  int     `json:"rounds"`
 
 	Hosts    []string  `json:"hosts"`
@@ -32,20 +32,20 @@ type Report struct {
 	Findings []Finding `json:"findings"`
 }
 
-// A Port takes part.
+// A Port is a port that takes part.
 type Port struct {
 	Host     int     `json:"host"` // index into Report.Hosts
-	Rank     int     `json:"rank"` // whose process measures it
+	Rank     int     `json:"rank"` // of the process that measures it
 	Device   string  `json:"device"`
 	Port     int     `json:"port"`
-	Rail     int     `json:"rail"` // position among its host's
+	Rail     int     `json:"rail"` // position among the ports of its host
 	LinkType string  `json:"link_type,omitempty"`
-	Hardware bool    `json:"hardware"`                 // no soft RoCE
-	Expected float64 `json:"expected_gbits,omitempty"` // what its rate should be
+	Hardware bool    `json:"hardware"`                 // not Soft RoCE
+	Expected float64 `json:"expected_gbits,omitempty"` // its expected rate
 	Before   link    `json:"before"`
 	After    link    `json:"after"`
-	// Counters are what those went up by that tell of errors or congestion, from
-	// before the first measurement to after the last.
+	// Counters contains the increases of the counters of errors or congestion, from before the
+	// first measurement to after the last.
 	Counters map[string]uint64 `json:"counters"`
 }
 
@@ -70,23 +70,23 @@ func (l link) String() string {
 	return s
 }
 
-// A Cell is what was measured from one port to another: bytes a second, or nanoseconds.
+// A Cell contains what was measured from one port to another: bytes per second, or nanoseconds.
 type Cell struct {
 	From      int            `json:"from"` // indices into Report.Ports
 	To        int            `json:"to"`
 	Round     int            `json:"round"`
 	Value     float64        `json:"-"` // median of the samples; 0: none
 	Samples   []float64      `json:"-"`
-	Reference float64        `json:"-"` // what the slower port's rate allows, bytes a second
+	Reference float64        `json:"-"` // what the slower port's rate allows, bytes per second
 	Verdict   result.Verdict `json:"-"`
 	Reason    string         `json:"-"`
 	Error     string         `json:"-"`
-	// What the two ports' counters went up by meanwhile.
+	// How much the counters of the two ports increased meanwhile.
 	FromCounters map[string]uint64 `json:"from_counters,omitempty"`
 	ToCounters   map[string]uint64 `json:"to_counters,omitempty"`
 }
 
-// A Finding names what is to blame.
+// A Finding names what is at fault.
 type Finding struct {
 	Kind    string         `json:"kind"`            // "port", "host", "path", "all", "link" or "counter"
 	Ports   []int          `json:"ports,omitempty"` // indices into Report.Ports
@@ -95,7 +95,7 @@ type Finding struct {
 	Text    string         `json:"text"`
 }
 
-// Name is a port for a person: "node3 mlx5_0", with its number if it is not 1.
+// Name is a port for human-readable text: "node3 mlx5_0", with its number if it is not 1.
 func (r *Report) Name(port int) string {
 	p := &r.Ports[port]
 	return r.Hosts[p.Host] + " " + p.Short()
@@ -109,7 +109,7 @@ func (p *Port) Short() string {
 	return fmt.Sprintf("%s:%d", p.Device, p.Port)
 }
 
-// Cell is the one from a port to another; nil if there is none.
+// Cell returns the cell from one port to another, or nil if there is none.
 func (r *Report) Cell(from, to int) *Cell {
 	if i, ok := r.cell(from, to); ok {
 		return &r.Cells[i]
@@ -123,14 +123,14 @@ func (r *Report) cell(from, to int) (int, bool) {
 	})
 }
 
-// sortCells brings them into the order of rows and columns.
+// sortCells sorts the cells by row and column.
 func (r *Report) sortCells() {
 	slices.SortFunc(r.Cells, func(a, b Cell) int {
 		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
 	})
 }
 
-// finish works out values, verdicts and findings.
+// finish calculates values, verdicts and findings.
 func (r *Report) finish() {
 	r.sortCells()
 	for i := range r.Cells {
@@ -144,16 +144,16 @@ func (r *Report) finish() {
 	r.Sum()
 }
 
-// remedy is for what the findings name.
+// remedy is the advice for findings.
 const remedy = "look at the port's counters and cable (harness ib devices, harness health)"
 
-// ResultID is of a report's result.
+// ResultID is the ID of a report's result.
 const ResultID = "mesh"
 
-// worst is the verdict on all.
+// worst is the overall verdict.
 func (r *Report) worst() result.Verdict { return r.Of(ResultID).Verdict }
 
-// result is the findings, with an object for each cell.
+// result combines the findings, with an object for each cell.
 func (r *Report) result() result.Result {
 	objects := make([]result.Object, len(r.Cells))
 	for i := range r.Cells {
@@ -176,7 +176,7 @@ func (r *Report) result() result.Result {
 	return res
 }
 
-// object is a cell, in Gb/s or µs.
+// object converts a cell, in Gb/s or µs.
 func (r *Report) object(c *Cell) result.Object {
 	name := func(i int) string {
 		s := fmt.Sprintf("%s/%d", r.Ports[i].Device, r.Ports[i].Port)

@@ -14,16 +14,16 @@ import (
 	"github.com/assay-hpc/assay/perftest/probe"
 )
 
-// A Group is the processes that measure together. coll/bootstrap's Net is one.
+// A Group is a set of processes that measure together. The Net of coll/bootstrap is one.
 type Group interface {
 	Rank() int
 	Size() int
-	// AllGather gives b to all ranks and returns what each gave. All call it, in
-	// the same order; an error ends the mesh.
+	// AllGather sends b to all ranks and returns the blocks of all. All ranks call it in the same
+	// order. An error ends the mesh.
 	AllGather(ctx context.Context, b []byte) ([][]byte, error)
 }
 
-// Alone is the group of one process.
+// Alone is a group of one process.
 type Alone struct{}
 
 func (Alone) Rank() int { return 0 }
@@ -34,37 +34,36 @@ func (Alone) AllGather(ctx context.Context, b []byte) ([][]byte, error) {
 	return [][]byte{b}, ctx.Err()
 }
 
-// Options are a mesh, from one process's side.
+// Options define a mesh, as one process sees it.
 type Options struct {
-	// Config is each measurement's; its Host, Port, Device and IBPort are not
-	// used.
+	// Config is used for each measurement; its Host, Port, Device and IBPort are ignored.
 	Config  probe.Config
 	Pattern Pattern
 	Serial  bool          // one measurement at a time
-	Samples int           // of each cell; 0 is 1
-	Limit   time.Duration // how long one measurement may take; 0: none
-	Names   []string      // of hosts, instead of their own
-	Expect  float64       // what each port's rate should be, Gb/s; 0: not known
+	Samples int           // per cell; 0 is 1
+	Limit   time.Duration // for one measurement; 0: none
+	Names   []string      // of hosts, instead of their own names
+	Expect  float64       // expected rate of each port, Gb/s; 0: not known
 
-	// What follows is this process's own.
-	Devices []string // which; empty: all
-	IBPort  int      // which of their ports; 0: all
+	// The following fields are specific to this process.
+	Devices []string // to use; empty: all
+	IBPort  int      // to use on each device; 0: all
 	Host    string   // name of the host
-	HostID  string   // the same for all processes of a host, and for no other's
-	Addr    string   // where the other processes reach this one
+	HostID  string   // the same for all processes of a host, different for other hosts
+	Addr    string   // at which the other processes reach this one
 	Tree    sysfs.FS
 
 	Measure  func(context.Context, probe.Config, probe.Events) (*probe.Outcome, error) // probe.Run
 	Progress func(Progress)                                                            // may be nil
 }
 
-// Progress is how far a mesh is.
+// Progress is the progress of a mesh.
 type Progress struct {
 	Step, Steps int
 	Now         []string // the measurements: "a mlx5_0 → b mlx5_0"
 }
 
-// A UsageError is the user's to mend.
+// A UsageError is an error that the user can correct.
 type UsageError struct{ text string }
 
 func (e *UsageError) Error() string { return e.text }
@@ -77,31 +76,31 @@ type runner struct {
 	g      Group
 	hellos []hello
 	report *Report
-	absent []string // hosts without a port, and why
+	absent []string // hosts without a port, and the reason
 	down   []downPort
 	own    map[int]bool // ports that this process measures
 }
 
-// A downPort is one that would take part if its link were up.
+// A downPort is a port that would take part if its link were up.
 type downPort struct {
 	host  int
 	port  localPort
-	asked bool // for by name
+	asked bool // it was requested by name
 }
 
-// A hello is what a process tells of itself at the beginning.
+// A hello describes a process to the others at the beginning.
 type hello struct {
 	Host, HostID, Addr string
 	Ports              []localPort
 	Asked              bool   // ports were chosen by name
-	Problem            string // why there are none
-	Options            string // what must be the same on all
+	Problem            string // why there are no ports
+	Options            string // must be the same on all ranks
 }
 
-// Run measures with the other processes of the group, all of which call it. The
-// report is the same on all. Errors: *UsageError; *probe.NotAvailable where
-// fewer than two ports are to be had; the group's, when a process was lost; ctx's.
-// What goes wrong with one pair stands in its cell.
+// Run measures together with the other processes of the group, all of which must call it. The
+// report is the same on all ranks. Errors: *UsageError; *probe.NotAvailable if there are fewer than
+// two ports; the group's error if a process was lost; ctx's error. A failure of a single pair is in
+// its cell.
 func Run(ctx context.Context, o Options, g Group) (*Report, error) {
 	o.Samples = max(o.Samples, 1)
 	r := &runner{o: o, g: g, own: map[int]bool{}}
@@ -151,7 +150,7 @@ func gather[T any](ctx context.Context, g Group, mine T) ([]T, error) {
 	return out, nil
 }
 
-// merged puts together what ranks have of different ports, or flows.
+// merged combines what the ranks report about different ports or flows.
 func merged[V any](lists []map[int]V) map[int]V {
 	out := map[int]V{}
 	for _, l := range lists {
@@ -160,7 +159,7 @@ func merged[V any](lists []map[int]V) map[int]V {
 	return out
 }
 
-// meet exchanges who is there.
+// meet exchanges the hellos.
 func (r *runner) meet(ctx context.Context) (err error) {
 	h := hello{Host: r.o.Host, HostID: r.o.HostID, Addr: r.o.Addr, Asked: len(r.o.Devices) > 0}
 	same := r.o.Config
@@ -192,8 +191,8 @@ func (r *runner) meet(ctx context.Context) (err error) {
 	return err
 }
 
-// enlist makes the lists of hosts and ports. A port that several processes of a
-// host offer is the lowest rank's.
+// enlist builds the lists of hosts and ports. A port that several processes of a host offer belongs
+// to the lowest rank.
 func (r *runner) enlist() error {
 	c := &r.o.Config
 	r.report = &Report{
@@ -224,7 +223,7 @@ func (r *runner) enlist() error {
 	return r.enough()
 }
 
-// distinct tells hosts of the same name apart by a number.
+// distinct distinguishes hosts of the same name by a number.
 func distinct(names []string) []string {
 	out := slices.Clone(names)
 	n := map[string]int{}
@@ -275,7 +274,7 @@ func (r *runner) enlistHost(host int, id string) {
 	}
 }
 
-// enough refuses what is no mesh.
+// enough returns an error if there are too few ports for a mesh.
 func (r *runner) enough() error {
 	n := len(r.report.Ports)
 	if n >= 2 || n == 1 && r.o.Pattern == Self {
@@ -293,7 +292,7 @@ func (r *runner) enough() error {
 	return &probe.NotAvailable{What: fmt.Sprintf("a mesh takes two ports, and only %s is there and up: start it on several hosts, with mpirun, srun or torchrun", r.report.Name(0))}
 }
 
-// plan makes the steps: what is measured at once.
+// plan builds the steps, which are the flows measured at once.
 func (r *runner) plan() ([][]flow, error) {
 	var hosts []int
 	for _, p := range r.report.Ports {
@@ -318,16 +317,16 @@ func (r *runner) plan() ([][]flow, error) {
 	return steps(rounds, r.o.Config.Bidirectional, r.o.Serial), nil
 }
 
-// A seen is a port as it is at a time.
+// A seen is the state of a port at one time.
 type seen struct {
 	Link     link
 	Counters map[string]uint64
 }
 
-// look reads links and counters of all ports.
+// look reads the links and counters of all ports.
 func (r *runner) look(ctx context.Context) (map[int]seen, error) {
 	mine := map[int]seen{}
-	all, _ := localPorts(r.o.Tree) // without them all ports are gone
+	all, _ := localPorts(r.o.Tree) // on an error all ports count as gone
 	for i := range r.report.Ports {
 		if !r.own[i] {
 			continue
@@ -345,8 +344,8 @@ func (r *runner) look(ctx context.Context) (map[int]seen, error) {
 	return merged(lists), err
 }
 
-// counters reads those of an own port that are watched. A device that has none,
-// or does not tell them, is no reason not to measure.
+// counters reads the watched counters of a port of this process. A device without counters is still
+// measured.
 func (r *runner) counters(port int) map[string]uint64 {
 	p := &r.report.Ports[port]
 	all, _ := r.o.Tree.Counters(p.Device, p.Port)
@@ -359,7 +358,7 @@ func (r *runner) counters(port int) map[string]uint64 {
 	return out
 }
 
-// compare notes what has changed of the ports.
+// compare records the changes of the ports.
 func (r *runner) compare(before, after map[int]seen) {
 	for i := range r.report.Ports {
 		p := &r.report.Ports[i]

@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// A Pattern says which ports measure with which.
+// A Pattern defines which ports measure with which.
 type Pattern string
 
 const (
 	AllPairs  Pattern = "all-pairs" // each port with each port of the other hosts
-	Rail      Pattern = "rail"      // each port with those of its position on the other hosts
-	Ring      Pattern = "ring"      // as rail, with the next host alone
-	Bisection Pattern = "bisection" // as rail, with the host half of them further on, all at once
-	Loopback  Pattern = "loopback"  // each port with each other one of its host
+	Rail      Pattern = "rail"      // each port with those of the same position on the other hosts
+	Ring      Pattern = "ring"      // as rail, but only with the next host
+	Bisection Pattern = "bisection" // as rail, but only with the host half the number of hosts further on, all at once
+	Loopback  Pattern = "loopback"  // each port with each other port of its host
 	Self      Pattern = "self"      // each port with itself
 )
 
 // Patterns are all of them.
 func Patterns() []Pattern { return []Pattern{AllPairs, Rail, Ring, Bisection, Loopback, Self} }
 
-// patternNames lists them for a person.
+// patternNames lists the patterns for human-readable text.
 func patternNames() string {
 	var names []string
 	for _, p := range Patterns() {
@@ -29,14 +29,13 @@ func patternNames() string {
 	return strings.Join(names, ", ")
 }
 
-// A Pair is two ports that measure with one another, by index. A is the same as
-// B only in the pattern Self.
+// A Pair is two ports that measure with each other, by index. A equals B only in the pattern Self.
 type Pair struct{ A, B int }
 
-// Schedule divides a pattern's pairs into rounds: each pair is in one of them,
-// and no port is twice in one, so that the pairs of a round can measure at once.
-// hosts says for each port which host has it; a host's ports stand in the order
-// of their rails. Ports of one single host are treated as if each had its own.
+// Schedule divides a pattern's pairs into rounds. Each pair is in one round, and no port is twice
+// in a round, so that the pairs of a round can be measured at once. hosts contains the host of each
+// port; the ports of a host are in the order of their rails. If there is only one host, each port
+// is treated as a host of its own.
 func Schedule(p Pattern, hosts []int) ([][]Pair, error) {
 	groups := groupsOf(hosts)
 	apart := groups
@@ -60,7 +59,7 @@ func Schedule(p Pattern, hosts []int) ([][]Pair, error) {
 	return nil, fmt.Errorf("there is no pattern %q; there are %s", p, patternNames())
 }
 
-// groupsOf are the ports of each host, hosts in the order in which they come.
+// groupsOf returns the ports of each host; the hosts are in order of their first port.
 func groupsOf(hosts []int) (groups [][]int) {
 	at := map[int]int{}
 	for port, host := range hosts {
@@ -82,10 +81,10 @@ func singles(n int) (groups [][]int) {
 	return groups
 }
 
-// circle is a tournament of n players by the circle method: one stays, the
-// others go round it. With an odd number one is idle in each round.
+// circle is a tournament of n players by the circle method: one player stays, the others rotate
+// around it. If n is odd, one player is idle in each round.
 func circle(n int) (rounds [][]Pair) {
-	m := n + n%2 // with an idle place
+	m := n + n%2 // including an idle place
 	for r := range m - 1 {
 		pairs := []Pair{{r, m - 1}}
 		for i := 1; i < m/2; i++ {
@@ -104,9 +103,9 @@ func circle(n int) (rounds [][]Pair) {
 	return rounds
 }
 
-// tournament has the groups play one another. Where two meet, their ports are
-// paired at once, and with all one side's ports move on by one until each has met
-// each.
+// tournament lets the groups play against each other. When two groups meet, their ports are paired
+// at once. With all, the ports of one side then move on by one until each port has met each port of
+// the other side.
 func tournament(groups [][]int, all bool) (rounds [][]Pair) {
 	for _, meeting := range circle(len(groups)) {
 		shifts := 1
@@ -128,7 +127,7 @@ func tournament(groups [][]int, all bool) (rounds [][]Pair) {
 	return rounds
 }
 
-// shifted pairs the ports of two groups, those of b moved by some places.
+// shifted pairs the ports of two groups, with those of b shifted by some places.
 func shifted(a, b []int, shift int) (pairs []Pair) {
 	n := max(len(a), len(b))
 	if shift >= n {
@@ -142,13 +141,13 @@ func shifted(a, b []int, shift int) (pairs []Pair) {
 	return pairs
 }
 
-// ring pairs each group with the next one. Of a ring every second edge can be
-// used at once; an odd ring's last edge is left for a third round.
+// ring pairs each group with the next one. Every second edge of a ring can be used at once; the
+// last edge of an odd ring needs a third round.
 func ring(groups [][]int) (rounds [][]Pair) {
 	n := len(groups)
 	edges := n
 	if n == 2 {
-		edges = 1 // there and back is one pair
+		edges = 1 // both directions are one pair
 	}
 	colors := make([][]Pair, 3)
 	for i := range edges {
@@ -164,7 +163,7 @@ func ring(groups [][]int) (rounds [][]Pair) {
 	return filled(colors)
 }
 
-// bisection pairs each group of the first half with one of the second.
+// bisection pairs each group of the first half with a group of the second half.
 func bisection(groups [][]int) (rounds [][]Pair) {
 	half := len(groups) / 2
 	var round []Pair
@@ -174,7 +173,7 @@ func bisection(groups [][]int) (rounds [][]Pair) {
 	return filled([][]Pair{round})
 }
 
-// loopback has a tournament within each group, those of all groups at once.
+// loopback runs a tournament within each group, in all groups at once.
 func loopback(groups [][]int) (rounds [][]Pair) {
 	for _, g := range groups {
 		for i, round := range circle(len(g)) {
@@ -197,7 +196,7 @@ func self(n int) [][]Pair {
 	return filled([][]Pair{round})
 }
 
-// filled leaves empty rounds out.
+// filled drops empty rounds.
 func filled(rounds [][]Pair) (out [][]Pair) {
 	for _, r := range rounds {
 		if len(r) > 0 {
@@ -207,13 +206,12 @@ func filled(rounds [][]Pair) (out [][]Pair) {
 	return out
 }
 
-// A flow is a measurement: data goes from one port to another. Of a test in both
-// directions it is both.
+// A flow is a measurement of data sent from one port to another. In a bidirectional test it covers
+// both directions.
 type flow struct{ From, To int }
 
-// steps are what is measured at once, one after the other: of each round the
-// one direction and then the other, or with both both; serial is one flow at a
-// time.
+// steps returns the sets of flows that are measured at once, in order. Each round has one step per
+// direction, or a single step for both directions with both. With serial, each step has one flow.
 func steps(rounds [][]Pair, both, serial bool) (out [][]flow) {
 	for _, round := range rounds {
 		var there, back []flow

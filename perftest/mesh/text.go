@@ -9,13 +9,13 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 )
 
-// A View is how a report is shown to a person.
+// A View defines how a report is shown.
 type View struct {
 	Gbits bool // Gb/s instead of GB/s
 }
 
-// unit is the name of what a report's values are shown in, and its size in the
-// unit of the values.
+// unit returns the name of the unit in which values are shown, and its size in the unit of the
+// stored values.
 func (r *Report) unit(v View) (name string, size float64) {
 	switch {
 	case r.Latency:
@@ -26,11 +26,11 @@ func (r *Report) unit(v View) (name string, size float64) {
 	return "GB/s", 1e9
 }
 
-// marks stand behind a value.
+// marks are printed after a value.
 var marks = map[result.Verdict]string{result.Warn: "?", result.Fail: "!"}
 
-// widest is for how many ports the text has the whole matrix; of more it has that
-// of the hosts.
+// widest is the largest number of ports for which the text shows the whole matrix. With more ports
+// it shows the matrix of the hosts.
 const widest = 32
 
 // WriteText writes the report for a person.
@@ -64,7 +64,7 @@ func plural(n int) string {
 
 func counted(n int, what string) string { return fmt.Sprintf("%d %s%s", n, what, plural(n)) }
 
-// how says what was measured at once.
+// how describes what was measured at once.
 func (r *Report) how() string {
 	s := "pairs of a round at once"
 	if r.Serial {
@@ -91,7 +91,7 @@ func sizeText(n uint64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// show is a value in the view's unit.
+// show formats a value in the view's unit.
 func (r *Report) show(value float64, v View) string {
 	_, size := r.unit(v)
 	return fmt.Sprintf("%.2f", value/size)
@@ -125,7 +125,7 @@ func (r *Report) writePorts(b *strings.Builder) {
 	b.WriteByte('\n')
 }
 
-// writeColumns aligns cells; numbers to the right, from the second column on.
+// writeColumns aligns cells. With right, all columns after the first are right-aligned.
 func writeColumns(b *strings.Builder, rows [][]string, right bool) {
 	var width []int
 	for _, row := range rows {
@@ -150,7 +150,7 @@ func writeColumns(b *strings.Builder, rows [][]string, right bool) {
 	}
 }
 
-// writeMatrix has a row for each port from which, a column for each to which.
+// writeMatrix writes a row for each sending port and a column for each receiving port.
 func (r *Report) writeMatrix(b *strings.Builder, v View) {
 	head := []string{"from \\ to"}
 	for i := range r.Ports {
@@ -167,7 +167,7 @@ func (r *Report) writeMatrix(b *strings.Builder, v View) {
 	writeAligned(b, rows)
 }
 
-// writeAligned is writeColumns with numbers below one another, marked or not.
+// writeAligned calls writeColumns with the numbers aligned whether they have a mark or not.
 func writeAligned(b *strings.Builder, rows [][]string) {
 	for _, row := range rows {
 		for i := range row {
@@ -180,7 +180,7 @@ func writeAligned(b *strings.Builder, rows [][]string) {
 	b.WriteByte('\n')
 }
 
-// writeHosts has the worst of the cells between two hosts.
+// writeHosts writes the worst cell between each pair of hosts.
 func (r *Report) writeHosts(b *strings.Builder, v View) {
 	worst := map[[2]int]*Cell{}
 	for i := range r.Cells {

@@ -9,18 +9,17 @@ import (
 	"github.com/assay-hpc/assay/perftest/judge"
 )
 
-// Values are held against what the port's rate allows, and what is typical in this mesh.
+// Values are compared with what the port's rate allows, and with what is typical in this mesh.
 var (
 	// Healthy links carry 0.92 (RoCE with small MTUs) to 0.98 of their rate.
 	bandwidthLimits = judge.Limits{Pass: 0.88, Fail: 0.75, MedianWarn: 0.93, MedianFail: 0.80}
-	// Both directions share the slot and the memory of a host.
+	// Both directions share the PCIe slot and the memory of a host.
 	bothLimits = judge.Limits{Pass: 0.75, Fail: 0.5, MedianWarn: 0.90, MedianFail: 0.75}
-	// Switches between add to it: a few hundred nanoseconds each.
+	// Each switch on the path adds a few hundred nanoseconds.
 	latencyLimits = judge.Limits{MedianWarn: 1.5, MedianFail: 3, Lower: true}
 )
 
-// lineRate is the size of messages, in bytes, from which a port's rate should be
-// reached.
+// lineRate is the message size, in bytes, from which a port's rate should be reached.
 const lineRate = 32 << 10
 
 func (r *Report) limits() judge.Limits {
@@ -33,8 +32,8 @@ func (r *Report) limits() judge.Limits {
 	return bandwidthLimits
 }
 
-// reference is what a cell's slower port could carry, bytes a second; 0: not to
-// be known. Soft RoCE's rate is a number and no more.
+// reference is what the slower port of a cell could carry, in bytes per second; 0: not known. The
+// rate that Soft RoCE reports is only nominal.
 func (r *Report) reference(c *Cell) float64 {
 	least := 0.0
 	for _, i := range []int{c.From, c.To} {
@@ -50,10 +49,10 @@ func (r *Report) reference(c *Cell) float64 {
 	return least * 1e9 / 8
 }
 
-// typical is the median of the ports' best values. A single slow port or host
-// spoils up to half of all cells and more, but only its own best. Of two in the
-// middle it is the better one, as half the ports may be spoilt by the pairs they
-// are in. Of fewer than three ports with a value there is none.
+// typical is the median of the ports' best values. A single slow port or host can spoil half of all
+// cells or more, but only its own best value. If there are two middle values, the better one
+// counts, since half of the ports may be spoilt by the pairs they are in. With values from fewer
+// than three ports, there is no typical value.
 func (r *Report) typical(value func(c *Cell) float64) float64 {
 	best, better := make([]float64, len(r.Ports)), r.limits().Better
 	for i := range r.Cells {
@@ -79,9 +78,9 @@ func (r *Report) typical(value func(c *Cell) float64) float64 {
 	return best[len(best)/2]
 }
 
-// judge gives cells their verdicts and finds who is to blame.
+// judge sets the verdicts of the cells and finds what is at fault.
 func (r *Report) judge() {
-	typical := map[float64]float64{} // by reference: ports of different rates each with their equals
+	typical := map[float64]float64{} // by reference: ports are compared with ports of the same rate
 	for i := range r.Cells {
 		c := &r.Cells[i]
 		c.Reference = r.reference(c)
@@ -119,7 +118,7 @@ func (r *Report) judgeCell(c *Cell, typical float64) (v result.Verdict, why stri
 	})
 }
 
-// format is a value for findings, in the unit that JSON does not decide.
+// format formats a value for findings, in a unit that does not depend on the View.
 func (r *Report) format(v float64) string {
 	if r.Latency {
 		return fmt.Sprintf("%.2f µs", v/1e3)
@@ -127,7 +126,7 @@ func (r *Report) format(v float64) string {
 	return fmt.Sprintf("%.2f GB/s", v/1e9)
 }
 
-// A suspect is a part of the mesh, as findings name it.
+// A suspect is a part of the mesh that a finding can name.
 type suspect struct {
 	judge.Suspect
 	kind  string
@@ -142,9 +141,8 @@ func (r *Report) matrix() *judge.Matrix {
 	}}
 }
 
-// blame goes through the bad cells: a host all of whose ports are slow, a port
-// that is slow with everyone, or in one direction, and what is left is single
-// paths.
+// blame attributes the bad cells to hosts of which all ports are slow, then to ports that are slow
+// with all others or in one direction. The remaining cells are single paths.
 func (r *Report) blame() (out []Finding) {
 	var bad []int
 	for i := range r.Cells {
@@ -185,7 +183,7 @@ func (r *Report) everyone(m *judge.Matrix, cells []int) Finding {
 	return r.find(m, "all", fmt.Sprintf("all %d ports, with one another", len(ports)), ports, nil, cells)
 }
 
-// suspects are hosts, ports, and both in one direction.
+// suspects returns hosts and ports, each in both directions and in one.
 func (r *Report) suspects() [][]suspect {
 	host, oneWay := r.suspectHosts()
 	var port, portOneWay []suspect
@@ -200,11 +198,11 @@ func (r *Report) suspects() [][]suspect {
 	return [][]suspect{host, oneWay, port, portOneWay}
 }
 
-// suspectHosts are those with several ports, in both directions and in one; where one
-// has only one port, that is named.
+// suspectHosts returns the hosts with several ports, in both directions and in one. For a host with
+// only one port, the port is named instead.
 func (r *Report) suspectHosts() (both, oneWay []suspect) {
 	if len(r.Hosts) < 3 {
-		return nil, nil // of two hosts each would be as good a suspect
+		return nil, nil // two hosts would be equally suspect
 	}
 	ports := make([][]int, len(r.Hosts))
 	for i, p := range r.Ports {
@@ -225,7 +223,7 @@ func (r *Report) suspectHosts() (both, oneWay []suspect) {
 	return both, oneWay
 }
 
-// paths are the cells that nobody else explains. Both directions of a pair are
+// paths returns findings for the cells that nothing else explains. Both directions of a pair are
 // one finding.
 func (r *Report) paths(m *judge.Matrix, left []int) (out []Finding) {
 	passed := r.passed()
@@ -266,8 +264,8 @@ func (r *Report) passed() []int {
 	return n
 }
 
-// alone reports whether a port of the cell has passed with no third one, so that
-// nothing tells port and path apart.
+// alone reports whether a port of the cell has no passed cell with a third port, so that a slow
+// port cannot be distinguished from a slow path.
 func (r *Report) alone(c *Cell, passed []int) bool {
 	between := 0
 	for _, d := range []*Cell{r.Cell(c.From, c.To), r.Cell(c.To, c.From)} {
@@ -278,7 +276,7 @@ func (r *Report) alone(c *Cell, passed []int) bool {
 	return passed[c.From] == between || passed[c.To] == between
 }
 
-// find makes a finding of cells, with the worst of them quoted.
+// find makes a finding for cells, and quotes the worst of them.
 func (r *Report) find(m *judge.Matrix, kind, what string, ports, hosts, cells []int) Finding {
 	worst, v := m.Worst(cells)
 	return Finding{kind, ports, hosts, v, what + ": " + r.Cells[worst].Reason}

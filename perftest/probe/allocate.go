@@ -10,7 +10,7 @@ import (
 	"github.com/assay-hpc/assay/perftest/verbs"
 )
 
-// allocate gets n bytes for the data and registers them.
+// allocate allocates n bytes for the data and registers them.
 func (e *endpoint) allocate(n int) (err error) {
 	if e.c.OnGPU() {
 		e.memory, e.mr, err = e.allocateGPU(e.pd, n)
@@ -38,7 +38,7 @@ func (e *endpoint) allocateGPU(pd *verbs.PD, n int) (m *Memory, mr *verbs.MR, er
 	return m, mr, nil
 }
 
-// tryGPU finds out before the peer is met whether a GPU's memory can be used.
+// tryGPU checks, before the connection to the peer, whether GPU memory can be used.
 func (e *endpoint) tryGPU() error {
 	if !e.c.OnGPU() {
 		return nil

@@ -12,14 +12,14 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// around is what is looked at before and after a measurement: the port's
-// counters (-W) and the processors' time (--cpu_util).
+// around contains what is read before and after a measurement: the port's counters (-W) and the CPU
+// time (--cpu_util).
 type around struct {
 	counters map[string]uint64
 	cpu      cpuTime
 }
 
-// look reads them.
+// look reads the current values.
 func (r *runner) look() (around, error) {
 	var a around
 	if len(r.c.Counters) > 0 {
@@ -33,7 +33,7 @@ func (r *runner) look() (around, error) {
 		}
 		a.counters = map[string]uint64{}
 		for _, name := range r.c.Counters {
-			// perftest's form is the file's: counters/port_xmit_data.
+			// perftest's names are paths: counters/port_xmit_data.
 			v, ok := all[path.Base(name)]
 			if !ok {
 				return a, &FlagError{"-W", fmt.Sprintf("%s port %d has no counter %q", r.e.ctx.Name(), r.c.IBPort, name)}
@@ -47,7 +47,7 @@ func (r *runner) look() (around, error) {
 	return a, nil
 }
 
-// since are the changes from before to now.
+// since returns the changes since before.
 func (r *runner) since(before around) (counters map[string]counterChange, cpu float64, err error) {
 	now, err := r.look()
 	if err != nil {
@@ -62,11 +62,11 @@ func (r *runner) since(before around) (counters map[string]counterChange, cpu fl
 	return counters, now.cpu.percentSince(before.cpu), nil
 }
 
-// A cpuTime is what all processors have spent, in ticks.
+// A cpuTime is the time that all CPUs have spent, in ticks.
 type cpuTime struct{ user, idle uint64 }
 
-// readCPU reads the first line of /proc/stat. Of it perftest takes user and idle
-// time alone: what the kernel does for an RDMA device is not the program's.
+// readCPU reads the first line of /proc/stat. Like perftest it uses only user and idle time: the
+// kernel's work for an RDMA device is not the program's.
 func readCPU() cpuTime {
 	b, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -86,7 +86,7 @@ func parseCPU(text string) (t cpuTime) {
 	return t
 }
 
-// percentSince is user over user and idle time, per cent; 0 if no time passed.
+// percentSince is user time over user plus idle time, per cent; 0 if no time passed.
 func (t cpuTime) percentSince(before cpuTime) float64 {
 	user, idle := float64(t.user-before.user), float64(t.idle-before.idle)
 	if t.user < before.user || user+idle <= 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
-// Available says in one line what of /sys is missing for a test, as a
-// *NotAvailable; a device of another name is a *FlagError.
+// Available returns a *NotAvailable that says in one line what is missing in /sys for a test. A
+// device name that does not exist is a *FlagError.
 func (c *Config) Available(f sysfs.FS) error {
 	devices, err := f.RDMADevices()
 	switch {
@@ -34,7 +34,7 @@ func (c *Config) Available(f sysfs.FS) error {
 	return c.port(devices[i])
 }
 
-// ready checks the options, and that this machine can.
+// ready checks the options, and that this machine can run the test.
 func (c *Config) ready() error {
 	if err := c.Check(); err != nil {
 		return err
@@ -49,7 +49,7 @@ func (c *Config) ready() error {
 	return c.Available(f)
 }
 
-// port checks that the device has the port, and that it is up.
+// port checks that the device has the port and that the port is up.
 func (c *Config) port(d sysfs.RDMADevice) error {
 	for _, p := range d.Ports {
 		switch {

@@ -7,15 +7,15 @@ import "C"
 
 import "time"
 
-// A clock turns the processor's cycle counter into time. Its rate is measured,
-// not read from anywhere: what /proc/cpuinfo says is another clock's.
+// A clock converts the CPU's cycle counter to time. Its rate is measured, since /proc/cpuinfo shows
+// the frequency of a different clock.
 type clock struct {
 	cycles uint64
 	at     time.Time
-	rate   float64 // cycles a nanosecond
+	rate   float64 // cycles per nanosecond
 }
 
-// newClock takes a moment to measure the rate.
+// newClock measures the rate for a short time.
 func newClock() *clock {
 	c := &clock{cycles: uint64(C.cycles_now()), at: time.Now()}
 	time.Sleep(20 * time.Millisecond)
@@ -23,8 +23,8 @@ func newClock() *clock {
 	return c
 }
 
-// tune measures the rate again, over all the time since the clock was made: the
-// longer, the better.
+// tune measures the rate again, over the whole time since the clock was made. A longer time gives a
+// better rate.
 func (c *clock) tune() {
 	c.rate = float64(uint64(C.cycles_now())-c.cycles) / float64(time.Since(c.at))
 }

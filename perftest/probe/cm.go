@@ -16,18 +16,18 @@ import (
 	"github.com/assay-hpc/assay/perftest/verbs"
 )
 
-// A session is what a test by rdma_cm has of it: with -z the control channel,
-// with -R the queue pairs, too.
+// A session is the rdma_cm state of a test: the control channel with -z, and also the queue pairs
+// with -R.
 type session struct {
 	cm        *verbs.CM
-	listener  *verbs.CMID    // a server's
-	datagrams *verbs.CMID    // a server's, for queue pairs of UD
-	server    netip.AddrPort // a client's
+	listener  *verbs.CMID    // of a server
+	datagrams *verbs.CMID    // of a server, for UD queue pairs
+	server    netip.AddrPort // of a client
 	link      *link
 	ids       []*verbs.CMID // of the queue pairs
 }
 
-// close ends it. The queue pairs have been closed.
+// close closes the session. The queue pairs must be closed already.
 func (s *session) close() error {
 	var errs []error
 	if s.link != nil {
@@ -38,12 +38,12 @@ func (s *session) close() error {
 
 const (
 	connectTime  = 10 * time.Second       // of an attempt to connect
-	connectAgain = 100 * time.Millisecond // until the next one
-	queuesTime   = 30 * time.Second       // until all queue pairs are connected; --timeout
+	connectAgain = 100 * time.Millisecond // pause before the next attempt
+	queuesTime   = 30 * time.Second       // to connect all queue pairs; --timeout
 	minRNRCode   = 12
 )
 
-// meetCM connects to the peer by rdma_cm, or waits for one.
+// meetCM connects to the peer by rdma_cm, or waits for it.
 func (r *runner) meetCM(ctx context.Context, o wire.Options) (*wire.Conn, error) {
 	m, err := verbs.NewCM()
 	if err != nil {
@@ -78,7 +78,7 @@ func (r *runner) dialCM(ctx context.Context, o wire.Options) (*wire.Conn, error)
 	return wire.NewConn(r.cm.link, wire.Client, o), r.adopt(id)
 }
 
-// noServerCM explains why there is no connection to a server.
+// noServerCM explains why the connection to a server failed.
 func noServerCM(to netip.AddrPort, err error) error {
 	var c *verbs.CMError
 	var e *verbs.Error
@@ -91,8 +91,8 @@ func noServerCM(to netip.AddrPort, err error) error {
 	return err
 }
 
-// connect makes a connection to the server, with as many attempts as fit in
-// while nobody listens. Each is given to join, whose undo is called if it failed.
+// connect connects to the server. While the server refuses, it retries until the given time. Each
+// attempt calls join, and if join fails, the undo that it returned.
 func (r *runner) connect(ctx context.Context, until time.Time, datagrams bool, tos int, join func(context.Context, *verbs.CMID) (undo func() error, err error)) (*verbs.CMID, error) {
 	source, err := r.c.source(ctx)
 	if err != nil {
@@ -124,7 +124,7 @@ func (r *runner) connect(ctx context.Context, until time.Time, datagrams bool, t
 	}
 }
 
-// resolve finds the address of a host, with the port of the test.
+// resolve looks up the address of a host, and adds the port of the test.
 func (c *Config) resolve(ctx context.Context, host string) (netip.AddrPort, error) {
 	network := "ip4"
 	if c.IPv6TCP {
@@ -140,7 +140,7 @@ func (c *Config) resolve(ctx context.Context, host string) (netip.AddrPort, erro
 	return netip.AddrPortFrom(all[0].Unmap(), uint16(c.Port)), nil
 }
 
-// source is the address to connect from, invalid if it follows from the route.
+// source is the address to connect from; invalid if the route determines it.
 func (c *Config) source(ctx context.Context) (netip.AddrPort, error) {
 	if c.Source == "" {
 		return netip.AddrPort{}, nil
@@ -149,8 +149,8 @@ func (c *Config) source(ctx context.Context) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(a.Addr(), 0), err
 }
 
-// serveCM waits for a client. Whoever connects and does not say what a client
-// says is told and turned away.
+// serveCM waits for a client. A connection that does not send a client's first message is reported
+// and closed.
 func (r *runner) serveCM(ctx context.Context, o wire.Options) (*wire.Conn, error) {
 	at := netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(r.c.Port))
 	if r.c.IPv6TCP {
@@ -166,7 +166,7 @@ func (r *runner) serveCM(ctx context.Context, o wire.Options) (*wire.Conn, error
 	if r.cm.listener, err = r.cm.cm.Listen(at, false, r.c.QPs+1); err != nil {
 		return nil, err
 	}
-	// Before the client knows of it: otherwise it might be there too early.
+	// Listen before a client can know of this server; otherwise it might connect too early.
 	if r.c.CM && r.c.Connection == UD {
 		if r.cm.datagrams, err = r.cm.cm.Listen(at, true, r.c.QPs); err != nil {
 			return nil, err
@@ -204,8 +204,8 @@ func (r *runner) consider(ctx context.Context, id *verbs.CMID, o wire.Options) (
 	return conn, nil
 }
 
-// adopt makes the device that the connection goes over the test's, with -R. -d
-// can only say the same.
+// adopt makes the device of the connection the device of the test, with -R. -d must name the same
+// device.
 func (r *runner) adopt(id *verbs.CMID) error {
 	if !r.c.CM {
 		if r.cm.listener != nil {
@@ -227,8 +227,8 @@ func (r *runner) adopt(id *verbs.CMID) error {
 	return r.e.look()
 }
 
-// connectQueues makes the queue pairs and connects them, between two meetings
-// at which nobody has an address to tell.
+// connectQueues creates and connects the queue pairs, between two barriers that exchange empty
+// addresses.
 func (r *runner) connectQueues(ctx context.Context) error {
 	if !r.c.CM {
 		return nil
@@ -263,7 +263,7 @@ func (r *runner) connectQueues(ctx context.Context) error {
 	return err
 }
 
-// cmOptions are those of the queue pairs.
+// cmOptions are the connection options of the queue pairs.
 func (r *runner) cmOptions() verbs.CMOptions {
 	o := verbs.CMOptions{Retries: r.c.Retries, RNRRetry: r.c.Retries}
 	if r.c.Operation == Read || r.c.Operation == Atomic {
@@ -272,8 +272,8 @@ func (r *runner) cmOptions() verbs.CMOptions {
 	return o
 }
 
-// setTimeout sets -u. Its default is left to what the kernel takes where that
-// cannot be told.
+// setTimeout sets -u. If that fails, the kernel's timeout applies, and it is an error only if -u is
+// not the default.
 func (r *runner) setTimeout(id *verbs.CMID) error {
 	if r.c.Connection != RC {
 		return nil
@@ -287,7 +287,7 @@ func (r *runner) setTimeout(id *verbs.CMID) error {
 func (r *runner) connectQueue(ctx context.Context) error {
 	e := r.e
 	var q *verbs.QP
-	// Between the meeting and its listening the server may need some time.
+	// After the barrier, the server may need some time until it listens.
 	deadline, _ := ctx.Deadline()
 	id, err := r.connect(ctx, deadline, r.c.Connection == UD, r.c.TOS, func(ctx context.Context, id *verbs.CMID) (undo func() error, err error) {
 		if err := r.setTimeout(id); err != nil {
@@ -349,12 +349,12 @@ func (r *runner) acceptQueue(ctx context.Context) error {
 	return e.introduction(ctx, id.Port())
 }
 
-// joined keeps a queue pair that is connected.
+// joined stores a connected queue pair.
 func (r *runner) joined(id *verbs.CMID, q *verbs.QP) error {
 	r.cm.ids, r.e.qps = append(r.cm.ids, id), append(r.e.qps, q)
 	if r.c.Connection != RC {
 		return nil
 	}
-	// rdma_cm's is the longest there is, 655 ms.
+	// rdma_cm sets the longest one, 655 ms.
 	return q.SetMinRNR(minRNRCode)
 }

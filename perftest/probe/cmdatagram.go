@@ -10,14 +10,14 @@ import (
 	"github.com/assay-hpc/assay/perftest/verbs"
 )
 
-// Of a connection for datagrams the client learns the server's QP, and nothing
-// says which QP is the client's. Where the server sends, the client's first
-// datagram does: it has the QP's number as its immediate data.
+// In a datagram connection the client learns the server's QP, but rdma_cm does not tell the server
+// the client's. If the server sends, the client's first datagram tells it: its immediate data is
+// the number of the client's QP.
 
-// A destination is where datagrams go, beside their address handle.
+// A destination is where datagrams go, in addition to their address handle.
 type destination struct{ qpn, qkey uint32 }
 
-// destination is that of QP i.
+// destination is the destination for QP i.
 func (e *endpoint) destination(i int) destination {
 	if len(e.to) > 0 {
 		return e.to[i]
@@ -30,7 +30,7 @@ func (e *endpoint) answers() bool { return e.c.Measure == Latency || e.c.Bidirec
 
 const introductionBytes = 4
 
-// introduceTo tells the server which QP is the client's.
+// introduceTo tells the server the client's QP.
 func (e *endpoint) introduceTo(ctx context.Context, q *verbs.QP, ah *verbs.AH, to destination) error {
 	s, err := verbs.NewSends(1, 1)
 	if err != nil {
@@ -51,7 +51,7 @@ func (e *endpoint) introduceTo(ctx context.Context, q *verbs.QP, ah *verbs.AH, t
 	return err
 }
 
-// expectIntroduction posts the receive for that.
+// expectIntroduction posts the receive for the introduction.
 func (e *endpoint) expectIntroduction(q *verbs.QP) error {
 	r, err := verbs.NewRecvs(1, 1)
 	if err != nil {
@@ -62,7 +62,7 @@ func (e *endpoint) expectIntroduction(q *verbs.QP) error {
 	return q.PostRecv(&r.WR[0])
 }
 
-// introduction waits for it, and takes the client's address from it.
+// introduction waits for the introduction, and stores the client's address from it.
 func (e *endpoint) introduction(ctx context.Context, port int) error {
 	w, err := e.completion(ctx, e.recvCQ)
 	if err != nil {
@@ -78,13 +78,13 @@ func (e *endpoint) introduction(ctx context.Context, port int) error {
 	return nil
 }
 
-// qKey is what datagrams of perftest carry, cmQKey those between QPs that rdma_cm made.
+// qKey is the Q_Key of perftest's datagrams, cmQKey that between QPs created by rdma_cm.
 const (
 	qKey   = 0x11111111
 	cmQKey = 0x01234567
 )
 
-// completion waits for one, at the beginning of a test.
+// completion waits for a completion, at the beginning of a test.
 func (e *endpoint) completion(ctx context.Context, q *verbs.CQ) (verbs.WC, error) {
 	var wc [1]verbs.WC
 	for {

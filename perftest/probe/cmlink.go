@@ -16,9 +16,9 @@ import (
 	"github.com/assay-hpc/assay/perftest/verbs"
 )
 
-// A link is the control channel over rdma_cm: a reliable QP, each of whose
-// messages is one write. It is a net.Conn for package wire, with one goroutine
-// at a time that reads and writes; Close and deadlines may come from any.
+// A link is the control channel over rdma_cm: a reliable QP on which each write sends one message.
+// It is a net.Conn for package wire. Only one goroutine at a time may read and write; Close and
+// deadlines may be used from any goroutine.
 type link struct {
 	id   *verbs.CMID
 	pd   *verbs.PD
@@ -29,32 +29,31 @@ type link struct {
 	send *verbs.Sends
 	recv *verbs.Recvs
 
-	busy     sync.Mutex // held while the queues are worked with
+	busy     sync.Mutex // held during work with the queues
 	inbox    []message
-	sent     bool // the message has arrived
+	sent     bool // the sent message has arrived
 	failed   error
 	closed   atomic.Bool
 	deadline atomic.Pointer[time.Time]
-	ended    bool // everything was freed
+	ended    bool // everything is freed
 }
 
-// A message is what has come and was not read yet.
+// A message is the unread rest of a received message.
 type message struct {
 	slot int
 	rest []byte
 }
 
 const (
-	linkSlots = 4   // messages that may come before one is read
-	linkBytes = 512 // of the longest message, which is the parameter block
+	linkSlots = 4   // messages that may arrive before one is read
+	linkBytes = 512 // the longest message, which is the parameter block
 	sendID    = 100
 )
 
-// slice is how long a wait in the kernel takes: a deadline that moves, and a
-// Close, are seen after that.
+// slice is the longest wait in the kernel. After it, changed deadlines and a Close take effect.
 const slice = 20 * time.Millisecond
 
-// newLink makes the QP of a connection, and posts its receives.
+// newLink creates the QP of a connection and posts its receives.
 func newLink(id *verbs.CMID) (l *link, err error) {
 	l = &link{id: id}
 	defer func() {
@@ -99,7 +98,7 @@ func newLink(id *verbs.CMID) (l *link, err error) {
 // Gone is closed when the peer has ended the connection.
 func (l *link) Gone() <-chan struct{} { return l.id.Gone() }
 
-// poll takes what has completed.
+// poll handles completed requests.
 func (l *link) poll() {
 	var wc [2 * linkSlots]verbs.WC
 	n, err := l.cq.Poll(wc[:])
@@ -125,7 +124,7 @@ func (l *link) poll() {
 	}
 }
 
-// wait polls until something has happened, and not longer than the deadline.
+// wait polls until happened returns true, at most until the deadline.
 func (l *link) wait(happened func() bool) error {
 	for armed := false; ; {
 		gone := isGone(l.Gone())
@@ -143,7 +142,7 @@ func (l *link) wait(happened func() bool) error {
 		if d := l.deadline.Load(); d != nil && !d.IsZero() && !time.Now().Before(*d) {
 			return os.ErrDeadlineExceeded
 		}
-		// What completes between a poll and the request for an event brings none.
+		// A completion between the poll and Notify causes no event, so poll once more.
 		if !armed {
 			if err := l.cq.Notify(); err != nil {
 				return err
@@ -189,7 +188,7 @@ func (l *link) Read(b []byte) (int, error) {
 	return n, l.qp.PostRecv(&l.recv.WR[slot])
 }
 
-// Write sends one message, and waits until it has arrived.
+// Write sends one message and waits until it has arrived.
 func (l *link) Write(b []byte) (int, error) {
 	l.busy.Lock()
 	defer l.busy.Unlock()
@@ -212,7 +211,7 @@ func (l *link) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Close ends the connection. A second call does nothing.
+// Close closes the connection. A second call does nothing.
 func (l *link) Close() error {
 	l.closed.Store(true)
 	l.busy.Lock()
@@ -221,11 +220,11 @@ func (l *link) Close() error {
 		return nil
 	}
 	l.ended = true
-	_ = l.id.Disconnect() // one that the peer has ended need not be
+	_ = l.id.Disconnect() // fails if the peer has disconnected already
 	return errors.Join(l.free(), l.id.Close())
 }
 
-// free gives back what there is, but for the id.
+// free frees all resources except the id.
 func (l *link) free() error {
 	var errs []error
 	if l.qp != nil {
@@ -255,12 +254,12 @@ func (l *link) free() error {
 func (l *link) LocalAddr() net.Addr  { return net.TCPAddrFromAddrPort(l.id.Local()) }
 func (l *link) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(l.id.Remote()) }
 
-// SetDeadline, and the two for one direction: here they are the same.
+// SetDeadline and the setters for one direction all set the same deadline.
 func (l *link) SetDeadline(t time.Time) error      { l.deadline.Store(&t); return nil }
 func (l *link) SetReadDeadline(t time.Time) error  { return l.SetDeadline(t) }
 func (l *link) SetWriteDeadline(t time.Time) error { return l.SetDeadline(t) }
 
-// accept takes a request, with a link.
+// acceptLink accepts a request and creates its link.
 func acceptLink(ctx context.Context, id *verbs.CMID) (*link, error) {
 	l, err := newLink(id)
 	if err != nil {

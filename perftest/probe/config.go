@@ -1,8 +1,7 @@
-// Package probe measures bandwidth and latency between two hosts over RDMA, as
-// linux-rdma/perftest's tools do, and against them: ib_write_bw and the seven
-// others of their kind. It has the options of a test, their effective values
-// under perftest's rules, the statistics, and the output; package wire is how
-// two sides talk. docs/ib.md is for users.
+// Package probe measures bandwidth and latency between two hosts over RDMA, like the tools of
+// linux-rdma/perftest, and with them as peers: ib_write_bw and the seven others of its kind. It
+// contains the options of a test, their effective values under perftest's rules, the statistics,
+// and the output; package wire is the protocol between the two sides. docs/ib.md is for users.
 package probe
 
 import (
@@ -11,7 +10,7 @@ import (
 	"github.com/assay-hpc/assay/perftest/probe/wire"
 )
 
-// An Operation is what is measured.
+// An Operation is the RDMA operation that is measured.
 type Operation int
 
 const (
@@ -23,7 +22,7 @@ const (
 
 func (o Operation) String() string { return [...]string{"write", "read", "send", "atomic"}[o] }
 
-// A Measure is what is measured of it.
+// A Measure is the measured quantity.
 type Measure int
 
 const (
@@ -33,7 +32,7 @@ const (
 
 func (m Measure) String() string { return [...]string{"bw", "lat"}[m] }
 
-// A Connection is a queue pair's service.
+// A Connection is the transport service of a queue pair.
 type Connection int
 
 const (
@@ -44,40 +43,39 @@ const (
 
 func (c Connection) String() string { return [...]string{"RC", "UC", "UD"}[c] }
 
-// Config is one side of a test. Default fills in what perftest does unless it
-// is told otherwise; where that follows from other options the zero value
-// stands for it, and a method (Iters, SendDepth, CQMod, …) gives what it comes
-// to. The flag is named behind each field.
+// Config is one side of a test. Default fills in perftest's defaults. If a default depends on other
+// options, the field is zero and a method (Iters, SendDepth, CQMod, …) returns the effective value.
+// Each field's comment names its flag.
 type Config struct {
 	Operation Operation
 	Measure   Measure
 
 	// The control channel.
-	Host    string        // the server's name or address; empty: this is the server
-	Port    int           // -p: TCP port; 0 lets a server's system choose, Events.Waiting tells
+	Host    string        // the server's name or address; empty: this side is the server
+	Port    int           // -p: TCP port; 0: a server's system chooses, Events.Waiting reports it
 	IPv6TCP bool          // --ipv6-addr: control over IPv6
 	Source  string        // --source_ip: local address to connect from; empty: by route
-	Wait    time.Duration // --wait: how long a client goes on trying to connect
-	Timeout time.Duration // --timeout: of an exchange with the peer; 0: 30 s
+	Wait    time.Duration // --wait: how long a client retries to connect
+	Timeout time.Duration // --timeout: for one exchange with the peer; 0: 30 s
 
 	// Connections by rdma_cm.
-	CM        bool // -R: of the queue pairs, and of the control channel
-	ControlCM bool // -z: of the control channel
+	CM        bool // -R: for the queue pairs and the control channel
+	ControlCM bool // -z: for the control channel
 	TOS       int  // -T: type of service; -1: none
-	Retries   int  // --retry_count: of a request, and of one that found no receive
+	Retries   int  // --retry_count: retries of a request, also if the receiver is not ready
 
-	// The way through the network.
+	// The path through the network.
 	Device     string   // -d: empty: the first one
 	IBPort     int      // -i
-	MTU        int      // -m: bytes; 0: the port's active one
-	GIDIndex   int      // -x: -1: by rule
+	MTU        int      // -m: bytes; 0: the port's active MTU
+	GIDIndex   int      // -x: -1: chosen by rule
 	IPv6       bool     // --ipv6: prefer GIDs that are not IPv4-mapped
 	ForceLink  string   // --force-link: "IB" or "Ethernet"; empty: the port's
 	SL         int      // -S: service level
 	TClass     int      // --tclass: traffic class of the GRH
 	PKeyIndex  int      // --pkey_index
-	FlowLabels []uint32 // --flow_label: of the GRH, one QP's after the other's; none: 0
-	DLID       int      // --dlid: 0: the peer's
+	FlowLabels []uint32 // --flow_label: of the GRH, used by the QPs in turn; none: 0
+	DLID       int      // --dlid: 0: the peer's LID
 
 	// Queue pairs.
 	Connection   Connection // -c
@@ -85,9 +83,9 @@ type Config struct {
 	TxDepth      int        // -t: 0: see SendDepth
 	RxDepth      int        // -r: 0: see ReceiveDepth
 	CQModeration int        // -Q: 0: see CQMod
-	PostList     int        // -l: sends posted at a time; 1: one by one
-	RecvList     int        // --recv_post_list: receives posted at a time; 1: one by one
-	SRQ          bool       // --use-srq: one receive queue for all
+	PostList     int        // -l: sends posted at once; 1: one by one
+	RecvList     int        // --recv_post_list: receives posted at once; 1: one by one
+	SRQ          bool       // --use-srq: one receive queue for all QPs
 	Inline       int        // -I: bytes; -1: see InlineSize
 	OutReads     int        // -o: reads in flight; 0: the device's maximum
 	AckTimeout   int        // -u: 4.096 µs * 2^this
@@ -99,53 +97,53 @@ type Config struct {
 	Size       uint64 // -s: bytes; 0: see MessageSize
 	All        bool   // -a: 2, 4, 8, … bytes to 8 MiB
 	HugePages  bool   // --use_hugepages
-	File       string // --mmap: memory is this file's; empty: the process's own
+	File       string // --mmap: use this file's memory; empty: the process's own
 	FileOffset uint64 // --mmap-offset
 	GPU        int    // --use_cuda: CUDA's index; -1: host memory
 	GPUBusID   string // --use_cuda_bus_id: PCI address instead of an index
-	DMABuf     bool   // --use_cuda_dmabuf: register GPU memory by dma-buf
+	DMABuf     bool   // --use_cuda_dmabuf: register GPU memory as a DMA buffer
 
-	// Allocate allocates n bytes of memory of the GPU that c names (GPU, GPUBusID), with
-	// a DMA buffer if c has DMABuf; nil: this program has no code for GPUs.
+	// Allocate allocates n bytes of memory on the GPU that c selects (GPU, GPUBusID), with a DMA
+	// buffer if c.DMABuf is set; nil: this program was built without GPU support.
 	Allocate func(c *Config, n int) (*Memory, error) `json:"-"`
 
-	// How long.
+	// Length of the test.
 	Iterations uint64        // -n: 0: see Iters
-	Duration   time.Duration // -D: 0: Iterations counts; whole seconds
-	Margin     time.Duration // -f: before and behind what is sampled; -1: a quarter of the duration
+	Duration   time.Duration // -D: in whole seconds; 0: Iterations applies
+	Margin     time.Duration // -f: before and after the sampled time; -1: a quarter of the duration
 	Endless    bool          // --run_infinitely
 	WarmUp     bool          // --perform_warm_up
 
-	// What is done.
+	// Kind of traffic.
 	CompareAndSwap bool          // -A: instead of fetch and add
 	Bidirectional  bool          // -b
 	Reversed       bool          // --reversed: the server sends
 	LatencyGap     time.Duration // --latency_gap: pause before each message
 	WaitDestroy    time.Duration // --wait_destroy: pause before queue pairs are destroyed
 
-	// What is reported.
+	// Output.
 	NoPeak     bool     // -N
 	Gbits      bool     // --report_gbits: Gb/s instead of MiB/s
-	ReportBoth bool     // --report-both: both directions apart
+	ReportBoth bool     // --report-both: show both directions separately
 	Sorted     bool     // -H: every latency, sorted
-	Unsorted   bool     // -U: every latency, as they came
-	Histogram  bool     // --histogram: percentiles and buckets behind the table
+	Unsorted   bool     // -U: every latency, in order of arrival
+	Histogram  bool     // --histogram: percentiles and buckets after the table
 	CPUUtil    bool     // --cpu_util
-	Counters   []string // -W: the port's counters whose change is shown
+	Counters   []string // -W: counters of the port of which the change is shown
 	JSONFile   string   // --out_json, --out_json_file: perftest's JSON; empty: none
-	LimitBW    float64  // -w: least average bandwidth, in the table's unit; 0: none
-	LimitRate  float64  // --limit_msgrate (-y): least rate, Mpps; 0: none
+	LimitBW    float64  // -w: minimum average bandwidth, in the table's unit; 0: none
+	LimitRate  float64  // --limit_msgrate (-y): minimum rate, Mpps; 0: none
 
-	// Format is what stdout gets (--output): the average alone, in the table's unit
-	// ("bandwidth"), the message rate alone, Mpps ("message_rate"), the average alone,
-	// microseconds ("latency"), one document of our own ("json"); perftest's table ("").
+	// Format selects what is written to stdout (--output): only the average, in the table's unit
+	// ("bandwidth"); only the message rate, Mpps ("message_rate"); only the average, microseconds
+	// ("latency"); a document in our own format ("json"); perftest's table ("").
 	Format string
 
-	// Notes are remarks about options that were taken and do nothing.
+	// Notes are remarks about options that are accepted but have no effect.
 	Notes []string
 }
 
-// Default is a tool without any flag.
+// Default is the configuration of a tool without flags.
 func Default(op Operation, m Measure) Config {
 	return Config{
 		Operation: op, Measure: m, Port: wire.DefaultPort, IBPort: 1, GIDIndex: -1, QPs: 1, PostList: 1, RecvList: 1,
@@ -160,7 +158,7 @@ type Tool struct {
 	Measure   Measure
 }
 
-// Tools are all eight.
+// Tools returns all eight tools.
 func Tools() (out []Tool) {
 	for _, m := range []Measure{Bandwidth, Latency} {
 		for _, op := range []Operation{Write, Read, Send, Atomic} {
@@ -170,7 +168,7 @@ func Tools() (out []Tool) {
 	return out
 }
 
-// FindTool finds one by its name.
+// FindTool finds a tool by its name.
 func FindTool(name string) (Tool, bool) {
 	for _, t := range Tools() {
 		if t.Name == name {
@@ -183,15 +181,15 @@ func FindTool(name string) (Tool, bool) {
 // Tool is the program's name, such as write_bw.
 func (c *Config) Tool() string { return c.Operation.String() + "_" + c.Measure.String() }
 
-// Role is this side's on the control channel.
+// Role is this side's role on the control channel.
 func (c *Config) Role() wire.Role { return wire.Role(c.Host != "") }
 
-// ControlsByCM reports whether the control channel is one of rdma_cm.
+// ControlsByCM reports whether the control channel uses rdma_cm.
 func (c *Config) ControlsByCM() bool { return c.CM || c.ControlCM }
 
-// Sends reports whether this side generates traffic: the client does, or with
-// --reversed the server, and in both directions both. Reads and atomics are
-// their initiator's traffic, also where the data flows to it.
+// Sends reports whether this side generates traffic: the client does, the server with --reversed,
+// and both in both directions. Reads and atomics count as their initiator's traffic, even if the
+// data flows to it.
 func (c *Config) Sends() bool {
 	switch {
 	case c.Bidirectional, c.Measure == Latency && (c.Operation == Write || c.Operation == Send):

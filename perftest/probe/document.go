@@ -8,18 +8,18 @@ import (
 	"github.com/assay-hpc/assay/perftest/probe/wire"
 )
 
-// schema is the version of Document's layout: fields are added without a new
-// one, and change or go only with one.
+// schema is the version of Document's layout. New fields do not change it; changed or removed
+// fields do.
 const schema = 1
 
-// A document is --output json's. Its numbers are in base units: bytes, bytes a
-// second, messages a second, nanoseconds.
+// A document is the output of --output json. Its numbers are in base units: bytes, bytes per
+// second, messages per second, nanoseconds.
 type document struct {
 	Schema      int                `json:"schema"`
 	Tool        string             `json:"tool"` // "write_bw"
 	Role        string             `json:"role"` // "client" or "server"
 	Passed      bool               `json:"passed"`
-	Failure     string             `json:"failure,omitempty"` // which limit was not reached
+	Failure     string             `json:"failure,omitempty"` // the limit that was not reached
 	Peer        string             `json:"peer,omitempty"`    // address of the control connection
 	PeerVersion string             `json:"peer_version,omitempty"`
 	Device      string             `json:"device"`
@@ -43,7 +43,7 @@ type document struct {
 	Remote      []documentPair     `json:"remote"`
 	Bandwidth   []documentBW       `json:"bandwidth,omitempty"`
 	Latency     []documentLat      `json:"latency,omitempty"`
-	Counters    []map[string]int64 `json:"counters,omitempty"` // what each line's went up by
+	Counters    []map[string]int64 `json:"counters,omitempty"` // increases of the counters, by line
 }
 
 // A documentPair is a queue pair's address.
@@ -52,11 +52,11 @@ type documentPair struct {
 	QPN  uint32 `json:"qpn"`
 	PSN  uint32 `json:"psn"`
 	RKey uint32 `json:"rkey"`
-	Addr string `json:"vaddr"`         // hex: JSON's numbers lose digits
+	Addr string `json:"vaddr"`         // hex: JSON numbers lose digits
 	GID  string `json:"gid,omitempty"` // eight groups of four hex digits
 }
 
-// A documentBW is a line of bandwidth. What was not measured is absent.
+// A documentBW is a line of bandwidth. Values that were not measured are absent.
 type documentBW struct {
 	Bytes      uint64      `json:"bytes"`
 	Iterations uint64      `json:"iterations"`
@@ -64,12 +64,12 @@ type documentBW struct {
 	Average    float64     `json:"average_bytes_per_second"`
 	Rate       float64     `json:"messages_per_second"`
 	CPU        *float64    `json:"cpu_percent,omitempty"`
-	Local      *documentBW `json:"local,omitempty"` // of both directions
+	Local      *documentBW `json:"local,omitempty"` // with both directions
 	Remote     *documentBW `json:"remote,omitempty"`
 }
 
-// A documentLat is a line of latencies. Percentiles are those of all samples,
-// by name ("99.9"); the other fields are perftest's, without the two largest.
+// A documentLat is a line of latencies. Percentiles are of all samples, by name ("99.9"); the other
+// fields are as in perftest, without the two largest samples.
 type documentLat struct {
 	Bytes       uint64             `json:"bytes"`
 	Iterations  uint64             `json:"iterations"`
@@ -93,8 +93,7 @@ func documentQP(a wire.Address) documentPair {
 	return d
 }
 
-// Document makes the document of a run. failure is why limits were not
-// reached, or nil.
+// Document makes the document of a run. failure is the reason why limits were not reached, or nil.
 func (c *Config) Document(o *Outcome, failure error) document {
 	i := o.Info
 	d := document{
@@ -118,7 +117,7 @@ func (c *Config) Document(o *Outcome, failure error) document {
 	return d
 }
 
-// gpu names the GPU whose memory is used.
+// gpu is the name of the GPU with the data.
 func (c *Config) gpu() string {
 	if c.GPU >= 0 {
 		return fmt.Sprint(c.GPU)
@@ -147,7 +146,7 @@ func (d *document) row(c *Config, r Row) {
 	}
 }
 
-// number is a field that is absent where there was no measurement.
+// number is a field that is absent if there was no measurement.
 func number(there bool, v float64) *float64 {
 	if !there || math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil
@@ -180,7 +179,7 @@ func (c *Config) documentLat(r *LatencyResult) documentLat {
 	return d
 }
 
-// DocumentJSON is the Document as text.
+// DocumentJSON is the Document as JSON text.
 func (c *Config) DocumentJSON(o *Outcome, failure error) ([]byte, error) {
 	return indented(c.Document(o, failure))
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/assay-hpc/assay/perftest/probe/wire"
 )
 
-// The tools' limits and defaults; those of release 4.5.
+// The limits and defaults of the tools of release 4.5.
 const (
 	minIterations     = 5
 	maxIterations     = 100_000_000
 	maxSize           = math.MaxInt32
-	sweepTo           = 8 << 20 // -a: the last size
+	sweepTo           = 8 << 20 // -a: the largest size
 	maxTxDepth        = 15000
 	maxRxDepth        = 16384
 	maxQPs            = 16384
@@ -21,18 +21,18 @@ const (
 	maxInlineUD       = 884
 	maxFlowLabel      = 1<<20 - 1
 	maxGIDIndex       = 64
-	peakUpTo          = 20000 // iterations: beyond that the peak is not looked for
+	peakUpTo          = 20000 // iterations: with more, the peak is not determined
 	bulky             = 8192  // bytes: completions of larger messages are not moderated
-	uncountedRx       = 16000 // receives posted by UC and UD at most
+	uncountedRx       = 16000 // the largest number of receives that UC and UD post
 	defaultTx         = 128
 	defaultRx         = 512
 	defaultCQMod      = 100
 	defaultAckTimeout = 14
 	defaultRetries    = 7
-	defaultPeriod     = 5 * time.Second // of reports that never end
+	defaultPeriod     = 5 * time.Second // between reports of endless tests
 )
 
-// Iters is how many messages each queue pair sends, 0 if time decides.
+// Iters is the number of messages that each queue pair sends, 0 if time decides.
 func (c *Config) Iters() uint64 {
 	switch {
 	case c.Duration > 0 || c.Endless:
@@ -45,8 +45,8 @@ func (c *Config) Iters() uint64 {
 	return 1000
 }
 
-// MessageSize is the size of a test of one size. mtu limits what a datagram
-// carries; 0 is no limit.
+// MessageSize is the size of the messages of a test with a single size. mtu limits the size of a
+// datagram; 0 is no limit.
 func (c *Config) MessageSize(mtu int) uint64 {
 	size := uint64(65536)
 	switch {
@@ -63,7 +63,7 @@ func (c *Config) MessageSize(mtu int) uint64 {
 	return size
 }
 
-// Sizes are all that are measured, one after another.
+// Sizes returns all sizes that are measured, in order.
 func (c *Config) Sizes(mtu int) []uint64 {
 	if !c.All {
 		return []uint64{c.MessageSize(mtu)}
@@ -75,7 +75,7 @@ func (c *Config) Sizes(mtu int) []uint64 {
 	return out
 }
 
-// LargestSize is the last of Sizes, which buffers are made for.
+// LargestSize is the last of Sizes, for which buffers are allocated.
 func (c *Config) LargestSize(mtu int) uint64 {
 	switch {
 	case !c.All:
@@ -86,7 +86,7 @@ func (c *Config) LargestSize(mtu int) uint64 {
 	return sweepTo
 }
 
-// CheckMTU refuses a datagram that is larger than the path's MTU.
+// CheckMTU returns an error for a datagram that is larger than the path's MTU.
 func (c *Config) CheckMTU(mtu int) error {
 	if c.Connection == UD && !c.All && c.MessageSize(mtu) > uint64(mtu) {
 		return flagErrorf("-s", "a UD message has at most the MTU's %d bytes, not %d: give a smaller -s, or -c RC", mtu, c.MessageSize(mtu))
@@ -94,7 +94,7 @@ func (c *Config) CheckMTU(mtu int) error {
 	return nil
 }
 
-// SendDepth is how many sends a queue pair has posted at a time.
+// SendDepth is the number of sends that a queue pair can have posted.
 func (c *Config) SendDepth() int {
 	depth := c.TxDepth
 	switch {
@@ -106,7 +106,7 @@ func (c *Config) SendDepth() int {
 	return lowered(depth, c.Iters())
 }
 
-// lowered is no more than the iterations, if those are limited.
+// lowered limits the depth to the iterations, if those are limited.
 func lowered(depth int, iterations uint64) int {
 	if iterations > 0 && uint64(depth) > iterations {
 		return int(iterations)
@@ -114,9 +114,9 @@ func lowered(depth int, iterations uint64) int {
 	return depth
 }
 
-// ReceiveDepth is how many receives a queue pair has posted at a time: 1 in
-// tests that receive nothing. Unreliable receivers post all they can, since
-// what finds none posted is lost.
+// ReceiveDepth is the number of receives that a queue pair can have posted: 1 in tests that receive
+// nothing. Unreliable receivers post as many as they can, since a message without a posted receive
+// is lost.
 func (c *Config) ReceiveDepth() int {
 	if c.Operation != Send {
 		return 1
@@ -135,7 +135,7 @@ func (c *Config) ReceiveDepth() int {
 	return depth
 }
 
-// eachReceives is how many of them a QP posts: with one queue for all its part.
+// eachReceives is the number of receives that a QP posts: its share if the QPs share one queue.
 func (c *Config) eachReceives() int {
 	if c.SRQ {
 		return c.ReceiveDepth() / max(c.QPs, 1)
@@ -143,7 +143,7 @@ func (c *Config) eachReceives() int {
 	return c.ReceiveDepth()
 }
 
-// flowLabel is QP i's.
+// flowLabel is the flow label of QP i.
 func (c *Config) flowLabel(i int) uint32 {
 	if len(c.FlowLabels) == 0 {
 		return 0
@@ -151,7 +151,7 @@ func (c *Config) flowLabel(i int) uint32 {
 	return c.FlowLabels[i%len(c.FlowLabels)]
 }
 
-// CQMod is after how many messages one asks for a completion.
+// CQMod is the number of messages per requested completion.
 func (c *Config) CQMod() int {
 	switch {
 	case c.Measure == Latency:
@@ -173,9 +173,8 @@ func (c *Config) CQMod() int {
 	return mod
 }
 
-// InlineSize is how many bytes a message may have to be put into the work
-// request itself. known is set for NICs of NVIDIA, which have a default of
-// their own in latency tests.
+// InlineSize is the size in bytes up to which a message is put into the work request itself. known
+// is set for NVIDIA NICs, which have their own default in latency tests.
 func (c *Config) InlineSize(known bool) int {
 	switch {
 	case c.Operation == Read || c.Operation == Atomic || c.OnGPU():
@@ -194,22 +193,23 @@ func (c *Config) InlineSize(known bool) int {
 	return 236
 }
 
-// OnGPU reports whether the data lies in a GPU's memory.
+// OnGPU reports whether the data is in GPU memory.
 func (c *Config) OnGPU() bool { return c.GPU >= 0 || c.GPUBusID != "" }
 
-// RelaxedOrdering reports whether memory is registered for relaxed ordering:
-// never where the processor waits for the last byte of a write.
+// RelaxedOrdering reports whether memory is registered for relaxed ordering. It never is if the CPU
+// waits for the last byte of a write.
 func (c *Config) RelaxedOrdering() bool {
 	return c.Relaxed && (c.Operation != Write || c.Measure != Latency)
 }
 
-// Peak reports whether the peak bandwidth is looked for.
+// Peak reports whether the peak bandwidth is determined.
 func (c *Config) Peak() bool {
 	n := c.Iters()
 	return c.Measure == Bandwidth && !c.NoPeak && n > 0 && n <= peakUpTo
 }
 
-// Window divides the duration: before what is sampled, as long as behind it, and within.
+// Window divides the duration into the time before sampling, the sampled time, and a time after it
+// that is as long as the one before.
 func (c *Config) Window() (before, sampled time.Duration) {
 	m := c.Margin
 	if m < 0 {
@@ -218,7 +218,7 @@ func (c *Config) Window() (before, sampled time.Duration) {
 	return m, c.Duration - 2*m
 }
 
-// Period is after how long an endless test reports.
+// Period is the time between reports of an endless test.
 func (c *Config) Period() time.Duration {
 	if c.Duration > 0 {
 		return c.Duration
@@ -226,8 +226,8 @@ func (c *Config) Period() time.Duration {
 	return defaultPeriod
 }
 
-// RoundTrips is by how many the time between two messages is divided: writes
-// and sends go there and back.
+// RoundTrips is the divisor for the time between two messages: writes and sends travel in both
+// directions.
 func (c *Config) RoundTrips() int {
 	if c.Operation == Write || c.Operation == Send {
 		return 2
@@ -235,7 +235,7 @@ func (c *Config) RoundTrips() int {
 	return 1
 }
 
-// Network is the control channel's.
+// Network is the network of the control channel.
 func (c *Config) Network() string {
 	if c.IPv6TCP {
 		return "tcp6"
@@ -243,14 +243,14 @@ func (c *Config) Network() string {
 	return "tcp"
 }
 
-// Wire are the control channel's options. rejected is told of connections that
-// were no client's.
+// Wire returns the options of the control channel. rejected is called for connections that are not
+// from a client.
 func (c *Config) Wire(rejected func(error)) wire.Options {
 	return wire.Options{Network: c.Network(), Source: c.Source, Retry: c.Wait, Timeout: c.Timeout, Rejected: rejected}
 }
 
-// Params is the parameter block for a peer of release 26.01.5. maxReads is the
-// device's maximum of reads in flight.
+// Params is the parameter block for a peer of release 26.01.5. maxReads is the device's maximum of
+// outstanding reads.
 func (c *Config) Params(mtu int, maxReads int32) wire.Params {
 	p := wire.Params{
 		Sizes: "one size", Connection: c.Connection.String(), Verb: c.Operation.String(), Test: "latency", Mode: "iterations", Format: "MiB/s",

@@ -15,14 +15,14 @@ import (
 	"github.com/assay-hpc/assay/perftest/verbs"
 )
 
-// An endpoint is this side's device, memory and QPs.
+// An endpoint contains this side's device, memory and QPs.
 type endpoint struct {
 	c      *Config
 	ctx    *verbs.Context
 	limits verbs.Limits
 	port   verbs.Port
-	gid    verbs.GIDEntry // Index is -1 without one
-	mtu    verbs.MTU      // own, and after the handshake the agreed one
+	gid    verbs.GIDEntry // Index is -1 if there is none
+	mtu    verbs.MTU      // own; after the handshake the agreed one
 
 	cycle, line int // bytes, agreed
 	size        int // of the largest message
@@ -30,18 +30,18 @@ type endpoint struct {
 	cq, recvCQ  *verbs.CQ // recvCQ is nil unless messages are received
 	srq         *verbs.SRQ
 	qps         []*verbs.QP
-	memory      *Memory // where the data are, else
-	mem         []byte  // of the host
+	memory      *Memory // of the data, if not in host memory
+	mem         []byte  // host memory of the data
 	mr          *verbs.MR
 	ahs         []*verbs.AH
-	to          []destination // of datagrams, by rdma_cm
+	to          []destination // of datagrams, with rdma_cm
 	sends       []*verbs.Sends
 	recvs       []*verbs.Recvs
 	mine, peers []wire.Address
 }
 
-// openDevice opens the device and looks at its port, and whether it can use the
-// GPU's memory.
+// openDevice opens the device, reads the state of its port, and checks whether it can use the GPU's
+// memory.
 func openDevice(c *Config) (*endpoint, error) {
 	ctx, err := verbs.Open(c.Device)
 	if err != nil {
@@ -80,8 +80,8 @@ func (e *endpoint) look() (err error) {
 	return e.tryGPU()
 }
 
-// chooseGID takes the entry that -x names, or perftest's choice; on InfiniBand
-// without -x none.
+// chooseGID selects the entry that -x names, or perftest's choice. On InfiniBand without -x there
+// is none.
 func (e *endpoint) chooseGID() error {
 	e.gid.Index = -1
 	if e.c.GIDIndex < 0 && !e.port.Ethernet {
@@ -115,21 +115,21 @@ func listGIDs(table []verbs.GIDEntry) string {
 	return cmp.Or(strings.Join(all, ", "), "none")
 }
 
-// receives says whether messages arrive at this side in receives.
+// receives reports whether this side consumes receives for arriving messages.
 func (e *endpoint) receives() bool {
 	return e.c.Operation == Send && (e.c.Measure == Latency || e.c.Bidirectional || !e.c.Sends())
 }
 
-// region is the part of the buffer that a QP has in each half, bytes.
+// region is a QP's part of each half of the buffer, in bytes.
 func (e *endpoint) region() int {
 	return roundUp(max(e.size, e.cycle), e.line)
 }
 
 func roundUp(n, to int) int { return (n + to - 1) / to * to }
 
-const grh = 40 // bytes in front of a datagram
+const grh = 40 // bytes before a datagram
 
-// build makes memory and QPs, in INIT. Cycle, line and MTU have been agreed on.
+// build creates memory and QPs, in state INIT. Cycle, line and MTU have been agreed on.
 func (e *endpoint) build() (err error) {
 	c := e.c
 	if err := c.CheckMTU(e.mtu.Bytes()); err != nil {
@@ -173,7 +173,7 @@ func (e *endpoint) build() (err error) {
 	return nil
 }
 
-// qpOptions are what each QP is made of.
+// qpOptions are the options with which each QP is created.
 func (e *endpoint) qpOptions() verbs.QPOptions {
 	o := verbs.QPOptions{Transport: e.transport(), SendCQ: e.cq, RecvCQ: e.cq, Sends: e.c.SendDepth(), Recvs: e.c.ReceiveDepth(), Inline: e.inline()}
 	if e.recvCQ != nil {
@@ -182,10 +182,10 @@ func (e *endpoint) qpOptions() verbs.QPOptions {
 	return o
 }
 
-// inline is how large messages may be that a request carries itself.
+// inline is the largest message size that is sent inline in the request.
 func (e *endpoint) inline() int { return e.c.InlineSize(e.limits.Vendor == mellanox) }
 
-// The OUI that NVIDIA's NICs have kept.
+// The OUI that NVIDIA's NICs still use.
 const mellanox = 0x02c9
 
 func (e *endpoint) transport() verbs.Transport {
@@ -198,7 +198,7 @@ func (e *endpoint) transport() verbs.Transport {
 	return verbs.RC
 }
 
-// access is what the memory is registered for, besides what arrives in it.
+// access returns the access flags with which the memory is registered.
 func (e *endpoint) access() verbs.Access {
 	a := verbs.LocalWrite
 	switch e.c.Operation {
@@ -227,20 +227,19 @@ func (e *endpoint) qpAccess() verbs.Access {
 	return verbs.RemoteWrite
 }
 
-// step is where the next QP's messages begin: without the rounding of region.
+// step is the distance between the messages of consecutive QPs, without the rounding of region.
 func (e *endpoint) step() int { return max(e.size, e.cycle) }
 
-// source is where QP i's messages come from, target where they arrive, in the
-// peer's memory.
+// source is where QP i's messages come from, target is where they arrive, in the peer's memory.
 func (e *endpoint) source(i int) uint64 { return e.mr.Address + uint64(i*e.step()) }
 func (e *endpoint) target(i int) uint64 { return e.mr.Address + uint64((e.c.QPs+i)*e.step()) }
 
-// at is where an address of the region lies in this process.
+// at returns the pointer in this process for an address of the region.
 func (e *endpoint) at(address uint64) unsafe.Pointer {
 	return unsafe.Pointer(&e.mem[address-e.mr.Address])
 }
 
-// outReads is how many reads of the peer's this side answers at once.
+// outReads is the number of the peer's reads that this side answers at once.
 func (e *endpoint) outReads() int {
 	if e.c.Operation != Read && e.c.Operation != Atomic {
 		return 1
@@ -255,8 +254,7 @@ func (e *endpoint) address(i int) wire.Address {
 	}
 }
 
-// connect moves the QPs on, so far as this side's part needs. rdma_cm has done
-// that by itself.
+// connect moves the QPs to the states that this side's role needs. rdma_cm does that by itself.
 func (e *endpoint) connect() error {
 	c := e.c
 	if c.CM {
@@ -292,7 +290,7 @@ func (e *endpoint) connect() error {
 	return nil
 }
 
-// close frees what there is, in order.
+// close frees all resources, in order.
 func (e *endpoint) close() error {
 	var errs []error
 	do := func(err error) { errs = append(errs, err) }
@@ -327,7 +325,7 @@ func (e *endpoint) close() error {
 	return errors.Join(errs...)
 }
 
-// closeRequests frees the requests of one size.
+// closeRequests frees the requests of the current size.
 func (e *endpoint) closeRequests() {
 	for _, s := range e.sends {
 		s.Close()
@@ -338,8 +336,7 @@ func (e *endpoint) closeRequests() {
 	e.sends, e.recvs = nil, nil
 }
 
-// requests makes what is posted for messages of a size: a list for each QP, and
-// a receive.
+// requests creates the requests for messages of a size: a list of sends for each QP, and receives.
 func (e *endpoint) requests(size uint64) error {
 	e.closeRequests()
 	for i := range e.qps {
@@ -357,7 +354,7 @@ func (e *endpoint) requests(size uint64) error {
 			}
 			r.Chain(0, e.c.RecvList)
 			e.recvs = append(e.recvs, r)
-			// For the largest message: what is not used of one size stays for the next.
+			// Sized for the largest message: receives left from one size are used for the next.
 			at, n := e.mr.Address+uint64((e.c.QPs+i)*e.region()), e.size
 			if e.c.Connection == UD {
 				at, n = at+uint64(e.line-grh), n+grh
@@ -414,8 +411,8 @@ func (e *endpoint) sendRequests(i, size int) (*verbs.Sends, error) {
 	return s, nil
 }
 
-// messageStep is how far messages of a size are apart in the buffer: 0 if each
-// begins where the one before began.
+// messageStep is the distance between messages of a size in the buffer: 0 if all begin at the same
+// place.
 func (e *endpoint) messageStep(size int) int {
 	if e.c.Operation == Atomic || size > e.cycle/2 {
 		return 0
@@ -423,7 +420,7 @@ func (e *endpoint) messageStep(size int) int {
 	return roundUp(max(size, 1), e.line)
 }
 
-// postReceives fills the receive queues, a shared one with each QP's part.
+// postReceives fills the receive queues. Each QP fills its share of a shared queue.
 func (e *endpoint) postReceives(have []int) error {
 	depth, list := e.c.eachReceives(), e.c.RecvList
 	for i, q := range e.qps {

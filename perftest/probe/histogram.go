@@ -5,10 +5,9 @@ import (
 	"math/bits"
 )
 
-// A histogram counts times in buckets whose width grows with the value: exact
-// to the nanosecond below 128 ns, to less than 1 % above, up to 18 minutes,
-// in 18 KiB however many are counted. So percentiles are to be had of a test
-// of any length. The zero value is empty.
+// A histogram counts times in buckets that get wider with the value: exact to the nanosecond below
+// 128 ns, and to less than 1 % above, up to 18 minutes. It has a fixed size of 18 KiB, so that
+// percentiles are available for tests of any length. The zero value is empty.
 type histogram struct {
 	counts  [buckets]uint64
 	n       uint64
@@ -19,17 +18,16 @@ type histogram struct {
 	first   float64
 }
 
-// A value's bucket is its position of the highest bit and the subBits below
-// that.
+// The bucket of a value is determined by the position of its highest bit and the subBits bits below
+// it.
 const (
 	subBits = 6
-	exact   = 2 << subBits // below this each value has a bucket
-	topBits = 40           // values above 2^40 ns count as that
+	exact   = 2 << subBits // values below it have a bucket each
+	topBits = 40           // values above 2^40 ns count as 2^40 ns
 	buckets = exact + (topBits-subBits-1)<<subBits
 )
 
-// Add counts a time in nanoseconds. A negative one, from a clock that went
-// back, counts as 0.
+// Add counts a time in nanoseconds. A negative time, from a clock that went back, counts as 0.
 func (h *histogram) Add(ns int64) { h.addMany(ns, 1) }
 
 // addMany counts a time n times.
@@ -54,7 +52,7 @@ func bucket(v uint64) int {
 	return shift<<subBits + int(v>>shift)
 }
 
-// bounds are a bucket's first value and the next bucket's.
+// bounds returns the first value of a bucket and of the next bucket.
 func bounds(i int) (from, to int64) {
 	if i < exact {
 		return int64(i), int64(i) + 1
@@ -64,11 +62,11 @@ func bounds(i int) (from, to int64) {
 	return sub << shift, (sub + 1) << shift
 }
 
-// Count is how many times were added.
+// Count is the number of times that were added.
 func (h *histogram) Count() uint64 { return h.n }
 
-// Quantile is the least time that a fraction q of all do not exceed, in
-// nanoseconds, within the buckets' width; 0 if nothing was added.
+// Quantile is the smallest time that at least a fraction q of all times do not exceed, in
+// nanoseconds, with the precision of the buckets; 0 if nothing was added.
 func (h *histogram) Quantile(q float64) float64 {
 	if h.n == 0 {
 		return 0
@@ -99,7 +97,7 @@ func (h *histogram) Mean() float64 {
 	return h.sum / float64(h.n)
 }
 
-// Stdev is the exact standard deviation of what was added, in nanoseconds.
+// Stdev is the exact standard deviation, in nanoseconds.
 func (h *histogram) Stdev() float64 {
 	if h.n == 0 {
 		return 0
@@ -108,15 +106,14 @@ func (h *histogram) Stdev() float64 {
 	return math.Sqrt(max(0, h.squares/float64(h.n)-d*d))
 }
 
-// A bin is how many times lie from From to less than To nanoseconds.
+// A bin is the number of times from From to less than To nanoseconds.
 type bin struct {
 	From, To float64
 	Count    uint64
 }
 
-// Buckets are those that are not empty, merged to at most eight for each
-// doubling, so that they fit a screen. scale divides the times: 2 for a test
-// whose samples are round trips.
+// Buckets returns the non-empty buckets, merged to at most eight per power of two, so that they fit
+// on a screen. scale divides the times: 2 for a test with round trips as samples.
 func (h *histogram) Buckets(scale int) (out []bin) {
 	const coarse = 3 // bits
 	s := float64(scale)

@@ -11,8 +11,8 @@ import (
 	"github.com/assay-hpc/assay/perftest/verbs"
 )
 
-// hostMemory returns memory for the data, which verbs.Free gives back: of the
-// process, in huge pages, or of a file.
+// hostMemory returns memory for the data, to be freed with verbs.Free: memory of the process, in
+// huge pages, or of a file.
 func (c *Config) hostMemory(n int) ([]byte, error) {
 	if c.File == "" {
 		b, err := verbs.Alloc(n, c.HugePages)
@@ -28,18 +28,18 @@ func (c *Config) hostMemory(n int) ([]byte, error) {
 	return b, nil
 }
 
-// mapFile maps n bytes of a file, or of a device, for all to see.
+// mapFile maps n bytes of a file, or of a device, as shared memory.
 func mapFile(name string, offset int64, n int) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() // the mapping stays
+	defer f.Close() // the mapping remains
 	i, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
-	// Behind a file's end there is nothing, not even an error.
+	// An access after the end of a file would fault instead of returning an error.
 	if i.Mode().IsRegular() && i.Size() < offset+int64(n) {
 		return nil, fmt.Errorf("%s has %d bytes, and the test takes %d from %d on: give a larger file", name, i.Size(), n, offset)
 	}

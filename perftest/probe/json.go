@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// decimals is a number as perftest prints it.
+// decimals formats a number as perftest prints it.
 func decimals(v float64, digits int) json.RawMessage {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return json.RawMessage("null")
@@ -16,8 +16,8 @@ func decimals(v float64, digits int) json.RawMessage {
 	return fmt.Appendf(nil, "%.*f", digits, v)
 }
 
-// testInfo is perftest's test_info, in its order. Absent fields are those that
-// perftest leaves out, too.
+// testInfo is perftest's test_info, in its order. Optional fields are absent in the same cases as
+// in perftest.
 type testInfo struct {
 	Test       string `json:"test"`
 	DualPort   string `json:"Dual_port"`
@@ -43,7 +43,7 @@ type testInfo struct {
 	TOS        *int   `json:"TOS,omitempty"`
 }
 
-// when is a field that is there on a condition.
+// when is a field that is present only under a condition.
 func when(there bool, v int) *int {
 	if !there {
 		return nil
@@ -64,7 +64,7 @@ func (c *Config) testInfo(i Info) testInfo {
 	}
 }
 
-// An object is JSON with its keys in order.
+// An object is a JSON object with its keys in order.
 type object []member
 
 type member struct {
@@ -96,8 +96,7 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// results are perftest's objects of a row: one, or with --report-both one for
-// each direction.
+// results are perftest's objects for a row: one, or one per direction with --report-both.
 func (c *Config) results(r Row) []object {
 	switch {
 	case c.ReportBoth && r.Local != nil && r.Remote != nil:
@@ -144,9 +143,8 @@ func (c *Config) latObject(r *LatencyResult) object {
 		member{"t_stdev", us(r.Stdev)}, member{"percentile_99", us(r.P99)}, member{"percentile_99.9", us(r.P999)})
 }
 
-// PerftestJSON is the document of --out_json: perftest's, but always valid
-// JSON, and with all sizes. One result is an object, as there; several are an
-// array of such.
+// PerftestJSON is the document of --out_json: as perftest's, but always valid JSON, and with all
+// sizes. A single result is an object, as in perftest; several are an array of objects.
 func (c *Config) PerftestJSON(o *Outcome) ([]byte, error) {
 	all := []object{}
 	for _, r := range o.Rows {

@@ -8,32 +8,30 @@ import (
 	"github.com/assay-hpc/assay/harness/stat"
 )
 
-// A LatencyResult is a line of a latency test. Times are nanoseconds, one way
-// for writes and sends, there and back for reads and atomics.
+// A LatencyResult is one line of a latency test. Times are in nanoseconds, one way for writes and
+// sends, round trip for reads and atomics.
 type LatencyResult struct {
 	Bytes      uint64
 	Iterations uint64
-	Min, Max   float64 // Max is the second largest, see Latencies
+	Min, Max   float64 // Max is the second largest, see newLatency
 	Typical    float64 // the median
 	Average    float64
 	Stdev      float64
 	P99, P999  float64
-	TPS        float64    // messages and answers a second, with a duration; otherwise 0
+	TPS        float64    // messages and replies per second, with a duration; otherwise 0
 	Timed      bool       // of a test with a duration
-	Samples    []float64  // as they came, if they were asked for
-	Histogram  *histogram // of the times that were measured, if there is one: RoundTrips each
-	RoundTrips int        // what those times were divided by
+	Samples    []float64  // in order of arrival, if requested
+	Histogram  *histogram // of the measured times, if there is one; each is RoundTrips times a sample
+	RoundTrips int        // divisor of the measured times
 }
 
-// tail is how many of the largest samples perftest leaves out.
+// tail is the number of largest samples that perftest leaves out.
 const tail = 2
 
-// newLatency makes a result of the times between messages, in nanoseconds, as
-// perftest does: each is divided by roundTrips, the two largest are left out
-// of everything but Max, which is the larger of what remains of the two. The
-// standard deviation differs: perftest cuts off each deviation's fraction of a
-// microsecond before it squares it, this does not. Without any times the
-// result is all zeros.
+// newLatency makes a result from the times between messages, in nanoseconds, as perftest does: each
+// time is divided by roundTrips, and the two largest are left out, except that Max is the second
+// largest. The standard deviation differs: perftest truncates each deviation to whole microseconds
+// before it squares it, this function does not. Without any times the result is all zeros.
 func newLatency(bytes, iterations uint64, deltas []int64, roundTrips int) LatencyResult {
 	r := LatencyResult{Bytes: bytes, Iterations: iterations, RoundTrips: roundTrips, Histogram: new(histogram), Samples: make([]float64, len(deltas))}
 	for i, d := range deltas {
@@ -45,7 +43,7 @@ func newLatency(bytes, iterations uint64, deltas []int64, roundTrips int) Latenc
 		return r
 	}
 	m := len(sorted) - tail
-	if m < 1 { // too few to leave any out
+	if m < 1 { // too few samples to leave any out
 		m = len(sorted)
 	}
 	at := func(i int) float64 { return sorted[min(i, len(sorted)-1)] }
@@ -56,9 +54,8 @@ func newLatency(bytes, iterations uint64, deltas []int64, roundTrips int) Latenc
 	return r
 }
 
-// timedLatency makes a result of a test with a duration: iterations within the
-// window, and the histogram of their times. perftest has the average and the
-// rate only.
+// timedLatency makes a result for a test with a duration: the iterations within the window, and the
+// histogram of their times. perftest has only the average and the rate.
 func timedLatency(bytes, iterations uint64, window time.Duration, h *histogram, roundTrips int) LatencyResult {
 	r := LatencyResult{Bytes: bytes, Iterations: iterations, Timed: true, Histogram: h, RoundTrips: roundTrips}
 	if iterations > 0 && window > 0 {
@@ -73,8 +70,8 @@ func timedLatency(bytes, iterations uint64, window time.Duration, h *histogram, 
 	return r
 }
 
-// Quantile is the histogram's, in the result's unit; NaN without one. Unlike
-// P99 it is of all samples.
+// Quantile is a quantile of the histogram, in the result's unit; NaN without one. Unlike P99 it
+// includes all samples.
 func (r *LatencyResult) Quantile(q float64) float64 {
 	if r.Histogram == nil || r.Histogram.Count() == 0 {
 		return math.NaN()

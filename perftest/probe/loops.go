@@ -21,12 +21,12 @@ import (
 	"github.com/assay-hpc/assay/perftest/verbs"
 )
 
-// A stallError is a test in which nothing happened for too long.
+// A stallError is a test without progress for too long.
 type stallError struct {
 	After    time.Duration
-	Sent     uint64 // messages whose completion was seen, of this size
+	Sent     uint64 // messages of this size with a seen completion
 	Received uint64
-	What     string // what was waited for
+	What     string // what the test waited for
 }
 
 func (e *stallError) Error() string {
@@ -34,8 +34,8 @@ func (e *stallError) Error() string {
 		e.What, e.After, e.Sent, e.Received)
 }
 
-// array allocates C memory for n values, which free gives back. All of what a
-// loop works on is C's: it has pointers to more of it.
+// array allocates C memory for n values, to be freed with free. A loop's data must be all in C
+// memory, because it contains pointers to other parts of it.
 func array[T any](n int) ([]T, error) {
 	var zero T
 	p := C.calloc(C.size_t(max(n, 1)), C.size_t(unsafe.Sizeof(zero)))
@@ -47,7 +47,7 @@ func array[T any](n int) ([]T, error) {
 
 func free[T any](s []T) { C.free(unsafe.Pointer(unsafe.SliceData(s))) }
 
-// until runs a loop, and ends it when ctx is done. Every second it calls tick.
+// until runs a loop, and stops it when ctx is done. It calls tick every second.
 func until(ctx context.Context, stop *C.int, tick func(), loop func() C.int) (C.int, error) {
 	done := make(chan C.int, 1)
 	go func() {
@@ -70,7 +70,7 @@ func until(ctx context.Context, stop *C.int, tick func(), loop func() C.int) (C.
 	}
 }
 
-// bounds are those of a test by time, from now on; with late from 0.
+// bounds are the time bounds of a test with a duration, starting now; with late, starting at 0.
 func (r *runner) bounds(late bool) C.struct_bounds {
 	if r.c.Duration == 0 {
 		return C.struct_bounds{}
@@ -84,7 +84,7 @@ func (r *runner) bounds(late bool) C.struct_bounds {
 	return C.struct_bounds{sample: at(before), cool: at(before + sampled), end: at(r.c.Duration)}
 }
 
-// notify asks for events of the completion queues, with -e, and says whether it has.
+// notify requests events of the completion queues, with -e, and reports whether it did.
 func (r *runner) notify() (C.int, error) {
 	if !r.c.Events {
 		return 0, nil
@@ -99,17 +99,17 @@ func (r *runner) notify() (C.int, error) {
 	return 1, nil
 }
 
-// transfer is what one run of the bandwidth loop found. Times are in ns.
+// transfer is the result of one run of the bandwidth loop. Times are in ns.
 type transfer struct {
 	sent, received uint64
 	elapsed        float64
-	shortest       float64 // of a message, between any post and any completion; 0 without stamps
+	shortest       float64 // per message, between any post and any completion; 0 without timestamps
 	counters       map[string]counterChange
 	cpu            float64 // per cent
 }
 
-// bandwidth moves messages of a size: it sends if this side does, and receives
-// if this side does.
+// bandwidth transfers messages of a size. Depending on its role, this side sends, receives, or
+// both.
 func (r *runner) bandwidth(ctx context.Context, size uint64) (transfer, error) {
 	e, c := r.e, r.c
 	one, err := array[C.struct_bandwidth](1)
@@ -213,12 +213,12 @@ func (r *runner) bandwidth(ctx context.Context, size uint64) (transfer, error) {
 	return t, nil
 }
 
-// shortest is the least time of a message, in cycles, between any post and any
-// later completion: what perftest takes for the peak.
+// shortest is the shortest time per message, in cycles, between any post and any later completion.
+// perftest derives the peak from it.
 func shortest(posts, completions []uint64) float64 {
 	best := math.Inf(1)
 	for j, done := range completions {
-		if done == 0 { // not signalled
+		if done == 0 { // no completion was requested
 			continue
 		}
 		for i, from := range posts[:j+1] {
@@ -228,8 +228,7 @@ func shortest(posts, completions []uint64) float64 {
 	return best
 }
 
-// ended makes an error of how a loop ended, nil if all is well. It is an
-// ErrFailed.
+// ended converts the end of a loop to an error, which is an ErrFailed, or nil.
 func (r *runner) ended(rc C.int, errno int, bad *verbs.WC, stall *stallError) error {
 	if err := r.end(rc, errno, bad, stall); err != nil {
 		return fmt.Errorf("%w: %w", ErrFailed, err)
@@ -255,15 +254,15 @@ func (r *runner) end(rc C.int, errno int, bad *verbs.WC, stall *stallError) erro
 	return fmt.Errorf("ibv_poll_cq failed on %s", r.e.ctx.Name())
 }
 
-// latencies is what one run of the latency loop found.
+// latencies is the result of one run of the latency loop.
 type latencies struct {
-	posts   []uint64 // cycles; nil in tests by time
-	buckets []uint32 // of cycles, in tests by time
+	posts   []uint64 // cycles; nil in tests with a duration
+	buckets []uint32 // of cycles, in tests with a duration
 	count   uint64
 	elapsed float64 // ns
 }
 
-// latency sends messages of a size to and fro, or reads.
+// latency exchanges messages of a size in both directions, or reads.
 func (r *runner) latency(ctx context.Context, size uint64) (latencies, error) {
 	e, c := r.e, r.c
 	var out latencies
@@ -286,7 +285,7 @@ func (r *runner) latency(ctx context.Context, size uint64) (latencies, error) {
 		l.recv_cq = (*C.struct_vb_cq)(e.recvCQ.Handle())
 		l.qp.recv = (*C.struct_vb_recv_wr)(unsafe.Pointer(&e.recvs[0].WR[0]))
 	}
-	// Of writes the server's comes first, of sends the client's.
+	// The server sends the first write, the client the first send.
 	if (c.Role() == wire.Server) == (c.Operation == Write) {
 		l.first = 1
 	}

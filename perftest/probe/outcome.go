@@ -8,7 +8,7 @@ import (
 	"github.com/assay-hpc/assay/perftest/probe/wire"
 )
 
-// Info is what the header says: what was agreed, and what the options came to.
+// Info is the content of the header: the agreed values, and the effective values of the options.
 type Info struct {
 	Device       string
 	Transport    string // "IB", "iWARP", …
@@ -27,8 +27,7 @@ type Info struct {
 	PeerVersion  string // of the protocol
 }
 
-// A Row is a line of results. With --report-both both directions are given,
-// too.
+// A Row is a line of results. With --report-both it is also shown for each direction.
 type Row struct {
 	Bandwidth     *BandwidthResult // one of these two
 	Latency       *LatencyResult
@@ -36,12 +35,12 @@ type Row struct {
 	Counters      map[string]counterChange // with -W
 }
 
-// A counterChange is a port's counter before and behind a measurement.
+// A counterChange is the value of a port's counter before and after a measurement.
 type counterChange struct{ Before, After uint64 }
 
-// A progress is how far a measurement is.
+// A progress is the progress of a measurement.
 type progress struct {
-	Bytes       uint64 // of a message
+	Bytes       uint64 // per message
 	Done, Total uint64 // messages; Total is 0 with a duration
 	Elapsed     time.Duration
 	Duration    time.Duration // 0 without one
@@ -54,57 +53,57 @@ func (p progress) String() string {
 	return fmt.Sprintf("%d bytes, %d of %d messages", p.Bytes, p.Done, p.Total)
 }
 
-// Events are told of a run as it goes on, by one goroutine. Each may be nil.
+// Events are callbacks during a run, called by one goroutine. Each may be nil.
 type Events struct {
-	Waiting  func(addr string) // a server listens there
+	Waiting  func(addr string) // a server listens at addr
 	Header   func(Info)        // queue pairs are connected
 	Row      func(Row)         // a line is finished
-	Note     func(string)      // a remark for a person: a port scanner was turned away
-	Progress func(string)      // how far it is, now and then
+	Note     func(string)      // a remark for the user, for example that a port scanner was turned away
+	Progress func(string)      // the progress, from time to time
 }
 
-// TellWaiting tells that a server listens.
+// TellWaiting reports that a server listens.
 func (e Events) TellWaiting(addr string) {
 	if e.Waiting != nil {
 		e.Waiting(addr)
 	}
 }
 
-// TellHeader tells what was agreed.
+// TellHeader reports the agreed values.
 func (e Events) TellHeader(i Info) {
 	if e.Header != nil {
 		e.Header(i)
 	}
 }
 
-// TellRow tells a line of results.
+// TellRow reports a line of results.
 func (e Events) TellRow(r Row) {
 	if e.Row != nil {
 		e.Row(r)
 	}
 }
 
-// TellNote tells a remark.
+// TellNote reports a remark.
 func (e Events) TellNote(format string, a ...any) {
 	if e.Note != nil {
 		e.Note(fmt.Sprintf(format, a...))
 	}
 }
 
-// tellProgress tells how far it is.
+// tellProgress reports the progress.
 func (e Events) tellProgress(p progress) {
 	if e.Progress != nil {
 		e.Progress(p.String())
 	}
 }
 
-// An Outcome is a test that was carried out.
+// An Outcome is the outcome of a completed test.
 type Outcome struct {
 	Info Info
 	Rows []Row
 }
 
-// A limitError is a test that was too slow, which is an ErrFailed.
+// A limitError is a test result below a limit. It is an ErrFailed.
 type limitError struct {
 	Flag      string // "-w" or "-y"
 	Got, Want float64
@@ -117,8 +116,8 @@ func (e *limitError) Error() string {
 
 func (e *limitError) Unwrap() error { return ErrFailed }
 
-// Limits compares the best of all rows with -w and -y; its error is an
-// ErrFailed. No rows, which a server without results has, pass.
+// Limits compares the best of all rows with -w and -y. Its error is an ErrFailed. It passes if
+// there are no rows, as on a server without results.
 func (c *Config) Limits(rows []Row) error {
 	var bw, rate float64
 	seen := false
@@ -139,7 +138,7 @@ func (c *Config) Limits(rows []Row) error {
 	return nil
 }
 
-// unitName is the unit of bandwidths for a person.
+// unitName is the name of the unit of bandwidths.
 func (c *Config) unitName() string {
 	if c.Gbits {
 		return "Gb/s"
@@ -147,12 +146,12 @@ func (c *Config) unitName() string {
 	return "MiB/s"
 }
 
-// ErrFailed marks, for errors.Is, a measurement that began and went wrong: a
-// completion with an error, a peer that was lost meanwhile, a figure below its limit.
+// ErrFailed marks, for errors.Is, a measurement that began and failed: a completion with an error,
+// a peer lost during the test, a value below its limit.
 var ErrFailed = errors.New("the test failed")
 
-// NotAvailable is the error of a test that cannot be carried out on this
-// machine: no device, no library, no driver.
+// NotAvailable is the error of a test that cannot run on this machine: no device, no library, no
+// driver.
 type NotAvailable struct{ What string }
 
 func (e *NotAvailable) Error() string { return e.What }

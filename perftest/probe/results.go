@@ -12,7 +12,7 @@ import (
 	"github.com/assay-hpc/assay/perftest/verbs"
 )
 
-// info is what the header says.
+// info returns the content of the header.
 func (r *runner) info() Info {
 	c, e := r.c, r.e
 	link := "IB"
@@ -32,16 +32,16 @@ func (r *runner) row(out *Outcome, row Row) {
 	r.ev.TellRow(row)
 }
 
-// result is the line of one size.
+// result makes the line of one size.
 func (r *runner) result(size uint64, t transfer) BandwidthResult {
 	messages, each := t.sent, r.c.Iters()
 	if !r.c.Sends() || r.c.Bidirectional && r.c.Operation == Send && r.c.Duration > 0 {
-		// As perftest has it: both directions of a test by time are one sum.
+		// As in perftest: in a test with a duration, both directions are one sum.
 		messages += t.received
 	}
 	each = cmp.Or(each, messages)
 	b := averaged(size, each, messages, time.Duration(t.elapsed))
-	if t.elapsed > 0 { // to less than a nanosecond
+	if t.elapsed > 0 { // more precise than whole nanoseconds
 		b.Rate = float64(messages) / t.elapsed * 1e9
 		b.Average = b.Rate * float64(size)
 	}
@@ -52,7 +52,7 @@ func (r *runner) result(size uint64, t transfer) BandwidthResult {
 	return b
 }
 
-// swapReport exchanges results, and checks that the peer's is one.
+// swapReport exchanges results, and checks that the peer's is plausible.
 func (r *runner) swapReport(ctx context.Context, own BandwidthResult) (BandwidthResult, error) {
 	theirs, err := r.conn.SwapReport(ctx, own.Report(r.c.Gbits))
 	if err != nil {
@@ -64,12 +64,12 @@ func (r *runner) swapReport(ctx context.Context, own BandwidthResult) (Bandwidth
 	return fromReport(theirs, r.c.Gbits), nil
 }
 
-// latencyResult is the line of one size.
+// latencyResult makes the line of one size.
 func (r *runner) latencyResult(size uint64, l latencies) LatencyResult {
 	trips := r.c.RoundTrips()
 	if l.posts == nil {
 		_, sampled := r.c.Window()
-		if l.elapsed > 0 { // from the first to the last that counts
+		if l.elapsed > 0 { // from the first to the last counted message
 			sampled = time.Duration(l.elapsed)
 		}
 		return timedLatency(size, l.count, sampled, r.histogram(l.buckets), trips)
@@ -81,8 +81,8 @@ func (r *runner) latencyResult(size uint64, l latencies) LatencyResult {
 	return newLatency(size, l.count, deltas, trips)
 }
 
-// histogram turns the loop's buckets of cycles, 32 to each power of two, into
-// one of nanoseconds. Each count goes where its bucket's middle is.
+// histogram converts the loop's buckets of cycles, 32 for each power of two, to a histogram of
+// nanoseconds. The count of each bucket is added at the middle of the bucket.
 func (r *runner) histogram(buckets []uint32) *histogram {
 	h := new(histogram)
 	for i, n := range buckets {
@@ -96,7 +96,7 @@ func (r *runner) histogram(buckets []uint32) *histogram {
 	return h
 }
 
-// patience is for how long nothing may happen.
+// patience is the longest time without progress.
 func (r *runner) patience() time.Duration {
 	switch {
 	case r.c.Timeout > 0:
@@ -107,12 +107,10 @@ func (r *runner) patience() time.Duration {
 	return defaultPatience
 }
 
-// defaultPatience is longer than a reliable QP goes on trying: 4.096 µs << 14,
-// 7 times and more.
+// defaultPatience is longer than a reliable QP retries: 4.096 µs << 14, 7 times and more.
 const defaultPatience = 30 * time.Second
 
-// available makes a *NotAvailable of an error that says that there is no RDMA
-// here.
+// available converts an error that means that there is no RDMA here to a *NotAvailable.
 func available(err error) error {
 	if errors.Is(err, verbs.ErrNoLibrary) {
 		return &NotAvailable{err.Error()}

@@ -16,7 +16,7 @@ import (
 	"github.com/assay-hpc/assay/perftest/verbs"
 )
 
-// A runner is one test, from this side.
+// A runner is one side of one test.
 type runner struct {
 	c     *Config
 	ev    Events
@@ -26,25 +26,24 @@ type runner struct {
 	cm    *session // nil without rdma_cm
 
 	mu      sync.Mutex
-	notices []string // what happened to the device meanwhile
-	down    bool     // the last of it is that the link went down
+	notices []string // events of the device during the test
+	down    bool     // the last port event is that the link went down
 
 	peerVersion string
 }
 
-// Run carries out this side of a test: with c.Host set as the client, else as
-// the server of one client. Lines go to ev as they come, and into the outcome.
+// Run carries out this side of a test: as the client if c.Host is set, otherwise as the server of
+// one client. Lines are sent to ev when they are complete, and are also in the outcome.
 //
-// Wrong options are a *FlagError, a machine that cannot a *NotAvailable; errors
-// of the control channel are package wire's, of the device package verbs'. A
-// peer that ends, or does nothing for c.Timeout, ends the test with an error,
-// and so does ctx.
+// Wrong options are a *FlagError, a machine that cannot run the test is a *NotAvailable. Errors of
+// the control channel are those of package wire, errors of the device those of package verbs. The
+// test ends with an error if the peer ends, if the peer does nothing for c.Timeout, or if ctx ends.
 func Run(ctx context.Context, c Config, ev Events) (out *Outcome, err error) {
 	if err := c.ready(); err != nil {
 		return nil, err
 	}
 	r := &runner{c: &c, ev: ev}
-	// The device before the peer: a server that cannot serve says so at once.
+	// The device is opened first, so that a server that cannot serve reports it at once.
 	if r.e, err = openDevice(&c); err != nil {
 		return nil, available(err)
 	}
@@ -79,9 +78,9 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// notice keeps what happens to the port and the QPs.
+// notice records events of the port and the QPs.
 func (r *runner) notice(e verbs.Event) {
-	if e.Established() { // a first message came before RTS
+	if e.Established() { // the first message arrived before RTS
 		return
 	}
 	text := fmt.Sprintf("%s: %v at %s", r.e.ctx.Name(), e, time.Now().Format("15:04:05.000"))
@@ -94,15 +93,15 @@ func (r *runner) notice(e verbs.Event) {
 	r.ev.TellNote("%s", text)
 }
 
-// linkReturns is how long a link that went down is waited for, to say whether it
-// came back; eventComes how long the event itself may take, which a failed
-// request can overtake.
+// linkReturns is how long to wait for a link that went down, to report whether it came up again.
+// eventComes is how long to wait for the event itself, since a failed request can be noticed before
+// it.
 const (
 	linkReturns = 3 * time.Second
 	eventComes  = time.Second
 )
 
-// explain adds to an error what happened to the device before it.
+// explain adds to an error the preceding events of the device.
 func (r *runner) explain(err error) error {
 	isDown := func() bool {
 		r.mu.Lock()
@@ -125,7 +124,7 @@ func (r *runner) explain(err error) error {
 	return err
 }
 
-// meet connects to the peer, or waits for one.
+// meet connects to the peer, or waits for it.
 func (r *runner) meet(ctx context.Context) (*wire.Conn, error) {
 	c := r.c
 	o := c.Wire(func(err error) { r.ev.TellNote("%v", err) })
@@ -145,7 +144,7 @@ func (r *runner) meet(ctx context.Context) (*wire.Conn, error) {
 	return l.Accept(ctx)
 }
 
-// run is what follows once the two sides have met.
+// run does everything after the two sides are connected.
 func (r *runner) run(ctx context.Context) (*Outcome, error) {
 	if err := r.agree(ctx); err != nil {
 		return nil, err
@@ -176,7 +175,7 @@ func (r *runner) run(ctx context.Context) (*Outcome, error) {
 	return out, err
 }
 
-// agree makes the handshake in front of the addresses.
+// agree makes the handshake before the addresses are exchanged.
 func (r *runner) agree(ctx context.Context) error {
 	mine := wire.Hello{Version: wire.Version, Cycle: os.Getpagesize(), Line: cacheLine, MTU: r.e.mtu.Bytes()}
 	agreed, peer, err := r.conn.Hello(ctx, mine, false)
@@ -197,7 +196,7 @@ func (r *runner) agree(ctx context.Context) error {
 	return nil
 }
 
-// The first-level cache's line, of every processor that servers have.
+// The L1 cache line size of all server CPUs.
 const cacheLine = 64
 
 // swapAll exchanges the addresses of all QPs.
@@ -214,22 +213,22 @@ func (r *runner) swapAll(ctx context.Context) error {
 	return nil
 }
 
-// meetAt is a barrier: the first QP's address once more.
+// meetAt is a barrier: it exchanges the first QP's address again.
 func (r *runner) meetAt(ctx context.Context, what string) error {
 	_, err := r.conn.SwapFor(ctx, what, r.e.mine[0])
 	return err
 }
 
-// idle is meetAt for as long as the peer is busy: until it has finished, or is
-// gone.
+// idle is meetAt without a time limit: it waits until the busy peer has finished or has
+// disconnected.
 func (r *runner) idle(ctx context.Context, what string) error {
 	before := r.conn.SetTimeout(-1)
 	defer r.conn.SetTimeout(before)
 	return r.meetAt(ctx, what)
 }
 
-// introduce exchanges addresses and connects the QPs. The rounds are those of
-// the C tools, each with its own.
+// introduce exchanges addresses and connects the QPs. The number of exchanges is that of the C
+// tools, and depends on the tool.
 func (r *runner) introduce(ctx context.Context) error {
 	c := r.c
 	if c.Measure == Latency && c.Operation != Send {
@@ -255,9 +254,9 @@ func (r *runner) introduce(ctx context.Context) error {
 	return r.meetAt(ctx, "the meeting of connected QPs")
 }
 
-// watching calls f with a context that ends when the peer closes. In a test of
-// write latency that is some time later: whoever sees the last write first just
-// closes, while the other one may still wait for it to complete.
+// watching calls f with a context that ends when the peer closes. In a test of write latency it
+// ends some time later: the side that sees the last write first closes at once, while the other
+// side may still wait for its completion.
 func (r *runner) watching(ctx context.Context, f func(context.Context) error) error {
 	watched, stop := r.conn.Watch(ctx)
 	patient := watched
@@ -278,11 +277,10 @@ func (r *runner) watching(ctx context.Context, f func(context.Context) error) er
 	return err
 }
 
-// sizes are those of the test, each once.
+// sizes returns the sizes of the test.
 func (r *runner) sizes() []uint64 { return r.c.Sizes(r.e.mtu.Bytes()) }
 
-// measureOne is a test of writes, reads or atomics in one direction: the
-// client's.
+// measureOne is a test of writes, reads or atomics in one direction, which is the client's.
 func (r *runner) measureOne(ctx context.Context, out *Outcome) error {
 	var last BandwidthResult
 	if r.c.Sends() {
@@ -293,7 +291,7 @@ func (r *runner) measureOne(ctx context.Context, out *Outcome) error {
 		if last, err = r.sendSizes(ctx, out); err != nil {
 			return err
 		}
-		// A test without end ends well when it is told to.
+		// An endless test ends successfully when it is cancelled.
 		if r.c.Endless {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), farewell)
@@ -311,18 +309,17 @@ func (r *runner) measureOne(ctx context.Context, out *Outcome) error {
 		r.row(out, Row{Bandwidth: &theirs})
 		return r.leave(ctx)
 	}
-	// What a C server reports of a test in which it only looked on is junk.
+	// The report of a C server that only watched the test is meaningless.
 	if _, err := r.conn.SwapReport(ctx, last.Report(r.c.Gbits)); err != nil {
 		return err
 	}
 	return r.leave(ctx)
 }
 
-// farewell is how long the last exchanges of a test without end may take.
+// farewell is the time limit for the last exchanges of an endless test.
 const farewell = 5 * time.Second
 
-// sendSizes moves messages of all sizes, or of one for ever, and returns the
-// last result.
+// sendSizes transfers messages of all sizes, or of one size endlessly, and returns the last result.
 func (r *runner) sendSizes(ctx context.Context, out *Outcome) (last BandwidthResult, err error) {
 	if r.c.Endless {
 		return r.sendForever(ctx, out)
@@ -339,7 +336,7 @@ func (r *runner) sendSizes(ctx context.Context, out *Outcome) (last BandwidthRes
 	return last, nil
 }
 
-// sendForever gives a line after each period, until ctx ends.
+// sendForever writes a line after each period, until ctx ends.
 func (r *runner) sendForever(ctx context.Context, out *Outcome) (last BandwidthResult, err error) {
 	endless, period := r.c, *r.c
 	period.Endless, period.Duration, period.Margin = false, r.c.Period(), 0
@@ -360,7 +357,7 @@ func (r *runner) sendForever(ctx context.Context, out *Outcome) (last BandwidthR
 	}
 }
 
-// warmUp moves a queue's depth of messages that do not count.
+// warmUp transfers messages for one queue depth that do not count.
 func (r *runner) warmUp(ctx context.Context) error {
 	if !r.c.WarmUp {
 		return nil
@@ -442,8 +439,8 @@ func (r *runner) transfer(ctx context.Context, size uint64) (t transfer, err err
 	return r.watched(ctx, size)
 }
 
-// watched runs the bandwidth loop while the peer is there, and looks at what is
-// around it.
+// watched runs the bandwidth loop while the peer is connected, and adds the changes of counters and
+// CPU time.
 func (r *runner) watched(ctx context.Context, size uint64) (t transfer, err error) {
 	before, err := r.look()
 	if err != nil {
@@ -501,18 +498,18 @@ func (r *runner) measureLatency(ctx context.Context, out *Outcome) error {
 		r.row(out, Row{Latency: &result, Counters: counters})
 	}
 	if c.Operation == Write {
-		// The C tools exchange nothing more. The peer may still wait for the last
-		// write, which a QP that is destroyed would not bring.
+		// The C tools exchange nothing more. The peer may still wait for the last write, which
+		// would be lost if the QP were destroyed.
 		r.conn.AwaitClose(ctx, lastWrite)
 		return nil
 	}
 	return r.leave(ctx)
 }
 
-// lastWrite is how long a QP stays for its last write to be seen.
+// lastWrite is how long a QP is kept open so that the peer sees its last write.
 const lastWrite = 500 * time.Millisecond
 
-// leave is the end of all tests but that of write latency.
+// leave ends all tests except those of write latency.
 func (r *runner) leave(ctx context.Context) error {
 	if err := r.idle(ctx, "the end"); err != nil {
 		return err

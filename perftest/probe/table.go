@@ -8,23 +8,23 @@ import (
 	"github.com/assay-hpc/assay/perftest/probe/wire"
 )
 
-// A Table writes what perftest writes: header, addresses, and a line for each
-// size, as each is known. Lines of our own begin with "# ", behind the table,
-// where a parser that reads what begins with a number does not see them.
+// A Table writes what perftest writes: header, addresses, and a line for each size as soon as it is
+// known. Our own lines begin with "# " and follow the table, so that a parser of lines that begin
+// with a number ignores them.
 type Table struct {
 	c      *Config
 	out    io.Writer
-	later  strings.Builder // what stands behind the table
-	headed bool            // the heads of the columns were written
+	later  strings.Builder // text after the table
+	headed bool            // the column heads have been written
 	failed error
 }
 
-// Table writes to out in the Config's Format, which is not json.
+// Table writes to out in the Config's Format, which must not be json.
 func (c *Config) Table(out io.Writer) *Table { return &Table{c: c, out: out} }
 
 const ruler = "---------------------------------------------------------------------------------------\n"
 
-// The heads of the columns, and the lines below them.
+// The column heads, and the formats of the lines.
 const (
 	headBW       = " #bytes     #iterations    BW peak[%[1]s/sec]    BW average[%[1]s/sec]   MsgRate[Mpps]"
 	headCPU      = "    CPU_Util[%]"
@@ -37,17 +37,17 @@ const (
 	lineTimedLat = " %-7d       %d            %-7.2f        %-7.2f"
 )
 
-// smallGbits is below what a bandwidth in Gb/s gets more digits.
+// smallGbits is the bandwidth in Gb/s below which more digits are printed.
 const smallGbits = 0.1
 
-// write keeps the first error, for Close.
+// write stores the first error, for Close.
 func (t *Table) write(s string) {
 	if t.failed == nil {
 		_, t.failed = io.WriteString(t.out, s)
 	}
 }
 
-// Waiting is what a server writes while it waits for its client.
+// Waiting writes the message of a server that waits for its client.
 func (t *Table) Waiting(string) {
 	if t.c.Format == "" {
 		const stars = "************************************\n"
@@ -55,7 +55,7 @@ func (t *Table) Waiting(string) {
 	}
 }
 
-// Header writes what stands above the lines.
+// Header writes everything above the lines.
 func (t *Table) Header(i Info) {
 	if t.c.Format != "" {
 		return
@@ -66,11 +66,11 @@ func (t *Table) Header(i Info) {
 	}
 }
 
-// prints reports whether there will be lines: the passive side of a latency
-// test of reads or atomics has none.
+// prints reports whether there will be lines: the passive side of a latency test of reads or
+// atomics has none.
 func (c *Config) prints() bool { return c.Measure == Bandwidth || c.Sends() }
 
-// about is the block of what is tested.
+// about is the block that describes the test.
 func (c *Config) about(i Info) string {
 	var b strings.Builder
 	sends, receives := c.Sends(), c.Operation == Send && (!c.Sends() || c.Bidirectional || c.Measure == Latency)
@@ -102,7 +102,7 @@ func (c *Config) about(i Info) string {
 	return b.String()
 }
 
-// exchange is how the two sides talk, in perftest's words.
+// exchange is the method of exchange between the two sides, in perftest's words.
 func (c *Config) exchange() string {
 	if c.ControlsByCM() {
 		return "rdma_cm"
@@ -139,7 +139,7 @@ func onOff(v bool) string {
 	return "OFF"
 }
 
-// addresses are the queue pairs' lines, this side's first.
+// addresses are the lines of the queue pairs, this side's first.
 func (c *Config) addresses(i Info) string {
 	var b strings.Builder
 	for _, side := range []struct {
@@ -166,14 +166,14 @@ func (c *Config) address(side string, a wire.Address) string {
 	if a.HasGID {
 		var parts []string
 		for _, g := range a.GID {
-			parts = append(parts, fmt.Sprintf("%02d", g)) // in decimal, there
+			parts = append(parts, fmt.Sprintf("%02d", g)) // perftest prints them in decimal
 		}
 		fmt.Fprintf(&b, " GID: %s\n", strings.Join(parts, ":"))
 	}
 	return b.String()
 }
 
-// chex is C's %#0Nx: the width counts the 0x, which a zero lacks.
+// chex is C's %#0Nx: the width includes the 0x, which is omitted for zero.
 func chex(width int, v uint64) string {
 	if v == 0 {
 		return strings.Repeat("0", width)
@@ -181,7 +181,7 @@ func chex(width int, v uint64) string {
 	return fmt.Sprintf("0x%0*x", width-2, v)
 }
 
-// heads writes the names of the columns, once.
+// heads writes the column names, once.
 func (t *Table) heads() {
 	if t.headed || t.c.Format != "" {
 		return
@@ -235,7 +235,7 @@ func (t *Table) Row(r Row) {
 	}
 }
 
-// bare is the one number that --output asks for.
+// bare is the single number that --output requests.
 func (c *Config) bare(r Row) string {
 	switch {
 	case c.Format == "bandwidth" && r.Bandwidth != nil:
@@ -269,7 +269,7 @@ func (c *Config) latency(r *LatencyResult) string {
 	return fmt.Sprintf(lineLat, r.Bytes, r.Iterations, us(r.Min), us(r.Max), us(r.Typical), us(r.Average), us(r.Stdev), us(r.P99), us(r.P999)) + "\n"
 }
 
-// Close writes what stands behind the lines and returns the first error.
+// Close writes everything after the lines and returns the first error.
 func (t *Table) Close() error {
 	if t.c.Format == "" {
 		if !t.c.ReportBoth {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// samples are -U's and -H's lists: every latency as it came, and sorted
-// without the two largest.
+// samples are the lists of -U and -H: every latency in order of arrival, and sorted without the two
+// largest.
 func (c *Config) samples(r *LatencyResult) string {
 	var b strings.Builder
 	list := func(v []float64) {
@@ -37,14 +37,14 @@ func general(v float64) string {
 	return s
 }
 
-// percentiles are those of --histogram and of JSON.
+// percentiles are the percentiles of --histogram and of the JSON output.
 var percentiles = []struct {
 	name string
 	q    float64
 }{{"50", 0.5}, {"90", 0.9}, {"99", 0.99}, {"99.9", 0.999}, {"99.99", 0.9999}}
 
-// histogramText is --histogram's: percentiles of all samples, and how many lie
-// in each bucket.
+// histogramText is the text of --histogram: percentiles of all samples, and the count of each
+// bucket.
 func histogramText(r *LatencyResult) string {
 	if r.Histogram == nil || r.Histogram.Count() == 0 {
 		return ""
@@ -69,7 +69,7 @@ func histogramText(r *LatencyResult) string {
 	return b.String()
 }
 
-// counters notes what a port's counters went up by during the line.
+// counters records the increases of a port's counters during the line.
 func (t *Table) counters(r Row) {
 	if t.c.Format != "" {
 		return

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// A FlagError is an option that cannot be had, as it is or with the others. It
-// is the user's to mend.
+// A FlagError is an option that is invalid by itself or in combination with others. The user can
+// correct it.
 type FlagError struct {
-	Flag string // as one types it: "-D"
+	Flag string // as typed: "-D"
 	Text string // what is wrong, and what to do
 }
 
@@ -19,14 +19,14 @@ func flagErrorf(flag, format string, a ...any) error {
 	return &FlagError{flag, fmt.Sprintf(format, a...)}
 }
 
-// A rule is a condition that no test may fulfil.
+// A rule is a condition that no test may meet.
 type rule struct {
 	bad  bool
 	flag string
 	text string
 }
 
-// Check refuses what cannot be run. Its errors are *FlagError.
+// Check returns an error for a test that cannot be run. Its errors are *FlagError.
 func (c *Config) Check() error {
 	for _, rules := range []func() []rule{c.ranges, c.kinds, c.lengths, c.batches, c.memory, c.reports} {
 		for _, r := range rules() { // each group relies on those before
@@ -40,12 +40,12 @@ func (c *Config) Check() error {
 
 func outside[T int | uint64](v, least, most T) bool { return v < least || v > most }
 
-// between is the text of a number out of its range.
+// between is the text for a number out of its range.
 func between(what string, least, most any) string {
 	return fmt.Sprintf("%s is from %v to %v", what, least, most)
 }
 
-// ranges: each number for itself. 0 stands for a default where there is one.
+// ranges checks each number by itself. 0 selects a default if there is one.
 func (c *Config) ranges() []rule {
 	mtu := c.MTU
 	return []rule{
@@ -82,7 +82,7 @@ func (c *Config) ranges() []rule {
 	}
 }
 
-// kinds: what belongs to other tests.
+// kinds checks for options that belong to other tests.
 func (c *Config) kinds() []rule {
 	latency, oneSided := c.Measure == Latency, c.Operation == Read || c.Operation == Atomic
 	return []rule{
@@ -119,7 +119,7 @@ func (c *Config) kinds() []rule {
 	}
 }
 
-// lengths: how long a test goes on.
+// lengths checks the options for the length of a test.
 func (c *Config) lengths() []rule {
 	timed := c.Duration > 0
 	before, sampled := c.Window()
@@ -133,8 +133,8 @@ func (c *Config) lengths() []rule {
 	}
 }
 
-// Remarks are options that do nothing beside others, which perftest passes
-// over as well.
+// Remarks are notes about options that have no effect in combination with others, and that perftest
+// ignores as well.
 func (c *Config) Remarks() []string {
 	timed := c.Duration > 0
 	out := append([]string(nil), c.Notes...)
@@ -157,7 +157,7 @@ func (c *Config) Remarks() []string {
 	return out
 }
 
-// batches: lists of sends and moderated completions.
+// batches checks lists of sends and moderated completions.
 func (c *Config) batches() []rule {
 	n, l := c.Iters(), uint64(c.PostList)
 	return []rule{
@@ -169,7 +169,7 @@ func (c *Config) batches() []rule {
 	}
 }
 
-// memory: where the data lies.
+// memory checks the location of the data.
 func (c *Config) memory() []rule {
 	return []rule{
 		{c.HugePages && c.File != "", "--use_hugepages", "this and --mmap both say where the data lies: leave one out"},
@@ -185,7 +185,7 @@ func (c *Config) memory() []rule {
 	}
 }
 
-// reports: what is said about it.
+// reports checks the options for the output.
 func (c *Config) reports() []rule {
 	latency := c.Measure == Latency
 	f := c.Format

@@ -8,20 +8,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sent is what a sender's kernel says of what was sent after warm-up.
+// sent is the sender's kernel's report of what it sent after warm-up.
 type sent struct {
-	segments int64 // 0: it does not say (Linux before 4.6)
+	segments int64 // 0: not reported (Linux before 4.6)
 	resent   int64
 	rtt      time.Duration // mean over streams, at the end
 	minRTT   time.Duration
 }
 
-// A reading is what the kernel said of a stream, and when. What it does not tell
-// is zero, which is no connection's State.
+// A reading is the kernel's report of a stream, with its time. Values that the kernel does not
+// report are zero, and a zero State is not the state of a connection.
 type reading struct {
 	unix.TCPInfo
 	at    time.Time
-	count int64 // bytes that this process had read
+	count int64 // bytes read by this process
 }
 
 // read takes readings of streams.
@@ -43,8 +43,8 @@ func read(conns []*net.TCPConn, counts []atomic.Int64) []reading {
 	return out
 }
 
-// difference is what happened between two readings. The kernel's counters have
-// 32 bits and begin again at 0.
+// difference calculates the change between two readings. The kernel's counters have 32 bits and
+// wrap around.
 func difference(before, after []reading) (s sent) {
 	told, streams := true, int64(0)
 	var rtt int64
@@ -58,7 +58,7 @@ func difference(before, after []reading) (s sent) {
 			streams++
 			rtt += int64(a.Rtt)
 		}
-		// The highest value is "not known yet".
+		// The largest value means "not known yet".
 		if least := time.Duration(a.Min_rtt) * time.Microsecond; a.Min_rtt != 0 && a.Min_rtt != ^uint32(0) && (s.minRTT == 0 || least < s.minRTT) {
 			s.minRTT = least
 		}

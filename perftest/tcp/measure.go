@@ -12,21 +12,21 @@ import (
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
-// A measurement is the caller's side.
+// A measurement is the caller's side of a measurement.
 type measurement struct {
 	addr    string
 	token   []byte
 	o       Options
-	doing   string // for errors
+	doing   string // current step, for errors
 	session sessionID
 	control *net.TCPConn
 
 	mu     sync.Mutex
-	conns  []*net.TCPConn // all
+	conns  []*net.TCPConn // all connections
 	closed bool
 }
 
-// hangUp ends all connections, at once.
+// hangUp closes all connections immediately.
 func (m *measurement) hangUp() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -34,7 +34,7 @@ func (m *measurement) hangUp() {
 	cut(m.conns)
 }
 
-// dial opens a connection and says what it is for.
+// dial opens a connection and sends its purpose.
 func (m *measurement) dial(ctx context.Context, what claim) (*net.TCPConn, error) {
 	what.session = m.session
 	call := meet.Caller{Protocol: protocol, Secret: m.token, Claim: what.encode()}
@@ -96,7 +96,7 @@ func (m *measurement) run(ctx context.Context) (r Result, err error) {
 	return r, err
 }
 
-// open opens the streams of both directions, at once.
+// open opens the streams of both directions at once.
 func (m *measurement) open(ctx context.Context) (map[direction][]*net.TCPConn, error) {
 	lanes := map[direction][]*net.TCPConn{}
 	errs := make([]error, 2*m.o.Streams)
@@ -117,7 +117,7 @@ func (m *measurement) open(ctx context.Context) (map[direction][]*net.TCPConn, e
 	return lanes, nil
 }
 
-// measure measures directions at once and returns what both sides say of it.
+// measure measures the given directions at once and returns the results of both sides.
 func (m *measurement) measure(d direction, lanes map[direction][]*net.TCPConn, until time.Time) (here, there result, err error) {
 	r := m.o.request(0)
 	if err := meet.WriteFrame(m.control, frameRun, []byte{byte(d)}); err != nil {

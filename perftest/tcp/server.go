@@ -18,16 +18,16 @@ const (
 	maxLimit    = time.Hour
 )
 
-// bounds are what a server lets others hold.
+// bounds are the limits on the resources that callers may use.
 type bounds struct {
-	handshake time.Duration // until a caller has proved who it is, and its streams are here
-	sessions  int           // measurements at once
+	handshake time.Duration // until a caller is authenticated and its streams are connected
+	sessions  int           // simultaneous measurements
 }
 
 var usual = bounds{handshake: meet.Patience, sessions: 16}
 
-// A Server measures with those who call and know the token. Its methods may be
-// called from several goroutines at once.
+// A Server measures with callers that know the token. Its methods may be called from several
+// goroutines at once.
 type Server struct {
 	gate meet.Gate
 	addr netip.AddrPort
@@ -36,12 +36,12 @@ type Server struct {
 
 	mu       sync.Mutex
 	closed   bool
-	conns    map[*net.TCPConn]bool // all that are open, and past the handshake
+	conns    map[*net.TCPConn]bool // open connections that have completed the handshake
 	sessions map[sessionID]*session
 }
 
-// Listen serves measurements at an address, "ip:port", until Close. Port 0 is
-// any; an IPv6 address may have a zone.
+// Listen serves measurements at an address, "ip:port", until Close. Port 0 is any free port; an
+// IPv6 address may have a zone.
 func Listen(addr string, token []byte) (*Server, error) { return listen(addr, token, usual) }
 
 func listen(addr string, token []byte, b bounds) (*Server, error) {
@@ -62,10 +62,10 @@ func listen(addr string, token []byte, b bounds) (*Server, error) {
 	return s, nil
 }
 
-// Addr is where the server listens.
+// Addr is the address at which the server listens.
 func (s *Server) Addr() netip.AddrPort { return s.addr }
 
-// Close ends all measurements and waits until nothing of the server is left.
+// Close ends all measurements and waits until all goroutines of the server have ended.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	if !s.closed {
@@ -89,7 +89,7 @@ func (s *Server) forget(list ...*net.TCPConn) {
 	}
 }
 
-// serve does what a caller has come for.
+// serve handles the purpose of a connection.
 func (s *Server) serve(c *net.TCPConn, b []byte) {
 	s.mu.Lock()
 	s.conns[c] = true
@@ -100,32 +100,32 @@ func (s *Server) serve(c *net.TCPConn, b []byte) {
 	case closed:
 	case what.direction != 0:
 		if s.attach(c, what) {
-			return // the session's
+			return // the session closes it
 		}
 	default:
 		c.SetDeadline(time.Now().Add(s.max.handshake))
 		if err := s.control(c, what.session); err != nil {
 			s.refuse(c, err)
 		}
-		c.Close() // what was said last still goes out
+		c.Close() // the last message is still sent
 	}
 	s.forget(c)
 }
 
-// refuse tells the caller why there is no measurement, if it still listens.
+// refuse sends the caller the reason why there is no measurement, if it is still connected.
 func (s *Server) refuse(c *net.TCPConn, why error) {
 	c.SetWriteDeadline(time.Now().Add(s.max.handshake))
 	text := why.Error()
 	meet.WriteFrame(c, frameRefused, []byte(text[:min(len(text), maxPayload)]))
 }
 
-// A session is one measurement. The server's mutex guards what changes.
+// A session is one measurement. The server's mutex guards the fields that change.
 type session struct {
 	request
 	until   time.Time
 	lanes   map[direction][]*net.TCPConn
-	missing int           // streams that are not here yet
-	ready   chan struct{} // closed when they are
+	missing int           // streams that are not connected yet
+	ready   chan struct{} // closed when all are
 }
 
 // open begins a session.
@@ -146,7 +146,7 @@ func (s *Server) open(id sessionID, r request) (*session, error) {
 	return q, nil
 }
 
-// end closes what a session has left. Reset, it holds no memory afterwards.
+// end resets the remaining streams of a session. After a reset they use no memory.
 func (s *Server) end(id sessionID) {
 	s.mu.Lock()
 	q := s.sessions[id]
@@ -157,7 +157,8 @@ func (s *Server) end(id sessionID) {
 	}
 }
 
-// lane is what a session has of streams, once.
+// lane returns the streams of a session, and removes them from it, so that each is returned only
+// once.
 func (s *Server) lane(q *session, d direction) (out []*net.TCPConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +171,7 @@ func (s *Server) lane(q *session, d direction) (out []*net.TCPConn) {
 	return out
 }
 
-// attach gives a stream to its session.
+// attach adds a stream to its session.
 func (s *Server) attach(c *net.TCPConn, what claim) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,8 +187,8 @@ func (s *Server) attach(c *net.TCPConn, what claim) bool {
 	return true
 }
 
-// control is a session, from its request to the caller's hanging up. An error
-// is for the caller to know.
+// control handles a session, from its request until the caller disconnects. Its error is for the
+// caller.
 func (s *Server) control(c *net.TCPConn, id sessionID) error {
 	b, err := expect(c, frameRequest)
 	if err != nil {
@@ -218,7 +219,7 @@ func (s *Server) control(c *net.TCPConn, id sessionID) error {
 	if err := meet.WriteFrame(c, frameReady, nil); err != nil {
 		return err
 	}
-	for range q.lanes { // each is measured once at most
+	for range q.lanes { // each direction is measured at most once
 		b, err := expect(c, frameRun)
 		if err != nil {
 			return err
@@ -237,7 +238,7 @@ func (s *Server) control(c *net.TCPConn, id sessionID) error {
 	return nil
 }
 
-// run measures directions at once.
+// run measures the given directions at once.
 func (s *Server) run(q *session, d direction) (res result, err error) {
 	lanes := map[direction][]*net.TCPConn{}
 	for _, one := range []direction{forward, back} {

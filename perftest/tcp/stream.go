@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// blockBytes is how much a stream writes and reads at a time: enough that the
-	// call is nothing beside the copying, little enough for a processor's cache.
+	// blockBytes is the size of a stream's writes and reads: large enough that the cost of the call
+	// is negligible, small enough for a CPU's cache.
 	blockBytes = 256 << 10
-	// grace is how much longer than asked for a sender goes on if it is not cut
-	// off: the receiver began later, and its reset may be lost.
+	// grace is how much longer than requested a sender continues if it is not cut off: the receiver
+	// started later, and its reset may be lost.
 	grace = time.Second
 )
 
-// noise is what is sent: some links compress.
+// noise is the data that is sent: it is random because some links compress.
 var noise = sync.OnceValue(func() []byte {
 	b := make([]byte, 1<<20)
 	rand.Read(b)
@@ -29,7 +29,7 @@ var noise = sync.OnceValue(func() []byte {
 
 var blocks = sync.Pool{New: func() any { return new([blockBytes]byte) }}
 
-// cut ends connections by a reset: what is on its way is thrown away.
+// cut closes connections by a reset, which discards data in flight.
 func cut(conns []*net.TCPConn) {
 	for _, c := range conns {
 		c.SetLinger(0)
@@ -37,8 +37,8 @@ func cut(conns []*net.TCPConn) {
 	}
 }
 
-// send fills streams until the receiver cuts them off, and closes them. What
-// became of it is the receiver's to say.
+// send fills streams until the receiver cuts them off, and closes them. It returns no error: the
+// receiver reports the outcome.
 func send(conns []*net.TCPConn, r request) sent {
 	defer cut(conns)
 	begun := time.Now()
@@ -75,7 +75,7 @@ func send(conns []*net.TCPConn, r request) sent {
 	return difference(before, read(conns, nil))
 }
 
-// received is what a receiver counted after warm-up.
+// received contains a receiver's counts after warm-up.
 type received struct {
 	bytes int64
 	took  time.Duration
@@ -83,9 +83,9 @@ type received struct {
 
 var errNothing = errors.New("nothing came")
 
-// receive counts what comes on streams, and closes them, the sender cut off. The
-// first byte must come in half of the time that is left, so that there is time
-// to say that it did not.
+// receive counts the bytes received on streams, and closes them, which cuts the sender off. The
+// first byte must arrive within half of the remaining time, so that there is time to report that it
+// did not.
 func receive(conns []*net.TCPConn, r request, until time.Time) (received, error) {
 	counts := make([]atomic.Int64, len(conns))
 	first := make(chan struct{})
@@ -146,10 +146,10 @@ func receive(conns []*net.TCPConn, r request, until time.Time) (received, error)
 	return out, nil
 }
 
-// count is what came on all streams between two readings. The kernel's own count
-// is better than what has been read: it does not wait for a processor.
+// count calculates what arrived on all streams between two readings. The kernel's count is better
+// than the count of bytes read, because it does not depend on when this process runs.
 func count(before, after []reading) (out received) {
-	var rate float64 // each stream has its own times
+	var rate float64 // each stream has its own reading times
 	for i, a := range after {
 		b := before[i]
 		n := a.count - b.count

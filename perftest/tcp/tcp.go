@@ -8,22 +8,21 @@ import (
 	"time"
 )
 
-// Options of a measurement. The zero value is ready.
+// Options of a measurement. The zero value is usable.
 type Options struct {
 	// Duration is how long each direction is measured; 0 is 500 ms.
 	Duration time.Duration
-	// Warmup is how long a direction runs before that, for TCP to find its
-	// rate; 0 is 100 ms.
+	// Warmup is how long a direction runs before the measurement, so that TCP finds its rate; 0 is
+	// 100 ms.
 	Warmup time.Duration
-	// Streams is how many connections a direction has; 0 is 4.
+	// Streams is the number of connections per direction; 0 is 4.
 	Streams int
 	// Both measures both directions at the same time.
 	Both bool
-	// Limit is for all of it: there is a result by then or an error. 0 is 10 s
-	// more than the measurement takes.
+	// Limit is the time limit for the whole measurement, after which it fails. 0 is 10 s more than
+	// the measurement takes.
 	Limit time.Duration
-	// LocalAddr is where connections come from, if it matters; it may have a
-	// zone.
+	// LocalAddr is the source address of connections, if it matters; it may have a zone.
 	LocalAddr netip.Addr
 }
 
@@ -51,25 +50,24 @@ func (o Options) request(limit time.Duration) request {
 
 // A Result is what was measured between two hosts.
 type Result struct {
-	Forward Flow // from the one that called Measure
-	Back    Flow // to it
+	Forward Flow // from the host that called Measure
+	Back    Flow // to that host
 }
 
-// A Flow is one direction, all its streams together, after warm-up.
+// A Flow is the measurement of one direction, with all its streams together, after warm-up.
 type Flow struct {
-	Bytes   int64   // that came to the receiver, its kernel's count
-	Seconds float64 // by its clock: about Options.Duration
-	Rate    float64 // bytes a second
-	// Segments and Resent are how many segments with data the sender's kernel
-	// sent, and how many of them again. Segments is 0 where it does not say
-	// (Linux before 4.6).
+	Bytes   int64   // received, by the receiver's kernel's count
+	Seconds float64 // by the receiver's clock: about Options.Duration
+	Rate    float64 // bytes per second
+	// Segments is the number of segments with data that the sender's kernel sent, Resent the number
+	// of them that it sent again. Segments is 0 if the kernel does not report it (Linux before
+	// 4.6).
 	Segments, Resent int64
 	RTT              time.Duration // smoothed by the sender's kernel, at the end, under load; mean over streams
-	MinRTT           time.Duration // the least of any stream, its connecting included; 0: not known
+	MinRTT           time.Duration // minimum over streams, including connection setup; 0: not known
 }
 
-// ResentShare is the share of segments that were sent again; 0 where it is not
-// known.
+// ResentShare is the fraction of segments that were sent again; 0 if not known.
 func (f Flow) ResentShare() float64 {
 	if f.Segments == 0 {
 		return 0
@@ -84,9 +82,8 @@ func flow(r received, s sent) Flow {
 	}
 }
 
-// Measure measures from here to the server at an address, "ip:port", and then
-// from there to here, or both at once. Errors name the address and what was
-// being done.
+// Measure measures from this host to the server at an address, "ip:port", and then in the other
+// direction, or both at once. Errors name the address and the failed step.
 func Measure(ctx context.Context, addr string, token []byte, o Options) (Result, error) {
 	o, err := o.check()
 	if err != nil {

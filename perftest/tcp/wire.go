@@ -10,19 +10,19 @@ import (
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
-// A measurement has a connection for control and, for each direction, some
-// streams. On that for control:
+// A measurement has a control connection and, for each direction, several streams. On the control
+// connection:
 //
 //	caller → server   request
 //	server → caller   accepted
 //	(the caller opens the streams)
 //	server → caller   ready
-//	caller → server   run: the directions that are to be measured at once
-//	(they are)
-//	server → caller   result: what it received, and what its kernel says of what it sent
+//	caller → server   run: the directions to measure at once
+//	(both sides measure them)
+//	server → caller   result: what it received, and its kernel's report of what it sent
 //
-// and runs follow as long as there are directions left. Instead of each of its
-// answers the server may say refused, and why. Integers are big endian.
+// More runs follow while directions are left. Instead of any of its messages the server may send
+// refused, with the reason. Integers are big-endian.
 
 var protocol = meet.Protocol{Name: "p2", Claim: claimBytes}
 
@@ -42,7 +42,7 @@ const (
 	maxPayload   = 1024
 )
 
-// A direction is a set of bits.
+// A direction is a bit set of directions.
 type direction byte
 
 const (
@@ -53,8 +53,8 @@ const (
 
 type sessionID [16]byte
 
-// A claim is what a caller says a connection is for: control, if it has no
-// direction, or a stream.
+// A claim is the purpose of a connection, as the caller sends it: control, if it has no direction,
+// or a stream.
 type claim struct {
 	direction direction
 	stream    int
@@ -79,11 +79,11 @@ func decodeClaim(b []byte) (c claim, err error) {
 	return c, nil
 }
 
-// A request is what is to be measured.
+// A request describes a measurement.
 type request struct {
 	warmup, duration time.Duration
-	limit            time.Duration // for all of it
-	streams          int           // of each direction
+	limit            time.Duration // for the whole measurement
+	streams          int           // per direction
 }
 
 func (r request) encode() []byte {
@@ -115,7 +115,7 @@ func (r request) check() error {
 	return nil
 }
 
-// A result is what a side has to say of a run.
+// A result is one side's report of a run.
 type result struct {
 	received
 	sent
@@ -142,7 +142,7 @@ func decodeResult(b []byte) (r result, err error) {
 	return r, nil
 }
 
-// expect reads a frame of a kind.
+// expect reads a frame of the given kind.
 func expect(r io.Reader, want meet.Kind) ([]byte, error) {
 	k, p, err := meet.ReadFrame(r, maxPayload)
 	switch {

@@ -14,8 +14,7 @@ import (
 	"time"
 )
 
-// loadCM reports why librdmacm cannot be used: nil, or an error that is
-// ErrNoLibrary.
+// loadCM returns nil, or the reason why librdmacm cannot be used, as an error that is ErrNoLibrary.
 func loadCM() error {
 	if err := Load(); err != nil {
 		return err
@@ -26,9 +25,9 @@ func loadCM() error {
 	return nil
 }
 
-// A CM makes connections by IP address, as librdmacm does: an event channel and
-// the ids on it. A goroutine takes the events, so none of the waits is longer
-// than its context. Methods may be called by any goroutine.
+// A CM makes connections by IP address, like librdmacm: it is an event channel with its ids. A
+// goroutine reads the events, so no wait is longer than its context. Methods may be called by any
+// goroutine.
 type CM struct {
 	ch *C.struct_cm_event_channel
 
@@ -40,7 +39,7 @@ type CM struct {
 	refusing sync.WaitGroup
 }
 
-// NewCM opens a channel. Close ends it.
+// NewCM opens a channel. Close closes it.
 func NewCM() (*CM, error) {
 	if err := loadCM(); err != nil {
 		return nil, err
@@ -57,8 +56,8 @@ func NewCM() (*CM, error) {
 	return m, nil
 }
 
-// Close destroys what ids there are, and the channel. QPs that were made on ids
-// must have been closed.
+// Close destroys the remaining ids and the channel. QPs that were created on ids must be closed
+// already.
 func (m *CM) Close() (err error) {
 	m.mu.Lock()
 	var ids []*CMID
@@ -74,7 +73,7 @@ func (m *CM) Close() (err error) {
 	close(m.closing)
 	<-m.finished
 	m.refusing.Wait()
-	// One may have come in the meantime.
+	// Requests may have arrived in the meantime.
 	for c := range m.ids {
 		C.cm_destroy(c)
 	}
@@ -82,7 +81,7 @@ func (m *CM) Close() (err error) {
 	return err
 }
 
-// listen hands events to their ids.
+// listen passes events to their ids.
 func (m *CM) listen() {
 	defer close(m.finished)
 	for {
@@ -103,7 +102,7 @@ func (m *CM) listen() {
 	}
 }
 
-// fail tells all ids that no more events come.
+// fail signals to all ids that no more events will arrive.
 func (m *CM) fail(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -135,15 +134,15 @@ func (m *CM) hand(h *C.struct_cm_happening) {
 	}
 	select {
 	case to.events <- e:
-	default: // nobody wants so many
+	default: // more events than any caller waits for
 		if e.id != nil {
 			m.refuse(e.id)
 		}
 	}
 }
 
-// refuse turns a request away, which to destroy its id does. It waits for the
-// kernel, so not while the lock is held.
+// refuse refuses a request by destroying its id. That waits for the kernel, so it must not be done
+// under the lock.
 func (m *CM) refuse(i *CMID) { m.refusing.Go(func() { _ = i.Close() }) }
 
 // A happening is an event.
@@ -156,14 +155,14 @@ type happening struct {
 	address              C.struct_vb_ah_attr
 }
 
-// adopt keeps an id. The lock is held.
+// adopt registers an id. The lock must be held.
 func (m *CM) adopt(c *C.struct_cm_id) *CMID {
 	i := &CMID{cm: m, c: c, events: make(chan happening, pending), gone: make(chan struct{})}
 	m.ids[c] = i
 	return i
 }
 
-// pending is how many requests may wait at a listener.
+// pending is the number of requests that can wait at a listener.
 const pending = 1024
 
 func (m *CM) create(datagrams bool, at netip.AddrPort) (*CMID, error) {
@@ -185,7 +184,7 @@ func (m *CM) create(datagrams bool, at netip.AddrPort) (*CMID, error) {
 	return i, nil
 }
 
-// cmFailed is the error of a call for an address.
+// cmFailed is the error of a failed call for an address.
 func cmFailed(call string, at netip.AddrPort, rc C.int) error {
 	if rc == 0 {
 		return nil
@@ -193,7 +192,7 @@ func cmFailed(call string, at netip.AddrPort, rc C.int) error {
 	return newError(call, at.String(), syscall.Errno(rc))
 }
 
-// nameOf is an address as the library's callers lay it out.
+// nameOf converts an address to the layout of the C library.
 func nameOf(a netip.AddrPort) C.struct_cm_name {
 	var n C.struct_cm_name
 	n.port = C.uint16_t(a.Port())
@@ -220,7 +219,7 @@ func addressOf(n *C.struct_cm_name) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte(ip[:4])), uint16(n.port))
 }
 
-// Listen takes connections at an address, which may be unspecified: of all RDMA
+// Listen accepts connections at an address, which may be unspecified: it then listens on all RDMA
 // interfaces.
 func (m *CM) Listen(at netip.AddrPort, datagrams bool, backlog int) (*CMID, error) {
 	i, err := m.create(datagrams, at)
@@ -239,8 +238,7 @@ func (m *CM) Listen(at netip.AddrPort, datagrams bool, backlog int) (*CMID, erro
 	return i, nil
 }
 
-// Request waits at a listener for a connection. What it returns is to be
-// accepted, or closed.
+// Request waits at a listener for a connection. The returned id must be accepted or closed.
 func (i *CMID) Request(ctx context.Context) (*CMID, error) {
 	e, err := i.await(ctx, cmConnectRequest)
 	if err != nil {
@@ -251,11 +249,11 @@ func (i *CMID) Request(ctx context.Context) (*CMID, error) {
 	return e.id, nil
 }
 
-// resolveTime is how long the kernel looks for an address or a path.
+// resolveTime is how long the kernel tries to resolve an address or a path.
 const resolveTime = 2 * time.Second
 
-// Resolve finds the device and the path to an address. from may be invalid: any
-// address of this machine. tos is -1, or the type of service.
+// Resolve finds the device and the path to an address. from may be invalid, which means any address
+// of this machine. tos is the type of service, or -1.
 func (m *CM) Resolve(ctx context.Context, from, to netip.AddrPort, datagrams bool, tos int) (*CMID, error) {
 	i, err := m.create(datagrams, to)
 	if err != nil {

@@ -6,10 +6,10 @@ import (
 	"syscall"
 )
 
-// A cmEventType is librdmacm's number of what happened to a connection.
+// A cmEventType is librdmacm's number of a connection event.
 type cmEventType int
 
-// Those that are acted on.
+// The events that are handled.
 const (
 	cmAddrResolved   cmEventType = 0
 	cmAddrError      cmEventType = 1
@@ -30,10 +30,10 @@ func (t cmEventType) String() string {
 		"unreachable", "rejected", "established", "disconnected", "device removal", "multicast join", "multicast error", "address change", "timewait exit")
 }
 
-// A CMError is a connection that rdma_cm could not make.
+// A CMError is a failed rdma_cm connection.
 type CMError struct {
 	Event  cmEventType
-	Status int // -errno, or the number of a reject's reason
+	Status int // -errno, or the number of a reject reason
 	Peer   netip.AddrPort
 }
 
@@ -48,7 +48,7 @@ func (e *CMError) Error() string {
 	return s
 }
 
-// Unwrap gives the errno, if the status is one.
+// Unwrap returns the errno, if the status is one.
 func (e *CMError) Unwrap() error {
 	if e.Status < 0 {
 		return syscall.Errno(-e.Status)
@@ -56,7 +56,7 @@ func (e *CMError) Unwrap() error {
 	return nil
 }
 
-// Reasons of a reject, of connections and of datagrams.
+// Reject reasons of connections and of datagrams.
 const (
 	rejectNoService    = 8
 	rejectStale        = 10
@@ -64,10 +64,10 @@ const (
 	datagramNoService  = 1
 	datagramRejected   = 2
 	datagramNoQueue    = 3
-	connectionRefusedW = -int(syscall.ECONNREFUSED) // iWARP's
+	connectionRefusedW = -int(syscall.ECONNREFUSED) // of iWARP
 )
 
-// Refused reports whether the peer's host answered that nobody listens.
+// Refused reports whether the peer's host answered that there is no listener.
 func (e *CMError) Refused() bool {
 	switch e.Event {
 	case cmRejected:

@@ -17,23 +17,23 @@ import (
 	"unsafe"
 )
 
-// A CMID is one connection of a CM, or its listener.
+// A CMID is a connection or a listener of a CM.
 type CMID struct {
 	cm        *CM
 	c         *C.struct_cm_id
 	datagrams bool
 	peer      netip.AddrPort
 	ctx       *Context
-	asked     happening // of a request: with what
-	answer    happening // of datagrams: where they go
+	asked     happening // parameters of a request
+	answer    happening // destination of datagrams
 
 	events chan happening
-	gone   chan struct{} // the peer, or the device, is gone
+	gone   chan struct{} // closed when the peer or the device has disconnected
 	once   sync.Once
 	closed bool
 }
 
-// resolved is called when the id has a device.
+// resolved must be called when the id has a device.
 func (i *CMID) resolved() {
 	C.cm_unblock(i.c)
 	i.ctx = &Context{name: C.GoString(C.cm_device(i.c)), c: i.c.verbs, qps: map[unsafe.Pointer]uint32{}, borrowed: true}
@@ -42,14 +42,14 @@ func (i *CMID) resolved() {
 	}
 }
 
-// Context is the device that the connection goes over. It is librdmacm's: to
-// close it ends its events alone.
+// Context is the device of the connection. It belongs to librdmacm: closing it only stops its
+// events.
 func (i *CMID) Context() *Context { return i.ctx }
 
-// Port is the device's, from 1.
+// Port is the port number on the device, from 1.
 func (i *CMID) Port() int { return int(i.c.port_num) }
 
-// Local and Remote are the connection's ends.
+// Local and Remote are the addresses of the connection.
 func (i *CMID) Local() netip.AddrPort  { l, _ := i.names(); return l }
 func (i *CMID) Remote() netip.AddrPort { _, r := i.names(); return r }
 
@@ -59,14 +59,13 @@ func (i *CMID) names() (local, remote netip.AddrPort) {
 	return addressOf(&l), addressOf(&r)
 }
 
-// Gone is closed when the peer has ended the connection, or the device is gone.
+// Gone is closed when the peer has ended the connection, or the device is removed.
 func (i *CMID) Gone() <-chan struct{} { return i.gone }
 
 func (i *CMID) end() { i.once.Do(func() { close(i.gone) }) }
 
-// QP makes a queue pair for the connection, which moves it through its states;
-// one for datagrams is in RTS at once. p is of the id's Context, or of another
-// one's of the same device.
+// QP creates a queue pair for the connection, which moves it through its states; a QP for datagrams
+// is in RTS at once. p must be of the id's Context, or of another Context of the same device.
 func (i *CMID) QP(p *PD, o QPOptions) (*QP, error) {
 	if i.c.verbs != p.ctx.c {
 		return nil, fmt.Errorf("the connection to %v goes over %s, and the test's memory is of %s: give the address of the interface that belongs to -d", i.peer, i.ctx.name, p.ctx.name)
@@ -90,19 +89,19 @@ func (i *CMID) option(option, value int) error {
 	return cmFailed("rdma_set_option", i.peer, C.cm_option(i.c, C.int(option), C.uint8_t(value)))
 }
 
-// SetTimeout is how long the QP waits for an acknowledgement: 4.096 µs << t. It
-// takes a kernel of 5.1 or later, and is called before the connection is made.
+// SetTimeout sets how long the QP waits for an acknowledgement: 4.096 µs << t. It needs a kernel of
+// 5.1 or later, and must be called before the connection is made.
 func (i *CMID) SetTimeout(t int) error { return i.option(optionAckTimeout, t) }
 
-// CMOptions are what a connection is made with.
+// CMOptions are the parameters of a connection.
 type CMOptions struct {
-	ReadsIn  int // reads and atomics of the peer's that may be under way
-	ReadsOut int // own ones
+	ReadsIn  int // outstanding reads and atomics of the peer
+	ReadsOut int // outstanding own ones
 	Retries  int // 0 to 7
-	RNRRetry int // 7 is for ever
+	RNRRetry int // 7 is unlimited
 }
 
-// param limits what is asked for to what the fields hold.
+// param limits the values to what the fields can hold.
 func (o CMOptions) param() C.struct_cm_conn_param {
 	return C.struct_cm_conn_param{
 		responder_resources: C.uint8_t(min(o.ReadsIn, 255)), initiator_depth: C.uint8_t(min(o.ReadsOut, 255)),
@@ -110,7 +109,7 @@ func (o CMOptions) param() C.struct_cm_conn_param {
 	}
 }
 
-// Connect connects to the peer. The QP has been made.
+// Connect connects to the peer. The QP must have been created.
 func (i *CMID) Connect(ctx context.Context, o CMOptions) (err error) {
 	p := o.param()
 	if err := cmFailed("rdma_connect", i.peer, C.cm_connect(i.c, &p)); err != nil {
@@ -120,22 +119,22 @@ func (i *CMID) Connect(ctx context.Context, o CMOptions) (err error) {
 	return err
 }
 
-// Accept takes a request. The QP has been made, and posted receives to.
+// Accept accepts a request. The QP must have been created, and its receives posted.
 func (i *CMID) Accept(ctx context.Context, o CMOptions) error {
-	// More than the peer asks for would be refused there.
+	// The peer would refuse more than it requested.
 	o.ReadsIn, o.ReadsOut = min(o.ReadsIn, i.asked.initiator), min(o.ReadsOut, i.asked.responder)
 	p := o.param()
 	if err := cmFailed("rdma_accept", i.peer, C.cm_accept(i.c, &p)); err != nil {
 		return err
 	}
-	if i.datagrams { // nothing more is said of them
+	if i.datagrams { // no further event arrives for datagrams
 		return nil
 	}
 	_, err := i.await(ctx, cmEstablished)
 	return err
 }
 
-// Datagrams is where datagrams to the peer go, once Connect has returned.
+// Datagrams returns the destination of datagrams to the peer, once Connect has returned.
 func (i *CMID) Datagrams(p *PD) (a *AH, qpn, qkey uint32, err error) {
 	ah, e := C.verbs_create_ah(p.p, &i.answer.address)
 	if ah == nil {
@@ -144,8 +143,8 @@ func (i *CMID) Datagrams(p *PD) (a *AH, qpn, qkey uint32, err error) {
 	return &AH{p.ctx, ah}, i.answer.qpn, i.answer.qkey, nil
 }
 
-// AHFrom makes an address handle of a datagram that came: where answers to it
-// go. grh are the 40 bytes in front of it.
+// AHFrom creates an address handle for replies to a received datagram. grh are the 40 bytes before
+// it.
 func (p *PD) AHFrom(w *WC, grh []byte, port int) (*AH, error) {
 	a, err := C.verbs_create_ah_from_wc(p.p, (*C.struct_vb_wc)(unsafe.Pointer(w)), unsafe.Pointer(unsafe.SliceData(grh)), C.int(port))
 	if a == nil {
@@ -154,7 +153,7 @@ func (p *PD) AHFrom(w *WC, grh []byte, port int) (*AH, error) {
 	return &AH{p.ctx, a}, nil
 }
 
-// await waits for an event of a kind. What ends the connection ends that, too.
+// await waits for an event of the given kind. An event that ends the connection also ends the wait.
 func (i *CMID) await(ctx context.Context, want cmEventType) (happening, error) {
 	for {
 		select {
@@ -184,14 +183,14 @@ func (i *CMID) await(ctx context.Context, want cmEventType) (happening, error) {
 	}
 }
 
-// Disconnect tells the peer that the connection ends, or answers that. What is
-// under way is flushed.
+// Disconnect ends the connection, or confirms that the peer has ended it. Outstanding requests are
+// flushed.
 func (i *CMID) Disconnect() error {
 	return cmFailed("rdma_disconnect", i.peer, C.cm_disconnect(i.c))
 }
 
-// Close destroys the id; a request that was not accepted is refused. Its QP must
-// have been closed. A second call does nothing.
+// Close destroys the id; a request that was not accepted is refused. Its QP must be closed already.
+// A second call does nothing.
 func (i *CMID) Close() error {
 	i.cm.mu.Lock()
 	if i.closed {

@@ -11,15 +11,15 @@ import (
 	"unsafe"
 )
 
-// A CQ is a completion queue. One goroutine at a time polls it.
+// A CQ is a completion queue. Only one goroutine at a time may poll it.
 type CQ struct {
 	ctx     *Context
 	c       *C.struct_vb_cq
 	channel *C.struct_vb_comp_channel // nil without events
 }
 
-// CQ makes a completion queue of at least n entries. With events it has a
-// channel of its own, whose interrupts go to a vector below Vectors.
+// CQ creates a completion queue of at least n entries. With events it has its own channel, with
+// interrupts on a vector below Vectors.
 func (c *Context) CQ(n int, events bool, vector int) (*CQ, error) {
 	q := &CQ{ctx: c}
 	if events {
@@ -40,7 +40,7 @@ func (c *Context) CQ(n int, events bool, vector int) (*CQ, error) {
 	return q, nil
 }
 
-// Close frees the queue. Its QPs must have been closed.
+// Close frees the queue. Its QPs must be closed already.
 func (q *CQ) Close() error {
 	err := q.ctx.failed("ibv_destroy_cq", C.verbs_destroy_cq(q.c))
 	if q.channel != nil && err == nil {
@@ -49,7 +49,7 @@ func (q *CQ) Close() error {
 	return err
 }
 
-// Poll moves completions into wc and returns how many. It does not wait.
+// Poll moves completions into wc and returns their number. It does not wait.
 func (q *CQ) Poll(wc []WC) (int, error) {
 	if len(wc) == 0 {
 		return 0, nil
@@ -61,13 +61,13 @@ func (q *CQ) Poll(wc []WC) (int, error) {
 	return int(n), nil
 }
 
-// Notify asks for an event at the next completion. What came before it is to be
-// polled for afterwards: it brings no event.
+// Notify requests an event for the next completion. Poll afterwards, since a completion that
+// arrived earlier causes no event.
 func (q *CQ) Notify() error {
 	return q.ctx.failed("ibv_req_notify_cq", C.verbs_notify(q.c, 0))
 }
 
-// Wait waits for an event, some time, and reports whether there was one.
+// Wait waits for an event, at most for d, and reports whether there was one.
 func (q *CQ) Wait(d time.Duration) (bool, error) {
 	n := C.verbs_wait(q.c, C.int(d.Milliseconds()))
 	if n < 0 {
@@ -76,10 +76,10 @@ func (q *CQ) Wait(d time.Duration) (bool, error) {
 	return n == 1, nil
 }
 
-// Handle is the queue for C code of this module: a struct vb_cq *.
+// Handle is the queue for C code in this module: a struct vb_cq *.
 func (q *CQ) Handle() unsafe.Pointer { return unsafe.Pointer(q.c) }
 
-// Failed returns the error of a completion that is none, nil for success.
+// Failed returns the error of a failed completion, nil for success.
 func (q *CQ) Failed(w *WC, port int) error {
 	if w.OK() {
 		return nil
@@ -90,5 +90,5 @@ func (q *CQ) Failed(w *WC, port int) error {
 // OK reports whether the request succeeded.
 func (w *WC) OK() bool { return w.Status == success }
 
-// Flushed reports whether it was not tried, since an earlier one had failed.
+// Flushed reports whether the request was not tried, because an earlier one had failed.
 func (w *WC) Flushed() bool { return w.Status == flushed }

@@ -29,8 +29,7 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// Load reports why libibverbs cannot be used: nil, or an error that is
-// ErrNoLibrary.
+// Load returns nil, or the reason why libibverbs cannot be used, as an error that is ErrNoLibrary.
 func Load() error {
 	if why := C.verbs_load(); why != nil {
 		return fmt.Errorf("%w: %s (Debian's package is libibverbs1, with ibverbs-providers)", ErrNoLibrary, C.GoString(why))
@@ -48,7 +47,7 @@ func Names() ([]string, error) {
 	return names, err
 }
 
-// devices calls f with each device while it returns true.
+// devices calls f with each device until it returns false.
 func devices(f func(name string, d *C.struct_vb_device) bool) error {
 	if err := Load(); err != nil {
 		return err
@@ -75,15 +74,15 @@ func devices(f func(name string, d *C.struct_vb_device) bool) error {
 type Context struct {
 	name     string
 	c        *C.struct_vb_context
-	borrowed bool // of librdmacm, which keeps it open
+	borrowed bool // owned by librdmacm, which keeps it open
 
 	mu   sync.Mutex
 	qps  map[unsafe.Pointer]uint32
-	stop int           // an eventfd that ends the goroutine of Events
-	done chan struct{} // it has ended
+	stop int           // an eventfd that stops the goroutine of Events
+	done chan struct{} // closed when that goroutine has ended
 }
 
-// Open opens a device by its name; "" is the first one. Close ends it.
+// Open opens a device by its name; "" is the first one. Close closes it.
 func Open(name string) (*Context, error) {
 	var c *C.struct_vb_context
 	var err error
@@ -118,10 +117,10 @@ func noDevice(name string) error {
 	return fmt.Errorf("there is no RDMA device %q; there are %q", name, names)
 }
 
-// Name is the device's.
+// Name is the name of the device.
 func (c *Context) Name() string { return c.name }
 
-// Close closes the device. All that was made with it must have been closed.
+// Close closes the device. All resources created with it must be closed already.
 func (c *Context) Close() error {
 	if c.done != nil {
 		_, _ = unix.Write(c.stop, []byte{1, 0, 0, 0, 0, 0, 0, 0})
@@ -135,7 +134,7 @@ func (c *Context) Close() error {
 	return c.failed("ibv_close_device", C.verbs_close(c.c))
 }
 
-// failed makes an error of a call that returns an errno, or nil of 0. Some
+// failed converts the return value of a call that returns an errno to an error, and 0 to nil. Some
 // providers return -1 and set errno.
 func (c *Context) failed(call string, rc C.int) error {
 	if rc == 0 {
@@ -144,17 +143,17 @@ func (c *Context) failed(call string, rc C.int) error {
 	return newError(call, c.name, syscall.Errno(max(rc, -rc)))
 }
 
-// Limits are what a device can have.
+// Limits are the limits of a device.
 type Limits struct {
-	Vendor   uint32 // the maker's OUI
+	Vendor   uint32 // OUI of the vendor
 	QPs      int
-	Requests int // in a queue of a QP
-	CQEs     int // in a CQ
+	Requests int // per queue of a QP
+	CQEs     int // per CQ
 	ReadsIn  int // reads and atomics that a QP can answer at once
 	Ports    int
 }
 
-// Limits asks the device what it can have.
+// Limits queries the limits of the device.
 func (c *Context) Limits() (Limits, error) {
 	var a C.struct_vb_device_attr
 	if err := c.failed("ibv_query_device", C.verbs_query_device(c.c, &a)); err != nil {
@@ -165,20 +164,20 @@ func (c *Context) Limits() (Limits, error) {
 	}, nil
 }
 
-// A Port is what a device says of one of its ports.
+// A Port is the state of one of the device's ports.
 type Port struct {
 	Number     int
 	State      portState
-	MTU        MTU    // the one in use
+	MTU        MTU    // the active one
 	LID        uint16 // 0 on Ethernet
 	MaxMessage uint32 // bytes
-	Ethernet   bool   // RoCE or iWARP; else InfiniBand
+	Ethernet   bool   // RoCE or iWARP; false: InfiniBand
 }
 
 // Active reports whether the port's link is up.
 func (p *Port) Active() bool { return p.State == portActive }
 
-// Port asks for a port, from 1.
+// Port queries a port, numbered from 1.
 func (c *Context) Port(number int) (Port, error) {
 	var a C.struct_vb_port_attr
 	if err := c.failed("ibv_query_port", C.verbs_query_port(c.c, C.int(number), &a)); err != nil {
@@ -192,7 +191,7 @@ func (c *Context) Port(number int) (Port, error) {
 	}, nil
 }
 
-// GIDs lists a port's addresses, those in use.
+// GIDs lists the GIDs of a port that are in use.
 func (c *Context) GIDs(port int) ([]GIDEntry, error) {
 	fs, err := sysfs.Open("/")
 	if err != nil {
@@ -213,8 +212,8 @@ func (c *Context) GIDs(port int) ([]GIDEntry, error) {
 	return out, nil
 }
 
-// Events starts to listen for asynchronous events, which f gets one after the
-// other until the device is closed. It is called once at most.
+// Events starts listening for asynchronous events. It calls f with one event after the other until
+// the device is closed. It may be called only once.
 func (c *Context) Events(f func(Event)) error {
 	stop, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {
@@ -226,7 +225,7 @@ func (c *Context) Events(f func(Event)) error {
 		for {
 			e, ok, err := c.event()
 			if err != nil {
-				return // it was closed, or the device is gone
+				return // the device was closed or is gone
 			}
 			if ok {
 				f(e)

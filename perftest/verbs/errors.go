@@ -7,14 +7,14 @@ import (
 	"syscall"
 )
 
-// An Error is a call of libibverbs that failed.
+// An Error is a failed call of libibverbs.
 type Error struct {
 	Call   string // ibv_modify_qp(RTR), …
 	Errno  syscall.Errno
 	Device string
-	Port   int    // 0 if the call is not about one
+	Port   int    // 0 if the call is not about a port
 	QPN    uint32 // 0 if the call is not about a QP
-	State  string // the QP's, if the call is about one
+	State  string // of the QP, if the call is about one
 	What   string // more about the arguments; may be empty
 	Cause  string // the usual cause and its remedy; may be empty
 }
@@ -40,7 +40,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Errno }
 
-// newError is what a call returned, with its usual cause.
+// newError makes the error of a call, with its usual cause.
 func newError(call, device string, err error) *Error {
 	e := &Error{Call: call, Device: device, Errno: syscall.EIO}
 	errors.As(err, &e.Errno)
@@ -51,8 +51,8 @@ func newError(call, device string, err error) *Error {
 	return e
 }
 
-// causes are the usual ones: what operators find in the end. The first entry
-// whose call begins the failing call's name, and whose errno is its or 0, is it.
+// causes are the usual causes, as found in operation. The first match applies: call is a prefix of
+// the failed call's name, and errno is equal or 0.
 var causes = []struct {
 	call  string
 	errno syscall.Errno
@@ -104,10 +104,10 @@ func cause(call string, errno syscall.Errno) string {
 	return ""
 }
 
-// A status is how a work request ended, as libibverbs numbers it.
+// A status is the status of a completed work request, as libibverbs numbers it.
 type status int32
 
-// Those that tell what to do about them.
+// The statuses with a known cause, and success.
 const (
 	success          status = 0
 	localLength      status = 1
@@ -133,7 +133,7 @@ func (s status) String() string {
 		"tag matching error", "tag matching rendezvous incomplete")
 }
 
-// cause is the usual one, or "".
+// cause is the usual cause, or "".
 func (s status) cause() string {
 	switch s {
 	case localLength:
@@ -156,7 +156,7 @@ func (s status) cause() string {
 	return ""
 }
 
-// A CompletionError is a work request that failed.
+// A CompletionError is a failed work request.
 type CompletionError struct {
 	Status      status
 	VendorError uint32

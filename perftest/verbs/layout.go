@@ -7,8 +7,8 @@ import "C"
 
 import "unsafe"
 
-// The requests and completions that are laid out in Go are those of C: an index
-// that is not 0 does not compile.
+// The requests and completions that are declared in Go must have the layout of C. If one differs,
+// its index is not 0 and this does not compile.
 var (
 	_ = [1]int{}[unsafe.Sizeof(WC{})-C.sizeof_struct_vb_wc]
 	_ = [1]int{}[unsafe.Offsetof(WC{}.Flags)-unsafe.Offsetof(C.struct_vb_wc{}.wc_flags)]

@@ -13,31 +13,31 @@ import (
 	"unsafe"
 )
 
-// QPOptions are what a QP is made of.
+// QPOptions are the parameters of a new QP.
 type QPOptions struct {
 	Transport      Transport
 	SendCQ, RecvCQ *CQ
 	Sends, Recvs   int  // requests in the queues
-	SRQ            *SRQ // instead of a receive queue of its own; nil: none
-	SendSGEs       int  // of a request; 0 is 1
+	SRQ            *SRQ // shared receive queue instead of an own one; nil: none
+	SendSGEs       int  // per request; 0 is 1
 	RecvSGEs       int
-	Inline         int // bytes that a request may carry itself
+	Inline         int // bytes that a request can carry inline
 	SignalAll      bool
 }
 
-// A QP is a queue pair. Its methods are called by one goroutine at a time.
+// A QP is a queue pair. Only one goroutine at a time may call its methods.
 type QP struct {
 	pd     *PD
 	q      *C.struct_vb_qp
 	port   int
 	t      Transport
-	id     *CMID // of a connection that rdma_cm makes, else nil
+	id     *CMID // of an rdma_cm connection, else nil
 	Number uint32
-	Inline int // bytes, what the device gave: it may be more than was asked for
+	Inline int // bytes, as granted by the device: may be more than requested
 }
 
-// attr is what the library takes. The CQs are the library's, not Go's: it points
-// to no memory of Go's.
+// attr converts the options for the library. The CQs are in the library's memory, so the result has
+// no pointers to Go memory.
 func (o *QPOptions) attr() C.struct_vb_qp_init_attr {
 	var a C.struct_vb_qp_init_attr
 	a.send_cq, a.recv_cq = o.SendCQ.c, o.RecvCQ.c
@@ -56,7 +56,7 @@ func (o *QPOptions) attr() C.struct_vb_qp_init_attr {
 	return a
 }
 
-// QP makes a queue pair, in RESET.
+// QP creates a queue pair, in RESET.
 func (p *PD) QP(o QPOptions) (*QP, error) {
 	a := o.attr()
 	q, err := C.verbs_create_qp(p.p, &a)
@@ -72,7 +72,7 @@ func (p *PD) qpFailed(call string, o QPOptions, err error) error {
 	return e
 }
 
-// adopt keeps a QP that was made with a.
+// adopt registers a QP that was created with a.
 func (p *PD) adopt(q *C.struct_vb_qp, o QPOptions, a *C.struct_vb_qp_init_attr) *QP {
 	qp := &QP{pd: p, q: q, t: o.Transport, Number: uint32(q.qp_num), Inline: int(a.cap.max_inline_data)}
 	p.ctx.mu.Lock()
@@ -81,7 +81,7 @@ func (p *PD) adopt(q *C.struct_vb_qp, o QPOptions, a *C.struct_vb_qp_init_attr) 
 	return qp
 }
 
-// Close frees it, whatever it has under way.
+// Close frees the QP, even with outstanding requests.
 func (q *QP) Close() error {
 	q.pd.ctx.mu.Lock()
 	delete(q.pd.ctx.qps, unsafe.Pointer(q.q))
@@ -93,10 +93,10 @@ func (q *QP) Close() error {
 	return q.pd.ctx.failed("ibv_destroy_qp", C.verbs_destroy_qp(q.q))
 }
 
-// Handle is the QP for C code of this module: a struct vb_qp *.
+// Handle is the QP for C code in this module: a struct vb_qp *.
 func (q *QP) Handle() unsafe.Pointer { return unsafe.Pointer(q.q) }
 
-// A Path is how packets get to the peer.
+// A Path is the path of packets to the peer.
 type Path struct {
 	Port         int
 	GIDIndex     int // our own; -1: no GRH, addressed by LID
@@ -128,7 +128,7 @@ func (p *Path) String() string {
 	return fmt.Sprintf("from GID index %d to %v", p.GIDIndex, p.GID)
 }
 
-// Bits of the mask that says what ibv_modify_qp is to set.
+// Bits of the mask that selects what ibv_modify_qp sets.
 const (
 	setState   = 1 << 0
 	setAccess  = 1 << 3
@@ -148,7 +148,7 @@ const (
 	setDestQPN = 1 << 20
 )
 
-// Init moves the QP to INIT: receives can be posted. qkey is for UD.
+// Init moves the QP to INIT, in which receives can be posted. qkey is for UD.
 func (q *QP) Init(port, pkeyIndex int, a Access, qkey uint32) error {
 	q.port = port
 	attr := C.struct_vb_qp_attr{qp_state: C.int(stateInit), port_num: C.uint8_t(port), pkey_index: C.uint16_t(pkeyIndex)}
@@ -163,19 +163,18 @@ func (q *QP) Init(port, pkeyIndex int, a Access, qkey uint32) error {
 	return q.modify(&attr, mask, stateInit, "")
 }
 
-// A Connection is what a QP needs to know of its peer, and how it goes on when
-// nothing comes back.
+// A Connection contains what a QP needs to know about its peer, and its retry parameters.
 type Connection struct {
 	Path     Path
 	MTU      MTU
 	QPN, PSN uint32 // the peer's
 	OwnPSN   uint32
-	ReadsIn  int // reads and atomics of the peer's that may be under way at once
-	ReadsOut int // own ones
-	Timeout  int // 4.096 µs << Timeout until a request is sent again
+	ReadsIn  int // outstanding reads and atomics of the peer
+	ReadsOut int // outstanding own ones
+	Timeout  int // 4.096 µs << Timeout until a request is retried
 	Retries  int // 0 to 7
-	RNRRetry int // 7 is for ever
-	MinRNR   int // code of the time that a peer without a receive waits: 12 is 0.64 ms
+	RNRRetry int // 7 is unlimited
+	MinRNR   int // code of the time that a peer waits if there is no receive for it: 12 is 0.64 ms
 }
 
 // ReadyToReceive moves the QP from INIT to RTR.
@@ -204,13 +203,12 @@ func (q *QP) ReadyToSend(c Connection) error {
 	return q.modify(&attr, mask, stateRTS, "")
 }
 
-// SetMinRNR sets the code of the time that a peer without a receive waits, of a
-// QP that is connected.
+// SetMinRNR sets MinRNR (see Connection) of a connected QP.
 func (q *QP) SetMinRNR(code int) error {
 	return q.modify(&C.struct_vb_qp_attr{min_rnr_timer: C.uint8_t(code)}, setMinRNR, stateRTS, "")
 }
 
-// Fail moves the QP to ERR: what it has under way ends as flushed.
+// Fail moves the QP to ERR: outstanding requests complete as flushed.
 func (q *QP) Fail() error {
 	return q.modify(&C.struct_vb_qp_attr{qp_state: C.int(stateErr)}, setState, stateErr, "")
 }
@@ -226,7 +224,7 @@ func (q *QP) modify(a *C.struct_vb_qp_attr, mask int, to qpState, what string) e
 	return e
 }
 
-// State asks the device for the QP's state: it may have changed by itself.
+// State queries the device for the QP's state, which may have changed by itself.
 func (q *QP) State() (qpState, error) {
 	var a C.struct_vb_qp_attr
 	var i C.struct_vb_qp_init_attr
@@ -234,13 +232,13 @@ func (q *QP) State() (qpState, error) {
 	return qpState(a.qp_state), err
 }
 
-// An AH is the address of datagrams.
+// An AH is the destination address of datagrams.
 type AH struct {
 	ctx *Context
 	a   *C.struct_vb_ah
 }
 
-// AH makes an address handle.
+// AH creates an address handle.
 func (p *PD) AH(path Path) (*AH, error) {
 	attr := path.attr()
 	a, err := C.verbs_create_ah(p.p, &attr)
@@ -252,10 +250,10 @@ func (p *PD) AH(path Path) (*AH, error) {
 	return &AH{p.ctx, a}, nil
 }
 
-// Close frees it. Requests that use it must have ended.
+// Close frees the handle. Requests that use it must have completed.
 func (a *AH) Close() error { return a.ctx.failed("ibv_destroy_ah", C.verbs_destroy_ah(a.a)) }
 
-// PostSend posts s from its first request on, up to the end of its list.
+// PostSend posts the list of requests that begins with s.
 func (q *QP) PostSend(s *sendWR) error {
 	var bad *C.struct_vb_send_wr
 	if rc := C.verbs_post_send(q.q, (*C.struct_vb_send_wr)(unsafe.Pointer(s)), &bad); rc != 0 {
@@ -264,7 +262,7 @@ func (q *QP) PostSend(s *sendWR) error {
 	return nil
 }
 
-// PostRecv posts r from its first request on, up to the end of its list.
+// PostRecv posts the list of requests that begins with r.
 func (q *QP) PostRecv(r *recvWR) error {
 	var bad *C.struct_vb_recv_wr
 	if rc := C.verbs_post_recv(q.q, (*C.struct_vb_recv_wr)(unsafe.Pointer(r)), &bad); rc != 0 {
@@ -279,7 +277,7 @@ func (q *QP) postFailed(call string, rc C.int) error {
 	return e
 }
 
-// PostFailed is the error of a post that C code of this module made.
+// PostFailed is the error of a failed post by C code in this module.
 func (q *QP) PostFailed(call string, errno syscall.Errno) error {
 	return q.postFailed(call, C.int(errno))
 }

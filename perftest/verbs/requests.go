@@ -7,15 +7,14 @@ import (
 	"unsafe"
 )
 
-// An SGE is memory of a request, as libibverbs lays it out.
+// An SGE is a memory segment of a request, in libibverbs' layout.
 type SGE struct {
 	Address uint64
 	Length  uint32
 	LKey    uint32
 }
 
-// A sendWR is a request to a send queue, as libibverbs lays it out. It is made
-// by NewSends, outside of Go's memory.
+// A sendWR is a send request, in libibverbs' layout. NewSends creates it outside of Go's memory.
 type sendWR struct {
 	ID     uint64
 	next   uintptr
@@ -25,15 +24,15 @@ type sendWR struct {
 	Flags  uint32
 	Imm    uint32 // in network order
 
-	// Of writes and reads: the peer's address and key.
+	// For writes and reads: the peer's address and key.
 	remote uint64
 	rest   [3]uint64
 	srqn   uint64
 	bind   [6]uint64
 }
 
-// Write makes it a write to the peer's memory, Read one from it; WriteImm a write that
-// takes a receive and gives it Imm.
+// Write makes the request a write to the peer's memory, Read a read from it. WriteImm makes it a
+// write that also consumes a receive and passes Imm to it.
 func (w *sendWR) Write(address uint64, rkey uint32)    { w.oneSided(opWrite, address, rkey) }
 func (w *sendWR) WriteImm(address uint64, rkey uint32) { w.oneSided(opWriteImm, address, rkey) }
 func (w *sendWR) Read(address uint64, rkey uint32)     { w.oneSided(opRead, address, rkey) }
@@ -43,18 +42,18 @@ func (w *sendWR) oneSided(op opcode, address uint64, rkey uint32) {
 	w.SetRemote(address, rkey)
 }
 
-// SetRemote changes the memory that a write or read goes to.
+// SetRemote changes the remote address and key of a write or read.
 func (w *sendWR) SetRemote(address uint64, rkey uint32) {
 	w.remote = address
 	*(*uint32)(unsafe.Pointer(&w.rest[0])) = rkey
 }
 
-// Send makes it a message, SendImm one that gives the receive Imm, too.
+// Send makes the request a message, SendImm a message that also passes Imm to the receive.
 func (w *sendWR) Send()    { w.opcode = opSend }
 func (w *sendWR) SendImm() { w.opcode = opSendImm }
 
-// FetchAdd makes it one that adds to a word of the peer's memory, and CompareSwap one
-// that puts swap there if it has the value of compare. Both fetch what was there.
+// FetchAdd makes the request add to a word of the peer's memory. CompareSwap makes it store swap
+// there if the word equals compare. Both return the previous value.
 func (w *sendWR) FetchAdd(address uint64, rkey uint32, add uint64) {
 	w.atomic(opFetchAdd, address, rkey, add, 0)
 }
@@ -68,14 +67,13 @@ func (w *sendWR) atomic(op opcode, address uint64, rkey uint32, compareOrAdd, sw
 	*(*uint32)(unsafe.Pointer(&w.rest[2])) = rkey
 }
 
-// SetDatagram is where a UD message goes.
+// SetDatagram sets the destination of a UD message.
 func (w *sendWR) SetDatagram(a *AH, qpn, qkey uint32) {
 	w.remote = uint64(uintptr(unsafe.Pointer(a.a)))
 	*(*[2]uint32)(unsafe.Pointer(&w.rest[0])) = [2]uint32{qpn, qkey}
 }
 
-// A recvWR is a request to a receive queue, as libibverbs lays it out. It is
-// made by NewRecvs, outside of Go's memory.
+// A recvWR is a receive request, in libibverbs' layout. NewRecvs creates it outside of Go's memory.
 type recvWR struct {
 	ID   uint64
 	next uintptr
@@ -84,16 +82,16 @@ type recvWR struct {
 	_    int32
 }
 
-// Sends are send requests and their memory. A request lies outside of Go's
-// memory and stays where it is until Close.
+// Sends are send requests and their memory. The requests are outside of Go's memory and do not move
+// until Close.
 type Sends struct {
 	memory []byte
 	WR     []sendWR
-	SGE    []SGE // each request's, perWR of them
+	SGE    []SGE // perWR of them for each request
 }
 
-// NewSends makes n requests of up to perWR pieces of memory each, every one a
-// list of its own: see Chain.
+// NewSends creates n requests with up to perWR memory segments each. Each request is a separate
+// list, see Chain.
 func NewSends(n, perWR int) (*Sends, error) {
 	m, wr, sge, err := requests[sendWR](n, perWR)
 	if err != nil {
@@ -105,7 +103,7 @@ func NewSends(n, perWR int) (*Sends, error) {
 	return &Sends{m, wr, sge}, nil
 }
 
-// requests are n of a kind, with perWR pieces of memory each.
+// requests allocates n requests of a type, with perWR memory segments each.
 func requests[T any](n, perWR int) (memory []byte, wr []T, sge []SGE, err error) {
 	if n <= 0 || perWR <= 0 {
 		return nil, nil, nil, fmt.Errorf("%d requests of %d pieces", n, perWR)
@@ -118,7 +116,7 @@ func requests[T any](n, perWR int) (memory []byte, wr []T, sge []SGE, err error)
 	return memory, unsafe.Slice((*T)(unsafe.Pointer(&memory[0])), n), unsafe.Slice((*SGE)(unsafe.Pointer(&memory[size])), n*perWR), nil
 }
 
-// Chain makes WR[from:to] one list, which is posted by its first request.
+// Chain links WR[from:to] into one list, which is posted by its first request.
 func (s *Sends) Chain(from, to int) {
 	for i := from; i < to; i++ {
 		s.WR[i].next = 0
@@ -128,18 +126,18 @@ func (s *Sends) Chain(from, to int) {
 	}
 }
 
-// Close frees the requests. None may be in the middle of being posted; those
-// that were posted are copied by then.
+// Close frees the requests. No post of them may be in progress; requests that were already posted
+// have been copied.
 func (s *Sends) Close() error { return Free(s.memory) }
 
-// Recvs are receive requests and their memory, as Sends.
+// Recvs are receive requests and their memory, like Sends.
 type Recvs struct {
 	memory []byte
 	WR     []recvWR
 	SGE    []SGE
 }
 
-// NewRecvs makes n requests of up to perWR pieces of memory each.
+// NewRecvs creates n requests with up to perWR memory segments each.
 func NewRecvs(n, perWR int) (*Recvs, error) {
 	m, wr, sge, err := requests[recvWR](n, perWR)
 	if err != nil {
@@ -151,7 +149,7 @@ func NewRecvs(n, perWR int) (*Recvs, error) {
 	return &Recvs{m, wr, sge}, nil
 }
 
-// Chain makes WR[from:to] one list, which is posted by its first request.
+// Chain links WR[from:to] into one list, which is posted by its first request.
 func (r *Recvs) Chain(from, to int) {
 	for i := from; i < to; i++ {
 		r.WR[i].next = 0
@@ -161,5 +159,5 @@ func (r *Recvs) Chain(from, to int) {
 	}
 }
 
-// Close frees the requests, as Sends.Close.
+// Close frees the requests, like Sends.Close.
 func (r *Recvs) Close() error { return Free(r.memory) }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A Transport is a QP's service.
+// A Transport is the transport service of a QP.
 type Transport int
 
 // The numbers are libibverbs'.
@@ -55,7 +55,7 @@ func name(i int, names ...string) string {
 	return names[i]
 }
 
-// Access is what may be done with a memory region, or through a QP.
+// Access is a set of operations that are allowed on a memory region, or through a QP.
 type Access int
 
 // The numbers are libibverbs'.
@@ -64,13 +64,13 @@ const (
 	RemoteWrite     Access = 1 << 1
 	RemoteRead      Access = 1 << 2
 	RemoteAtomic    Access = 1 << 3
-	RelaxedOrdering Access = 1 << 20 // PCIe writes may overtake others; ignored where it is not known
+	RelaxedOrdering Access = 1 << 20 // PCIe writes may overtake others; ignored if not supported
 )
 
-// An MTU is libibverbs' number of a path's packet size: 1 is 256 bytes, 5 4096.
+// An MTU is libibverbs' number of a path's packet size: 1 is 256 bytes, 5 is 4096.
 type MTU int
 
-// MTUOf returns the number of a size in bytes, 0 if it is none.
+// MTUOf returns the MTU of a size in bytes, 0 if there is none.
 func MTUOf(bytes int) MTU {
 	for m := MTU(1); m <= 5; m++ {
 		if m.Bytes() == bytes {
@@ -80,7 +80,7 @@ func MTUOf(bytes int) MTU {
 	return 0
 }
 
-// Bytes returns the size in bytes, 0 for a number that is none.
+// Bytes returns the size in bytes, 0 for an invalid MTU.
 func (m MTU) Bytes() int {
 	if m < 1 || m > 5 {
 		return 0
@@ -111,14 +111,14 @@ func parseGID(s string) (g GID, err error) {
 	return g, nil
 }
 
-// String returns the form of IPv6, or of IPv4 where that is mapped: an address
-// that a person can ping.
+// String returns the IPv6 form, or the IPv4 form if the GID is IPv4-mapped: an address that a
+// person can ping.
 func (g GID) String() string { return netip.AddrFrom16(g).Unmap().String() }
 
 // IsIPv4 reports whether the GID is an IPv4 address: ::ffff:a.b.c.d.
 func (g GID) IsIPv4() bool { return netip.AddrFrom16(g).Is4In6() }
 
-// IsZero reports whether the table's entry is empty.
+// IsZero reports whether the GID is zero, as in empty table entries.
 func (g GID) IsZero() bool { return g == GID{} }
 
 // A GIDEntry is one of a port's addresses.
@@ -134,10 +134,10 @@ type roce int
 
 func (r roce) String() string { return name(int(r), "unknown", "RoCE v1", "RoCE v2") }
 
-// DefaultGID returns the index that perftest 4.5 takes without -x, and whether
-// there is any: the last of the entries that beats what came before. An IPv4
-// address beats another one (with ipv6 it is the other way round), RoCE v2 beats
-// v1 within a family.
+// DefaultGID returns the index that perftest 4.5 uses without -x, and whether there is any. It goes
+// through the table, and each entry that is better than the best one so far replaces it. An IPv4
+// address is better than another one (with ipv6 it is the other way round), and within a family
+// RoCE v2 is better than v1.
 func DefaultGID(table []GIDEntry, ipv6 bool) (index int, ok bool) {
 	var best GIDEntry
 	for _, e := range table {
@@ -159,7 +159,7 @@ func better(e, than GIDEntry, ipv6 bool) bool {
 	return e.RoCE > than.RoCE
 }
 
-// An opcode is what a work request asks for.
+// An opcode is the operation of a work request.
 type opcode int32
 
 // The numbers are libibverbs'.
@@ -179,7 +179,7 @@ const (
 	Inline   uint32 = 1 << 3
 )
 
-// A WC is a work completion, as libibverbs lays it out.
+// A WC is a work completion, in libibverbs' layout.
 type WC struct {
 	ID          uint64
 	Status      status
@@ -195,17 +195,17 @@ type WC struct {
 	DLIDPath    uint8
 }
 
-// Of a completion's Opcode and Flags.
+// Bits of a completion's Opcode and Flags.
 const (
 	wcRecv    int32  = 1 << 7
 	wcWithImm uint32 = 1 << 1
 )
 
-// An Event is something that happened without being asked for.
+// An Event is an asynchronous event.
 type Event struct {
 	Type eventType
-	QPN  uint32 // of events of a QP of this package, else 0
-	Port int    // of events of a port, else 0
+	QPN  uint32 // for events of a QP of this package, else 0
+	Port int    // for events of a port, else 0
 }
 
 func (e Event) String() string {
@@ -218,11 +218,11 @@ func (e Event) String() string {
 	return e.Type.String()
 }
 
-// Established reports that the first message of a connection came before this side
-// was ready to send.
+// Established reports that the first message of a connection arrived before this side was ready to
+// send.
 func (e Event) Established() bool { return e.Type == eventCommEst }
 
-// Dead reports that the device does not work any more.
+// Dead reports that the device has failed.
 func (e Event) Dead() bool { return e.Type == eventDeviceDead }
 
 // Down reports that the port lost its link.
@@ -231,7 +231,7 @@ func (e Event) Down() bool { return e.Type == eventPortDown }
 // An eventType is libibverbs' number of an asynchronous event.
 type eventType int
 
-// Those that are acted on.
+// The events that are handled.
 const (
 	eventQPFatal    eventType = 1
 	eventCommEst    eventType = 4
@@ -246,8 +246,8 @@ func (t eventType) String() string {
 		"SRQ error", "SRQ limit reached", "last WQE reached", "client reregister", "GID change", "WQ fatal error")
 }
 
-// roceVersion is what sysfs's word for a GID's type says. Of an InfiniBand port it says
-// "IB/RoCE v1", too, which does not matter there.
+// roceVersion converts the type of a GID in sysfs. For an InfiniBand port sysfs also shows "IB/RoCE
+// v1", which does not matter there.
 func roceVersion(s string) roce {
 	switch s {
 	case "RoCE v2":

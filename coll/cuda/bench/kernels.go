@@ -16,14 +16,14 @@ import (
 //go:embed check.ptx
 var image []byte
 
-// The shape of the grids: blocks of so many threads, and so many of them for a
-// multiprocessor as it can hold.
+// The shape of the grids: threads per block, and blocks per multiprocessor, as many as it can
+// hold.
 const (
 	threads     = 256
 	blocksPerSM = 8
 )
 
-// widths are the sizes of elements, in bytes: 1<<i.
+// widths is the number of element sizes, which are 1<<i bytes.
 const widths = 4
 
 // kernels are those of check.cu, prepared for one stream.
@@ -33,8 +33,8 @@ type kernels struct {
 	blocks        int // at most
 }
 
-// load loads the kernels into the current context. wrong is where compare
-// counts.
+// load loads the kernels into the current context. wrong is the counter of the compare
+// kernels.
 func (k *kernels) load(stream driver.Stream, sms int, wrong driver.Ptr) (err error) {
 	k.blocks = sms * blocksPerSM
 	if k.module, err = driver.Load(image); err != nil {
@@ -75,11 +75,11 @@ func (k *kernels) close() error {
 	return k.module.Unload()
 }
 
-// set gives a launch a parameter, which has the size of v.
+// set sets a launch's parameter, which has the size of v.
 func set[T any](l *driver.Launch, i int, v T) { *(*T)(l.Param(i)) = v }
 
-// run launches tile or compare over memory, in elements of 1<<width bytes.
-// period is the pattern's length in bytes, phase where in it memory begins.
+// run launches tile or compare over memory, in elements of 1<<width bytes. period is the
+// pattern's length in bytes, phase the offset in the pattern at which mem begins.
 func (k *kernels) run(l *driver.Launch, mem []byte, pattern driver.Ptr, period int, phase int64, width int) error {
 	n := uint64(len(mem) >> width)
 	set(l, 0, driver.Ptr(Address(mem)))

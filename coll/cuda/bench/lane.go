@@ -13,19 +13,18 @@ import (
 	"github.com/assay-hpc/assay/coll/perf"
 )
 
-// A Lane is a GPU with one stream. It implements perf.Lane: all methods but
-// Close are called by one goroutine, locked to a thread on which Bind was
-// called.
+// A Lane is a GPU with one stream. It implements perf.Lane: all methods except Close are
+// called by one goroutine, locked to a thread on which Bind was called.
 type Lane struct {
 	context  *driver.Context
 	stream   driver.Stream
 	kernels  kernels
 	patterns patterns
-	wrong    driver.Ptr // 8 bytes: what the compare kernels have counted
+	wrong    driver.Ptr // 8 bytes: the counter of the compare kernels
 	marks    []driver.Event
 }
 
-// Open makes a lane on a device. The caller closes it before the context.
+// Open creates a lane on a device. The caller closes it before the context.
 func Open(context *driver.Context) (*Lane, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -59,8 +58,8 @@ func (l *Lane) open() error {
 	return l.kernels.load(l.stream, devices[l.context.Ordinal()].SMs, l.wrong)
 }
 
-// Close waits for what is enqueued and frees what Open made. Memory of Alloc
-// and graphs are the caller's to free, before. It may be called on any thread.
+// Close waits for what is enqueued and frees what Open created. The caller must first free
+// memory of Alloc and graphs. It may be called on any thread.
 func (l *Lane) Close() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -83,13 +82,13 @@ func (l *Lane) Close() error {
 // Stream is the lane's CUstream, for an engine's operations.
 func (l *Lane) Stream() uintptr { return uintptr(l.stream) }
 
-// Context is the device's, which Open was given.
+// Context returns the device's context, which Open was given.
 func (l *Lane) Context() *driver.Context { return l.context }
 
 // Bind makes the device current on the calling thread.
 func (l *Lane) Bind() error { return l.context.Bind() }
 
-// Memory is how much memory the device has, in bytes.
+// Memory returns how much memory is free and how much the device has, in bytes.
 func (l *Lane) Memory() (free, total int64, err error) { return driver.MemInfo() }
 
 // Alloc allocates n bytes of the device.
@@ -101,8 +100,8 @@ func (l *Lane) Alloc(n int) ([]byte, error) {
 	return Bytes(uintptr(p), n), nil
 }
 
-// Free waits for what is enqueued, and frees what Alloc returned. A device that
-// cannot do so has failed, of which Wait tells.
+// Free waits for what is enqueued, and frees memory of Alloc. A device that cannot do so has
+// failed; Wait reports that.
 func (l *Lane) Free(b []byte) {
 	_ = l.Wait()
 	_ = driver.Free(driver.Ptr(Address(b)))
@@ -111,7 +110,7 @@ func (l *Lane) Free(b []byte) {
 // Wait returns when all enqueued work is done.
 func (l *Lane) Wait() error { return l.stream.Synchronize() }
 
-// Fill enqueues the tiling of dst with a pattern, see perf.Lane.
+// Fill enqueues a kernel that tiles dst with a pattern, see perf.Lane.
 func (l *Lane) Fill(dst, pattern []byte, phase int64) error {
 	if len(dst) == 0 {
 		return nil
@@ -124,7 +123,7 @@ func (l *Lane) Fill(dst, pattern []byte, phase int64) error {
 	return l.kernels.run(l.kernels.tile[w], dst, at, len(pattern), phase, w)
 }
 
-// Compare enqueues the counting of what differs from a pattern, see perf.Lane.
+// Compare enqueues a kernel that counts differences from a pattern, see perf.Lane.
 func (l *Lane) Compare(got, pattern []byte, phase int64, size int, slack uint64) error {
 	if len(got) == 0 {
 		return nil
@@ -145,7 +144,7 @@ func (l *Lane) Compare(got, pattern []byte, phase int64, size int, slack uint64)
 	return l.kernels.run(k, got, at, len(pattern), phase, w)
 }
 
-// Wrong waits, and returns what the Compares since the last time have counted.
+// Wrong waits and returns the count of all Compares since its last call.
 func (l *Lane) Wrong() (int64, error) {
 	if err := l.Wait(); err != nil {
 		return 0, err
@@ -157,7 +156,7 @@ func (l *Lane) Wrong() (int64, error) {
 	return int64(binary.NativeEndian.Uint64(n[:])), driver.Memset8Async(l.wrong, 0, len(n), l.stream)
 }
 
-// Mark enqueues the taking of the time as mark i.
+// Mark enqueues a time stamp, which becomes mark i.
 func (l *Lane) Mark(i int) error {
 	for len(l.marks) <= i {
 		e, err := driver.NewEvent(driver.Timing)
@@ -169,8 +168,8 @@ func (l *Lane) Mark(i int) error {
 	return l.marks[i].Record(l.stream)
 }
 
-// Between waits for mark j, and returns how long after mark i it was taken, to
-// half a microsecond.
+// Between waits for mark j, and returns how long after mark i it was taken, accurate to half a
+// microsecond.
 func (l *Lane) Between(i, j int) (time.Duration, error) {
 	if err := l.marks[j].Synchronize(); err != nil {
 		return 0, err
@@ -178,7 +177,7 @@ func (l *Lane) Between(i, j int) (time.Duration, error) {
 	return driver.Elapsed(l.marks[i], l.marks[j])
 }
 
-// Capture records what f enqueues, instead of doing it.
+// Capture records what f enqueues instead of running it.
 func (l *Lane) Capture(f func() error) (perf.Graph, error) {
 	if err := l.stream.BeginCapture(); err != nil {
 		return nil, err
@@ -191,7 +190,7 @@ func (l *Lane) Capture(f func() error) (perf.Graph, error) {
 	if ended != nil {
 		return nil, err
 	}
-	defer func() { _ = g.Destroy() }() // what runs is the instance
+	defer func() { _ = g.Destroy() }() // only the instance is launched
 	if err != nil {
 		return nil, err
 	}

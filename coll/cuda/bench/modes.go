@@ -10,8 +10,8 @@ import (
 
 // The kinds of memory that NCCL distinguishes.
 const (
-	plain     = "plain"     // as of the driver
-	symmetric = "symmetric" // of NCCL, registered as a symmetric window
+	plain     = "plain"     // from the driver
+	symmetric = "symmetric" // from NCCL, registered as a symmetric window
 )
 
 // Modes implements perf.ModeSetter.
@@ -22,8 +22,8 @@ func (c *NCCL) Modes() []string {
 	return []string{plain}
 }
 
-// AllocMode implements perf.ModeSetter. Ranks register a window together, so they
-// agree first that all of them have the memory.
+// AllocMode implements perf.ModeSetter. Ranks register a window together, so they first agree
+// that all of them have the memory.
 func (c *NCCL) AllocMode(mode string, n int) ([]byte, error) {
 	if mode != symmetric {
 		return nil, fmt.Errorf("NCCL has no memory that is %s", mode)
@@ -40,7 +40,7 @@ func (c *NCCL) AllocMode(mode string, n int) ([]byte, error) {
 	return Bytes(p, n), nil
 }
 
-// agree returns an error on all ranks when one of them has one.
+// agree returns an error on all ranks if any rank has one.
 func (c *NCCL) agree(mine error) error {
 	text := ""
 	if mine != nil {
@@ -58,7 +58,7 @@ func (c *NCCL) agree(mine error) error {
 	return nil
 }
 
-// freeMemory frees memory of NCCL's, 0 being none.
+// freeMemory frees memory of NCCL. 0 stands for none.
 func (c *NCCL) freeMemory(p uintptr) error {
 	if p == 0 {
 		return nil

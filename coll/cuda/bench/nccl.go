@@ -16,19 +16,19 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// A Meeting is how ranks reach one another on the processor.
+// A Meeting is how ranks communicate on the host.
 type Meeting interface {
 	Rank() int
 	Size() int
-	// Exchange gives every rank what each rank gave, by rank.
+	// Exchange sends b to all ranks and returns what each rank sent, by rank.
 	Exchange(ctx context.Context, b []byte) ([][]byte, error)
 	// Barrier returns when all ranks have called it.
 	Barrier() error
 }
 
-// NCCL is one rank of an NCCL communicator, on a lane's stream and device. It
-// implements perf.Remote, perf.ModeSetter, perf.PreMulSummer and perf.Explainer. Its
-// methods are called as the Lane's are, but for Close and Abort.
+// NCCL is one rank of an NCCL communicator, on a lane's stream and device. It implements
+// perf.Remote, perf.ModeSetter, perf.PreMulSummer and perf.Explainer. Except for Close and
+// Abort, its methods are called like those of Lane.
 type NCCL struct {
 	*Lane
 	Meeting
@@ -44,8 +44,8 @@ type NCCL struct {
 // Reductions from here on are premultiplied sums.
 const firstSum = elem.Op(64)
 
-// OpenNCCL joins a communicator of the meeting's ranks, all of which call it,
-// each on a goroutine of its own.
+// OpenNCCL joins a communicator of the meeting's ranks. All of them call it, each on its own
+// goroutine.
 func OpenNCCL(ctx context.Context, lib *nccl.Library, lane *Lane, m Meeting) (*NCCL, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -68,11 +68,11 @@ func OpenNCCL(ctx context.Context, lib *nccl.Library, lane *Lane, m Meeting) (*N
 	return c, nil
 }
 
-// meet gives rank 0's ID to all ranks.
+// meet sends rank 0's ID to all ranks.
 func meet(ctx context.Context, lib *nccl.Library, m Meeting) (id nccl.UniqueID, err error) {
 	var mine []byte
 	if m.Rank() == 0 {
-		if id, err = lib.UniqueID(); err == nil { // else the others learn it from what is missing
+		if id, err = lib.UniqueID(); err == nil { // otherwise the missing ID tells the other ranks
 			mine = id[:]
 		}
 	}
@@ -86,11 +86,11 @@ func meet(ctx context.Context, lib *nccl.Library, m Meeting) (id nccl.UniqueID, 
 	return id, nil
 }
 
-// watchEvery is how often NCCL is asked for errors that no call returns.
+// watchEvery is the interval at which NCCL is polled for errors that no call returns.
 const watchEvery = 200 * time.Millisecond
 
-// watch aborts the communicator when NCCL finds an error in the background.
-// Until then a kernel that waits for a lost peer would keep Wait waiting.
+// watch aborts the communicator when NCCL finds an error in the background. Without that, a
+// kernel that waits for a lost peer would block Wait.
 func (c *NCCL) watch() {
 	defer close(c.quiet)
 	t := time.NewTicker(watchEvery)
@@ -121,7 +121,7 @@ func (c *NCCL) Close() error {
 	return c.comm.Destroy()
 }
 
-// Abort ends what is under way, here and thereby elsewhere. Any goroutine may
+// Abort ends the work in progress, on this rank and thereby on the others. Any goroutine may
 // call it, repeatedly.
 func (c *NCCL) Abort() error { return c.comm.Abort() }
 
@@ -142,7 +142,7 @@ func (c *NCCL) LastError() string {
 	return ""
 }
 
-// reduction is NCCL's number of a reduction.
+// reduction returns NCCL's number of a reduction.
 func (c *NCCL) reduction(red elem.Op) nccl.RedOp {
 	if red >= firstSum {
 		return c.ops[red-firstSum]
@@ -181,10 +181,10 @@ func (c *NCCL) FreeOp(op elem.Op) error {
 	return c.comm.FreeOp(freed)
 }
 
-// Do is perf.Comm's, and nccl.Comm's.
+// Do implements perf.Comm by nccl.Comm's Do.
 func (c *NCCL) Do(o *op.Op) error { return c.comm.Do(o, c.reduction(o.Red), c.Stream()) }
 
-// Group is perf.Comm's. A group that was begun is ended, whatever f returns.
+// Group implements perf.Comm. It ends the group whatever f returns.
 func (c *NCCL) Group(f func() error) error {
 	if err := c.lib.GroupStart(); err != nil {
 		return err

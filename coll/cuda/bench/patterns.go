@@ -10,21 +10,21 @@ import (
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 )
 
-// slots is how many patterns a device keeps. An operation is verified with four
-// of them, one of which is another one every time.
+// slots is how many patterns a device stores. Verifying an operation takes four of them, one
+// of which is new every time.
 const slots = 8
 
-// room is how long a pattern may be, in bytes: 65,536 elements.
+// room is the largest length of a pattern in bytes: 65,536 elements.
 const room = 8 << 16
 
-// patterns are copies of test data on the device, by the slice that they are
-// copies of. Slices are held on to: their memory cannot become another
-// pattern's. All room is there from the start: an allocation while another
-// rank's kernel waits for this rank might wait for that kernel.
+// patterns are copies of test data on the device, by the host slice that they are copies of.
+// The slices are kept alive, so that their memory cannot become another pattern's. All memory
+// is allocated at the start: an allocation while another rank's kernel waits for this rank
+// might wait for that kernel.
 type patterns struct {
 	host  [slots][]byte
 	at    driver.Ptr     // slots × room bytes
-	stage *driver.Pinned // what is on its way to the device
+	stage *driver.Pinned // staging memory for copies to the device
 	next  int            // slot to be replaced
 }
 
@@ -38,8 +38,8 @@ func (p *patterns) open() (err error) {
 
 func (p *patterns) slot(i int) driver.Ptr { return p.at + driver.Ptr(i*room) }
 
-// get returns where the device has a pattern. A new one is copied there on the
-// stream, after what is enqueued: that may still use what it replaces.
+// get returns the device address of a pattern. A new pattern is copied there on the stream,
+// after the enqueued work, which may still use the pattern that it replaces.
 func (p *patterns) get(pattern []byte, stream driver.Stream) (driver.Ptr, error) {
 	if len(pattern) == 0 || len(pattern) > room {
 		return 0, fmt.Errorf("a pattern of %d bytes; it must have 1 to %d", len(pattern), room)

@@ -50,8 +50,8 @@ import (
 	"gorgonia.org/cu"
 )
 
-// A Context is the primary context of a device: the one that CUDA's runtime and
-// other libraries in the process use, too.
+// A Context is the primary context of a device, which CUDA's runtime and other libraries in
+// the process also use.
 type Context struct {
 	ordinal int
 	dev     cu.Device
@@ -59,9 +59,9 @@ type Context struct {
 	raw     unsafe.Pointer
 }
 
-// Open retains the primary context of a device. The first time, in a process,
-// that takes a fraction of a second and some hundred MB of the device's memory.
-// It does not make the context current.
+// Open retains the primary context of a device. The first time in a process, this takes a
+// fraction of a second and some hundred MB of the device's memory. It does not make the
+// context current.
 func Open(ordinal int) (*Context, error) {
 	dev, err := device(ordinal)
 	if err != nil {
@@ -76,9 +76,9 @@ func Open(ordinal int) (*Context, error) {
 	return c, nil
 }
 
-// Close releases the context, which is gone when all that retained it have. What
-// was made in it must not be used any more. It is not current on this thread
-// afterwards; on other threads where it was, Bind comes before anything else.
+// Close releases the context, which is destroyed when all its users have released it. Nothing
+// created in it may be used any more. It is no longer current on this thread; other threads
+// where it was current must call Bind before anything else.
 func (c *Context) Close() error {
 	C.assay_unbind(c.raw)
 	return wrap("cuDevicePrimaryCtxRelease", c.dev.ReleasePrimaryCtx())
@@ -87,16 +87,16 @@ func (c *Context) Close() error {
 // Ordinal is the number of the device.
 func (c *Context) Ordinal() int { return c.ordinal }
 
-// Bind makes the context current on the calling thread, to which the goroutine
-// must be locked. It costs little where it is current already.
+// Bind makes the context current on the calling thread, to which the goroutine must be locked.
+// It costs little if the context is current already.
 func (c *Context) Bind() error { return failure("cuCtxSetCurrent", C.assay_bind(c.raw)) }
 
-// Synchronize waits until all work in the context is done. The context must be
-// current. An error may be that of any earlier work.
+// Synchronize waits until all work in the context is done. The context must be current. The
+// error may come from any earlier work.
 func (c *Context) Synchronize() error { return wrap("cuCtxSynchronize", cu.Synchronize()) }
 
-// CanAccessPeer says whether this device can use the memory of another one
-// directly. A device that does not exist is out of reach.
+// CanAccessPeer reports whether this device can use the memory of another one directly. For a
+// device that does not exist it returns false.
 func (c *Context) CanAccessPeer(other int) bool {
 	dev, err := device(other)
 	if err != nil {
@@ -106,8 +106,9 @@ func (c *Context) CanAccessPeer(other int) bool {
 	return err == nil && can != 0
 }
 
-// EnablePeer lets work in this context, which must be current, use the memory of
-// the peer's device. That it may already is no error. ErrPeer: it cannot.
+// EnablePeer lets work in this context, which must be current, use the memory of the peer's
+// device. It is not an error if access is enabled already. It returns ErrPeer if the device
+// cannot reach the peer.
 func (c *Context) EnablePeer(peer *Context) error {
 	err := wrap("cuCtxEnablePeerAccess", peer.ctx.EnablePeerAccess(0))
 	var e *Error
@@ -117,8 +118,8 @@ func (c *Context) EnablePeer(peer *Context) error {
 	return err
 }
 
-// DisablePeer takes back EnablePeer. The context must be current, and no work of
-// it may use the peer's memory. That there was no access is no error.
+// DisablePeer undoes EnablePeer. The context must be current, and none of its work may use the
+// peer's memory. It is not an error if there was no access.
 func (c *Context) DisablePeer(peer *Context) error {
 	code := C.cuCtxDisablePeerAccess(peer.c())
 	if code == codePeerNotEnabled {
@@ -129,29 +130,29 @@ func (c *Context) DisablePeer(peer *Context) error {
 
 func (c *Context) c() C.CUcontext { return *(*C.CUcontext)(unsafe.Pointer(&c.raw)) }
 
-// A Thread is what was current on a thread of the program's.
+// A Thread is the context that was current on a thread of the program.
 type Thread struct{ context unsafe.Pointer }
 
-// Save takes note of it. The goroutine must be locked to the thread until Restore,
+// Save records the current context. The goroutine must be locked to the thread until Restore,
 // and Init must have succeeded.
 func Save() Thread { return Thread{C.assay_current()} }
 
-// Restore makes it current again.
+// Restore makes the saved context current again.
 func (t Thread) Restore() { C.assay_bind(t.context) }
 
-// A CaptureMode is which calls a thread may make while something is captured.
+// A CaptureMode says which calls a thread may make during a stream capture.
 type CaptureMode struct{ mode C.CUstreamCaptureMode }
 
-// Relax lets the calling thread, to which the goroutine must be locked, make any call
-// while another one captures: otherwise those that ask or allocate would spoil a capture
+// Relax lets the calling thread, to which the goroutine must be locked, make any call while
+// another thread captures. Otherwise calls that query or allocate would invalidate a capture
 // of the mode "global", which is the usual one.
 func Relax() CaptureMode { return CaptureMode{C.assay_capture_mode(C.CU_STREAM_CAPTURE_MODE_RELAXED)} }
 
-// Restore gives the thread the mode that it had.
+// Restore gives the thread its previous mode.
 func (m CaptureMode) Restore() { C.assay_capture_mode(m.mode) }
 
-// Current is the ordinal of the device whose context is current on the calling thread;
-// ok is whether there is one. Init must have succeeded.
+// Current returns the ordinal of the device with the context that is current on the calling
+// thread; ok is false if there is none. Init must have succeeded.
 func Current() (ordinal int, ok bool) {
 	n := int(C.assay_current_device())
 	return n, n >= 0

@@ -13,31 +13,30 @@ import (
 type DeviceInfo struct {
 	Ordinal                    int
 	Name                       string
-	UUID                       string // "GPU-…", as nvidia-smi has it
+	UUID                       string // "GPU-…", as nvidia-smi prints it
 	PCI                        PCI
 	ComputeMajor, ComputeMinor int
 	SMs                        int
 	Memory                     int64 // bytes
 	AsyncEngines               int   // copy engines that can work at the same time
-	MemSyncDomains             int   // see Launch.RemoteDomain
+	MemSyncDomains             int   // see Launch.SetRemoteDomain
 	CanStreamMemOps            bool  // Stream.WaitValue32 and WriteValue32
-	CanIPC                     bool  // memory and events for other processes
-	CanCooperate               bool  // Launch.Cooperative
+	CanIPC                     bool  // memory and events can be shared with other processes
+	CanCooperate               bool  // Launch.SetCooperative
 	CanDMABuf                  bool  // DMABuf
 	CanVirtual                 bool  // NewVirtual
-	CanShareVirtual            bool  // its memory with other processes, by file descriptors
-	CanRDMAVirtual             bool  // NICs reach it
+	CanShareVirtual            bool  // its memory can be shared with other processes, by file descriptors
+	CanRDMAVirtual             bool  // NICs can access its memory
 }
 
-// A PCI is where on the bus a device is.
+// A PCI is a device's address on the PCI bus.
 type PCI struct{ Domain, Bus, Device int }
 
 // String is the address as Linux writes it, "0000:1b:00.0".
 func (p PCI) String() string { return fmt.Sprintf("%04x:%02x:%02x.0", p.Domain, p.Bus, p.Device) }
 
-// Attributes that CUDA 11.8's header lacks or calls otherwise. The one for
-// stream memory operations is that of the functions with _v2, which no module
-// parameter turns off.
+// Attributes that CUDA 11.8's header lacks or names differently. The one for stream memory
+// operations is that of the _v2 functions, which no module parameter turns off.
 const (
 	attributeStreamMemOps   cu.DeviceAttribute = 122
 	attributeIPCEvents      cu.DeviceAttribute = 125
@@ -49,8 +48,8 @@ const (
 	attributeRDMAVirtual    cu.DeviceAttribute = 110
 )
 
-// Devices lists the GPUs. Without a driver there are none, which is no error:
-// Init says why.
+// Devices lists the GPUs. Without a driver the list is empty, which is not an error: Init
+// returns the reason.
 func Devices() ([]DeviceInfo, error) {
 	if Init() != nil {
 		return nil, nil
@@ -68,7 +67,7 @@ func Devices() ([]DeviceInfo, error) {
 	return all, nil
 }
 
-// Bus is a GPU's PCI address.
+// Bus returns a GPU's PCI address.
 func Bus(ordinal int) (string, error) {
 	if err := Init(); err != nil {
 		return "", err

@@ -22,17 +22,16 @@ import (
 	"gorgonia.org/cu"
 )
 
-// Built says whether this build can use GPUs.
+// Built reports whether this build can use GPUs.
 const Built = true
 
-// The oldest driver that is used is branch 525. cuDriverGetVersion says which
-// CUDA it has.
+// minVersion is the CUDA version, as of cuDriverGetVersion, of the oldest supported driver,
+// branch 525.
 const minVersion = 12000
 
-// Init loads the driver and initialises it, once for the process. Where it
-// returns an error, which is ErrNoDriver or ErrNoDevice in most cases, there are
-// no Devices and nothing else can be used. On a machine with GPUs it may take a
-// second.
+// Init loads and initialises the driver, once per process. After an error, which is usually
+// ErrNoDriver or ErrNoDevice, Devices is empty and nothing else can be used. On a machine with
+// GPUs it may take a second.
 func Init() error { return initialise() }
 
 var initialise = sync.OnceValue(func() error {
@@ -53,18 +52,18 @@ var initialise = sync.OnceValue(func() error {
 	return nil
 })
 
-// kernelDriver says whether the kernel's part of the driver is loaded.
+// kernelDriver reports whether the kernel's part of the driver is loaded.
 func kernelDriver() bool {
 	_, err := os.Stat("/proc/driver/nvidia/version")
 	return err == nil
 }
 
-// DriverVersion is the version of CUDA that the driver has, as 1000 times the
-// major plus 10 times the minor number; 0 without a driver.
+// DriverVersion returns the CUDA version of the driver, as 1000 times the major plus 10 times
+// the minor number; 0 without a driver.
 func DriverVersion() int { return max(0, cu.Version()) }
 
-// failure is the error for a result of a call of this package's; nil for
-// success.
+// failure returns the error for the result of one of this package's own calls of the driver,
+// or nil for success.
 func failure(call string, code C.CUresult) error {
 	if code == C.CUDA_SUCCESS {
 		return nil
@@ -72,7 +71,7 @@ func failure(call string, code C.CUresult) error {
 	return describe(call, int(code), "")
 }
 
-// wrap is the error for an error of gorgonia.org/cu's; nil for none.
+// wrap returns the error for an error of gorgonia.org/cu, or nil for nil.
 func wrap(call string, err error) error {
 	if err == nil {
 		return nil
@@ -80,15 +79,15 @@ func wrap(call string, err error) error {
 	return describe(call, codeOf(err), "")
 }
 
-// codeOf finds the code in an error of gorgonia.org/cu's, whose type of codes has
-// no exported name.
+// codeOf returns the code in an error of gorgonia.org/cu, which does not export its type of
+// codes.
 func codeOf(err error) int {
 	code := cu.Unknown
 	errors.As(err, &code)
 	return int(code)
 }
 
-// describe adds the driver's own name for a code that has none here.
+// describe is newError. It adds the driver's own name for a code that is not in results.
 func describe(call string, code int, detail string) *Error {
 	e := newError(call, code, detail)
 	if e.Name == "" {
@@ -100,13 +99,13 @@ func describe(call string, code int, detail string) *Error {
 	return e
 }
 
-// handle gives the driver's handle in a type of gorgonia.org/cu's, all of which
-// are structures of one private pointer.
+// handle returns the driver's handle in a value of gorgonia.org/cu. All these types are
+// structs of one private pointer.
 func handle[T cu.CUContext | cu.Stream | cu.Event | cu.Module | cu.Function](v T) uintptr {
 	return *(*uintptr)(unsafe.Pointer(&v))
 }
 
-// as is the other way round.
+// as converts a handle back to a type of gorgonia.org/cu.
 func as[T cu.CUContext | cu.Stream | cu.Event | cu.Module | cu.Function](h uintptr) T {
 	return *(*T)(unsafe.Pointer(&h))
 }

@@ -5,42 +5,42 @@ import (
 	"fmt"
 )
 
-// What a call may have failed for, for errors.Is. Other codes of CUDA have only
-// their number, in Error.Code.
+// Kinds of errors, for errors.Is. Other error codes of CUDA have only their number, in
+// Error.Code.
 var (
 	// ErrNoDriver: there is no NVIDIA driver, or none that this build can use.
 	ErrNoDriver = errors.New("no NVIDIA driver")
-	// ErrNoDevice: there is a driver, and no device of this number or none at all.
+	// ErrNoDevice: there is a driver, but no device with this number, or no device at all.
 	ErrNoDevice = errors.New("no such CUDA device")
-	// ErrInvalid: a value, an address or a handle that is not what it should be.
+	// ErrInvalid: a value, an address or a handle is not valid.
 	ErrInvalid = errors.New("invalid argument")
-	// ErrOutOfMemory: neither the device nor the host may have what was asked for.
+	// ErrOutOfMemory: the device or the host does not have the requested memory.
 	ErrOutOfMemory = errors.New("out of memory")
-	// ErrContext: no context is current, or it is not there any more.
+	// ErrContext: no context is current, or it no longer exists.
 	ErrContext = errors.New("no valid context")
-	// ErrImage: a module that is not for this device or driver.
+	// ErrImage: a module is not for this device or driver.
 	ErrImage = errors.New("module cannot be loaded")
-	// ErrNotFound: a name that the module does not have.
+	// ErrNotFound: the module does not contain the name.
 	ErrNotFound = errors.New("not found")
-	// ErrNotReady: what was asked for is not done yet.
+	// ErrNotReady: the work is not done yet.
 	ErrNotReady = errors.New("not ready")
 	// ErrPeer: the devices cannot reach each other's memory.
 	ErrPeer = errors.New("no peer access")
-	// ErrNotPermitted: allowed neither here nor now, such as a synchronisation
+	// ErrNotPermitted: the call is not allowed in the current state, such as a synchronisation
 	// while a stream is captured.
 	ErrNotPermitted = errors.New("not permitted")
 	// ErrNotSupported: this driver or device cannot do it.
 	ErrNotSupported = errors.New("not supported")
-	// ErrCapture: a capture that went wrong.
+	// ErrCapture: a stream capture went wrong.
 	ErrCapture = errors.New("stream capture failed")
-	// ErrResources: a launch that needs more than the device has.
+	// ErrResources: a launch needs more than the device has.
 	ErrResources = errors.New("too many resources requested for launch")
-	// ErrKernel: a kernel did what it must not, or the device failed. The
-	// context is lost with all that is in it, see Error.Lost.
+	// ErrKernel: a kernel did something illegal, or the device failed. The context is lost
+	// with everything in it, see Error.Lost.
 	ErrKernel = errors.New("kernel failed")
 )
 
-// An Error is a call of the driver that failed.
+// An Error is a failed call of the driver.
 type Error struct {
 	Call string // "cuMemAlloc"
 	Code int    // a CUresult
@@ -58,16 +58,16 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s (%s, %d)", e.Call, e.Text, e.Name, e.Code)
 }
 
-// Unwrap gives the kind of error, or nil.
+// Unwrap returns the kind of error, or nil.
 func (e *Error) Unwrap() error { return results[e.Code].kind }
 
-// Lost says whether the context is unusable from now on: asynchronous work did
-// what it must not, and every later call fails the same way.
+// Lost reports whether the context is unusable from now on: asynchronous work did something
+// illegal, and every later call fails the same way.
 func (e *Error) Lost() bool {
 	return results[e.Code].kind == ErrKernel || e.Code == codeContextDestroyed || e.Code == codeDeinitialized
 }
 
-// Codes that are looked at by number.
+// Codes that the package compares by number.
 const (
 	codeOutOfMemory      = 2
 	codeDeinitialized    = 4
@@ -79,8 +79,8 @@ const (
 	codeNotSupported     = 801
 )
 
-// A result is a code of the driver's. The texts are for a user of collectives,
-// who has not called CUDA.
+// A result describes an error code of the driver. The texts are for users of collectives, who
+// have not called CUDA themselves.
 type result struct {
 	kind       error
 	name, text string
@@ -144,7 +144,7 @@ var results = map[int]result{
 	999:                  {ErrKernel, "CUDA_ERROR_UNKNOWN", "an unknown error"},
 }
 
-// newError describes a code. The text is what else is known, or empty.
+// newError returns the Error for a code. detail is further information, or empty.
 func newError(call string, code int, detail string) *Error {
 	r := results[code]
 	e := &Error{Call: call, Code: code, Name: r.name, Text: r.text}

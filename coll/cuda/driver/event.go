@@ -13,8 +13,8 @@ type Event uintptr
 
 func (e Event) cu() cu.Event { return as[cu.Event](uintptr(e)) }
 
-// EventFlags say what an event is for. Without any it marks a point, no more,
-// which is cheapest.
+// EventFlags are the features of an event. Without any it only marks a point, which is
+// cheapest.
 type EventFlags uint8
 
 // The flags.
@@ -23,7 +23,7 @@ const (
 	Blocking                        // Synchronize sleeps, instead of spinning
 )
 
-// NewEvent makes an event in the current context.
+// NewEvent creates an event in the current context.
 func NewEvent(flags EventFlags) (Event, error) {
 	var f cu.EventFlags
 	if flags&Timing == 0 {
@@ -36,7 +36,7 @@ func NewEvent(flags EventFlags) (Event, error) {
 	return Event(handle(e)), wrap("cuEventCreate", err)
 }
 
-// Destroy frees the event. What waits for it goes on to do so.
+// Destroy frees the event. Work that waits for it continues to wait.
 func (e Event) Destroy() error {
 	if e == 0 {
 		return nil
@@ -52,12 +52,12 @@ func (e Event) Record(s Stream) error { return wrap("cuEventRecord", e.cu().Reco
 // Synchronize waits until the work before the event is done.
 func (e Event) Synchronize() error { return wrap("cuEventSynchronize", e.cu().Synchronize()) }
 
-// Query says whether the work before the event is done. An event that was never
-// recorded is.
+// Query reports whether the work before the event is done. For an event that was never
+// recorded it returns true.
 func (e Event) Query() (bool, error) { return ready(wrap("cuEventQuery", e.cu().Query())) }
 
-// Elapsed is the time between two events with Timing, both of which are done.
-// It is good to half a microsecond.
+// Elapsed returns the time between two events with Timing, both of which must be done. Its
+// accuracy is half a microsecond.
 func Elapsed(from, to Event) (time.Duration, error) {
 	ms, err := from.cu().Elapsed(to.cu())
 	return time.Duration(ms * float64(time.Millisecond)), wrap("cuEventElapsedTime", err)

@@ -7,18 +7,18 @@ package driver
 // #include <cuda.h>
 import "C"
 
-// A Graph is work that was captured.
+// A Graph is captured work.
 type Graph struct{ g C.CUgraph }
 
-// BeginCapture makes the stream collect what is enqueued, on it and on streams
-// that wait for its events, instead of running it. Until EndCapture this thread,
-// which calls both, makes no call that could disturb it.
+// BeginCapture makes the stream record what is enqueued, on it and on streams that wait for
+// its events, instead of running it. The same thread must call EndCapture, and until then must
+// make no call that could disturb the capture.
 func (s Stream) BeginCapture() error {
 	return failure("cuStreamBeginCapture", C.cuStreamBeginCapture(s.c(), C.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL))
 }
 
-// EndCapture gives what was collected since BeginCapture. After an error
-// (ErrCapture, mostly) the stream is not captured any more.
+// EndCapture returns what was recorded since BeginCapture. After an error (usually ErrCapture)
+// the stream is no longer captured.
 func (s Stream) EndCapture() (*Graph, error) {
 	var g C.CUgraph
 	if err := failure("cuStreamEndCapture", C.cuStreamEndCapture(s.c(), &g)); err != nil {
@@ -27,8 +27,8 @@ func (s Stream) EndCapture() (*Graph, error) {
 	return &Graph{g}, nil
 }
 
-// Capturing says whether the stream is captured. ErrCapture: it is, and the
-// capture is spoilt.
+// Capturing reports whether the stream is captured. ErrCapture: it is, but the capture is
+// invalidated.
 func (s Stream) Capturing() (bool, error) {
 	var status C.CUstreamCaptureStatus
 	if err := failure("cuStreamIsCapturing", C.cuStreamIsCapturing(s.c(), &status)); err != nil {
@@ -40,7 +40,7 @@ func (s Stream) Capturing() (bool, error) {
 	return status == C.CU_STREAM_CAPTURE_STATUS_ACTIVE, nil
 }
 
-// Destroy frees the graph. What was instantiated from it stays.
+// Destroy frees the graph. Instances of it stay.
 func (g *Graph) Destroy() error { return failure("cuGraphDestroy", C.cuGraphDestroy(g.g)) }
 
 // A GraphExec is a graph that can be launched.
@@ -55,19 +55,19 @@ func (g *Graph) Instantiate() (*GraphExec, error) {
 	return &GraphExec{x}, nil
 }
 
-// Upload does on the stream what the first launch would have to do ahead of its
-// work.
+// Upload does, on the stream, the preparation that the first launch would otherwise have to
+// do.
 func (x *GraphExec) Upload(s Stream) error {
 	return failure("cuGraphUpload", C.cuGraphUpload(x.g, s.c()))
 }
 
-// Launch enqueues the graph's work. It starts after the launch before of the
-// same GraphExec has ended.
+// Launch enqueues the graph's work. It starts after the previous launch of the same GraphExec
+// has ended.
 func (x *GraphExec) Launch(s Stream) error {
 	return failure("cuGraphLaunch", C.cuGraphLaunch(x.g, s.c()))
 }
 
-// Destroy frees it; work that was launched goes on to its end.
+// Destroy frees the GraphExec. Launched work still runs to its end.
 func (x *GraphExec) Destroy() error {
 	return failure("cuGraphExecDestroy", C.cuGraphExecDestroy(x.g))
 }

@@ -16,9 +16,9 @@ import (
 	"unsafe"
 )
 
-// A Launch is a prepared launch of a kernel. Its parameters and settings are
-// kept from run to run and may be changed in between: the driver copies them. It
-// belongs to one thread at a time.
+// A Launch is a prepared launch of a kernel. Its parameters and settings persist from run to
+// run and may be changed in between, because the driver copies them. Only one thread may use
+// it at a time.
 type Launch struct {
 	c            *C.assay_launch
 	params       int
@@ -27,8 +27,8 @@ type Launch struct {
 	remoteDomain bool
 }
 
-// NewLaunch prepares a launch of one block of one thread, on the default stream,
-// of a kernel whose parameters have these sizes in bytes.
+// NewLaunch prepares a launch of a kernel with parameters of the given sizes in bytes: one
+// block of one thread, on the default stream.
 func NewLaunch(f Func, paramSizes ...int) *Launch {
 	head := aligned(C.sizeof_assay_launch)
 	total := head + aligned(len(paramSizes)*C.sizeof_uintptr_t)
@@ -51,22 +51,23 @@ func NewLaunch(f Func, paramSizes ...int) *Launch {
 	return l
 }
 
-// aligned rounds up to what a parameter is aligned to.
+// aligned rounds up to the alignment of parameters.
 func aligned(n int) int { return (n + 15) &^ 15 }
 
-// Close frees the launch, and its parameters.
+// Close frees the launch and its parameters.
 func (l *Launch) Close() {
 	C.free(unsafe.Pointer(l.c))
 	l.c = nil
 }
 
-// SetFunc lets the launch run another kernel with the same parameters.
+// SetFunc sets another kernel with the same parameters.
 func (l *Launch) SetFunc(f Func) {
 	l.c.function = f.c()
 	l.c.context = *(*C.CUcontext)(unsafe.Pointer(&f.context))
 }
 
-// Param is where a parameter is, aligned to 16 bytes and outside of Go's heap.
+// Param returns the address of a parameter, which is aligned to 16 bytes and outside Go's
+// heap.
 func (l *Launch) Param(i int) unsafe.Pointer {
 	return unsafe.Slice(l.c.params, l.params)[i]
 }
@@ -83,17 +84,16 @@ func (l *Launch) SetBlock(x, y, z int) {
 	c.blockDimX, c.blockDimY, c.blockDimZ = C.uint(x), C.uint(y), C.uint(z)
 }
 
-// SetShared sets the bytes of shared memory that a block has beside those that
-// the kernel declares.
+// SetShared sets the bytes of shared memory that a block gets in addition to those that the
+// kernel declares.
 func (l *Launch) SetShared(bytes int) { l.c.config.sharedMemBytes = C.uint(bytes) }
 
 // SetStream sets the stream, of the kernel's context.
 func (l *Launch) SetStream(s Stream) { l.c.config.hStream = s.c() }
 
-// SetDependent lets the kernel start before the one ahead of it in the stream has
-// ended (programmatic dependent launch). The kernel must wait by itself before
-// it touches what that one writes. Before compute capability 9.0 it has no
-// effect.
+// SetDependent lets the kernel start before the previous kernel in the stream has ended
+// (programmatic dependent launch). The kernel itself must wait before it touches memory that
+// the previous one writes. Before compute capability 9.0 it has no effect.
 func (l *Launch) SetDependent(on bool) {
 	l.dependent = on
 	l.setAttributes()
@@ -149,9 +149,9 @@ func (l *Launch) Run() error {
 	return nil
 }
 
-// RunAll enqueues several different launches in turn, each in the context of its
-// kernel, and leaves the thread's current context as it was. It allocates
-// nothing. After an error the rest has not been enqueued.
+// RunAll enqueues several different launches in order, each in the context of its kernel, and
+// leaves the thread's current context as it was. It allocates nothing. After an error the
+// remaining launches are not enqueued.
 func RunAll(ls []*Launch) error {
 	if len(ls) == 0 {
 		return nil

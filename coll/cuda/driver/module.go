@@ -33,9 +33,9 @@ type Module struct {
 	context cu.CUContext
 }
 
-// Load loads PTX text or a cubin into the current context. PTX is compiled for
-// the device, which takes seconds for much of it; the driver keeps the result in
-// its cache. What the compiler says is in the error, which is ErrImage.
+// Load loads PTX text or a cubin into the current context. PTX is compiled for the device,
+// which takes seconds for large modules; the driver stores the result in its cache. The
+// compiler's messages are in the error, which is ErrImage.
 func Load(image []byte) (*Module, error) {
 	ctx, err := cu.CurrentContext()
 	if err != nil {
@@ -53,7 +53,7 @@ func Load(image []byte) (*Module, error) {
 	return &Module{mod: as[cu.Module](uintptr(unsafe.Pointer(mod))), context: ctx}, nil
 }
 
-// LoadNewest is Newest for a single module: read finds its code.
+// LoadNewest is Newest for a single module: read returns its code from a directory.
 func LoadNewest(files fs.FS, read func(dir fs.FS) ([]byte, error)) (m *Module, err error) {
 	err = Newest(files, func(dir fs.FS) error {
 		image, err := read(dir)
@@ -65,10 +65,11 @@ func LoadNewest(files fs.FS, read func(dir fs.FS) ([]byte, error)) (m *Module, e
 	return m, err
 }
 
-// Newest has load read and load the code in ptx/own, a directory of files, where
-// a CUDA image's harness has what the image's own nvcc made. Where there is none, or
-// the driver is too old for it, load gets ptx, which every supported
-// driver takes. Other errors than ErrImage end it: they say nothing of the code.
+// Newest calls load to read and load the code in ptx/own, a directory of files where the
+// harness of a CUDA image has the code compiled by the image's own nvcc. If that does not
+// exist, or the driver is too old for it, Newest calls load with ptx, which every supported
+// driver accepts. An error other than ErrImage ends it, because it says nothing about the
+// code.
 func Newest(files fs.FS, load func(dir fs.FS) error) error {
 	const own = "ptx/own"
 	var errs []error
@@ -100,9 +101,9 @@ type Func struct {
 	context cu.CUContext
 }
 
-// Function finds a kernel by name and makes sure that its code is on the device.
-// A kernel that is loaded at its first launch instead would wait there for all
-// that runs, perhaps a kernel that waits for this one.
+// Function finds a kernel by name and makes sure that its code is on the device. If a kernel
+// were loaded at its first launch instead, the launch would wait for everything that runs,
+// perhaps for a kernel that waits for this one.
 func (m *Module) Function(name string) (Func, error) {
 	fn, err := m.mod.Function(name)
 	if err != nil {
@@ -112,7 +113,7 @@ func (m *Module) Function(name string) (Func, error) {
 	if code := C.cuFuncLoad(f.c()); code != C.CUDA_SUCCESS && code != C.CUDA_ERROR_NOT_SUPPORTED {
 		return Func{}, failure("cuFuncLoad", code)
 	}
-	// Older drivers load a function when they are asked about it.
+	// Older drivers load a function when its attributes are queried.
 	if _, err := f.Attributes(); err != nil {
 		return Func{}, err
 	}
@@ -121,15 +122,15 @@ func (m *Module) Function(name string) (Func, error) {
 
 func (f Func) c() C.CUfunction { return *(*C.CUfunction)(unsafe.Pointer(&f.fn)) }
 
-// FuncAttributes are what a kernel needs, on the device it is loaded on.
+// FuncAttributes are a kernel's needs on the device that it is loaded on.
 type FuncAttributes struct {
-	Registers   int // a thread
-	LocalBytes  int // a thread; more than 0 mostly says that registers were spilt
-	SharedBytes int // a block, without what a launch adds
-	MaxThreads  int // a block
+	Registers   int // per thread
+	LocalBytes  int // per thread; more than 0 usually means that registers were spilled
+	SharedBytes int // per block, without what a launch adds
+	MaxThreads  int // per block
 }
 
-// Attributes asks what the kernel needs.
+// Attributes queries the kernel's needs.
 func (f Func) Attributes() (FuncAttributes, error) {
 	var a FuncAttributes
 	for _, q := range []struct {
@@ -150,8 +151,8 @@ func (f Func) Attributes() (FuncAttributes, error) {
 	return a, nil
 }
 
-// Occupancy is how many blocks of that many threads, with shared bytes that the
-// launch adds, a multiprocessor can hold at the same time.
+// Occupancy returns how many blocks of the given threads a multiprocessor can hold at the same
+// time. shared is the bytes of shared memory that the launch adds.
 func (f Func) Occupancy(threads, shared int) (int, error) {
 	n, err := f.fn.MaxActiveBlocksPerMultiProcessor(threads, int64(shared))
 	return n, wrap("cuOccupancyMaxActiveBlocksPerMultiprocessor", err)

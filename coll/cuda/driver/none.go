@@ -4,7 +4,7 @@ package driver
 
 import "fmt"
 
-// Built says whether this build can use GPUs.
+// Built reports whether this build can use GPUs.
 const Built = false
 
 // Init fails with ErrNoDriver: this build has no CUDA.

@@ -12,21 +12,21 @@ import (
 	"gorgonia.org/cu"
 )
 
-// Pinned is memory of the host that all devices can use.
+// Pinned is pinned host memory, which all devices can use.
 type Pinned struct {
 	Bytes []byte
 	Ptr   Ptr // where the devices see it
 }
 
-// HostAlloc allocates pinned memory, zeroed, mapped into all contexts. n is
-// bytes, more than 0.
+// HostAlloc allocates n bytes of zeroed pinned memory, mapped into all contexts. n must be
+// more than 0.
 func HostAlloc(n int) (*Pinned, error) {
 	return hostAlloc(n, C.CU_MEMHOSTALLOC_PORTABLE|C.CU_MEMHOSTALLOC_DEVICEMAP)
 }
 
-// HostAllocCombined allocates pinned memory as HostAlloc does, which processors
-// write through their write-combining buffers and do not cache: devices read it
-// without asking the caches, and processors read it very slowly.
+// HostAllocCombined is HostAlloc for memory that CPUs write through their write-combining
+// buffers and do not cache: devices read it without asking the caches, and CPUs read it very
+// slowly.
 func HostAllocCombined(n int) (*Pinned, error) {
 	return hostAlloc(n, C.CU_MEMHOSTALLOC_PORTABLE|C.CU_MEMHOSTALLOC_DEVICEMAP|C.CU_MEMHOSTALLOC_WRITECOMBINED)
 }
@@ -47,8 +47,8 @@ func hostAlloc(n int, flags C.uint) (*Pinned, error) {
 	return m, nil
 }
 
-// Free frees the memory, which neither the program nor a device may use any
-// more. Of nil there is none.
+// Free frees the memory, which neither the program nor a device may use any more. For nil it
+// does nothing.
 func (m *Pinned) Free() error {
 	if m == nil {
 		return nil
@@ -58,9 +58,8 @@ func (m *Pinned) Free() error {
 	return wrap("cuMemFreeHost", cu.MemFreeHost(p))
 }
 
-// HostRegister pins memory that is there already, such as a shared mapping, and
-// maps it into all contexts. It must be outside of Go's heap and stay until
-// HostUnregister.
+// HostRegister pins existing memory, such as a shared mapping, and maps it into all contexts.
+// The memory must be outside Go's heap and stay until HostUnregister.
 func HostRegister(b []byte) (Ptr, error) {
 	if len(b) == 0 {
 		return 0, fmt.Errorf("cuMemHostRegister: %w: no bytes", ErrInvalid)
@@ -77,18 +76,18 @@ func HostRegister(b []byte) (Ptr, error) {
 	return d, err
 }
 
-// HostUnregister is given the same bytes as HostRegister was.
+// HostUnregister undoes HostRegister. b must be the same bytes.
 func HostUnregister(b []byte) error {
 	return failure("cuMemHostUnregister", C.cuMemHostUnregister(unsafe.Pointer(unsafe.SliceData(b))))
 }
 
-// HostPtr gives the address at which the current context's device sees memory
-// that another context has registered.
+// HostPtr returns the address at which the current context's device sees memory that another
+// context has registered.
 func HostPtr(addr uint64) (Ptr, error) {
-	return mapped(*(*unsafe.Pointer)(unsafe.Pointer(&addr))) // not Go's
+	return mapped(*(*unsafe.Pointer)(unsafe.Pointer(&addr))) // not Go's memory
 }
 
-// mapped gives the address at which devices see pinned memory.
+// mapped returns the address at which devices see pinned memory.
 func mapped(p unsafe.Pointer) (Ptr, error) {
 	var d C.CUdeviceptr
 	err := failure("cuMemHostGetDevicePointer", C.cuMemHostGetDevicePointer(&d, p, 0))

@@ -11,19 +11,18 @@ import (
 	"unsafe"
 )
 
-// A Virtual is memory of a device whose addresses were reserved apart from it: other
-// processes can have it by a file descriptor (cuMemExportToShareableHandle), several
-// devices can use it, and other libraries that register memory can do more with it than
-// with that of Malloc.
+// A Virtual is device memory at separately reserved addresses. Other processes can map it
+// through a file descriptor (cuMemExportToShareableHandle), several devices can use it, and
+// other libraries that register memory can do more with it than with memory of Malloc.
 type Virtual struct {
 	Ptr    Ptr
-	Size   int // what was asked for, rounded up
+	Size   int // the requested size, rounded up
 	handle C.CUmemGenericAllocationHandle
 	mapped bool
 }
 
-// NewVirtual allocates n bytes at least on a device, for it and for others to use. It
-// takes DeviceInfo.CanVirtual.
+// NewVirtual allocates at least n bytes on a device, for that device and others to use. It
+// needs DeviceInfo.CanVirtual.
 func NewVirtual(on DeviceInfo, others []int, n int) (_ *Virtual, err error) {
 	prop := C.CUmemAllocationProp{_type: C.CU_MEM_ALLOCATION_TYPE_PINNED}
 	prop.location._type, prop.location.id = C.CU_MEM_LOCATION_TYPE_DEVICE, C.int(on.Ordinal)
@@ -72,8 +71,8 @@ func (v *Virtual) allow(devices []int) error {
 	return failure("cuMemSetAccess", C.cuMemSetAccess(C.CUdeviceptr(v.Ptr), C.size_t(v.Size), unsafe.SliceData(access), C.size_t(len(access))))
 }
 
-// Free gives the memory back. Unlike that of package functions it waits for nothing: no
-// work may use the memory any more.
+// Free frees the memory. Unlike the package's function Free it waits for nothing: no work may
+// use the memory any more.
 func (v *Virtual) Free() error {
 	var errs []error
 	at, size := C.CUdeviceptr(v.Ptr), C.size_t(v.Size)

@@ -1,21 +1,18 @@
-// Package kernels has the kernels of the collective engine on NVIDIA GPUs: as
-// CUDA C++, and compiled, which is embedded: machine code for compute capability
-// 7.0, 8.0 and 9.0, and what the compiler knows of later ones, and PTX for processors
-// that are newer.
+// Package kernels has the kernels of the collective engine on NVIDIA GPUs, as CUDA C++ sources
+// and as compiled code, which is embedded. The compiled code is machine code for compute
+// capability 7.0, 8.0, 9.0 and the later ones that the compiler knows, and PTX for newer GPUs.
 //
-// What is in ptx is by CUDA 11.8, so that every driver that is supported takes
-// it. A CUDA image's harness has, in ptx/own, also what the image's own nvcc made
-// of the same sources, which comes first. A driver older than that nvcc refuses
-// its PTX: a newer CUDA of the same major version runs on such a driver, but not its
-// PTX. All modules for one architecture and number of ranks are one archive, a tar
-// compressed by zstd: they are much alike, and together take a fraction of what they
-// take apart.
+// The code in ptx is compiled by CUDA 11.8, so that every supported driver accepts it. The
+// harness of a CUDA image also has, in ptx/own, the code that the image's own nvcc compiled
+// from the same sources; that is used first. A driver older than that nvcc refuses its PTX: a
+// newer CUDA of the same major version runs on such a driver, but its PTX does not. All
+// modules for one architecture and number of ranks are in one archive, a tar compressed with
+// zstd: they are much alike, and compressed together take a fraction of their separate sizes.
 //
-// A module holds the kernels that only move bytes, or those that reduce one
-// element type by one operation: compilers take a module whole, and seconds for
-// those of all operations. Of each module there is a variant for few ranks, whose
-// kernels are smaller and start sooner. The kernels' arguments are the structures
-// of abi.h.
+// A module holds the kernels that only move bytes, or those that reduce one element type by
+// one operation: compilers compile a whole module at a time, and would take seconds for one
+// with all operations. Each module has a variant for few ranks with smaller kernels that start
+// sooner. The kernels' arguments are the structures of abi.h.
 package kernels
 
 import (
@@ -42,8 +39,8 @@ var Files embed.FS
 // Movement is the module of the kernels that only move bytes.
 const Movement = "movement"
 
-// Modules are the names of all modules: Movement and the Module of each element
-// type and operation.
+// Modules returns the names of all modules: Movement and the Module of each element type and
+// operation.
 func Modules() []string {
 	m := []string{Movement}
 	for _, t := range elem.Types {
@@ -54,11 +51,11 @@ func Modules() []string {
 	return m
 }
 
-// Code reads all modules, from one of the directories of Files, by their names: for
-// communicators of so many ranks, and for processors of compute capability cc, ten
-// times the major plus the minor number. Where there is no machine code for these
-// (compiled), it is PTX, which the driver has to compile: for a minute or so, the
-// first time. It is a *TooOld if there is neither.
+// Code reads all modules from one of the directories of Files and returns them by name. They
+// are for communicators of the given number of ranks, and for GPUs of compute capability cc,
+// ten times the major plus the minor number. If there is no machine code for these GPUs,
+// compiled is false and the code is PTX, which the driver has to compile; that takes a minute
+// or so the first time. If there is no PTX either, the error is a *TooOld.
 func Code(dir fs.FS, cc, ranks int) (code map[string][]byte, compiled bool, err error) {
 	variant := ".tar.zst"
 	if ranks <= FewRanks {
@@ -107,7 +104,7 @@ func (e *TooOld) Error() string {
 
 func (e *TooOld) Unwrap() error { return fs.ErrNotExist }
 
-// Compilers are the versions of nvcc that the code in the directories of Files is by,
+// Compilers returns the versions of nvcc that compiled the code in the directories of Files,
 // the image's own first.
 func Compilers() []string { return compilers(Files) }
 
@@ -131,7 +128,7 @@ func read(dir fs.FS, archive, suffix string) (map[string][]byte, error) {
 		return nil, fmt.Errorf("kernels: %w", err)
 	}
 	defer f.Close()
-	// One at a time: eight processes of a node do this at once.
+	// Without concurrency: eight processes of a node do this at the same time.
 	z, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		return nil, fmt.Errorf("kernels: %s: %w", archive, err)

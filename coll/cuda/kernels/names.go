@@ -2,7 +2,7 @@ package kernels
 
 import "github.com/assay-hpc/assay/coll/elem"
 
-// kernelTypes are the types' names in those of kernels.
+// kernelTypes are the element types' names within kernel names.
 var kernelTypes = [...]string{
 	elem.Int8:       "i8",
 	elem.Uint8:      "u8",
@@ -18,17 +18,16 @@ var kernelTypes = [...]string{
 	elem.Float8E5M2: "e5m2",
 }
 
-// Module is the module of the kernels that reduce a type by an operation. Avg
-// is Sum: scaling and dividing are arguments.
+// Module returns the name of the module of the kernels that reduce a type by an operation. Avg
+// uses the module of Sum: scaling and dividing are arguments.
 func Module(t elem.Type, op elem.Op) string { return t.String() + "_" + opName(op) }
 
-// FewRanks is how many ranks the variant of the modules for few of them is for, at
-// most: its loops over ranks are unrolled for no more. The kernels of both variants
-// have the same names.
+// FewRanks is the largest number of ranks for the small variant of the modules, in which loops
+// over ranks are unrolled for no more. The kernels of both variants have the same names.
 const FewRanks = 4
 
-// KernelName is the name of a kernel that reduces, in the module of t and op: base,
-// "combine" for example, is what it does.
+// KernelName returns the name of a reducing kernel in the module of t and op. base is what the
+// kernel does, for example "combine".
 func KernelName(base string, t elem.Type, op elem.Op) string {
 	return base + "_" + kernelTypes[t] + "_" + opName(op)
 }
@@ -40,9 +39,8 @@ func opName(op elem.Op) string {
 	return op.String()
 }
 
-// Rounds reports whether more than two elements are reduced in float32 and
-// rounded at the end: reduce_chain, which would round after each, is not there
-// for such.
+// Rounds reports whether a reduction of more than two elements is done in float32 and rounded
+// at the end. reduce_chain would round at each rank, so it does not exist for these.
 func Rounds(t elem.Type, op elem.Op) bool {
 	return t.Float() && t.Size() < 4 && op != elem.Max && op != elem.Min
 }

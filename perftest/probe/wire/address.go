@@ -7,34 +7,33 @@ import (
 	"strconv"
 )
 
-// An Address is what a side says of one of its queue pairs: a K record. The
-// same records serve as barriers later.
+// An Address describes one of a side's queue pairs. The same records are used as barriers later.
 type Address struct {
 	LID      uint16 // 0 on RoCE
-	OutReads int    // RDMA reads in flight that this side takes, 1 for other tests; 0..65535
+	OutReads int    // RDMA reads in flight that this side accepts, 1 for other tests; 0..65535
 	QPN, PSN uint32 // 24 bits each: number, and the first packet's sequence number
-	RKey     uint32 // of the memory that the peer may access
-	VAddr    uint64 // where that begins
+	RKey     uint32 // of the memory that the peer may access, see VAddr
+	VAddr    uint64 // start of that memory
 	GID      [16]byte
 	HasGID   bool   // the long form: this side uses a GID
 	GIDIndex int    // its index; over rdma_cm only
 	SRQN     uint32 // shared receive queue, 0 for none
 }
 
-// The two forms of a record, in bytes with the NUL at the end.
+// The two forms of a record, in bytes including the NUL at the end.
 const (
 	longRecord  = 108
 	shortRecord = 59
 )
 
-// An addressReader takes apart colon separated hex of fixed width.
+// An addressReader parses colon-separated hex fields of fixed width.
 type addressReader struct {
 	b   []byte
 	at  int
 	err error
 }
 
-// check refuses what does not fit its field.
+// check returns an error for a value that does not fit its field.
 func (a Address) check() error {
 	for _, f := range []struct {
 		name  string
@@ -65,9 +64,8 @@ func (a Address) Marshal() ([]byte, error) {
 	return fmt.Appendf(b, "%08x:\x00", a.SRQN), nil
 }
 
-// parseAddress reads a record of either form, strictly: the digits are lower
-// case, each field has its width, the NUL is the last byte. What it accepts
-// Marshal gives back byte by byte.
+// parseAddress reads a record of either form, strictly: the digits are lower case, each field has
+// its width, the NUL is the last byte. Marshal reproduces every accepted record byte by byte.
 func parseAddress(b []byte) (Address, error) {
 	if len(b) != longRecord && len(b) != shortRecord {
 		return Address{}, fmt.Errorf("an address record has %d or %d bytes, not %d", shortRecord, longRecord, len(b))
@@ -89,7 +87,7 @@ func parseAddress(b []byte) (Address, error) {
 	return a, r.err
 }
 
-// hex reads a field and the colon behind it.
+// hex reads a field and the colon after it.
 func (r *addressReader) hex(field string, width int) uint64 {
 	v := r.digits(field, width)
 	r.byte(field, ':')
@@ -130,9 +128,9 @@ func lowerHex(b []byte) bool {
 	return true
 }
 
-// Reaches refuses two sides of which one uses an IPv4-mapped GID and the
-// other an IPv6 one: they would connect and then lose every packet. The C
-// tools check the same after the first records.
+// Reaches returns an error if one side uses an IPv4-mapped GID and the other an IPv6 one: they
+// would connect and then lose every packet. The C tools make the same check after the first
+// records.
 func (a Address) Reaches(peer Address) error {
 	if !a.HasGID || !peer.HasGID {
 		return nil
@@ -145,9 +143,8 @@ func (a Address) Reaches(peer Address) error {
 		ErrMismatch, here, there)
 }
 
-// SwapFor makes one exchange of records. The form that is sent is also the one that
-// is expected. Errors name it: "QP 1's address record", "the barrier before the
-// measurement".
+// SwapFor makes one exchange of records. The received record must have the same form as the sent
+// one. Errors contain what: "QP 1's address record", "the barrier before the measurement".
 func (c *Conn) SwapFor(ctx context.Context, what string, mine Address) (Address, error) {
 	b, err := c.record(mine)
 	if err != nil {

@@ -5,15 +5,15 @@ import (
 	"fmt"
 )
 
-// Records over rdma_cm are structures of C in network order: 56 bytes, and from
-// version 6.29 on 64, with one address more.
+// Records over rdma_cm are C structures in network byte order: 56 bytes, or 64 from version 6.29
+// on, which has one more address.
 const (
 	binaryRecord     = 56
 	longBinaryRecord = 64
 	longBinarySince  = 629 // in hundredths
 )
 
-// binaryLength is that of records to and from a peer.
+// binaryLength is the length of the records to and from a peer.
 func binaryLength(peer string) int {
 	if v, _ := parseVersion(peer); v >= longBinarySince {
 		return longBinaryRecord
@@ -21,7 +21,7 @@ func binaryLength(peer string) int {
 	return binaryRecord
 }
 
-// Binary returns the record as it goes over rdma_cm, in one of its lengths.
+// Binary returns the record as sent over rdma_cm, in one of the two lengths.
 func (a Address) Binary(length int) ([]byte, error) {
 	if err := a.check(); err != nil {
 		return nil, err
@@ -45,8 +45,8 @@ func (a Address) Binary(length int) ([]byte, error) {
 	return b, nil
 }
 
-// parseBinary reads a record of either length. What lies between the fields is
-// whatever the peer's memory held.
+// parseBinary reads a record of either length. The bytes between the fields are undefined: they are
+// whatever was in the peer's memory.
 func parseBinary(b []byte) (Address, error) {
 	if len(b) != binaryRecord && len(b) != longBinaryRecord {
 		return Address{}, fmt.Errorf("a binary record has %d or %d bytes, not %d", binaryRecord, longBinaryRecord, len(b))
@@ -71,7 +71,7 @@ func parseBinary(b []byte) (Address, error) {
 	return a, nil
 }
 
-// record is an address in the form of this channel.
+// record encodes an address in the form of this channel.
 func (c *Conn) record(a Address) ([]byte, error) {
 	if c.binary > 0 {
 		return a.Binary(c.binary)

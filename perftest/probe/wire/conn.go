@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// A Conn is the control channel. One goroutine at a time makes exchanges on
-// it; Close may be called from any.
+// A Conn is the control channel. Only one goroutine at a time may make exchanges on it; Close may
+// be called from any.
 type Conn struct {
 	nc      net.Conn
 	role    Role
 	timeout time.Duration
-	early   []byte // what was read of the first message when it was looked at
-	failed  error  // an exchange that failed left the stream out of step
-	cm      bool   // the connection is one of rdma_cm
-	binary  int    // bytes of a record over that, once the peer's version is known
+	early   []byte // bytes of the first message that were read ahead
+	failed  error  // by an exchange, after which the stream is out of step
+	cm      bool   // the connection is over rdma_cm
+	binary  int    // size of a record over rdma_cm, once the peer's version is known
 }
 
-// NewConn makes a channel of a connection that there is already.
+// NewConn makes a channel from an existing connection.
 func NewConn(nc net.Conn, role Role, o Options) *Conn {
 	return &Conn{nc: nc, role: role, timeout: cmp.Or(o.Timeout, exchangeTimeout), cm: o.CM}
 }
@@ -31,43 +31,40 @@ func NewConn(nc net.Conn, role Role, o Options) *Conn {
 // Peer is the other side's address.
 func (c *Conn) Peer() string { return c.nc.RemoteAddr().String() }
 
-// SetTimeout says how long each of the following exchanges may take, and
-// returns what was set before. A server that waits for its client to finish a
-// measurement needs more than one that waits for an address; 0 or less leaves
-// the limit to the context, and to TCP's keepalive, which notices a peer's
-// host that is gone.
+// SetTimeout sets the time limit of each of the following exchanges, and returns the previous one.
+// A server that waits for its client to finish a measurement needs a longer limit than one that
+// waits for an address. With 0 or less, only the context limits the time, and TCP's keepalive,
+// which notices that the peer's host is down.
 func (c *Conn) SetTimeout(d time.Duration) (before time.Duration) {
 	before, c.timeout = c.timeout, d
 	return before
 }
 
-// Close closes the connection without a farewell.
+// Close closes the connection without sending bye.
 func (c *Conn) Close() error { return c.nc.Close() }
 
 // bye is what releases up to 23.07 send before they close.
 var bye = []byte("done\x00")
 
-// Bye takes leave as the releases up to 23.07 do, and closes. Nobody waits for
-// it, and a peer that is gone already is no error. Over rdma_cm nothing is sent;
-// there a queue pair that is destroyed at once might not acknowledge the peer's
-// last message.
+// Bye says goodbye as the releases up to 23.07 do, and closes. No peer waits for it, and a peer
+// that has already disconnected is not an error. Over rdma_cm nothing is sent; there, a queue pair
+// that is destroyed at once might not acknowledge the peer's last message.
 func (c *Conn) Bye() {
 	if c.cm {
 		c.AwaitClose(context.Background(), cmFarewell)
 		return
 	}
 	_ = c.nc.SetWriteDeadline(time.Now().Add(time.Second))
-	_, _ = c.nc.Write(bye) // newer peers have closed by now
+	_, _ = c.nc.Write(bye) // newer peers have already closed
 	_ = c.nc.Close()
 }
 
-// cmFarewell is how long the peer may take to end a connection of rdma_cm.
+// cmFarewell is how long the peer may take to close an rdma_cm connection.
 const cmFarewell = 500 * time.Millisecond
 
-// AwaitClose waits until the peer closes its end, at most so long, and then
-// closes ours: a latency test of writes has no last exchange, so each side
-// must keep its queue pair alive until the other is done. It reports whether
-// the peer did close.
+// AwaitClose waits until the peer closes its end, at most for the given time, and then closes ours.
+// A latency test of writes has no last exchange, so each side must keep its queue pair alive until
+// the other is done. It reports whether the peer closed.
 func (c *Conn) AwaitClose(ctx context.Context, grace time.Duration) bool {
 	release := c.limit(ctx, grace)
 	_, err := io.CopyN(io.Discard, c.nc, 1<<16)
@@ -76,9 +73,9 @@ func (c *Conn) AwaitClose(ctx context.Context, grace time.Duration) bool {
 	return err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// limit sets deadlines for what follows: so long from now (0 or less: without
-// limit), the context's, and at once when that is cancelled. The function that
-// it returns lifts them.
+// limit sets the deadlines for the following operations: d from now (0 or less: no limit), the
+// context's deadline, and immediately when the context is cancelled. The returned function removes
+// them.
 func (c *Conn) limit(ctx context.Context, d time.Duration) (release func()) {
 	var at time.Time
 	if d > 0 {
@@ -87,7 +84,7 @@ func (c *Conn) limit(ctx context.Context, d time.Duration) (release func()) {
 	if t, ok := ctx.Deadline(); ok && (at.IsZero() || t.Before(at)) {
 		at = t
 	}
-	_ = c.nc.SetDeadline(at) // a closed connection says so when it is used
+	_ = c.nc.SetDeadline(at) // a closed connection returns an error when it is used
 	cancelled := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		_ = c.nc.SetDeadline(time.Unix(1, 0))
@@ -95,14 +92,13 @@ func (c *Conn) limit(ctx context.Context, d time.Duration) (release func()) {
 	})
 	return func() {
 		if !stop() {
-			<-cancelled // or it would set its deadline after this
+			<-cancelled // otherwise it would set its deadline after this
 		}
 		_ = c.nc.SetDeadline(time.Time{})
 	}
 }
 
-// swap makes one exchange: mine is sent with one write, and as many bytes are
-// awaited.
+// swap makes one exchange: it sends mine with one write, and reads the same number of bytes.
 func (c *Conn) swap(ctx context.Context, what string, mine []byte) ([]byte, error) {
 	if c.failed != nil {
 		return nil, c.failed
@@ -126,7 +122,7 @@ func (c *Conn) swap(ctx context.Context, what string, mine []byte) ([]byte, erro
 	return theirs, nil
 }
 
-// read fills b, first with what was read early.
+// read fills b, first with the bytes that were read ahead.
 func (c *Conn) read(b []byte) (int, error) {
 	n := copy(b, c.early)
 	c.early = c.early[n:]
@@ -134,14 +130,14 @@ func (c *Conn) read(b []byte) (int, error) {
 	return n + m, err
 }
 
-// fail remembers an error: after it the streams are out of step, and any
-// further exchange would report nonsense.
+// fail stores an error: after it the streams are out of step, and any further exchange would return
+// garbage.
 func (c *Conn) fail(err error) error {
 	c.failed = err
 	return err
 }
 
-// broken explains a read or write that failed.
+// broken explains a failed read or write.
 func (c *Conn) broken(ctx context.Context, what string, got []byte, want int, err error) error {
 	e := &Error{Peer: c.Peer(), Exchange: what, Got: got, Err: err}
 	switch {
@@ -163,7 +159,7 @@ func (c *Conn) broken(ctx context.Context, what string, got []byte, want int, er
 	return e
 }
 
-// partial is for a message of which only the beginning came.
+// partial is for a message that arrived only in part.
 func (e *Error) partial(got []byte, want int) {
 	if hint, kind := diagnose(got, want); kind != nil {
 		e.Kind, e.Hint = kind, hint
@@ -172,7 +168,7 @@ func (e *Error) partial(got []byte, want int) {
 	e.Hint = fmt.Sprintf("only %d of %d bytes came; %s", len(got), want, e.Hint)
 }
 
-// mismatch is a message that came whole, and is not what was expected.
+// mismatch is for a complete message that is not the expected one.
 func (c *Conn) mismatch(what string, got []byte, err error) error {
 	e := &Error{Peer: c.Peer(), Exchange: what, Kind: ErrMismatch, Got: got, Err: err}
 	if hint, kind := diagnose(got, len(got)); kind != nil {

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// What usually stands behind bytes that do not belong where they came.
+// The usual causes of unexpected bytes.
 const (
 	hintNoGID     = "it sends records without a GID and this side with one: give both sides -x, or neither"
 	hintGID       = "it sends records with a GID and this side without one: give both sides -x, or neither"
@@ -16,13 +16,13 @@ const (
 	hintBye       = "it has taken leave already: -n, -q or the test itself is not the same on both sides"
 )
 
-// diagnose recognises what came in place of a message of so many bytes, or of
-// which only the beginning came. Without an idea it returns nil.
+// diagnose recognises what arrived instead of a message of the given size, possibly only in part.
+// It returns nil if it does not recognise the bytes.
 func diagnose(got []byte, want int) (hint string, kind error) {
 	switch {
 	case string(got) == string(bye):
 		return hintBye, ErrMismatch
-	case isReportWord(want): // a C server sends any bits here, so only what is certain counts
+	case isReportWord(want): // a C server may send any bits here, so only certain cases count
 		if len(got) == want && recordPrefix(got) {
 			return hintRecord, ErrMismatch
 		}
@@ -45,8 +45,7 @@ func diagnose(got []byte, want int) (hint string, kind error) {
 	return "", nil
 }
 
-// Where a record's GID begins, and where with --data_validation a second
-// address stands instead.
+// The offset of a record's GID, where with --data_validation a second address is sent instead.
 const (
 	gidAt       = 5 + 5 + 7 + 7 + 9 + 17
 	validatedAt = gidAt
@@ -60,14 +59,14 @@ func isShort(b []byte) bool {
 	return err == nil
 }
 
-// recordPrefix reports whether bytes begin as a record does: its first seven
-// or eight bytes are enough, since no plausible number looks like that.
+// recordPrefix reports whether bytes begin like a record. The first seven or eight bytes are
+// enough, since no plausible number looks like that.
 func recordPrefix(b []byte) bool {
 	return len(b) >= 8 && lowerHex(b[:4]) && b[4] == ':' && lowerHex(b[5:8])
 }
 
-// reportPrefix reports whether bytes begin as a report does: a message size
-// and a number of iterations, big-endian.
+// reportPrefix reports whether bytes begin like a report: a message size and a number of
+// iterations, big-endian.
 func reportPrefix(b []byte) bool {
 	if len(b) < 8 {
 		return false
@@ -76,8 +75,8 @@ func reportPrefix(b []byte) bool {
 	return size >= 1 && size <= maxReportSize
 }
 
-// paramsPrefix reports whether bytes begin as the parameter block does: small
-// enumerations, big-endian.
+// paramsPrefix reports whether bytes begin like the parameter block: small enumerations,
+// big-endian.
 func paramsPrefix(b []byte) bool {
 	if len(b) < 32 {
 		return false

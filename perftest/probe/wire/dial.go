@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// keepalive notices within a minute that the peer's host is gone, or that the
-// network between is: the exchange after a long measurement has no other limit.
+// keepalive notices within a minute that the peer's host, or the network to it, is down: the
+// exchange after a long measurement has no other limit.
 var keepalive = net.KeepAliveConfig{Enable: true, Idle: 20 * time.Second, Interval: 10 * time.Second, Count: 4}
 
-// Dial connects to a server at host:port. One attempt is made, or as many as
-// fit into Options.Retry while nobody listens.
+// Dial connects to a server at host:port. It makes one attempt, or retries for Options.Retry while
+// no server listens.
 func Dial(ctx context.Context, addr string, o Options) (*Conn, error) {
 	d, err := o.dialer()
 	if err != nil {
@@ -34,7 +34,7 @@ func Dial(ctx context.Context, addr string, o Options) (*Conn, error) {
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done(): // the next attempt says so
+		case <-ctx.Done(): // the next attempt returns the error
 		}
 	}
 }
@@ -51,7 +51,7 @@ func (o Options) dialer() (*net.Dialer, error) {
 	return d, nil
 }
 
-// noServer explains why a connection was not made.
+// noServer explains why a connection failed.
 func noServer(addr string, err error) error {
 	var dns *net.DNSError
 	hint := "is the route there, and the network up?"
@@ -67,8 +67,8 @@ func noServer(addr string, err error) error {
 	return fmt.Errorf("%w at %s: %w: %s", ErrNoServer, addr, err, hint)
 }
 
-// Accepted makes a server's channel of a connection that came in elsewhere, if
-// what it sends first may be a version.
+// Accepted makes a server's channel from a connection that was accepted elsewhere, if its first
+// bytes can be a version.
 func Accepted(ctx context.Context, nc net.Conn, o Options) (*Conn, error) {
 	c := NewConn(nc, Server, o)
 	return c, c.peekVersion(ctx, cmp.Or(o.HelloTimeout, helloTimeout))
@@ -80,7 +80,7 @@ type Listener struct {
 	o  Options
 }
 
-// Listen opens a server's port; addr is "host:port", the host mostly empty.
+// Listen opens a server's port. addr is "host:port", usually with an empty host.
 func Listen(ctx context.Context, addr string, o Options) (*Listener, error) {
 	lc := net.ListenConfig{KeepAliveConfig: keepalive}
 	ln, err := lc.Listen(ctx, cmp.Or(o.Network, "tcp"), addr)
@@ -97,13 +97,12 @@ func Listen(ctx context.Context, addr string, o Options) (*Listener, error) {
 // Addr is where the listener listens.
 func (l *Listener) Addr() net.Addr { return l.ln.Addr() }
 
-// Close ends listening.
+// Close stops listening.
 func (l *Listener) Close() error { return l.ln.Close() }
 
-// Accept waits for one client and closes the listener. A connection is a
-// client's once it has sent what may be a version; others (port scanners,
-// health checks) are closed, told to Options.Rejected, and do not keep the
-// client waiting.
+// Accept waits for one client and closes the listener. A connection counts as a client's once it
+// has sent what can be a version. Others (port scanners, health checks) are closed, reported to
+// Options.Rejected, and do not delay the client.
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	found := make(chan *Conn)
@@ -128,12 +127,12 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	}
 }
 
-// serve hands each connection to a goroutine that looks at it, and returns
-// when the listener is closed and all of them have ended.
+// serve starts a goroutine for each connection that examines it, and returns when the listener is
+// closed and all goroutines have ended.
 func (l *Listener) serve(ctx context.Context, found chan<- *Conn) error {
 	places := make(chan struct{}, candidates)
 	defer func() {
-		for range cap(places) { // until all have left
+		for range cap(places) { // until all goroutines have ended
 			places <- struct{}{}
 		}
 	}()
@@ -159,8 +158,8 @@ func (l *Listener) serve(ctx context.Context, found chan<- *Conn) error {
 	}
 }
 
-// transient reports whether accepting may succeed later: a connection that
-// was gone before it was accepted, descriptors that ran out.
+// transient reports whether a later accept may succeed: the connection was closed before it was
+// accepted, or the process ran out of descriptors.
 func transient(err error) bool {
 	for _, t := range []error{syscall.ECONNABORTED, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM} {
 		if errors.Is(err, t) {

@@ -7,22 +7,21 @@ import (
 	"strings"
 )
 
-// What went wrong, for errors.Is. All but ErrNoServer come wrapped in an
-// *Error.
+// Kinds of errors, for errors.Is. All except ErrNoServer are wrapped in an *Error.
 var (
-	// ErrGarbage: what arrived is not perftest's protocol at all.
+	// ErrGarbage: the received bytes are not perftest's protocol.
 	ErrGarbage = errors.New("the peer does not speak perftest's protocol")
-	// ErrVersion: the peer is a perftest of a release that cannot be spoken to.
+	// ErrVersion: the peer is a perftest of an unsupported release.
 	ErrVersion = errors.New("the peer's release of perftest is too old")
 	// ErrClosed: the peer closed or reset the connection.
 	ErrClosed = errors.New("the peer closed the connection")
-	// ErrTimeout: the peer is there, but what was awaited did not come.
+	// ErrTimeout: the peer is connected, but did not send the expected message in time.
 	ErrTimeout = errors.New("the peer did not answer in time")
 	// ErrMismatch: the two sides were started with different options.
 	ErrMismatch = errors.New("the two sides were started with different options")
-	// ErrNoServer: nobody listens at the address.
+	// ErrNoServer: no server listens at the address.
 	ErrNoServer = errors.New("no server answers")
-	// ErrLocal: a message of ours cannot be sent, since a value does not fit it.
+	// ErrLocal: a message of ours cannot be sent, because a value does not fit.
 	ErrLocal = errors.New("a value does not fit the message")
 )
 
@@ -31,9 +30,9 @@ type Error struct {
 	Peer     string // the peer's address
 	Exchange string // what was being exchanged: "QP 1's address record"
 	Kind     error  // one of the sentinels above
-	Got      []byte // what had arrived of the message
+	Got      []byte // the part of the message that had arrived
 	Hint     string // the probable cause and what to do about it
-	Err      error  // the cause below, such as a network error; may be nil
+	Err      error  // the underlying error, such as a network error; may be nil
 }
 
 func (e *Error) Error() string {
@@ -51,7 +50,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap gives both the kind and the cause.
+// Unwrap returns both the kind and the cause.
 func (e *Error) Unwrap() []error {
 	if e.Err == nil {
 		return []error{e.Kind}
@@ -59,8 +58,7 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.Err}
 }
 
-// printable shows bytes as text where they are, otherwise as hex; not more
-// than a line of them.
+// printable formats bytes as text if they are text, otherwise as hex, up to one line.
 func printable(b []byte) string {
 	const most = 48
 	text := bytes.TrimRight(b, "\x00")
@@ -82,8 +80,8 @@ func cut(s string, was bool) string {
 	return s
 }
 
-// foreign names the protocol that bytes are of, for those that one meets:
-// scanners, health checks, and services at the port that was meant for us.
+// foreign names the protocol of the bytes, for the common ones: scanners, health checks, and other
+// services at the port.
 func foreign(b []byte) string {
 	for _, p := range []struct{ prefix, name string }{
 		{"GET ", "an HTTP request"}, {"HEAD ", "an HTTP request"}, {"POST ", "an HTTP request"}, {"OPTIONS ", "an HTTP request"},

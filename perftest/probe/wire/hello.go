@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// Hello is what the sides tell each other first.
+// Hello contains what the sides tell each other first.
 type Hello struct {
 	Version string // of the protocol: "6.06"
 	Cycle   int    // bytes: the cycle buffer, which is the page size
-	Line    int    // bytes: the processor's cache line
+	Line    int    // bytes: the CPU's cache line
 	MTU     int    // bytes: 256, 512, 1024, 2048 or 4096
 }
 
@@ -28,9 +28,8 @@ const (
 	mtuBytes     = 2
 )
 
-// Limits of what a peer may say, so that a wrong message is not taken for a
-// request to allocate gigabytes. Pages of Linux have up to 256 KiB, cache
-// lines up to 256 bytes.
+// Limits of a peer's values, so that a wrong message is not taken for a request to allocate
+// gigabytes. Linux has pages of up to 256 KiB and cache lines of up to 256 bytes.
 const (
 	maxCycle = 1 << 21
 	maxLine  = 1 << 12
@@ -38,9 +37,9 @@ const (
 
 const oldestVersion = 570 // 5.70, in hundredths
 
-// Hello makes the first exchanges: version, cycle buffer, cache line, and MTU
-// unless that is skipped (raw Ethernet). Of buffers and lines both sides use
-// the larger, of MTUs the smaller. An empty version of mine is Version.
+// Hello makes the first exchanges: version, cycle buffer, cache line, and MTU unless that is
+// skipped (raw Ethernet). Both sides use the larger buffer and line, and the smaller MTU. If
+// mine.Version is empty, it is Version.
 func (c *Conn) Hello(ctx context.Context, mine Hello, skipMTU bool) (agreed, peer Hello, err error) {
 	mine.Version = cmp.Or(mine.Version, Version)
 	if err := mine.check(skipMTU); err != nil {
@@ -67,7 +66,7 @@ func (c *Conn) Hello(ctx context.Context, mine Hello, skipMTU bool) (agreed, pee
 	return agreed, peer, err
 }
 
-// check refuses what cannot be sent.
+// check returns an error for values that cannot be sent.
 func (h Hello) check(skipMTU bool) error {
 	switch _, ok := parseVersion(h.Version); {
 	case !ok:
@@ -101,7 +100,7 @@ func (c *Conn) swapVersion(ctx context.Context, mine string) (string, error) {
 	return theirs, nil
 }
 
-// garbage explains a first message that is no version.
+// garbage explains a first message that is not a version.
 func (c *Conn) garbage(b []byte) *Error {
 	e := &Error{Peer: c.Peer(), Exchange: versionExchange, Kind: ErrGarbage, Got: b,
 		Hint: "is there another service at this port, or a port scanner?"}
@@ -117,8 +116,8 @@ func marshalVersion(v string) []byte {
 	return b
 }
 
-// unmarshalVersion reads the first message: 16 bytes with a number such as 6.06 in
-// ASCII, and at least one NUL behind it. What follows the NUL has no meaning.
+// unmarshalVersion reads the first message: 16 bytes with a number such as 6.06 in ASCII, followed
+// by at least one NUL. The bytes after the NUL have no meaning.
 func unmarshalVersion(b []byte) (string, error) {
 	if len(b) != versionBytes {
 		return "", fmt.Errorf("a version has %d bytes, not %d", versionBytes, len(b))
@@ -140,7 +139,7 @@ func parseVersion(s string) (hundredths int, ok bool) {
 	return int(math.Round(v * 100)), err == nil
 }
 
-// versionPrefix reports whether bytes may begin a version: a digit or two, a
+// versionPrefix reports whether bytes can be the beginning of a version: one or two digits, a
 // point, one to three digits, a NUL.
 func versionPrefix(b []byte) bool {
 	text, _, _ := bytes.Cut(b, []byte{0})
@@ -157,8 +156,8 @@ func digits(b []byte) bool {
 	return true
 }
 
-// peekVersion reads a server's first message ahead, and gives up as soon as
-// that cannot be a version.
+// peekVersion reads the first message to a server ahead, and fails as soon as the bytes cannot be a
+// version.
 func (c *Conn) peekVersion(ctx context.Context, limit time.Duration) error {
 	defer c.limit(ctx, limit)()
 	b := make([]byte, versionBytes)
@@ -180,7 +179,7 @@ func (c *Conn) peekVersion(ctx context.Context, limit time.Duration) error {
 	return nil
 }
 
-// silent is a connection that sent no whole first message.
+// silent explains a connection that sent no complete first message.
 func (c *Conn) silent(got []byte, err error) error {
 	e := &Error{Peer: c.Peer(), Exchange: versionExchange, Kind: ErrGarbage, Got: got, Err: err,
 		Hint: "it connected and closed, as port scanners and health checks do"}
@@ -204,7 +203,7 @@ func (c *Conn) swapInt(ctx context.Context, what string, mine, most int) (int, e
 	return int(v), nil
 }
 
-// swapMTU exchanges the digit of the verbs' enumeration of MTUs.
+// swapMTU exchanges the MTU as the digit of the verbs' enumeration.
 func (c *Conn) swapMTU(ctx context.Context, mine int) (int, error) {
 	const what = "the MTU"
 	d, _ := mtuDigit(mine)
@@ -219,7 +218,7 @@ func (c *Conn) swapMTU(ctx context.Context, mine int) (int, error) {
 	return 128 << (b[0] - '0'), nil
 }
 
-// mtuDigit is the verbs' number of an MTU, as a digit.
+// mtuDigit is the verbs' enumeration value of an MTU, as a digit.
 func mtuDigit(mtu int) (byte, bool) {
 	for d := byte('1'); d <= '5'; d++ {
 		if 128<<(d-'0') == mtu {
@@ -229,8 +228,8 @@ func mtuDigit(mtu int) (byte, bool) {
 	return '0', false
 }
 
-// NeedsParams reports whether two sides exchange the parameter block after
-// their Hello: 6.28 asks for it always, later versions if both have it.
+// NeedsParams reports whether the two sides exchange the parameter block after their Hello: 6.28
+// always requires it, later versions exchange it if both have it.
 func (h Hello) NeedsParams(peer Hello) bool {
 	m, _ := parseVersion(h.Version)
 	p, _ := parseVersion(peer.Version)

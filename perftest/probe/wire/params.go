@@ -8,9 +8,9 @@ import (
 	"slices"
 )
 
-// Params is the parameter block, with which releases from 26.01.5 on compare
-// what they were asked for. Every field but MaxReads and Compression must be
-// the same on both sides. The words are those of paramsFields; none is the first.
+// Params is the parameter block, with which releases from 26.01.5 on compare their options. Every
+// field except MaxReads and Compression must be the same on both sides. The words are those listed
+// in fields; an empty one means the first.
 type Params struct {
 	Sizes       string // "one size", "all sizes" or "endless"
 	Connection  string // "RC", "UC", "UD", …
@@ -22,21 +22,21 @@ type Params struct {
 	Size        uint64 // bytes; 8 MiB with -a
 	Iterations  uint64 // 0 with -D
 	AES         int    // --aes_xts
-	QPs         int    // on the wire
-	Duration    int    // seconds; 5 unless -D says otherwise
+	QPs         int    // as sent
+	Duration    int    // seconds; 5 without -D
 	ControlCM   int    // 1 with -z and -R
 	WriteImm    int    // --write_with_imm
 	NoReorder   int    // --no_enhanced_reorder
 	SigOffload  int    // --sig_offload
 	Validation  int    // --data_validation
 	MaxReads    int32  // of the device: the receiver lowers its own outstanding reads to it, so it must not be 0
-	Compression uint64 // mlx5dv's comp_mask; 0 for other devices
+	Compression uint64 // comp_mask of mlx5dv; 0 for other devices
 }
 
-// paramsBytes is the block's size.
+// paramsBytes is the size of the block.
 const paramsBytes = 320
 
-// Offsets behind the eight enumerations.
+// Offsets of the fields after the eight enumerations.
 const (
 	paramsSize       = 32
 	paramsIterations = 40
@@ -45,7 +45,7 @@ const (
 	paramsMask       = 312
 )
 
-// A paramsField is one that is a 32-bit integer: a number, or one that a word stands for.
+// A paramsField is a field that is a 32-bit integer: a number, or an enumeration value with a word.
 type paramsField struct {
 	at    int
 	name  string // with the flag that sets it
@@ -54,7 +54,7 @@ type paramsField struct {
 	words []string
 }
 
-// fields are those, in the order in which they are compared.
+// fields returns these fields, in the order in which they are compared.
 func (p *Params) fields() []paramsField {
 	return []paramsField{
 		{at: 0, name: "the sizes (-a, --run_infinitely)", word: &p.Sizes, words: []string{"one size", "all sizes", "endless"}},
@@ -75,7 +75,7 @@ func (p *Params) fields() []paramsField {
 	}
 }
 
-// number is the field's; -1 of a word that there is not.
+// number is the field's integer, or -1 for an unknown word.
 func (f paramsField) number() int {
 	switch {
 	case f.word == nil:
@@ -86,7 +86,7 @@ func (f paramsField) number() int {
 	return slices.Index(f.words, *f.word)
 }
 
-// shown is the field for a person.
+// shown is the field's value for human-readable text.
 func (f paramsField) shown() any {
 	if f.word == nil {
 		return *f.value
@@ -94,8 +94,8 @@ func (f paramsField) shown() any {
 	return cmp.Or(*f.word, f.words[0])
 }
 
-// Marshal returns the block of a peer with a byte order of little-endian,
-// which all machines that this runs on have.
+// Marshal returns the block as a little-endian machine sends it. All supported machines are
+// little-endian.
 func (p Params) Marshal() ([]byte, error) {
 	b := make([]byte, paramsBytes)
 	for _, f := range p.fields() {
@@ -112,7 +112,7 @@ func (p Params) Marshal() ([]byte, error) {
 	return b, nil
 }
 
-// parseParams reads a block. Of the device's attributes only MaxReads is kept.
+// parseParams reads a block. Of the device's attributes it stores only MaxReads.
 func parseParams(b []byte) (Params, error) {
 	if len(b) != paramsBytes {
 		return Params{}, fmt.Errorf("the parameter block has %d bytes, not %d", paramsBytes, len(b))
@@ -126,7 +126,7 @@ func parseParams(b []byte) (Params, error) {
 		if f.word == nil {
 			*f.value = n
 		} else {
-			*f.word = f.words[n] // paramsPrefix knows how many there are
+			*f.word = f.words[n] // paramsPrefix has checked the index
 		}
 	}
 	p.Size = binary.BigEndian.Uint64(b[paramsSize:])
@@ -136,8 +136,8 @@ func parseParams(b []byte) (Params, error) {
 	return p, nil
 }
 
-// Compare names the first field in which two sides differ, as its flag; nil if
-// they agree. Sizes come before everything that follows from them.
+// Compare returns an error with the first field that differs between two sides, named by its flag;
+// nil if they agree. Sizes are compared before the fields that depend on them.
 func (p Params) Compare(peer Params) error {
 	mine, theirs := p.fields(), peer.fields()
 	differs := func(name string, local, remote any) error {
@@ -157,8 +157,8 @@ func (p Params) Compare(peer Params) error {
 	return nil
 }
 
-// SwapParams exchanges blocks, where the peer's Hello.NeedsParams says so, and compares
-// them; the peer does the same and ends if there is a difference.
+// SwapParams exchanges blocks, if the peer's Hello.NeedsParams requires it, and compares them. The
+// peer does the same and ends if there is a difference.
 func (c *Conn) SwapParams(ctx context.Context, mine Params) (Params, error) {
 	const what = "the parameter block"
 	block, err := mine.Marshal()

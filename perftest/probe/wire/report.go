@@ -7,23 +7,22 @@ import (
 	"math"
 )
 
-// A Report is what a side has measured, R. Bandwidths are in the unit that it
-// prints, so both sides must have the same --report_gbits. In a test in one
-// direction only the client's means something; a C server sends whatever its
-// memory holds.
+// A Report contains what a side has measured. Bandwidths are in the unit that it prints, so both
+// sides must have the same --report_gbits. In a test in one direction only the client's report is
+// meaningful; a C server sends undefined memory.
 type Report struct {
-	Size       uint64  // bytes of a message
-	Iterations uint64  // messages that were counted
+	Size       uint64  // bytes per message
+	Iterations uint64  // messages counted
 	Peak       float64 // MiB/s, or Gb/s of 10⁹ bits
 	Average    float64 // as Peak
-	Rate       float64 // millions of messages a second
+	Rate       float64 // millions of messages per second
 }
 
-// maxReportSize is the largest message that a report is believed to be about.
+// maxReportSize is the largest plausible message size in a report.
 const maxReportSize = 1 << 40
 
-// SwapReport makes the five exchanges of a report. The peer's numbers are
-// whatever came; Check says whether they can be a measurement.
+// SwapReport makes the five exchanges of a report. It returns the peer's numbers unchecked; Check
+// tells whether they can be a measurement.
 func (c *Conn) SwapReport(ctx context.Context, mine Report) (Report, error) {
 	words := []struct {
 		name  string
@@ -56,8 +55,7 @@ func (c *Conn) swapWord(ctx context.Context, what string, mine uint64) (uint64, 
 	return binary.BigEndian.Uint64(b), nil
 }
 
-// Check reports whether the numbers can be a measurement, for a side that
-// makes use of them.
+// Check returns an error if the numbers cannot be a measurement, for a side that uses them.
 func (r Report) Check() error {
 	bad := ""
 	switch {
@@ -77,8 +75,8 @@ func (r Report) Check() error {
 	return fmt.Errorf("the peer's report has %s: %w: -b, -q or --report-per-port is not the same on both sides, or the peer measured nothing", bad, ErrMismatch)
 }
 
-// plausible bandwidths and rates are up to 10¹², in any unit. A denormal
-// number is some integer's bytes.
+// plausible bandwidths and rates are up to 10¹², in any unit. A denormal number is really the bytes
+// of an integer.
 func plausible(v float64) bool {
 	return finite(v) && (v == 0 || v >= 1e-12 && v <= 1e12)
 }

@@ -11,11 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watch notices that the peer closes or resets the connection while nothing is
-// exchanged, as in a measurement: the context that it returns is then
-// cancelled, with an *Error as its cause. It takes nothing from the stream, so
-// a message that arrives early is still there for the next exchange. stop ends
-// watching and returns that error, or nil; it must be called before the next
+// Watch notices that the peer closes or resets the connection while nothing is exchanged, as during
+// a measurement: the returned context is then cancelled, with an *Error as its cause. Watch reads
+// nothing from the stream, so a message that arrives early is still available for the next
+// exchange. stop ends watching and returns that error, or nil. It must be called before the next
 // exchange, and may be called again.
 func (c *Conn) Watch(ctx context.Context) (watched context.Context, stop func() error) {
 	watched, cancel := context.WithCancelCause(ctx)
@@ -23,7 +22,7 @@ func (c *Conn) Watch(ctx context.Context) (watched context.Context, stop func() 
 		return c.watchGone(watched, cancel, g.Gone())
 	}
 	raw, ok := c.nc.(syscall.Conn)
-	if !ok { // a test's pipe
+	if !ok { // a pipe in tests
 		return watched, func() error { cancel(nil); return nil }
 	}
 	ended := make(chan error, 1)
@@ -46,7 +45,7 @@ func (c *Conn) Watch(ctx context.Context) (watched context.Context, stop func() 
 	}
 }
 
-// watchGone is Watch for a connection that tells when the peer is gone.
+// watchGone is Watch for a connection that reports when the peer has disconnected.
 func (c *Conn) watchGone(watched context.Context, cancel context.CancelCauseFunc, gone <-chan struct{}) (context.Context, func() error) {
 	ended := make(chan struct{})
 	go func() {
@@ -67,7 +66,7 @@ func (c *Conn) watchGone(watched context.Context, cancel context.CancelCauseFunc
 	}
 }
 
-// watch blocks until the peer is gone, which it returns, or a deadline passes.
+// watch blocks until the peer has disconnected, and returns that error, or until a deadline passes.
 func (c *Conn) watch(nc syscall.Conn) error {
 	raw, err := nc.SyscallConn()
 	if err != nil {
@@ -91,8 +90,8 @@ func (c *Conn) gone(err error) error {
 	return &Error{Peer: c.Peer(), Exchange: "while nothing was due", Kind: ErrClosed, Err: err, Hint: "the reason is in the other side's message"}
 }
 
-// hungUp asks the kernel about a socket without waiting. Data may be pending
-// before the end, so reading would not tell.
+// hungUp queries the kernel about a socket without waiting. Data may be pending before the end of
+// the stream, so a read would not detect it.
 func hungUp(fd int) error {
 	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
 	if _, err := unix.Poll(p, 0); err != nil && err != unix.EINTR && err != unix.EAGAIN {

@@ -18,18 +18,18 @@ import (
 	"github.com/assay-hpc/assay/coll/elem"
 )
 
-// A target is a compute capability to write PTX for, and those to assemble that for.
+// A target is a compute capability to compile PTX for, and those to assemble that PTX for.
 type target struct {
 	ptx    int
 	cubins []int
 }
 
-// newest is the target whose PTX is kept: drivers compile it for processors that there
-// is no machine code for.
+// newest is the target with the PTX that is stored: drivers compile it for GPUs without
+// machine code.
 const newest = 90
 
-// targetsOf are those of a compiler that knows some compute capabilities. Machine code
-// runs on later processors of its major number: 7.0's on 7.5, 8.0's on 8.6 and 8.9,
+// targetsOf returns the targets for a compiler that knows the given compute capabilities.
+// Machine code runs on later GPUs of its major number: 7.0's on 7.5, 8.0's on 8.6 and 8.9,
 // 10.0's on 10.3, 12.0's on 12.1. CUDA 13 has dropped 7.0.
 func targetsOf(knows []int) []target {
 	var all []target
@@ -51,8 +51,8 @@ func targetsOf(knows []int) []target {
 // types are the element types of reductions.
 var types = elem.Types
 
-// fewRanks is for how many ranks loops are unrolled in the variants of modules
-// for few of them. kernels.FewRanks is the same.
+// fewRanks is the number of ranks for which loops are unrolled in the variants of modules for
+// few ranks. kernels.FewRanks is the same.
 const fewRanks = 4
 
 // A compiler is nvcc.
@@ -111,14 +111,14 @@ func (c *compiler) units() []unit {
 	return u
 }
 
-// A code is what became of a unit.
+// A code is the compiled code of a unit.
 type code struct {
 	ptx    []byte
-	cubins [][]byte // as the unit's target has them
+	cubins [][]byte // in the order of the target's cubins
 }
 
-// compileAll compiles units of a copy of the sources, so that what is edited
-// meanwhile does not get in.
+// compileAll compiles units from a copy of the sources, so that concurrent edits have no
+// effect.
 func (c *compiler) compileAll(sources map[string][]byte, todo []unit) ([]code, error) {
 	tmp, err := os.MkdirTemp("", "ptx")
 	if err != nil {
@@ -150,8 +150,8 @@ type file struct {
 	content []byte
 }
 
-// archives are the files of each archive, by its name and in the order of their
-// units: cubins for each architecture and variant, and the newest target's PTX.
+// archives returns the files of each archive, by its name and in the order of their units:
+// cubins for each architecture and variant, and the newest target's PTX.
 func archives(todo []unit, codes []code) map[string][]file {
 	all := map[string][]file{}
 	for i, u := range todo {
@@ -165,7 +165,7 @@ func archives(todo []unit, codes []code) map[string][]file {
 		}
 		for k, arch := range u.target.cubins {
 			var content []byte
-			if codes[i].cubins != nil { // of others only the names are asked for
+			if codes[i].cubins != nil { // for other units only the names are needed
 				content = codes[i].cubins[k]
 			}
 			add("sm", arch, u.module+".cubin", content)
@@ -177,8 +177,8 @@ func archives(todo []unit, codes []code) map[string][]file {
 	return all
 }
 
-// compile makes PTX of a source, and cubins of that: so these do not depend on the
-// source's path either.
+// compile compiles a source to PTX, and assembles cubins from that PTX, so that the cubins do
+// not depend on the source's path either.
 func (c *compiler) compile(ctx context.Context, u unit, dir string) (code, error) {
 	base := fmt.Sprintf("sm_%d.%s.%t", u.target.ptx, u.module, u.few)
 	run := func(out string, args ...string) ([]byte, error) {
@@ -209,15 +209,15 @@ func (c *compiler) compile(ctx context.Context, u unit, dir string) (code, error
 	return made, nil
 }
 
-// internal is what nvcc puts into the names of functions with internal linkage:
-// a hash of the source's path, the source's name, and a hash of more or, by some
-// versions, the name of a kernel.
+// internal matches what nvcc puts into the names of functions with internal linkage: a hash of
+// the source's path, the source's name, and a hash of more or, in some versions, the name of a
+// kernel.
 var internal = regexp.MustCompile(`[0-9a-f]{8}(_[0-9]+_[a-z]+_cu_)([0-9a-f]{8})?`)
 
 var zeros = []byte("00000000")
 
-// strip takes away what does not come from the sources: comments, which name the
-// compiler's build, and hashes of paths. It drops empty lines, too.
+// strip removes what does not come from the sources: comments, which name the compiler's
+// build, and hashes of paths, which become zeros. It also drops empty lines.
 func strip(ptx []byte) []byte {
 	var out []byte
 	for line := range bytes.Lines(ptx) {

@@ -18,13 +18,13 @@ import (
 
 const sumFile = "ptx/SUM"
 
-// sums are what SUM says.
+// sums are the contents of SUM.
 type sums struct {
 	nvcc  string
 	files map[string]string // SHA-256 by name: of a source, or of ptx/ and an archive
 }
 
-// readSources reads what the compiler may read, by name.
+// readSources reads all files that the compiler may read, by name.
 func readSources(dir string) (map[string][]byte, error) {
 	sources := map[string][]byte{}
 	for _, pattern := range []string{"*.h", "*.cuh", "*.cu"} {
@@ -41,7 +41,7 @@ func readSources(dir string) (map[string][]byte, error) {
 	return sources, nil
 }
 
-// sumsOf are the sums of the sources and of each archive before it is compressed.
+// sumsOf returns the sums of the sources and of each archive before it is compressed.
 func sumsOf(nvcc string, sources, tars map[string][]byte) sums {
 	s := sums{nvcc, map[string]string{}}
 	for name, text := range sources {
@@ -83,7 +83,7 @@ func readSums(dir string) (sums, error) {
 	return s, nil
 }
 
-// write replaces what is in ptx.
+// write replaces the contents of ptx.
 func write(dir, nvcc string, sources map[string][]byte, all map[string][]file) error {
 	ptx := filepath.Join(dir, "ptx")
 	if err := errors.Join(os.RemoveAll(ptx), os.MkdirAll(ptx, 0o755)); err != nil {
@@ -138,18 +138,19 @@ func unpack(archive []byte) ([]file, error) {
 	}
 }
 
-// compress gives the same bytes for the same archive.
+// compress returns the same bytes for the same archive.
 func compress(archive []byte) []byte {
 	w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1))
 	if err != nil {
-		panic(err) // of the options only
+		panic(err) // only for bad options
 	}
 	return w.EncodeAll(archive, nil)
 }
 
-// compare lists what differs between what is there, with the sums in SUM, and
-// the sources and the codes that some of all units have been found to give. The
-// archive counts and not its compression, which varies with the library's version.
+// compare returns an error that lists all differences between the files that exist, with the
+// sums in SUM, and the sources and the newly compiled code. all has the files of all units,
+// without contents; some has those of the units that were compiled. Archives are compared
+// uncompressed, because the compression varies with the library's version.
 func compare(dir string, old sums, sources map[string][]byte, all, some map[string][]file) error {
 	var errs []error
 	differs := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -190,8 +191,7 @@ func compare(dir string, old sums, sources map[string][]byte, all, some map[stri
 	return errors.Join(errs...)
 }
 
-// stale are the names of files whose contents are others than those of the same names
-// that are there.
+// stale returns the names of the files in now that are not there with the same contents.
 func stale(there, now []file) []string {
 	var names []string
 	for _, f := range now {

@@ -9,15 +9,14 @@
 //	                     and of each archive before it was compressed, as
 //	                     sha256sum writes them
 //
-// Run it with go generate in coll/cuda/kernels. nvcc is $NVCC, or the one on
-// the path. Machine code runs on later processors of its major architecture;
-// drivers compile the PTX for newer ones.
+// Run it with go generate in coll/cuda/kernels. nvcc is $NVCC, or the one in the PATH. Machine
+// code runs on later GPUs of its major architecture; drivers compile the PTX for newer ones.
 //
-// With -check it writes nothing but compares what it compiles with the files
-// there, and with -check -one-of N it compiles one of N modules: which ones, follows
-// from the sources. It exits with status 1 and the names when they differ, or the compiler
-// fails, and with status 3 when nvcc is missing or not of the version in SUM:
-// another compiler writes other code.
+// With -check it writes nothing, but compares what it compiles with the existing files. With
+// -check -one-of N it compiles only one of N modules; the sources determine which ones. It
+// exits with status 1 if files differ, and names them, or if the compiler fails, and with
+// status 3 if nvcc is missing or not the version in SUM: another compiler writes different
+// code.
 package main
 
 import (
@@ -94,7 +93,7 @@ func run(args []string, stderr io.Writer) int {
 	return 0
 }
 
-// sample is one of n units: another part of them whenever the sources change.
+// sample returns one of n units, at an offset that changes with the sources.
 func sample(all []unit, sources map[string][]byte, n int) []unit {
 	var turn uint64
 	for _, name := range slices.Sorted(maps.Keys(sources)) {
