@@ -2,12 +2,12 @@ package coll
 
 import "github.com/assay-hpc/assay/coll/transport/shm"
 
-// Alloc returns n bytes of zeroed memory as the engine likes it best: other
-// ranks of the host can see it, so that long messages are not copied on their
-// way. It lies outside of Go's heap and is given back with Free.
+// Alloc returns n bytes of zeroed memory outside Go's heap, of the kind that suits the engine
+// best: other ranks of the host can access it, so long messages are not copied on the way.
+// Release it with Free.
 func Alloc(n int) ([]byte, error) { return shm.Alloc(n) }
 
-// Free gives back what Alloc returned. As with all buffers, no operation may be
-// using it. One that has returned no error does not; one that failed may, until
-// Abort or Destroy of its communicator has returned.
+// Free releases memory that Alloc returned. As with all buffers, no operation may be using it: an
+// operation that returned without an error no longer does, but a failed one may until Abort or
+// Destroy of its communicator has returned.
 func Free(b []byte) error { return shm.Free(b) }

@@ -6,15 +6,14 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// A Buffer is memory that an operation reads or writes: the processor's, or a
-// device's. Its zero value is no memory: what a rank passes for a buffer that
-// only the root has.
+// A Buffer is host or device memory that an operation reads or writes. Its zero value is no
+// memory: ranks pass it where only the root needs a buffer.
 type Buffer struct {
 	b      []byte
-	device bool // the bytes are a device's: they are not touched here
+	device bool // device memory: this package never accesses the bytes
 }
 
-// Bytes is the memory of b.
+// Bytes returns b as a Buffer.
 func Bytes(b []byte) Buffer { return Buffer{b: b} }
 
 // A Number is a Go type of an element. Types that Go lacks, such as bfloat16,
@@ -23,7 +22,7 @@ type Number interface {
 	~int8 | ~uint8 | ~int32 | ~uint32 | ~int64 | ~uint64 | ~float32 | ~float64
 }
 
-// Of is the memory of s.
+// Of returns the memory of s as a Buffer.
 func Of[T Number](s []T) Buffer {
 	if len(s) == 0 {
 		return Buffer{}
@@ -31,9 +30,9 @@ func Of[T Number](s []T) Buffer {
 	return Buffer{b: unsafe.Slice((*byte)(unsafe.Pointer(&s[0])), len(s)*int(unsafe.Sizeof(s[0])))}
 }
 
-// Device is n bytes of a device's memory, from addr on: of the device that the
-// communicator was made with, or of one that it can reach. Operations on it are
-// enqueued on the communicator's stream and return before they are done.
+// Device returns a Buffer of n bytes of device memory at addr, on the communicator's device or on
+// one that it can reach. Operations on it are enqueued on the communicator's stream and return
+// before they are done.
 func Device(addr uintptr, n int) Buffer {
 	b := op.Memory(addr, n)
 	return Buffer{b, b != nil}
@@ -42,7 +41,7 @@ func Device(addr uintptr, n int) Buffer {
 // Len is the size in bytes.
 func (b Buffer) Len() int { return len(b.b) }
 
-// Addr is where the memory begins, 0 for no memory.
+// Addr is the start address of the memory, 0 for no memory.
 func (b Buffer) Addr() uintptr { return b.addr() }
 
 func (b Buffer) addr() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b.b))) }

@@ -1,13 +1,11 @@
-// Package coll is a collective communication library in the manner of NCCL:
-// AllReduce, Broadcast, Reduce, AllGather, ReduceScatter, AllToAll, Gather,
-// Scatter, Send and Recv among ranks that are goroutines of one process,
-// processes of one host, or processes of many hosts.
+// Package coll is a collective communication library modeled on NCCL: AllReduce, Broadcast,
+// Reduce, AllGather, ReduceScatter, AllToAll, Gather, Scatter, Send and Recv among ranks that are
+// goroutines of one process, processes of one host, or processes of many hosts.
 //
 // # Communicators
 //
-// One rank calls GetUniqueID and hands the result to the others by whatever
-// way there is. Then every rank calls CommInitRank with the same ID and number
-// of ranks, and its own rank:
+// One rank calls GetUniqueID and passes the result to the others by any means. Then every rank
+// calls CommInitRank with the same ID and number of ranks, and its own rank:
 //
 //	id, err := coll.GetUniqueID(cfg)          // rank 0
 //	…
@@ -20,13 +18,12 @@
 //
 // # Operations
 //
-// An operation returns when this rank's part is done: its receive buffer holds
-// the result and its send buffer may be changed. All ranks call the same
-// operations in the same order with the same count, type, reduction and root.
-// Ranks that do not are told so with an error that names the rank and the
-// difference, and the communicator is then of no more use. Counts are elements:
-// of the whole vector for AllReduce, Broadcast and Reduce, of one rank's part
-// for the others. A count of 0 does nothing.
+// An operation returns when this rank's part is done: its receive buffer contains the result and
+// its send buffer may be changed. All ranks call the same operations in the same order with the
+// same count, type, reduction and root. Ranks that differ get an error that names the rank and
+// the difference, and the communicator is then unusable. Counts are elements: of the whole vector
+// for AllReduce, Broadcast and Reduce, of one rank's part for the others. An operation with a
+// count of 0 does nothing.
 //
 // In place: AllReduce, Broadcast and Reduce with the same buffer for both;
 // AllGather and Gather with the rank's part of the receive buffer as send
@@ -38,34 +35,31 @@
 //
 // # Groups
 //
-// Operations between Group.Start and Group.End run together at the outermost
-// End: those of several communicators side by side, so that one goroutine can
-// be several ranks; those of one communicator one after the other without
-// coming back in between; Sends and Recvs all at once.
+// Operations between Group.Start and Group.End run together at the outermost End. Those of
+// several communicators run concurrently, so that one goroutine can act as several ranks. Those
+// of one communicator run one after the other without returning in between; Sends and Recvs run
+// all at once.
 //
 // # Device memory
 //
-// A communicator that is made with a Config.Device, and with cuda.Factory (package
-// coll/cuda, build tag cuda) as Config.GPUs, works on Buffers of Device, too. Such
-// an operation is enqueued on the communicator's CUDA stream (SetStream) and
-// returns at once: errors of what then happens come from AsyncError and from later
-// calls. It can be captured in a CUDA graph. Destroy waits for what is enqueued; the stream
-// must still be there. Of a group, operations on device memory are enqueued
-// first; for each communicator the collectives in their order, then the Sends
-// and Recvs as one. One call has buffers of one kind. Barrier is about the
-// processor's memory only.
+// A communicator that is created with a Config.Device, and with cuda.Factory (package coll/cuda,
+// build tag cuda) as Config.GPUs, also works on device memory (see the function Device). Such an
+// operation is enqueued on the communicator's CUDA stream (SetStream) and returns at once; errors
+// that happen later are returned by AsyncError and by later calls. It can be captured in a CUDA
+// graph. Destroy waits for enqueued operations; the stream must still exist. A group enqueues its
+// operations on device memory first: for each communicator the collectives in their order, then
+// the Sends and Recvs as one operation. All buffers of one call must be of the same kind. Barrier
+// covers host memory only.
 //
 // # Failure
 //
-// Nothing waits for ever. When a rank dies, fails, or is silent for too long,
-// every operation in progress at every rank returns an *Error that says which
-// rank and what, and so do all later ones. Abort ends the waiting from another
-// goroutine.
+// No operation waits forever. When a rank dies, fails, or is silent for too long, every operation
+// in progress at every rank returns an *Error with the rank and the reason, and so do all later
+// ones. Abort ends the waiting from another goroutine.
 //
 // # Settings
 //
-// NCCL's environment variables are read where they make sense on host memory:
-// docs/knobs.md.
+// NCCL's environment variables are read where they make sense on host memory: see docs/knobs.md.
 package coll
 
 import (
@@ -104,7 +98,6 @@ const (
 	Avg  = elem.Avg
 )
 
-// A UniqueID names a communicator that is about to be made, and lets its
-// ranks prove to one another that they belong to it. Whoever has it can join:
-// it is a secret.
+// A UniqueID identifies a communicator that is to be created, and lets its ranks prove to one
+// another that they belong to it. It is a secret: any process that knows it can join.
 type UniqueID = bootstrap.ID

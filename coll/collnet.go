@@ -19,33 +19,31 @@ import (
 	"github.com/assay-hpc/assay/coll/transport/slots"
 )
 
-// A collNet is what a communicator has of a network that reduces: what it can
-// do, the same on all ranks, and on the first rank of each host, its head, the
-// connection.
+// A collNet is a communicator's state for a network that reduces: the network's capabilities, the
+// same on all ranks, and, on the first rank of each host (its head), the connection.
 type collNet struct {
-	why     string               // there is none; "": there is
-	does    uint32               // bits of collectives that are done there
-	reduces [elem.Avg + 1]bitSet // of types, by reduction
-	heads   *netplugin.Heads     // nil on other ranks
+	why     string               // why the network is not used; "": it is
+	does    uint32               // bit set of the collectives that the network does
+	reduces [elem.Avg + 1]bitSet // element types, by reduction
+	heads   *netplugin.Heads     // nil on ranks that are no heads
 }
 
 type bitSet uint32
 
 func (b bitSet) has(i uint8) bool { return b&(1<<i) != 0 }
 
-// A headOffer is what a head tells all ranks of its network.
+// A headOffer describes a head's network to all ranks.
 type headOffer struct {
 	Name     string           `json:"name,omitempty"` // the network's
 	Handle   []byte           `json:"handle,omitempty"`
 	Does     uint32           `json:"does"`
 	Reduces  [elem.Avg]bitSet `json:"reduces"`
 	MaxBytes uint64           `json:"max_bytes"`
-	Error    string           `json:"error,omitempty"` // there is none
+	Error    string           `json:"error,omitempty"` // why the head has no network
 }
 
-// openCollNet connects the hosts' heads over the plugin's network, if there is
-// to be one. What keeps them from it is no error, unless NCCL_ALGO leaves
-// nothing else.
+// openCollNet connects the hosts' heads over the plugin's network, if it is wanted. A failure is
+// not an error unless NCCL_ALGO allows nothing else.
 func (c *Comm) openCollNet(ctx context.Context) error {
 	n := &collNet{}
 	c.links.collNet = n
@@ -67,8 +65,8 @@ func (c *Comm) openCollNet(ctx context.Context) error {
 	return nil
 }
 
-// unwanted is why reductions are not left to the network, by what the ranks
-// have in common.
+// unwanted returns why reductions are not left to the network, judged by what all ranks have in
+// common; "" if they may be.
 func (c *Comm) unwanted() string {
 	k, hosts := &c.env, len(c.env.Hosts)
 	switch {
@@ -92,7 +90,7 @@ func (c *Comm) mayReduce(coll op.Collective) bool {
 	return k.Algo.Allows(coll, schedule.CollNet) && k.Proto.Allows(coll, "simple") && (coll == op.AllReduce || schedule.Regular(c.env.Hosts))
 }
 
-// connectHeads makes the heads' group. All ranks agree on whether it is there.
+// connectHeads creates the heads' group. All ranks agree on whether it exists.
 func (c *Comm) connectHeads(ctx context.Context, n *collNet) error {
 	var mine headOffer
 	var table *netplugin.CollNet
@@ -139,7 +137,7 @@ func (c *Comm) connectHeads(ctx context.Context, n *collNet) error {
 	return err
 }
 
-// open makes this head's connection.
+// open connects this head to the others.
 func (n *collNet) open(ctx context.Context, c *Comm, l *netplugin.CollListener, handles [][netplugin.HandleSize]byte, index int) (err error) {
 	wait, cancel := context.WithTimeout(ctx, c.links.openDeadline)
 	defer cancel()
@@ -150,8 +148,7 @@ func (n *collNet) open(ctx context.Context, c *Comm, l *netplugin.CollListener, 
 	return err
 }
 
-// listenCollNet makes a head of this rank, by the first plugin that has a
-// network that reduces.
+// listenCollNet makes this rank a head, using the first plugin with a network that reduces.
 func (c *Comm) listenCollNet() (*netplugin.CollNet, *netplugin.CollListener, error) {
 	c.logPlugins()
 	var lacks []string
@@ -194,7 +191,8 @@ func offerOf(n *netplugin.CollNet, l *netplugin.CollListener) headOffer {
 	return o
 }
 
-// exchangeJSON gives every rank what each of them passes.
+// exchangeJSON passes this rank's value to all ranks, as JSON, and returns the values of all, by
+// rank.
 func exchangeJSON[T any](ctx context.Context, c *Comm, mine T) ([]T, error) {
 	b, err := json.Marshal(mine)
 	if err != nil {
@@ -213,7 +211,7 @@ func exchangeJSON[T any](ctx context.Context, c *Comm, mine T) ([]T, error) {
 	return all, nil
 }
 
-// agree makes of the heads' offers what all can do.
+// agree reduces the heads' offers to what all of them can do.
 func (n *collNet) agree(c *Comm, all []headOffer) (handles [][netplugin.HandleSize]byte) {
 	n.does = ^uint32(0)
 	for op := range n.reduces {
@@ -250,7 +248,7 @@ func (n *collNet) agree(c *Comm, all []headOffer) (handles [][netplugin.HandleSi
 	return handles
 }
 
-// can reports whether the network does an operation.
+// can reports whether the network can do an operation.
 func (n *collNet) can(a *call) bool {
 	if n == nil || n.why != "" || !bitSet(n.does).has(uint8(a.Coll)) {
 		return false
@@ -258,8 +256,8 @@ func (n *collNet) can(a *call) bool {
 	return !a.Coll.Reduces() || n.reduces[a.Red].has(uint8(a.Type))
 }
 
-// choice is how the network does an operation of so many bytes: in as many
-// windows as can be under way at once, if they are long enough.
+// choice returns how the network does an operation of the given size: in as many windows as can
+// be in flight at once, but no shorter ones than minWindow.
 func (n *collNet) choice(bytes int) choose.Choice {
 	window := minWindow
 	for window < bytes/slots.N {
@@ -268,7 +266,7 @@ func (n *collNet) choice(bytes int) choose.Choice {
 	return choose.Choice{Algorithm: schedule.CollNet, Protocol: choose.Simple, Channels: 1, Window: int64(window)}
 }
 
-// minWindow is how short windows of a network that reduces become, in bytes.
+// minWindow is the shortest window on a network that reduces, in bytes.
 const minWindow = 16 << 10
 
 func (n *collNet) close() error {

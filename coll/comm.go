@@ -31,9 +31,9 @@ type Comm struct {
 	stalls      stalls
 	regroupings regroupings
 
-	// What the goroutine in an operation uses.
+	// Used by the goroutine that runs an operation.
 	group   *Group
-	own     Group  // of a Do of several Sends and Recvs
+	own     Group  // for a Do of several Sends and Recvs
 	seq     uint32 // of the last collective
 	sent    []uint32
 	rcvd    []uint32
@@ -48,19 +48,19 @@ type Comm struct {
 	barrier [1]byte
 
 	kin   *siblings
-	lanes int                    // that were opened
+	lanes int                    // number of lanes opened so far
 	dev   *device                // nil: the communicator has no device
-	accel atomic.Pointer[device] // the same, until it is closed
+	accel atomic.Pointer[device] // the same as dev; nil again once it is closed
 }
 
-// ranks are what a communicator and its lanes have in common: who the ranks are,
-// what they have agreed on, and what has become of them.
+// ranks is the state that a communicator and its lanes share: the ranks, what they have agreed
+// on, and any fault.
 type ranks struct {
 	rank, size int
 	cfg        settings
 	env        choose.Env
 	net        *bootstrap.Net
-	network    string           // that hosts reach one another by, as NCCL_NET calls it; "": none yet
+	network    string           // network between the hosts, named as in NCCL_NET; "": none yet
 	found      []choose.Found   // by rank
 	places     []executor.Place // by rank
 	fault      transport.Fault
@@ -70,7 +70,7 @@ type ranks struct {
 type planKey struct {
 	coll      op.Collective
 	algorithm string
-	root      int // or the peer of a Send, or -2 minus that of a Recv
+	root      int // or the peer of a Send, or -2-peer for a Recv
 	channels  int
 }
 
@@ -79,14 +79,13 @@ type recentPlan struct {
 	plan *host.Plan
 }
 
-// Rank is the caller's rank, Size the number of ranks.
+// Rank is the caller's rank.
 func (c *Comm) Rank() int { return c.rank }
 
 // Size is the number of ranks.
 func (c *Comm) Size() int { return c.size }
 
-// napMany is how long a goroutine that is several ranks sleeps when none of
-// them has anything to do.
+// napMany is how long a goroutine that acts as several ranks sleeps when none of them has work.
 const napMany = 50 * time.Microsecond
 
 // enter claims the communicator for this goroutine.
@@ -101,7 +100,7 @@ func (c *Comm) enter() error {
 	return nil
 }
 
-// refuse says why there can be no operation.
+// refuse returns the error of an operation that cannot start.
 func (c *Comm) refuse(err error) error {
 	switch f := c.fault.Err(); {
 	case f != nil:
@@ -116,7 +115,7 @@ func (c *Comm) refuse(err error) error {
 
 func (c *Comm) leave() { c.busy.Store(0) }
 
-// do runs an operation, or leaves it to the group.
+// do runs an operation, or adds it to the open group.
 func (c *Comm) do(a *call) error {
 	if c.group != nil {
 		return c.collect(*a)
@@ -133,7 +132,7 @@ func (c *Comm) do(a *call) error {
 	return err
 }
 
-// collect leaves an operation to the group.
+// collect checks an operation and adds it to the group.
 func (c *Comm) collect(a call) error {
 	g := c.group
 	if err := c.check(&a); err != nil {
@@ -182,7 +181,7 @@ func (c *Comm) run(a *call) error {
 	return c.drive(a)
 }
 
-// drive runs what c.one was started with.
+// drive runs the operation that c.one was started with.
 func (c *Comm) drive(a *call) error {
 	if _, err := host.Drive(c.single[:], &c.watch); err != nil {
 		return c.fail(a, err)
@@ -191,11 +190,11 @@ func (c *Comm) drive(a *call) error {
 	return nil
 }
 
-// A repeat is the operation before this one. Programs call the same again and
-// again; one that is the same needs no second check and choice.
+// A repeat is the previous operation. Programs call the same one again and again; it then needs
+// no second check and choice.
 type repeat struct {
 	op      op.Op
-	plan    *host.Plan // nil: there is none
+	plan    *host.Plan // nil: there was no previous operation
 	inPlace bool
 }
 
@@ -205,8 +204,8 @@ func (l *repeat) is(a *call) bool {
 		o.Count == a.Count && o.Root == a.Root && o.Scale == a.Scale
 }
 
-// fits reports whether the buffers are large enough, and apart or in place as
-// those before were.
+// fits reports whether the buffers are large enough, and separate or in place like those of the
+// previous operation.
 func (l *repeat) fits(c *Comm, a *call) bool {
 	send, recv := len(l.op.Send), len(l.op.Recv)
 	if len(a.Send) < send || len(a.Recv) < recv {
@@ -218,7 +217,7 @@ func (l *repeat) fits(c *Comm, a *call) bool {
 	return l.inPlace && c.inPlace(a)
 }
 
-// start makes a run ready to be driven.
+// start prepares a run for host.Drive.
 func (c *Comm) start(r *host.Run, a *call) error {
 	o := host.Op{Op: a.Op, InPlace: overlap(a.Send, a.Recv)}
 	if a.Red == Avg && a.Type.Float() {
@@ -254,7 +253,7 @@ func (c *Comm) start(r *host.Run, a *call) error {
 	return nil
 }
 
-// choose says how a collective is done.
+// choose returns the algorithm, protocol, channels and window for a collective.
 func (c *Comm) choose(a *call) choose.Choice {
 	bytes := a.Count * a.Type.Size()
 	switch f := c.forced; {
@@ -266,14 +265,14 @@ func (c *Comm) choose(a *call) choose.Choice {
 	return c.tuner.Pick(a.Coll, bytes)
 }
 
-// finish does what is left when the messages are through.
+// finish does what remains after the last message: it divides the sums of an integer average.
 func (c *Comm) finish(a *call) {
 	if a.Red == Avg && !a.Type.Float() && a.Coll.Reduces() && len(a.Recv) > 0 {
 		elem.Divide(a.Type, a.Recv, c.size)
 	}
 }
 
-// plan finds the plan of a schedule, or makes it.
+// plan returns the cached plan of a schedule, or creates it.
 func (c *Comm) plan(k planKey) (*host.Plan, error) {
 	last := &c.recent[k.coll]
 	if last.plan != nil && last.key == k {
@@ -297,7 +296,7 @@ func (c *Comm) plan(k planKey) (*host.Plan, error) {
 	return p, nil
 }
 
-// pointToPoint is the plan of a Send or Recv: a schedule of one step.
+// pointToPoint returns the plan of a Send or Recv: a schedule of one step.
 func (c *Comm) pointToPoint(peer int, send bool) (*host.Plan, error) {
 	k := planKey{coll: pointToPoint, root: peer}
 	if !send {
@@ -323,7 +322,7 @@ func (c *Comm) pointToPoint(peer int, send bool) (*host.Plan, error) {
 	return p, err
 }
 
-// fromPool returns a run of a group.
+// fromPool returns a run for one operation of a group.
 func (c *Comm) fromPool() *host.Run {
 	if c.pooled == len(c.pool) {
 		c.pool = append(c.pool, new(host.Run))
@@ -364,19 +363,19 @@ func (c *Comm) toSelf(calls []groupCall) error {
 	return nil
 }
 
-// fail makes the communicator unusable, tells the others, and returns the
-// error that the caller gets.
+// fail makes the communicator unusable, informs the other ranks, and returns the error for the
+// caller.
 func (c *Comm) fail(a *call, err error) error {
 	if f := c.fault.Err(); f != nil {
-		err = f // what is seen here is likely its consequence
+		err = f // err is probably a consequence of the fault
 	}
 	e := c.wrap(a.name(c.seq), err)
 	c.fault.Set(e)
 	return e
 }
 
-// AsyncError is what went wrong with the communicator, here or elsewhere,
-// since it was made; nil if nothing did.
+// AsyncError returns what has gone wrong with the communicator since it was created, here or at
+// another rank; nil if nothing has.
 func (c *Comm) AsyncError() error {
 	if err := c.fault.Err(); err != nil {
 		return c.wrap("asynchronous", err)
@@ -384,9 +383,8 @@ func (c *Comm) AsyncError() error {
 	return nil
 }
 
-// Exchange gives every rank what each of them passes, by rank. It is for
-// small things beside the data, goes over the bootstrap's network, and is
-// itself a collective.
+// Exchange passes b to all ranks and returns the values of all ranks, by rank. It is for small
+// values in addition to the data, uses the bootstrap's network, and is itself a collective.
 func (c *Comm) Exchange(ctx context.Context, b []byte) ([][]byte, error) {
 	all, err := c.net.AllGather(ctx, b)
 	if err != nil {
@@ -398,8 +396,8 @@ func (c *Comm) Exchange(ctx context.Context, b []byte) ([][]byte, error) {
 	return all, nil
 }
 
-// Chosen says how the last collective was done: "two-shot/Simple". It belongs
-// to the goroutine that calls the operations.
+// Chosen returns how the last collective was done, such as "two-shot/Simple". Only the goroutine
+// that calls the operations may call it.
 func (c *Comm) Chosen() string {
 	if c.dev != nil && c.dev.last {
 		return c.dev.Chosen()
@@ -410,8 +408,8 @@ func (c *Comm) Chosen() string {
 	return c.chosen.Algorithm + "/" + c.chosen.Protocol.String()
 }
 
-// Name is what the communicator is called: Config.Name, or something that no other one
-// is called.
+// Name is the communicator's name: Config.Name, or a generated name that no other communicator
+// has.
 func (c *Comm) Name() string {
 	if c.cfg.name != "" {
 		return c.cfg.name

@@ -17,8 +17,8 @@ import (
 	"github.com/assay-hpc/assay/coll/transport/shm"
 )
 
-// A hello is what ranks tell one another first: what must be the same, and
-// where they are.
+// A hello is the first message between ranks: what must be the same on all of them, and where
+// each one runs.
 type hello struct {
 	Version  uint32
 	Settings [sha256.Size]byte // Env.Sum
@@ -27,10 +27,10 @@ type hello struct {
 
 const protocolVersion = 6
 
-// connect agrees with the other ranks, finds out how each can be reached, and
-// makes the endpoints.
+// connect agrees with the other ranks on the settings, determines how each rank can be reached,
+// and creates the endpoints.
 func (c *Comm) connect(ctx context.Context) error {
-	var bad error // of this rank's settings: the others hear of it first
+	var bad error // error in this rank's settings; returned after the other ranks have learned of it
 	c.env, bad = choose.New(c.cfg.Knobs, c.cfg.rings, c.deviceTerm())
 	mine := hello{Version: protocolVersion, Settings: c.env.Sum(), Found: choose.Find(c.cfg.ChecksDisable)}
 	all := []hello{mine}
@@ -66,12 +66,12 @@ func (c *Comm) connect(ctx context.Context) error {
 	return c.open(ctx)
 }
 
-// open makes the connections, of ranks that have agreed on all else.
+// open opens the connections between ranks that have agreed on everything else.
 func (c *Comm) open(ctx context.Context) error {
 	c.links = &links{}
 	if c.size > 1 {
 		*c.links = links{rank: c.rank, infos: make([]peerInfo, c.size), ctx: c.broken, openDeadline: 30 * time.Second}
-		c.links.channels = 2 * c.env.Channels() // double trees have two for each
+		c.links.channels = 2 * c.env.Channels() // double trees need two per channel
 	}
 	c.links.init()
 	if c.size == 1 {
@@ -80,11 +80,13 @@ func (c *Comm) open(ctx context.Context) error {
 	return c.endpoints(ctx)
 }
 
-// key is a secret of the ranks', for what a label says; a lane has its own.
+// key returns a secret that the ranks share, for the purpose that label names; each lane has its
+// own.
 func (c *Comm) key(label string) []byte { return c.net.Key(c.lane + label) }
 
-// agree makes the ranks' Envs one. Each has sent a hash of its settings: only
-// where these differ do rank 0 and the first that differs from it say more.
+// agree returns an error if the ranks' Envs differ. Each rank has sent a hash of its settings.
+// Only if the hashes differ do rank 0 and the first rank that differs from it send the settings
+// themselves.
 func (c *Comm) agree(ctx context.Context, all []hello) error {
 	odd := slices.IndexFunc(all, func(h hello) bool { return h.Settings != all[0].Settings })
 	if odd < 0 {
@@ -112,19 +114,19 @@ func (c *Comm) agree(ctx context.Context, all []hello) error {
 	return c.together(ctx, e)
 }
 
-// together returns an error that all ranks have come to, when all have: one
-// that left before would look like a dead one to the others.
+// together returns an error that all ranks have found, once all of them have: a rank that left
+// earlier would look dead to the others.
 func (c *Comm) together(ctx context.Context, err error) error {
 	_ = c.net.Barrier(ctx)
 	return err
 }
 
-// reached is what ranks tell one another in the end.
+// reached is the last message that ranks exchange.
 type reached struct{ Shm uint32 } // 1: shared memory works
 
-// endpoints makes them, exchanges what peers need to know, and chooses one for
-// each peer. Both ends of every pair must choose the same: the choice is made
-// of what all ranks know.
+// endpoints creates the endpoints, exchanges what peers need to know, and chooses an endpoint for
+// each peer. Both ends of every pair must choose the same one, so the choice depends only on what
+// all ranks know.
 func (c *Comm) endpoints(ctx context.Context) error {
 	l := c.links
 	var err error
@@ -160,8 +162,8 @@ func (c *Comm) endpoints(ctx context.Context) error {
 	return nil
 }
 
-// share exchanges what the endpoints say of themselves, then whether shared
-// memory works on every host: it is used by all of a host's ranks or by none.
+// share exchanges the endpoints' descriptions, and then whether shared memory works on every
+// host: either all ranks of a host use it or none does.
 func (c *Comm) share(ctx context.Context, local []int) error {
 	l := c.links
 	var mine []byte
@@ -208,7 +210,7 @@ func (c *Comm) share(ctx context.Context, local []int) error {
 	return nil
 }
 
-// tryShm opens the memory of the next rank on the host.
+// tryShm opens and tests the shared memory of the next rank on the host.
 func (c *Comm) tryShm(local []int) (r reached) {
 	l := c.links
 	if l.shm == nil {
@@ -227,7 +229,7 @@ func (c *Comm) tryShm(local []int) (r reached) {
 	return r
 }
 
-// exchange gives every rank every rank's value, of a fixed size.
+// exchange passes v, a value of fixed size, to all ranks and returns the values of all, by rank.
 func exchange[T any](ctx context.Context, n *bootstrap.Net, v T) ([]T, error) {
 	b, err := binary.Append(nil, binary.LittleEndian, v)
 	if err != nil {

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// siblings are the ranks of a communicator that are in this process.
+// siblings are the ranks of a communicator in this process.
 type siblings struct {
 	key string
 
 	// Guarded by allSiblings.
-	left int // are not being destroyed
+	left int // ranks not yet being destroyed
 	errs []error
 
 	destroying sync.WaitGroup
@@ -20,11 +20,11 @@ type siblings struct {
 
 var allSiblings = struct {
 	sync.Mutex
-	of map[string]*siblings // by what the communicator's ID is alone in giving
+	of map[string]*siblings // by a key that only the communicator's ID yields
 }{of: map[string]*siblings{}}
 
-// joinSiblings counts a rank in. All of a process have joined when the first of them
-// has heard from all ranks.
+// joinSiblings counts a rank in. All ranks of a process have joined by the time that the first of
+// them has heard from all ranks.
 func joinSiblings(key []byte) *siblings {
 	allSiblings.Lock()
 	defer allSiblings.Unlock()
@@ -37,7 +37,7 @@ func joinSiblings(key []byte) *siblings {
 	return k
 }
 
-// drop counts a rank out, and says whether it is the last.
+// drop counts a rank out and reports whether it was the last.
 func (k *siblings) drop() (last bool) {
 	allSiblings.Lock()
 	defer allSiblings.Unlock()
@@ -47,7 +47,7 @@ func (k *siblings) drop() (last bool) {
 	return k.left == 0
 }
 
-// leave has a rank destroyed, and for the last one waits until all are.
+// leave destroys a rank in the background. For the last rank it waits until all are destroyed.
 func (k *siblings) leave(destroy func() error) error {
 	k.destroying.Go(func() {
 		err := destroy()
@@ -62,12 +62,11 @@ func (k *siblings) leave(destroy func() error) error {
 	return errors.Join(k.errs...)
 }
 
-// Abort ends what the communicator is doing, here and at all other ranks,
-// whose operations return errors: they wrap ErrAborted, or say that this rank
-// is lost where a network was the first to tell. It may be called from any
-// goroutine, waits for this rank's operation to end and for no other rank, and
-// returns soon: then buffers of this rank can be freed, whatever the others are
-// doing. The communicator is of no more use.
+// Abort ends the communicator's operations, here and at all other ranks. Theirs return errors
+// that wrap ErrAborted, or that report this rank as lost where a network noticed first. Abort may
+// be called from any goroutine. It waits for this rank's operation to end, not for other ranks,
+// and returns soon: then this rank's buffers can be freed, whatever the others are doing. The
+// communicator is unusable afterwards.
 func (c *Comm) Abort() error {
 	c.fault.Set(&Error{Code: InvalidUsage, Rank: c.rank, Op: "Abort", Peer: NoPeer, Err: ErrAborted})
 	if err := c.seal(); err != nil {
@@ -78,12 +77,10 @@ func (c *Comm) Abort() error {
 	return err
 }
 
-// Destroy frees the communicator. It waits, for some seconds at most, until
-// the other ranks do the same; but of several ranks in this process only the
-// last one's Destroy does, for all of them, so that one goroutine may destroy one
-// after another. The error says so when the ranks did not call the same
-// operations; with Config.AsNCCL a rank has one only if an operation of its own has not
-// ended.
+// Destroy frees the communicator. It waits, for a few seconds at most, until the other ranks do
+// the same. Of several ranks in this process only the last one's Destroy waits, for all of them,
+// so that one goroutine may destroy one after another. It returns an error if the ranks did not
+// call the same operations; with Config.AsNCCL only if an operation of this rank has not ended.
 func (c *Comm) Destroy() error {
 	if err := c.seal(); err != nil {
 		return err
@@ -102,8 +99,8 @@ func (c *Comm) destroy() error {
 			switch {
 			case odd == nil:
 			case c.cfg.asNCCL && a.Idle():
-				// A Broadcast's root has done its part when no other rank has called it. As
-				// in NCCL that is no error: no result of this rank's is missing.
+				// A Broadcast's root can finish its part although no other rank has called the
+				// operation. As in NCCL that is not an error: this rank is missing no result.
 				c.cfg.log.Warnf("Destroy: %v", odd)
 				odd = nil
 			default:
@@ -122,7 +119,7 @@ func (c *Comm) destroy() error {
 	return err
 }
 
-// unequal finds out whether the ranks called as many collectives.
+// unequal returns an error if the ranks called different numbers of collectives.
 func (c *Comm) unequal() error {
 	if c.fault.Err() != nil || c.size == 1 {
 		return nil
@@ -133,7 +130,7 @@ func (c *Comm) unequal() error {
 	defer tell.Stop()
 	all, err := exchange(ctx, c.net, c.seq)
 	if err != nil {
-		return c.fault.Err() // or the others are not there any more
+		return c.fault.Err() // or nil: the other ranks are already gone
 	}
 	for r, seq := range all {
 		if seq != c.seq {
@@ -145,7 +142,8 @@ func (c *Comm) unequal() error {
 	return nil
 }
 
-// tellLeaving gives every rank what each passes, by rank, when all have called it.
+// tellLeaving passes b to all ranks and returns the values of all, by rank, when all have called
+// it.
 func (c *Comm) tellLeaving(b byte) ([]byte, error) {
 	if c.size == 1 {
 		return []byte{b}, nil
@@ -155,10 +153,10 @@ func (c *Comm) tellLeaving(b byte) ([]byte, error) {
 	return exchange(ctx, c.net, b)
 }
 
-// leaveWait is how long a rank that is done waits for the others.
+// leaveWait is how long a rank that is being destroyed waits for the others.
 const leaveWait = 5 * time.Second
 
-// seal says that there are to be no more operations.
+// seal prevents further operations. A second call is an error.
 func (c *Comm) seal() error {
 	if !c.closed.CompareAndSwap(false, true) {
 		return &Error{Code: InvalidArgument, Rank: c.rank, Op: "Destroy", Peer: NoPeer, Err: ErrDestroyed}
@@ -166,8 +164,8 @@ func (c *Comm) seal() error {
 	return nil
 }
 
-// settled waits until no operation is in progress, or there is a fault, which will
-// end it. It reports whether it is so.
+// settled waits until no operation is in progress and reports true. It reports false if there is
+// a fault, which will end the operation.
 func (c *Comm) settled() bool {
 	for !c.idle() {
 		if c.fault.Err() != nil {
@@ -178,7 +176,7 @@ func (c *Comm) settled() bool {
 	return true
 }
 
-// idle reports whether no operation is in progress, and none can begin.
+// idle reports whether no operation is in progress, and if so keeps new ones from starting.
 func (c *Comm) idle() bool { return c.busy.Load() == 2 || c.busy.CompareAndSwap(0, 2) }
 
 // free frees everything, after the operation in progress has ended.
@@ -191,7 +189,7 @@ func (c *Comm) free(net func()) error {
 	return errors.Join(c.closeDevice(nil), c.links.close(), c.cfg.owned.Close())
 }
 
-// leftover finds messages that were not taken.
+// leftover returns an error if a peer sent a message that this rank never received.
 func (c *Comm) leftover() error {
 	if peer, h, ok := c.links.pending(); ok {
 		e := c.errorOf(InvalidUsage, "Destroy", "rank %d sent a message of %s that this rank never took", peer, describe(h))

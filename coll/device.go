@@ -12,27 +12,26 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// ErrNoExecutor: a communicator was to be made on a device, and nothing
-// that knows devices is part of the program.
+// ErrNoExecutor is the error for a communicator on a device in a program without device support.
 var ErrNoExecutor = errors.New("the program has no CUDA (Config.GPUs; build tag cuda)")
 
-// device is a Comm's part on device memory.
+// device is a Comm's state for device memory.
 type device struct {
 	executor.Executor
 	ordinal int
 	side    hostSide
 	op      executor.Op
 	ops     []executor.Op // of a group
-	also    []uintptr     // streams that its Sends and Recvs were called on
+	also    []uintptr     // streams of the group's Sends and Recvs
 	stream  uintptr
 	log     *flight.Log
-	entry   flight.Entry // its last one
+	entry   flight.Entry // the log's last entry
 	who     []who        // by rank
 	heads   heads
 	quiet   chan struct{} // closed: the teller ends
 	teller  sync.WaitGroup
 	last    bool     // the last operation was on the device
-	factor  struct { // the last one
+	factor  struct { // the last factor that was converted
 		t     Type
 		scale float64
 		bits  uint64
@@ -50,7 +49,7 @@ func (c *Comm) deviceTerm() string {
 	return "a device"
 }
 
-// openDevice makes the executor, if the communicator is to have one.
+// openDevice creates the executor if the communicator is to have a device.
 func (c *Comm) openDevice(ctx context.Context) error {
 	if c.cfg.device == nil {
 		return nil
@@ -58,12 +57,12 @@ func (c *Comm) openDevice(ctx context.Context) error {
 	d := &device{ordinal: *c.cfg.device, quiet: make(chan struct{})}
 	d.side.c = c
 	d.op.Transfers = make([]op.Transfer, 0, 1)
-	if c.cfg.gpus == nil { // as on all ranks: they said so to one another
+	if c.cfg.gpus == nil { // the same on all ranks: they have compared their deviceTerm
 		return &Error{Code: InvalidUsage, Rank: c.rank, Op: "CommInitRank", Peer: NoPeer, Err: ErrNoExecutor}
 	}
 	timeout := c.cfg.Timeout
 	if c.cfg.asNCCL {
-		timeout = 0 // a kernel that gives up lets its stream go on
+		timeout = 0 // a kernel that gives up would let its stream continue
 	}
 	a, err := c.cfg.gpus.Open(ctx, executor.Config{
 		Rank: c.rank, Size: c.size, Device: d.ordinal, Places: c.places,
@@ -79,7 +78,7 @@ func (c *Comm) openDevice(ctx context.Context) error {
 	d.log = flight.New(c.Name(), c.rank, c.size, d.ordinal)
 	c.dev = d
 	c.accel.Store(d)
-	if f := c.fault.Err(); f != nil { // which the hook has not told yet
+	if f := c.fault.Err(); f != nil { // the fault hook did not see this device yet
 		a.Abort(f)
 		return f
 	}
@@ -89,7 +88,7 @@ func (c *Comm) openDevice(ctx context.Context) error {
 	return nil
 }
 
-// fallback is the file of NVIDIA's library; "": there is none.
+// fallback is the file of NVIDIA's library; "": none.
 func (s *settings) fallback() string {
 	switch {
 	case s.Fallback == knob.NoFallback:
@@ -100,7 +99,7 @@ func (s *settings) fallback() string {
 	return s.Fallback
 }
 
-// closeDevice ends the executor. Calls after the first do nothing.
+// closeDevice closes the executor. Calls after the first do nothing.
 func (c *Comm) closeDevice(tell func(byte) ([]byte, error)) error {
 	d := c.dev
 	if d == nil || c.accel.Swap(nil) == nil {
@@ -111,13 +110,12 @@ func (c *Comm) closeDevice(tell func(byte) ([]byte, error)) error {
 	d.heads.closed = true
 	d.heads.mu.Unlock()
 	close(d.quiet)
-	d.teller.Wait() // it asks the executor
+	d.teller.Wait() // the teller uses the executor
 	d.log.Close()
 	return d.Close(tell)
 }
 
-// Device is the ordinal of the device that the communicator was made with; ok
-// tells whether there is one.
+// Device returns the ordinal of the communicator's device; ok is false if it has none.
 func (c *Comm) Device() (ordinal int, ok bool) {
 	if c.dev == nil {
 		return 0, false
@@ -125,8 +123,8 @@ func (c *Comm) Device() (ordinal int, ok bool) {
 	return c.dev.ordinal, true
 }
 
-// Executor is what does the communicator's operations on device memory; nil: there
-// is none.
+// Executor returns the executor of the communicator's operations on device memory, nil if it has
+// none.
 func (c *Comm) Executor() executor.Executor {
 	if c.dev == nil {
 		return nil
@@ -134,8 +132,8 @@ func (c *Comm) Executor() executor.Executor {
 	return c.dev.Executor
 }
 
-// DeviceMemory is what the communicator takes of its device; nothing where it has none.
-// Any goroutine may call it.
+// DeviceMemory returns how much memory the communicator uses on its device; zero if it has no
+// device. Any goroutine may call it.
 func (c *Comm) DeviceMemory() executor.Memory {
 	if d := c.accel.Load(); d != nil {
 		return d.Memory()
@@ -143,13 +141,12 @@ func (c *Comm) DeviceMemory() executor.Memory {
 	return executor.Memory{}
 }
 
-// SetStream makes later operations on device memory come on a CUDA stream, 0
-// being the default one. Operations are done in their order even where that
-// means waiting for what is on the stream before, except that none waits for
-// what a graph does. The stream before must still be there, and may be destroyed
-// afterwards. In a group it is about what is called next, and all streams must be
-// there until the group ends: each collective comes on its own, and all Sends and
-// Recvs come behind what is on any of theirs.
+// SetStream sets the CUDA stream for later operations on device memory; 0 is the default stream.
+// Operations are done in the order of the calls, even if that means waiting for work on the
+// previous stream, except that none waits for the work of a graph. The previous stream must still
+// exist, and may be destroyed afterwards. In a group SetStream applies to the operations called
+// next, and all streams must exist until the group ends: each collective runs on its own stream,
+// and the Sends and Recvs run together, after the work on all of theirs.
 func (c *Comm) SetStream(stream uintptr) error {
 	const op = "SetStream"
 	if c.group == nil {
@@ -170,8 +167,8 @@ func (c *Comm) SetStream(stream uintptr) error {
 	return nil
 }
 
-// AllocDevice returns n bytes of zeroed memory on the communicator's device,
-// which are given back with FreeDevice.
+// AllocDevice returns n bytes of zeroed memory on the communicator's device. Release it with
+// FreeDevice.
 func (c *Comm) AllocDevice(n int) (Buffer, error) {
 	const op = "AllocDevice"
 	if c.dev == nil {
@@ -187,8 +184,7 @@ func (c *Comm) AllocDevice(n int) (Buffer, error) {
 	return Device(addr, n), nil
 }
 
-// FreeDevice gives back what AllocDevice returned. No operation may be using
-// it.
+// FreeDevice releases memory that AllocDevice returned. No operation may be using it.
 func (c *Comm) FreeDevice(b Buffer) error {
 	const op = "FreeDevice"
 	if c.dev == nil || !b.device {
@@ -200,8 +196,8 @@ func (c *Comm) FreeDevice(b Buffer) error {
 	return nil
 }
 
-// kindOfMemory checks that the buffers, after they were cut, are all the
-// processor's or all the device's.
+// kindOfMemory checks that the buffers, after they were cut to size, are all host memory or all
+// device memory, and that device buffers are aligned.
 func (c *Comm) kindOfMemory(a *call) error {
 	if !a.onDevice() {
 		return nil

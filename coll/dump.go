@@ -8,7 +8,8 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// dumpTopology writes the topology as NCCL does, from a file if there is one.
+// dumpTopology writes the topology as NCCL does. It reads it from the file from, or from this
+// machine if from is "".
 func dumpTopology(from, to string) error {
 	sys, err := readTopology(from)
 	if err != nil {

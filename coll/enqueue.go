@@ -42,8 +42,7 @@ func (c *Comm) enqueue(a *call) error {
 	return c.fail(a, err)
 }
 
-// describe makes what the executor gets of a collective, and takes note of
-// it.
+// describe builds the executor's form of a collective and records the call.
 func (c *Comm) describe(o *executor.Op, a *call) {
 	d := c.dev
 	c.seq++
@@ -55,7 +54,7 @@ func (c *Comm) describe(o *executor.Op, a *call) {
 	}
 	o.Device, o.Transfers = true, transfers
 	switch {
-	case a.Scaled && a.Factor == 0: // else the caller has set it
+	case a.Scaled && a.Factor == 0: // else the caller has set the factor
 		d.scale(o, a.Scale)
 	case a.Scaled:
 	case a.Red == Avg && a.Coll.Reduces():
@@ -77,13 +76,13 @@ func (a *call) transfer() op.Transfer {
 	return op.Transfer{Peer: a.peer, Data: b, Send: send}
 }
 
-// scale makes the rank's input be multiplied, by what elem makes of the factor.
+// scale has the rank's input multiplied by scale, converted to an element by elem.
 func (d *device) scale(o *executor.Op, scale float64) {
 	o.Scaled, o.Scale = true, scale
 	o.Factor = d.factorOf(o.Type, scale)
 }
 
-// factorOf is a multiplier as an element.
+// factorOf returns a multiplier as an element.
 func (d *device) factorOf(t Type, scale float64) uint64 {
 	if f := &d.factor; f.t != t || f.scale != scale || f.bits == 0 {
 		var b [8]byte
@@ -123,8 +122,8 @@ func (g *Group) enqueue() error {
 	return nil
 }
 
-// prepare makes the operations of one communicator. Their addresses are taken
-// when all are there.
+// prepare builds the operations of one communicator. Their addresses are taken later, when all
+// exist.
 func (d *device) prepare(c *Comm, g *Group) {
 	d.ops, d.also = d.ops[:0], d.also[:0]
 	exchange, first := d.op.Transfers[:0], -1
@@ -149,7 +148,7 @@ func (d *device) prepare(c *Comm, g *Group) {
 		c.describe(&d.ops[len(d.ops)-1], a)
 		g.batch, g.from = append(g.batch, nil), append(g.from, i)
 	}
-	if len(d.also) == 1 { // it is the operation's own
+	if len(d.also) == 1 { // only the operation's own stream
 		d.also = d.also[:0]
 	}
 	d.op.Transfers = exchange
@@ -160,7 +159,7 @@ func (d *device) prepare(c *Comm, g *Group) {
 	}
 }
 
-// slot is where operation i of the batch lies.
+// slot returns the address of operation i of the batch.
 func (g *Group) slot(i int) *executor.Op {
 	for _, c := range g.comms {
 		if c.dev == nil {

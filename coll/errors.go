@@ -9,8 +9,8 @@ import (
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
-// An Error is what went wrong with an operation or a communicator, a Code its
-// category, with the values of ncclResult_t.
+// An Error is an error of an operation or a communicator. A Code is its category, with the values
+// of ncclResult_t.
 type (
 	Error = op.Error
 	Code  = op.Code
@@ -29,27 +29,26 @@ const (
 	Timeout            = op.Timeout
 )
 
-// NoPeer stands in Error.Peer where no other rank is concerned.
+// NoPeer is the value of Error.Peer if no other rank is involved.
 const NoPeer = op.NoPeer
 
-// CodeOf is the category of an error; Success for nil, InternalError for what
-// the engine did not make.
+// CodeOf returns the category of an error: Success for nil, InternalError for an error that the
+// engine did not create.
 func CodeOf(err error) Code { return op.CodeOf(err) }
 
 // Errors that callers may look for with errors.Is.
 var (
 	// ErrAborted: Abort was called, here or at another rank.
 	ErrAborted = errors.New("the communicator was aborted")
-	// ErrDestroyed: the communicator is not there any more.
+	// ErrDestroyed: the communicator no longer exists.
 	ErrDestroyed = errors.New("the communicator was destroyed")
-	// ErrSuspended: there was a Suspend, and no Resume yet.
+	// ErrSuspended: Suspend was called, and not yet Resume.
 	ErrSuspended = errors.New("the communicator is suspended: Resume comes first")
 	// ErrBusy: two goroutines use a communicator at the same time.
 	ErrBusy = errors.New("another goroutine is using the communicator; each needs one of its own, or a lock")
 )
 
-// wrap turns what the executor or a transport reports into an Error of this
-// rank.
+// wrap turns an error of the executor or a transport into an Error of this rank.
 func (c *Comm) wrap(what string, err error) *Error {
 	var (
 		known    *Error
@@ -77,7 +76,7 @@ func (c *Comm) wrap(what string, err error) *Error {
 	return e
 }
 
-// errorOf is an Error of this rank.
+// errorOf returns an Error of this rank.
 func (c *Comm) errorOf(code Code, what string, format string, a ...any) *Error {
 	return &Error{Code: code, Rank: c.rank, Op: what, Peer: NoPeer, Err: fmt.Errorf(format, a...)}
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// Estimate ends the group like Cancel, and says how long its operations would take:
-// those of one device one behind the other, and devices side by side.
+// Estimate ends the group like Cancel, and returns how long its operations would take: those of
+// one device one after the other, devices in parallel.
 func (g *Group) Estimate() (time.Duration, error) {
 	defer g.Cancel()
 	if g.err != nil {
@@ -32,8 +32,8 @@ func (g *Group) Estimate() (time.Duration, error) {
 	return longest, nil
 }
 
-// estimate is how long a communicator's operations of a group would take, on its device
-// and on the processor.
+// estimate returns how long a communicator's operations of a group would take, on its device and
+// on the processor.
 func (c *Comm) estimate(g *Group) (on, here time.Duration) {
 	exchange := op.Op{Coll: op.SendRecv, Root: NoPeer}
 	sent := map[int]int{} // to each rank, on the processor

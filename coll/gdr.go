@@ -10,7 +10,7 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// GDROptions are the variables about GPUDirect RDMA.
+// GDROptions returns the options for GPUDirect RDMA.
 func GDROptions(k *knob.Knobs) topology.GDROptions {
 	level := map[knob.PathLevel]topology.Class{
 		knob.LOC: topology.LOC, knob.NVL: topology.NVL, knob.PIX: topology.PIX,
@@ -19,8 +19,8 @@ func GDROptions(k *knob.Knobs) topology.GDROptions {
 	return topology.GDROptions{Off: k.IB.CUDASupport == 0, Level: level, Read: k.IB.GDRRead, C2C: k.IB.GDRC2C}
 }
 
-// firstPort is the port that a rank begins with: with a GPU, the nearest one;
-// else, and where the machine does not say what is near, the one of its index.
+// firstPort returns the port that a rank starts with: the one nearest to its GPU, or, without a
+// GPU or if the topology does not say what is near, the one at its index.
 func (c *Comm) firstPort(ports []verbs.PortInfo, index int) int {
 	if c.cfg.device == nil || c.cfg.gpus == nil {
 		return index
@@ -46,8 +46,8 @@ func (c *Comm) firstPort(ports []verbs.PortInfo, index int) int {
 	return first
 }
 
-// nearestPort is the port for a GPU, of those that are used, and what is to be
-// said of it; -1 where it is not known.
+// nearestPort returns which of the ports in use is nearest to a GPU, -1 if that is not known, and
+// a message for the log.
 func nearestPort(sys *topology.System, gpu sysfs.BusID, ports []verbs.PortInfo, opt topology.GDROptions) (first int, why string) {
 	at := func(n topology.NIC) int {
 		for i, p := range ports {

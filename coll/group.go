@@ -17,7 +17,7 @@ type Group struct {
 	calls []groupCall
 	err   error
 
-	// Of launch, kept for the next one.
+	// Used by launch, and reused by the next one.
 	runs  []*host.Run
 	which []int // of runs: the index in calls
 	tails []tail
@@ -30,9 +30,8 @@ type groupCall struct {
 	a call
 }
 
-// Start begins a group, or one within it. Operations of communicators that
-// have joined (Add) are collected until the End that belongs to the first
-// Start.
+// Start begins a group, or a group within one. Operations of communicators that have joined (Add)
+// are collected until the End that matches the first Start.
 func (g *Group) Start() { g.depth++ }
 
 // Add makes a communicator's operations part of the group until it ends.
@@ -45,8 +44,8 @@ func (g *Group) Add(comms ...*Comm) {
 	}
 }
 
-// End ends what the last Start began. At the outermost one all that was
-// collected is run, and the error is the first of any operation.
+// End matches the last Start. The outermost End runs all collected operations and returns the
+// first error of any.
 func (g *Group) End() error {
 	if g.depth == 0 {
 		return &Error{Code: InvalidUsage, Rank: NoPeer, Op: "GroupEnd", Peer: NoPeer, Err: errors.New("there is no Start that it ends")}
@@ -62,7 +61,7 @@ func (g *Group) End() error {
 	return err
 }
 
-// Cancel ends the group, all that was started: nothing of it is run.
+// Cancel ends the group, nested ones included, without running any operation.
 func (g *Group) Cancel() {
 	g.depth = 0
 	g.clear()
@@ -77,7 +76,7 @@ func (g *Group) clear() {
 	g.comms, g.calls, g.err = g.comms[:0], g.calls[:0], nil
 }
 
-// A tail is the last run on some connections, after which the next one comes.
+// A tail is the last run on some connections. The next run on them follows it.
 type tail struct {
 	c    *Comm
 	peer int // of a Send or Recv; NoPeer for collectives
@@ -102,7 +101,7 @@ func (g *Group) follow(c *Comm, a *call, r *host.Run) {
 	g.tails = append(g.tails, t)
 }
 
-// launch runs all that was collected.
+// launch runs all collected operations.
 func (g *Group) launch() error {
 	if len(g.calls) == 0 {
 		return nil
@@ -159,13 +158,13 @@ func (g *Group) launch() error {
 	return nil
 }
 
-// failed makes an error of run i known to the communicators of the group: all
-// of them have operations that stopped halfway.
+// failed reports an error of run i to all communicators of the group: all of them have operations
+// that stopped halfway.
 func (g *Group) failed(i int, err error) error {
 	return g.failedAt(g.which[max(i, 0)], err)
 }
 
-// failedAt is failed for a call.
+// failedAt is failed for call i.
 func (g *Group) failedAt(i int, err error) error {
 	at := &g.calls[i]
 	first := at.c.fail(&at.a, err)
@@ -177,8 +176,8 @@ func (g *Group) failedAt(i int, err error) error {
 	return first
 }
 
-// watch is how the group waits: as its communicator does, if it has one, or else
-// without sleeping for long on any one's bell.
+// watch returns how the group waits: like its communicator if it has only one, else without
+// sleeping for long on the bell of any of them.
 func (g *Group) watch() *host.Watch {
 	if len(g.comms) == 1 {
 		return &g.comms[0].watch

@@ -15,45 +15,44 @@ import (
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
-// A job that stands still is one in which some rank waits, on its device, for one
-// that has not called what it waits for, or cannot do it. The rank that has waited for
-// ASSAY_HANG_AFTER asks all others how far they have come, over the bootstrap's network,
-// and says what follows from their answers. Of several that ask at
-// once the lowest does.
+// A job hangs when a rank waits, on its device, for a rank that has not called the operation or
+// cannot do it. The rank that has waited for ASSAY_HANG_AFTER asks all others for their progress,
+// over the bootstrap's network, and gives a verdict from their answers. If several ranks ask at
+// once, the lowest one gives it.
 
-// heads are what a rank knows of the others, and of its own waiting.
+// heads is what a rank knows about the other ranks, and about its own waiting.
 type heads struct {
 	mu      sync.Mutex
 	closed  bool
-	of      map[int]head  // answers to this rank's last question, not to another's
-	heard   chan struct{} // gets something with each answer
-	calls   uint64        // of this rank, and
-	ended   uint64        // calls, when all had ended
-	since   time.Time     // since when there were no more
-	lower   time.Time     // a lower rank has asked as well
-	busy    bool          // it is being looked into
+	of      map[int]head  // answers to this rank's last question, not to that of another rank
+	heard   chan struct{} // signaled on each answer
+	calls   uint64        // number of calls of this rank
+	ended   uint64        // value of calls when all had ended
+	since   time.Time     // when calls last changed
+	lower   time.Time     // when a lower rank last asked
+	busy    bool          // lookInto is running
 	looked  time.Time
-	graphs  bool      // when all had ended: CUDA graphs may do more
-	graph   time.Time // since when an operation of one waits for the same, when last looked at
-	said    uint64    // calls, when the last verdict was said, here or elsewhere; 0: there was none
-	mine    time.Time // when this rank said it, until it goes on
-	differs bool      // ranks called different collectives, and that is being looked into
-	asking  *question // that has not been answered; nil: none
+	graphs  bool      // when all calls had ended: CUDA graphs may run more operations
+	graph   time.Time // at the last look: since when an operation of a graph has waited for the same thing
+	said    uint64    // value of calls at the last verdict, of this or another rank; 0: none
+	mine    time.Time // when this rank gave the verdict; zero again once it continues
+	differs bool      // ranks called different collectives, and sayDiffers is running
+	asking  *question // the unanswered question; nil: none
 
 	saying sync.Mutex // held while a fault's verdict is given
-	faulty bool       // that is done, here or by another rank; guarded by saying
+	faulty bool       // the verdict was given, by this or another rank; guarded by saying
 }
 
-// How often a rank looks whether it waits, and how long others and the driver may take
-// to answer.
+// How often a rank checks whether it waits, and how long other ranks and the driver may take to
+// answer.
 const (
 	lookEvery   = 250 * time.Millisecond
 	hangAnswer  = 1200 * time.Millisecond
-	driverSpeed = time.Second     // then nothing is known of it,
-	driverStuck = 5 * time.Second // and then that it does not answer
+	driverSpeed = time.Second     // after this, its state is executor.Slow: not known
+	driverStuck = 5 * time.Second // after this, its state is executor.Stuck: it does not answer
 )
 
-// do runs f beside the communicator, until it is closed.
+// do runs f in the background, unless the communicator is closed.
 func (d *device) do(f func()) {
 	d.heads.mu.Lock()
 	defer d.heads.mu.Unlock()
@@ -62,16 +61,16 @@ func (d *device) do(f func()) {
 	}
 }
 
-// A question to the executor, which may take as long as the driver does.
+// A question is a query to the executor. The answer may take as long as the driver does.
 type question struct {
-	far  bool // how far the oldest operation is, and not only whether there is one
+	far  bool // asks for the progress of the oldest operation, not only whether there is one
 	at   time.Time
 	done chan struct{} // closed: there is an answer
 	look executor.State
 }
 
-// look asks the executor whether something is under way and, if that is wanted, how
-// far the oldest operation is.
+// look asks the executor whether an operation is in progress and, if far is set, how far the
+// oldest one is.
 func (d *device) look(far bool) executor.State {
 	limit := time.After(driverSpeed)
 	for {
@@ -80,7 +79,7 @@ func (d *device) look(far bool) executor.State {
 		case <-q.done:
 			if q.far || !far {
 				return q.look
-			} // else less had been asked
+			} // else the pending question asked for less
 		case <-limit:
 			if time.Since(q.at) < driverStuck {
 				return executor.State{Does: executor.Slow}
@@ -90,7 +89,7 @@ func (d *device) look(far bool) executor.State {
 	}
 }
 
-// waiting asks whether anything is under way, operations of CUDA graphs included.
+// waiting asks the executor whether anything is in progress, operations of CUDA graphs included.
 func (d *device) waiting() executor.State {
 	if s := d.look(false); s.Does != executor.Idle {
 		return s
@@ -98,8 +97,8 @@ func (d *device) waiting() executor.State {
 	return d.look(true)
 }
 
-// question is the one that has no answer yet, or a new one: a driver that does not answer
-// is not asked again.
+// question returns the unanswered question, or a new one: a driver that does not answer is not
+// asked again.
 func (d *device) question(far bool) *question {
 	h := &d.heads
 	h.mu.Lock()
@@ -130,7 +129,7 @@ func (d *device) question(far bool) *question {
 	return q
 }
 
-// head is this rank's own.
+// head returns this rank's head.
 func (c *Comm) head(d *device) head {
 	l := d.look(true)
 	h := head{Peer: NoPeer, Does: l.Does, For: l.Ranks, Graph: !l.Graph.IsZero(), Near: c.near(d)}
@@ -150,7 +149,7 @@ func (c *Comm) head(d *device) head {
 	return h
 }
 
-// Operation is an entry of a flight recorder for people: "AllReduce of float32 with sum,
+// Operation describes an entry of a flight recorder for people: "AllReduce of float32 with sum,
 // 100 elements, operation #12".
 func Operation(e flight.Entry) string {
 	if e.P2P > 0 {
@@ -159,7 +158,8 @@ func Operation(e flight.Entry) string {
 	return called(e).String()
 }
 
-// answer is what a rank says when it is asked: of one collective, or of all.
+// answer returns this rank's answer to a question: about the collective with the given number,
+// or, for 0, its whole head.
 func (c *Comm) answer(d *device, number uint32) head {
 	if number == 0 {
 		return c.head(d)
@@ -171,10 +171,10 @@ func (c *Comm) answer(d *device, number uint32) head {
 	return h
 }
 
-// halted is why a process in some state does nothing.
+// halted maps the state of a process that does not run to the cause in a verdict.
 var halted = map[flight.State]Cause{flight.Stopped: Stopped, flight.Ended: Dead}
 
-// near are the ranks of this host whose processes do not run.
+// near returns the ranks of this host with processes that do not run, and why.
 func (c *Comm) near(d *device) map[int]Cause {
 	var found map[int]Cause
 	mine := d.who[c.rank]
@@ -192,14 +192,14 @@ func (c *Comm) near(d *device) map[int]Cause {
 	return found
 }
 
-// here is what others are to know of this rank's process.
+// here describes this rank's process to the other ranks.
 func here(device int) who {
 	name, _ := os.Hostname()
 	ns, _ := os.Readlink("/proc/self/ns/pid")
 	return who{name, os.Getpid(), device, ns}
 }
 
-// lookForHang is called every lookEvery.
+// lookForHang starts lookInto when it is due. It is called every lookEvery.
 func (c *Comm) lookForHang(d *device) {
 	h := &d.heads
 	calls := d.log.Calls()
@@ -218,7 +218,7 @@ func (c *Comm) lookForHang(d *device) {
 	}
 	switch {
 	case h.closed || h.busy || limit == 0 || time.Since(h.since) < min(time.Second, limit):
-	case h.ended == calls && !h.graphs, h.ended != calls && h.said == calls && h.mine.IsZero(): // or another rank said it
+	case h.ended == calls && !h.graphs, h.ended != calls && h.said == calls && h.mine.IsZero(): // all has ended, or another rank gave the verdict
 	case time.Since(h.looked) < time.Second && (time.Now().Before(due) || h.looked.After(due)), time.Since(h.lower) < 3*hangAnswer:
 	default:
 		h.busy, h.looked = true, time.Now()
@@ -231,7 +231,8 @@ func (c *Comm) lookForHang(d *device) {
 	}
 }
 
-// resumed says that a communicator goes on. heads are locked.
+// resumed reports that a communicator continues after this rank's verdict. The caller holds the
+// lock of heads.
 func (c *Comm) resumed(d *device) {
 	h := &d.heads
 	if !h.mine.IsZero() {
@@ -243,7 +244,7 @@ func (c *Comm) resumed(d *device) {
 	}
 }
 
-// lookInto finds out why this rank, which has called so much, waits, if it does.
+// lookInto determines whether and why this rank, after the given number of calls, waits.
 func (c *Comm) lookInto(d *device, calls uint64) {
 	h := &d.heads
 	now := d.waiting()
@@ -251,7 +252,7 @@ func (c *Comm) lookInto(d *device, calls uint64) {
 	h.mu.Lock()
 	since := h.since
 	if (idle || graph) && d.log.Calls() == calls {
-		if idle || now.Graph != h.graph { // of a graph another wait, perhaps after a verdict
+		if idle || now.Graph != h.graph { // a different wait of a graph, perhaps after a verdict
 			c.resumed(d)
 			h.said = 0
 		}
@@ -294,8 +295,8 @@ func (c *Comm) lookInto(d *device, calls uint64) {
 	c.say(d, Verdict{Cause: cause, Ranks: ranks, Text: "it stands still: " + text, States: states})
 }
 
-// ask asks the others, and waits until all have answered, or no longer. false: the
-// communicator was closed meanwhile.
+// ask asks the other ranks and waits until all have answered, but no longer than hangAnswer. It
+// returns false if the communicator was closed or broken meanwhile.
 func (c *Comm) ask(d *device, mine head) bool {
 	h := &d.heads
 	h.mu.Lock()
@@ -330,7 +331,7 @@ func (c *Comm) tellHead(h head) {
 	}
 }
 
-// heardHead takes note of a rank's head, and answers. It is called by the bootstrap.
+// heardHead records a rank's head, and answers if it is a question. The bootstrap calls it.
 func (c *Comm) heardHead(from int, theirs head) {
 	d := c.accel.Load()
 	if d == nil {
@@ -351,8 +352,8 @@ func (c *Comm) heardHead(from int, theirs head) {
 	if theirs.Said {
 		h.said = d.log.Calls()
 	}
-	// Of two ranks that ask at the same time either the lower one's question comes before
-	// the other one's verdict, which is then not given, or it gets this for an answer.
+	// If two ranks ask at the same time, either the lower one's question arrives before the other
+	// one gives its verdict, which it then drops, or the lower one gets this answer.
 	said := !h.mine.IsZero() && time.Since(h.mine) < 3*hangAnswer
 	h.mu.Unlock()
 	if theirs.Ask {
@@ -367,7 +368,7 @@ func (c *Comm) heardHead(from int, theirs head) {
 	}
 }
 
-// say writes a verdict, and gives it to Config.OnHang or the log.
+// say completes a verdict, writes it to a file, and passes it to Config.OnHang or the log.
 func (c *Comm) say(d *device, v Verdict) {
 	v.Schema, v.Time, v.Communicator, v.Size, v.By = VerdictSchema, time.Now(), c.Name(), c.size, c.rank
 	d.log.Say(v.Text)
@@ -383,10 +384,10 @@ func (c *Comm) say(d *device, v Verdict) {
 	c.cfg.log.Warnf("%v", v)
 }
 
-// sayFault gives a verdict of what has broken the communicator, once, if this rank waits
-// or calls something that is refused for it: a rank that ends when all is done gives none.
-// Of several ranks the one that knows most gives it: one on the host of a rank that is
-// lost, then the lowest.
+// sayFault gives a verdict about what has broken the communicator, once, if this rank waits or
+// makes a call that is refused because of it: a rank that ends when all is done gives none. If
+// several ranks could give it, the one that knows most does: one on the host of the lost rank,
+// then the lowest.
 func (c *Comm) sayFault(d *device, err error, refused string) {
 	h := &d.heads
 	h.saying.Lock()
@@ -422,8 +423,8 @@ func (c *Comm) sayFault(d *device, err error, refused string) {
 	c.say(d, Verdict{Cause: cause, Ranks: ranks, Text: text})
 }
 
-// refuses gives the verdict of what has broken the communicator before a call returns the
-// error: a program may end with that.
+// refuses reports the verdict about what has broken the communicator before a call returns the
+// error: the program may exit because of it.
 func (c *Comm) refuses(a *call) {
 	d, err := c.accel.Load(), c.fault.Err()
 	if d == nil || err == nil || !c.cfg.asNCCL {
@@ -436,8 +437,8 @@ func (c *Comm) refuses(a *call) {
 	c.sayFault(d, err, what)
 }
 
-// sayDiffers finds out which ranks called another collective than the most, when it is
-// known that one has, and ends the communicator by saying so.
+// sayDiffers determines which ranks called a different collective than most, once it is known
+// that one has, and breaks the communicator with that error.
 func (c *Comm) sayDiffers(d *device, from int, mine, theirs stall) {
 	h := &d.heads
 	h.mu.Lock()
@@ -455,19 +456,19 @@ func (c *Comm) sayDiffers(d *device, from int, mine, theirs stall) {
 		h.mu.Lock()
 		g.heads = maps.Clone(h.of)
 		h.mu.Unlock()
-		if g.heads[from].Was == nil { // what it waits in it has not called: it destroys the communicator
+		if g.heads[from].Was == nil { // from waits in something that it did not call: it destroys the communicator
 			g.heads[from] = head{Was: &theirs}
 		}
 		g.heads[c.rank] = head{Was: &mine}
 		if g.known() {
 			break
 		}
-		time.Sleep(lookEvery) // one has not come to it yet
+		time.Sleep(lookEvery) // a rank has not reached this collective yet
 	}
 	h.mu.Lock()
 	lower := h.lower
 	h.mu.Unlock()
-	if time.Since(lower) < 3*hangAnswer { // a lower rank says it
+	if time.Since(lower) < 3*hangAnswer { // a lower rank gives the verdict
 		select {
 		case <-c.broken.Done():
 			return
@@ -485,17 +486,18 @@ func (c *Comm) sayDiffers(d *device, from int, mine, theirs stall) {
 	}
 }
 
-// differsAsked is how often ranks are asked what they called, until all have called it.
+// differsAsked is how many times, at most, ranks are asked what they called, until all have
+// called it.
 const differsAsked = 4
 
-// How long a rank has to say what it knows before the next one does, and all before it
-// together.
+// How long each rank has to give its verdict before the next one does, and the most that a rank
+// waits in total.
 const (
 	faultTurn  = 50 * time.Millisecond
 	faultTurns = time.Second
 )
 
-// turn is this rank's among those that are left.
+// turn returns this rank's place in the order in which the remaining ranks give a verdict.
 func (c *Comm) turn(d *device, lost []int) int {
 	turn := 0
 	for r := range c.rank {
@@ -509,7 +511,8 @@ func (c *Comm) turn(d *device, lost []int) int {
 	return min(turn, 10)
 }
 
-// faultVerdict is what an error says of other ranks; "": nothing, or others know better.
+// faultVerdict returns what an error implies about other ranks; "": nothing, or other ranks know
+// better.
 func (c *Comm) faultVerdict(d *device, err error) (Cause, []int, string) {
 	g := hang{size: c.size, by: c.rank, who: d.who}
 	p, ok := errors.AsType[*transport.PeerError](err)

@@ -16,8 +16,8 @@ func (h *hostSide) Exchange(ctx context.Context, b []byte) ([][]byte, error) {
 	return h.c.net.AllGather(ctx, b)
 }
 
-// Lane implements executor.Host: it has connections, plans and numbers of its own,
-// and all else of the communicator's.
+// Lane implements executor.Host. A lane has its own connections, plans and sequence numbers; it
+// shares all else with the communicator.
 func (h *hostSide) Lane(ctx context.Context) (executor.Lane, error) {
 	h.c.lanes++
 	l := lane{h.c.of(fmt.Sprintf("lane %d ", h.c.lanes))}

@@ -18,49 +18,47 @@ import (
 	"github.com/assay-hpc/assay/harness/version"
 )
 
-// A Config is what communicators are made with. The zero value takes the
-// settings from the environment.
+// A Config configures communicators. The zero value takes the settings from the environment.
 type Config struct {
-	Knobs *knob.Knobs   // nil: what the environment says
-	Log   *debug.Logger // nil: what Knobs say
+	Knobs *knob.Knobs   // nil: read from the environment
+	Log   *debug.Logger // nil: opened as Knobs say
 	// Silence is how long a host may be unreachable before its ranks count as
 	// dead; 0 is the bootstrap's default.
 	Silence time.Duration
-	// Device is the ordinal of the CUDA device that the rank works on; nil:
-	// there is none, and all memory is the processor's. All ranks of a
-	// communicator have one or none has.
+	// Device is the ordinal of the CUDA device that the rank works on; nil: no device, and all
+	// memory is the processor's. Either all ranks of a communicator have a device or none has.
 	Device *int
-	// GPUs makes what does operations on devices: cuda.Factory. nil: the program has
-	// nothing that knows devices.
+	// GPUs creates the executor of operations on devices: cuda.Factory. nil: the program has no
+	// device support.
 	GPUs *executor.Factory
-	// Devices are those of CommInitRanks and CommInitAll, in the order of the
-	// ranks that they join. They take precedence over Device.
+	// Devices are the devices for CommInitRanks and CommInitAll, in the order of the ranks to
+	// join. They take precedence over Device.
 	Devices []int
-	// AsNCCL is for programs that know NCCL's API. A stream may be destroyed as soon as
-	// the operation on it was called. When the communicator fails, operations on device
-	// memory that have not ended hold their streams until Abort or Destroy: a program
-	// that synchronizes one does not take for a result what is none.
+	// AsNCCL is for programs that use NCCL's API. A stream may be destroyed as soon as the
+	// operation on it was called. When the communicator fails, operations on device memory that
+	// have not ended block their streams until Abort or Destroy, so that a program that
+	// synchronizes a stream does not take unfinished data for a result.
 	AsNCCL bool
-	// Name is what verdicts call the communicator.
+	// Name is the communicator's name in verdicts.
 	Name string
-	// OnHang is called, from a goroutine of the communicator's, when the rank has waited
-	// on its device for ASSAY_HANG_AFTER, or waits for a rank that is lost, with what is
-	// known of the reason. It takes AsNCCL. nil: the log says so.
+	// OnHang is called, from a goroutine of the communicator, when the rank has waited on its
+	// device for ASSAY_HANG_AFTER, or waits for a rank that is lost. The Verdict contains what is
+	// known about the reason. OnHang needs AsNCCL. nil: the verdict is logged.
 	OnHang func(Verdict)
-	// Fallback finds NVIDIA's libnccl.so.2 when something needs it that the engine does
-	// not do on devices. named is what ASSAY_NCCL_FALLBACK says, "" if that is not set,
-	// and so is the result if there is no such file. nil: it is the named one.
+	// Fallback returns the file of NVIDIA's libnccl.so.2, for what the engine does not do on
+	// devices itself; "" if there is no such file. named is the value of ASSAY_NCCL_FALLBACK, ""
+	// if that is not set. nil: the named file is used.
 	Fallback func(named string) string
-	// Environ has the variables that settings are read from, as os.Environ gives them;
-	// nil: it does so.
+	// Environ contains the variables that settings are read from, in the form of os.Environ; nil:
+	// those of the process.
 	Environ []string
 }
 
-// settings are a Config, completed.
+// settings is a Config with its defaults filled in.
 type settings struct {
 	*knob.Knobs
 	log    *debug.Logger
-	owned  *debug.Logger // opened by us
+	owned  *debug.Logger // opened here, and to be closed
 	rings  [][]int
 	boot   bootstrap.Options
 	device *int
@@ -68,11 +66,11 @@ type settings struct {
 	asNCCL bool
 	name   string
 	onHang func(Verdict)
-	find   func(named string) string // of Fallback
+	find   func(named string) string // Config.Fallback
 }
 
 func (cfg Config) complete(rank, size int) (s settings, err error) {
-	s = settings{Knobs: cfg.Knobs, log: cfg.Log, device: cfg.Device, gpus: cfg.GPUs, asNCCL: cfg.AsNCCL, name: cfg.Name, onHang: cfg.OnHang, find: cfg.Fallback} // a Knobs is shared, and not changed
+	s = settings{Knobs: cfg.Knobs, log: cfg.Log, device: cfg.Device, gpus: cfg.GPUs, asNCCL: cfg.AsNCCL, name: cfg.Name, onHang: cfg.OnHang, find: cfg.Fallback} // Knobs are shared and not changed
 	defer func() {
 		if err != nil {
 			_ = s.owned.Close()
@@ -126,19 +124,19 @@ func (cfg Config) complete(rank, size int) (s settings, err error) {
 	return s, nil
 }
 
-// ncclVersion is the release whose calls and variables this package follows.
+// ncclVersion is the NCCL release that this package follows in its calls and variables.
 const ncclVersion = "2.30.7"
 
-// GetUniqueID makes the ID of a communicator. The process that calls it must
-// live until all ranks have joined: they find one another through it.
+// GetUniqueID creates the ID of a communicator. The process that calls it must live until all
+// ranks have joined: they find one another through it.
 func GetUniqueID(cfg Config) (UniqueID, error) {
 	id, _, err := newID(cfg)
 	return id, err
 }
 
-// newID is GetUniqueID. The root closes itself when all ranks have joined or
-// one has failed; it is the caller's to close if none may come. It is nil where
-// rank 0 will listen at NCCL_COMM_ID.
+// newID is GetUniqueID, and returns the root as well. The root closes itself when all ranks have
+// joined or one has failed; if it is possible that none joins, the caller must close it. It is
+// nil if rank 0 will listen at NCCL_COMM_ID.
 func newID(cfg Config) (UniqueID, *bootstrap.Root, error) {
 	fail := func(code Code, err error) (UniqueID, *bootstrap.Root, error) {
 		return UniqueID{}, nil, &Error{Code: code, Rank: NoPeer, Op: "GetUniqueID", Peer: NoPeer, Err: err}
@@ -169,11 +167,11 @@ func newID(cfg Config) (UniqueID, *bootstrap.Root, error) {
 	return root.ID(), root, nil
 }
 
-// jobSecret keeps out processes of others that know NCCL_COMM_ID.
+// jobSecret is the secret that keeps out foreign processes that know NCCL_COMM_ID.
 func jobSecret() []byte { return []byte(os.Getenv("ASSAY_JOB_SECRET")) }
 
-// byCommID is the ID that NCCL_COMM_ID stands for, whatever ID the ranks were
-// given, as in NCCL. Rank 0 listens there.
+// byCommID returns the ID for NCCL_COMM_ID. As in NCCL, it replaces the ID that the ranks were
+// given. Rank 0 listens at that address.
 func (s *settings) byCommID(rank int) (id UniqueID, root *bootstrap.Root, err error) {
 	if rank == 0 {
 		if root, err = bootstrap.NewRootAt(s.CommID, jobSecret(), s.boot); err != nil {
@@ -185,7 +183,7 @@ func (s *settings) byCommID(rank int) (id UniqueID, root *bootstrap.Root, err er
 	return id, nil, err
 }
 
-// CommInitAll makes a communicator of n ranks in this process, by rank.
+// CommInitAll creates a communicator of n ranks in this process. The result is by rank.
 func CommInitAll(ctx context.Context, n int, cfg Config) ([]*Comm, error) {
 	if n < 1 {
 		return nil, &Error{Code: InvalidArgument, Rank: NoPeer, Op: "CommInitAll", Peer: NoPeer, Err: fmt.Errorf("there is no communicator of %d ranks", n)}
@@ -205,9 +203,8 @@ func CommInitAll(ctx context.Context, n int, cfg Config) ([]*Comm, error) {
 	return comms, err
 }
 
-// CommInitRanks joins several of a communicator's n ranks, as a group of
-// CommInitRank calls would. The result is in the order of ranks. On an error
-// there is none.
+// CommInitRanks joins several of a communicator's n ranks, as a group of CommInitRank calls
+// would. The result is in the order of ranks, and nil on an error.
 func CommInitRanks(ctx context.Context, n int, id UniqueID, ranks []int, cfg Config) ([]*Comm, error) {
 	comms, errs := make([]*Comm, len(ranks)), make([]error, len(ranks))
 	var wg sync.WaitGroup
@@ -235,8 +232,7 @@ func CommInitRanks(ctx context.Context, n int, id UniqueID, ranks []int, cfg Con
 	return comms, nil
 }
 
-// CommInitRank joins a communicator of n ranks as one of them, and waits for
-// the others.
+// CommInitRank joins a communicator of n ranks as the given rank, and waits for the others.
 func CommInitRank(ctx context.Context, n int, id UniqueID, rank int, cfg Config) (_ *Comm, err error) {
 	const op = "CommInitRank"
 	fail := func(code Code, err error) (*Comm, error) {
@@ -300,7 +296,7 @@ func CommInitRank(ctx context.Context, n int, id UniqueID, rank int, cfg Config)
 	return c, nil
 }
 
-// of is a Comm without connections.
+// of returns a Comm without connections, for the given lane.
 func (r *ranks) of(lane string) *Comm {
 	c := &Comm{ranks: r, lane: lane, sent: make([]uint32, r.size), rcvd: make([]uint32, r.size), plans: map[planKey]*host.Plan{}}
 	c.single[0] = &c.one
@@ -332,7 +328,8 @@ func joinCode(err error) Code {
 	return SystemError
 }
 
-// bootOptions makes the bootstrap report what happens to other ranks.
+// bootOptions returns the bootstrap's options, with the functions to which it reports what
+// happens to other ranks.
 func (c *Comm) bootOptions() bootstrap.Options {
 	o := c.cfg.boot
 	o.OnDeath = func(rank int, what string) {
@@ -373,8 +370,8 @@ type report struct {
 	Text  string `json:"text"`
 	Abort bool   `json:"abort,omitempty"`
 
-	// No errors: what the rank has been waiting in, what it called last on device
-	// memory, where ranks of a new communicator meet, and how far it has come.
+	// Reports that are not errors: what the rank has been waiting in, what it called last on
+	// device memory, where the ranks of a new communicator meet, and the rank's progress.
 	Waiting *stall      `json:"waiting,omitempty"`
 	Recent  []stall     `json:"recent,omitempty"`
 	Regroup *regrouping `json:"regroup,omitempty"`
@@ -391,8 +388,7 @@ func (r report) error(rank, from int) error {
 	return e
 }
 
-// announce tells the other ranks about this one's error, unless it came from
-// there.
+// announce tells the other ranks about this rank's error, unless it came from one of them.
 func (c *Comm) announce(err error) {
 	var e *Error
 	if !errors.As(err, &e) || e.Code == RemoteError || c.net == nil {

@@ -11,23 +11,22 @@ import (
 	"github.com/assay-hpc/assay/coll/transport/shm"
 )
 
-// links are a rank's connections to the others. They are opened when a plan
-// first needs them and stay until the communicator ends. Only the goroutine
-// in an operation uses them.
+// links are a rank's connections to the others. They are opened when a plan first needs them and
+// stay open until the communicator ends. Only the goroutine that runs an operation uses them.
 type links struct {
 	rank     int
-	channels int // of collectives; Sends and Recvs have one more
+	channels int // of collectives; Sends and Recvs use one more
 	shm      *shm.Endpoint
-	net      transport.Endpoint // nil when all ranks are in reach of shm
+	net      transport.Endpoint // nil if shm reaches all ranks
 	netName  string
 	collNet  *collNet // what the network reduces; nil with one rank
 	infos    []peerInfo
-	shmInfos [][]byte // for messages to everyone; nil unless all ranks are in reach
+	shmInfos [][]byte // for messages to all ranks at once; nil unless shm reaches all
 
 	tx, rx       []map[int]conn // by channel, then peer
 	mtx          map[int]transport.Tx
 	mrx          map[[2]int]transport.Rx
-	ctx          context.Context // done when the communicator is of no more use
+	ctx          context.Context // done when the communicator is unusable
 	openDeadline time.Duration
 }
 
@@ -39,7 +38,7 @@ type conn struct {
 // peerInfo is what a rank knows about another one.
 type peerInfo struct {
 	shm, net []byte
-	near     bool // in reach of shared memory
+	near     bool // reached by shared memory
 }
 
 func (l *links) init() {
@@ -135,8 +134,8 @@ func (l *links) MultiRx(from, channel int) (transport.Rx, error) {
 	return r, err
 }
 
-// pointToPoint are the connections of Sends and Recvs, which collectives do
-// not use: both may be under way at once.
+// pointToPoint returns the connections of Sends and Recvs. Collectives do not use them, so that
+// both may be under way at once.
 func (l *links) pointToPoint() *p2pLinks { return &p2pLinks{l} }
 
 type p2pLinks struct{ l *links }
@@ -154,7 +153,7 @@ func (p *p2pLinks) Network() (transport.Reducer, transport.Rx, error) {
 
 var errNoMulticast = errors.New("no message reaches all ranks at once")
 
-// pending finds a message that has come but was not received.
+// pending returns a message that has arrived but was not received.
 func (l *links) pending() (peer int, h transport.Header, ok bool) {
 	for _, byPeer := range l.rx {
 		for p, c := range byPeer {
@@ -171,7 +170,7 @@ func (l *links) pending() (peer int, h transport.Header, ok bool) {
 	return 0, h, false
 }
 
-// String says by which transports the other ranks are reached.
+// String says which transports reach the other ranks.
 func (l *links) String() string {
 	near := 0
 	for i := range l.infos {

@@ -18,25 +18,25 @@ import (
 	"github.com/assay-hpc/assay/coll/transport/verbs"
 )
 
-// A network is a way to ranks out of reach of shared memory.
+// A network connects ranks that shared memory does not reach.
 type network struct {
 	name  string // as NCCL_NET calls it
-	limit int    // longest message in bytes; 0: whatever is wanted
+	limit int    // longest message in bytes; 0: no limit
 	speed choose.Network
 	open  func() (transport.Endpoint, error)
-	drop  func() // if it is not opened; may be nil
+	drop  func() // called if it is not opened; may be nil
 }
 
-// Names that NCCL_NET may say. Plugins have names of their own.
+// socketNet is the name of TCP in NCCL_NET. Plugins have names of their own.
 const socketNet = "Socket"
 
-// networks are those that this rank has, the preferred one first, and for each
-// that it might have and has not, why. local are the ranks of this host.
+// networks returns the networks that this rank has, the preferred one first, and its offer, which
+// also says why others are missing. local are the ranks of this host.
 func (c *Comm) networks(local []int) (list []network, o offer) {
 	index := slices.Index(local, c.rank)
 	o.Forced = c.cfg.Net
 	list, o.Lacks = c.pluginNetworks(index)
-	if !slices.ContainsFunc(list, func(n network) bool { return strings.EqualFold(n.name, verbs.Name) }) { // a plugin may take its place
+	if !slices.ContainsFunc(list, func(n network) bool { return strings.EqualFold(n.name, verbs.Name) }) { // a plugin may replace it
 		ib, err := c.ibNetwork(index)
 		if err != nil {
 			o.LacksIB = err.Error()
@@ -60,8 +60,8 @@ func (c *Comm) networks(local []int) (list []network, o offer) {
 	return list, o
 }
 
-// pluginNetworks is the network of the first plugin of NCCL_NET_PLUGIN that can
-// be used. index is the rank's among those of its host.
+// pluginNetworks returns the network of the first plugin of NCCL_NET_PLUGIN that can be used.
+// index is the rank's index among the ranks of its host.
 func (c *Comm) pluginNetworks(index int) (list []network, lacks []string) {
 	if strings.EqualFold(c.cfg.Net, socketNet) {
 		return nil, nil
@@ -73,7 +73,7 @@ func (c *Comm) pluginNetworks(index int) (list []network, lacks []string) {
 			return []network{c.pluginNetwork(n, index)}, lacks
 		}
 		lacks = append(lacks, err.Error())
-		if c.cfg.NetPlugin == "" { // it was not asked for
+		if c.cfg.NetPlugin == "" { // no plugin was requested
 			c.cfg.log.Infof(debug.Init|debug.Net, "NET/Plugin: %v", err)
 		} else {
 			c.cfg.log.Warnf("NET/Plugin: NCCL_NET_PLUGIN=%s: %v", c.cfg.NetPlugin, err)
@@ -105,10 +105,10 @@ func (c *Comm) pluginNet(entry string) (*netplugin.Net, error) {
 	return n, nil
 }
 
-// pluginID is what tells plugins communicators apart.
+// pluginID identifies the communicator to plugins.
 func (c *Comm) pluginID() uint64 { return binary.LittleEndian.Uint64(c.key("net plugin id")) }
 
-// pluginNetwork is the network of a plugin that was initialized.
+// pluginNetwork returns the network of a plugin that was initialized.
 func (c *Comm) pluginNetwork(n *netplugin.Net, index int) network {
 	limit := uint64(0)
 	devices := n.Devices()
@@ -131,8 +131,8 @@ func (c *Comm) pluginNetwork(n *netplugin.Net, index int) network {
 	}
 }
 
-// slotOptions are those of networks whose messages go through registered slots,
-// all but the network. kind tells its keys from others'.
+// slotOptions returns the options of a network that passes messages through registered slots,
+// except the network itself. kind keeps its keys apart from those of other networks.
 func (c *Comm) slotOptions(kind string, index int) slots.Options {
 	return slots.Options{
 		Rank: c.rank, Comm: c.key(kind + " name"), Key: c.key(kind), Fault: &c.fault,
@@ -140,8 +140,8 @@ func (c *Comm) slotOptions(kind string, index int) slots.Options {
 	}
 }
 
-// logPlugins makes plugins log where this communicator does: they have one log
-// for the process, which is the newest communicator's.
+// logPlugins makes plugins log to this communicator's log. They have one log per process: that of
+// the newest communicator.
 func (c *Comm) logPlugins() {
 	log := c.cfg.log
 	level := netplugin.Level(0)
@@ -168,7 +168,7 @@ func (c *Comm) logPlugins() {
 	})
 }
 
-// pluginBits are what a plugin's line is about, by NCCL's bits from the lowest.
+// pluginBits are the subsystems of a plugin's log line, by NCCL's bits from the lowest.
 var pluginBits = []debug.Subsystems{
 	debug.Init, debug.Coll, debug.P2P, debug.SHM, debug.Net, debug.Graph, debug.Tuning, debug.Env,
 	debug.Alloc, debug.Call, debug.Proxy, debug.NVLS, debug.Bootstrap, debug.Reg, debug.Profile, debug.RAS, debug.Destroy,
@@ -183,8 +183,7 @@ func pluginSubsystems(bits uint64) (s debug.Subsystems) {
 	return s
 }
 
-// addrs are this host's addresses, one of each interface: a second one is the
-// same wire.
+// addrs returns this host's addresses, one per interface: a second one uses the same wire.
 func (c *Comm) addrs() (list []netip.Addr) {
 	seen := map[string]bool{}
 	for _, a := range c.net.Addrs() {
@@ -196,7 +195,7 @@ func (c *Comm) addrs() (list []netip.Addr) {
 	return list
 }
 
-// openSocket makes the endpoint over TCP.
+// openSocket opens the TCP endpoint.
 func (c *Comm) openSocket(key []byte) (*socket.Endpoint, error) {
 	o := socket.Options{
 		Rank: c.rank, Comm: c.key("socket name"), Key: key, Fault: &c.fault,
@@ -211,18 +210,18 @@ func (c *Comm) openSocket(key []byte) (*socket.Endpoint, error) {
 	return socket.Open(o)
 }
 
-// An offer is what a rank tells the others of its networks.
+// An offer describes a rank's networks to the others.
 type offer struct {
 	Forced string           `json:"forced,omitempty"` // NCCL_NET
 	Names  []string         `json:"names"`            // the preferred one first
 	Limits []int            `json:"limits"`           // of messages, in bytes; 0: none
 	Speeds []choose.Network `json:"speeds"`
-	Lacks  []string         `json:"lacks,omitempty"` // why there is no plugin's
+	Lacks  []string         `json:"lacks,omitempty"` // why there is no plugin network
 
 	LacksIB string `json:"lacks_ib,omitempty"` // why there is no InfiniBand
 }
 
-// openNetwork chooses a network with the other ranks, once, and opens it.
+// openNetwork opens the network that the ranks have agreed on. The first call agrees on it.
 func (c *Comm) openNetwork(ctx context.Context, local []int) error {
 	list, mine := c.networks(local)
 	var err error
@@ -241,8 +240,8 @@ func (c *Comm) openNetwork(ctx context.Context, local []int) error {
 	return err
 }
 
-// agreeNetwork makes all ranks choose the same network, with messages of a length that
-// suits them all.
+// agreeNetwork makes all ranks choose the same network, and a message length that all of them
+// support.
 func (c *Comm) agreeNetwork(ctx context.Context, mine offer) (name string, err error) {
 	all, err := exchangeJSON(ctx, c, mine)
 	if err != nil {
@@ -273,7 +272,7 @@ func (c *Comm) agreeNetwork(ctx context.Context, mine offer) (name string, err e
 	return name, nil
 }
 
-// why is the reason for which an offer lacks a network.
+// why returns why an offer lacks a network.
 func (o offer) why(name string) string {
 	if strings.EqualFold(name, verbs.Name) {
 		return o.LacksIB
@@ -281,9 +280,9 @@ func (o offer) why(name string) string {
 	return cmp.Or(strings.Join(o.Lacks, "; "), "no plugin was asked for")
 }
 
-// commonNetwork takes the first network of rank 0's that all ranks have. without is a
-// rank for which one before that could not be taken, or because of which there
-// is none at all; NoPeer if there is no such rank.
+// commonNetwork returns the first of rank 0's networks that all ranks have. without is a rank
+// that lacks a preferred one, or that has no network in common with the others; NoPeer if there
+// is no such rank.
 func commonNetwork(all []offer) (name string, without int, err error) {
 	without = NoPeer
 	for r, o := range all {

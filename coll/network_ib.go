@@ -11,8 +11,8 @@ import (
 	"github.com/assay-hpc/assay/coll/transport/verbs"
 )
 
-// ibNetwork is InfiniBand and RoCE, or why there is none. index is the rank's
-// among those of its host.
+// ibNetwork returns the network over InfiniBand or RoCE, or why there is none. index is the
+// rank's index among the ranks of its host.
 func (c *Comm) ibNetwork(index int) (network, error) {
 	const about = debug.Init | debug.Net
 	switch {
@@ -51,7 +51,7 @@ func (c *Comm) ibNetwork(index int) (network, error) {
 	}, nil
 }
 
-// ibParams are the settings of queue pairs.
+// ibParams returns the settings of queue pairs.
 func (c *Comm) ibParams() verbs.Params {
 	return verbs.Params{
 		Timeout: c.cfg.IB.Timeout, Retries: c.cfg.IB.RetryCount,

@@ -8,19 +8,18 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// A call is an operation that a rank has called. Of a Send or Recv Coll is
-// pointToPoint, and there is one of the buffers.
+// A call is an operation that a rank has called. For a Send or Recv, Coll is pointToPoint and
+// only one of the buffers is set.
 type call struct {
 	op.Op
-	device [2]bool // Send and Recv are a device's memory
+	device [2]bool // whether Send and Recv are device memory
 	peer   int     // of a Send or Recv
-	stream uintptr // of an operation on device memory
+	stream uintptr // for an operation on device memory
 }
 
-// Do does an operation: what AllReduce and the others below are short for. Its Send
-// and Recv may have more than it needs. The Sends and Recvs of a SendRecv are a
-// group; without Transfers they are one to the next rank and one from the one
-// before.
+// Do does an operation. AllReduce and the other methods below are short forms of it. Send and
+// Recv may be longer than the operation needs. The Sends and Recvs of a SendRecv form a group;
+// without Transfers it sends to the next rank and receives from the previous one.
 func (c *Comm) Do(o *op.Op) error {
 	send, recv := Buffer{o.Send, o.Device && len(o.Send) > 0}, Buffer{o.Recv, o.Device && len(o.Recv) > 0}
 	if o.Coll == op.SendRecv {
@@ -41,7 +40,7 @@ func (c *Comm) Do(o *op.Op) error {
 				_ = c.Recv(b, len(t.Data), Uint8, t.Peer)
 			}
 		}
-		return g.End() // with what a Send or Recv has said
+		return g.End() // with the error of a Send or Recv, if any
 	}
 	root := o.Root
 	if !o.Coll.Rooted() {
@@ -50,7 +49,7 @@ func (c *Comm) Do(o *op.Op) error {
 	return c.call(&call{Op: op.Op{Coll: o.Coll, Count: o.Count, Type: o.Type, Red: o.Red, Root: root, Scale: o.Scale, Scaled: o.Scaled, Factor: o.Factor, FactorAt: o.FactorAt}}, send, recv)
 }
 
-// call does a collective on buffers that may have more than it needs.
+// call does a collective on buffers that may be longer than it needs.
 func (c *Comm) call(a *call, send, recv Buffer) error {
 	a.Send, a.Recv, a.device = send.b, recv.b, [2]bool{send.device, recv.device}
 	return c.do(a)
@@ -62,33 +61,33 @@ func (c *Comm) AllReduce(send, recv Buffer, count int, t Type, red Op) error {
 	return c.call(&call{Op: op.Op{Coll: op.AllReduce, Count: count, Type: t, Red: red, Root: NoPeer}}, send, recv)
 }
 
-// Broadcast copies count elements of the root's send buffer into every rank's
-// receive buffer. Other ranks' send buffers are not looked at.
+// Broadcast copies count elements of the root's send buffer into every rank's receive buffer. The
+// send buffers of other ranks are ignored.
 func (c *Comm) Broadcast(send, recv Buffer, count int, t Type, root int) error {
 	return c.call(&call{Op: op.Op{Coll: op.Broadcast, Count: count, Type: t, Root: root}}, send, recv)
 }
 
-// Reduce reduces count elements of all ranks' send buffers into the root's
-// receive buffer. Other ranks' receive buffers are left alone.
+// Reduce reduces count elements of all ranks' send buffers into the root's receive buffer. The
+// receive buffers of other ranks are not changed.
 func (c *Comm) Reduce(send, recv Buffer, count int, t Type, red Op, root int) error {
 	return c.call(&call{Op: op.Op{Coll: op.Reduce, Count: count, Type: t, Red: red, Root: root}}, send, recv)
 }
 
-// AllGather puts count elements of every rank into every rank's receive
-// buffer, which takes count elements a rank, in the order of the ranks.
+// AllGather puts count elements of every rank into every rank's receive buffer, which holds count
+// elements per rank, in the order of the ranks.
 func (c *Comm) AllGather(send, recv Buffer, count int, t Type) error {
 	return c.call(&call{Op: op.Op{Coll: op.AllGather, Count: count, Type: t, Root: NoPeer}}, send, recv)
 }
 
-// ReduceScatter reduces the send buffers, of count elements a rank, and gives
-// each rank the count elements of the result that are its own.
+// ReduceScatter reduces the send buffers, of count elements per rank, and puts each rank's own
+// count elements of the result into its receive buffer.
 func (c *Comm) ReduceScatter(send, recv Buffer, count int, t Type, red Op) error {
 	return c.call(&call{Op: op.Op{Coll: op.ReduceScatter, Count: count, Type: t, Red: red, Root: NoPeer}}, send, recv)
 }
 
-// AllToAll sends count elements to each rank: part i of the send buffer goes to
-// part "own rank" of rank i's receive buffer. In place, which NCCL lacks, costs
-// a copy of the whole buffer.
+// AllToAll sends count elements to each rank: part i of the send buffer goes to part "own rank"
+// of rank i's receive buffer. It may be called in place, unlike in NCCL, which costs a copy of
+// the whole buffer.
 func (c *Comm) AllToAll(send, recv Buffer, count int, t Type) error {
 	return c.call(&call{Op: op.Op{Coll: op.AllToAll, Count: count, Type: t, Root: NoPeer}}, send, recv)
 }
@@ -104,21 +103,20 @@ func (c *Comm) Scatter(send, recv Buffer, count int, t Type, root int) error {
 	return c.call(&call{Op: op.Op{Coll: op.Scatter, Count: count, Type: t, Root: root}}, send, recv)
 }
 
-// Send sends count elements to a rank that calls Recv with the same count and
-// type. Outside of a group it may return before that, when the elements fit in
-// the connection, or wait for it.
+// Send sends count elements to a rank that calls Recv with the same count and type. Outside a
+// group it may return before the Recv, if the elements fit in the connection, or wait for it.
 func (c *Comm) Send(send Buffer, count int, t Type, to int) error {
 	return c.do(&call{Op: op.Op{Coll: pointToPoint, Send: send.b, Count: count, Type: t, Root: NoPeer}, device: [2]bool{send.device}, peer: to})
 }
 
-// Recv receives what a rank sends.
+// Recv receives count elements that the rank from sends.
 func (c *Comm) Recv(recv Buffer, count int, t Type, from int) error {
 	return c.do(&call{Op: op.Op{Coll: pointToPoint, Recv: recv.b, Count: count, Type: t, Root: NoPeer}, device: [2]bool{1: recv.device}, peer: from})
 }
 
-// A PreMulSum is a sum to which each rank's input is multiplied first, by a
-// factor of its own: Factor, or the element of the operation's type that is in
-// device memory at At when the operation runs.
+// A PreMulSum is a sum in which each rank's input is multiplied first, by a factor of its own:
+// Factor, or the element of the operation's type that is in device memory at At when the
+// operation runs.
 type PreMulSum struct {
 	Factor float64
 	At     Buffer
@@ -147,7 +145,7 @@ func (c *Comm) ReduceScatterPreMul(send, recv Buffer, count int, t Type, m PreMu
 	return c.call(m.of(op.ReduceScatter, count, t, NoPeer), send, recv)
 }
 
-// name is what logs and errors call the operation.
+// name is the operation's name in logs and errors.
 func (a *call) name(seq uint32) string {
 	switch {
 	case a.Coll != pointToPoint:
@@ -158,10 +156,10 @@ func (a *call) name(seq uint32) string {
 	return fmt.Sprintf("Recv from %d", a.peer)
 }
 
-// sends tells a Send from a Recv.
+// sends reports whether the call is a Send and not a Recv.
 func (a *call) sends() bool { return a.Recv == nil }
 
-// needs is how many elements the buffers must have, 0 where the rank has none.
+// needs returns how many elements the buffers must have, 0 where the rank needs no buffer.
 func (a *call) needs(rank, n int) (send, recv int) {
 	switch {
 	case a.Coll != pointToPoint:
@@ -173,8 +171,7 @@ func (a *call) needs(rank, n int) (send, recv int) {
 	return 0, a.Count
 }
 
-// check finds what is wrong with the arguments, and cuts the buffers to what
-// the operation uses.
+// check validates the arguments and cuts the buffers to what the operation uses.
 func (c *Comm) check(a *call) error {
 	size := a.Type.Size()
 	bad := func(format string, args ...any) error {
@@ -208,7 +205,7 @@ func (c *Comm) check(a *call) error {
 	switch {
 	case !overlap(a.Send, a.Recv):
 	case a.Coll == op.AllToAll && op.Addr(a.Send) == op.Addr(a.Recv):
-		if !a.device[0] { // whose executor sees to it
+		if !a.device[0] { // for device memory the executor makes the copy
 			a.Send = slices.Clone(a.Send)
 		}
 	case !c.inPlace(a):
@@ -219,7 +216,7 @@ func (c *Comm) check(a *call) error {
 
 const maxBytes = 1 << 56
 
-// inPlace reports whether buffers that overlap do so as is allowed.
+// inPlace reports whether buffers that overlap do so in the allowed way.
 func (c *Comm) inPlace(a *call) bool {
 	if a.Coll == pointToPoint {
 		return false
@@ -229,7 +226,7 @@ func (c *Comm) inPlace(a *call) bool {
 	return ok && op.Addr(a.Send)-uintptr(send)*part == op.Addr(a.Recv)-uintptr(recv)*part
 }
 
-// alone does what an operation does on a communicator of one rank.
+// alone does the operation on a communicator of one rank.
 func (a *call) alone() {
 	if a.Scaled {
 		elem.Scale(a.Type, a.Recv, a.Send, a.Scale)

@@ -9,13 +9,14 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// Operations on device memory return before anything has moved. What moves carries a
-// signature, by which kernels of ranks that differ wait for ever; the host hears nothing
-// of that. So a rank that has enqueued something, and then nothing for a second, tells
-// the others what its last collectives were, over the bootstrap's network. They compare those that they have called, too. Of two
-// ranks that differ, the one that falls silent later finds the other's.
+// Operations on device memory return before any data has moved. Messages carry a signature; if
+// the signatures of two ranks differ, their kernels wait forever, and the host does not learn of
+// it. So a rank that has enqueued something, and then nothing for a second, sends its last
+// collectives to the others, over the bootstrap's network. They compare these with the ones that
+// they have called themselves. If two ranks differ, this is found at the latest when the second
+// of them falls silent.
 
-// exchanged takes note of Sends and Recvs that are about to be enqueued.
+// exchanged records Sends and Recvs that are about to be enqueued.
 func (d *device) exchanged(seq uint32, transfers []op.Transfer, stream uintptr) {
 	peer := transfers[0].Peer
 	for _, t := range transfers {
@@ -31,25 +32,25 @@ func (d *device) exchanged(seq uint32, transfers []op.Transfer, stream uintptr) 
 	d.log.Add(e)
 }
 
-// called takes note of a collective that is about to be enqueued.
+// called records a collective that is about to be enqueued.
 func (d *device) called(s stall, stream uintptr) {
 	d.entry = flight.Entry{Seq: s.Seq, Sign: s.Sign, Count: s.Count, Peer: int32(s.Root), Stream: uint64(stream)}
 	d.log.Add(&d.entry)
 }
 
-// called is a collective of the recorder's.
+// called returns the collective of an entry of the recorder.
 func called(e flight.Entry) stall { return stall{e.Seq, e.Sign, e.Count, int(e.Peer)} }
 
-// collective is the one with a number, if it is still known.
+// collective returns the collective with a number, if it is still recorded.
 func (d *device) collective(seq uint32) (stall, bool) {
 	e, ok := d.log.Collective(seq)
 	return called(e), ok
 }
 
-// recentTold is how many collectives a rank tells of.
+// recentTold is how many collectives a rank reports to the others.
 const recentTold = 16
 
-// recent are the last ones, oldest first.
+// recent returns the last collectives, oldest first.
 func (d *device) recent() (all []stall) {
 	last, _ := d.log.Last()
 	for i := uint32(recentTold); i > 0; i-- {
@@ -60,8 +61,8 @@ func (d *device) recent() (all []stall) {
 	return all
 }
 
-// A round visits communicators, all of the process by one timer: with one of their own
-// each, ten would wake the process ten times as often.
+// A round visits all communicators of the process with one timer: with a timer each, ten
+// communicators would wake the process ten times as often.
 type round struct {
 	mu   sync.Mutex
 	all  map[*Comm]func()
@@ -70,7 +71,7 @@ type round struct {
 
 var looks = round{all: map[*Comm]func(){}}
 
-// join has visit called every lookEvery. It must not block.
+// join makes the round call visit every lookEvery. visit must not block.
 func (r *round) join(c *Comm, visit func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,14 +86,14 @@ func (r *round) join(c *Comm, visit func()) {
 	}
 }
 
-// leave returns when the communicator is not visited any more.
+// leave removes a communicator. Once leave returns, it is not visited any more.
 func (r *round) leave(c *Comm) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.all, c)
 }
 
-// visit visits all, and reports whether there are any.
+// visit visits all communicators, and reports whether there are any.
 func (r *round) visit() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,8 +104,8 @@ func (r *round) visit() bool {
 	return r.runs
 }
 
-// quietTeller makes what looks for a hang, and tells the others what this rank called, when
-// it has called nothing for a while.
+// quietTeller returns a function for the round: it looks for a hang, and tells the others what
+// this rank called last when it has called nothing for a while.
 func (c *Comm) quietTeller(d *device) func() {
 	var before, told uint64
 	since := time.Now()
@@ -127,9 +128,9 @@ func (c *Comm) quietTeller(d *device) func() {
 	}
 }
 
-// compareRecent ends what can never end: ranks that called different
-// collectives under one number. What each of them called is asked before, so that the
-// error names those that differ from the most.
+// compareRecent finds ranks that called different collectives under one number, which would never
+// end, and breaks the communicator. All ranks are asked first what they called, so that the error
+// names those that differ from the majority.
 func (c *Comm) compareRecent(from int, theirs []stall) {
 	d := c.accel.Load()
 	if d == nil {

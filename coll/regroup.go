@@ -11,19 +11,19 @@ import (
 	"github.com/assay-hpc/assay/coll/bootstrap"
 )
 
-// Shrink and Grow make communicators whose ranks are not those of the one they are
-// made out of. One of its ranks tells the others where the new ones meet, by a
-// report: that reaches all ranks that are alive, and waits for none.
+// Shrink and Grow create communicators with other ranks than the parent. One of the parent's
+// ranks tells the others where the new ranks meet, by a report: a report reaches all ranks that
+// are alive, and waits for none.
 
-// A regrouping is what a rank says of a Shrink or Grow.
+// A regrouping is a rank's call of Shrink or Grow, as it is reported to the others.
 type regrouping struct {
-	Number  int    `json:"number"`            // of Shrinks and Grows of the communicator
+	Number  int    `json:"number"`            // counts the Shrinks and Grows of the communicator
 	Without []int  `json:"without,omitempty"` // Shrink
 	Size    int    `json:"size,omitempty"`    // Grow
 	ID      []byte `json:"id"`                // of the new communicator
 }
 
-// same reports whether two ranks call the same.
+// same reports whether two ranks made the same call.
 func (r regrouping) same(o regrouping) bool {
 	return r.Size == o.Size && slices.Equal(r.Without, o.Without)
 }
@@ -35,22 +35,22 @@ func (r regrouping) String() string {
 	return fmt.Sprintf("shrinks the communicator without ranks %v", r.Without)
 }
 
-// regroupings are what was told, by number.
+// regroupings are the reported regroupings, by number.
 type regroupings struct {
 	mu     sync.Mutex
 	called int
 	told   map[int]regrouping
 	by     map[int]int
-	news   chan struct{} // closed when there is more; nil: nothing waits
+	news   chan struct{} // closed when another one arrives; nil: nothing waits
 }
 
-// regroupTime is how long ranks may come apart to a Shrink or Grow, and take to join.
-// Some may be dead unnoticed.
+// regroupTime limits the time between the ranks' calls of a Shrink or Grow, and the time to join.
+// Some ranks may be dead unnoticed.
 const regroupTime = 2 * time.Minute
 
-// Revoke ends what is enqueued on device memory, at all ranks, with whatever result.
-// There can be no more operations, but a Shrink; Destroy or Abort frees the
-// communicator. It does not wait.
+// Revoke ends what is enqueued on device memory, at all ranks; the results are undefined.
+// Afterwards no operation is possible except a Shrink; Destroy or Abort frees the communicator.
+// Revoke does not wait.
 func (c *Comm) Revoke() error {
 	const op = "CommRevoke"
 	if c.closed.Load() {
@@ -63,15 +63,15 @@ func (c *Comm) Revoke() error {
 	return nil
 }
 
-// Shrink makes a communicator of this one's ranks without some of them, in the order
-// that they have here. The ranks that stay call it with the same list; those of the
-// list do not, and may be dead. The communicator may have failed, or be revoked. It
-// stays as it is, to be destroyed or aborted.
+// Shrink creates a communicator of this one's ranks without some of them, in the same order. The
+// ranks that stay call it with the same list; those in the list do not, and may be dead. This
+// communicator may have failed or been revoked. It stays as it is, and must still be destroyed or
+// aborted.
 func (c *Comm) Shrink(ctx context.Context, without []int) (*Comm, error) {
 	return c.ShrinkAs(ctx, without, Child{})
 }
 
-// ShrinkAs is Shrink, where the child differs from its parent.
+// ShrinkAs is Shrink for a child that differs from its parent as the Child says.
 func (c *Comm) ShrinkAs(ctx context.Context, without []int, as Child) (*Comm, error) {
 	const op = "CommShrink"
 	without = slices.Compact(slices.Sorted(slices.Values(without)))
@@ -97,21 +97,21 @@ func (c *Comm) ShrinkAs(ctx context.Context, without []int, as Child) (*Comm, er
 		if err != nil {
 			return nil, c.errorOf(SystemError, op, "%w", err)
 		}
-		defer root.Close() // when all have joined, or one will not
+		defer root.Close() // by then all have joined, or one has failed to
 		own := root.ID()
 		id = &own
 	}
 	return c.regroup(ctx, op, regrouping{Without: without}, id, len(members), slices.Index(members, c.rank), cfg)
 }
 
-// Grow makes a communicator of n ranks, of which the first are this one's. All of
-// these call it, one of them with an ID of GetUniqueID, the others with nil. The new
-// ranks join by CommInitRank with that ID.
+// Grow creates a communicator of n ranks, of which the first are this one's. All ranks of this
+// one call it, one of them with an ID of GetUniqueID, the others with nil. The new ranks join
+// with CommInitRank and that ID.
 func (c *Comm) Grow(ctx context.Context, n int, id *UniqueID) (*Comm, error) {
 	return c.GrowAs(ctx, n, id, Child{})
 }
 
-// GrowAs is Grow, where the child differs from its parent.
+// GrowAs is Grow for a child that differs from its parent as the Child says.
 func (c *Comm) GrowAs(ctx context.Context, n int, id *UniqueID, as Child) (*Comm, error) {
 	const op = "CommGrow"
 	if n <= c.size {
@@ -124,7 +124,7 @@ func (c *Comm) GrowAs(ctx context.Context, n int, id *UniqueID, as Child) (*Comm
 	return c.regroup(ctx, op, regrouping{Size: n}, id, n, c.rank, cfg)
 }
 
-// regroup tells the others the ID, or hears it from the one that has it, and joins.
+// regroup sends the ID to the others, or waits for it from the rank that has it, and joins.
 func (c *Comm) regroup(ctx context.Context, op string, mine regrouping, id *UniqueID, size, rank int, cfg Config) (*Comm, error) {
 	if c.closed.Load() {
 		return nil, c.refuse(ErrDestroyed)
@@ -154,7 +154,7 @@ func (c *Comm) regroup(ctx context.Context, op string, mine regrouping, id *Uniq
 	return CommInitRank(ctx, size, *id, rank, cfg)
 }
 
-// tellRegrouping tells, until all have joined: a report may be dropped.
+// tellRegrouping repeats the report until all have joined, because a report may be dropped.
 func (c *Comm) tellRegrouping(ctx context.Context, r regrouping) {
 	payload, err := json.Marshal(report{Regroup: &r})
 	if err != nil {
@@ -171,7 +171,7 @@ func (c *Comm) tellRegrouping(ctx context.Context, r regrouping) {
 	}
 }
 
-// heard takes note of what a rank tells. It is called by the bootstrap.
+// heard records a rank's report. The bootstrap calls it.
 func (g *regroupings) heard(from int, r regrouping) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -185,7 +185,7 @@ func (g *regroupings) heard(from int, r regrouping) {
 	}
 }
 
-// wait returns what a rank has told, or will, and which one.
+// wait returns the regrouping with a number, and the rank that reported it, once it has arrived.
 func (g *regroupings) wait(ctx context.Context, number int) (r regrouping, by int, err error) {
 	for {
 		g.mu.Lock()

@@ -11,7 +11,7 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// hostID tells hosts apart.
+// hostID returns a number that identifies the host.
 func (c *Comm) hostID() (uint64, error) {
 	fs, err := sysfs.Open("/")
 	if err != nil {
@@ -21,20 +21,20 @@ func (c *Comm) hostID() (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("telling hosts apart: %w; NCCL_HOSTID can say it", err)
 	}
-	return id | 1, nil // 0 stands for none
+	return id | 1, nil // 0 means none
 }
 
-// waitForNetwork makes a rank that waits listen to its network.
+// waitForNetwork makes a waiting rank sleep on its network, or poll it.
 func (c *Comm) waitForNetwork(s *host.Spinner) {
 	if c.links.net == nil {
 		return
 	}
 	s.Nap = pollTime
 	e, ok := c.links.net.(interface {
-		Fd() int // becomes readable when something may have come
+		Fd() int // becomes readable when something may have arrived
 		Drain()
 	})
-	if !ok || c.links.collNet.heads != nil { // nothing wakes us
+	if !ok || c.links.collNet.heads != nil { // nothing wakes the rank
 		s.Poll = func(time.Duration) { time.Sleep(lookTime) }
 		return
 	}
@@ -47,13 +47,12 @@ func (c *Comm) waitForNetwork(s *host.Spinner) {
 	}
 }
 
-// pollTime is how long a rank sleeps on its sockets: messages through shared
-// memory do not wake it.
+// pollTime is how long a rank sleeps on its sockets at a time: messages through shared memory do
+// not wake it.
 const pollTime = time.Millisecond
 
-// lookTime is how long a rank sleeps that has to look at its network.
+// lookTime is how long a rank sleeps between looks at a network that does not wake it.
 const lookTime = 50 * time.Microsecond
 
-// socketPauses is about half a microsecond: a look at a socket takes about as
-// long.
+// socketPauses is about half a microsecond, about as long as a look at a socket takes.
 const socketPauses = 20

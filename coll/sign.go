@@ -9,11 +9,10 @@ import (
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
-// Every message carries what its sender takes the operation for, in 32 bits:
-// collective (4), type (4), reduction (3), and a hash of count and root (21).
-// A rank that gets a message of another operation says so instead of reducing
-// bytes that mean something else. Send and Recv use the value after the last
-// collective.
+// Every message carries a signature of the sender's operation, in 32 bits: collective (4), type
+// (4), reduction (3), and a hash of count and root (21). A rank that gets a message of another
+// operation returns an error instead of reducing bytes that mean something else. Send and Recv
+// use the value after the last collective.
 const pointToPoint = op.NumCollectives
 
 // destroying is the sign of a rank that waits in Destroy for the others.
@@ -28,7 +27,7 @@ func signed(s uint32) (c op.Collective, t elem.Type, red elem.Op) {
 	return op.Collective(s >> 28), elem.Type(s >> 24 & 15), elem.Op(s >> 21 & 7)
 }
 
-// explain says in which way a peer's operation differs from this rank's.
+// explain describes how a peer's operation differs from this rank's.
 func explain(m *host.MismatchError) error {
 	mine, theirs := m.Mine, m.Theirs
 	switch {
@@ -50,7 +49,7 @@ func describe(h transport.Header) string {
 	return fmt.Sprintf("operation #%d, %s", h.Seq, kind(h.Sign))
 }
 
-// kind names an operation as far as its sign tells.
+// kind names an operation as far as its sign identifies it.
 func kind(s uint32) string {
 	c, t, red := signed(s)
 	switch {

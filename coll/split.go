@@ -12,15 +12,15 @@ import (
 // NoColor is the color of a rank that Split leaves out.
 const NoColor = -1
 
-// Split makes communicators out of this one: ranks with the same color form
-// one, numbered by key and, where keys are equal, by their ranks here. Every
-// rank of the communicator calls it. A rank with NoColor gets nil. After a color
-// that there is not all ranks return an error, and the communicator goes on.
+// Split creates communicators out of this one: ranks with the same color form one, numbered by
+// key and, where keys are equal, by their ranks here. Every rank of the communicator calls it. A
+// rank with NoColor gets nil. If a rank passes an invalid color, all ranks return an error, and
+// the communicator stays usable.
 func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	return c.SplitAs(ctx, color, key, Child{})
 }
 
-// SplitAs is Split, where the child differs from its parent.
+// SplitAs is Split for children that differ from their parent as the Child says.
 func (c *Comm) SplitAs(ctx context.Context, color, key int, as Child) (*Comm, error) {
 	const op = "CommSplit"
 	cfg, err := c.forChild(op, as)
@@ -52,14 +52,14 @@ func (c *Comm) SplitAs(ctx context.Context, color, key int, as Child) (*Comm, er
 	return c.child(ctx, op, members, cfg)
 }
 
-// child makes a communicator of some ranks, in the order of members; none: this
-// rank is left out. All ranks call it, each with the members of its own.
+// child creates a communicator of some ranks, in the order of members; without members, this rank
+// is left out. All ranks call it, each with the members of its own communicator.
 func (c *Comm) child(ctx context.Context, op string, members []int, cfg Config) (_ *Comm, err error) {
-	const ok = 1 // begins an ID; else there is an error's text
+	const ok = 1 // first byte of a message with an ID; else an error's text follows
 	var root *bootstrap.Root
 	defer func() {
 		if err != nil && root != nil {
-			_ = root.Close() // it waits for ranks that do not come
+			_ = root.Close() // it waits for ranks that will not join
 		}
 	}()
 	var mine []byte
@@ -89,14 +89,14 @@ func (c *Comm) child(ctx context.Context, op string, members []int, cfg Config) 
 	return CommInitRank(ctx, len(members), id, slices.Index(members, c.rank), cfg)
 }
 
-// A Child says in what a communicator differs from the one that it is made out of.
+// A Child says how a communicator differs from its parent.
 type Child struct {
-	// Environ has the variables that settings are read from; nil: they are the parent's.
+	// Environ contains the variables that settings are read from; nil: the parent's settings.
 	Environ []string
-	Name    string // as Config has it; "": the parent's
+	Name    string // as in Config; "": the parent's
 }
 
-// forChild is what a communicator made out of this one is made with.
+// forChild returns the Config of a child of this communicator.
 func (c *Comm) forChild(op string, as Child) (Config, error) {
 	k := *c.cfg.Knobs
 	if as.Environ != nil {
@@ -113,18 +113,17 @@ func (c *Comm) forChild(op string, as Child) (Config, error) {
 	}, nil
 }
 
-// whileWhole is a context that ends with the communicator, too.
+// whileWhole returns a context that ends with the communicator, too.
 func (c *Comm) whileWhole(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.broken, func() { cancel(context.Cause(c.broken)) })
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// giveUp makes the communicator unusable after an exchange that failed: the
-// ranks are not in step any more.
+// giveUp makes the communicator unusable after a failed exchange: the ranks are out of step.
 func (c *Comm) giveUp(op string, err error) error {
 	if f := c.fault.Err(); f != nil {
-		err = f // what is seen here is likely its consequence
+		err = f // err is probably a consequence of the fault
 	}
 	e := c.wrap(op, err)
 	c.fault.Set(e)

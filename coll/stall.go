@@ -9,38 +9,38 @@ import (
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
-// Ranks that do not call the same operation notice by the messages they get.
-// Where each waits for a message that the other will never send, as when two
-// of them take themselves for the root of a Reduce, there are none. So a rank
-// that has been waiting for a while tells the others, over the bootstrap's
-// network, what it is in, and those who wait as well compare.
+// Ranks that call different operations notice it from the messages they get. There are none if
+// each waits for a message that the other will never send, for example if two ranks take
+// themselves for the root of a Reduce. So a rank that has been waiting for a while tells the
+// others, over the bootstrap's network, which operation it is in, and other ranks that wait
+// compare it with theirs.
 
-// stallAfter is how long a rank waits before it tells, and between the times
-// it looks again whether to log it.
+// stallAfter is how long a rank waits before it tells the others, and the interval at which it
+// checks again whether to log it.
 const stallAfter = time.Second
 
 // A stall is the collective that a rank is waiting in.
 type stall struct {
 	Seq  uint32 `json:"seq"`
 	Sign uint32 `json:"sign"`
-	// Elements, as the rank called it; -1: it does not know. What waits in the
-	// processor's memory knows what its messages say, which is the Sign.
+	// Count is the number of elements that the rank passed; -1: unknown. An operation on host
+	// memory that waits knows only what its messages carry, which is the Sign.
 	Count int64 `json:"count"`
-	Root  int   `json:"root"` // of those that have one
+	Root  int   `json:"root"` // of collectives that have one
 }
 
-// stalls are what a rank knows of those who wait.
+// stalls is what a rank knows about waiting ranks.
 type stalls struct {
 	mu     sync.Mutex
-	mine   stall // 0 when this rank does not wait
+	mine   stall // zero when this rank does not wait
 	theirs map[int]stall
 	logged stall
 }
 
-// late is called while an operation waits for long, every stallAfter.
+// late is called every stallAfter while an operation waits.
 func (c *Comm) late(h transport.Header, b host.Blocked, d time.Duration) {
 	s := stall{Seq: h.Seq, Sign: h.Sign, Count: -1, Root: NoPeer}
-	if coll, _, _ := signed(h.Sign); coll != pointToPoint && c.lane == "" { // those have numbers of their own
+	if coll, _, _ := signed(h.Sign); coll != pointToPoint && c.lane == "" { // Sends, Recvs and lanes have their own numbers
 		c.tellWaiting(s)
 	}
 	if c.cfg.HangAfter == 0 || d < c.cfg.HangAfter || c.stalls.logged == s {
@@ -50,8 +50,8 @@ func (c *Comm) late(h transport.Header, b host.Blocked, d time.Duration) {
 	c.cfg.log.Warnf("%s: waiting for %v since %v", describe(h), b, d.Round(time.Second))
 }
 
-// tellWaiting tells the others what this rank waits in, once, and compares it
-// with what they told.
+// tellWaiting tells the others, once, what this rank waits in, and compares it with what they
+// have told.
 func (c *Comm) tellWaiting(s stall) {
 	st := &c.stalls
 	st.mu.Lock()
@@ -68,7 +68,7 @@ func (c *Comm) tellWaiting(s stall) {
 	}
 }
 
-// heard takes note of a rank that waits. It is called by the bootstrap.
+// heard records what a rank waits in. The bootstrap calls it.
 func (st *stalls) heard(c *Comm, from int, t stall) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -79,8 +79,8 @@ func (st *stalls) heard(c *Comm, from int, t stall) {
 	c.compare(from, t)
 }
 
-// compare ends what can never end: two ranks in the same place that wait in
-// different operations.
+// compare breaks the communicator if two ranks wait in different operations with the same number,
+// which would never end.
 func (c *Comm) compare(peer int, t stall) {
 	mine := c.stalls.mine
 	if mine.Seq != t.Seq || mine.Sign == t.Sign {

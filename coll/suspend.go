@@ -7,10 +7,10 @@ import (
 	"github.com/assay-hpc/assay/coll/executor"
 )
 
-// Suspend gives back what this communicator alone has of its device's memory, when what
-// was enqueued has ended. All ranks call it, and it waits for them. Until Resume there are
-// no operations. It fails, and changes nothing, where an operation was captured in a graph,
-// which knows addresses that will not be the same; that is seen with Config.AsNCCL.
+// Suspend releases the device memory that only this communicator uses, once all enqueued
+// operations have ended. All ranks call it, and it waits for them. No operation is possible until
+// Resume. It fails, and changes nothing, if an operation was captured in a graph, because the
+// graph contains addresses that would change; this is detected with Config.AsNCCL.
 func (c *Comm) Suspend(ctx context.Context) error {
 	const op = "CommSuspend"
 	if err := c.enter(); err != nil {
@@ -24,8 +24,8 @@ func (c *Comm) Suspend(ctx context.Context) error {
 	return nil
 }
 
-// Resume ends what Suspend began. All ranks call it, and it waits for them. Where there is
-// no memory on one of them, the communicator stays suspended.
+// Resume undoes Suspend. All ranks call it, and it waits for them. If one of them has no memory
+// left, the communicator stays suspended.
 func (c *Comm) Resume(ctx context.Context) error {
 	const op = "CommResume"
 	if !c.suspended.CompareAndSwap(true, false) {
@@ -42,12 +42,11 @@ func (c *Comm) Resume(ctx context.Context) error {
 	return err
 }
 
-// Suspended reports whether there was a Suspend, and no Resume yet. Any goroutine may
-// call it.
+// Suspended reports whether Suspend was called, and not yet Resume. Any goroutine may call it.
 func (c *Comm) Suspended() bool { return c.suspended.Load() }
 
-// onItsDevice has the executor do what all ranks do together. If it fails in another way
-// than by refusing, the ranks are not in step any more.
+// onItsDevice makes the executor do a step that all ranks do together. If the step fails, and was
+// not just refused, the ranks are out of step and the communicator becomes unusable.
 func (c *Comm) onItsDevice(ctx context.Context, op string, do func(executor.Executor, context.Context) error) error {
 	if c.dev == nil {
 		return c.errorOf(InvalidUsage, op, "the communicator was made without a device")

@@ -10,11 +10,10 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// Tune measures every algorithm that comes into question for every collective at
-// some sizes, and hands each measurement to add, in the same order on all ranks.
-// It is a collective. Sizes are in bytes, of the vector for AllReduce, Broadcast
-// and Reduce, of all ranks' blocks together for the others. Other ranks of a group
-// or other goroutines must not use the communicator meanwhile.
+// Tune measures every candidate algorithm of every collective at some sizes, and passes each
+// measurement to add, in the same order on all ranks. It is a collective. Sizes are in bytes: of
+// the vector for AllReduce, Broadcast and Reduce, of all ranks' blocks together for the others.
+// Other ranks of a group or other goroutines must not use the communicator meanwhile.
 func (c *Comm) Tune(ctx context.Context, sizes []int, add func(p choose.Place, k choose.Choice, bytes int, d time.Duration)) error {
 	const name = "Tune"
 	if c.size == 1 {
@@ -54,14 +53,14 @@ func (c *Comm) Tune(ctx context.Context, sizes []int, add func(p choose.Place, k
 	return nil
 }
 
-// A forced choice is for one collective, whatever the tuner says.
+// A forced choice overrides the tuner for one collective.
 type forced struct {
 	coll op.Collective
 	choose.Choice
 }
 
-// measure is the time of an operation, the mean of all ranks' medians; 0 where
-// the size is too small for the ranks.
+// measure returns the time of an operation: the best round, by the mean over all ranks; 0 if the
+// size is too small for the number of ranks.
 func (c *Comm) measure(ctx context.Context, coll op.Collective, choice choose.Choice, size int, in, out []byte) (time.Duration, error) {
 	c.forced, c.last.plan = &forced{coll, choice}, nil
 	count := size / 4
@@ -100,7 +99,7 @@ func (c *Comm) measure(ctx context.Context, coll op.Collective, choice choose.Ch
 			return 0, err
 		}
 		per := mean / time.Duration(iters)
-		if k == 0 { // connects, touches memory, and tells how often to repeat
+		if k == 0 { // warm-up: connects, touches memory, and sets the number of iterations
 			iters = min(max(2, int(tuneTime/(per+1))), 5000)
 			continue
 		}
@@ -111,13 +110,13 @@ func (c *Comm) measure(ctx context.Context, coll op.Collective, choice choose.Ch
 	return max(best, 1), nil
 }
 
-// A measurement is the best of so many rounds of about so long.
+// A measurement is the best of tuneRounds rounds of about tuneTime each.
 const (
 	tuneRounds = 5
 	tuneTime   = 4 * time.Millisecond
 )
 
-// mean is the mean of what all ranks pass, the same on all of them.
+// mean returns the mean of the values that all ranks pass, the same on all of them.
 func (c *Comm) mean(ctx context.Context, t time.Duration) (time.Duration, error) {
 	all, err := c.Exchange(ctx, binary.LittleEndian.AppendUint64(nil, uint64(t)))
 	if err != nil {

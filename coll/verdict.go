@@ -11,7 +11,7 @@ import (
 	"github.com/assay-hpc/assay/coll/executor"
 )
 
-// A Cause is why a communicator stands still or has failed.
+// A Cause is why a communicator hangs or has failed.
 type Cause string
 
 // The causes.
@@ -22,29 +22,29 @@ const (
 	Stopped   Cause = "stopped"    // a rank's process is stopped, by a signal or a debugger
 	Dead      Cause = "dead"       // a rank's process has ended
 	Silent    Cause = "silent"     // a rank does not answer, for an unknown reason
-	Cut       Cause = "network"    // nothing comes from any rank of a host
-	Blocked   Cause = "blocked"    // a rank's operation is behind other work
+	Cut       Cause = "network"    // nothing arrives from any rank of a host
+	Blocked   Cause = "blocked"    // a rank's operation waits behind other work
 	GPU       Cause = "gpu"        // a GPU, or its driver, does not answer or has failed
-	Unclear   Cause = "unclear"    // all have called it, and it does not end
-	Resumed   Cause = "resumed"    // it goes on, after a verdict
+	Unclear   Cause = "unclear"    // all ranks have called the operation, and it does not end
+	Resumed   Cause = "resumed"    // the communicator continues after a verdict
 )
 
-// A Verdict says why a communicator stands still or has failed.
+// A Verdict says why a communicator hangs or has failed.
 type Verdict struct {
 	Schema       string    `json:"schema"` // VerdictSchema
 	Time         time.Time `json:"time"`
 	Communicator string    `json:"communicator"`
 	Size         int       `json:"size"`
-	By           int       `json:"by"` // the rank that says so
+	By           int       `json:"by"` // the rank that gives the verdict
 	Cause        Cause     `json:"cause"`
-	Ranks        []int     `json:"ranks"` // that are the cause; none where it is unclear
+	Ranks        []int     `json:"ranks"` // that are the cause; none if it is unclear
 	Text         string    `json:"text"`  // a sentence for people, without the communicator's name
 	States       []State   `json:"states,omitempty"`
 
-	File string `json:"-"` // where this is written; "": nowhere
+	File string `json:"-"` // where the verdict is written; "": nowhere
 }
 
-// String is for people.
+// String formats the verdict for people.
 func (v Verdict) String() string {
 	s := fmt.Sprintf("communicator %q: %s", v.Communicator, v.Text)
 	if v.File != "" {
@@ -53,7 +53,7 @@ func (v Verdict) String() string {
 	return s
 }
 
-// VerdictSchema names the form of a Verdict in JSON.
+// VerdictSchema is the name of a Verdict's JSON schema.
 const VerdictSchema = "assay.hang/1"
 
 // A State is what is known of a rank.
@@ -64,47 +64,47 @@ type State struct {
 	GPU      int    `json:"gpu"`
 	Answered bool   `json:"answered"`
 	Called   uint32 `json:"called"`    // collectives
-	Last     string `json:"last"`      // what it called last
+	Last     string `json:"last"`      // its last call
 	Ago      int    `json:"ago"`       // seconds since then
-	Doing    string `json:"doing"`     // idle, begun, behind, slow, stuck, or nothing: unknown
+	Doing    string `json:"doing"`     // idle, begun, behind, slow, stuck; "": unknown
 	WaitsFor []int  `json:"waits_for"` // ranks, if it has begun
 }
 
-// A who is a rank's process, as all ranks know it from the beginning.
+// A who identifies a rank's process. All ranks know it from the beginning.
 type who struct {
 	Host      string `json:"host"`
 	PID       int    `json:"pid"`
 	GPU       int    `json:"gpu"`
-	Namespace string `json:"namespace"` // of process numbers
+	Namespace string `json:"namespace"` // of process IDs
 }
 
-// A head is how far a rank has come in a communicator.
+// A head is a rank's progress in a communicator.
 type head struct {
-	Ask    bool              `json:"ask,omitempty"`    // the others are to say theirs
-	To     int               `json:"to"`               // the rank that is answered
-	Said   bool              `json:"said,omitempty"`   // the verdict is out
-	Number uint32            `json:"number,omitempty"` // of the collective that is asked for; 0: all
-	Was    *stall            `json:"was,omitempty"`    // this collective; nil: it is not called, or forgotten
+	Ask    bool              `json:"ask,omitempty"`    // asks the others for theirs
+	To     int               `json:"to"`               // the rank that this answers
+	Said   bool              `json:"said,omitempty"`   // a verdict was given
+	Number uint32            `json:"number,omitempty"` // of the collective that is asked about; 0: the whole head
+	Was    *stall            `json:"was,omitempty"`    // that collective; nil: not called, or forgotten
 	Call   stall             `json:"call"`             // its last collective
-	P2P    int               `json:"p2p,omitempty"`    // Sends and Recvs since then, groups counting as one
+	P2P    int               `json:"p2p,omitempty"`    // Sends and Recvs since then; a group counts as one
 	Peer   int               `json:"peer"`             // of the last of these; NoPeer: several
-	Ago    int               `json:"ago"`              // seconds since the last of either
+	Ago    int               `json:"ago"`              // seconds since its last call
 	Does   executor.Progress `json:"does"`
 	For    []int             `json:"for,omitempty"`   // ranks that it waits for
-	Graph  bool              `json:"graph,omitempty"` // in an operation of a CUDA graph
+	Graph  bool              `json:"graph,omitempty"` // it waits in an operation of a CUDA graph
 	Else   string            `json:"else,omitempty"`
-	Near   map[int]Cause     `json:"near,omitempty"` // ranks of its host whose processes do not run
+	Near   map[int]Cause     `json:"near,omitempty"` // ranks of its host with processes that do not run
 }
 
 func (h head) waits() bool { return h.Does == executor.Begun || h.Does == executor.Unknown }
 
-// A hang is what a verdict is made of.
+// A hang is the input from which a verdict is derived.
 type hang struct {
 	size  int
 	by    int
 	who   []who                          // by rank
 	heads map[int]head                   // of the ranks that answered
-	call  func(seq uint32) (stall, bool) // what the rank that judges called, by number
+	call  func(seq uint32) (stall, bool) // the judging rank's call with a number
 }
 
 func (g *hang) name(r int) string {
@@ -112,15 +112,15 @@ func (g *hang) name(r int) string {
 	return fmt.Sprintf("rank %d (host %s, pid %d, GPU %d)", r, w.Host, w.PID, w.GPU)
 }
 
-// A finding is one reason, and the ranks that it is about.
+// A finding is one reason, and the ranks that it concerns.
 type finding struct {
 	cause Cause
 	ranks []int
 	text  string
 }
 
-// judge says why nothing moves; false: nothing is known to be wrong, as when all ranks
-// wait for work of their own.
+// judge returns why nothing moves; false if nothing is known to be wrong, for example if all
+// ranks wait for work of their own.
 func (g *hang) judge() (Cause, []int, string, bool) {
 	waiting := false
 	for _, h := range g.heads {
@@ -148,13 +148,13 @@ func (g *hang) judge() (Cause, []int, string, bool) {
 		return found[0].cause, slices.Compact(ranks), text, true
 	}
 	for _, h := range g.heads {
-		if h.Does == executor.Slow { // it may be the one
+		if h.Does == executor.Slow { // it may be at fault
 			return "", nil, "", false
 		}
 	}
 	for _, h := range g.heads {
 		for _, o := range g.heads {
-			if h.Call.Seq == o.Call.Seq && h.Call.Sign != o.Call.Sign && h.Call.Count >= 0 && o.Call.Count >= 0 { // they will find out
+			if h.Call.Seq == o.Call.Seq && h.Call.Sign != o.Call.Sign && h.Call.Count >= 0 && o.Call.Count >= 0 { // compareRecent will report this
 				return "", nil, "", false
 			}
 		}
@@ -162,8 +162,8 @@ func (g *hang) judge() (Cause, []int, string, bool) {
 	return Unclear, nil, g.unclear(), true
 }
 
-// differs is a rank that called another collective than the one that judges, as its
-// last one and under the same number.
+// differs returns a rank with a last collective that differs from the judging rank's, under the
+// same number.
 func (g *hang) differs() (rank int, theirs stall, ok bool) {
 	mine := g.heads[g.by].Call
 	for r, h := range g.heads {
@@ -174,7 +174,7 @@ func (g *hang) differs() (rank int, theirs stall, ok bool) {
 	return 0, stall{}, false
 }
 
-// furthest is the last collective that any rank has called.
+// furthest returns the last collective that any rank has called.
 func (g *hang) furthest() (last stall) {
 	for r := range g.size {
 		if h, ok := g.heads[r]; ok && h.Call.Seq > last.Seq {
@@ -184,7 +184,7 @@ func (g *hang) furthest() (last stall) {
 	return last
 }
 
-// silent are the ranks that did not answer.
+// silent returns findings about the ranks that did not answer.
 func (g *hang) silent() (found []finding) {
 	near := map[int]Cause{}
 	for _, h := range g.heads {
@@ -234,7 +234,7 @@ func (g *hang) of(host string) (ranks []int) {
 	return ranks
 }
 
-// stuck are the ranks whose GPU or driver does not answer.
+// stuck returns findings about the ranks with a GPU or driver that does not answer.
 func (g *hang) stuck() (found []finding) {
 	for r := range g.size {
 		if h := g.heads[r]; h.Does == executor.Stuck {
@@ -244,7 +244,7 @@ func (g *hang) stuck() (found []finding) {
 	return found
 }
 
-// behind are the ranks that have not called what others have.
+// behind returns findings about the ranks that have not called what others have.
 func (g *hang) behind() (found []finding) {
 	last := g.furthest()
 	for r := range g.size {
@@ -271,7 +271,8 @@ func (g *hang) known() bool {
 	return true
 }
 
-// differing are the ranks that called another collective than the most did, under a number.
+// differing returns the ranks that called a different collective than most did, under a number,
+// and the text that says so.
 func (g *hang) differing(number uint32) (ranks []int, text string) {
 	by := map[uint32][]int{} // sign
 	was := map[uint32]stall{}
@@ -282,7 +283,7 @@ func (g *hang) differing(number uint32) (ranks []int, text string) {
 	}
 	signs := slices.Collect(maps.Keys(by))
 	slices.SortFunc(signs, func(a, b uint32) int {
-		if a == destroying || b == destroying { // a rank that leaves while others go on differs from them
+		if a == destroying || b == destroying { // a rank that leaves while others continue is the one that differs
 			return cmp.Compare(a, b)
 		}
 		return cmp.Or(len(by[b])-len(by[a]), by[a][0]-by[b][0])
@@ -306,7 +307,7 @@ func (g *hang) differing(number uint32) (ranks []int, text string) {
 	return ranks, text
 }
 
-// unmatched are Sends and Recvs that wait.
+// unmatched returns findings about Sends and Recvs that wait.
 func (g *hang) unmatched() (found []finding) {
 	for r := range g.size {
 		h, ok := g.heads[r]
@@ -330,7 +331,8 @@ func (g *hang) unmatched() (found []finding) {
 	return found
 }
 
-// blocked are the ranks whose operation has not begun, of those that others wait for.
+// blocked returns findings about the ranks that others wait for and that have not begun their
+// operation.
 func (g *hang) blocked() (found []finding) {
 	awaited := map[int]bool{}
 	known := false
@@ -353,7 +355,7 @@ func (g *hang) blocked() (found []finding) {
 	return found
 }
 
-// unlaunched are the ranks that others wait for in a CUDA graph, and that do nothing.
+// unlaunched returns findings about the idle ranks that others wait for in a CUDA graph.
 func (g *hang) unlaunched() (found []finding) {
 	awaited := map[int][]int{} // by which ranks
 	for r := range g.size {
@@ -377,8 +379,8 @@ func wait(ranks []int) string {
 	return "ranks " + list(ranks) + " wait"
 }
 
-// inGraph is an operation of a CUDA graph for people. Nobody knows which: the host only
-// sees it captured.
+// inGraph describes an operation of a CUDA graph for people. It is not known which one: the host
+// only sees its capture.
 const inGraph = "an operation of a CUDA graph"
 
 func (g *hang) unclear() string {
@@ -403,7 +405,7 @@ func waitsFor(ranks []int) string {
 	return ", which waits for rank " + list(ranks)
 }
 
-// states are for programs.
+// states returns what is known of each rank, for programs.
 func (g *hang) states() (all []State) {
 	for r := range g.size {
 		h, ok := g.heads[r]
@@ -417,7 +419,7 @@ func (g *hang) states() (all []State) {
 	return all
 }
 
-// what says what a rank called last.
+// what describes a rank's last call.
 func (h head) what() string {
 	switch {
 	case h.Graph:
@@ -430,7 +432,7 @@ func (h head) what() string {
 	return h.Call.String()
 }
 
-// last says so for people.
+// last describes a rank's last call in a sentence for people.
 func (h head) last() string {
 	s := "it has called nothing yet"
 	switch {
@@ -445,7 +447,8 @@ func (h head) last() string {
 	return s
 }
 
-// String is for people: "AllReduce of float32 with sum, 100 elements, operation #12".
+// String formats a stall for people: "AllReduce of float32 with sum, 100 elements, operation
+// #12".
 func (s stall) String() string {
 	if s.Seq == 0 {
 		return "the communicator was made"
@@ -453,7 +456,7 @@ func (s stall) String() string {
 	return fmt.Sprintf("%s, operation #%d", s.operation(), s.Seq)
 }
 
-// operation is it without its number.
+// operation is String without the number.
 func (s stall) operation() string {
 	what := kind(s.Sign)
 	if s.Count >= 0 {
@@ -465,7 +468,7 @@ func (s stall) operation() string {
 	return what
 }
 
-// mostNamed is how many ranks a verdict names.
+// mostNamed is how many ranks or reasons a verdict names.
 const mostNamed = 4
 
 func few(all []string, sep string) string {
@@ -475,7 +478,7 @@ func few(all []string, sep string) string {
 	return strings.Join(all, sep)
 }
 
-// list is ranks for people.
+// list formats ranks for people.
 func list(ranks []int) string {
 	var all []string
 	for _, r := range ranks {

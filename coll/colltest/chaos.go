@@ -9,23 +9,22 @@ import (
 	"time"
 )
 
-// A Chaos kills one rank of a job, at random and at a random moment, again and
-// again.
+// A Chaos repeatedly kills a random rank of a job, at a random moment.
 type Chaos struct {
 	Job      JobOptions // its program must run until it is killed or fails
 	Rounds   int
-	Ready    string        // a line that all ranks say before the moment is counted; "" counts from the start
-	Moment   time.Duration // the kill comes between then and so long after
-	Deadline time.Duration // so long after the kill every survivor must have ended
-	Seed     uint64        // of ranks and moments; the same ones come again
-	// Survivor says what is wrong with how a rank that was not killed ended,
-	// nil if nothing is: it should have failed with a typed error.
+	Ready    string        // a line that all ranks print before the moment is counted; "" counts from the start
+	Moment   time.Duration // the kill comes within this time after that
+	Deadline time.Duration // every survivor must end within this time after the kill
+	Seed     uint64        // of ranks and moments: the same seed gives the same ones
+	// Survivor returns what is wrong with how a surviving rank ended, nil if nothing is: it
+	// should have failed with a typed error.
 	Survivor func(Result) error
 }
 
-// Run plays the rounds. A survivor that does not end, or that Survivor objects
-// to, fails the test; so does shared memory that no process has any more. It
-// returns how long the slowest survivor took in each round.
+// Run runs the rounds. The test fails if a survivor does not end, if Survivor returns an error,
+// or if there is shared memory left that no process has any more. Run returns how long the
+// slowest survivor took in each round.
 func (c Chaos) Run(t *testing.T) []time.Duration {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(c.Seed, 0))
@@ -67,7 +66,7 @@ func (c Chaos) round(t *testing.T, victim int, moment time.Duration) time.Durati
 	return slowest
 }
 
-// judge looks at how all ranks ended.
+// judge checks how all ranks ended.
 func (c Chaos) judge(results []Result, victim int) error {
 	var errs []error
 	for _, r := range results {

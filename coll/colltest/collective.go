@@ -14,7 +14,7 @@ type operation struct {
 	root    int
 	inPlace bool
 	seed    uint64
-	answer  *answer // what it comes to, for those that reduce
+	answer  *answer // the expected result, for operations that reduce
 }
 
 // receives reports whether the rank's receive buffer is written.
@@ -23,7 +23,7 @@ func (o operation) receives(rank, n int) bool {
 	return recv > 0
 }
 
-// wants are, by collective, element i of the receive buffer.
+// wants return element i of the expected receive buffer, by collective.
 var wants = [op.NumCollectives]func(d data, rank, root, count, i int) uint64{
 	op.AllReduce:     func(d data, _, _, _, i int) uint64 { return d.reduced(i) },
 	op.Reduce:        func(d data, _, _, _, i int) uint64 { return d.reduced(i) },

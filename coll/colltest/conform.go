@@ -10,13 +10,12 @@ import (
 	"time"
 )
 
-// patience is how long ranks may take from one operation to the next before
-// they count as stuck. It only ends tests that would not end.
+// patience is how long ranks may take from one operation to the next before they count as stuck.
+// It only serves to end tests that would never end.
 const patience = 5 * time.Minute
 
-// Run takes an engine through the suite. open makes a communicator of n ranks,
-// whose element r is rank r, and has t clean it up. Each rank is used by one
-// goroutine.
+// Run runs the suite on an engine. open creates a communicator of n ranks, with rank r as element
+// r, and registers its cleanup with t. Each rank is used by one goroutine.
 func Run(t *testing.T, o Options, open func(t *testing.T, n int) []Comm) {
 	for _, n := range o.ranks(testing.Short()) {
 		t.Run(fmt.Sprintf("ranks=%d", n), func(t *testing.T) {
@@ -33,20 +32,19 @@ func Run(t *testing.T, o Options, open func(t *testing.T, n int) []Comm) {
 	}
 }
 
-// A walker takes one rank through the operations.
+// A walker runs the operations on one rank.
 type walker struct {
-	at   atomic.Int64 // index of the operation that it is in, or through
+	at   atomic.Int64 // index of the current operation, or through
 	errs []error
 }
 
 const through = -1
 
-// maxErrors of one rank are enough to see a pattern.
+// maxErrors limits the recorded errors of a rank: enough to see a pattern.
 const maxErrors = 3
 
-// conform takes ranks through operations side by side. A wrong result is noted
-// and the rank goes on, for the others wait for it; an error of the engine
-// ends it.
+// conform runs the operations on all ranks side by side. A wrong result is recorded and the rank
+// continues, because the others wait for it; an error of the engine ends the rank.
 func conform(comms []Comm, ops []operation, patience time.Duration) error {
 	for r, c := range comms {
 		if c.Rank() != r || c.Size() != len(comms) {
@@ -81,8 +79,8 @@ func (w *walker) walk(c Comm, ops []operation) {
 	}
 }
 
-// watch waits for all ranks, as long as there is progress. When there is none
-// it says where each of them is; their goroutines stay.
+// watch waits for all ranks as long as there is progress. Without progress it returns where each
+// rank is; their goroutines remain.
 func watch(walkers []walker, ops []operation, wg *sync.WaitGroup, patience time.Duration) error {
 	done := make(chan struct{})
 	go func() { wg.Wait(); close(done) }()

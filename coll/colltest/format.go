@@ -9,13 +9,12 @@ import (
 	"github.com/assay-hpc/assay/coll/elem"
 )
 
-// A format is a floating-point type of 8 or 16 bits, by the numbers that it
-// has: decoded from the definition and encoded by looking them up, so that
-// there is no rounding code here that could be wrong in the way of an
-// engine's.
+// A format is a floating-point type of 8 or 16 bits, defined by its numbers: they are decoded
+// from the definition and encoded by looking them up, so that there is no rounding code here that
+// could be wrong in the same way as an engine's.
 type format struct {
 	expBits, manBits int
-	infinities       bool // the highest exponent is of infinities and NaNs; else only all ones is NaN (OCP E4M3)
+	infinities       bool // the highest exponent is for infinities and NaNs; else only all ones is NaN (OCP E4M3)
 
 	once   sync.Once
 	sorted []float64 // the finite numbers from +0 up; the index is the bit pattern
@@ -28,8 +27,8 @@ var formats = [...]*format{
 	elem.Float8E5M2: {expBits: 5, manBits: 2, infinities: true},
 }
 
-// numbers are the finite non-negative ones. Bit patterns of such formats are
-// in the order of what they stand for.
+// numbers returns the finite non-negative numbers. The bit patterns of such formats are in the
+// order of their values.
 func (f *format) numbers() []float64 {
 	f.once.Do(func() {
 		n := 1 << (f.expBits + f.manBits)
@@ -51,8 +50,8 @@ func (f *format) numbers() []float64 {
 	return f.sorted
 }
 
-// nearest is the bit pattern of the number that is nearest to x, the even one
-// of two that are equally near. x is within the format's range.
+// nearest returns the bit pattern of the number nearest to x, the even one if two are equally
+// near. x must be within the format's range.
 func (f *format) nearest(x float64) uint64 {
 	nums := f.numbers()
 	a := math.Abs(x)
@@ -72,8 +71,8 @@ func (f *format) nearest(x float64) uint64 {
 	return bits
 }
 
-// precision is how many bits a float type's significand has, the leading one
-// counted: integers up to 2^precision are exact.
+// precision is the number of bits in a float type's significand, including the leading one:
+// integers up to 2^precision are exact.
 func precision(t elem.Type) int {
 	switch t {
 	case elem.Float32:
@@ -84,7 +83,7 @@ func precision(t elem.Type) int {
 	return formats[t].manBits + 1
 }
 
-// round is the bit pattern of x in a float type, rounded to nearest even.
+// round returns the bit pattern of x in a float type, rounded to nearest even.
 func round(t elem.Type, x float64) uint64 {
 	switch t {
 	case elem.Float32:
@@ -95,7 +94,7 @@ func round(t elem.Type, x float64) uint64 {
 	return formats[t].nearest(x)
 }
 
-// number is what a bit pattern of a float type, finite, stands for.
+// number returns the value of a finite bit pattern of a float type.
 func number(t elem.Type, bits uint64) float64 {
 	switch t {
 	case elem.Float32:
@@ -112,7 +111,7 @@ func number(t elem.Type, bits uint64) float64 {
 	return x
 }
 
-// exact is the bit pattern of x, which the type must have.
+// exact returns the bit pattern of x, which the type must be able to represent.
 func exact(t elem.Type, x float64) uint64 {
 	bits := round(t, x)
 	if number(t, bits) != x {
@@ -121,13 +120,12 @@ func exact(t elem.Type, x float64) uint64 {
 	return bits
 }
 
-// store writes an element in its place.
+// store writes element i.
 func store(t elem.Type, p []byte, i int, bits uint64) { elem.AppendBits(p[:i*t.Size()], t, bits) }
 
-// Fold computes dst[i] = ((srcs[0][i] op srcs[1][i]) op srcs[2][i]) …, as an
-// engine does that has all sources at hand: sums and products of 16- and 8-bit
-// floats are accumulated in float32, and rounded once. A single source is
-// copied.
+// Fold computes dst[i] = ((srcs[0][i] op srcs[1][i]) op srcs[2][i]) …, like an engine that has
+// all sources available: sums and products of 16- and 8-bit floats are accumulated in float32,
+// and rounded once. A single source is copied.
 func Fold(t elem.Type, op elem.Op, dst []byte, srcs [][]byte) {
 	if copy(dst, srcs[0]); len(srcs) == 1 {
 		return

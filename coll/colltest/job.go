@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// JobOptions say what Start starts.
+// JobOptions say what Start runs.
 type JobOptions struct {
 	Program string                  // of Main
 	Ranks   int                     // how many processes
-	Arg     string                  // handed to each
+	Arg     string                  // passed to each
 	Env     []string                // added to the environment
-	Prefix  func(rank int) []string // command that the rank is run by, such as Net.Prefix; nil is none
+	Prefix  func(rank int) []string // command that runs the rank, such as Net.Prefix; nil: none
 	EnvOf   func(rank int) []string // added to one rank's environment; may be nil
 }
 
-// A Job is ranks that run as processes.
+// A Job is a set of ranks that run as processes.
 type Job struct {
 	Ranks []*Process
 	start time.Time
@@ -34,12 +34,12 @@ type Process struct {
 	Rank     int
 	cmd      *exec.Cmd
 	out, err *tail
-	done     chan struct{} // closed when it has ended and its output is complete
-	end      time.Time     // valid then
+	done     chan struct{} // closed when the process has ended and its output is complete
+	end      time.Time     // valid once done is closed
 }
 
-// Start runs ranks as processes of their own. When the test ends all of them
-// are killed, and so they are when the test binary dies.
+// Start runs ranks as processes of their own. All of them are killed when the test ends, and also
+// when the test binary dies.
 func Start(t testing.TB, o JobOptions) *Job {
 	t.Helper()
 	j := &Job{start: time.Now()}
@@ -75,7 +75,7 @@ func start(o JobOptions, s Self) (*Process, error) {
 	}
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.err
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	p.cmd.WaitDelay = 2 * time.Second // a grandchild may hold the pipes
+	p.cmd.WaitDelay = 2 * time.Second // a grandchild may keep the pipes open
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -87,11 +87,11 @@ func start(o JobOptions, s Self) (*Process, error) {
 	return p, nil
 }
 
-// PID is the process's number.
+// PID is the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Signal sends a signal: SIGKILL for a crash, SIGSTOP for a rank that is slow,
-// SIGINT for Ctrl-C. A process that has ended gives an error.
+// Signal sends a signal: SIGKILL for a crash, SIGSTOP for a rank that is slow, SIGINT for Ctrl-C.
+// If the process has ended it returns an error.
 func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
 
 // Ended reports whether the process has ended.
@@ -104,8 +104,8 @@ func (p *Process) Ended() bool {
 	}
 }
 
-// Await waits until every rank has said a line, and fails the test when one
-// ends before or time is up.
+// Await waits until every rank has printed a line, and fails the test if one ends before that or
+// the timeout expires.
 func (j *Job) Await(t testing.TB, line string, timeout time.Duration) {
 	t.Helper()
 	deadline := time.After(timeout)
@@ -128,19 +128,18 @@ func (j *Job) Await(t testing.TB, line string, timeout time.Duration) {
 	}
 }
 
-// A Result is how a rank ended.
+// A Result says how a rank ended.
 type Result struct {
 	Rank     int
 	Code     int            // exit status; -1 when a signal ended it
-	Signal   syscall.Signal // 0 when none did
-	TimedOut bool           // it had to be ended; Stderr then has its goroutines
+	Signal   syscall.Signal // 0 if none did
+	TimedOut bool           // it had to be killed; Stderr then contains its goroutines
 	End      time.Time
 	Stdout   []string // the last lines
 	Stderr   []string
 }
 
-// Errors are the lines of standard error in which Main prints what a program
-// returned.
+// Errors returns the lines of standard error in which Main printed a program's error.
 func (r Result) Errors() []string {
 	var out []string
 	for _, line := range r.Stderr {
@@ -151,7 +150,7 @@ func (r Result) Errors() []string {
 	return out
 }
 
-// String is for people who read a failure.
+// String formats the result for the text of a failure.
 func (r Result) String() string {
 	how := fmt.Sprintf("exit status %d", r.Code)
 	if r.Signal != 0 {
@@ -173,8 +172,8 @@ func (p *Process) result(timedOut bool) Result {
 	return r
 }
 
-// Wait waits until all ranks have ended, by the deadline at most. Those that
-// have not are made to print their goroutines, and killed.
+// Wait waits until all ranks have ended, but no longer than timeout. Ranks that have not ended by
+// then are made to print their goroutines, and killed.
 func (j *Job) Wait(timeout time.Duration) []Result {
 	deadline := time.Now().Add(timeout)
 	late := make([]bool, len(j.Ranks))
@@ -217,7 +216,7 @@ func (j *Job) kill() {
 	}
 }
 
-// Clean returns an error unless a rank ended by itself with status 0.
+// Clean returns an error unless the rank ended by itself with status 0.
 func (r Result) Clean() error {
 	if r.Code != 0 || r.TimedOut {
 		return errors.New(r.String())

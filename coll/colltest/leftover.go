@@ -12,20 +12,19 @@ import (
 	"time"
 )
 
-// settle is how long what a test leaves behind may take to go away.
+// settle is how long the leftovers of a test may take to disappear.
 const settle = 5 * time.Second
 
-// Watch has the test fail when it leaves something behind: goroutines, open
-// files and sockets, mapped shared memory, child processes, or files in
-// /dev/shm that no process uses. It is called first, and not in tests that run
-// in parallel with others.
+// Watch makes the test fail if it leaves something behind: goroutines, open files and sockets,
+// mapped shared memory, child processes, or files in /dev/shm that no process uses. It must be
+// called first, and not in tests that run in parallel with others.
 func Watch(t testing.TB) {
 	t.Helper()
 	wakePoller(t)
 	before := look()
 	t.Cleanup(func() {
 		if t.Failed() {
-			return // what went wrong matters more
+			return // the failure itself matters more
 		}
 		deadline := time.Now().Add(settle)
 		for {
@@ -42,8 +41,8 @@ func Watch(t testing.TB) {
 	})
 }
 
-// wakePoller has the runtime open its own epoll and event descriptors now, so
-// that they are not taken for the test's.
+// wakePoller makes the runtime open its own epoll and event descriptors now, so that they do not
+// count as the test's.
 func wakePoller(t testing.TB) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -54,7 +53,7 @@ func wakePoller(t testing.TB) {
 	w.Close()
 }
 
-// A state is what there is, each thing by a key that nothing else has.
+// A state is what exists, each thing under a unique key.
 type state map[string]string
 
 func look() state {
@@ -69,8 +68,8 @@ func look() state {
 	return s
 }
 
-// minus lists what was not there before. Files in /dev/shm count only when no
-// process uses them: other tests have some, too.
+// minus lists what did not exist before. Files in /dev/shm count only if no process uses them:
+// other tests have some, too.
 func (s state) minus(before state) []string {
 	var out []string
 	for key, text := range s {
@@ -86,7 +85,7 @@ func (s state) minus(before state) []string {
 	return out
 }
 
-// goroutines lists those that are not the testing package's.
+// goroutines lists the goroutines that are not the testing package's.
 func goroutines(s state) {
 	buf := make([]byte, 1<<20)
 	for {
@@ -113,7 +112,7 @@ func descriptors(s state) {
 		return
 	}
 	for _, e := range entries {
-		// The directory itself was open, and is gone now.
+		// The descriptor of the directory itself is closed by now: Readlink fails.
 		if target, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil {
 			key := "descriptor " + e.Name() + " is " + target
 			s[key] = key
@@ -121,7 +120,7 @@ func descriptors(s state) {
 	}
 }
 
-// mappings lists shared memory that is mapped.
+// mappings lists mapped shared memory.
 func mappings(s state) {
 	data, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
@@ -173,7 +172,7 @@ func orphans(before map[string]bool) []string {
 	return out
 }
 
-// inUse reports whether a process has a file open or mapped.
+// inUse reports whether any process has a file open or mapped.
 func inUse(path string) bool {
 	procs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, p := range procs {

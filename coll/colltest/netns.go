@@ -17,13 +17,13 @@ type Net struct {
 	Interface string        // the link's name, on both sides
 }
 
-// linkName is what the link is called inside the namespaces.
+// linkName is the name of the link inside the namespaces.
 const linkName = "link0"
 
 var nets atomic.Int32
 
-// Veth makes two namespaces with a veth pair between them, which is as fast as
-// the kernel is. The test is skipped, with the reason, where that cannot be.
+// Veth creates two namespaces with a veth pair between them, which is as fast as the kernel is.
+// The test is skipped, with the reason, if that is not possible.
 func Veth(t testing.TB) *Net {
 	t.Helper()
 	n := newNet(t)
@@ -33,7 +33,7 @@ func Veth(t testing.TB) *Net {
 	return n
 }
 
-// newNet makes the namespaces, and removes them when the test ends.
+// newNet creates the namespaces, and removes them when the test ends.
 func newNet(t testing.TB) *Net {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -56,8 +56,8 @@ func newNet(t testing.TB) *Net {
 	return n
 }
 
-// endNames are the names of the link's ends while they are in the host's
-// namespace: no longer than 15 bytes, as the kernel wants it.
+// endNames returns the names of the link's ends while they are in the host's namespace: at most
+// 15 bytes, the kernel's limit.
 func (n *Net) endNames() (ends [2]string) {
 	for side := range ends {
 		ends[side] = fmt.Sprintf("ct%x%c%x", os.Getpid(), 'a'+side, nets.Load())
@@ -74,7 +74,7 @@ func (n *Net) adopt(t testing.TB, ends [2]string) {
 		ip(t, "-n", ns, "link", "set", "lo", "up")
 		ip(t, "-n", ns, "link", "set", linkName, "up")
 		ip(t, "-n", ns, "addr", "add", n.V4[side].String()+"/24", "dev", linkName)
-		// Nobody else has the address: it need not wait until that is found out.
+		// The address is unique, so there is no need to wait for duplicate address detection.
 		ip(t, "-n", ns, "addr", "add", n.V6[side].String()+"/64", "dev", linkName, "nodad")
 	}
 }
@@ -86,7 +86,7 @@ func ip(t testing.TB, args ...string) {
 	}
 }
 
-// Prefix is the command that runs another one on a side, for JobOptions.
+// Prefix returns the command that runs another one on a side, for JobOptions.
 func (n *Net) Prefix(side int) []string { return []string{"ip", "netns", "exec", n.Names[side]} }
 
 // Command is exec.Command on a side.
@@ -95,8 +95,8 @@ func (n *Net) Command(side int, name string, args ...string) *exec.Cmd {
 	return exec.Command(all[0], all[1:]...)
 }
 
-// Down takes a side's end of the link down, as pulling the cable does: its own
-// kernel knows at once, and has no route any more.
+// Down sets a side's end of the link down, like pulling the cable: its own kernel knows at once,
+// and no longer has a route.
 func (n *Net) Down(t testing.TB, side int) {
 	t.Helper()
 	ip(t, "-n", n.Names[side], "link", "set", linkName, "down")

@@ -11,7 +11,7 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// String says what a rank is in, for the text of a failure.
+// String describes the operation, for the text of a failure.
 func (o operation) String() string {
 	s := fmt.Sprintf("%v of %d %v", o.coll, o.count, o.t)
 	if o.coll.Reduces() {
@@ -30,7 +30,7 @@ func (o operation) data(n int) data {
 	return data{seed: o.seed, t: o.t, op: o.op, n: n, move: !o.coll.Reduces()}
 }
 
-// guard is the memory on either side of a buffer that must not change. The
+// guard is the size of the memory on either side of a buffer that must not change, in bytes. The
 // seed shifts buffers by up to three elements, because not all are aligned.
 const guard = 64
 
@@ -48,9 +48,9 @@ func newRegion(size int, o operation, salt uint64) region {
 	return region{all, all[guard+shift : guard+shift+size : guard+shift+size]}
 }
 
-// parallel has all processors do parts of a long loop.
+// parallel distributes a long loop over all processors.
 func parallel(n int, do func(from, to int)) {
-	const least = 64 << 10 // a part
+	const least = 64 << 10 // iterations per part
 	parts := min(runtime.GOMAXPROCS(0), n/least)
 	if parts < 2 {
 		do(0, n)
@@ -63,15 +63,15 @@ func parallel(n int, do func(from, to int)) {
 	wg.Wait()
 }
 
-// A wrongResult is a difference between what is in memory and what must be.
+// A wrongResult is a difference between the content of memory and what it must be.
 type wrongResult struct{ text string }
 
 func (w *wrongResult) Error() string { return w.text }
 
 func wrong(format string, a ...any) error { return &wrongResult{fmt.Sprintf(format, a...)} }
 
-// run makes the call on one rank and compares all of its memory with what must
-// be there. The error says where the first difference is.
+// run makes the call on one rank and compares all of its memory with the expected content. The
+// error gives the first difference.
 func (o operation) run(c Comm) error {
 	n, rank, size := c.Size(), c.Rank(), o.t.Size()
 	part := o.count * size
@@ -84,7 +84,7 @@ func (o operation) run(c Comm) error {
 		})
 	}
 
-	sends, recvs := o.coll.Parts(0, 0, n) // most parts; ranks that do not use a buffer have it, too
+	sends, recvs := o.coll.Parts(0, 0, n) // at the rank with the most parts; ranks that do not use a buffer have it, too
 	send, recv := newRegion(sends*part, o, 1), newRegion(recvs*part, o, 2)
 	sendBuf, recvBuf := send.buf, recv.buf
 	if o.inPlace {
@@ -126,8 +126,8 @@ func (o operation) run(c Comm) error {
 	return o.compare("send", send, sendWant, d.ulps())
 }
 
-// within is the part of a copy of all that corresponds to buf, nil when buf is
-// not part of all.
+// within returns the part of a copy of all that corresponds to buf, nil if buf is not part of
+// all.
 func within(clone, all, buf []byte) []byte {
 	if len(buf) == 0 {
 		return clone[:0]
@@ -140,7 +140,7 @@ func within(clone, all, buf []byte) []byte {
 	return nil
 }
 
-// compare finds the first byte outside and the first element inside a region
+// compare returns an error for the first byte outside, or else the first element inside a region
 // that is not as wanted.
 func (o operation) compare(what string, r region, want []byte, ulps uint64) error {
 	if bytes.Equal(r.all, want) {
@@ -164,7 +164,7 @@ func (o operation) compare(what string, r region, want []byte, ulps uint64) erro
 
 func apart(a, b uint64) uint64 { return max(a, b) - min(a, b) }
 
-// show prints an element as bits, and what they stand for if that is easy.
+// show prints an element as bits, with its value if that is easy.
 func show(t elem.Type, bits uint64) string {
 	s := fmt.Sprintf("%#0*x", 2*t.Size()+2, bits)
 	if t == elem.Float32 || t == elem.Float64 {

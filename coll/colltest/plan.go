@@ -7,10 +7,10 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// Options shape Run. The zero value is what every engine should pass.
+// Options configure Run. The zero value is what every engine should pass.
 type Options struct {
-	Ranks []int           // numbers of ranks; nil is 1 to 9, with -short 1, 2, 3 and 5
-	Edges []int           // lengths in bytes around which counts are chosen, besides small ones: slots, windows, chunks
+	Ranks []int           // numbers of ranks; nil: 1 to 9, with -short 1, 2, 3 and 5
+	Edges []int           // lengths in bytes around which counts are chosen, in addition to small ones: slots, windows, chunks
 	Only  []op.Collective // nil is all
 }
 
@@ -24,12 +24,11 @@ func (o Options) ranks(short bool) []int {
 	return []int{1, 2, 3, 4, 5, 6, 7, 8, 9}
 }
 
-// defaultEdges are powers of two at which engines change over: a page, a small
+// defaultEdges are powers of two at which engines change their behavior: a page, a small
 // message's bound, a slot, a pipeline of slots.
 var defaultEdges = []int{4 << 10, 64 << 10, 512 << 10}
 
-// plan lists what n ranks are taken through. All of it is the same on every
-// rank.
+// plan returns the operations for n ranks, the same on every rank.
 func (o Options) plan(n int, short bool) []operation {
 	var ops []operation
 	add := func(c op.Collective, t elem.Type, red elem.Op, count, root int) {
@@ -58,8 +57,8 @@ func (o Options) plan(n int, short bool) []operation {
 
 type adder func(c op.Collective, t elem.Type, red elem.Op, count, root int)
 
-// everyType walks types and reductions at a few counts; -short takes one of
-// them each, in turn.
+// everyType adds all types and reductions at a few counts; with -short one of the counts each, in
+// turn.
 func everyType(c op.Collective, n int, short bool, add adder) {
 	counts := []int{1, 17, 1021}
 	k := 0
@@ -78,7 +77,7 @@ func everyType(c op.Collective, n int, short bool, add adder) {
 	}
 }
 
-// everyCount walks counts with a type of four bytes and one of an odd size.
+// everyCount adds many counts, with types of four bytes, one byte and two bytes.
 func (o Options) everyCount(c op.Collective, n int, short bool, add adder) {
 	small := []int{0, 1, 2, 3, 4, 7, 8, 9, 15, 16, 31, 33, 63, 65, 127, 129, n - 1, n, n + 1, n*n + 1}
 	slices.Sort(small)
@@ -88,7 +87,7 @@ func (o Options) everyCount(c op.Collective, n int, short bool, add adder) {
 			if i > 0 && i < len(defaultEdges) && (short || t != elem.Float32) {
 				continue
 			}
-			parts := c.Longest(n) // the whole buffer is to be at the edge as well as a part
+			parts := c.Longest(n) // so that the whole buffer is at the edge, too, and not only a part
 			for _, e := range []int{edge / t.Size(), edge / t.Size() / parts} {
 				counts = append(counts, e-1, e, e+1)
 			}

@@ -10,22 +10,22 @@ import (
 	"time"
 )
 
-// selfVar holds a Self in the environment of a process that Start has made.
+// selfVar is the environment variable with the Self of a process that Start has created.
 const selfVar = "ASSAY_COLLTEST_SELF"
 
-// A Self tells a rank that is a process of its own who it is.
+// A Self identifies a rank that is a process of its own.
 type Self struct {
-	Program string // which of Main's programs it runs
+	Program string // the program of Main that it runs
 	Rank    int
 	Size    int
 	Arg     string // from JobOptions
-	Dir     string // directory that all ranks of the job share, and only they
+	Dir     string // directory that only the ranks of the job share
 }
 
-// Main is called by TestMain of a package whose tests call Start. In the test
-// binary proper it runs the tests; in a process of a job, the program of that
-// name, whose error goes to standard error and makes the exit status 1. It
-// does not return.
+// Main is called by TestMain of a package with tests that call Start. In the test binary itself
+// it runs the tests. In a process of a job it runs the program of that name; if the program
+// returns an error, it is printed to standard error and the exit status is 1. Main does not
+// return.
 func Main(m *testing.M, programs map[string]func(Self) error) {
 	text := os.Getenv(selfVar)
 	if text == "" {
@@ -61,10 +61,10 @@ func (s Self) Publish(name string, data []byte) error {
 	if err := os.WriteFile(tmp, data, 0o600); err != nil {
 		return err
 	}
-	return os.Rename(tmp, filepath.Join(s.Dir, name)) // it is there whole or not at all
+	return os.Rename(tmp, filepath.Join(s.Dir, name)) // readers see all of it or nothing
 }
 
-// Await returns what some rank has published under a name, as soon as it has.
+// Await returns what a rank has published under a name, as soon as it has.
 func (s Self) Await(ctx context.Context, name string) ([]byte, error) {
 	for {
 		data, err := os.ReadFile(filepath.Join(s.Dir, name))

@@ -6,15 +6,15 @@ import (
 	"sync"
 )
 
-// keepLines bounds what is kept of a process's output.
+// keepLines bounds how many lines of a process's output are stored.
 const keepLines = 400
 
-// A tail keeps the last lines of a stream, and wakes what waits for one.
+// A tail stores the last lines of a stream, and wakes goroutines that wait for one.
 type tail struct {
 	mu      sync.Mutex
 	lines   []string
 	partial []byte
-	changed chan struct{} // closed and made anew by each line
+	changed chan struct{} // closed and replaced at each line
 }
 
 func newTail() *tail { return &tail{changed: make(chan struct{})} }
@@ -36,7 +36,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	}
 }
 
-// last returns the lines, with an unfinished one at the end.
+// last returns the lines, including an unfinished one at the end.
 func (t *tail) last() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -47,7 +47,7 @@ func (t *tail) last() []string {
 	return out
 }
 
-// has reports whether there is a line, and else what to wait for.
+// has reports whether there is such a line, and returns a channel that is closed at the next one.
 func (t *tail) has(line string) (bool, <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

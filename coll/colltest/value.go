@@ -8,8 +8,8 @@ import (
 	"github.com/assay-hpc/assay/coll/elem"
 )
 
-// mix is the finalizer of splitmix64 (Steele, Lea, Flood 2014): bits that look
-// random, from what is counted up.
+// mix is the finalizer of splitmix64 (Steele, Lea, Flood 2014): it turns a counter into bits that
+// look random.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -29,14 +29,14 @@ func mask(t elem.Type, bits uint64) uint64 {
 	return bits & (1<<(8*t.Size()) - 1)
 }
 
-// A data is what n ranks give to an operation: a pure function of rank and
-// index, so that no rank has to ask another for it.
+// A data is the input of n ranks to an operation: a pure function of rank and index, so that
+// ranks know it without communication.
 type data struct {
 	seed uint64
 	t    elem.Type
 	op   elem.Op
 	n    int
-	move bool     // nothing is reduced: any bits will do, NaNs too
+	move bool     // nothing is reduced: all bit patterns are valid, NaNs too
 	bits []uint64 // the reduction, if it has been computed
 }
 
@@ -72,8 +72,8 @@ func (d data) significand(h uint64) float64 {
 	return 1 + float64(h>>3&(1<<p-1))/float64(uint64(1)<<p)
 }
 
-// summand is a small integer times a power of two, such that the sum of any of
-// them is exact: where not even n ones fit, some ranks give 0.
+// summand is a small integer times a power of two, such that the sum of any of them is exact: if
+// not even n ones fit, some ranks contribute 0.
 func (d data) summand(rank, i int, h uint64) uint64 {
 	room := 1 << min(precision(d.t), 24)
 	if (rank+i)%d.n >= room {
@@ -83,8 +83,8 @@ func (d data) summand(rank, i int, h uint64) uint64 {
 	return exact(d.t, sign(h)*math.Ldexp(float64(1+h%most), i%3-1))
 }
 
-// factor is a random significand at one rank, 2 and ½ at two others, ±1 at the
-// rest: whatever the order, the product is exact and stays in range.
+// factor is a random significand at one rank, 2 and ½ at two others, and ±1 at the rest: in any
+// order, the product is exact and stays in range.
 func (d data) factor(rank, i int, h uint64) uint64 {
 	x := sign(h)
 	switch (rank + i) % d.n {
@@ -98,8 +98,8 @@ func (d data) factor(rank, i int, h uint64) uint64 {
 	return exact(d.t, x)
 }
 
-// averaged is positive at two ranks and 0 at the others, far from where the
-// smallest type underflows.
+// averaged is positive at two ranks and 0 at the others, and far from where the smallest type
+// underflows.
 func (d data) averaged(rank, i int, h uint64) uint64 {
 	if (rank+i)%d.n > 1 {
 		return 0
@@ -116,7 +116,7 @@ func (d data) reduced(i int) uint64 {
 	switch {
 	case d.bits != nil:
 		return d.bits[i]
-	case d.t.Float(): // float64 has all of it exactly; averages are rounded once
+	case d.t.Float(): // float64 represents the result exactly; averages are rounded once
 		x := ofAll(d, i, func(bits uint64) float64 { return number(d.t, bits) })
 		if d.op == elem.Avg {
 			return round(d.t, x/float64(n))
@@ -130,8 +130,8 @@ func (d data) reduced(i int) uint64 {
 	return mask(d.t, x) / uint64(n)
 }
 
-// ofAll combines element i of all ranks as value has it. An average is a sum
-// here, and integers may have more bits than their type.
+// ofAll combines element i of all ranks, as converted by value. An average is a sum here, and
+// integers may have more bits than their type.
 func ofAll[T uint64 | int64 | float64](d data, i int, value func(bits uint64) T) T {
 	acc := value(d.at(0, i))
 	for r := 1; r < d.n; r++ {
@@ -150,22 +150,22 @@ func ofAll[T uint64 | int64 | float64](d data, i int, value func(bits uint64) T)
 	return acc
 }
 
-// extend is a signed integer's value.
+// extend returns the value of a signed integer.
 func (d data) extend(bits uint64) int64 {
 	unused := 64 - 8*d.t.Size()
 	return int64(bits<<unused) >> unused
 }
 
-// An answer is the reduction of an operation. The rank that needs it first
-// computes it for all; the last one to let go of it lets it go.
+// An answer is the reduction of an operation. The rank that needs it first computes it for all;
+// the last one to release it frees it.
 type answer struct {
 	once sync.Once
 	bits []uint64
 	uses atomic.Int32
 }
 
-// get returns the first count elements of d's reduction. After it is done with
-// them each of the ranks calls put, those that did not need any as well.
+// get returns the first count elements of d's reduction. Afterwards each rank calls put,
+// including those that did not need any elements.
 func (a *answer) get(d data, count int) []uint64 {
 	a.once.Do(func() {
 		a.bits = make([]uint64, count)
@@ -184,7 +184,7 @@ func (a *answer) put(d data) {
 	}
 }
 
-// ulps is the tolerance: how far apart bit patterns may be.
+// ulps is the tolerance: by how much bit patterns may differ.
 func (d data) ulps() uint64 {
 	if d.op == elem.Avg && d.t.Float() && !d.move {
 		return 2

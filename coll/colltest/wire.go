@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Wire is a Net whose packets pass through this process, which loses, delays
-// and swallows them. It needs no traffic control and no packet filter of the
-// kernel, which many have not. All methods may be called at any time.
+// A Wire is a Net with packets that pass through this process, which loses, delays and drops
+// them. It needs neither traffic control nor a packet filter in the kernel, which many kernels
+// lack. All methods may be called at any time.
 type Wire struct {
 	*Net
 	ends    [2]*os.File
@@ -28,12 +28,12 @@ type Wire struct {
 	wg      sync.WaitGroup
 }
 
-// maxQueue is how many packets are under way in a direction before more are
-// lost, as in a router. It holds 50 ms of 1 Gb/s.
+// maxQueue is the number of packets in flight in one direction above which more are lost, as in a
+// router. It holds 50 ms of 1 Gb/s.
 const maxQueue = 1 << 12
 
-// NewWire makes two namespaces with a wire between them. The test is skipped,
-// with the reason, where that cannot be.
+// NewWire creates two namespaces with a wire between them. The test is skipped, with the reason,
+// if that is not possible.
 func NewWire(t testing.TB) *Wire {
 	t.Helper()
 	w := &Wire{Net: newNet(t)}
@@ -60,8 +60,7 @@ func NewWire(t testing.TB) *Wire {
 	return w
 }
 
-// openTun makes a network interface whose packets are read from and written to
-// the file.
+// openTun creates a network interface. Its packets are read from and written to the file.
 func openTun(name string) (*os.File, error) {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -79,13 +78,13 @@ func openTun(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "/dev/net/tun"), nil
 }
 
-// A packet is under way until due.
+// A packet is in flight until due.
 type packet struct {
 	data []byte
 	due  time.Time
 }
 
-// carry moves packets from a side to the other, in order.
+// carry moves packets from one side to the other, in order.
 func (w *Wire) carry(from int) {
 	queue := make(chan packet, maxQueue)
 	rng := rand.New(rand.NewPCG(uint64(from), 1))
@@ -124,17 +123,17 @@ func (w *Wire) carry(from int) {
 	})
 }
 
-// Loss has a share of the packets lost, each way: 0.01 is 1 %.
+// Loss sets the share of packets that are lost, each way: 0.01 is 1 %.
 func (w *Wire) Loss(share float64) { w.loss.Store(uint64(share * (1 << 32))) }
 
-// Delay has packets take so long, each way.
+// Delay sets how long packets take, each way.
 func (w *Wire) Delay(d time.Duration) { w.delay.Store(int64(d)) }
 
-// Cut swallows all packets in both directions, those under way too. Neither
-// side is told: connections are half open from now on.
+// Cut drops all packets in both directions, including those in flight. Neither side is notified:
+// connections are half open from then on.
 func (w *Wire) Cut() { w.CutFrom(0); w.CutFrom(1) }
 
-// CutFrom swallows the packets that one side sends; those to it pass.
+// CutFrom drops the packets that one side sends; packets to it pass.
 func (w *Wire) CutFrom(side int) { w.cut[side].Store(true) }
 
 // Mend undoes Cut and CutFrom.

@@ -1,22 +1,21 @@
-// Package debug writes the log that NCCL_DEBUG turns on: what the collective
-// engine does, in the lines that people grep for and that tools parse.
+// Package debug writes the log that NCCL_DEBUG turns on: what the collective engine does, in
+// lines that people search and tools parse.
 //
 // A line is
 //
 //	host:pid:rank [n] NCCL INFO text
 //
-// where NCCL prints the thread's number we print the rank, and n is the rank's
-// index among those of its host, as NCCL's is the device's. Until the rank is
-// known the pid stands in its place, which is what NCCL's main thread shows.
-// WARN lines have the same form: no source line, no blank line before them.
+// where NCCL prints the thread's number this package prints the rank, and n is the rank's index
+// on its host, where NCCL prints the device's. Until the rank is known, the pid is printed
+// instead, as by NCCL's main thread. WARN lines have the same form: no source line, no blank line
+// before them.
 //
-// Differences from NCCL, on purpose: the log goes to standard error and not to
-// standard output, because standard output is for results; a level, a
-// subsystem or a file that cannot be used is an error and not a silent
-// default.
+// Intended differences from NCCL: the log goes to standard error and not to standard output,
+// because standard output is for results; a level, a subsystem or a file that cannot be used is
+// an error and not silently replaced by a default.
 //
-// A nil *Logger is silent, so that callers need not ask whether there is one. All
-// methods may be called by several goroutines.
+// A nil *Logger writes nothing, so that callers need not check for it. All methods may be called
+// by several goroutines.
 package debug
 
 import (
@@ -27,7 +26,7 @@ import (
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
-// A Level says how much is logged; each includes those before it.
+// A Level says how much is logged; each one includes those before it.
 type Level uint8
 
 // The levels of NCCL_DEBUG.
@@ -53,7 +52,7 @@ func (l Level) String() string {
 // LevelNames lists the values of NCCL_DEBUG.
 func LevelNames() []string { return levelNames[:] }
 
-// ParseLevel reads NCCL_DEBUG's value. Case does not matter.
+// ParseLevel parses the value of NCCL_DEBUG. Case does not matter.
 func ParseLevel(s string) (Level, error) {
 	for i, name := range levelNames {
 		if strings.EqualFold(s, name) {
@@ -98,7 +97,7 @@ var subsystemNames = []string{
 	"INIT", "COLL", "P2P", "SHM", "NET", "GRAPH", "TUNING", "ENV", "BOOTSTRAP", "ALLOC", "CALL", "PROXY", "NVLS", "REG", "PROFILE", "RAS", "DESTROY",
 }
 
-// SubsystemNames lists what may stand in NCCL_DEBUG_SUBSYS.
+// SubsystemNames lists the names that NCCL_DEBUG_SUBSYS may contain.
 func SubsystemNames() []string { return append(slices.Clone(subsystemNames), "ALL") }
 
 // String is the set as NCCL_DEBUG_SUBSYS spells it; "" for the empty one.
@@ -115,9 +114,9 @@ func (s Subsystems) String() string {
 	return strings.Join(names, ",")
 }
 
-// ParseSubsystems reads NCCL_DEBUG_SUBSYS's value: names between commas, in
-// either case. A ^ before the first stands for all but those named; it may be
-// repeated before the others and means nothing more there.
+// ParseSubsystems parses the value of NCCL_DEBUG_SUBSYS: names separated by commas, in either
+// case. A ^ before the first name selects all subsystems except those named; before other names
+// it is allowed, and changes nothing.
 func ParseSubsystems(s string) (Subsystems, error) {
 	list, negate := strings.CutPrefix(s, "^")
 	var set Subsystems
@@ -141,7 +140,7 @@ func ParseSubsystems(s string) (Subsystems, error) {
 	return set, nil
 }
 
-// subsystem finds one by name.
+// subsystem returns the subsystem with the given name.
 func subsystem(name string) (Subsystems, error) {
 	if strings.EqualFold(name, "ALL") {
 		return All, nil

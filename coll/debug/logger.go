@@ -10,18 +10,17 @@ import (
 	"sync"
 )
 
-// Options say where a log goes and what is in it. Only Level has no useful
-// zero value.
+// Options say where a log is written and what it contains. Only Level has no useful zero value.
 type Options struct {
 	Level      Level
-	Subsystems Subsystems // of INFO and TRACE; 0 stands for none
+	Subsystems Subsystems // of INFO and TRACE; 0: none
 	File       string     // NCCL_DEBUG_FILE: %h is the host, %p the process, %% a percent sign; "" is standard error
-	Host       string     // up to the first dot; "" asks the system
-	PID        int        // 0 asks the system
+	Host       string     // up to the first dot; "": the system's
+	PID        int        // 0: the system's
 	Stderr     io.Writer  // where the log goes without a File; nil is os.Stderr
 }
 
-// A Logger writes lines of one rank. The zero value and nil are silent.
+// A Logger writes the log lines of one rank. The zero value and nil write nothing.
 type Logger struct {
 	level  Level
 	set    Subsystems
@@ -31,10 +30,10 @@ type Logger struct {
 	close  func() error
 }
 
-// Open returns the process's logger, or nil when nothing is to be logged. The
-// file is created and truncated by the first Open of a process and shared by
-// the others; as with NCCL it is only made when there may be lines in it, that
-// is above VERSION. Whoever opens closes.
+// Open returns the process's logger, or nil if nothing is to be logged. The first Open of a
+// process creates and truncates the file, and the others share it. As with NCCL, it is only
+// created if it may get lines, that is, at levels above VERSION. Every caller of Open must call
+// Close.
 func Open(o Options) (*Logger, error) {
 	if o.Level == None {
 		return nil, nil
@@ -55,8 +54,8 @@ func Open(o Options) (*Logger, error) {
 	return l, nil
 }
 
-// ForRank returns a logger for a rank, which is number index on its host. It
-// writes where l does and ends with it: only l is closed.
+// ForRank returns a logger for a rank with the given index on its host. It writes to where l
+// does, and ends with l: only l is closed.
 func (l *Logger) ForRank(rank, index int) *Logger {
 	if l == nil {
 		return nil
@@ -66,8 +65,8 @@ func (l *Logger) ForRank(rank, index int) *Logger {
 	return &r
 }
 
-// Close lets go of the file. Once all who opened it have closed it, lines are
-// dropped. To close again does nothing.
+// Close releases the file. When all loggers that have opened it are closed, lines are dropped. A
+// second Close does nothing.
 func (l *Logger) Close() error {
 	if l == nil || l.close == nil {
 		return nil
@@ -75,10 +74,9 @@ func (l *Logger) Close() error {
 	return l.close()
 }
 
-// Enabled reports whether a line would be written. It costs two comparisons:
-// where arguments are dear or the path is hot, ask before calling Infof, whose
-// arguments are boxed in any case. Subsystems say nothing about WARN and
-// VERSION.
+// Enabled reports whether a line would be written. It costs two comparisons: where arguments are
+// expensive or the path is hot, call it before Infof, which always boxes its arguments.
+// Subsystems do not apply to WARN and VERSION.
 func (l *Logger) Enabled(level Level, s Subsystems) bool {
 	return l != nil && level <= l.level && level != None && (level <= Warn || s&l.set != 0)
 }
@@ -90,33 +88,33 @@ func (l *Logger) Version(text string) {
 	}
 }
 
-// Warnf says what went wrong.
+// Warnf logs what went wrong.
 func (l *Logger) Warnf(format string, a ...any) {
 	if l.Enabled(Warn, 0) {
 		l.write(l.prefix, "NCCL WARN ", fmt.Sprintf(format, a...))
 	}
 }
 
-// Infof says what a subsystem has chosen or done.
+// Infof logs what a subsystem has chosen or done.
 func (l *Logger) Infof(s Subsystems, format string, a ...any) {
 	if l.Enabled(Info, s) {
 		l.write(l.prefix, "NCCL INFO ", fmt.Sprintf(format, a...))
 	}
 }
 
-// Tracef follows a subsystem step by step.
+// Tracef logs the single steps of a subsystem.
 func (l *Logger) Tracef(s Subsystems, format string, a ...any) {
 	if l.Enabled(Trace, s) {
 		l.write(l.prefix, "NCCL TRACE ", fmt.Sprintf(format, a...))
 	}
 }
 
-// lineBytes is how long a line may be: a variable or a file's name that it
-// quotes may have 100 KB.
+// lineBytes limits the length of a line: a variable or a file name that it quotes may have 100
+// KB.
 const lineBytes = 4000
 
-// Short is a text for an error or the log, its middle left out if it has more
-// than so many bytes.
+// Short returns a text for an error or the log, with its middle left out if it has more than most
+// bytes.
 func Short(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -125,11 +123,11 @@ func Short(s string, most int) string {
 	return fmt.Sprintf("%s … %s (%d bytes)", strings.ToValidUTF8(head, ""), strings.ToValidUTF8(tail, ""), len(s))
 }
 
-// buffers are of lines on their way out.
+// buffers are for lines that are being written.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// write puts out text in one piece. Each of its lines gets the prefix, so that
-// none can be taken for another rank's.
+// write writes text with one call. Each of its lines gets the prefix, so that none can be taken
+// for another rank's.
 func (l *Logger) write(prefix, level, text string) {
 	b := buffers.Get().(*bytes.Buffer)
 	b.Reset()

@@ -9,18 +9,17 @@ import (
 	"sync"
 )
 
-// A sink is where lines go. Each piece is written by one call, so that those
-// of several ranks do not mix.
+// A sink is the destination of log lines. Each piece is written by one call, so that the lines of
+// several ranks do not mix.
 type sink struct {
 	mu   sync.Mutex
 	w    io.Writer // nil once closed
-	path string    // "" when it is no file of ours
+	path string    // "" if it is not a file that openFile opened
 	refs int       // loggers that have opened it; guarded by files.mu
 }
 
-// files are the log files of this process. A file is truncated once: the log
-// of a second communicator goes after that of the first, even when that is
-// gone.
+// files are the log files of this process. A file is truncated once: the log of a second
+// communicator is appended to that of the first, even if the first no longer exists.
 var files = struct {
 	mu      sync.Mutex
 	open    map[string]*sink
@@ -39,7 +38,7 @@ func openSink(o Options) (*sink, error) {
 		}
 		return &sink{w: o.Stderr}, nil
 	case "/dev/stdout":
-		return &sink{w: os.Stdout}, nil // not opened anew: that would truncate what it is redirected to
+		return &sink{w: os.Stdout}, nil // not opened again: that would truncate what it is redirected to
 	}
 	return openFile(path)
 }
@@ -64,7 +63,7 @@ func openFile(path string) (*sink, error) {
 	return s, nil
 }
 
-// write drops what cannot be written: a log must not fail a collective.
+// write ignores errors: a log must not fail a collective.
 func (s *sink) write(p []byte) {
 	if s == nil {
 		return
@@ -76,7 +75,7 @@ func (s *sink) write(p []byte) {
 	}
 }
 
-// close is the counterpart of openSink; the last one closes the file.
+// close is the counterpart of openSink. The last call closes the file.
 func (s *sink) close() error {
 	if s.path == "" {
 		return nil
@@ -94,7 +93,7 @@ func (s *sink) close() error {
 	return f.Close()
 }
 
-// expand fills in a file name as NCCL does: %h, %p and %%; any other % stays.
+// expand fills in a file name as NCCL does: %h, %p and %%; any other % is kept.
 func expand(name, host string, pid int) string {
 	return strings.NewReplacer("%h", host, "%p", strconv.Itoa(pid), "%%", "%").Replace(name)
 }

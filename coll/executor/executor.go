@@ -1,6 +1,6 @@
-// Package executor is the contract between a communicator and what does its
-// operations on devices: coll/cuda implements Executor, coll implements Host, and
-// the program that wants devices gives coll a Factory.
+// Package executor is the contract between a communicator and the component that does its
+// operations on devices: coll/cuda implements Executor, coll implements Host, and a program that
+// uses devices passes a Factory to coll.
 package executor
 
 import (
@@ -12,96 +12,95 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// An Executor does the operations on device memory of one rank of a
-// communicator. Abort, Idle and Progress may be called from any goroutine; all else is called by
-// the goroutine that uses the communicator.
+// An Executor does the operations on device memory of one rank of a communicator. Abort, Idle and
+// Progress may be called from any goroutine; all other methods are called by the goroutine that
+// uses the communicator, unless they say otherwise.
 type Executor interface {
-	// Enqueue puts an operation on its stream and returns: it waits for no other
-	// rank, and for nothing that runs on the device; nor does it give memory back to
-	// the driver or take any, or load code. It does not keep o.
-	// After an *op.Error of InvalidUsage or InvalidArgument nothing was done;
-	// others break the communicator.
+	// Enqueue enqueues an operation on its stream and returns. It does not wait for other ranks
+	// or for work on the device, it does not allocate memory from the driver or return any to it,
+	// and it does not load code. It does not keep o. If it returns an *op.Error of InvalidUsage
+	// or InvalidArgument, nothing was done; other errors break the communicator.
 	Enqueue(o *Op) error
-	// EnqueueAll does so for the operations of a group, of this executor and
-	// of others (Op.On), in their order for each of them. On an error it says whose
-	// operation it was.
+	// EnqueueAll enqueues the operations of a group, of this executor and of others (Op.On), in
+	// order for each of them. On an error it returns the index of the operation that failed.
 	EnqueueAll(ops []*Op) (failed int, err error)
-	// Stream says on which stream the next operation will come, at the latest while
-	// the one of the last operation is still there.
+	// Stream sets the stream of the next operation. It must be called while the stream of the
+	// last operation still exists.
 	Stream(stream uintptr) error
-	// Alloc returns zeroed device memory; Free takes it back.
+	// Alloc returns zeroed device memory; Free releases it.
 	Alloc(n int) (uintptr, error)
 	Free(addr uintptr) error
-	// Estimate is how long an operation would take, as far as that was measured or can be
-	// reckoned. Nothing is done.
+	// Estimate returns how long an operation would take, as far as that was measured or can be
+	// computed. It does not do the operation.
 	Estimate(o *op.Op) time.Duration
-	// Memory is what the communicator takes of its device. It may be called from any
-	// goroutine before Close.
+	// Memory returns how much memory the communicator uses on its device. It may be called from
+	// any goroutine before Close.
 	Memory() Memory
-	// Suspend gives back what the communicator alone has of its device, when what was
-	// enqueued has ended; Resume takes it again, and no operation comes in between. All ranks call them. After an *op.Error of
-	// InvalidUsage nothing has changed on any of them; others break the communicator.
+	// Suspend releases the device resources that only the communicator uses, once everything
+	// enqueued has ended; Resume acquires them again, and no operation comes in between. All
+	// ranks call them. After an *op.Error of InvalidUsage nothing has changed on any of them;
+	// other errors break the communicator.
 	Suspend(context.Context) error
 	Resume(context.Context) error
-	// Chosen says how the last operation was done: "allreduce_ll/4".
+	// Chosen returns how the last operation was done: "allreduce_ll/4".
 	Chosen() string
-	// Idle reports whether all that was enqueued has ended, but for what graphs do. It may
-	// be called from any goroutine before Close, and needs Config.AsNCCL: otherwise it is
-	// always true.
+	// Idle reports whether everything enqueued has ended, except the work of graphs. It may be
+	// called from any goroutine before Close, and needs Config.AsNCCL: otherwise it is always
+	// true.
 	Idle() bool
-	// Progress says how far the oldest operation is that has not ended, graphs'
-	// included. It takes a third of a second at most, may be called from any goroutine
-	// before Close, and needs Config.AsNCCL.
+	// Progress returns how far the oldest operation is that has not ended, operations of graphs
+	// included. It takes at most a third of a second, may be called from any goroutine before
+	// Close, and needs Config.AsNCCL.
 	Progress() State
-	// Abort makes everything that is enqueued end soon, with whatever result.
+	// Abort makes everything that is enqueued end soon; the results are undefined.
 	Abort(cause error)
-	// Leave says that there will be no more operations. It returns at once; after it,
+	// Leave announces that there will be no more operations. It returns at once; afterwards
 	// nothing touches the callers' streams, not even Close.
 	Leave()
-	// Close waits for what is enqueued, and gives everything back. It may come from
-	// another goroutine. tell gives every
-	// rank what each passes, by rank, when all have called it as often; it is nil
-	// after an Abort.
+	// Close waits for what is enqueued, and releases everything. It may be called from another
+	// goroutine. tell passes a byte to every rank and returns those of all ranks, by rank, when
+	// all have called it equally often; it is nil after an Abort.
 	Close(tell func(byte) ([]byte, error)) error
 }
 
-// A Memory is what a communicator takes of its device, in bytes.
+// A Memory is how much memory a communicator uses on its device, in bytes.
 type Memory struct {
-	Own    int64 // for itself alone
-	Shared int64 // its part, an equal one, of what the process's communicators of the device share
+	Own    int64 // used by it alone
+	Shared int64 // its equal share of what the process's communicators of the device share
 }
 
-// A State is how far an operation is, and why.
+// A State is how far an operation is, and what it waits for.
 type State struct {
 	Does  Progress
-	Ranks []int // that it waits for, as far as that is known
-	// Graph is set when the operation belongs to a CUDA graph and waits: since when, at the
-	// latest, it has waited for the same messages.
+	Ranks []int // ranks that it waits for, as far as known
+	// Graph is set if the operation belongs to a CUDA graph and waits: it has waited for the same
+	// messages since this time, at the latest.
 	Graph time.Time
-	// Graphs is whether any operation was captured: if none was, nothing happens without a call.
+	// Graphs reports whether any operation was captured: if none was, nothing happens without a
+	// call.
 	Graphs bool
 }
 
-// A Progress is how far an operation is that has been enqueued.
+// A Progress is how far an enqueued operation is.
 type Progress string
 
 // The values of Progress.
 const (
-	Unknown Progress = ""       // it cannot be told
-	Idle    Progress = "idle"   // there is none
-	Behind  Progress = "behind" // its stream has not come to it
+	Unknown Progress = ""       // it cannot be determined
+	Idle    Progress = "idle"   // there is no operation
+	Behind  Progress = "behind" // its stream has not reached it
 	Begun   Progress = "begun"  // it waits for other ranks
 	Slow    Progress = "slow"   // the device has not answered yet
 	Stuck   Progress = "stuck"  // the device does not answer
 )
 
-// An Op is an operation on device memory, and whose it is.
+// An Op is an operation on device memory, and its executor.
 type Op struct {
 	On Executor
 	op.Op
-	Stream uintptr // that it is enqueued on
-	// Also are other streams that Sends and Recvs of this one were called on: it comes
-	// behind what they have, and before what they get later.
+	Stream uintptr // the stream that it is enqueued on
+	// Also are other streams that Sends and Recvs of this operation were called on. It runs after
+	// the work that they contain, and before work that is enqueued on them later.
 	Also []uintptr
 }
 
@@ -111,57 +110,57 @@ type Place struct {
 	Process uint32
 }
 
-// A Config is what an executor is made with.
+// A Config configures an executor.
 type Config struct {
 	Rank, Size int
-	Device     int         // this rank's, as its process numbers them
+	Device     int         // this rank's device, as its process numbers it
 	Places     []Place     // by rank
-	Env        *choose.Env // all that choices are made of, beside what executors tell one another
+	Env        *choose.Env // everything that choices depend on, besides what executors tell one another
 	Log        *debug.Logger
 	Host       Host
 
-	// The rank's own, of which no other needs to know.
+	// This rank's own settings, which other ranks need not know.
 	Timeout       time.Duration
 	CheckPointers bool
-	// Fallback is NVIDIA's libnccl.so.2, for what the executor does not do; "": there
-	// is none.
+	// Fallback returns the file of NVIDIA's libnccl.so.2, for what the executor does not do; "":
+	// none.
 	Fallback func() string
-	// AsNCCL has the promises of NCCL's API kept: callers may destroy a stream as soon
-	// as an operation on it was called, and what is enqueued when the communicator fails
-	// stays unfinished until Abort, so that no program takes it for a result.
+	// AsNCCL keeps the promises of NCCL's API: callers may destroy a stream as soon as an
+	// operation on it was called, and what is enqueued when the communicator fails stays
+	// unfinished until Abort, so that no program takes it for a result.
 	AsNCCL bool
 }
 
-// A Factory makes executors, of one kind of device.
+// A Factory creates executors for one kind of device.
 type Factory struct {
-	// Open is called by all ranks. It does all that may wait: for the others, or for
-	// what runs on the device.
+	// Open is called by all ranks. Everything that may wait, for the other ranks or for work on
+	// the device, is done here.
 	Open func(context.Context, Config) (Executor, error)
-	// Bus is a device's PCI address.
+	// Bus returns a device's PCI address.
 	Bus func(device int) (string, error)
 }
 
-// Host is what an executor has of its communicator.
+// Host is what an executor can use of its communicator.
 type Host interface {
-	// Exchange gives every rank what each passes, by rank. It takes a millisecond
-	// or so: no Enqueue calls it.
+	// Exchange passes b to every rank and returns what all ranks passed, by rank. It takes about
+	// a millisecond, so Enqueue does not call it.
 	Exchange(ctx context.Context, b []byte) ([][]byte, error)
-	// Lane opens connections for operations on the processor's memory, beside those
-	// of other lanes. All ranks call it, before the communicator is used.
+	// Lane opens connections for operations on host memory, separate from those of other lanes.
+	// All ranks call it, before the communicator is used.
 	Lane(ctx context.Context) (Lane, error)
 	// Fail makes the communicator unusable, here and at all other ranks. Any
 	// goroutine may call it.
 	Fail(err error)
-	// Err is what went wrong with the communicator, or nil.
+	// Err returns what went wrong with the communicator, or nil.
 	Err() error
 }
 
-// A Lane does operations on the processor's memory, in the order in which one
-// goroutine calls them. One that fails, or that ends because the communicator has
-// failed, returns an error, which Host.Err has as well.
+// A Lane does operations on host memory, in the order in which one goroutine calls them. An
+// operation that fails, or that ends because the communicator has failed, returns an error, which
+// Host.Err returns as well.
 type Lane interface {
 	Do(o *op.Op) error
-	// Close frees the connections. No Do is under way. Memory of operations that
-	// failed may be looked at by other ranks until it has returned.
+	// Close frees the connections. No Do may be under way. Other ranks may read the memory of
+	// failed operations until Close has returned.
 	Close() error
 }

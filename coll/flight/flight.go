@@ -1,7 +1,6 @@
-// Package flight is a flight recorder: what the communicators of a process have called
-// last. It lies in memory that other processes can read (a memfd, by
-// /proc/PID/fd), so that it tells also of one that is stopped, or that waits for ever in
-// a driver. Nothing is left of it when the process ends.
+// Package flight is a flight recorder: the last calls of a process's communicators. The record is
+// in memory that other processes can read (a memfd, through /proc/PID/fd), even if the process is
+// stopped or waits forever in a driver. Nothing remains of it when the process ends.
 package flight
 
 import (
@@ -13,26 +12,25 @@ import (
 
 // An Entry is one operation, or one group of Sends and Recvs.
 type Entry struct {
-	Seq    uint32 // number of the collective; of Sends and Recvs, of the last one before them
-	P2P    uint32 // 0: a collective; else which group of Sends and Recvs it is since then
-	Sign   uint32 // what a collective is taken for, as coll signs it
-	Peer   int32  // of Sends and Recvs; of a collective the root; -1: none, or several
-	Count  int64  // elements of a collective; how many Sends and Recvs
+	Seq    uint32 // number of the collective; for Sends and Recvs, of the last collective before them
+	P2P    uint32 // 0: a collective; else the number of this group of Sends and Recvs since then
+	Sign   uint32 // signature of a collective, as coll computes it
+	Peer   int32  // of Sends and Recvs; the root of a collective; -1: none, or several
+	Count  int64  // elements of a collective; the number of Sends and Recvs
 	Stream uint64
 	At     time.Time // when it was called; Add sets it
 }
 
-// Entries is how many of a communicator's last operations there are.
+// Entries is how many of a communicator's last operations are recorded.
 const Entries = 64
 
-// A Log is what one rank of a communicator has called. One goroutine at a time adds, any
-// may look.
+// A Log is the record of one rank of a communicator. One goroutine at a time adds, any may read.
 type Log struct {
 	b    *block
 	list *list
 }
 
-// Add takes note of an operation that is about to be enqueued.
+// Add records an operation that is about to be enqueued.
 func (l *Log) Add(e *Entry) {
 	n := l.b.calls.Load()
 	s := &l.b.ring[n%Entries]
@@ -43,18 +41,18 @@ func (l *Log) Add(e *Entry) {
 	l.b.calls.Store(n + 1)
 }
 
-// Calls is how many operations were added.
+// Calls returns how many operations were added.
 func (l *Log) Calls() uint64 { return l.b.calls.Load() }
 
-// Last is the one that was added last; false: there is none.
+// Last returns the operation that was added last; false if there is none.
 func (l *Log) Last() (Entry, bool) { return l.b.last() }
 
-// Collective is the collective with a number, if it is still known.
+// Collective returns the collective with a number, if it is still recorded.
 func (l *Log) Collective(seq uint32) (Entry, bool) {
 	for n := l.b.calls.Load(); n > 0; n-- {
 		e, ok := l.b.at(n - 1)
 		switch {
-		case !ok || e.Seq < seq: // numbers rise; ones that are gone are followed by ones that are gone
+		case !ok || e.Seq < seq: // numbers increase, and if an entry is gone, all older ones are, too
 			return Entry{}, false
 		case e.Seq == seq && e.P2P == 0:
 			return e, true
@@ -63,7 +61,7 @@ func (l *Log) Collective(seq uint32) (Entry, bool) {
 	return Entry{}, false
 }
 
-// Ended says that of the operations so far so many are known to have ended.
+// Ended records that this many of the operations so far are known to have ended.
 func (l *Log) Ended(calls uint64) {
 	if l.b.ended.Load() != calls {
 		l.b.endedAt.Store(now())
@@ -71,36 +69,36 @@ func (l *Log) Ended(calls uint64) {
 	}
 }
 
-// Say keeps a sentence about the communicator, in place of the one before.
+// Say records a sentence about the communicator, replacing the one before.
 func (l *Log) Say(what string) {
 	l.b.said.Store(0)
 	l.b.sentence.set(what)
 	l.b.said.Store(now())
 }
 
-// Close ends the Log. Nobody looks at it any more.
+// Close ends the Log. Readers do not see it any more.
 func (l *Log) Close() { l.list.close(l) }
 
-// Others are the last operations of the process' communicators with other names, on the
-// same device.
+// Others returns the last operations of the process's communicators with other names on the same
+// device.
 func (l *Log) Others() []Call { return l.list.others(l) }
 
-// A Call is an operation and whose it is.
+// A Call is an operation and the name of its communicator.
 type Call struct {
 	Entry
 	Name string // of the communicator
 }
 
-// New makes the Log of a communicator that is called so, for a rank on a device.
+// New creates the Log of a communicator with the given name, for a rank on a device.
 func New(name string, rank, size, device int) *Log { return process.open(name, rank, size, device) }
 
-// process is this one's.
+// process is the list of this process.
 var process list
 
-// A list is the Logs of a process.
+// A list contains the Logs of a process.
 type list struct {
 	mu    sync.Mutex
-	areas [][]byte // of blocks; others see the first one
+	areas [][]byte // of blocks; other processes see the first one
 	all   []*Log
 }
 
@@ -117,7 +115,7 @@ func (p *list) open(name string, rank, size, device int) *Log {
 	return l
 }
 
-// free is a block that no Log has.
+// free returns a block that no Log uses.
 func (p *list) free() *block {
 	for _, area := range p.areas {
 		for at := headerBytes; at < areaBytes; at += blockBytes {
@@ -146,7 +144,7 @@ func (p *list) others(l *Log) (calls []Call) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, o := range p.all {
-		if o.b.name == l.b.name || o.b.device != l.b.device { // other ranks of the communicator's, or what threads do on other devices
+		if o.b.name == l.b.name || o.b.device != l.b.device { // other ranks of the same communicator, or operations on other devices
 			continue
 		}
 		if e, ok := o.Last(); ok {
@@ -156,7 +154,7 @@ func (p *list) others(l *Log) (calls []Call) {
 	return calls
 }
 
-// The clock goes on evenly, and costs half of what time.Now does.
+// The clock is monotonic, and costs half as much as time.Now.
 var (
 	start   = time.Now()
 	startNS = start.UnixNano()
@@ -164,12 +162,12 @@ var (
 
 func now() int64 { return startNS + int64(time.Since(start)) }
 
-// What others see: a header, then blocks, one a communicator. A reader and a writer of
-// the same version of this package agree on the layout; of others, nothing is read.
+// What other processes see: a header, then blocks, one per communicator. A reader only reads what
+// the same version of this package wrote, so that both agree on the layout.
 const (
 	headerBytes = 64
 	blockBytes  = int(unsafe.Sizeof(block{}))
-	blocks      = 120 // of an area of 800 KB
+	blocks      = 120 // per area of 800 KB
 	areaBytes   = headerBytes + blocks*blockBytes
 	magic       = "assayfly"
 	version     = 1
@@ -206,12 +204,12 @@ type block struct {
 	calls              atomic.Uint64
 	ended              atomic.Uint64 // of calls
 	endedAt            atomic.Int64  // ns since 1970
-	said               atomic.Int64  // when; 0: nothing
+	said               atomic.Int64  // ns since 1970; 0: nothing
 	sentence           sentence
 	ring               [Entries]slot
 }
 
-// A slot is an entry. version is 2n+2 when it has entry n, and odd while it gets one.
+// A slot stores an entry. version is 2n+2 if it contains entry n, and odd while one is written.
 type slot struct {
 	version  atomic.Uint64
 	at       int64 // ns since 1970
@@ -233,7 +231,7 @@ func (b *block) last() (Entry, bool) {
 	return b.at(n - 1)
 }
 
-// at is entry n, if it is still there.
+// at returns entry n, if it is still there.
 func (b *block) at(n uint64) (Entry, bool) {
 	s := &b.ring[n%Entries]
 	if s.version.Load() != 2*n+2 {

@@ -11,24 +11,24 @@ import (
 	"strings"
 )
 
-// A State is whether a process can run.
+// A State says whether a process can run.
 type State string
 
 // The values of State.
 const (
-	Running State = "running" // or it sleeps, as most do
+	Running State = "running" // or sleeping, as most processes are
 	Stopped State = "stopped" // by a signal or a debugger
-	Ended   State = "ended"   // it is gone, or its parent has not waited for it yet
+	Ended   State = "ended"   // it no longer exists, or its parent has not waited for it yet
 )
 
-// StateOf is the state of a process of this host.
+// StateOf returns the state of a process of this host.
 func StateOf(pid int) State {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if errors.Is(err, fs.ErrNotExist) {
 		return Ended
 	}
-	// The name before it, in parentheses, may have any characters. Then come the state and,
-	// as the seventh, the flags.
+	// The name in parentheses may have any characters. After it come the state and, as the
+	// seventh field, the flags.
 	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
 	if len(f) < 7 {
 		return Running
@@ -43,11 +43,11 @@ func StateOf(pid int) State {
 	return Running
 }
 
-// exiting is PF_EXITING of the kernel's: the process has begun to end. Its connections are
-// closed after that, and before it is a zombie; to close a GPU takes a while.
+// exiting is the kernel's PF_EXITING: the process has begun to exit. Its connections are closed
+// after that, and before it is a zombie; closing a GPU takes a while.
 const exiting = 4
 
-// Processes are those of this host that have a recorder and that this one may look into.
+// Processes returns the processes of this host that have a recorder which this process may read.
 func Processes() (pids []int) {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range all {

@@ -13,10 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileName is what the memory is called in /proc/PID/fd: "/memfd:assay-flight (deleted)".
+// fileName is the name of the memory in /proc/PID/fd: "/memfd:assay-flight (deleted)".
 const fileName = "assay-flight"
 
-// newArea is memory for blocks, which others see if there can be such.
+// newArea returns memory for blocks. If shared is set, other processes can read it, where the
+// system supports that.
 func newArea(shared bool) []byte {
 	if shared {
 		if b, err := newShared(); err == nil {
@@ -30,7 +31,7 @@ func newArea(shared bool) []byte {
 	return b
 }
 
-// newShared leaves its descriptor open: others come by it.
+// newShared leaves its descriptor open: other processes open the memory through it.
 func newShared() ([]byte, error) {
 	fd, err := unix.MemfdCreate(fileName, unix.MFD_CLOEXEC)
 	if err != nil {
@@ -47,22 +48,22 @@ func newShared() ([]byte, error) {
 	return nil, err
 }
 
-// A Snapshot is what a communicator of a process had called at a moment.
+// A Snapshot is what a communicator of a process had called at one moment.
 type Snapshot struct {
 	Name               string
 	Rank, Size, Device int
-	Calls              uint64    // so far
-	Ended              uint64    // of these, the ones that are known to have ended
+	Calls              uint64    // number of calls so far
+	Ended              uint64    // number of these that are known to have ended
 	EndedAt            time.Time // when that was seen
-	Last               []Entry   // the latest ones, oldest first
+	Last               []Entry   // the latest calls, oldest first
 	Said               string    // the last verdict
 	SaidAt             time.Time
 }
 
-// ErrNone: a process has no recorder.
+// ErrNone: the process has no recorder.
 var ErrNone = errors.New("the process has no flight recorder: it has made no communicator of assay's on a GPU")
 
-// Read looks into the recorder of a process, which need not run.
+// Read reads the recorder of a process, which need not be able to run.
 func Read(pid int) ([]Snapshot, error) {
 	name, err := find(pid)
 	if err != nil {
@@ -114,7 +115,7 @@ func (b *block) snapshot() Snapshot {
 	return s
 }
 
-// find is the path of a process' recorder.
+// find returns the path of a process's recorder.
 func find(pid int) (string, error) {
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	fds, err := os.ReadDir(dir)

@@ -8,28 +8,27 @@ import (
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
-// A Waiter is what a rank does while it can do nothing else. It belongs to one
-// goroutine.
+// A Waiter is what a rank calls while it cannot advance. It belongs to one goroutine.
 type Waiter interface {
-	// Wait returns when it may be worth to look again, and whether that took
-	// long. idle counts the calls since something last moved, from 0.
+	// Wait returns when it may be worth looking again, and whether that took long. idle counts
+	// the calls since the last progress, from 0.
 	Wait(idle int) (long bool)
 }
 
 // A Watch says how long to wait for peers, and what to do about it.
 type Watch struct {
 	Waiter  Waiter
-	Fault   func() error  // what happened to the communicator meanwhile, if anything
-	Timeout time.Duration // without any progress; 0: for ever
-	Slow    time.Duration // without any progress, until Late is called; 0: never
-	// Late is told which run waits, as Drive's index, and of which operation.
+	Fault   func() error  // returns the communicator's fault, if any
+	Timeout time.Duration // limit without any progress; 0: none
+	Slow    time.Duration // time without any progress until Late is called; 0: never
+	// Late gets the index of the waiting run in Drive's runs, and its operation.
 	Late func(run int, h transport.Header, b Blocked, since time.Duration)
 }
 
 // Blocked says what a run is waiting for.
 type Blocked struct {
-	Peer int  // the rank, or -1 when it is all of them
-	Send bool // waiting for the peer to take messages; else for a message from it
+	Peer int  // the rank, or -1 for all of them
+	Send bool // waiting for the peer to receive messages; else for a message from it
 	Step int
 	Of   int
 }
@@ -55,8 +54,8 @@ func (e *TimeoutError) Error() string {
 	return fmt.Sprintf("waited %v for %v", e.After.Round(time.Millisecond), e.Blocked)
 }
 
-// Drive runs the runs side by side until all are done, or one fails, or there
-// is a fault. The index is that of the run which failed, or -1.
+// Drive runs the runs side by side until all are done, one fails, or there is a fault. It returns
+// the index of the run that failed, or -1.
 func Drive(runs []*Run, w *Watch) (int, error) {
 	idle, tick := 0, 0
 	var since time.Time
@@ -80,7 +79,7 @@ func Drive(runs []*Run, w *Watch) (int, error) {
 		}
 		long := w.Waiter.Wait(idle)
 		idle++
-		// The clock is read now and then only: it costs as much as a message.
+		// The clock is read only now and then: a reading costs as much as a message.
 		if tick++; tick&255 != 0 && !long {
 			continue
 		}
@@ -103,7 +102,7 @@ func Drive(runs []*Run, w *Watch) (int, error) {
 	}
 }
 
-// poll lets every run that may run do what it can.
+// poll advances every run that may run as far as possible.
 func poll(runs []*Run) (moved bool, live int) {
 	for _, r := range runs {
 		if r.finished() {
@@ -120,7 +119,7 @@ func poll(runs []*Run) (moved bool, live int) {
 				}
 			}
 		}
-		drained := r.drained() // also while lanes wait: it pushes on what did not leave at once
+		drained := r.drained() // also while lanes wait: it continues sends that could not finish at once
 		if r.live == 0 && drained {
 			r.live = -1
 			moved = true
@@ -132,8 +131,7 @@ func poll(runs []*Run) (moved bool, live int) {
 
 func (r *Run) finished() bool { return r.live < 0 }
 
-// drained reports whether nothing that was posted is still on its way out of
-// the caller's memory.
+// drained reports whether no posted message is still being sent from the caller's memory.
 func (r *Run) drained() bool {
 	all := true
 	for _, t := range r.plan.pushed {
@@ -144,7 +142,7 @@ func (r *Run) drained() bool {
 	return all
 }
 
-// blocked finds the first lane that waits, and what for.
+// blocked returns the run of the first lane that waits, and what it waits for.
 func blocked(runs []*Run) (int, Blocked) {
 	for k, r := range runs {
 		if r.finished() || r.after != nil && !r.after.finished() {

@@ -2,5 +2,5 @@
 
 package host
 
-// pause tells the processor that this is a loop that waits for another one.
+// pause is the processor's hint that this is a loop that waits for another processor.
 func pause()

@@ -2,12 +2,11 @@
 // whatever transports its connections have, with coll/elem's loops for the
 // reductions.
 //
-// A schedule becomes a Plan once (connections are looked up, steps flattened)
-// and is then run any number of times with a Run, which allocates nothing. A
-// Run is a set of lanes, each a small state machine that advances when its
-// next message has come and a slot for what it sends is free; Drive advances
-// the lanes of any number of Runs in turn, in one goroutine, until all are
-// done, and waits when none can advance.
+// A schedule becomes a Plan once (connections are looked up, steps flattened) and is then run any
+// number of times with a Run, which allocates nothing. A Run is a set of lanes, each a small
+// state machine that advances when its next message has arrived and there is a free slot for the
+// message that it sends. Drive advances the lanes of any number of Runs in turn, in one
+// goroutine, until all are done, and waits when none can advance.
 package host
 
 import (
@@ -18,17 +17,15 @@ import (
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
-// Links gives a rank's connections. Asked again for the same one it returns
-// the same one.
+// Links returns a rank's connections, always the same one for the same arguments.
 type Links interface {
 	Tx(peer, channel int) (transport.Tx, error)
 	Rx(peer, channel int) (transport.Rx, error)
-	// MultiTx and MultiRx are for messages to everyone. Where there is no such
-	// thing among these ranks the schedule has none.
+	// MultiTx and MultiRx are for messages to all ranks. If these ranks have no such connection,
+	// the schedule does not use it.
 	MultiTx(channel int) (transport.Tx, error)
 	MultiRx(from, channel int) (transport.Rx, error)
-	// Network is for messages to and from a network that reduces; those are the
-	// heads' only.
+	// Network is for messages to and from a network that reduces. Only heads have it.
 	Network() (transport.Reducer, transport.Rx, error)
 }
 
@@ -37,11 +34,11 @@ type Plan struct {
 	Schedule *schedule.Schedule
 	rank     int
 	lanes    []planLane
-	scratch  int // blocks of scratch memory a lane
-	slot     int // bytes that fit in one message, of any connection of any rank
+	scratch  int // blocks of scratch memory per lane
+	slot     int // bytes that fit in one message, on any connection of any rank
 	vector   bool
-	zeroCopy [2]bool        // whether what is sent may be left where it is: out of place, in place
-	pushed   []transport.Tx // connections on which messages leave over time, perhaps from memory of the caller
+	zeroCopy [2]bool        // whether messages may be sent directly from the buffers: out of place, in place
+	pushed   []transport.Tx // connections that send messages over time, perhaps from memory of the caller
 }
 
 type planLane struct {
@@ -56,16 +53,15 @@ type step struct {
 	rx         transport.Rx
 	a, b, dst  schedule.Ref
 	data       schedule.Span
-	directTx   bool // tx takes the value from where it is
+	directTx   bool // tx can send the value from where it is
 	directRx   bool // the message can be received at dst
 	from, to   int32
 	final      bool // nothing reads dst again
 	ownA, ownB bool // a or b is the rank's own input, which a premultiplied sum scales
 }
 
-// NewPlan makes the plan of a rank. It opens the connections, whose messages
-// may have slot bytes; all ranks must give the same number. Slot says which is
-// enough.
+// NewPlan creates the plan of a rank. It opens the connections, with messages of up to slot
+// bytes; all ranks must pass the same number. Slot returns the smallest number that suffices.
 func NewPlan(s *schedule.Schedule, rank, slot int, links Links) (*Plan, error) {
 	if need := Slot(s.MaxSpan); slot < need {
 		return nil, fmt.Errorf("%v by %s: a message has an element of each of %d blocks, and of %d bytes it may have %d: NCCL_ALGO can exclude the algorithm", s.Collective, s.Algorithm, s.MaxSpan, need, slot)
@@ -89,11 +85,11 @@ func NewPlan(s *schedule.Schedule, rank, slot int, links Links) (*Plan, error) {
 	return p, nil
 }
 
-// Slot is how many bytes a message must be able to have for steps that move so
-// many blocks: an element of each, of whatever type.
+// Slot returns how many bytes a message must be able to hold for steps that move the given number
+// of blocks: one element of each, of any type.
 func Slot(blocks int) int { return max(1, blocks) * largest }
 
-// largest is the largest element.
+// largest is the size of the largest element in bytes.
 const largest = 8
 
 // findFinal marks the steps whose results no step reads.
@@ -156,7 +152,7 @@ func (p *Plan) add(l *planLane, st schedule.Step, links Links) error {
 	return nil
 }
 
-// target is the connection on which a step sends, nil for none.
+// target returns the connection on which a step sends, nil for none.
 func (p *Plan) target(channel int, to int32, links Links) (transport.Tx, error) {
 	switch to {
 	case schedule.Nobody:

@@ -9,12 +9,12 @@ import (
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
-// An Op is what a plan is run for.
+// An Op is the operation that a plan is run for.
 type Op struct {
 	op.Op        // Send and Recv may overlap as the package comment of coll/schedule says
-	InPlace bool // they do
-	Copy    bool // messages are copied into slots, even where they could be sent from where they are
-	Window  int  // bytes of a block that a step moves at most; 0: as much as a slot takes
+	InPlace bool // they overlap
+	Copy    bool // copy messages into slots, even where they could be sent directly from the buffers
+	Window  int  // most bytes of a block that a step moves; 0: as many as fit in a slot
 	Header  transport.Header
 }
 
@@ -24,35 +24,35 @@ type Run struct {
 	Op
 	plan      *Plan
 	kernel    elem.Kernel
-	past      elem.Kernel // kernel, storing past the caches
-	reduction elem.Op     // what they do
+	past      elem.Kernel // kernel with stores that bypass the caches
+	reduction elem.Op     // reduction of kernel and past
 	large     bool        // more than the caches hold
 	size      int         // bytes of an element
 	per       int         // bytes of a block
-	part      int         // bytes of a block that a channel has
+	part      int         // bytes of a block per channel
 	window    int         // bytes of a channel's part that a step moves
-	total     int         // bytes of a vector, which its last blocks do not fill
+	total     int         // bytes of a vector; its last blocks may be shorter than per
 	lanes     []lane
 	live      int // lanes that are not done
 	zeroCopy  bool
 	scratch   []byte
 	failed    error
-	after     *Run // runs on the same connections, and has to be done first
+	after     *Run // run on the same connections that must be done first
 }
 
-// A lane's state: which step of which window.
+// A lane is the state of one lane: the current step and window.
 type lane struct {
 	plan    *planLane
 	pc      int
 	lo, hi  int // the window, in bytes from the start of a block
 	end     int
-	scratch int  // where the lane's scratch memory begins
+	scratch int  // offset of the lane's scratch memory
 	posted  bool // a receive is under way
-	got     bool // the step's value is at its dst, and has to be sent
+	got     bool // the step's value is at its dst, and must be sent
 }
 
-// beyondCaches is the size of an operation whose results are not in the caches
-// any more when the program reads them, so that storing them there is waste.
+// beyondCaches is the size of an operation from which on its results are no longer in the caches
+// when the program reads them, so that storing them there is a waste.
 const beyondCaches = 8 << 20
 
 const vectorAlign = 64 // bytes; long blocks, parts and windows begin at multiples of it
@@ -72,7 +72,7 @@ func (r *Run) Start(p *Plan, o Op) {
 	r.rewind()
 }
 
-// rewind puts the lanes to their first windows.
+// rewind resets the lanes to their first windows.
 func (r *Run) rewind() {
 	r.live = 0
 	for i := range r.lanes {
@@ -89,14 +89,14 @@ func (r *Run) rewind() {
 	}
 }
 
-// Again starts the run once more, with other memory but all else as before.
+// Again starts the run once more, with other memory and everything else unchanged.
 func (r *Run) Again(in, out []byte, seq uint32) {
 	r.Send, r.Recv, r.Header.Seq = in, out, seq
 	r.failed = nil
 	r.rewind()
 }
 
-// Plan is what the run was started with.
+// Plan returns the plan that the run was started with.
 func (r *Run) Plan() *Plan { return r.plan }
 
 // layout computes what depends on the plan, the count and the type only.
@@ -129,8 +129,8 @@ func (r *Run) layout() {
 	}
 }
 
-// divUp cuts n bytes into k parts of whole elements: the length of all but
-// the last ones.
+// divUp divides n bytes into k parts of whole elements, and returns the length of all parts
+// except the last ones.
 func divUp(n, k, size int) int {
 	per := (n + k - 1) / k
 	per = (per + size - 1) / size * size
@@ -140,7 +140,7 @@ func divUp(n, k, size int) int {
 	return per
 }
 
-// length is how many bytes the lane's window has of the blocks of a span.
+// length returns how many bytes the lane's window covers of the blocks of a span.
 func (r *Run) length(l *lane, d schedule.Span) int {
 	if !r.plan.vector {
 		return int(d.N) * (l.hi - l.lo)
@@ -152,17 +152,16 @@ func (r *Run) length(l *lane, d schedule.Span) int {
 	return n
 }
 
-// clip is how many bytes the lane's window has of a block of a vector.
+// clip returns how many bytes the lane's window covers of a block of a vector.
 func (r *Run) clip(block int, l *lane) int {
 	return max(0, min(l.hi-l.lo, r.total-block*r.per-l.lo))
 }
 
-// whole reports whether the window is all of every block, so that a run of
-// blocks lies in one piece.
+// whole reports whether the window covers all of every block, so that consecutive blocks are
+// contiguous.
 func (r *Run) whole(l *lane) bool { return l.lo == 0 && l.hi == r.per }
 
-// mem returns where the lane's window of block number i of a span lies in a
-// buffer, n bytes of it.
+// mem returns the memory of the lane's window in block number i of a range of blocks, n bytes.
 func (r *Run) mem(l *lane, ref schedule.Ref, i, n int) []byte {
 	block := int(ref.First) + i
 	switch ref.Buf {

@@ -34,7 +34,7 @@ func (r *Run) nextWindow(l *lane) {
 	}
 }
 
-// step does a step that moves n bytes, if it can.
+// step runs a step that moves n bytes, if it can.
 func (r *Run) step(l *lane, st *step, n int) bool {
 	one := st.data.N == 1 || r.whole(l)
 	if st.reducer != nil {
@@ -60,7 +60,7 @@ func (r *Run) step(l *lane, st *step, n int) bool {
 		}
 	}
 	r.combine(l, st, msg, out, n, one)
-	if !st.rx.Release() { // it is not to be passed on
+	if !st.rx.Release() { // it must not be passed on
 		return false
 	}
 	switch {
@@ -73,7 +73,7 @@ func (r *Run) step(l *lane, st *step, n int) bool {
 	return true
 }
 
-// receiveDirect receives a message where it belongs.
+// receiveDirect receives a message directly at its destination.
 func (r *Run) receiveDirect(l *lane, st *step, n int) bool {
 	if !l.posted {
 		st.rx.Post(r.mem(l, st.dst, 0, n))
@@ -87,12 +87,12 @@ func (r *Run) receiveDirect(l *lane, st *step, n int) bool {
 	return st.tx == nil || r.forward(l, st, n)
 }
 
-// forward sends what the step has stored at its dst.
+// forward sends the value that the step has stored at its dst.
 func (r *Run) forward(l *lane, st *step, n int) bool {
 	return st.tx.Post(r.mem(l, st.dst, 0, n), r.Header)
 }
 
-// local does a step that receives nothing.
+// local runs a step that receives nothing.
 func (r *Run) local(l *lane, st *step, n int, one bool) bool {
 	direct := st.directTx && one && r.zeroCopy
 	plain := one && st.b.Buf == schedule.NoBuf && !(r.Scaled && st.ownA)
@@ -103,8 +103,8 @@ func (r *Run) local(l *lane, st *step, n int, one bool) bool {
 		r.combine(l, st, nil, nil, n, one)
 		return true
 	case direct && plain && st.a.Buf != schedule.Scratch: // which the next window overwrites
-		// From the operand, not from where it is copied to: what a receiver has
-		// looked at is slow to overwrite, and inputs seldom are.
+		// Sent from the operand, not from its copy at dst: memory that a receiver has read is
+		// slow to overwrite, and inputs seldom are overwritten.
 		if !st.tx.Post(r.mem(l, st.a, 0, n), r.Header) {
 			return false
 		}
@@ -128,8 +128,8 @@ func (r *Run) local(l *lane, st *step, n int, one bool) bool {
 	return true
 }
 
-// combine computes the step's value, n bytes, from its local operands and the
-// message, and puts it at dst and into out, where there are such.
+// combine computes the step's value, n bytes, from its local operands and the message, and stores
+// it at dst and in out, if they exist.
 func (r *Run) combine(l *lane, st *step, msg, out []byte, n int, one bool) {
 	if one {
 		r.piece(l, st, 0, n, msg, out)
@@ -156,15 +156,14 @@ func (r *Run) combine(l *lane, st *step, msg, out []byte, n int, one bool) {
 	}
 }
 
-// cached is how many bytes are computed before they are copied on, while the
-// first-level cache has them.
+// cached is how many bytes are computed at a time before they are copied, while they are in the
+// first-level cache.
 const cached = 8 << 10
 
-// piece does combine for n bytes that lie in one piece, from block i of the
-// span on.
+// piece does combine for n contiguous bytes, from block i of the span on.
 func (r *Run) piece(l *lane, st *step, i, n int, msg, out []byte) {
 	var x, y, dst []byte // the operands, in order
-	own := 0             // which of them a premultiplied sum scales: 1, 2, or none
+	own := 0             // which of them a premultiplied sum scales: 1, 2, or 0 for none
 	if st.a.Buf != schedule.NoBuf {
 		x = r.mem(l, st.a, i, n)
 		if r.Scaled && st.ownA {
@@ -210,7 +209,7 @@ func (r *Run) piece(l *lane, st *step, i, n int, msg, out []byte) {
 	}
 }
 
-// valuePast is value, past the caches.
+// valuePast is value with stores that bypass the caches.
 func (r *Run) valuePast(dst, x, y []byte) {
 	switch {
 	case y != nil:
@@ -220,7 +219,7 @@ func (r *Run) valuePast(dst, x, y []byte) {
 	}
 }
 
-// value stores x, or x reduced with y, one of which may be scaled first.
+// value stores x, or x reduced with y. One of them may be scaled first.
 func (r *Run) value(dst, x, y []byte, own int) {
 	switch {
 	case own == 0 && y != nil:

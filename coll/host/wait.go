@@ -14,21 +14,19 @@ type Sleeper interface {
 	Sleep(time.Duration)
 }
 
-// A Spinner waits by spinning first, which notices a message within tens of
-// nanoseconds, then by yielding the processor to what has something to do
-// (which, where there are more ranks than processors, is likely the peer that
-// is waited for), and at last by sleeping. It implements Waiter.
+// A Spinner waits by spinning first, which notices a message within tens of nanoseconds, then by
+// yielding the processor to other work (with more ranks than processors, that is likely the
+// awaited peer), and finally by sleeping. It implements Waiter.
 type Spinner struct {
-	// Spin and Yield are how many times to spin and to yield before the next
-	// way of waiting.
+	// Spin and Yield are how many times to spin and to yield before the next stage.
 	Spin, Yield int
-	// Pauses is how many times the processor pauses between two looks, while
-	// spinning: looking at sockets keeps the kernel from filling them.
+	// Pauses is how many times the processor pauses between two looks while spinning: frequent
+	// looks at sockets keep the kernel from filling them.
 	Pauses int
-	// Process makes all but each Process-th yield a system call, which lets
-	// other processes run, instead of goroutines of this one; 0: none of them.
+	// Process makes all yields except every Process-th one a system call, which lets other
+	// processes run, not goroutines of this one; 0: no system calls.
 	Process int
-	// Sleeper, if not nil, is used in the end; else Nap is slept.
+	// Sleeper, if not nil, is used for the sleep, which lasts up to Nap.
 	Sleeper Sleeper
 	Nap     time.Duration
 	// Poll, if not nil, is called instead of sleeping: it waits for sockets.
@@ -49,7 +47,7 @@ func (s *Spinner) Wait(idle int) (long bool) {
 			pause()
 		}
 		if idle&63 == 63 {
-			runtime.Gosched() // what watches the peers needs the processor, too
+			runtime.Gosched() // goroutines that watch the peers need the processor, too
 		}
 		return false
 	case idle < s.Spin+s.Yield:
@@ -64,7 +62,7 @@ func (s *Spinner) Wait(idle int) (long bool) {
 	case s.Sleeper == nil:
 		time.Sleep(s.Nap)
 	case !s.armed:
-		s.Sleeper.Arm() // and look once more
+		s.Sleeper.Arm() // and let the caller look once more
 		s.armed = true
 		return false
 	default:

@@ -19,7 +19,7 @@ const (
 	homeConf   = ".nccl.conf"
 )
 
-// maxConf bounds a configuration file: a name such as /dev/zero ends, too.
+// maxConf bounds the size of a configuration file, so that reading a name such as /dev/zero ends.
 const maxConf = 1 << 20
 
 // readFile is os.ReadFile with a limit.
@@ -36,7 +36,7 @@ func readFile(name string) ([]byte, error) {
 	return data, err
 }
 
-// why is an error without the file's name.
+// why returns an error without the file's name.
 func why(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err
@@ -78,9 +78,9 @@ func confSettings(environ map[string]string, read func(string) ([]byte, error)) 
 
 var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// parseConf reads lines KEY=VALUE. Empty ones and those that begin with # are
-// comments. Spaces around key and value do not count; a value goes to the end
-// of its line and has no quotes.
+// parseConf parses lines of the form KEY=VALUE. Empty lines and lines that begin with # are
+// ignored. Spaces around key and value are removed; a value extends to the end of its line and
+// has no quotes.
 func parseConf(name, data string) ([]Setting, error) {
 	var out []Setting
 	var errs []error

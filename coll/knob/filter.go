@@ -12,27 +12,26 @@ import (
 // A Filter says which algorithms, or protocols, each collective may use. The
 // zero Filter allows all.
 //
-// Its text is NCCL's, of 2.24 and later: names with commas between them, after
-// a ^ all others; lists for single functions follow after semicolons, with the
-// function's name before a colon: "ring,tree;allgather:bruck;broadcast:^tree".
-// As in NCCL, a list without a function is about AllReduce, Broadcast, Reduce,
-// AllGather and ReduceScatter; the others, which NCCL makes of Send and Recv,
-// are only restricted by name.
+// Its syntax is NCCL's, of 2.24 and later: names separated by commas; a ^ in front means all
+// others. Lists for single functions follow after semicolons, with the function's name before a
+// colon: "ring,tree;allgather:bruck;broadcast:^tree". As in NCCL, a list without a function
+// applies to AllReduce, Broadcast, Reduce, AllGather and ReduceScatter; the others, which NCCL
+// builds from Send and Recv, are only restricted by name.
 type Filter struct {
 	text   string
 	vocab  *vocabulary
 	denied [op.NumCollectives]uint32 // by position in vocab.names
 }
 
-// A vocabulary is what a filter's list may consist of.
+// A vocabulary is the set of words that a filter's list may contain.
 type vocabulary struct {
 	what   string              // "algorithm"
-	names  []string            // that run here
-	alias  map[string][]string // NCCL's names that stand for one or several of them
+	names  []string            // names that run here
+	alias  map[string][]string // NCCL's names for one or several of them
 	absent []string            // NCCL's names for what cannot run here
 }
 
-// algorithms are those of coll/schedule.
+// algorithms are the algorithms of coll/schedule.
 var algorithms = vocabulary{
 	what:   "algorithm",
 	names:  []string{"ring", "tree", "double-tree", "recursive", "recursive-doubling", "bruck", "one-shot", "two-shot", "hierarchical", "collnet"},
@@ -42,7 +41,7 @@ var algorithms = vocabulary{
 
 var protocols = vocabulary{what: "protocol", names: []string{"ll", "simple"}, absent: []string{"ll128"}}
 
-// tuned are the collectives that a list without a function is about.
+// tuned are the collectives to which a list without a function applies.
 var tuned = []op.Collective{op.AllReduce, op.Broadcast, op.Reduce, op.AllGather, op.ReduceScatter}
 
 func filter(v *vocabulary, field func(*Knobs) *Filter) kind {
@@ -56,7 +55,7 @@ func filter(v *vocabulary, field func(*Knobs) *Filter) kind {
 	}}
 }
 
-// all lists what may stand in a list.
+// all returns the words that a list may contain.
 func (v *vocabulary) all() []string {
 	out := slices.Clone(v.names)
 	for a := range v.alias {
@@ -68,8 +67,7 @@ func (v *vocabulary) all() []string {
 	return append(out, v.absent...)
 }
 
-// bits returns the names that one in a list stands for; none if it is one that
-// cannot run here.
+// bits returns the set of names that a word of a list stands for, empty if it cannot run here.
 func (v *vocabulary) bits(name string) (uint32, error) {
 	name = strings.ToLower(strings.TrimSpace(name))
 	stands := v.alias[name]
@@ -88,7 +86,7 @@ func (v *vocabulary) bits(name string) (uint32, error) {
 	return set, nil
 }
 
-// list reads names with commas between them: what they deny.
+// list parses names separated by commas, and returns the set of those that they deny.
 func (v *vocabulary) list(s string) (denied uint32, err error) {
 	every := uint32(1)<<len(v.names) - 1
 	names, negate := strings.CutPrefix(strings.TrimSpace(s), "^")
@@ -135,7 +133,7 @@ func parseFilter(v *vocabulary, s string) (Filter, error) {
 	return f, nil
 }
 
-// collective finds a function by NCCL's name for it.
+// collective returns the function with the given name in NCCL.
 func collective(name string) (op.Collective, error) {
 	name = strings.TrimSpace(name)
 	var known []string
@@ -151,9 +149,8 @@ func collective(name string) (op.Collective, error) {
 // String is the text that the filter was made from, "" for the zero one.
 func (f Filter) String() string { return f.text }
 
-// Allows reports whether a collective may use an algorithm or protocol. Case
-// does not matter. What the filter has no word for is not allowed, unless it
-// is the zero one.
+// Allows reports whether a collective may use an algorithm or protocol. Case does not matter. A
+// name that the filter does not know is not allowed, unless it is the zero Filter.
 func (f Filter) Allows(c op.Collective, name string) bool {
 	if f.vocab == nil {
 		return true

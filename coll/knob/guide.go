@@ -8,8 +8,8 @@ const (
 	gdrOnly = gpuOnly + "; only the log's lines on GPU Direct RDMA and harness show topology --gdr go by it"
 )
 
-// guide are the variables of section 5.4 of the guide of NCCL 2.3.5. Where a
-// default has changed since, it is today's.
+// guide are the variables of section 5.4 of the guide of NCCL 2.3.5. Defaults that have changed
+// since then are today's.
 var guide = []Knob{
 	{Name: "NCCL_P2P_DISABLE", Default: "0", Status: Honoured, kind: flag(func(k *Knobs) *bool { return &k.P2PDisable }),
 		Effect: "1: ranks of one host exchange long messages through shared memory, too, and do not read them from each other's memory; GPUs do not write to each other, but into pinned memory of the host"},
@@ -41,7 +41,7 @@ var guide = []Knob{
 		Effect: "1: no InfiniBand and RoCE between hosts, but for a plugin's"},
 	{Name: "NCCL_IB_HCA", Default: "unset", Status: Honoured, kind: adapters(func(k *Knobs) *string { return &k.IB.HCA }),
 		Effect: "which RDMA devices and ports are used, of those that are ACTIVE; unset: all"},
-	// The guide allows 1 to 22; the field has five bits, of which 0 is "for ever".
+	// The guide allows 1 to 22; the field has five bits, and 0 means an infinite timeout.
 	{Name: "NCCL_IB_TIMEOUT", Default: "20", Status: Honoured, kind: integer(1, 31, func(k *Knobs) *int { return &k.IB.Timeout }),
 		Effect: "a packet is sent again after 4.096 µs × 2^value without an answer"},
 	{Name: "NCCL_IB_RETRY_CNT", Since: "2.1.15", Default: "7", Status: Honoured, kind: integer(0, 7, func(k *Knobs) *int { return &k.IB.RetryCount }),
@@ -65,8 +65,8 @@ var guide = []Knob{
 		Effect: "what INFO and TRACE are about"},
 }
 
-// Bounds of NCCL_BUFFSIZE: a slot must hold a header's worth of data, and a
-// hundred connections must fit into a machine.
+// Bounds of NCCL_BUFFSIZE: a slot must hold a header's worth of data, and a hundred connections
+// must fit in a machine's memory.
 const (
 	minBuffSize = 1 << 10
 	maxBuffSize = 1 << 30

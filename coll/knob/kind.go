@@ -12,28 +12,28 @@ import (
 	"github.com/assay-hpc/assay/coll/debug"
 )
 
-// A kind is how a variable's value is read. An error of set says what is wrong
-// with the value, and ends where Load adds what is allowed.
+// A kind says how a variable's value is parsed. The error of set says what is wrong with the
+// value; Load appends what is allowed.
 type kind struct {
-	values string // what is allowed, as the documentation and errors say it
+	values string // what is allowed, for the documentation and for errors
 	set    func(k *Knobs, value string) error
 }
 
-// A refusal is a value that is right and cannot be obeyed.
+// A refusal is the error of a valid value that cannot be obeyed.
 type refusal struct{ reason string }
 
 func (r refusal) Error() string { return r.reason }
 
-// anything is not read.
+// anything accepts any value and does not read it.
 var anything = kind{"not looked at", func(*Knobs, string) error { return nil }}
 
 func refusing(reason string) kind {
 	return kind{"none", func(*Knobs, string) error { return refusal{reason} }}
 }
 
-// number reads an integer as C's strtoll does: decimal, 0x… or 0….
+// number parses an integer as C's strtoll does: decimal, 0x… or 0….
 func number(s string, lo, hi int64) (int64, error) {
-	if strings.Contains(s, "_") { // Go's own notation
+	if strings.Contains(s, "_") { // valid in Go only
 		return 0, errors.New("it is not an integer")
 	}
 	n, err := strconv.ParseInt(s, 0, 64)
@@ -46,7 +46,7 @@ func number(s string, lo, hi int64) (int64, error) {
 	return n, nil
 }
 
-// within reads a number into a field, if it lies between two.
+// within parses a number from lo to hi into a field.
 func within[T int | int64](values string, lo, hi T, field func(*Knobs) *T) kind {
 	return kind{values, func(k *Knobs, s string) error {
 		n, err := number(s, int64(lo), int64(hi))
@@ -99,7 +99,7 @@ func text(values string, field func(*Knobs) *string) kind {
 	}}
 }
 
-// oneOf reads one of a few words, in whatever case.
+// oneOf parses one of a few words, in any case.
 func oneOf(field func(*Knobs) *string, words ...string) kind {
 	return kind{strings.Join(words, " or "), func(k *Knobs, s string) error {
 		i := slices.IndexFunc(words, func(w string) bool { return strings.EqualFold(w, s) })
@@ -111,8 +111,7 @@ func oneOf(field func(*Knobs) *string, words ...string) kind {
 	}}
 }
 
-// level reads a distance. The numbers are those of the guide, from before NVL
-// was told apart.
+// level parses a distance. The numbers are those of the guide, which is older than NVL.
 func level(field func(*Knobs) *PathLevel) kind {
 	numbers := []PathLevel{LOC, PIX, PXB, PHB, SYS}
 	return kind{strings.Join(pathLevels[:], ", ") + ", or 0 to 4", func(k *Knobs, s string) error {
@@ -139,7 +138,7 @@ var debugSubsystems = kind{"names with commas between them, after ^ all others: 
 	return err
 }}
 
-// net is NCCL_NET. Which names there are is known when plugins are loaded.
+// net is NCCL_NET. The valid names are known only when plugins are loaded.
 var net = kind{"Socket, or the name of a plugin's network", func(k *Knobs, s string) error {
 	k.Net = s
 	if strings.EqualFold(s, "Socket") {
@@ -162,7 +161,7 @@ func hostPort(field func(*Knobs) *string) kind {
 	}}
 }
 
-// list checks prefixes between commas, which ^ and = may precede.
+// list checks prefixes separated by commas, with ^ and = allowed in front.
 func list(s string, item func(string) bool) error {
 	s = strings.TrimPrefix(s, "^")
 	s = strings.TrimPrefix(s, "=")

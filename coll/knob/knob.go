@@ -1,19 +1,17 @@
 // Package knob reads the environment variables of NCCL, with NCCL's names and
 // meaning, and some of our own.
 //
-// One table (Table) says of every name what becomes of it on host memory:
-// honoured, accepted (valid, but without effect here; one line in the log says
-// so when it is set) or refused (an error with a remedy, because to go on would
-// do something else than was asked for). A value that cannot be read is an
-// error too, and an unknown name gives a warning with the nearest one
-// that exists. Nothing is ignored in silence. docs/knobs.md has the table.
+// One table (Table) says for every name how it is treated on host memory: honoured, accepted
+// (valid, but without effect here; one line in the log says so when it is set) or refused (an
+// error with a remedy, because continuing would do something else than was requested). A value
+// that cannot be read is an error too, and an unknown name causes a warning with the nearest
+// existing one. Nothing is ignored silently. docs/knobs.md contains the table.
 //
-// Values come, strongest first, from the process's environment, from the file
-// that NCCL_CONF_FILE names or else ~/.nccl.conf, and from /etc/nccl.conf. A
-// variable that is set to nothing counts as not set, and hides the files.
+// Values come, strongest first, from the process's environment, from the file that NCCL_CONF_FILE
+// names or else ~/.nccl.conf, and from /etc/nccl.conf. A variable with an empty value counts as
+// not set, and hides the files.
 //
-// What the values mean for an operation is the business of the packages that
-// they are handed to.
+// The packages that use the values define what they mean for an operation.
 package knob
 
 import (
@@ -31,19 +29,19 @@ type Knobs struct {
 	// How an operation runs.
 	Algo        Filter  // NCCL_ALGO
 	Proto       Filter  // NCCL_PROTO
-	Rings       [][]int // NCCL_RINGS, whatever their length: use RingsFor
+	Rings       [][]int // NCCL_RINGS, of any length: use RingsFor
 	MinChannels int     // NCCL_MIN_CTAS and its older names; 0: the tuner's choice
 	MaxChannels int     // NCCL_MAX_CTAS and its older names; 0: the tuner's choice
-	BuffSize    int64   // NCCL_BUFFSIZE: bytes a connection
-	Threads     int     // NCCL_NTHREADS: of a CUDA block, at most; 0: no limit
+	BuffSize    int64   // NCCL_BUFFSIZE: bytes per connection
+	Threads     int     // NCCL_NTHREADS: most threads of a CUDA block; 0: no limit
 	// Operations of fewer bytes use one channel and the low-latency protocol.
 	// Auto: the cost model decides.
 	SingleRingThreshold int64 // NCCL_SINGLE_RING_THRESHOLD
 	LLThreshold         int64 // NCCL_LL_THRESHOLD
 
 	// Which transport connects two ranks.
-	P2PDisable bool      // NCCL_P2P_DISABLE; ask P2P
-	P2PLevel   PathLevel // NCCL_P2P_LEVEL; ask P2P
+	P2PDisable bool      // NCCL_P2P_DISABLE; use the method P2P
+	P2PLevel   PathLevel // NCCL_P2P_LEVEL; use the method P2P
 	SHMDisable bool      // NCCL_SHM_DISABLE
 	IBDisable  bool      // NCCL_IB_DISABLE
 	Net        string    // NCCL_NET: "", "Socket" or the name of a plugin's network
@@ -51,12 +49,12 @@ type Knobs struct {
 
 	// Reductions in the network.
 	CollNetEnable    bool // NCCL_COLLNET_ENABLE
-	CollNetThreshold int  // NCCL_COLLNET_NODE_THRESHOLD: so many hosts at least
+	CollNetThreshold int  // NCCL_COLLNET_NODE_THRESHOLD: smallest number of hosts
 
 	// Sockets and where ranks find one another.
 	SocketIfname     string // NCCL_SOCKET_IFNAME, as written
 	SocketFamily     string // NCCL_SOCKET_FAMILY: "", "AF_INET" or "AF_INET6"
-	SocketThreads    int    // NCCL_SOCKET_NTHREADS: threads a connection; Auto
+	SocketThreads    int    // NCCL_SOCKET_NTHREADS: threads per connection; Auto
 	SocketsPerThread int    // NCCL_NSOCKS_PERTHREAD; Auto
 	CommID           string // NCCL_COMM_ID: host:port where rank 0 listens
 	HostID           string // NCCL_HOSTID: ranks with the same one share a host
@@ -75,8 +73,8 @@ type Knobs struct {
 	TopoDumpFile    string           // NCCL_TOPO_DUMP_FILE
 
 	// Ours.
-	Timeout   time.Duration // ASSAY_TIMEOUT: an operation without progress for so long fails; 0: never
-	HangAfter time.Duration // ASSAY_HANG_AFTER: a rank that others wait for so long is named in the log; 0: never
+	Timeout   time.Duration // ASSAY_TIMEOUT: how long an operation may be without progress before it fails; 0: no limit
+	HangAfter time.Duration // ASSAY_HANG_AFTER: how long others wait for a rank before the log names it; 0: never
 	HangDir   string        // ASSAY_HANG_DIR: where verdicts are written; "": the directory for temporary files
 
 	Tuning  string // ASSAY_TUNING: a file of measurements
@@ -90,10 +88,11 @@ type Knobs struct {
 	settings           map[string]Setting
 }
 
-// NoFallback is a Fallback by which there is none.
+// NoFallback is the value of Fallback that disables it.
 const NoFallback = "0"
 
-// IB are the knobs of InfiniBand. Those about GPU memory nothing reads.
+// IB are the knobs of InfiniBand. Those about GPU memory only affect the log's lines on GPU
+// Direct RDMA and harness show topology --gdr.
 type IB struct {
 	HCA         string    // NCCL_IB_HCA, as written
 	Timeout     int       // NCCL_IB_TIMEOUT: 4.096 µs × 2^Timeout
@@ -126,16 +125,16 @@ func Default() *Knobs {
 		SocketsPerThread:    Auto,
 		IB:                  IB{Timeout: 20, RetryCount: 7, GIDIndex: Auto, RoCEVersion: 2, AddrFamily: "AF_INET", ServiceLvl: Auto, TrafficCls: Auto, QPs: 1, Adaptive: Auto, ARThreshold: 8 << 10, CUDASupport: Auto, GDRLevel: PXB, GDRRead: Auto, GDRC2C: true},
 		DebugSubsystems:     debug.DefaultSubsystems,
-		// Programs leave ranks waiting for minutes while one of them saves its
-		// state or compiles; ten minutes is what frameworks above NCCL allow.
-		// A rank that is dead is noticed long before, by its connections.
+		// Programs leave ranks waiting for minutes while one of them saves its state or compiles;
+		// frameworks on top of NCCL allow ten minutes. A dead rank is noticed long before, by its
+		// connections.
 		Timeout:   10 * time.Minute,
 		HangAfter: 10 * time.Second,
 	}
 }
 
-// P2P reports whether ranks of one process may reach into each other's memory.
-// They are at no distance, so that any level other than LOC allows it.
+// P2P reports whether ranks of one process may access each other's memory. Their distance is
+// zero, so that any level other than LOC allows it.
 func (k *Knobs) P2P() bool { return !k.P2PDisable && k.P2PLevel > LOC }
 
 // A Setting is a variable that is set, and by what.
@@ -154,7 +153,7 @@ type PathLevel int8
 
 // The levels, nearest first.
 const (
-	LOC PathLevel = iota // nothing is that near: never
+	LOC PathLevel = iota // never: nothing is that near
 	NVL                  // NVLink
 	PIX                  // one PCIe switch
 	PXB                  // several PCIe switches

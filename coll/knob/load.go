@@ -13,7 +13,7 @@ import (
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
-// An Error is a variable whose value is wrong, or cannot be obeyed.
+// An Error is a variable with a value that is wrong, or cannot be obeyed.
 type Error struct {
 	Setting
 	Refused bool
@@ -29,18 +29,18 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s=%s (%s): %s%s; %s", e.Name, Quote(e.Value), e.From, what, debug.Short(e.Reason, reasonBytes), e.Remedy)
 }
 
-// How much is shown of a value, and of what is wrong with it, which may name
-// part of it: a variable may have 100 KB, and a line of a log has not.
+// How much is shown of a value, and of the reason why it is wrong, which may quote part of it: a
+// variable may have 100 KB, which does not fit in a line of a log.
 const (
 	valueBytes  = 100
 	reasonBytes = 400
 )
 
-// Quote is a value for an error, short and in quotes.
+// Quote returns a value for an error, shortened and quoted.
 func Quote(s string) string { return strconv.Quote(debug.Short(s, valueBytes)) }
 
-// A Warning is something about the variables that whoever set them should
-// know. It is for the log, once for each process: see News.
+// A Warning is something about the variables that the user who set them should know. It is for
+// the log, once for each process: see News.
 type Warning struct {
 	Level   debug.Level // Warn for what is probably a mistake, Info for what has no effect
 	Name    string      // the variable
@@ -50,11 +50,11 @@ type Warning struct {
 // String is the message.
 func (w Warning) String() string { return w.Message }
 
-var said sync.Map // of messages
+var said sync.Map // set of messages
 
-// News returns those of the warnings that it has not returned before in this
-// process: many communicators load the same variables, and one of them is to
-// speak of them. Many goroutines may call it.
+// News returns those of the warnings that it has not returned before in this process: many
+// communicators load the same variables, and only one of them should log a warning. It may be
+// called concurrently.
 func News(all []Warning) []Warning {
 	return slices.DeleteFunc(slices.Clone(all), func(w Warning) bool {
 		_, again := said.LoadOrStore(w.Message, nil)
@@ -62,10 +62,10 @@ func News(all []Warning) []Warning {
 	})
 }
 
-// Load reads the variables. environ is as os.Environ returns it; read reads a
-// configuration file and may be nil for the file system. The error joins one
-// *Error for each variable that is wrong, and one for each bad line of a file;
-// then there are no knobs, but still the warnings.
+// Load reads the variables. environ is as os.Environ returns it; read reads a configuration file,
+// and may be nil for the file system. The error joins one *Error for each variable that is wrong,
+// and an error for each bad line of a file. In that case the knobs are nil, but the warnings are
+// returned.
 func Load(environ []string, read func(name string) ([]byte, error)) (*Knobs, []Warning, error) {
 	if read == nil {
 		read = readFile
@@ -98,12 +98,12 @@ func Load(environ []string, read func(name string) ([]byte, error)) (*Knobs, []W
 	return k, warnings, nil
 }
 
-// ours reports whether a variable is one to look at.
+// ours reports whether this package reads a variable.
 func ours(name string) bool {
 	return strings.HasPrefix(name, "NCCL_") || strings.HasPrefix(name, "ASSAY_")
 }
 
-// merge adds what the files set and nothing stronger has set.
+// merge adds the settings from the files that nothing stronger has set.
 func (k *Knobs) merge(conf []Setting) (warnings []Warning) {
 	for _, s := range conf {
 		name := debug.Short(s.Name, valueBytes)
@@ -124,7 +124,7 @@ func (k *Knobs) merge(conf []Setting) (warnings []Warning) {
 	return warnings
 }
 
-// file is where a setting comes from, without the line.
+// file returns the file of a setting, without the line.
 func file(s Setting) string { return s.From[:strings.LastIndex(s.From, ":")+1] }
 
 // apply puts a variable's value into its field.
@@ -147,8 +147,7 @@ func (k *Knobs) apply(s Setting) ([]Warning, error) {
 	return nil, nil
 }
 
-// unknown warns of a variable that is not in the table, unless it is somebody
-// else's.
+// unknown warns of a variable that is not in the table, unless it belongs to another component.
 func unknown(s Setting) []Warning {
 	if slices.ContainsFunc(elsewhere, func(p string) bool { return strings.HasPrefix(s.Name, p) }) {
 		return nil
@@ -161,7 +160,7 @@ func unknown(s Setting) []Warning {
 	return []Warning{{debug.Warn, s.Name, fmt.Sprintf("%s (%s) is unknown and does nothing; did you mean %s?", s.Name, s.From, near)}}
 }
 
-// resolve settles what several variables say together.
+// resolve determines the settings that depend on several variables.
 func (k *Knobs) resolve() (warnings []Warning, err error) {
 	var minName, maxName string
 	k.MinChannels, minName, warnings = k.newest(k.minNames, "NCCL_MIN_NRINGS", "NCCL_MIN_NCHANNELS", "NCCL_MIN_CTAS")
@@ -179,7 +178,7 @@ func (k *Knobs) resolve() (warnings []Warning, err error) {
 	return warnings, err
 }
 
-// newest picks the value under the newest of a limit's names.
+// newest returns the value of the newest name that is set, of the names of a limit.
 func (k *Knobs) newest(values [3]int, names ...string) (value int, from string, warnings []Warning) {
 	for i, v := range values {
 		if v == 0 {
@@ -193,14 +192,13 @@ func (k *Knobs) newest(values [3]int, names ...string) (value int, from string, 
 	return value, from, warnings
 }
 
-// Settings returns which variables of the table are set to something and by
-// whom, by name.
+// Settings returns the variables of the table that are set, and by what, sorted by name.
 func (k *Knobs) Settings() []Setting {
 	return slices.DeleteFunc(k.all(), func(s Setting) bool { return find(s.Name) == nil })
 }
 
-// all returns all that is set to something, by name. Others' ASSAY_ variables
-// among them may be secret.
+// all returns all variables that are set, sorted by name. ASSAY_ variables of other components
+// may be secret.
 func (k *Knobs) all() []Setting {
 	var out []Setting
 	for _, name := range slices.Sorted(maps.Keys(k.settings)) {
@@ -211,8 +209,8 @@ func (k *Knobs) all() []Setting {
 	return out
 }
 
-// Getenv returns a variable as the environment or else a file sets it: for
-// what reads further variables and should know the files.
+// Getenv returns a variable as the environment sets it, or else a file. It is for components that
+// read further variables and should respect the files.
 func (k *Knobs) Getenv(name string) string {
 	if s, ok := k.settings[name]; ok {
 		return s.Value

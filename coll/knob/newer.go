@@ -2,7 +2,7 @@ package knob
 
 import "time"
 
-// newer are the later variables of NCCL that do something here, and our own.
+// newer are the later variables of NCCL that have an effect here, and our own.
 var newer = []Knob{
 	{Name: "NCCL_ALGO", Since: "2.5", Default: "all", Status: Honoured, kind: filter(&algorithms, func(k *Knobs) *Filter { return &k.Algo }),
 		Effect: "which algorithms may run; a list without a function is about all but AllToAll, Gather, Scatter and SendRecv. Tree stands for tree and double-tree, PAT for bruck, CollnetDirect and CollnetChain for collnet. A list that leaves collnet only is about what the network can reduce, and leaves all else alone; it is an error at the start where NCCL_COLLNET_ENABLE is not 1 or no network reduces. A list is refused when all it leaves are NVLS and NVLSTree: they need a switch between GPUs that reduces",
@@ -74,8 +74,8 @@ var newer = []Knob{
 		Effect: "ours: where the files with verdicts about communicators that stand still are written; unset: the directory for temporary files"},
 }
 
-// withoutEffect are the later variables of NCCL that mean nothing on host
-// memory, by what they are about. Their values are not looked at.
+// withoutEffect are the later variables of NCCL that mean nothing on host memory, grouped by
+// subject. Their values are not read.
 var withoutEffect = []struct{ names, why string }{
 	{"NET_PLUGIN_REF_COUNT", "a network plugin stays loaded"},
 	{"TUNER_PLUGIN PROFILER_PLUGIN ENV_PLUGIN GIN_PLUGIN RMA_PLUGIN TUNER_CONFIG_FILE", "of plugins only those for networks are loaded"},
@@ -99,8 +99,8 @@ var withoutEffect = []struct{ names, why string }{
 	{"PARAM_DUMP_ALL NO_CACHE", "variables are read once for each communicator"},
 }
 
-// elsewhere begin the names of variables that others own: nccl-tests,
-// frameworks before they had prefixes of their own, network plugins, builds.
+// elsewhere are prefixes of variables that belong to others: nccl-tests, frameworks before they
+// had prefixes of their own, network plugins, builds.
 var elsewhere = []string{
 	"NCCL_TESTS_", "NCCL_FASTRAK_", "NCCL_GPUDIRECTTCPX_", "NCCL_SHARP_", "NCCL_UCX_", "NCCL_PLUGIN_", "NCCL_RDMA_SHARP_", "NCCL_ASYNC_ERROR_HANDLING", "NCCL_BLOCKING_WAIT",
 	"NCCL_HOME", "NCCL_ROOT", "NCCL_VERSION", "NCCL_INCLUDE", "NCCL_LIB", "NCCL_PACKAGE", "NCCL_DEV_PACKAGE",

@@ -15,7 +15,7 @@ var ringLists = kind{`ranks with anything but digits and | between them, rings w
 // maxRank bounds what a rank in NCCL_RINGS may be: more than any job has.
 const maxRank = 1 << 24
 
-// parseRings reads NCCL_RINGS. An empty ring, as after a last |, is none.
+// parseRings parses NCCL_RINGS. An empty ring, as after a trailing |, is ignored.
 func parseRings(s string) ([][]int, error) {
 	var rings [][]int
 	for part := range strings.SplitSeq(s, "|") {
@@ -38,9 +38,9 @@ func parseRings(s string) ([][]int, error) {
 	return rings, nil
 }
 
-// RingsFor returns the rings of NCCL_RINGS that have as many ranks as the
-// communicator, and how many others were left out. One that has the right
-// length and is no order of the ranks 0 … ranks-1 is an error.
+// RingsFor returns the rings of NCCL_RINGS that have as many ranks as the communicator, and the
+// number of other rings, which are left out. A ring of the right length that is not an order of
+// the ranks 0 … ranks-1 is an error.
 func (k *Knobs) RingsFor(ranks int) (rings [][]int, leftOut int, err error) {
 	for i, ring := range k.Rings {
 		if len(ring) != ranks {

@@ -6,12 +6,12 @@ import (
 	"sync"
 )
 
-// A Status says what becomes of a variable on host memory.
+// A Status says how a variable is treated on host memory.
 type Status uint8
 
 // The statuses.
 const (
-	Honoured Status = iota // it does what NCCL's documentation says, on host memory
+	Honoured Status = iota // it has the effect that NCCL's documentation describes, on host memory
 	Accepted               // valid, and without effect; the log says so when it is set
 	Refused                // an error when it is set
 )
@@ -19,17 +19,17 @@ const (
 // A Knob is a row of the table.
 type Knob struct {
 	Name    string
-	Since   string // the first release of NCCL that documents it, "" when it is older than the guide or not documented
-	Default string // the value that stands for "not set" where there is one, else "auto", "all", "unset"
+	Since   string // the first release of NCCL that documents it; "" if it is older than the guide or not documented
+	Default string // the value that means "not set" if there is one, else "auto", "all", "unset"
 	Status  Status
-	Effect  string // what it does here; why not, if it does nothing
+	Effect  string // what it does here, or why it does nothing
 	Remedy  string // what to set instead
 	Guide   bool   // it is in the guide of NCCL 2.3.5
 
 	kind kind
 }
 
-// Values says what may be set.
+// Values describes the values that may be set.
 func (k Knob) Values() string { return k.kind.values }
 
 // table is all known variables, by name.
@@ -49,7 +49,7 @@ var table = sync.OnceValue(func() []Knob {
 	return all
 })
 
-// Table are all variables, by name.
+// Table returns all variables, by name.
 func Table() []Knob { return slices.Clone(table()) }
 
 // find returns the row of a variable, or nil.
@@ -62,7 +62,7 @@ func find(name string) *Knob {
 	return &t[i]
 }
 
-// names lists what the table knows.
+// names returns the names of all variables in the table.
 func names() []string {
 	var out []string
 	for _, k := range table() {

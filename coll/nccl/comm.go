@@ -13,11 +13,11 @@ import (
 	"unsafe"
 )
 
-// A UniqueID is what the ranks of a communicator find one another by.
+// A UniqueID identifies a communicator. Its ranks find one another by it.
 type UniqueID [C.sizeof_struct_nccl_id]byte
 
-// UniqueID makes an ID, and listens for the ranks that will have it. One rank
-// calls it and hands the result to the others.
+// UniqueID creates an ID, and listens for the ranks that will use it. One rank calls it and
+// passes the result to the others.
 func (l *Library) UniqueID() (id UniqueID, err error) {
 	err = l.check("ncclGetUniqueId", C.nccl_unique_id(l.c, unsafe.Pointer(&id)))
 	return id, err
@@ -27,12 +27,12 @@ func (l *Library) UniqueID() (id UniqueID, err error) {
 // Abort may be called by any.
 type Comm struct {
 	l     *Library
-	place *C.struct_nccl_place // in C's memory, so that calls pass no Go pointer; never freed, as a late call may look at it
+	place *C.struct_nccl_place // in C's memory, so that calls pass no Go pointer; never freed, because a late call may read it
 	over  atomic.Bool
 }
 
-// InitRank joins a communicator of n ranks on the device whose context is
-// current. It returns when all ranks have called it.
+// InitRank joins a communicator of n ranks on the device with the current context. It returns
+// when all ranks have called it.
 func (l *Library) InitRank(n int, id UniqueID, rank int) (*Comm, error) {
 	var h unsafe.Pointer
 	if err := l.check("ncclCommInitRank", C.nccl_init_rank(l.c, &h, C.int(n), unsafe.Pointer(&id), C.int(rank))); err != nil {
@@ -42,15 +42,15 @@ func (l *Library) InitRank(n int, id UniqueID, rank int) (*Comm, error) {
 }
 
 func (l *Library) comm(h unsafe.Pointer, n, rank int) *Comm {
-	p := (*C.struct_nccl_place)(C.malloc(C.sizeof_struct_nccl_place)) // never nil: cgo's malloc ends the process
+	p := (*C.struct_nccl_place)(C.malloc(C.sizeof_struct_nccl_place)) // never nil: cgo's malloc ends the process if it fails
 	*p = C.struct_nccl_place{l: l.c, comm: h, rank: C.int(rank), ranks: C.int(n)}
 	return &Comm{l: l, place: p}
 }
 
-// Rank is the communicator's, Size the number of ranks.
+// Rank is this rank's number.
 func (c *Comm) Rank() int { return int(c.place.rank) }
 
-// Size is how many ranks there are.
+// Size is the number of ranks.
 func (c *Comm) Size() int { return int(c.place.ranks) }
 
 // Destroy waits for what is enqueued and frees the communicator. All ranks
@@ -62,9 +62,8 @@ func (c *Comm) Destroy() error {
 	return c.l.check("ncclCommDestroy", C.nccl_destroy(c.l.c, c.place.comm))
 }
 
-// Abort ends what is under way, on the device and in calls of other threads,
-// and frees the communicator. All ranks call it. Later operations, and those
-// of other ranks, fail.
+// Abort ends operations that are under way, on the device and in calls of other threads, and
+// frees the communicator. All ranks call it. Later operations, and those of other ranks, fail.
 func (c *Comm) Abort() error {
 	if c.over.Swap(true) {
 		return nil
@@ -72,8 +71,8 @@ func (c *Comm) Abort() error {
 	return c.l.check("ncclCommAbort", C.nccl_abort(c.l.c, c.place.comm))
 }
 
-// AsyncError is what has gone wrong since the last call, or before it: errors
-// that no call returns, such as that of a peer that died.
+// AsyncError returns what has gone wrong since the last call, or before it: errors that no call
+// returns, such as that of a peer that died.
 func (c *Comm) AsyncError() error {
 	if c.over.Load() {
 		return ErrAborted
@@ -88,12 +87,12 @@ func (c *Comm) AsyncError() error {
 	return c.l.check("NCCL, in the background", r)
 }
 
-// A Registration is memory that is registered with a communicator. It is let
-// go of by the call that fits the one that made it.
+// A Registration is memory that is registered with a communicator. It is released by the call
+// that matches the one that created it.
 type Registration struct{ h unsafe.Pointer }
 
-// Register lets NCCL use the n bytes at an address in place, without copies on
-// the way. They come from MemAlloc.
+// Register lets NCCL use the n bytes at an address in place, without intermediate copies. They
+// must come from MemAlloc.
 func (c *Comm) Register(address uintptr, n int) (r Registration, err error) {
 	if c.over.Load() {
 		return r, ErrAborted
@@ -113,9 +112,9 @@ func (c *Comm) Deregister(r Registration) error {
 // symmetric is NCCL_WIN_COLL_SYMMETRIC: ranks pass buffers at equal offsets.
 const symmetric = 1
 
-// RegisterWindow makes the n bytes at an address this rank's part of a
-// symmetric window. They come from MemAlloc. All ranks call it, with the same
-// n, and pass buffers at the same offsets of it to operations.
+// RegisterWindow makes the n bytes at an address this rank's part of a symmetric window. They
+// must come from MemAlloc. All ranks call it, with the same n, and pass operations buffers at the
+// same offsets in the window.
 func (c *Comm) RegisterWindow(address uintptr, n int) (r Registration, err error) {
 	if c.over.Load() {
 		return r, ErrAborted

@@ -16,17 +16,17 @@ var ErrAborted = errors.New("the NCCL communicator was aborted or destroyed")
 // A Result is an ncclResult_t.
 type Result int
 
-// The results that are no errors.
+// The results that are not errors.
 const (
 	Success    Result = 0
 	InProgress Result = 7
 )
 
-// An Error is what a call of NCCL returned.
+// An Error is a failed call of NCCL.
 type Error struct {
 	Call   string // "ncclAllReduce"
 	Result Result
-	Text   string // NCCL's, for the result
+	Text   string // NCCL's text for the result
 	Last   string // what NCCL logged last; often the cause
 }
 
@@ -38,7 +38,7 @@ func (e *Error) Error() string {
 	return s
 }
 
-// check makes an error of a call's result.
+// check returns the error for a call's result.
 func (l *Library) check(call string, r C.int) error {
 	if Result(r) == Success {
 		return nil

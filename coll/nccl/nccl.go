@@ -22,8 +22,8 @@ import (
 // oldest is the first version that is supported.
 const oldest Version = 21800
 
-// A Library is libnccl.so.2, loaded. It stays so. Its methods may be called
-// from several goroutines.
+// A Library is a loaded libnccl.so.2. It is never unloaded. Its methods may be called from
+// several goroutines.
 type Library struct {
 	c       *C.struct_nccl
 	version Version
@@ -32,7 +32,7 @@ type Library struct {
 // Open loads the library, once in a process. The error wraps ErrUnavailable.
 func Open() (*Library, error) { return open() }
 
-// OpenFile loads the library of a file, or of the directory that it is in. Several
+// OpenFile loads a library from a file, or from the directory that contains it. Several libraries
 // may be open. The error wraps ErrUnavailable.
 func OpenFile(name string) (*Library, error) { return load(file(name)) }
 
@@ -40,8 +40,8 @@ var open = sync.OnceValues(func() (*Library, error) {
 	return load(file(os.Getenv("ASSAY_NCCL_LIBRARY")))
 })
 
-// file is what to pass to dlopen when the user named another library, or its
-// directory.
+// file returns what to pass to dlopen. named is the library that the user named, or its
+// directory; "" if none.
 func file(named string) string {
 	const soname = "libnccl.so.2"
 	if named == "" {
@@ -61,7 +61,7 @@ func load(file string) (*Library, error) {
 	if c == nil {
 		defer C.free(unsafe.Pointer(text))
 		why := C.GoString(text)
-		if !strings.Contains(why, file) { // it may name what the library needs
+		if !strings.Contains(why, file) { // it may only name a file that the library needs
 			why = file + ": " + why
 		}
 		return nil, fmt.Errorf("%w: %s", ErrUnavailable, why)
@@ -77,13 +77,13 @@ func load(file string) (*Library, error) {
 	return l, nil
 }
 
-// Version is the library's.
+// Version returns the library's version.
 func (l *Library) Version() Version { return l.version }
 
-// Path is the library's file, where the dynamic linker found it.
+// Path returns the library's file, where the dynamic linker found it.
 func (l *Library) Path() string { return C.GoString(C.nccl_path(l.c)) }
 
-// A Version is a library's as NCCL encodes it: 22803 for 2.28.3.
+// A Version is a library's version as NCCL encodes it: 22803 for 2.28.3.
 type Version int
 
 // String is the usual way to write it: "2.28.3".
@@ -95,23 +95,22 @@ func (l *Library) HasMemory() bool { return l.c.MemAlloc != nil && l.c.CommRegis
 // HasWindows reports whether there are symmetric windows (2.27).
 func (l *Library) HasWindows() bool { return l.HasMemory() && l.c.CommWindowRegister != nil }
 
-// MemAlloc returns the address of n bytes on the current device that NCCL can
-// use best: they can be registered as a window. All devices that can are
-// allowed to access them.
+// MemAlloc returns the address of n bytes on the current device of the kind that suits NCCL best:
+// they can be registered as a window. All devices that are able to access them may do so.
 func (l *Library) MemAlloc(n int) (address uintptr, err error) {
 	var p C.uintptr_t
 	err = l.check("ncclMemAlloc", C.nccl_mem_alloc(l.c, &p, C.size_t(n)))
 	return uintptr(p), err
 }
 
-// MemFree takes memory back. No work that uses it may be under way.
+// MemFree frees memory of MemAlloc. No work that uses it may be under way.
 func (l *Library) MemFree(address uintptr) error {
 	return l.check("ncclMemFree", C.nccl_mem_free(l.c, C.uintptr_t(address)))
 }
 
-// GroupStart begins a group of operations of the calling thread. They are
-// enqueued at the outermost GroupEnd.
+// GroupStart begins a group of operations of the calling thread. They are enqueued by the
+// outermost GroupEnd.
 func (l *Library) GroupStart() error { return l.check("ncclGroupStart", C.nccl_group_start(l.c)) }
 
-// GroupEnd ends what GroupStart began. Errors of the operations may show here.
+// GroupEnd ends a group. It may return errors of the group's operations.
 func (l *Library) GroupEnd() error { return l.check("ncclGroupEnd", C.nccl_group_end(l.c)) }

@@ -15,14 +15,14 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// A RedOp is an ncclRedOp_t: a reduction of elem, or one that PreMulSum made.
+// A RedOp is an ncclRedOp_t: a reduction of elem, or one that PreMulSum created.
 type RedOp int32
 
-// Reduction is the RedOp of a reduction. Both have NCCL's values.
+// Reduction returns the RedOp of a reduction. Both have NCCL's values.
 func Reduction(red elem.Op) RedOp { return RedOp(red) }
 
-// PreMulSum makes a sum that multiplies what this rank gives by a scalar
-// first; scalar is one element of type t. It is for this communicator alone.
+// PreMulSum creates a sum that first multiplies this rank's input by a scalar; scalar is one
+// element of type t. It is for this communicator only.
 func (c *Comm) PreMulSum(scalar []byte, t elem.Type) (RedOp, error) {
 	if c.over.Load() {
 		return 0, ErrAborted
@@ -54,7 +54,7 @@ func (c *Comm) preMulSum(scalar uintptr, t elem.Type, residence C.int) (RedOp, e
 	return RedOp(red), err
 }
 
-// FreeOp frees what PreMulSum made. Operations may still be under way.
+// FreeOp frees a reduction of PreMulSum. Operations may still be under way.
 func (c *Comm) FreeOp(red RedOp) error {
 	if c.over.Load() {
 		return nil
@@ -62,9 +62,9 @@ func (c *Comm) FreeOp(red RedOp) error {
 	return c.l.check("ncclRedOpDestroy", C.nccl_op_destroy(c.l.c, C.int(red), c.place.comm))
 }
 
-// Do enqueues a collective on a stream (a CUstream) of the communicator's device,
-// and returns at once. red takes the place of the operation's own reduction. A
-// SendRecv is a group of a Send to the next rank and a Recv from the one before.
+// Do enqueues a collective on a stream (a CUstream) of the communicator's device, and returns at
+// once. red replaces the operation's own reduction. A SendRecv is a group of a Send to the next
+// rank and a Recv from the previous one.
 func (c *Comm) Do(o *op.Op, red RedOp, stream uintptr) error {
 	if c.over.Load() {
 		return ErrAborted
@@ -94,14 +94,14 @@ func (c *Comm) Exchange(transfers []op.Transfer, stream uintptr) error {
 			break
 		}
 	}
-	end := c.l.GroupEnd() // it is ended in any case, and the first error counts
+	end := c.l.GroupEnd() // the group is ended in any case, and the first error counts
 	if wrong != nil {
 		return wrong
 	}
 	return end
 }
 
-// calls are what NCCL calls the operations.
+// calls are NCCL's names of the operations.
 var calls = [op.NumCollectives]string{
 	op.AllReduce: "ncclAllReduce", op.Broadcast: "ncclBroadcast", op.Reduce: "ncclReduce", op.AllGather: "ncclAllGather", op.ReduceScatter: "ncclReduceScatter",
 	op.AllToAll: "ncclAlltoAll", op.Gather: "ncclGather", op.Scatter: "ncclScatter", op.SendRecv: "ncclSend and ncclRecv",

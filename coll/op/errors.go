@@ -34,20 +34,20 @@ func (c Code) String() string {
 	return codeNames[c]
 }
 
-// NoPeer stands in Error.Peer where no other rank is concerned.
+// NoPeer is the value of Error.Peer if no other rank is involved.
 const NoPeer = -1
 
-// An Error is what went wrong with an operation or a communicator.
+// An Error is an error of an operation or a communicator.
 type Error struct {
 	Code Code
-	Rank int    // whose call it is
+	Rank int    // rank that made the call
 	Op   string // "AllReduce #12", "CommInitRank", …
-	Peer int    // the rank that it is about, or NoPeer
+	Peer int    // the other rank involved, or NoPeer
 	Err  error
 }
 
-// errorBytes is how much is shown of what went wrong, which may name a file or
-// a value of whatever length.
+// errorBytes limits how much of an error is shown, because it may quote a file name or a value of
+// any length.
 const errorBytes = 2000
 
 func (e *Error) Error() string {
@@ -64,8 +64,8 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// CodeOf is the category of an error; Success for nil, InternalError for what
-// the engine did not make.
+// CodeOf returns the category of an error: Success for nil, InternalError for an error that the
+// engine did not create.
 func CodeOf(err error) Code {
 	var e *Error
 	switch {

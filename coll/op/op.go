@@ -1,7 +1,7 @@
-// Package op says what the engine's operations are. Its one table of the
-// collectives is what schedules, transports, executors on host memory and on GPUs,
-// the benchmark and the bindings of NCCL go by: adding a collective is a line here,
-// and its schedules. It imports nothing but coll/elem.
+// Package op defines the engine's operations. Schedules, transports, executors on host memory and
+// on GPUs, the benchmark and the bindings of NCCL all use its one table of the collectives: to
+// add a collective, add a line here and its schedules. The package imports nothing except
+// coll/elem.
 package op
 
 import (
@@ -27,18 +27,17 @@ const (
 	NumCollectives
 )
 
-// An extent is how much of its operation a buffer holds: parts of Count elements
-// each.
+// An extent is the size of a buffer, in parts of Count elements each.
 type extent uint8
 
 const (
 	one     extent = iota // one part
 	each                  // a part for each rank
-	oneRoot               // the same at the root, and nothing elsewhere
+	oneRoot               // one part at the root, nothing elsewhere
 	eachRoot
 )
 
-// parts is how many there are at a rank.
+// parts returns the number of parts at a rank.
 func (e extent) parts(rank, root, ranks int) int {
 	switch {
 	case e >= oneRoot && rank != root:
@@ -49,14 +48,14 @@ func (e extent) parts(rank, root, ranks int) int {
 	return 1
 }
 
-// A form of an operation in place says how its buffers share memory.
+// A form says how the buffers of an in-place operation share memory.
 type form uint8
 
 const (
-	none       form = iota // they must not
-	same                   // one is the other
+	none       form = iota // the buffers must not share memory
+	same                   // both buffers are the same memory
 	sendInRecv             // the send buffer is the rank's own part of the receive buffer
-	recvInSend             // or the other way round
+	recvInSend             // the receive buffer is the rank's own part of the send buffer
 )
 
 var table = [NumCollectives]struct {
@@ -66,8 +65,8 @@ var table = [NumCollectives]struct {
 	reduces    bool
 	send, recv extent
 	inPlace    form
-	// bus is how many times the data the slowest link carries at best, if there are
-	// n ranks: nccl-tests, doc/PERFORMANCE.md.
+	// bus is how many times the slowest link carries the data, at best, with n ranks: nccl-tests,
+	// doc/PERFORMANCE.md.
 	bus func(n float64) float64
 }{
 	AllReduce:     {"AllReduce", "all_reduce", false, true, one, one, same, func(n float64) float64 { return 2 * (n - 1) / n }},
@@ -95,7 +94,7 @@ func (c Collective) String() string {
 // Test is the name of nccl-tests' program without "_perf": "all_reduce".
 func (c Collective) Test() string { return table[c].test }
 
-// OfTest finds a collective by that name.
+// OfTest returns the collective with the given name in nccl-tests.
 func OfTest(name string) (c Collective, ok bool) {
 	for c := range NumCollectives {
 		if table[c].test == name {
@@ -111,27 +110,27 @@ func (c Collective) Rooted() bool { return c < NumCollectives && table[c].rooted
 // Reduces reports whether the collective applies a reduction.
 func (c Collective) Reduces() bool { return c < NumCollectives && table[c].reduces }
 
-// Vector reports whether the operation is on one vector as long as each buffer,
-// rather than on a part for each rank or on messages.
+// Vector reports whether the operation works on one vector as long as each buffer, rather than on
+// a part for each rank or on messages.
 func (c Collective) Vector() bool { return table[c].inPlace == same }
 
-// InNetwork are the collectives that networks which reduce can do.
+// InNetwork are the collectives that a network that reduces can do.
 var InNetwork = []Collective{AllReduce, AllGather, ReduceScatter}
 
-// Parts is how many parts of Count elements each buffer of a rank has: 1, one for
-// each rank, or 0 where it is not used.
+// Parts returns how many parts of Count elements each buffer of a rank has: 1, one for each rank,
+// or 0 if the buffer is not used.
 func (c Collective) Parts(rank, root, ranks int) (send, recv int) {
 	return table[c].send.parts(rank, root, ranks), table[c].recv.parts(rank, root, ranks)
 }
 
-// Longest is how many parts the longer buffer has, at the rank where it is longest:
-// bandwidths and tables of sizes are of so many times Count elements.
+// Longest returns the number of parts of the longer buffer, at the rank where it is longest.
+// Bandwidths and tables of sizes refer to Longest times Count elements.
 func (c Collective) Longest(ranks int) int {
 	return max(table[c].send.parts(0, 0, ranks), table[c].recv.parts(0, 0, ranks))
 }
 
-// InPlace says at which part of the memory that they share a rank's buffers begin in
-// an operation in place; ok is whether there is one.
+// InPlace returns the part of the shared memory at which each of a rank's buffers begins in an
+// in-place operation; ok is false if the collective has none.
 func (c Collective) InPlace(rank int) (send, recv int, ok bool) {
 	switch table[c].inPlace {
 	case sendInRecv:
@@ -144,48 +143,46 @@ func (c Collective) InPlace(rank int) (send, recv int, ok bool) {
 	return 0, 0, false
 }
 
-// BusFactor is bus bandwidth over algorithm bandwidth. The latter is Longest parts
-// over time.
+// BusFactor is bus bandwidth divided by algorithm bandwidth. The latter is Longest parts divided
+// by time.
 func (c Collective) BusFactor(ranks int) float64 { return table[c].bus(float64(ranks)) }
 
 // An Op is one rank's part of an operation. Coll, Count, Type, Red, Root, Divisor
 // and Scaled are the same on all ranks.
 type Op struct {
 	Coll Collective
-	// Send and Recv have Parts times Bytes, or more; nothing where the rank has no
-	// such buffer.
+	// Send and Recv have Parts times Bytes, or more; nil if the rank has no such buffer.
 	Send, Recv []byte
-	Device     bool      // they are a device's memory: they are not touched here
-	Count      int       // elements, of one part of a buffer
+	Device     bool      // Send and Recv are device memory: this package does not access them
+	Count      int       // elements of one part of a buffer
 	Type       elem.Type // of an element
-	Red        elem.Op   // what elements are reduced by
+	Red        elem.Op   // the reduction
 	Root       int       // of a rooted collective
-	Scale      float64   // what the rank's own input is multiplied by, if Scaled
+	Scale      float64   // factor of the rank's own input, if Scaled
 	Scaled     bool
-	// Transfers take the place of all the above in a SendRecv of several Sends and
-	// Recvs with any ranks.
+	// Transfers replace all of the above in a SendRecv of several Sends and Recvs with any ranks.
 	Transfers []Transfer
 
-	// What executors on devices get, where an average is a sum that is scaled.
-	Average  bool   // Scaled, by 1/size on all ranks
+	// For executors on devices, where an average is a scaled sum.
+	Average  bool   // Scaled is by 1/size, on all ranks
 	Factor   uint64 // Scale as the bits of an element
-	FactorAt bool   // Factor is the address, on the device, where it is when the operation runs
-	Divisor  int    // of the result, of integers; 0: none
-	Sign     uint32 // what the rank takes the operation for: ranks with another one do not take part in it
+	FactorAt bool   // Factor is the device address that contains it when the operation runs
+	Divisor  int    // divisor of an integer result; 0: none
+	Sign     uint32 // the rank's signature of the operation: ranks with another one do not take part in it
 }
 
 // Bytes is the length of a part of a buffer.
 func (o *Op) Bytes() int { return o.Count * o.Type.Size() }
 
-// A Transfer is a Send or a Recv. The k-th Send to a rank and the k-th Recv
-// there belong together.
+// A Transfer is a Send or a Recv. The k-th Send to a rank matches that rank's k-th Recv from the
+// sender.
 type Transfer struct {
 	Peer int
 	Data []byte
 	Send bool
 }
 
-// Addr is where memory begins; 0: there is none.
+// Addr returns the start address of memory, 0 if it is empty.
 func Addr(b []byte) uintptr {
 	if len(b) == 0 {
 		return 0
@@ -193,7 +190,7 @@ func Addr(b []byte) uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-// Memory is n bytes from an address on that is none of Go's: a device's.
+// Memory returns n bytes from an address on that is not in Go's memory, but a device's.
 func Memory(addr uintptr, n int) []byte {
 	if addr == 0 || n <= 0 {
 		return nil

@@ -11,9 +11,10 @@ const plain = "plain"
 // symmetric is the mode that -R 2 asks for.
 const symmetric = "symmetric"
 
-// kindsOf names the kinds of memory that a rank measures on: one, or when
-// engines are compared all that one of them knows. What several know is each one's
-// own, and no memory for the others. All ranks know alike.
+// kindsOf returns the kinds of memory that a rank measures on: one, or, when engines are
+// compared, plain memory and every kind that exactly one engine knows. Memory of a kind that
+// several engines know belongs to one of them and does not work for the others. All ranks get the
+// same result.
 func (s *session) kindsOf(i int) []string {
 	own := s.world.Comms[i]
 	if s.cfg.Versus == "" {
@@ -35,8 +36,8 @@ func (s *session) kindsOf(i int) []string {
 	return slices.DeleteFunc(kinds, func(kind string) bool { return known[kind] > 1 })
 }
 
-// contenders are the engines' communicators of this process's i-th rank: one,
-// unless engines are compared.
+// contenders returns the engines' communicators of this process's i-th rank: one, unless engines
+// are compared.
 func (s *session) contenders(i int) []Comm {
 	all := []Comm{s.world.Comms[i]}
 	if s.cfg.Versus == "" {
@@ -48,7 +49,7 @@ func (s *session) contenders(i int) []Comm {
 	return all
 }
 
-// moder is the engine that knows a kind of memory; nil for plain memory.
+// moder returns the engine that knows a kind of memory; nil for plain memory.
 func (w *worker) moder(kind string) ModeSetter {
 	if kind == plain {
 		return nil
@@ -61,7 +62,7 @@ func (w *worker) moder(kind string) ModeSetter {
 	return nil
 }
 
-// allocate makes the buffers, n bytes each.
+// allocate allocates the buffers, n bytes each.
 func (w *worker) allocate(n int) error {
 	w.kinds = nil
 	for _, kind := range w.kindsOf(w.i) {
@@ -83,11 +84,11 @@ func (w *worker) allocate(n int) error {
 	return nil
 }
 
-// close gives the buffers back.
+// close frees the buffers.
 func (w *worker) close() {
 	if l := w.medium.lane; l != nil && w.report != nil {
 		if free, total, err := l.Memory(); err == nil {
-			w.report.total = total - free // for -M, in which a dead device shows nothing
+			w.report.total = total - free // for -M; a device that is dead shows nothing there
 		}
 	}
 	for _, k := range w.kinds {

@@ -50,7 +50,7 @@ func (s *benchSink) versus(r *reporter, row *VersusRow) error {
 	return nil
 }
 
-// benchKey is a name as benchstat can read it in a key.
+// benchKey turns a name into one that benchstat can read in a key.
 func benchKey(name string) string {
 	if name == "" {
 		return "unknown"

@@ -11,12 +11,10 @@ import (
 // rank's part is complete. A Comm is used by one goroutine at a time, except for Exchange
 // and Barrier of the World's communicators, which that goroutine calls too.
 //
-// A Comm may also be a Remote: then operations are enqueued, and buffers are a
-// device's.
+// A Comm may also be a Remote: then operations are enqueued, and buffers are device memory.
 //
-// Buffers come from Alloc. AllToAll and SendRecv are also called with send and
-// recv the same memory, as nccl-tests does: the result is not looked at, but
-// it must not be an error.
+// Buffers come from Alloc. AllToAll and SendRecv are also called with the same memory as send and
+// recv, as in nccl-tests: the result is not checked, but it must not be an error.
 type Comm interface {
 	Rank() int
 	Size() int
@@ -24,50 +22,50 @@ type Comm interface {
 	// Do does the collective o.Coll with Send, Recv, Count, Type, Red and Root.
 	Do(o *op.Op) error
 
-	// Group launches what f issues on this communicator as one.
+	// Group launches the operations that f issues on this communicator as one.
 	Group(f func() error) error
 
-	// Exchange gives every rank what each rank gave, by rank. It is out of
-	// band and not timed. The result is the caller's.
+	// Exchange passes b to every rank, and returns what all ranks passed, by rank. It is out of
+	// band and not timed. The result belongs to the caller.
 	Exchange(ctx context.Context, b []byte) ([][]byte, error)
 	// Barrier returns when all ranks have called it.
 	Barrier() error
 
-	// Alloc returns n bytes that the engine likes best; Free takes them back.
+	// Alloc returns n bytes of the kind that suits the engine best; Free releases them.
 	Alloc(n int) ([]byte, error)
 	Free([]byte)
 }
 
-// A PreMulSummer is a Comm with sums that multiply what this rank gives by a
-// scalar of its own first (-o mulsum).
+// A PreMulSummer is a Comm with sums that first multiply this rank's input by a scalar of its own
+// (-o mulsum).
 type PreMulSummer interface {
-	// PreMulSum makes such a reduction for t; scalar is one element of t. Every
-	// rank of the communicator makes it at the same point.
+	// PreMulSum creates such a reduction for t; scalar is one element of t. Every rank of the
+	// communicator creates it at the same point.
 	PreMulSum(scalar []byte, t elem.Type) (elem.Op, error)
 	FreeOp(op elem.Op) error
 }
 
-// A Chooser is a Comm that says with which algorithm and protocol it ran its
-// last operation, such as "ring/simple". Empty means that it does not know.
+// A Chooser is a Comm that reports the algorithm and protocol of its last operation, such as
+// "ring/simple". Empty means unknown.
 type Chooser interface{ Chosen() string }
 
-// An Explainer is a Comm that has more to say about its last error.
+// An Explainer is a Comm that explains its last error.
 type Explainer interface{ LastError() string }
 
-// A Device is what a rank computes with, for the header.
+// A Device describes what a rank computes with, for the header.
 type Device struct {
 	Index int
 	Bus   [3]int // PCI domain, bus, device; zero for a processor
 	Name  string
 }
 
-// A World is what a process has opened: its own ranks, and what is to be known
-// about them. Only Comms must be set. A caller closes Comms itself after Run.
+// A World is what a process has opened: its own ranks, and what the benchmark must know about
+// them. Only Comms must be set. The caller closes Comms itself after Run.
 type World struct {
 	Comms   []Comm // this process's ranks, ascending
 	Process int    // this process's number among all
 	Engine  string // for people and for benchstat: "assay"
-	Version int    // of the library whose calls the engine follows, as NCCL encodes it: 23007
+	Version int    // of the library API that the engine follows, as NCCL encodes it: 23007
 
 	Notes []string // for the header
 

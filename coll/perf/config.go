@@ -7,11 +7,11 @@ import (
 	"github.com/assay-hpc/assay/coll/elem"
 )
 
-// A Config is what is to be run: the flags, parsed. Parse and Default make
-// one; the letters are nccl-tests' flags.
+// A Config is the parsed flags of a run. Parse and Default create one; the letters are
+// nccl-tests' flags.
 type Config struct {
 	Collective string // "all_reduce", …: one of Collectives
-	Program    string // what the header calls it: "all_reduce_perf"
+	Program    string // its name in the header: "all_reduce_perf"
 	Args       []string
 
 	Threads, GPUs      int   // -t, -g: ranks in this process are Threads × GPUs
@@ -19,7 +19,7 @@ type Config struct {
 	StepBytes          int64 // -i
 	StepFactor         int   // -f
 	Iters, AggIters    int   // -n, -m
-	Warmup, Cycles     int   // -w, -N (0: for ever)
+	Warmup, Cycles     int   // -w, -N (0: endless)
 	ParallelInit       bool  // -p
 	Check              int   // -c: rounds of verification
 	Ops                []Reduction
@@ -59,19 +59,19 @@ type Config struct {
 
 	given    []string // long names of the flags that were given
 	notes    []string // flags that do nothing on host memory
-	messages []string // what parsing has to say, for stdout
+	messages []string // messages of the parser, for stdout
 }
 
-// PerProcess is how many ranks a process has.
+// PerProcess is the number of ranks in a process.
 func (c *Config) PerProcess() int { return c.Threads * c.GPUs }
 
 // sweeps reports whether sizes from -b to -e are run, as nccl-tests does.
 func (c *Config) sweeps() bool { return len(c.Shape) == 0 && c.Split == 0 }
 
-// An Average says how the ranks' times become one.
+// An Average says how the ranks' times are combined into one.
 type Average int
 
-// The ways of averaging, as -a numbers them.
+// The averages, as -a numbers them.
 const (
 	RankZero Average = iota
 	Mean
@@ -96,15 +96,15 @@ func (a Average) of(v []float64) float64 {
 	return sum / float64(len(v))
 }
 
-// A Reduction is one of the reductions that -o names. Only Mulsum is none of
-// elem's: it is made for each communicator.
+// A Reduction is one of the reductions that -o names. Only mulsum is not one of elem's: it is
+// created for each communicator.
 type Reduction struct {
 	Name   string
 	Op     elem.Op
 	Mulsum bool
 }
 
-// Reductions are all of them, in the order of -o all.
+// Reductions are all reductions, in the order of -o all.
 var Reductions = []Reduction{
 	{Name: "sum", Op: elem.Sum}, {Name: "prod", Op: elem.Prod}, {Name: "max", Op: elem.Max}, {Name: "min", Op: elem.Min},
 	{Name: "avg", Op: elem.Avg}, {Name: "mulsum", Op: elem.Sum, Mulsum: true},
@@ -133,7 +133,7 @@ func (c *Config) Sizes() []int64 {
 			}
 			step = s * (f - 1)
 		}
-		if step <= 0 || step > c.MaxBytes-s { // no step at all: validate refuses it
+		if step <= 0 || step > c.MaxBytes-s { // there is no step: validate rejects this
 			break
 		}
 		s += step

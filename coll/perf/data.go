@@ -6,19 +6,17 @@ import (
 	"github.com/assay-hpc/assay/coll/elem"
 )
 
-// Test data is a pure function of seed, element index and rank, so that every
-// rank knows every other's without asking. Values repeat after period
-// elements: a period is generated once and then copied and compared at the
-// speed of memory. It is a prime, so that blocks that change places do not
-// look alike.
+// Test data is a pure function of seed, element index and rank, so that every rank knows the data
+// of every other one without communication. Values repeat after period elements: a period is
+// generated once and then copied and compared at the speed of memory. The period is a prime, so
+// that blocks that swap places do not look alike.
 //
-// As in nccl-tests the values of floats are chosen so that every order of
-// reduction, and every partial result, is exact; the average alone is compared
-// with a tolerance of two units in the last place.
+// As in nccl-tests the values of floats are chosen so that every order of reduction, and every
+// partial result, is exact; only the average is compared with a tolerance, of two units in the
+// last place.
 
-// periods are primes from which one is taken: the first that is not shorter
-// than the data (or as large as is worth its memory), and than twice the
-// ranks.
+// periods are the primes to choose from: the first that is not shorter than the data (or as large
+// as is worth its memory), nor than twice the number of ranks.
 var periods = []int{61, 1021, 8191, 65521}
 
 func period(elements int64, ranks int) int {
@@ -40,7 +38,7 @@ func hash(seed, index, rank uint64) uint64 {
 	return z ^ z>>31
 }
 
-// A generator makes the data of one reduction of one type among n ranks.
+// A generator generates the data of one reduction of one type among n ranks.
 type generator struct {
 	t    elem.Type
 	red  Reduction
@@ -51,8 +49,8 @@ type generator struct {
 // exact reports whether results are compared bit for bit.
 func (g generator) exact() bool { return g.n == 1 || g.red.Op != elem.Avg || !g.t.Float() }
 
-// moves returns a period of random data that is only moved. The data of rank r
-// is the same, begun stride(r) later.
+// moves returns a period of random data that is only moved. The data of rank r is the same,
+// starting stride(r) elements later.
 func moves(t elem.Type, seed uint64, period int) []byte {
 	b := make([]byte, 0, period*t.Size())
 	for i := range uint64(period) {
@@ -61,10 +59,10 @@ func moves(t elem.Type, seed uint64, period int) []byte {
 	return b
 }
 
-// stride is by how many elements the moved data of a rank is ahead of rank 0's.
+// stride is the number of elements by which a rank's moved data is ahead of rank 0's.
 func stride(rank, period int) int { return rank * (period*5/13 | 1) % period }
 
-// input returns a period of what a rank gives to the reduction.
+// input returns a period of a rank's input to the reduction.
 func (g generator) input(rank, period int) []byte {
 	b := make([]byte, 0, period*g.t.Size())
 	for i := range uint64(period) {
@@ -93,7 +91,7 @@ type number struct {
 	f float64
 }
 
-// value is what a rank gives.
+// value returns an element of a rank's input.
 func (g generator) value(i uint64, rank int) number {
 	h := hash(g.seed, i, uint64(rank))
 	if !g.t.Float() {
@@ -103,7 +101,7 @@ func (g generator) value(i uint64, rank int) number {
 		return number{i: g.wrap(h)}
 	}
 	f := floatFormats[g.t]
-	common := hash(g.seed, i, 1<<41) // what all ranks know about this index
+	common := hash(g.seed, i, 1<<41) // the same on all ranks
 	first := int(common >> 8 % uint64(g.n))
 	turn := (rank - first + g.n) % g.n
 	switch {
@@ -122,9 +120,9 @@ func (g generator) value(i uint64, rank int) number {
 	return number{f: randomFloat(f, h)}
 }
 
-// addend is an integer scaled by a power of two that all ranks share. So many
-// ranks give one other than zero, and they are so small, that all partial sums
-// fit a mantissa.
+// addend is an integer scaled by a power of two that all ranks share. The number of ranks with an
+// addend other than zero, and the size of the addends, are limited so that all partial sums fit a
+// mantissa.
 func (g generator) addend(f floatFormat, h, common uint64, turn int) float64 {
 	limit := uint64(1) << (f.mbits + 1)
 	if g.red.Mulsum {
@@ -142,7 +140,7 @@ func (g generator) addend(f floatFormat, h, common uint64, turn int) float64 {
 	return v
 }
 
-// factor is of a product that is exact in any order: one rank carries a random
+// factor is one rank's factor of a product that is exact in any order: one rank has a random
 // mantissa, four have a power of two, the others ±1.
 func factor(f floatFormat, h uint64, carrier, power bool) float64 {
 	v := 1.0
@@ -174,7 +172,7 @@ func randomFloat(f floatFormat, h uint64) float64 {
 	return v
 }
 
-// randomBits are those of an element that is only moved.
+// randomBits returns the bits of an element that is only moved.
 func randomBits(t elem.Type, h uint64) uint64 {
 	if f, ok := floatFormats[t]; ok {
 		return f.encode(randomFloat(f, h))
@@ -182,10 +180,10 @@ func randomBits(t elem.Type, h uint64) uint64 {
 	return h
 }
 
-// mulsumScalar is what -o mulsum multiplies with: 1 on even ranks, 2 on odd.
+// mulsumScalar is the scalar of -o mulsum: 1 on even ranks, 2 on odd ones.
 func mulsumScalar(rank int) uint64 { return uint64(rank&1) + 1 }
 
-// scaled is what a rank gives, times its scalar if the reduction has one.
+// scaled returns a rank's input, multiplied by its scalar if the reduction has one.
 func (g generator) scaled(i uint64, rank int) number {
 	v := g.value(i, rank)
 	if g.red.Mulsum {
@@ -218,14 +216,14 @@ func combine[T uint64 | int64 | float64](op elem.Op, a, b T) T {
 	return a + b
 }
 
-// finish divides for the average. Floats are multiplied by 1/n, rounded to
-// their type, as NCCL defines it: with many ranks and 8 bits that is far off.
+// finish divides for the average. As NCCL defines it, floats are multiplied by 1/n, rounded to
+// their type: with many ranks and 8 bits that is far from the exact average.
 func (g generator) finish(v number) number {
 	if g.red.Op != elem.Avg {
 		return v
 	}
 	if f, ok := floatFormats[g.t]; ok {
-		return number{f: v.f*f.decode(f.encode(1/float64(g.n))) + 0} // + 0: most ranks add +0, and -0 becomes that
+		return number{f: v.f*f.decode(f.encode(1/float64(g.n))) + 0} // + 0: -0 becomes +0, because most ranks add +0
 	}
 	if g.t.Signed() {
 		return number{i: uint64(int64(v.i) / int64(g.n))}

@@ -6,14 +6,13 @@ import (
 	"math"
 )
 
-// document is our own JSON: one object at the end, for --format json.
+// document writes our own JSON format: one object at the end, for --format json.
 type document struct {
 	silent
 	out io.Writer
 }
 
-// A Document is what --format json prints. Numbers that are none (a bandwidth
-// over no time) are 0.
+// A Document is what --format json prints. Undefined numbers (a bandwidth over no time) are 0.
 type Document struct {
 	Schema     int               `json:"schema"` // 1
 	Collective string            `json:"collective"`

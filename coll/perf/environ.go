@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// A splitting is what NCCL_TESTS_SPLIT asks for: a process's group is its
-// number, combined with a value.
+// A splitting is the value of NCCL_TESTS_SPLIT: the group of a process is its number, combined
+// with a value.
 type splitting struct {
 	op    byte // '&', '|', '%', '/'; 0: no splitting
 	value uint64
@@ -31,7 +31,7 @@ func parseSplit(s string) (splitting, error) {
 	return splitting{op, v}, nil
 }
 
-// CheckSplit says what is wrong with a value of NCCL_TESTS_SPLIT.
+// CheckSplit returns what is wrong with a value of NCCL_TESTS_SPLIT.
 func CheckSplit(s string) error {
 	_, err := parseSplit(s)
 	return err
@@ -49,7 +49,7 @@ func splitValue(s string) (uint64, error) {
 	return strconv.ParseUint(s, base, 31)
 }
 
-// color is the group of a process.
+// color returns the group of a process.
 func (s splitting) color(process int) int {
 	p := uint64(process)
 	switch s.op {
@@ -65,7 +65,7 @@ func (s splitting) color(process int) int {
 	return 0
 }
 
-// settings are what the environment adds to the flags.
+// settings are the settings that the environment adds to the flags.
 type settings struct {
 	split splitting
 	minBW float64 // GB/s; 0: not checked
@@ -105,9 +105,8 @@ func readSettings(environ []string) (settings, error) {
 	return s, nil
 }
 
-// reported are the variables that a report quotes, by their beginnings: what
-// decides how a run went, and none of a user's secrets (nccl-tests quotes the
-// whole environment).
+// reported are the prefixes of the variables that a report quotes: those that decide how a run
+// went, and none with a user's secrets (nccl-tests quotes the whole environment).
 var reported = []string{"NCCL_", "OMPI_COMM_WORLD_", "PMIX_RANK", "PMI_", "SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_NNODES", "MASTER_", "WORLD_SIZE", "RANK", "LOCAL_", "UCX_", "CUDA_VISIBLE_DEVICES", "GOMAXPROCS", "GOMEMLIMIT", "GOGC"}
 
 func reportedEnviron(environ []string) []string {

@@ -11,11 +11,11 @@ import (
 	"github.com/assay-hpc/assay/coll/elem"
 )
 
-// A flag is one option: nccl-tests' have a letter, ours do not.
+// A flag is one option. Those of nccl-tests have a letter, ours do not.
 type flag struct {
 	short byte
 	long  string
-	arg   string // what the value is, for the usage; empty: takes none
+	arg   string // description of the value in the usage; empty: no value
 	help  string
 	set   func(c *Config, v string) error
 }
@@ -24,7 +24,7 @@ func intFlag(p func(*Config) *int) func(*Config, string) error {
 	return func(c *Config, v string) error { *p(c) = parseInt(v); return nil }
 }
 
-// countFlag is a flag of ours that takes a number from 1 on.
+// countFlag is for flags of ours with a number of at least 1.
 func countFlag(name string, p func(*Config) *int) func(*Config, string) error {
 	return func(c *Config, v string) error {
 		n, err := strconv.ParseInt(v, 10, 32)
@@ -52,9 +52,9 @@ func sizeFlag(name string, p func(*Config) *int64) func(*Config, string) error {
 	}
 }
 
-// gpuFlag accepts a flag that has no meaning on host memory, and puts its number
-// where p says, if that is not nil. A value of 0 asks for nothing, so nothing is
-// said.
+// gpuFlag is for a flag that has no meaning on host memory. It notes that the flag was used,
+// unless the value is 0, which requests nothing, and stores the number where p says, if that is
+// not nil.
 func gpuFlag(flag string, p func(*Config) *int) func(*Config, string) error {
 	return func(c *Config, v string) error {
 		n := parseInt(v)
@@ -68,7 +68,7 @@ func gpuFlag(flag string, p func(*Config) *int) func(*Config, string) error {
 	}
 }
 
-// flags are nccl-tests' in the order of its usage text, then ours.
+// flags are those of nccl-tests in the order of its usage text, then ours.
 var flags = []flag{
 	{'t', "nthreads", "num threads", "host threads per process", intFlag(func(c *Config) *int { return &c.Threads })},
 	{'g', "ngpus", "ranks per thread", "ranks (GPUs) per thread", intFlag(func(c *Config) *int { return &c.GPUs })},
@@ -120,7 +120,7 @@ var flags = []flag{
 	{0, "repeat", "count", "with --versus: repetitions, of which the median counts", countFlag("repeat", func(c *Config) *int { return &c.Repeat })},
 }
 
-// oneOf is a flag of ours that takes one of a few words.
+// oneOf is for flags of ours that accept one of a few words.
 func oneOf(name string, p func(*Config) *string, words ...string) func(*Config, string) error {
 	return func(c *Config, v string) error {
 		if !slices.Contains(words, v) {
@@ -187,7 +187,7 @@ func setJSONFile(c *Config, v string) error {
 	return nil
 }
 
-// setShape reads 500000x2000: any number of dimensions, each at least 1.
+// setShape parses a shape such as 500000x2000: any number of dimensions, each at least 1.
 func setShape(c *Config, v string) error {
 	c.Shape = nil
 	total := int64(1)
@@ -202,7 +202,7 @@ func setShape(c *Config, v string) error {
 	return nil
 }
 
-// ErrHelp is Parse's error when the usage text was asked for.
+// ErrHelp is the error of Parse when the usage text was requested.
 var ErrHelp = errors.New("help was asked for")
 
 // Usage returns the text of -h for a program.
@@ -224,7 +224,7 @@ func Usage(program string) string {
 	return b.String()
 }
 
-// FlagNames are all flags as one types them, for a shell's completion.
+// FlagNames returns all flags as they are typed, for a shell's completion.
 func FlagNames() []string {
 	var out []string
 	for _, f := range flags {

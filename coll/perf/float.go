@@ -6,16 +6,15 @@ import (
 	"github.com/assay-hpc/assay/coll/elem"
 )
 
-// A floatFormat is a binary floating-point layout: sign, exponent, mantissa.
-// It is this package's own, so that a mistake in the engine's conversions does
-// not hide in the verification.
+// A floatFormat is a binary floating-point layout: sign, exponent, mantissa. It is independent of
+// the engine, so that verification finds mistakes in the engine's conversions.
 type floatFormat struct {
 	ebits, mbits int
-	// scales are the powers of two by which the integers of a sum are scaled:
-	// the sum of all of them and each of them alone stay normal numbers.
+	// minScale and maxScale bound the powers of two by which the integers of a sum are scaled:
+	// each integer and the sum of all of them stay normal numbers.
 	minScale, maxScale int
-	// avgExp is the exponent of what is averaged: divided by 1,440 ranks it is
-	// still normal, and its double is still finite.
+	// avgExp is the exponent of the values that are averaged: a value divided by 1,440 ranks is
+	// still normal, and twice the value is still finite.
 	avgExp int
 }
 
@@ -30,8 +29,7 @@ var floatFormats = map[elem.Type]floatFormat{
 
 func (f floatFormat) bias() int { return 1<<(f.ebits-1) - 1 }
 
-// encode rounds v to nearest even. v is finite and within the normal range or
-// below; too large a v is the caller's mistake.
+// encode rounds v to nearest even. v must be finite and not above the normal range.
 func (f floatFormat) encode(v float64) uint64 {
 	var sign uint64
 	if math.Signbit(v) {
@@ -53,7 +51,7 @@ func (f floatFormat) encode(v float64) uint64 {
 	return sign | uint64(e+f.bias())<<f.mbits | q&(1<<f.mbits-1)
 }
 
-// decode is the value of a bit pattern that is neither infinite nor NaN.
+// decode returns the value of a bit pattern that is neither infinite nor NaN.
 func (f floatFormat) decode(bits uint64) float64 {
 	m, e := bits&(1<<f.mbits-1), int(bits>>f.mbits&(1<<f.ebits-1))
 	if e == 0 {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// fit prints a number right-aligned in a width: with two decimals, else with
-// one, else with none, else as a power of ten.
+// fit formats a number right-aligned in a width: with two decimals if they fit, else with one,
+// else with none, else as a power of ten.
 func fit(v float64, width int) string {
 	if s, ok := special(v); ok {
 		return pad(s, width)
@@ -20,7 +20,7 @@ func fit(v float64, width int) string {
 	return pad(strconv.FormatFloat(v, 'e', width-6, 64), width)
 }
 
-// special names what is no number as C does.
+// special returns C's name of a NaN or an infinity.
 func special(v float64) (string, bool) {
 	switch {
 	case math.IsNaN(v):
@@ -37,7 +37,7 @@ func pad(s string, width int) string {
 	return strings.Repeat(" ", max(0, width-len(s))) + s
 }
 
-// general prints as C's %g: six significant digits, no trailing zeros.
+// general formats like C's %g: six significant digits, no trailing zeros.
 func general(v float64) string {
 	if s, ok := special(v); ok {
 		return s

@@ -17,12 +17,12 @@ func (w *worker) capture(o *operation, iters, agg int) (Graph, error) {
 	if err != nil {
 		return nil, w.failedBy(o.comm, err)
 	}
-	// What the driver does to make a graph may wait for the device, and that for
-	// a rank whose graph is not made yet.
+	// While it creates a graph, the driver may wait for the device, and the device for a rank
+	// that has not created its graph yet.
 	return g, w.barrier()
 }
 
-// launches runs a graph so often, and waits for the last.
+// launches runs a graph the given number of times, and waits for the last one.
 func (w *worker) launches(o *operation, g Graph, times int) (measure, error) {
 	return w.measured(o, times, func() error {
 		if err := g.Launch(); err != nil {
@@ -32,9 +32,9 @@ func (w *worker) launches(o *operation, g Graph, times int) (measure, error) {
 	})
 }
 
-// timedGraph records the iterations as a graph, and launches that as often as
-// -G says. The first launch, in which the driver puts the graph onto the
-// device, is not timed. Times are those of one launch.
+// timedGraph records the iterations as a graph, and launches it as often as -G says. The first
+// launch, in which the driver puts the graph onto the device, is not timed. Times are those of
+// one launch.
 func (w *worker) timedGraph(o *operation, iters, agg int) (m measure, err error) {
 	err = w.launched(o, iters, agg, func(g Graph) error {
 		if err := w.barrier(); err != nil {
@@ -69,7 +69,7 @@ func (w *worker) closeGraph(o *operation, g Graph, err error) error {
 	return err
 }
 
-// launchOnce runs the operation once, by the way that is measured.
+// launchOnce runs the operation once, in the same way as it is measured.
 func (o *operation) launchOnce() error {
 	if o.graph == 0 {
 		return o.once()

@@ -9,7 +9,7 @@ import (
 	"runtime"
 )
 
-// An introduction is what a rank says about itself at the start.
+// An introduction describes a rank to the others at the start.
 type introduction struct {
 	Host    string `json:"host"`
 	Pid     int    `json:"pid"`
@@ -20,22 +20,22 @@ type introduction struct {
 	Name    string `json:"name"`
 
 	hostID uint64
-	pool   uint64 // what tells the memory apart that ranks share: the host's, or a device's
+	pool   uint64 // ID of the memory that ranks share: the host's, or a device's
 	memory int64  // available in it, bytes
 }
 
-// device tells a rank's device apart from all others, on any host.
+// device returns an ID of a rank's device that no other device on any host has.
 func (r *introduction) device(i int) uint64 {
 	f := fnv.New64a()
 	fmt.Fprint(f, r.hostID, r.Bus, r.Device)
-	if r.Bus == [3]int{} { // a device that says nothing of itself is no other rank's
+	if r.Bus == [3]int{} { // a device without a bus ID is not shared with another rank
 		fmt.Fprint(f, r.Pid, i)
 	}
 	return f.Sum64()
 }
 
-// encode puts what every rank reads in front, in binary: with a thousand ranks
-// a million of these are read.
+// encode puts the fields that every rank reads first, in binary: with a thousand ranks, a million
+// of these are read.
 func (r *introduction) encode() ([]byte, error) {
 	text, err := json.Marshal(r)
 	b := binary.LittleEndian.AppendUint64(nil, r.hostID)
@@ -44,7 +44,7 @@ func (r *introduction) encode() ([]byte, error) {
 	return append(b, text...), err
 }
 
-// decode reads an introduction; all of it only where it is shown.
+// decode reads an introduction; the text only if all is set, where it is shown.
 func (r *introduction) decode(b []byte, all bool) error {
 	const head = 3 * 8
 	if len(b) < head {
@@ -57,7 +57,7 @@ func (r *introduction) decode(b []byte, all bool) error {
 	return json.Unmarshal(b[head:], r)
 }
 
-// introduction is what all of a process's ranks say; the files are read once.
+// introduction returns what is the same for all of a process's ranks; the files are read once.
 func (s *session) introduction() introduction {
 	p, id := s.world.Process, s.host.id()
 	return introduction{
@@ -66,8 +66,8 @@ func (s *session) introduction() introduction {
 	}
 }
 
-// introduce exchanges introductions, has the header written, and returns how
-// large buffers may be, on which all ranks agree.
+// introduce exchanges introductions, has the header written, and returns how large buffers may
+// be, the same on all ranks.
 func (w *worker) introduce(ctx context.Context) (int64, error) {
 	me := w.common()
 	if device := w.session.world.Device; device != nil {
@@ -107,8 +107,8 @@ func (w *worker) introduce(ctx context.Context) (int64, error) {
 	return min(w.cfg.payload(), limit), nil
 }
 
-// memoryLimit is how large a buffer may be so that those of all ranks, of
-// several kinds each, fit on every host or device.
+// memoryLimit returns how large a buffer may be so that the buffers of all ranks, of several
+// kinds each, fit on every host or device.
 func memoryLimit(ranks []introduction, kinds int) int64 {
 	type share struct {
 		ranks  int

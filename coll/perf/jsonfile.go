@@ -11,14 +11,14 @@ import (
 	"strconv"
 )
 
-// jsonFile is nccl-tests' report (-J), version 3 of its layout.
+// jsonFile writes nccl-tests' report (-J), version 3 of its layout.
 type jsonFile struct {
 	silent
 	file *os.File // nil: not written
 }
 
-// header opens the file, so that a path that cannot be written is known before
-// the sweep and not after it.
+// header opens the file, so that a path that cannot be written fails before the sweep and not
+// after it.
 func (s *jsonFile) header(r *reporter) error {
 	f, err := createNew(r.cfg.JSONFile)
 	if err != nil {
@@ -52,14 +52,13 @@ func (s *jsonFile) footer(r *reporter, res *Result, cause error) error {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	err := e.Encode(newFileReport(r, res, cause))
-	// Slashes are escaped in nccl-tests' reports. They are nowhere but in strings.
+	// nccl-tests escapes slashes in its reports. They occur only in strings.
 	text := bytes.ReplaceAll(bytes.TrimSpace(b.Bytes()), []byte("/"), []byte(`\/`))
 	_, werr := s.file.Write(text)
 	return errors.Join(err, werr, s.file.Close())
 }
 
-// A fileReport is the file: booleans are strings there, and floats have six
-// decimals.
+// A fileReport is the content of the file: booleans are strings, and floats have six decimals.
 type fileReport struct {
 	Version     int        `json:"version"`
 	Start       string     `json:"start_time"`
@@ -145,7 +144,7 @@ type fileIter struct {
 	ByProcess [][]decimal `json:"per_process_max_times_us,omitempty"`
 }
 
-// A decimal has six of them; what is no number is a string.
+// A decimal is written with six decimals; infinities and NaN are strings.
 type decimal float64
 
 func (d decimal) MarshalJSON() ([]byte, error) {

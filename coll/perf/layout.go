@@ -6,11 +6,11 @@ import (
 	"github.com/assay-hpc/assay/coll/elem"
 )
 
-// A pattern is a period of elements that repeats for ever.
+// A pattern is a period of elements that repeats endlessly.
 type pattern struct {
 	t     elem.Type
 	data  []byte
-	slack uint64 // how many units in the last place an element may be off
+	slack uint64 // by how many units in the last place an element may differ
 }
 
 // elements is the pattern's period.
@@ -23,10 +23,10 @@ type segment struct {
 	n     int64 // elements
 }
 
-// A layout is what memory holds: segments, one after the other.
+// A layout is the expected content of memory: segments, one after the other.
 type layout []segment
 
-// runs calls f with each piece of mem, and what it should hold.
+// runs calls f with each piece of mem, and its expected content.
 func (im layout) runs(mem []byte, f func(p *pattern, mem, want []byte)) {
 	for _, s := range im {
 		size := int64(s.p.t.Size())
@@ -39,7 +39,7 @@ func (im layout) runs(mem []byte, f func(p *pattern, mem, want []byte)) {
 	}
 }
 
-// pieces calls f with the memory of each segment, and where in the pattern it
+// pieces calls f with the memory of each segment, and the offset in the pattern at which it
 // begins, in bytes.
 func (im layout) pieces(mem []byte, f func(s segment, mem []byte, phase int64) error) error {
 	for _, s := range im {
@@ -70,7 +70,7 @@ func (im layout) fill(mem []byte) {
 	im.runs(mem, func(_ *pattern, mem, want []byte) { copy(mem, want) })
 }
 
-// wrong counts the elements of mem that are not as in the layout.
+// wrong counts the elements of mem that differ from the layout.
 func (im layout) wrong(mem []byte) int64 {
 	bad := int64(0)
 	im.runs(mem, func(p *pattern, mem, want []byte) {

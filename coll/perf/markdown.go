@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// ReadDocument reads what --format json printed.
+// ReadDocument reads the output of --format json.
 func ReadDocument(r io.Reader) (*Document, error) {
 	var d Document
 	if err := json.NewDecoder(r).Decode(&d); err != nil {
@@ -26,9 +26,9 @@ func ReadDocument(r io.Reader) (*Document, error) {
 	return &d, nil
 }
 
-// Markdown writes a comparison as a table: a line for each size, with our time,
-// the other engine's, and the ratio, for each launch and placement. Of several
-// kinds of memory it has the one on which the other engine was fastest.
+// Markdown writes a comparison as a table: a line for each size, with our time, the other
+// engine's, and the ratio, for each launch and placement. If there are several kinds of memory it
+// shows the one on which the other engine was fastest.
 func (d *Document) Markdown(w io.Writer) error {
 	type cell struct {
 		graph, inPlace bool
@@ -94,7 +94,7 @@ func (d *Document) Markdown(w io.Writer) error {
 	return err
 }
 
-// micros is a time with three digits.
+// micros formats a time with three digits.
 func micros(t float64) string {
 	switch {
 	case t < 10:
@@ -114,5 +114,5 @@ func grouped(n int64) string {
 	return s
 }
 
-// versionName is NCCL's version number as people write it.
+// versionName formats NCCL's version number as people write it.
 func versionName(v int) string { return fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100) }

@@ -11,10 +11,10 @@ import (
 	"github.com/assay-hpc/assay/harness/stat"
 )
 
-// A measure is what one rank has to say about one placement of one size.
+// A measure is one rank's result for one placement of one size.
 type measure struct {
 	elapsed time.Duration // of all iterations
-	issued  time.Duration // of it, until all were enqueued; 0: they were complete then
+	issued  time.Duration // of it, until all were enqueued; 0: the operations were complete then
 	wrong   int64         // of the last round of verification; negative: not verified
 	chosen  string        // algorithm
 	samples []time.Duration
@@ -32,7 +32,7 @@ func (m *measure) encode() []byte {
 	return b
 }
 
-// measureHead is how long a measure is without what varies.
+// measureHead is the length of a measure's fixed part.
 const measureHead = 4 * 8
 
 var errMeasure = errors.New("a rank sent something that is no measurement: do all run the same program?")
@@ -58,11 +58,11 @@ func decodeMeasure(b []byte) (measure, error) {
 // A Straggler is the rank that took longest.
 type Straggler struct {
 	Rank   int     `json:"rank"`
-	Excess float64 `json:"excess_us"` // by how much, per operation, against the median rank
+	Excess float64 `json:"excess_us"` // time per operation above that of the median rank
 }
 
-// straggler finds it. A collective ends at about the same time everywhere: little
-// follows from one measurement.
+// straggler finds the straggler. A collective ends at about the same time on all ranks, so that a
+// single measurement shows little.
 func straggler(ms []measure, ops int) Straggler {
 	v := make([]float64, len(ms))
 	for i, m := range ms {
@@ -74,8 +74,8 @@ func straggler(ms []measure, ops int) Straggler {
 	return Straggler{Rank: slices.Index(v, worst), Excess: excess / 1e3 / float64(ops)}
 }
 
-// A Step is what one rank did in one go: an iteration or, on a device, its
-// launch, and the wait until all is done.
+// A Step is one timed step of a rank: an iteration or, on a device, its launch, or the wait until
+// everything is done.
 type Step struct {
 	Rank      int     `json:"rank"`
 	Iteration int     `json:"iteration"` // -1: the wait
@@ -90,8 +90,8 @@ func (s Step) String() string {
 	return fmt.Sprintf("%.1f us in %s of rank %d", s.Time, what, s.Rank)
 }
 
-// slowest are the n steps of all ranks that took longest. Times of graphs are
-// those of one of so many launches.
+// slowest returns the n steps of all ranks that took longest. With graphs elapsed and issued are
+// for one launch; launches is how many there were.
 func slowest(ms []measure, n, launches int) []Step {
 	if n <= 0 {
 		return nil
@@ -109,8 +109,8 @@ func slowest(ms []measure, n, launches int) []Step {
 	return slices.Clip(all[:min(n, len(all))])
 }
 
-// IterStats are statistics of iterations, in microseconds: of each the slowest
-// rank's time.
+// IterStats are statistics of iterations, in microseconds. The time of an iteration is that of
+// the slowest rank.
 type IterStats struct {
 	Skipped int       `json:"skipped_iterations"`
 	Min     float64   `json:"min_us"`
@@ -123,7 +123,7 @@ type IterStats struct {
 	CV      float64   `json:"cv_pct"`   // Stdev in percent of Mean
 	Times   []float64 `json:"times_us"` // all of them
 
-	byProcess [][]float64 // the slowest of each process, where there are several
+	byProcess [][]float64 // the slowest rank of each process, if there are several processes
 }
 
 // iterStats reduces the ranks' samples. process is each rank's process.
@@ -165,7 +165,7 @@ func (s *IterStats) summarize() {
 	}
 }
 
-// nearestRank is a percentile of sorted values as nccl-tests takes it.
+// nearestRank returns a percentile of sorted values, as nccl-tests computes it.
 func nearestRank(v []float64, percent int) float64 {
 	n := len(v)
 	return v[min(n-1, (n*percent+99)/100-1)]

@@ -1,6 +1,6 @@
 package perf
 
-// A medium is where a rank's buffers are. It alone touches their bytes.
+// A medium is the memory of a rank's buffers. Only its methods touch their bytes.
 type medium struct {
 	lane Lane  // nil: the processor's memory
 	bad  int64 // wrong elements that the processor has found
@@ -17,8 +17,7 @@ func (m *medium) fill(im layout, mem []byte) error {
 	})
 }
 
-// compare counts the elements of memory that are not as in the layout, for
-// wrong to return.
+// compare counts the elements of memory that differ from the layout. wrong returns the count.
 func (m *medium) compare(im layout, mem []byte) error {
 	if m.lane == nil {
 		m.bad += im.wrong(mem)
@@ -29,7 +28,7 @@ func (m *medium) compare(im layout, mem []byte) error {
 	})
 }
 
-// wrong is what was counted since it was last called.
+// wrong returns the count since it was last called.
 func (m *medium) wrong() (int64, error) {
 	if m.lane != nil {
 		return m.lane.Wrong()
@@ -39,7 +38,7 @@ func (m *medium) wrong() (int64, error) {
 	return n, nil
 }
 
-// settle returns when memory holds what it was filled with.
+// settle returns when all fills are complete.
 func (m *medium) settle() error {
 	if m.lane == nil {
 		return nil

@@ -13,10 +13,9 @@ import (
 	"strings"
 )
 
-// available is how much memory this process may still take, in bytes: what
-// the kernel thinks it can find (MemAvailable), or what the control groups
-// above the process leave, whichever is less. Where nothing can be read it is
-// unlimited.
+// available returns how much more memory this process may use, in bytes: what the kernel
+// estimates (MemAvailable), or what the control groups above the process leave, whichever is
+// less. If nothing can be read it is unlimited.
 func available(root fs.FS) int64 {
 	least := int64(math.MaxInt64)
 	if kb, ok := field(root, "proc/meminfo", "MemAvailable:"); ok {
@@ -39,8 +38,8 @@ func available(root fs.FS) int64 {
 	return least
 }
 
-// cgroupLeft is what a control group and those above it leave. Cache that the
-// kernel drops before it refuses memory does not count as used.
+// cgroupLeft returns what a control group and its ancestors leave. Cache that the kernel drops
+// before it refuses memory does not count as used.
 func cgroupLeft(root fs.FS, mount, dir, limitFile, usageFile, cache string) int64 {
 	least := int64(math.MaxInt64)
 	for dir = path.Clean("/" + dir); ; dir = path.Dir(dir) {
@@ -57,7 +56,7 @@ func cgroupLeft(root fs.FS, mount, dir, limitFile, usageFile, cache string) int6
 	}
 }
 
-// number64 reads a file with one number. "max" is none.
+// number64 reads a file with one number. "max" does not count as one.
 func number64(root fs.FS, name string) (int64, bool) {
 	b, err := fs.ReadFile(root, name)
 	if err != nil {
@@ -88,15 +87,16 @@ func resident(root fs.FS) int64 {
 	return kb << 10
 }
 
-// fits is how large the buffers of one rank may be when so many ranks share
-// the memory, each with one kind of buffers. An eighth is left for the engine and for others.
+// fits returns how large the buffers of one rank may be if the given number of ranks share the
+// memory, each with one kind of buffers. An eighth is left for the engine and for other
+// processes.
 func fits(available int64, ranks int) int64 {
 	const buffers = 2 // send and receive; verification needs none of its own
 	share := (available - available/8) / int64(ranks) / buffers
 	return max(0, share-2*guard) &^ 15
 }
 
-// processor is the name of this machine's processor.
+// processor returns the name of this machine's processor.
 func processor(root fs.FS, arch string) string {
 	b, _ := fs.ReadFile(root, "proc/cpuinfo")
 	for line := range strings.Lines(string(b)) {
@@ -107,7 +107,7 @@ func processor(root fs.FS, arch string) string {
 	return arch + " processor"
 }
 
-// MachineName names this machine's processor and how many there are.
+// MachineName returns the name and number of this machine's processors.
 func MachineName() string {
 	return fmt.Sprintf("%s, %d processors", processor(os.DirFS("/"), runtime.GOARCH), runtime.NumCPU())
 }

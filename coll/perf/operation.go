@@ -9,8 +9,8 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// An operation is a collective with a size, a placement and all else that it
-// needs, on one rank.
+// An operation is a collective with a size, a placement and everything else that it needs, on one
+// rank.
 type operation struct {
 	w       *worker
 	comm    Comm
@@ -20,7 +20,7 @@ type operation struct {
 	k       combination
 	op      op.Op
 	inPlace bool
-	chosen  string // the engine's name for how it is done; empty: it does not know
+	chosen  string // the engine's name for the algorithm; empty: unknown
 }
 
 func (w *worker) operation(v volume, k combination, inPlace bool) *operation {
@@ -38,8 +38,8 @@ func (w *worker) operationOf(c Comm, v volume, k combination, inPlace bool) *ope
 	}
 }
 
-// issue begins the operation, its buffers so many bytes further on. On the
-// processor it is complete then.
+// issue starts the operation, with its buffers offset by the given number of bytes. On the
+// processor the operation is then complete.
 func (o *operation) issue(offset int64) error {
 	w := o.w
 	o.op.Send, o.op.Recv = w.c.buffers(w.send.data()[offset:], w.recv.data()[offset:], o.v, o.comm.Rank(), o.inPlace)
@@ -72,8 +72,8 @@ func (o *operation) once() error {
 	return o.wait()
 }
 
-// note asks the engine how the operation is done, right after it was issued or
-// recorded: barriers and exchanges may be operations of the engine, too.
+// note asks the engine how it did the operation, right after it was issued or recorded: barriers
+// and exchanges may be operations of the engine, too.
 func (o *operation) note() {
 	if c, ok := o.comm.(Chooser); ok {
 		o.chosen = c.Chosen()
@@ -125,10 +125,9 @@ func (w *worker) placement(ctx context.Context, o *operation, iters int) (measur
 	return m, err
 }
 
-// lead is how many operations go before those that are timed. When GPUs have had
-// nothing to do for some milliseconds, as while data is verified, the first
-// operations of some sizes take 120 us each, NCCL's too: one is not enough to have
-// them ready (on H200s four are).
+// lead is how many operations run before those that are timed. After GPUs have been idle for some
+// milliseconds, as while data is verified, the first operations of some sizes take 120 us each,
+// with NCCL as well: one operation is not enough to make the GPUs ready (on H200s four are).
 func (o *operation) lead() int {
 	if o.lane != nil && o.v.bytes() <= shortMessage {
 		return 5
@@ -136,14 +135,13 @@ func (o *operation) lead() int {
 	return 1
 }
 
-// shortMessage is up to which size a placement on GPUs takes so little time that
-// a processor which stands still for a moment shows in it.
+// shortMessage is the size up to which a placement on GPUs takes so little time that the result
+// shows when a processor stalls for a moment.
 const shortMessage = 4 << 20
 
-// batches times the iterations; for small messages on GPUs several times, of which
-// the median counts. A virtual machine's processors stand still for 0.1 to 0.4 ms
-// some ten times a second: 20 iterations of 4 us that one of these hits take five
-// times as long, with any engine.
+// batches times the iterations; for small messages on GPUs several times, and returns the median.
+// A virtual machine's processors stall for 0.1 to 0.4 ms some ten times a second: 20 iterations
+// of 4 us that are hit by one such stall take five times as long, with any engine.
 func (w *worker) batches(o *operation, iters int) (measure, error) {
 	n := 1
 	if o.lane != nil && o.v.bytes() <= shortMessage {
@@ -165,12 +163,12 @@ func (w *worker) batches(o *operation, iters int) (measure, error) {
 	return all[n/2], nil
 }
 
-// grouped launches what f issues as one. The launch is where the time goes.
+// grouped launches what f issues as one. Most of the time is spent in the launch.
 func (o *operation) grouped(f func() error) func() error {
 	w := o.w
 	queue := func() error {
 		err := f()
-		w.enter() // f's operations only queued: the launch begins
+		w.enter() // f only queued its operations: the launch starts now
 		return err
 	}
 	return func() error {
@@ -186,7 +184,7 @@ func (o *operation) grouped(f func() error) func() error {
 	}
 }
 
-// truth is that of a round of verification.
+// truth returns the expected data of a round of verification.
 func (w *worker) truth(o *operation, round int) *truth {
 	n := w.comm.Size()
 	g := generator{t: o.k.t, red: o.k.red, n: n, seed: uint64(round) + 1}
@@ -203,7 +201,8 @@ func (w *worker) verify(ctx context.Context, o *operation) (int64, error) {
 		if err := t.prepare(o.v, o.inPlace, &w.buffers, &w.medium); err != nil {
 			return 0, w.failed(EngineError, err)
 		}
-		// A rank that waits for one that still prepares is not stuck (-T).
+		// With the barrier, a rank that waits for one that still prepares does not count as stuck
+		// (-T).
 		if err := w.barrier(); err != nil {
 			return 0, err
 		}

@@ -12,8 +12,8 @@ import (
 // A UsageError says what is wrong with the arguments.
 type UsageError struct {
 	Text string
-	// Status is how nccl-tests ends in this case: 0 for an option that does not
-	// exist (after the usage text), 255 for sizes.
+	// Status is the exit status of nccl-tests in this case: 0 for an option that does not exist
+	// (after the usage text), 255 for sizes.
 	Status int
 	// Option is set for an option that does not exist, or lacks its argument.
 	Option bool
@@ -21,10 +21,9 @@ type UsageError struct {
 
 func (e *UsageError) Error() string { return e.Text }
 
-// Parse reads the arguments after the program's name in the manner of
-// getopt_long: -b8, -b 8, --minbytes=8, --minbytes 8 and unambiguous
-// beginnings of long names; a value may begin with a minus; operands are
-// passed over. Its errors are ErrHelp or a *UsageError.
+// Parse reads the arguments after the program's name like getopt_long: -b8, -b 8, --minbytes=8,
+// --minbytes 8 and unambiguous prefixes of long names. A value may begin with a minus. Operands
+// are ignored. The errors are ErrHelp or a *UsageError.
 func Parse(collective, program string, args []string) (Config, error) {
 	c := Default(collective)
 	if program != "" {
@@ -94,9 +93,9 @@ func (c *Config) apply(f flag, value string) error {
 	return &UsageError{Text: err.Error(), Status: int(InvalidUsage)}
 }
 
-// lookup finds a long flag by its name or by the beginning of one.
+// lookup finds a long flag by its name or by a prefix of it.
 func lookup(name string) (flag, error) {
-	if name == "output" { // an earlier version's
+	if name == "output" { // the name in an earlier version
 		name = "format"
 	}
 	var found []flag
@@ -123,7 +122,7 @@ func optionErrorf(format string, a ...any) error {
 	return &UsageError{Text: fmt.Sprintf(format, a...), Option: true}
 }
 
-// validate refuses what cannot be run, and corrects what nccl-tests corrects.
+// validate rejects settings that cannot be run, and corrects what nccl-tests corrects.
 func (c *Config) validate() error {
 	if c.MinBytes > c.MaxBytes && c.sweeps() {
 		return &UsageError{Text: fmt.Sprintf("invalid sizes for 'minbytes' and 'maxbytes': %d > %d", c.MinBytes, c.MaxBytes), Status: 255}
@@ -166,7 +165,8 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// chooseLibraries has libraries measured that were named, and several compared.
+// chooseLibraries selects the nccl engine if libraries are named, and compares them if there are
+// several.
 func (c *Config) chooseLibraries() {
 	if len(c.Libraries) > 0 && c.Versus == "" && !slices.Contains(c.given, "engine") {
 		c.Engine = "nccl"
@@ -176,12 +176,12 @@ func (c *Config) chooseLibraries() {
 	}
 }
 
-// versusTime is how long a repetition takes at least when engines are
-// compared: long against the noise of one clock reading.
+// versusTime is the minimum length of a repetition when engines are compared: long compared with
+// the noise of one clock reading.
 const versusTime = 10 * time.Millisecond
 
-// downgrade resolves nccl-tests' conflicts. Graphs do not exist on host
-// memory, but scripts see what they would see there.
+// downgrade resolves conflicts between options as nccl-tests does. Host memory has no graphs, but
+// scripts see the same output as there.
 func (c *Config) downgrade() {
 	if c.PerIter && c.Graph != 0 {
 		c.PerIter = false

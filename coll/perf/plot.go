@@ -15,11 +15,11 @@ import (
 	"strings"
 )
 
-// plotSink draws bus bandwidth over size when the run has ended.
+// plotSink draws bus bandwidth over size at the end of the run.
 type plotSink struct{ silent }
 
 func (*plotSink) header(r *reporter) error {
-	f, err := os.OpenFile(r.cfg.Plot, os.O_CREATE|os.O_WRONLY, 0o644) // known before the sweep, not after it
+	f, err := os.OpenFile(r.cfg.Plot, os.O_CREATE|os.O_WRONLY, 0o644) // fails before the sweep, not after it
 	if err != nil {
 		return fmt.Errorf("--plot: %w", err)
 	}
@@ -48,8 +48,8 @@ type series struct {
 	x, y []float64 // log2 of bytes, GB/s
 }
 
-// lines makes a series of each combination and placement. Sizes of zero have
-// no logarithm and are left out.
+// lines returns a series for each combination and placement. Sizes of zero have no logarithm and
+// are left out.
 func lines(rows []Row) []series {
 	var out chart
 	for _, row := range rows {
@@ -61,8 +61,8 @@ func lines(rows []Row) []series {
 	return out
 }
 
-// versusLines makes a series of each engine in each variant. The kind of
-// memory is no variant where only the best is shown.
+// versusLines returns a series for each engine in each variant. The kind of memory is not part of
+// the variant if only the best is shown.
 func versusLines(rows []VersusRow, best bool) []series {
 	var out chart
 	for _, row := range rows {
@@ -80,7 +80,7 @@ func versusLines(rows []VersusRow, best bool) []series {
 // A chart is all series of a plot.
 type chart []series
 
-// add adds a point to the series of a name.
+// add adds a point to the series with the given name.
 func (c *chart) add(name string, bytes int64, busBW float64) {
 	if bytes == 0 || finite(busBW) != busBW {
 		return
@@ -101,7 +101,7 @@ const (
 	plotTop, plotBottom   = 60, 540
 )
 
-// palette is the one of Okabe and Ito, which color-blind people can tell apart.
+// palette is that of Okabe and Ito. Color-blind people can tell its colors apart.
 var palette = []color.RGBA{
 	{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255}, {230, 159, 0, 255}, {86, 180, 233, 255}, {0, 0, 0, 255},
 }
@@ -117,8 +117,7 @@ func (a axes) at(x, y float64) (px, py int) {
 	return px, py
 }
 
-// drawLines draws the plot: size in powers of two to the right, bandwidth
-// upwards from 0.
+// drawLines draws the plot: size in powers of two on the x axis, bandwidth from 0 on the y axis.
 func drawLines(title string, all []series) *image.RGBA {
 	img := image.NewRGBA(image.Rect(0, 0, plotWidth, plotHeight))
 	draw.Draw(img, img.Bounds(), image.White, image.Point{}, draw.Src)
@@ -142,7 +141,7 @@ func drawLines(title string, all []series) *image.RGBA {
 	return img
 }
 
-// span finds axes that hold all series.
+// span returns axes that cover all series.
 func span(all []series) axes {
 	a := axes{x0: math.Inf(1), x1: math.Inf(-1)}
 	top := 0.0
@@ -161,8 +160,8 @@ func span(all []series) axes {
 	return a
 }
 
-// round is the next number above v that is 1, 2, 4, 5 or 8 times a power of
-// ten, so that four parts of it are short numbers.
+// round returns the smallest number not below v that is 1, 2, 4, 5 or 8 times a power of ten, so
+// that its quarters are short numbers.
 func round(v float64) float64 {
 	if v <= 0 {
 		return 1
@@ -214,7 +213,7 @@ func segmentLine(img *image.RGBA, x0, y0, x1, y1 int, c color.RGBA) {
 
 func abs(v int) int { return max(v, -v) }
 
-// text writes in capitals, each 12 pixels wide and 14 high.
+// text draws a text in capitals, each 12 pixels wide and 14 high.
 func text(img *image.RGBA, x, y int, s string, c color.RGBA) {
 	for _, r := range strings.ToUpper(s) {
 		for row, bits := range []byte(glyphs[r]) {
@@ -229,8 +228,7 @@ func text(img *image.RGBA, x, y int, s string, c color.RGBA) {
 	}
 }
 
-// glyphs are letters of 5 by 7 dots: a digit of base 32 for each row, from the
-// top.
+// glyphs are letters of 5 by 7 dots: one base-32 digit for each row, from the top.
 var glyphs = map[rune]string{
 	'0': "ehjlphe", '1': "4c4444e", '2': "eh1248v", '3': "v2421he", '4': "26aiv22", '5': "vgu11he", '6': "68guhhe", '7': "v124888", '8': "ehhehhe", '9': "ehhf12c",
 	'A': "ehhvhhh", 'B': "uhhuhhu", 'C': "ehggghe", 'D': "uhhhhhu", 'E': "vggsggv", 'F': "vggsggg", 'G': "ehgnhhe", 'H': "hhhvhhh", 'I': "e44444e", 'J': "72222ic", 'K': "hikokih",

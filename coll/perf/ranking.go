@@ -9,14 +9,14 @@ import (
 	"github.com/assay-hpc/assay/harness/stat"
 )
 
-// A VersusResult is what a comparison of engines has found.
+// A VersusResult is the result of a comparison of engines.
 type VersusResult struct {
 	Rows   []VersusRow   `json:"rows"` // at most 65,536 of them
 	Ratios []VersusRatio `json:"ratios"`
 }
 
-// A VersusRow compares the engines in one operation, launch and kind of
-// memory: the same for all of them, and measured in turns.
+// A VersusRow compares the engines in one operation, launch and kind of memory, the same for all
+// of them, measured alternately.
 type VersusRow struct {
 	Bytes      int64        `json:"bytes"`
 	Count      int64        `json:"count"`
@@ -30,8 +30,8 @@ type VersusRow struct {
 	Engines    []EngineTime `json:"engines"`    // ours first
 }
 
-// A EngineTime is one engine's part of a VersusRow. Time is the median of the
-// repetitions, and that of one operation.
+// An EngineTime is one engine's part of a VersusRow. Time is the median of the repetitions, per
+// operation.
 type EngineTime struct {
 	Engine    string    `json:"engine"`
 	Algorithm string    `json:"algorithm,omitempty"`
@@ -40,15 +40,15 @@ type EngineTime struct {
 	AlgBW     float64   `json:"algbw_gbs"`
 	BusBW     float64   `json:"busbw_gbs"`
 	Wrong     int64     `json:"wrong"`           // elements, over all ranks; -1: not verified
-	Ratio     float64   `json:"ratio,omitempty"` // its time by ours: above 1 we are faster
+	Ratio     float64   `json:"ratio,omitempty"` // its time divided by ours: above 1 we are faster
 }
 
-// A VersusRatio sums up the ratios to one engine, with or without graphs.
+// A VersusRatio summarizes the ratios to one engine, with or without graphs.
 type VersusRatio struct {
 	Engine string  `json:"engine"`
 	Graph  bool    `json:"graph"`
 	Worst  float64 `json:"worst"`
-	Bytes  int64   `json:"worst_bytes"` // where that was
+	Bytes  int64   `json:"worst_bytes"` // size of the worst ratio
 	Mean   float64 `json:"mean"`        // geometric
 	Rows   int     `json:"rows"`
 }
@@ -73,7 +73,7 @@ func placeName(inPlace bool) string {
 	return "out"
 }
 
-// engineTime is what all ranks measured of one engine.
+// engineTime combines what all ranks measured of one engine.
 func (r *reporter) engineTime(v volume, ms []measure, ops int) EngineTime {
 	s := EngineTime{Algorithm: ms[0].chosen}
 	ranks := make([]float64, len(ms))
@@ -95,7 +95,7 @@ func (r *reporter) engineTime(v volume, ms []measure, ops int) EngineTime {
 	return s
 }
 
-// versus counts and shows the rows of one operation.
+// versus records the rows of one operation, and passes them to the sinks.
 func (r *reporter) versus(rows []VersusRow) error {
 	r.bar.clear()
 	for i := range rows {
@@ -131,8 +131,8 @@ func (r *reporter) versus(rows []VersusRow) error {
 	return nil
 }
 
-// best keeps, of the kinds of memory, the one on which a rival was fastest;
-// with graphs and without them apart. What was wrong elsewhere is not lost.
+// best selects, among the kinds of memory, the one on which a rival was fastest, separately with
+// and without graphs. Wrong elements on the other kinds are still counted.
 func best(rows []VersusRow) []VersusRow {
 	var out []VersusRow
 	for _, graph := range []bool{false, true} {
@@ -155,7 +155,7 @@ func best(rows []VersusRow) []VersusRow {
 	return out
 }
 
-// rival is the time of the fastest engine but ours.
+// rival is the time of the fastest engine except ours.
 func (row *VersusRow) rival() float64 {
 	t := math.Inf(1)
 	for _, s := range row.Engines[1:] {
@@ -164,7 +164,7 @@ func (row *VersusRow) rival() float64 {
 	return t
 }
 
-// settle sums the rows up, but those in which nothing is moved.
+// settle summarizes the rows, except those in which nothing is moved.
 func (v *VersusResult) settle() {
 	for _, graph := range []bool{false, true} {
 		for j := range v.Rows[0].Engines[1:] {

@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// A sink is a form of output. Its methods are called in order, by one
-// goroutine: header once, row for each row and versus for each comparison, footer
-// once, also after a failure.
+// A sink is an output format. Its methods are called in order, by one goroutine: header once, row
+// for each row and versus for each comparison, footer once, also after a failure.
 type sink interface {
 	header(r *reporter) error
 	row(r *reporter, row *Row) error
@@ -19,7 +18,7 @@ type sink interface {
 	footer(r *reporter, res *Result, cause error) error
 }
 
-// silent are the methods of a sink that has nothing to say.
+// silent implements the methods of a sink that writes nothing.
 type silent struct{}
 
 func (silent) header(*reporter) error                 { return nil }
@@ -27,8 +26,8 @@ func (silent) row(*reporter, *Row) error              { return nil }
 func (silent) versus(*reporter, *VersusRow) error     { return nil }
 func (silent) footer(*reporter, *Result, error) error { return nil }
 
-// A reporter turns measurements into rows, and gives them to the sinks. It
-// exists in the process with rank 0.
+// A reporter turns measurements into rows, and passes them to the sinks. It exists in the process
+// with rank 0.
 type reporter struct {
 	*session
 	ranks      []introduction // empty until begin
@@ -36,13 +35,13 @@ type reporter struct {
 	n          int   // ranks in the group of rank 0
 	limit      int64 // of memory, bytes for each buffer
 	sinks      []sink
-	text       io.Writer // for remarks: stdout, if that gets the table
+	text       io.Writer // for remarks: stdout, if the table is written there
 	bar        *progressBar
 	started    time.Time
 	memory     int64 // at the start: resident, or in use on the device
 	total      int64 // at the end, on the device
 	res        Result
-	rows       int     // so many were measured; res keeps the first maxRows
+	rows       int     // number measured; res stores the first maxRows
 	sum        float64 // of bus bandwidths
 	remarks    map[string]bool
 	stragglers map[int]*StragglerSummary
@@ -70,7 +69,7 @@ func newReporter(s *session) *reporter {
 	return r
 }
 
-// remote reports whether ranks are devices.
+// remote reports whether ranks work on devices.
 func (r *reporter) remote() bool { return r.workers[0].medium.lane != nil }
 
 func (r *reporter) begin(ranks []introduction, limit int64) error {
@@ -100,7 +99,7 @@ func (r *reporter) each(f func(sink) error) error {
 	return errors.Join(errs...)
 }
 
-// remark says something once.
+// remark prints a text once.
 func (r *reporter) remark(key, text string) error {
 	if r.remarks[key] {
 		return nil
@@ -114,7 +113,7 @@ func (r *reporter) progress(v volume, k combination) {
 	r.bar.show(r.host.now(), fmt.Sprintf("%s %s %s, %d bytes, row %d", r.c.Test(), k.t, k.red.Name, v.bytes(), r.rows+1))
 }
 
-// placement makes half a row from what all ranks measured.
+// placement builds one half of a row from what all ranks measured.
 func (r *reporter) placement(v volume, ms []measure, iters int) Placement {
 	ops := iters * r.cfg.AggIters
 	times, issued := make([]float64, len(ms)), make([]float64, len(ms))
@@ -132,7 +131,7 @@ func (r *reporter) placement(v volume, ms []measure, iters int) Placement {
 	if r.cfg.CPUTime && ms[0].issued > 0 {
 		p.Time = r.cfg.Average.of(issued)
 	}
-	if r.cfg.PerIter || !r.remote() { // else samples are launches
+	if r.cfg.PerIter || !r.remote() { // else the samples are times of launches
 		p.Iter = iterStats(ms, r.process, r.cfg.PerIterSkip)
 	}
 	p.Slowest = slowest(ms, r.cfg.Slowest, max(1, r.cfg.Graph))
@@ -143,10 +142,10 @@ func (r *reporter) placement(v volume, ms []measure, iters int) Placement {
 	return p
 }
 
-// maxRows bounds what is kept of a run without end (-N 0).
+// maxRows bounds what is stored of a run without end (-N 0).
 const maxRows = 1 << 16
 
-// row counts a row, and shows it.
+// row records a row, and passes it to the sinks.
 func (r *reporter) row(row Row) error {
 	for _, p := range []*Placement{&row.OutOfPlace, &row.InPlace} {
 		r.sum += p.BusBW
@@ -165,7 +164,7 @@ func (r *reporter) row(row Row) error {
 	return r.each(func(s sink) error { return s.row(r, &row) })
 }
 
-// count adds a placement to its straggler's.
+// count adds a placement to the summary of its straggler.
 func (r *reporter) count(p *Placement) {
 	t := r.stragglers[p.Straggler.Rank]
 	if t == nil {
@@ -174,10 +173,10 @@ func (r *reporter) count(p *Placement) {
 	}
 	t.Often++
 	t.Excess += p.Straggler.Excess
-	t.Percent += p.Time // for now
+	t.Percent += p.Time // time for now; settle makes it a percentage
 }
 
-// settle computes what all rows say together.
+// settle computes the results over all rows.
 func (r *reporter) settle() {
 	res := &r.res
 	if r.rows > 0 {
@@ -207,7 +206,7 @@ func (r *reporter) settle() {
 func (r *reporter) finish(cause error) (*Result, error) {
 	r.bar.clear()
 	r.settle()
-	if len(r.ranks) == 0 { // it never began
+	if len(r.ranks) == 0 { // begin was not called
 		return &r.res, nil
 	}
 	err := r.each(func(s sink) error { return s.footer(r, &r.res, cause) })

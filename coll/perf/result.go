@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// A Result is what a run has found. Only the process with rank 0 has rows.
+// A Result is the result of a run. Only the process with rank 0 has rows.
 type Result struct {
 	Rows        []Row   // at most 65,536 of them
-	OutOfBounds int     // failed checks: a size and a placement each
+	OutOfBounds int     // failed checks, one for each size and placement
 	AvgBusBW    float64 // GB/s: the mean over all rows and both placements
-	MinBusBW    float64 // NCCL_TESTS_MIN_BW; 0: not asked for
+	MinBusBW    float64 // NCCL_TESTS_MIN_BW; 0: not set
 	Status      Status
 	Straggler   *StragglerSummary // nil with one rank
 	Shape       *ShapeResult
@@ -18,7 +18,7 @@ type Result struct {
 	Versus      *VersusResult
 }
 
-// fast reports whether the floor is kept: nccl-tests forgives a tenth.
+// fast reports whether the bandwidth reaches MinBusBW: nccl-tests tolerates a tenth less.
 func (r *Result) fast() bool { return r.AvgBusBW >= 0.9*r.MinBusBW }
 
 func (r *Result) settle() {
@@ -31,7 +31,7 @@ func (r *Result) settle() {
 type StragglerSummary struct {
 	Rank    int     `json:"rank"`
 	Host    string  `json:"host"`
-	Often   int     `json:"placements"` // so often
+	Often   int     `json:"placements"` // how often it was the straggler
 	Of      int     `json:"of"`
 	Excess  float64 `json:"excess_us"`  // mean over those placements, per operation
 	Percent float64 `json:"excess_pct"` // of the time of an operation
@@ -63,11 +63,11 @@ type Placement struct {
 	Slowest   []Step     `json:"slowest,omitempty"` // longest first; --slowest
 }
 
-// notable is from how many percent on a rank that is behind in most of the
-// measurements is a straggler.
+// notable is the percentage from which on a rank that is behind in most of the measurements
+// counts as a straggler.
 const notable = 5
 
-// Notable reports whether the rank is behind by more than chance makes one.
+// Notable reports whether the rank is behind by more than chance explains.
 func (t *StragglerSummary) Notable() bool { return t.Percent >= notable && 2*t.Often > t.Of }
 
 func (t *StragglerSummary) String() string {

@@ -16,25 +16,25 @@ import (
 	"time"
 )
 
-// Streams are where a run writes, and the environment that it reads. Only the
-// process with rank 0 writes to Out, all write errors to Err.
+// Streams are the outputs of a run, and the environment that it reads. Only the process with rank
+// 0 writes to Out; all processes write errors to Err.
 type Streams struct {
 	Out, Err io.Writer
 	Terminal bool // Err is a terminal: show progress there
 	Environ  []string
 }
 
-// Run runs the benchmark on the world's ranks, each in a goroutine, and
-// returns when all have ended. The error is a *Failure or a *UsageError; wrong
-// data is no error but a Status. When ctx ends the world is aborted.
+// Run runs the benchmark on the world's ranks, each in a goroutine, and returns when all have
+// ended. The error is a *Failure or a *UsageError; wrong data is not an error but a Status. When
+// ctx ends the world is aborted.
 func Run(ctx context.Context, cfg Config, world World, std Streams) (*Result, error) {
 	return newSession(cfg, world, std, thisHost()).run(ctx)
 }
 
-// A clock is a rank's own; the time between two readings is what counts.
+// A clock belongs to one rank. Only the time between two readings has a meaning.
 type clock func() time.Duration
 
-// A host is the machine, as far as a run looks at it.
+// A host is what a run uses of the machine.
 type host struct {
 	name     string
 	pid      int
@@ -55,7 +55,7 @@ func thisHost() host {
 	}}
 }
 
-// id tells hosts apart, as nccl-tests does: by name and boot.
+// id identifies the host as nccl-tests does: by name and boot.
 func (h host) id() uint64 {
 	f := fnv.New64a()
 	boot, _ := fs.ReadFile(h.root, "proc/sys/kernel/random/boot_id")
@@ -63,7 +63,7 @@ func (h host) id() uint64 {
 	return f.Sum64()
 }
 
-// A session is what a process's ranks share.
+// A session is the state that a process's ranks share.
 type session struct {
 	cfg    Config
 	c      collective
@@ -75,9 +75,9 @@ type session struct {
 	common func() introduction // see introduction
 
 	workers []*worker
-	report  *reporter // nil but in the process with rank 0
+	report  *reporter // nil except in the process with rank 0
 	once    sync.Once
-	cause   error // why it was stopped
+	cause   error // why the run was stopped
 	late    atomic.Bool
 }
 
@@ -107,7 +107,7 @@ func (r *session) run(ctx context.Context) (*Result, error) {
 	return r.finish()
 }
 
-// prepare checks what Parse could not know.
+// prepare checks what Parse could not check.
 func (r *session) prepare() error {
 	var ok bool
 	var err error
@@ -137,7 +137,7 @@ func (r *session) prepare() error {
 	return nil
 }
 
-// stop ends the run for a reason, the first one.
+// stop ends the run. The first error that it is called with is the cause.
 func (r *session) stop(err error) {
 	if err == nil {
 		return
@@ -150,9 +150,9 @@ func (r *session) stop(err error) {
 	})
 }
 
-// finish writes the footer, and makes the error one that says how to end.
+// finish writes the footer, and returns an error with the status to exit with.
 func (r *session) finish() (*Result, error) {
-	r.once.Do(func() {}) // what comes late does not count
+	r.once.Do(func() {}) // later errors do not count
 	res := &Result{}
 	var err error
 	if r.report != nil {
@@ -206,10 +206,10 @@ func (r *session) watchdog(done <-chan struct{}) {
 type pulse struct {
 	ops  atomic.Uint64
 	busy atomic.Bool
-	_    [48]byte // apart from other ranks' pulses
+	_    [48]byte // padding: keeps the pulses of ranks apart
 }
 
-// where is file:line of the skip-th caller, in this package.
+// where returns file:line of the skip-th caller, in this package.
 func where(skip int) string {
 	_, file, line, ok := runtime.Caller(skip)
 	if !ok {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A ShapeResult is the mean of one large operation, run so often, in place.
+// A ShapeResult is the mean of one large operation over a number of trials, in place.
 type ShapeResult struct {
 	Collective string  `json:"collective"`
 	Bytes      int64   `json:"bytes"`
@@ -20,8 +20,8 @@ type ShapeResult struct {
 	BusBW      float64 `json:"busbw_gbs"`
 }
 
-// String is the summary in the form that people compare: GB are 1e9 bytes,
-// GBps 1e9 bytes and Gbps 1e9 bits a second.
+// String is the summary in the form that people compare: GB is 1e9 bytes, GBps 1e9 bytes per
+// second and Gbps 1e9 bits per second.
 func (s *ShapeResult) String() string {
 	return fmt.Sprintf("The average bandwidth of %s with a %sGB payload (%d trials, %d ranks):\n algbw: %s\n busbw: %s\n",
 		s.Collective, gigabytes(float64(s.Bytes)), s.Trials, s.Ranks, both(s.AlgBW), both(s.BusBW))
@@ -40,8 +40,8 @@ func gigabytes(n float64) string {
 	return s
 }
 
-// A SplitResult holds one large operation against Parts small ones that move
-// as much in all.
+// A SplitResult compares one large operation with Parts small ones that move the same amount in
+// total.
 type SplitResult struct {
 	Parts int     `json:"parts"`
 	Whole int64   `json:"whole_bytes"`
@@ -61,8 +61,8 @@ func (s *SplitResult) String() string {
 // defaultPayload is what --split compares when no size is given.
 const defaultPayload = 4_000_000_000
 
-// payload is the largest size of an operation in bytes, if memory had no end:
-// the shape's, or -e.
+// payload is the largest size of an operation in bytes, without regard to memory: the shape's, or
+// -e.
 func (c *Config) payload() int64 {
 	switch {
 	case len(c.Shape) > 0:
@@ -91,8 +91,8 @@ func (w *worker) shape(ctx context.Context) error {
 	return w.report.summary(s)
 }
 
-// splitCompare measures one operation of the whole payload, and as many small
-// ones. What memory does not hold is not moved: the payload shrinks.
+// splitCompare measures one operation of the whole payload, and then Split small ones that add up
+// to it. If memory is too small the payload shrinks.
 func (w *worker) splitCompare(ctx context.Context) error {
 	n := int64(w.cfg.Split)
 	whole := min(w.cfg.payload(), w.maxBytes())
@@ -109,9 +109,9 @@ func (w *worker) splitCompare(ctx context.Context) error {
 	return w.report.summary(s)
 }
 
-// average runs an operation so often, in place where that has a meaning, and
-// returns what the ranks need on average, and the bytes that were moved. -w
-// operations go before.
+// average runs an operation the given number of times, in place where that has a meaning, and
+// returns the average time of the ranks, and the bytes that were moved. The -w warm-up operations
+// run first.
 func (w *worker) average(ctx context.Context, size int64, times int) (p Placement, bytes int64, err error) {
 	k := combination{t: w.cfg.Types[0], red: w.cfg.Ops[0], root: max(0, w.cfg.Root)}
 	if k.red.Mulsum {
@@ -148,7 +148,7 @@ func (w *worker) average(ctx context.Context, size int64, times int) (p Placemen
 	return p, o.v.total, nil
 }
 
-// summary prints what --shape or --split found, unless JSON is wanted.
+// summary prints the result of --shape or --split, unless JSON is wanted.
 func (r *reporter) summary(s fmt.Stringer) error {
 	if r.cfg.Output == "json" {
 		return nil

@@ -2,10 +2,10 @@ package perf
 
 import "fmt"
 
-// A Status is how nccl-tests' programs end.
+// A Status is the exit status of nccl-tests' programs.
 type Status int
 
-// The statuses, with the exit codes that they are.
+// The statuses. Their values are the exit codes.
 const (
 	OK             Status = 0
 	InternalError  Status = 1
@@ -17,13 +17,13 @@ const (
 	BadData        Status = 7 // wrong results, or bandwidth below NCCL_TESTS_MIN_BW
 )
 
-// A Failure is why a run ended before its end.
+// A Failure is why a run ended early.
 type Failure struct {
 	Status Status
-	Rank   int    // that it happened to; -1: none in particular
+	Rank   int    // on which it happened; -1: none in particular
 	Where  string // file:line of this package where it was noticed
 	Err    error
-	Last   string // what the engine has to add
+	Last   string // the engine's additional message
 }
 
 func (f *Failure) Error() string {
@@ -34,7 +34,7 @@ func (f *Failure) Error() string {
 }
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Lines are nccl-tests' two lines about a failure, for stderr.
+// Lines returns nccl-tests' two lines about a failure, for stderr.
 func (f *Failure) Lines(host string, pid, timeout int) string {
 	tail := fmt.Sprintf(" .. %s pid %d: Test failure %s\n", host, pid, f.Where)
 	switch f.Status {

@@ -9,23 +9,23 @@ import (
 	"time"
 )
 
-// format is the version of nccl-tests whose text and JSON these are.
+// format is the version of nccl-tests that defines this text and JSON.
 const format = "2.19.6"
 
 const timestamp = "2006-01-02 15:04:05"
 
-// A table is nccl-tests' text; of a comparison its head, and rows of our own
+// A table writes nccl-tests' text; for a comparison nccl-tests' preamble, and rows of our own
 // (versustable.go).
 type table struct{ out io.Writer }
 
-// A column of the table: name and unit are its two heads.
+// A column of the table: name and unit are its two header lines.
 type column struct {
 	width      int
 	name, unit string
 }
 
-// columns are those of a row: what is common to both placements, and what each
-// of them has. Widths are those of the data; the first head begins with "# ".
+// columns returns the columns of a row: those that are common to both placements, and those of
+// each placement. Widths are those of the data; the first header begins with "# ".
 func (c *Config) columns() (common, placement []column) {
 	common = []column{{12, "size", "(B)"}, {12, "count", "(elements)"}, {8, "type", ""}, {6, "redop", ""}, {6, "root", ""}}
 	time := "time"
@@ -39,7 +39,7 @@ func (c *Config) columns() (common, placement []column) {
 	return common, placement
 }
 
-// heads are the three rows above the table.
+// heads returns the three header lines of the table.
 func (c *Config) heads() string {
 	common, placement := c.columns()
 	common[0].width -= 2
@@ -76,7 +76,7 @@ func (t *table) header(r *reporter) error {
 	return err
 }
 
-// preamble is what stands above the heads.
+// preamble returns the text above the header lines.
 func (r *reporter) preamble() string {
 	c := &r.cfg
 	var b strings.Builder
@@ -121,7 +121,7 @@ func (r *reporter) notes() string {
 	return fmt.Sprintf("# %s these do nothing: %s\n", where, strings.Join(nothing, " "))
 }
 
-// modes are the header's optional lines.
+// modes returns the header's optional lines.
 func (c *Config) modes() string {
 	s := ""
 	switch c.Blocking {
@@ -141,7 +141,7 @@ func (c *Config) modes() string {
 	return s
 }
 
-// devices lists the ranks, those of each process cut off after 2,048 bytes.
+// devices lists the ranks. The list of each process is cut off after 2,048 bytes.
 func devices(ranks []introduction) string {
 	var all, block strings.Builder
 	flush := func() {
@@ -169,7 +169,7 @@ func (t *table) row(r *reporter, row *Row) error {
 	for _, p := range []*Placement{&row.OutOfPlace, &row.InPlace} {
 		fmt.Fprintf(&b, "  %s  %s  %s", fit(p.Time, 7), fit(p.AlgBW, 6), fit(p.BusBW, 6))
 		if p.Wrong < 0 {
-			b.WriteString("    N/A") // one short, as nccl-tests prints it
+			b.WriteString("    N/A") // one space short, as nccl-tests prints it
 		} else {
 			b.WriteString("  " + pad(general(float64(p.Wrong)), 6))
 		}
@@ -222,7 +222,7 @@ func (t *table) footer(r *reporter, res *Result, cause error) error {
 	return err
 }
 
-// passed is the footer's word for a check.
+// passed is the result of a check in the footer.
 func passed(ok bool) string {
 	if ok {
 		return "OK"
@@ -230,9 +230,9 @@ func passed(ok bool) string {
 	return "FAILED"
 }
 
-// memoryLine is -M's: what was taken before the buffers, those, and what the
-// engine took for the operations. On host memory it is what this process has
-// resident, on devices what rank 0's has in use.
+// memoryLine is the line of -M: the memory used before the buffers were allocated, the buffers,
+// and what the engine used for the operations. On host memory it counts this process's resident
+// memory, on devices what is in use on rank 0's device.
 func (r *reporter) memoryLine() string {
 	user := 2 * min(r.cfg.payload(), r.limit) * int64(len(r.kindsOf(0)))
 	total := r.total
@@ -246,7 +246,7 @@ func (r *reporter) memoryLine() string {
 
 func megabytes(n int64) string { return fmt.Sprintf("%.2f MB", float64(n)/(1<<20)) }
 
-// A progressBar is one line on a terminal, in a run that takes long.
+// A progressBar is a line on a terminal that shows the progress of a long run.
 type progressBar struct {
 	w     io.Writer // nil: none
 	since time.Time
@@ -271,7 +271,7 @@ func (p *progressBar) show(now time.Time, text string) {
 	fmt.Fprintf(p.w, "\r\x1b[K%s, %v", text, now.Sub(p.since).Round(time.Second))
 }
 
-// clear makes room for a line of output.
+// clear clears the line, for other output.
 func (p *progressBar) clear() {
 	if p.shown {
 		p.shown = false

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A walk steps through all of a buffer's memory: each operation begins where
-// the last one's buffers ended, so that small ones are not always in cache.
+// A walk steps through all of a buffer's memory: each operation starts where the buffers of the
+// previous one ended, so that small buffers are not always in cache.
 type walk struct {
 	at, step int64
 	wrap     int64 // where a step would leave the memory
@@ -20,7 +20,7 @@ func (w *worker) walk(o *operation) walk {
 	return s
 }
 
-// next is where the next operation's buffers begin.
+// next returns where the next operation's buffers begin.
 func (s *walk) next() int64 {
 	at := s.at
 	if s.at += s.step; s.at >= s.wrap {
@@ -29,9 +29,9 @@ func (s *walk) next() int64 {
 	return at
 }
 
-// iteration returns what issues one iteration: agg operations, launched as one
-// unless the ranks must wait after each (-z 1; on a device -z 2, too). What is
-// recorded for a graph waits for nothing.
+// iteration returns a function that issues one iteration: agg operations, launched as one unless
+// the ranks must wait after each (-z 1; on a device also -z 2). Operations that are recorded for
+// a graph do not wait.
 func (w *worker) iteration(o *operation, agg int, recorded bool) func() error {
 	at := w.walk(o)
 	each := w.cfg.Blocking == 1 || o.lane != nil && w.cfg.Blocking == 2
@@ -55,7 +55,7 @@ func (w *worker) iteration(o *operation, agg int, recorded bool) func() error {
 	return issue
 }
 
-// complete is what -z 1 and -z 2 ask for.
+// complete waits as -z 1 and -z 2 require.
 func (w *worker) complete(o *operation) error {
 	if w.cfg.Blocking != 1 && w.cfg.Blocking != 2 {
 		return nil
@@ -74,7 +74,7 @@ func (w *worker) timed(o *operation, iters, agg int) (measure, error) {
 	return w.measured(o, iters, w.iteration(o, agg, false))
 }
 
-// measured launches so often, and waits for the last.
+// measured calls launch the given number of times, and waits for the last one.
 func (w *worker) measured(o *operation, times int, launch func() error) (measure, error) {
 	start := w.now()
 	s, err := w.sampler(o, times, start)
@@ -112,7 +112,7 @@ func (w *worker) measured(o *operation, times int, launch func() error) (measure
 	return m, err
 }
 
-// ended waits for what was issued since start, and says how long it took.
+// ended waits for what was issued since start, and returns how long it took.
 func (w *worker) ended(o *operation, start time.Duration) (measure, error) {
 	m := measure{chosen: o.chosen}
 	if o.lane != nil {
@@ -125,8 +125,8 @@ func (w *worker) ended(o *operation, start time.Duration) (measure, error) {
 	return m, nil
 }
 
-// A sampler takes the time of every iteration: on the processor by its clock,
-// on a device by marks in the stream, which iterations need not wait for.
+// A sampler times every iteration: on the processor by the clock, on a device by marks in the
+// stream, for which iterations need not wait.
 type sampler struct {
 	w     *worker
 	o     *operation
@@ -137,10 +137,9 @@ type sampler struct {
 	times []time.Duration
 }
 
-// sampler begins to sample, if iterations are to be timed by themselves. With
-// -z 3 each is complete before the next, and the clock serves devices, too.
-// The document alone is not worth the marks' time. For --slowest the clock
-// times launches.
+// sampler starts to sample, if iterations are to be timed individually. With -z 3 each iteration
+// is complete before the next, so that the clock works for devices, too. Marks cost time, which
+// the JSON document alone does not justify. For --slowest the clock times launches.
 func (w *worker) sampler(o *operation, iters int, now time.Duration) (sampler, error) {
 	s := sampler{w: w, o: o, last: now}
 	switch {
@@ -176,7 +175,7 @@ func (s *sampler) mark(i int) error {
 	return s.w.failedBy(s.o.comm, s.o.lane.Mark(i))
 }
 
-// laps are the times of all iterations; nil when they were not taken.
+// laps returns the times of all iterations; nil if they were not taken.
 func (s *sampler) laps() ([]time.Duration, error) {
 	if !s.marks {
 		return s.times, nil
@@ -191,11 +190,11 @@ func (s *sampler) laps() ([]time.Duration, error) {
 	return s.times, nil
 }
 
-// maxIters is how many iterations a time (--min-time) can stand for.
+// maxIters limits the number of iterations that --min-time can result in.
 const maxIters = 2000
 
-// iterations is how many are timed: -n, or as many as fill --min-time. All
-// ranks come to the same number. The operation has run once.
+// iterations returns how many iterations are timed: -n, or as many as fill --min-time. All ranks
+// get the same number. The operation has already run once.
 func (w *worker) iterations(ctx context.Context, o *operation) (int, error) {
 	if w.cfg.MinTime == 0 {
 		return w.cfg.Iters, nil
@@ -225,7 +224,7 @@ func (w *worker) iterations(ctx context.Context, o *operation) (int, error) {
 	}
 }
 
-// slowest is the longest time of all ranks'.
+// slowest returns the longest time of all ranks.
 func (w *worker) slowest(ctx context.Context, d time.Duration) (time.Duration, error) {
 	ms, err := w.exchange(ctx, measure{elapsed: d}, true)
 	for _, m := range ms {

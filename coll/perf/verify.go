@@ -7,32 +7,31 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// guard is how much memory on either side of a buffer is watched, in bytes.
-// A page, so that buffers stay aligned.
+// guard is the size of the watched memory on either side of a buffer, in bytes: a page, so that
+// buffers stay aligned.
 const guard = 4096
 
-// A truth knows, for one rank, what every buffer of an operation holds before
-// and after.
+// A truth knows, for one rank, the content of every buffer of an operation before and after it.
 type truth struct {
 	c       collective
 	rank, n int
 	root    int
 	moved   *pattern // data that is only moved, see stride
-	mine    *pattern // what this rank gives to a reduction
+	mine    *pattern // this rank's input to a reduction
 	want    *pattern // the reduction's result
-	poison  *pattern // what is in memory that was not written
+	poison  *pattern // content of memory that was not written
 }
 
-// A sketch is a rank's two buffers, before or after.
+// A sketch is the content of a rank's two buffers, before or after an operation.
 type sketch struct{ send, recv layout }
 
-// before is what the buffers hold when the operation begins, after what they
-// must hold when it has ended. In place only recv counts.
+// before returns the content of the buffers when the operation begins; after returns what they
+// must contain when it has ended. In place only recv counts.
 func (t *truth) before(v volume, inPlace bool) sketch {
 	if !inPlace {
 		return sketch{t.given(t.rank, 0, v.send), layout{{t.poison, 0, v.recv}}}
 	}
-	if t.c.blocks() && !t.c.inSend() && !t.c.aliased() { // the rank's block of recv, amid poison
+	if t.c.blocks() && !t.c.inSend() && !t.c.aliased() { // the rank's block of recv, surrounded by poison
 		return sketch{recv: t.amid(layout{{t.poison, 0, v.recv}}, t.given(t.rank, 0, v.send))}
 	}
 	return sketch{recv: t.given(t.rank, 0, v.send)}
@@ -56,7 +55,7 @@ func (t *truth) receives() bool {
 	return recv > 0
 }
 
-// given is a run of what a rank passes to the operation.
+// given returns a range of a rank's input to the operation.
 func (t *truth) given(rank int, first, n int64) layout {
 	if t.c.Reduces() && t.mine != nil {
 		return layout{{t.mine, first, n}}
@@ -64,12 +63,12 @@ func (t *truth) given(rank int, first, n int64) layout {
 	return t.of(rank, first, n)
 }
 
-// of is a run of the data of a rank, where data is only moved.
+// of returns a range of a rank's data, where data is only moved.
 func (t *truth) of(rank int, first, n int64) layout {
 	return layout{{t.moved, first + int64(stride(rank, t.moved.elements())), n}}
 }
 
-// result is what the operation writes on this rank.
+// result returns what the operation writes on this rank.
 func (t *truth) result(v volume) layout {
 	block := int64(t.rank) * v.count
 	switch t.c.Collective {
@@ -96,7 +95,7 @@ func (t *truth) reduced(first, n int64) layout {
 	return layout{{t.want, first, n}}
 }
 
-// fromAll is a block of every rank, in their order.
+// fromAll returns one block of every rank, in the order of the ranks.
 func (t *truth) fromAll(first, n int64) layout {
 	var im layout
 	for r := range t.n {
@@ -112,8 +111,8 @@ func (t *truth) amid(whole, block layout) layout {
 	return slices.Concat(layout{{s.p, s.first, at}}, block, layout{{s.p, s.first + at + n, s.n - at - n}})
 }
 
-// A source makes the patterns of a run's type, reduction, seed and size. Ranks
-// of one process share what does not depend on the rank.
+// A source generates the patterns of a run's type, reduction, seed and size. Ranks of one process
+// share those that do not depend on the rank.
 type source struct {
 	mu     sync.Mutex
 	shared map[sharedKey]func() []byte
@@ -125,11 +124,11 @@ type sharedKey struct {
 	period int
 }
 
-// keep bounds how many shared patterns stay in memory; users hold on to theirs.
+// keep bounds how many shared patterns stay cached; their users keep references of their own.
 const keep = 16
 
-// pattern is what a generator's reduction results in; of a generator without
-// ranks, data that is only moved.
+// pattern returns the result of a generator's reduction; for a generator without ranks, data that
+// is only moved.
 func (s *source) pattern(g generator, period int) *pattern {
 	s.mu.Lock()
 	key := sharedKey{g, period}
@@ -159,7 +158,7 @@ func (s *source) pattern(g generator, period int) *pattern {
 	return p
 }
 
-// truth returns what is true of an operation with this seed.
+// truth returns the truth of an operation with this seed.
 func (s *source) truth(c collective, g generator, rank, root, period int) *truth {
 	t := &truth{
 		c: c, rank: rank, n: g.n, root: root,
@@ -179,11 +178,11 @@ type buffer struct {
 	base int    // where data begins in it
 }
 
-// data is where operations work.
+// data is the part that operations use.
 func (b *buffer) data() []byte { return b.mem[b.base : len(b.mem)-guard] }
 
-// guarded returns the layout im of the buffer's first bytes, with poison before
-// and after it, and the memory that it is a layout of.
+// guarded returns the layout im of the buffer's first bytes with poison before and after it, and
+// the memory that it describes.
 func (b *buffer) guarded(im layout, poison *pattern) (layout, []byte) {
 	n := int(im.bytes())
 	edge := int64(guard / poison.t.Size())
@@ -191,9 +190,9 @@ func (b *buffer) guarded(im layout, poison *pattern) (layout, []byte) {
 	return slices.Concat(layout{{poison, 1, edge}}, im, layout{{poison, 2, edge}}), mem
 }
 
-// buffers are a rank's two, of one kind of memory.
+// buffers are a rank's two buffers, of one kind of memory.
 type buffers struct {
-	kind       string // plain, or a mode of some Moder
+	kind       string // plain, or a mode of a ModeSetter
 	send, recv buffer
 }
 
@@ -205,8 +204,8 @@ func (t *truth) prepare(v volume, inPlace bool, b *buffers, m *medium) error {
 	return m.settle()
 }
 
-// wrong counts the elements of both buffers, and around them, that are not as
-// they must be after the operation.
+// wrong counts the elements in and around both buffers that are not as they must be after the
+// operation.
 func (t *truth) wrong(v volume, inPlace bool, b *buffers, m *medium) (int64, error) {
 	if err := t.visit(t.after(v, inPlace), inPlace, b, m.compare); err != nil {
 		return 0, err
@@ -214,7 +213,7 @@ func (t *truth) wrong(v volume, inPlace bool, b *buffers, m *medium) (int64, err
 	return m.wrong()
 }
 
-// visit calls f with each buffer's layout, guards and all.
+// visit calls f with the layout of each buffer, including the guards.
 func (t *truth) visit(s sketch, inPlace bool, b *buffers, f func(layout, []byte) error) error {
 	if err := f(b.recv.guarded(s.recv, t.poison)); err != nil || inPlace {
 		return err

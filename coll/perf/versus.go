@@ -9,11 +9,11 @@ import (
 	"github.com/assay-hpc/assay/coll/elem"
 )
 
-// Best is the --versus that takes the rival's fastest kind of memory.
+// Best is the value of --versus that selects the rival's fastest kind of memory.
 const Best = "best"
 
-// graphLength is how many operations a graph holds at most when engines are
-// compared: enough to hide the launch of the graph.
+// graphLength is the largest number of operations in a graph when engines are compared: enough to
+// hide the launch of the graph.
 const graphLength = 100
 
 // comparable reports whether the world has what --versus needs.
@@ -40,7 +40,7 @@ func (r *session) comparable() error {
 	return nil
 }
 
-// graphs reports whether all engines can be recorded.
+// graphs reports whether all engines can record graphs.
 func (r *session) graphs() bool {
 	return !slices.ContainsFunc(r.contenders(0), func(c Comm) bool { return laneOf(c) == nil })
 }
@@ -58,7 +58,7 @@ type variant struct {
 	kind  int
 }
 
-// variants are all that this run compares, the same ones on every rank.
+// variants returns all variants that this run compares, the same ones on every rank.
 func (w *worker) variants() []variant {
 	var out []variant
 	for kind := range w.kinds {
@@ -108,9 +108,9 @@ type trial struct {
 	measure  measure
 }
 
-// compare measures all engines in all variants of one operation: a repetition
-// of each after the other, and then the next of each, so that what changes on
-// the machine changes it for all.
+// compare measures all engines in all variants of one operation: one repetition of each trial
+// after the other, then the next repetition of each, so that a change on the machine affects all
+// of them.
 func (w *worker) compare(ctx context.Context, v volume, k combination, inPlace bool) (err error) {
 	if w.report != nil {
 		w.report.progress(v, k)
@@ -142,7 +142,7 @@ func (w *worker) compare(ctx context.Context, v volume, k combination, inPlace b
 	return w.conclude(ctx, trials, iters)
 }
 
-// trials are all variants, and in each all engines, ours first.
+// trials returns the trials of all variants, and in each variant of all engines, ours first.
 func (w *worker) trials(v volume, k combination, inPlace bool) []*trial {
 	var out []*trial
 	for _, x := range w.variants() {
@@ -158,9 +158,8 @@ func (w *worker) trials(v volume, k combination, inPlace bool) []*trial {
 	return out
 }
 
-// enough is how many iterations all trials take: so many that the fastest
-// engine fills --min-time. Each engine has run once then, on each kind of
-// memory.
+// enough returns the number of iterations for all trials: as many as the fastest engine needs to
+// fill --min-time. It also runs each engine once on each kind of memory.
 func (w *worker) enough(ctx context.Context, trials []*trial) (int, error) {
 	most := 0
 	for i, t := range trials {
@@ -177,14 +176,14 @@ func (w *worker) enough(ctx context.Context, trials []*trial) (int, error) {
 		}
 		most = max(most, n)
 	}
-	if most > graphLength { // whole graphs, so that all trials run as many
+	if most > graphLength { // whole graphs, so that all trials run the same number
 		most = (most + graphLength - 1) / graphLength * graphLength
 	}
 	return most, nil
 }
 
-// warm runs a trial once. A graph is recorded, and its first launch puts it
-// onto the device.
+// warm runs the warm-up of a trial. A graph is captured, and its first launch puts it onto the
+// device.
 func (w *worker) warm(t *trial, iters int) (err error) {
 	w.buffers = w.kinds[t.kind]
 	t.measure = measure{wrong: -1}

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// versusColumns are those of a row, those of each engine, and what is behind
-// those of each but the first.
+// versusColumns are the columns of a row, followed by engineColumns for each engine, and for each
+// engine except the first by ratioColumn.
 var (
 	versusColumns = []column{{12, "size", "(B)"}, {12, "count", "(elements)"}, {8, "type", ""}, {6, "redop", ""}, {6, "root", ""}, {5, "place", ""}, {6, "launch", ""}, {9, "memory", ""}}
 	engineColumns = []column{{8, "time", "(us)"}, {6, "busbw", "(GB/s)"}, {6, "#wrong", ""}}
@@ -40,7 +40,7 @@ func (r *reporter) versusHeads() string {
 	return "#" + over.String()[1:] + "\n#" + names.String()[1:] + "\n#" + units.String()[1:] + "\n"
 }
 
-// comparison is the header's line about what is compared.
+// comparison returns the header's line that says what is compared.
 func (r *reporter) comparison() string {
 	if r.cfg.Versus == "" {
 		return ""

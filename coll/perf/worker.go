@@ -10,20 +10,20 @@ import (
 	"github.com/assay-hpc/assay/coll/elem"
 )
 
-// A worker is one rank. All workers take the same way through the same loops:
-// whatever they do not know alike they exchange first.
+// A worker is one rank. All workers run the same loops with the same decisions: values that may
+// differ between them are exchanged first.
 type worker struct {
 	*session
-	i      int // among this process's ranks
+	i      int // index among this process's ranks
 	world  Comm
-	comm   Comm // the group's, where the world is split; else world
+	comm   Comm // the group's, if the world is split; else world
 	now    clock
 	pulse  pulse
 	report *reporter // on rank 0 of the world only
 	medium medium
 
-	buffers            // those that operations work on
-	kinds    []buffers // all of them; one kind, unless engines are compared
+	buffers            // the ones that operations use
+	kinds    []buffers // all buffers; one kind, unless engines are compared
 	entrants []entrant // the engines, ours first, if they are compared
 }
 
@@ -39,8 +39,8 @@ func (w *worker) run(ctx context.Context) (err error) {
 			return w.failed(DeviceError, err)
 		}
 	}
-	// Memory of some kinds is freed by all ranks together, unless the world was
-	// aborted: so it is, before a rank that failed frees its own.
+	// Some kinds of memory are freed by all ranks together, unless the world was aborted. So a
+	// rank that failed aborts the world before it frees its own memory.
 	defer func() {
 		w.stop(err)
 		w.close()
@@ -89,13 +89,13 @@ func (w *worker) open(ctx context.Context) error {
 	return nil
 }
 
-// failed makes an error of this rank's; nil stays nil.
+// failed makes err a Failure of this rank; nil stays nil.
 func (w *worker) failed(s Status, err error) error { return w.failure(s, w.comm, err) }
 
-// failedBy makes an error of an engine's.
+// failedBy makes err a Failure of an engine.
 func (w *worker) failedBy(c Comm, err error) error { return w.failure(EngineError, c, err) }
 
-// failure is called by what the caller's caller calls.
+// failure must be called by failed or failedBy: it records the line that called these.
 func (w *worker) failure(s Status, c Comm, err error) error {
 	if err == nil {
 		return nil
@@ -115,7 +115,7 @@ type combination struct {
 	op   elem.Op // red's, for this communicator
 }
 
-// redop is what the table's column shows.
+// redop is what the table shows in the redop column.
 func (w *worker) redop(k combination) string {
 	if w.c.redop() {
 		return k.red.Name
@@ -123,7 +123,7 @@ func (w *worker) redop(k combination) string {
 	return "none"
 }
 
-// shownRoot is what the table's column shows.
+// shownRoot is what the table shows in the root column.
 func (w *worker) shownRoot(k combination) int {
 	if w.c.Rooted() {
 		return k.root
@@ -158,8 +158,8 @@ func (w *worker) combinations(ctx context.Context) error {
 	return nil
 }
 
-// touch gives all of the buffers pages of their own and values that are
-// numbers: unwritten memory is one page of zeros, and too fast to read.
+// touch gives the buffers pages of their own and values that are numbers: unwritten memory is one
+// page of zeros, and too fast to read.
 func (w *worker) touch(t elem.Type) error {
 	p := w.source.pattern(generator{t: t, seed: 1}, periods[1])
 	for i := range w.kinds {
@@ -175,7 +175,7 @@ func (w *worker) touch(t elem.Type) error {
 	return w.failed(EngineError, w.medium.settle())
 }
 
-// combination runs one sweep, with a reduction of its own if it needs one.
+// combination runs one sweep. It creates the reduction mulsum for it if needed.
 func (w *worker) combination(ctx context.Context, k combination) (err error) {
 	if w.cfg.Versus != "" {
 		return w.versus(ctx, k)
@@ -198,8 +198,7 @@ func (w *worker) preMulSum(p PreMulSummer, t elem.Type) (elem.Op, error) {
 	return op, w.failed(EngineError, err)
 }
 
-// withoutMulsum leaves it out of -o all, and fails where nothing else was
-// asked for.
+// withoutMulsum skips mulsum in -o all, and fails if nothing else was requested.
 func (w *worker) withoutMulsum() error {
 	if len(w.cfg.Ops) == 1 {
 		return w.failed(NotImplemented, errors.New("-o mulsum: the engine has no sums with scalars"))
@@ -230,7 +229,7 @@ func (w *worker) sweep(ctx context.Context, k combination) error {
 	return nil
 }
 
-// sizes are the sweep's, as far as memory allows.
+// sizes returns the sweep's sizes, as far as memory allows.
 func (w *worker) sizes() []int64 {
 	cfg := w.cfg
 	cfg.MaxBytes = min(cfg.MaxBytes, w.maxBytes())
@@ -242,8 +241,8 @@ func (w *worker) maxBytes() int64 {
 	return int64(len(w.recv.mem)) - int64(8*w.cfg.Unalign) - 2*guard
 }
 
-// warmUp runs sizes that double, so that everything there is has been used
-// once: connections, memory, branch predictors.
+// warmUp runs sizes that double, so that everything has been used once: connections, memory,
+// branch predictors.
 func (w *worker) warmUp(k combination) error {
 	for size := max(1, w.cfg.MinBytes); size <= w.maxBytes(); size *= 2 {
 		o := w.operation(w.c.volume(size, w.comm.Size(), k.t), k, false)
@@ -286,12 +285,12 @@ func (w *worker) row(ctx context.Context, size int64, k combination) error {
 	})
 }
 
-// collect gives the ranks' measures to the rank that reports.
+// collect sends the ranks' measures to the rank that reports.
 func (w *worker) collect(ctx context.Context, m measure) ([]measure, error) {
 	return w.exchange(ctx, m, w.report != nil)
 }
 
-// exchange gives the ranks' measures to those that read them.
+// exchange sends the ranks' measures to the ranks that read them.
 func (w *worker) exchange(ctx context.Context, m measure, read bool) ([]measure, error) {
 	all, err := w.world.Exchange(ctx, m.encode())
 	if err != nil || !read {
@@ -308,7 +307,7 @@ func (w *worker) exchange(ctx context.Context, m measure, read bool) ([]measure,
 
 func (w *worker) barrier() error { return w.failed(EngineError, w.world.Barrier()) }
 
-// sum adds a number of all ranks.
+// sum returns the sum of all ranks' values.
 func (w *worker) sum(ctx context.Context, v int64) (total int64, err error) {
 	ms, err := w.exchange(ctx, measure{wrong: v}, true)
 	for _, m := range ms {

@@ -4,8 +4,8 @@ import "math/bits"
 
 // Binomial trees, for Gather and Scatter: log n rounds.
 
-// A subtree of a binomial tree over roles, (rank - root) mod n: role v has
-// under it the roles v … v+size-1. Its children are v+1, v+2, v+4, ….
+// binomialSize returns the size of a subtree of a binomial tree over roles, (rank - root) mod n:
+// the subtree of role v contains the roles v … v+size-1. The children of v are v+1, v+2, v+4, ….
 func binomialSize(v, n int) int {
 	if v == 0 {
 		return n
@@ -13,7 +13,7 @@ func binomialSize(v, n int) int {
 	return min(v&-v, n-v)
 }
 
-// binomialKids are the children of role v, the largest subtree first.
+// binomialKids returns the children of role v, the largest subtree first.
 func binomialKids(v, n int) []int {
 	var kids []int
 	for bit := 1 << bits.Len(uint(n)); bit > 0; bit >>= 1 {
@@ -24,13 +24,13 @@ func binomialKids(v, n int) []int {
 	return kids
 }
 
-// A piece is a run of roles whose ranks are a run, too.
+// A piece is a range of roles with consecutive ranks.
 type piece struct {
 	role int
 	data Span // the blocks of their ranks
 }
 
-// pieces cuts the subtree of role v where the ranks start again at 0.
+// pieces splits the subtree of role v where the ranks wrap around to 0.
 func (s *Schedule) pieces(v int) []piece {
 	n, size := s.Ranks, binomialSize(v, s.Ranks)
 	first := mod(v+s.Root, n)
@@ -41,9 +41,8 @@ func (s *Schedule) pieces(v int) []piece {
 	return []piece{{v, Span{int32(first), int32(head)}}, {v + head, Span{0, int32(size - head)}}}
 }
 
-// binomialGather: each rank sends its subtree's blocks to its parent, the
-// rounds are the logarithm of n, but blocks move several times. Zero copy is
-// safe.
+// binomialGather: each rank sends its subtree's blocks to its parent. There are log n rounds, but
+// blocks move several times. Zero copy is safe.
 func binomialGather(s *Schedule, o Options) error {
 	n := o.Ranks
 	s.lanes(func(rank, _ int) ([][]Step, int) {
@@ -79,7 +78,7 @@ func binomialGather(s *Schedule, o Options) error {
 	return nil
 }
 
-// binomialScatter is binomialGather the other way round. Zero copy is safe.
+// binomialScatter is binomialGather in reverse. Zero copy is safe.
 func binomialScatter(s *Schedule, o Options) error {
 	n := o.Ranks
 	s.lanes(func(rank, _ int) ([][]Step, int) {

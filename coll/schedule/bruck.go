@@ -5,19 +5,17 @@ import (
 	"slices"
 )
 
-// Bruck's algorithms: ⌈log n⌉ rounds for any n; in round k a rank talks to
-// those 2^k before and after it. Source: Bruck, Ho, Kipnis, Upfal, Weathersby,
-// "Efficient algorithms for all-to-all communications in multiport
-// message-passing systems", 1997. The original keeps blocks in an order that
-// starts with the own rank and turns them at the end; here they are put where
-// they belong at once, and a message is cut in two where the ranks start again
-// at 0.
+// Bruck's algorithms: ⌈log n⌉ rounds for any n; in round k a rank talks to those 2^k before and
+// after it. Source: Bruck, Ho, Kipnis, Upfal, Weathersby, "Efficient algorithms for all-to-all
+// communications in multiport message-passing systems", 1997. The original stores blocks in an
+// order that starts with the own rank and rotates them at the end; here they are stored at their
+// final place at once, and a message is split in two where the ranks wrap around to 0.
 
 // rounds of n ranks are k = 0 … rounds-1.
 func rounds(n int) int { return bits.Len(uint(n - 1)) }
 
-// arc is the run of n blocks of ranks first, first+1, … as spans, cut where
-// the ranks start again at 0 and after the given numbers of blocks.
+// arc returns the n blocks of ranks first, first+1, … as spans, split where the ranks wrap around
+// to 0 and after the given numbers of blocks.
 func arc(first, n, ranks int, cuts ...int) []Span {
 	first = mod(first, ranks)
 	cuts = append(cuts, ranks-first, n)
@@ -52,18 +50,18 @@ func bruckAllGather(s *Schedule, o Options) error {
 		}
 		return [][]Step{steps}, 0
 	})
-	s.MaxSpan = s.widest(0) // whose messages are not cut
+	s.MaxSpan = s.widest(0) // the messages of rank 0 are not split
 	return nil
 }
 
-// bruckReduceScatter is bruckAllGather the other way round: before round k,
-// counted down, a rank holds partial results for itself and the 2^(k+1)-1
-// after it. Each rank sends n-1 blocks. Zero copy is safe.
+// bruckReduceScatter is bruckAllGather in reverse: before round k, counted down, a rank has
+// partial results for itself and the 2^(k+1)-1 after it. Each rank sends n-1 blocks. Zero copy is
+// safe.
 func bruckReduceScatter(s *Schedule, o Options) error {
 	n := o.Ranks
 	top := rounds(n) - 1
-	// After the first round partial results are there for so many ranks from
-	// the own one on; for the others there is but the input until the next.
+	// After the first round there are partial results for this many ranks, starting with the own
+	// one; for the others there is only the input until the next round.
 	partial := n - 1<<top
 	s.lanes(func(rank, _ int) ([][]Step, int) {
 		var steps []Step
@@ -71,7 +69,7 @@ func bruckReduceScatter(s *Schedule, o Options) error {
 			dist := 1 << k
 			count := min(dist, n-dist)
 			to, from := int32(mod(rank+dist, n)), int32(mod(rank-dist, n))
-			// Both sides cut where either goes from partial results to input.
+			// Both sides split where either one changes from partial results to input.
 			var cuts []int
 			if k == top-1 {
 				cuts = []int{partial, max(0, partial-dist)}
@@ -96,24 +94,24 @@ func bruckReduceScatter(s *Schedule, o Options) error {
 		}
 		return [][]Step{steps}, n
 	})
-	s.MaxSpan = s.widest(0) // whose messages are not cut
+	s.MaxSpan = s.widest(0) // the messages of rank 0 are not split
 	return nil
 }
 
-// bruckAllToAll: a block for the rank i after this one travels 2^k ranks in
-// each round k whose bit is set in i, together with all others that do. So a
-// message a round holds up to half the blocks: for small ones. A rank sends
-// as many blocks as the numbers below n have bits. Messages are packed in
-// scratch memory, so there is nothing to send from where it lies.
+// bruckAllToAll: a block for the rank i after this one travels 2^k ranks in each round k for
+// which bit k of i is set, together with all other blocks that do. So there is one message per
+// round, with up to half the blocks: good for small ones. A rank sends as many blocks as the
+// numbers below n have bits set. Messages are packed in scratch memory, so nothing is sent
+// directly from the buffers.
 func bruckAllToAll(s *Schedule, o Options) error {
 	n := o.Ranks
 	s.lanes(func(rank, _ int) ([][]Step, int) {
-		at := make([]Ref, n) // where the block is now that is i ranks under way
+		at := make([]Ref, n) // where the block for the rank i after this one is now
 		for i := range at {
 			at[i] = in(mod(rank+i, n))
 		}
 		steps := []Step{do(block(rank)).load(in(rank)).store(out(rank))}
-		pack := n / 2 // blocks of the packed message; then each round's
+		pack := n / 2 // blocks of the packed message; those received in each round follow
 		used := pack
 		for k := range rounds(n) {
 			dist := 1 << k

@@ -4,22 +4,22 @@ import (
 	"errors"
 )
 
-// CollNet: the network reduces. Of each node (Options.Groups) the first rank is
-// the head. Its node's data come to it over a chain, it sends to Network, and
-// what comes from Network goes along the chain again. Windows go up in one lane
-// while earlier ones come down in another, so that several are in the network
-// at once. There is one channel: a network reduces in few groups.
+// CollNet: the network reduces. The first rank of each node (Options.Groups) is its head. Its
+// node's data reaches the head over a chain, the head sends to Network, and what Network sends
+// back goes along the chain again. Windows go up in one lane while earlier ones come down in
+// another, so that several are in the network at once. There is one channel: a network reduces in
+// few groups.
 //
-// A message to Network is a head's contribution; when those of all heads are
-// there, each gets one message: of an AllReduce the reduction, of an AllGather
-// the contributions one after the other in the order of the heads' ranks, of a
-// ReduceScatter its part of the reduction, in that order.
+// A message to Network is a head's contribution. When the contributions of all heads have
+// arrived, each head receives one message: for an AllReduce the reduction, for an AllGather the
+// contributions in the order of the heads' ranks, for a ReduceScatter the head's part of the
+// reduction, in that order.
 
-// A nodeChain is what a rank has of its node's chain.
+// A nodeChain is a rank's place in the chain of its node.
 type nodeChain struct {
 	up   int32   // towards the head; Network for the head
 	kids []int32 // away from it: one or none
-	node []int32 // the head first
+	node []int32 // the ranks of the node, the head first
 	head bool
 }
 
@@ -35,7 +35,7 @@ func (h hier) chain(rank int) nodeChain {
 	return c
 }
 
-// collNet sets the programs to those of a function of a rank's place.
+// collNet sets the programs from a function of a rank's place in its chain.
 func (s *Schedule) collNet(h hier, f func(rank int, c nodeChain) (up, down []Step, scratch int)) {
 	s.Channels = 1
 	s.lanes(func(rank, _ int) ([][]Step, int) {
@@ -57,9 +57,9 @@ func collNetAllReduce(s *Schedule, o Options) error {
 	return nil
 }
 
-// Regular reports whether groups have equally many ranks, each the ones after
-// those of the group before: what CollNet wants for AllGather and
-// ReduceScatter, where a head's part lies in one piece.
+// Regular reports whether all groups have the same number of ranks, and consecutive ones that
+// follow those of the group before. CollNet needs this for AllGather and ReduceScatter, so that a
+// head's part is contiguous.
 func Regular(groups [][]int) bool {
 	next := 0
 	for _, g := range groups {
@@ -112,8 +112,8 @@ func collNetAllGather(s *Schedule, o Options) error {
 	return nil
 }
 
-// collNetReduceScatter: each head gets its node's blocks and hands them out.
-// Zero copy is safe.
+// collNetReduceScatter: each head receives its node's blocks and distributes them. Zero copy is
+// safe.
 func collNetReduceScatter(s *Schedule, o Options) error {
 	if !Regular(o.Groups) {
 		return errIrregular

@@ -2,19 +2,19 @@ package schedule
 
 import "errors"
 
-// Hierarchical: rings within the nodes, and rings between ranks of different
-// nodes, so that what goes between nodes is as little as can be, and every
-// rank's network connection carries a part of it. The steps within and between
-// nodes follow one another in a window; several channels overlap them.
+// Hierarchical: rings within the nodes, and rings between ranks of different nodes, so that as
+// little data as possible goes between nodes, and every rank's network connection carries a part
+// of it. The steps within and between nodes follow one another in a window; several channels
+// overlap them.
 //
-// With nodes of one size local rank l of a node talks to the local ranks l of
-// others. In a node with fewer ranks than another each stands for several of
-// the other's.
+// With nodes of equal size, local rank l of a node talks to the local ranks l of the others. In a
+// node with fewer ranks than another one, each rank represents several of the other node's local
+// ranks.
 
 type hier struct {
 	groups [][]int32
-	group  []int // of a rank
-	local  []int // its index there
+	group  []int // by rank
+	local  []int // index in its group, by rank
 }
 
 func newHier(o Options) (hier, error) {
@@ -31,13 +31,13 @@ func newHier(o Options) (hier, error) {
 	return h, nil
 }
 
-// at is local rank l, modulo the size, of the k-th group after i.
+// at returns local rank l, modulo the size, of the k-th group after i.
 func (h hier) at(i, k, l int) int32 {
 	g := h.groups[mod(i+k, len(h.groups))]
 	return g[l%len(g)]
 }
 
-// inside is the ring within a rank's group.
+// inside returns the ring within a rank's group.
 func (h hier) inside(rank int, at func(segment int) Span) loop {
 	i, l := h.group[rank], h.local[rank]
 	g := len(h.groups[i])
@@ -52,10 +52,10 @@ func hierTree(s *Schedule, o Options) error {
 	return treeMaker(heapTree)(s, o)
 }
 
-// hierAllReduce: the vector has as many shares as the largest node has ranks,
-// each of one block a node. Within each node a ring reduces and scatters the
-// shares; for each share a ring of the ranks that have it reduces it between
-// nodes; then the nodes gather. Zero copy is safe.
+// hierAllReduce: the vector has as many shares as the largest node has ranks, and each share has
+// one block per node. Within each node a ring reduces and scatters the shares; for each share a
+// ring of the ranks that have it reduces it between nodes; then the nodes gather. Zero copy is
+// safe.
 func hierAllReduce(s *Schedule, o Options) error {
 	h, err := newHier(o)
 	if err != nil {
@@ -101,8 +101,8 @@ func hierAllReduce(s *Schedule, o Options) error {
 	return nil
 }
 
-// A batch is one block of each local rank of a node, such that each is at
-// another local rank here: those of group j with indices t·g to t·g+g-1.
+// batch returns segments for the ring within the rank's group, of g ranks: the blocks of the
+// ranks of group j with indices t·g to t·g+g-1, each of them at a different local rank.
 func (h hier) batch(rank, j, t int) (at func(segment int) Span) {
 	here, there := len(h.groups[h.group[rank]]), h.groups[j]
 	return func(e int) Span {
@@ -113,7 +113,7 @@ func (h hier) batch(rank, j, t int) (at func(segment int) Span) {
 	}
 }
 
-// batches calls f for all of them.
+// batches calls f for all batches.
 func (h hier) batches(rank int, f func(at func(segment int) Span)) {
 	here := len(h.groups[h.group[rank]])
 	for j, there := range h.groups {
@@ -123,10 +123,10 @@ func (h hier) batches(rank int, f func(at func(segment int) Span)) {
 	}
 }
 
-// rails calls f for the rings between nodes in which a rank is. Rail v is of
-// local rank v, modulo the size, of every group, and passes on the blocks of
-// those ranks that are number v themselves. Several rails of a rank run one
-// after the other: side by side they could fill each other's slots.
+// rails calls f for the rings between nodes that contain the rank. Rail v consists of local rank
+// v, modulo the size, of every group, and passes on the blocks of the ranks with the local index
+// v itself. The rails of a rank run one after the other: side by side they could fill each
+// other's slots.
 func (h hier) rails(rank int, f func(rail loop)) {
 	i := h.group[rank]
 	most := 0
@@ -179,7 +179,7 @@ func hierReduceScatter(s *Schedule, o Options) error {
 	}
 	s.lanes(func(rank, _ int) ([][]Step, int) {
 		i := h.group[rank]
-		partial := make(map[int32]Ref) // of the blocks that this rank passes on
+		partial := make(map[int32]Ref) // partial results of the blocks that this rank passes on
 		used := 0                      // blocks of scratch memory
 		var steps []Step
 		h.batches(rank, func(at func(int) Span) {

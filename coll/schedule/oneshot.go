@@ -3,10 +3,9 @@ package schedule
 // One-shot: every message goes straight to its receiver, one hop. Latency
 // does not grow with the number of ranks, but the bytes of AllReduce do.
 
-// oneShotAllReduce: each rank sends its vector to Everyone and reduces what
-// all have sent in the order of the ranks, so that all get the same bits. Out
-// of place zero copy is safe. In place it is not: a rank may be done, and
-// write its output, before others have read its input.
+// oneShotAllReduce: each rank sends its vector to Everyone and reduces what all ranks have sent
+// in the order of the ranks, so that all get the same bits. Out of place zero copy is safe. In
+// place it is not: a rank may finish, and write its output, before others have read its input.
 func oneShotAllReduce(s *Schedule, o Options) error {
 	n := o.Ranks
 	s.Blocks = 1
@@ -14,8 +13,8 @@ func oneShotAllReduce(s *Schedule, o Options) error {
 		b := block(0)
 		steps := make([]Step, 0, n+1)
 		steps = append(steps, do(b).load(in(0)).send(Everyone))
-		// The partial result waits in scratch memory, because in place the own
-		// input must live until it is this rank's turn.
+		// The partial result is in scratch memory, because in place the rank's own input must
+		// stay intact until its turn.
 		steps = append(steps, firstTwo(rank)...)
 		for r := 2; r < n; r++ {
 			step := do(b).load(scratch(0)).store(scratch(0))
@@ -56,7 +55,7 @@ func oneShotBroadcast(s *Schedule, _ Options) error {
 	return nil
 }
 
-// oneShotReduce: all send to the root. Zero copy is safe.
+// oneShotReduce: all ranks send to the root. Zero copy is safe.
 func oneShotReduce(s *Schedule, o Options) error {
 	n := o.Ranks
 	s.Blocks = 1
@@ -69,7 +68,7 @@ func oneShotReduce(s *Schedule, o Options) error {
 	return nil
 }
 
-// collect reduces own and what all others send into dst.
+// collect reduces own and what all other ranks send into dst.
 func collect(rank, n int, data Span, own, dst Ref) []Step {
 	steps := make([]Step, 0, n)
 	for k := 1; k < n; k++ {
@@ -79,9 +78,8 @@ func collect(rank, n int, data Span, own, dst Ref) []Step {
 	return steps
 }
 
-// oneShotAllGather: each rank sends its block to Everyone. A lane sends and
-// one receives, so that no rank waits to send until others have. Zero copy is
-// safe.
+// oneShotAllGather: each rank sends its block to Everyone. One lane sends and one receives, so
+// that no rank waits for others before it sends. Zero copy is safe.
 func oneShotAllGather(s *Schedule, o Options) error {
 	n := o.Ranks
 	s.lanes(func(rank, _ int) ([][]Step, int) {
@@ -91,8 +89,8 @@ func oneShotAllGather(s *Schedule, o Options) error {
 	return nil
 }
 
-// oneShotReduceScatter: each rank sends each other one its block: n-1 blocks.
-// Zero copy is safe.
+// oneShotReduceScatter: each rank sends every other rank its block: n-1 blocks. Zero copy is
+// safe.
 func oneShotReduceScatter(s *Schedule, o Options) error {
 	n := o.Ranks
 	s.lanes(func(rank, _ int) ([][]Step, int) {
@@ -101,8 +99,8 @@ func oneShotReduceScatter(s *Schedule, o Options) error {
 	return nil
 }
 
-// deal sends block r of the input to rank r, starting with the next rank so
-// that not all send to the same one at once.
+// deal sends block r of the input to rank r, starting with the next rank so that not all ranks
+// send to the same one at once.
 func deal(rank, n int) []Step {
 	steps := make([]Step, 0, n)
 	for k := 1; k < n; k++ {
@@ -126,7 +124,7 @@ func oneShotAllToAll(s *Schedule, o Options) error {
 	return nil
 }
 
-// oneShotGather: all send to the root. Zero copy is safe.
+// oneShotGather: all ranks send to the root. Zero copy is safe.
 func oneShotGather(s *Schedule, o Options) error {
 	n := o.Ranks
 	s.lanes(func(rank, _ int) ([][]Step, int) {
@@ -143,7 +141,7 @@ func oneShotGather(s *Schedule, o Options) error {
 	return nil
 }
 
-// oneShotScatter: the root sends to all. Zero copy is safe.
+// oneShotScatter: the root sends to all ranks. Zero copy is safe.
 func oneShotScatter(s *Schedule, o Options) error {
 	n := o.Ranks
 	s.lanes(func(rank, _ int) ([][]Step, int) {

@@ -8,41 +8,41 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// Options say for which ranks a schedule is made, and what is known of the machine.
+// Options describe the ranks that a schedule is for, and what is known of the machine.
 type Options struct {
-	Ranks int // how many ranks there are, at least 1
+	Ranks int // number of ranks, at least 1
 	Root  int // of a rooted collective
 
-	// Channels is how many channels to use; 0 is the algorithm's own number:
-	// one a ring, else 1. The double tree takes two channels
-	// for each one asked for, as each of its trees carries half the data.
+	// Channels is the number of channels to use; 0 means the algorithm's own number: one per
+	// ring, else 1. The double tree uses two channels for each one requested, because each of its
+	// trees carries half the data.
 	Channels int
 
-	// Rings are orders of all ranks, for "ring": channel c uses Rings[c mod
-	// len(Rings)]. None is the ring 0, 1, 2, ….
+	// Rings are orders of all ranks, for "ring": channel c uses Rings[c mod len(Rings)]. Without
+	// any, the ring is 0, 1, 2, ….
 	Rings [][]int
 
-	// Groups are the nodes: each rank is in one of them. "hierarchical" and
-	// "collnet" need them; in the trees, if given, the tree runs between nodes and a chain
-	// within each. The order within a group is that of the ring or chain in it.
+	// Groups are the nodes: each rank is in one of them. "hierarchical" and "collnet" need them.
+	// In the trees, if given, the tree runs between nodes, with a chain within each. The order
+	// within a group is that of its ring or chain.
 	Groups [][]int
 
-	// NoMulticast says that a transport cannot send to Everyone. What would be
-	// sent so is sent to one after the other.
+	// NoMulticast says that a transport cannot send to Everyone. Such messages are sent to one
+	// rank after the other instead.
 	NoMulticast bool
 }
 
-// Limits of what New accepts: block numbers and the figures made of them are
-// int32, and nothing real comes near.
+// Limits of what New accepts: block numbers and values computed from them are int32. No real
+// system comes near.
 const (
 	MaxRanks    = 1 << 14
 	MaxChannels = 1 << 10
 )
 
-// MinSlots is the number of messages that a connection must be able to hold
-// for schedules to be free of deadlock. One is not enough: in a ring where
-// everyone has sent one message, each next step receives one and sends one,
-// and would wait for room that is made only by the same step of the next rank.
+// MinSlots is the number of messages that a connection must be able to hold for schedules to be
+// free of deadlock. One is not enough: in a ring where every rank has sent one message, each next
+// step receives one and sends one, and would wait for a slot that only the same step of the next
+// rank frees.
 const MinSlots = 2
 
 // The names of the algorithms.
@@ -63,7 +63,7 @@ const (
 // ranks; the options are valid.
 type maker func(s *Schedule, o Options) error
 
-// algorithms are what there is for each collective, the plain one first.
+// algorithms are the algorithms of each collective, the basic one first.
 var algorithms = [op.NumCollectives][]struct {
 	name string
 	make maker
@@ -95,8 +95,7 @@ var algorithms = [op.NumCollectives][]struct {
 	op.SendRecv: {{OneShot, sendRecv}},
 }
 
-// Algorithms returns the names of the algorithms that there are for a
-// collective, the plain one first.
+// Algorithms returns the names of a collective's algorithms, the basic one first.
 func Algorithms(c op.Collective) []string {
 	if c >= op.NumCollectives {
 		return nil
@@ -108,9 +107,9 @@ func Algorithms(c op.Collective) []string {
 	return names
 }
 
-// New makes the schedule of an algorithm for a collective. It fails where the
-// collective has no such algorithm, and where the options make no sense or
-// lack what the algorithm needs. The schedule keeps no part of the options.
+// New creates the schedule of an algorithm for a collective. It fails if the collective has no
+// such algorithm, or if the options are invalid or lack what the algorithm needs. The schedule
+// does not refer to the options.
 func New(c op.Collective, algorithm string, o Options) (*Schedule, error) {
 	if c >= op.NumCollectives {
 		return nil, fmt.Errorf("schedule: there is no collective number %d", c)
@@ -142,8 +141,8 @@ func New(c op.Collective, algorithm string, o Options) (*Schedule, error) {
 	return s, nil
 }
 
-// Widest is the most blocks that a step of any collective by any algorithm
-// moves.
+// Widest returns the largest number of blocks that a step of any collective moves, with any
+// algorithm.
 func Widest(o Options) int {
 	most := 1
 	for c := range op.NumCollectives {
@@ -156,17 +155,16 @@ func Widest(o Options) int {
 	return most
 }
 
-// alone is every collective of a single rank: a copy.
+// alone is the schedule of every collective for a single rank: a copy.
 func alone(s *Schedule) {
 	s.lanes(func(int, int) ([][]Step, int) {
 		return [][]Step{{do(Span{0, 1}).load(in(0)).store(out(0))}}, 0
 	})
 }
 
-// ZeroCopySafe reports whether a rank that runs the algorithm of this package
-// may send input and output from where they lie: that it never writes there
-// again before the receiver has taken them. A transport that copies needs no
-// such thing.
+// ZeroCopySafe reports whether a rank that runs the algorithm of this package may send directly
+// from its input and output buffers: whether it never overwrites data there before the receiver
+// has read it. A transport that copies does not need this.
 func ZeroCopySafe(c op.Collective, algorithm string, inPlace bool) bool {
 	switch {
 	case c == op.AllReduce && algorithm == RecursiveDoubling:
@@ -200,7 +198,7 @@ func (o Options) validate(c op.Collective) error {
 	return nil
 }
 
-// partition reports why groups are not a partition of the ranks 0 … n-1.
+// partition returns why groups are not a partition of the ranks 0 … n-1.
 func partition(groups [][]int, n int) error {
 	seen := make([]bool, n)
 	left := n

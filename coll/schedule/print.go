@@ -68,12 +68,12 @@ func (s Step) String() string {
 // String is what Fprint writes.
 func (s *Schedule) String() string {
 	var b strings.Builder
-	s.Fprint(&b) // a Builder takes everything
+	s.Fprint(&b) // a Builder returns no errors
 	return b.String()
 }
 
-// Fprint writes the schedule for people: every rank's lanes, a step a line,
-// each line with the blocks that it moves. + is the reduction.
+// Fprint writes the schedule for people: every rank's lanes, one step per line, each line with
+// the blocks that it moves. + is the reduction.
 func (s *Schedule) Fprint(w io.Writer) error {
 	root := ""
 	if s.Collective.Rooted() {

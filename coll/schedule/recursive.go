@@ -2,17 +2,15 @@ package schedule
 
 import "math/bits"
 
-// Recursive halving and doubling: partners at distances 1, 2, 4, … exchange.
-// Both bandwidth and latency are the best where the number of ranks is a power
-// of two; else the ranks too many are folded: each first gives its part to a
-// neighbour, and gets its result from there. Sources: Rabenseifner,
-// "Optimization of collective reduction operations", 2004; Thakur,
-// Rabenseifner, Gropp, "Optimization of collective communication operations in
-// MPICH", 2005.
+// Recursive halving and doubling: partners at distances 1, 2, 4, … exchange. Both bandwidth and
+// latency are the best possible if the number of ranks is a power of two. Otherwise the surplus
+// ranks are folded: each first sends its part to a neighbour, and receives its result from it.
+// Sources: Rabenseifner, "Optimization of collective reduction operations", 2004; Thakur,
+// Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005.
 
-// A fold maps n ranks to p = 2^k cores. The first 2·extra ranks are pairs, the
-// odd one of which is the core; each of the others is a core by itself. So
-// neighbouring cores stand for neighbouring ranks.
+// A fold maps n ranks to p = 2^k cores. The first 2·extra ranks form pairs, in which the odd rank
+// is the core; each of the other ranks is a core by itself. So neighbouring cores represent
+// neighbouring ranks.
 type fold struct{ n, p, extra int }
 
 func newFold(n int) fold {
@@ -20,7 +18,7 @@ func newFold(n int) fold {
 	return fold{n, p, n - p}
 }
 
-// core is the core that a rank is, or (ok false) belongs to.
+// core returns the core that a rank is, or, if ok is false, belongs to.
 func (f fold) core(rank int) (core int, ok bool) {
 	if rank >= 2*f.extra {
 		return rank - f.extra, true
@@ -28,7 +26,7 @@ func (f fold) core(rank int) (core int, ok bool) {
 	return rank / 2, rank%2 == 1
 }
 
-// rank is the one that is a core.
+// rank returns the rank that is a core.
 func (f fold) rank(core int) int32 {
 	if core >= f.extra {
 		return int32(core + f.extra)
@@ -36,14 +34,14 @@ func (f fold) rank(core int) int32 {
 	return int32(2*core + 1)
 }
 
-// ranks is the span of those for which the cores [first, first+n) stand.
+// ranks returns the span of the ranks that the cores [first, first+n) represent.
 func (f fold) ranks(first, n int) Span {
 	start := func(core int) int { return core + min(core, f.extra) }
 	return Span{int32(start(first)), int32(start(first+n) - start(first))}
 }
 
-// recursiveAllReduce halves and then doubles the vector, in p blocks. A core
-// sends 2(p-1)/p of it, and whole to a folded rank. Zero copy is safe.
+// recursiveAllReduce halves and then doubles the vector, in p blocks. A core sends 2(p-1)/p of
+// it, and all of it to a folded rank. Zero copy is safe.
 func recursiveAllReduce(s *Schedule, o Options) error {
 	f := newFold(o.Ranks)
 	s.Blocks = f.p
@@ -84,15 +82,15 @@ func recursiveAllReduce(s *Schedule, o Options) error {
 	return nil
 }
 
-// folded is what a rank does that is no core, in AllReduce. Two lanes: windows
-// go to the core while the results of earlier ones come back.
+// folded returns the lanes of a rank that is not a core, in AllReduce. There are two: windows go
+// to the core while the results of earlier ones come back.
 func folded(all Span, core int32) [][]Step {
 	return [][]Step{{do(all).load(in(0)).send(core)}, {do(all).recv(core).store(out(0))}}
 }
 
-// recursiveDoubling exchanges the whole vector with each partner: log n
-// rounds, the fewest there can be, for small vectors. Zero copy is not safe:
-// a rank may go on reducing into what its partner has not yet taken.
+// recursiveDoubling exchanges the whole vector with each partner: log n rounds, the fewest
+// possible, for small vectors. Zero copy is not safe: a rank may continue to reduce into data
+// that its partner has not read yet.
 func recursiveDoubling(s *Schedule, o Options) error {
 	f := newFold(o.Ranks)
 	s.Blocks = 1
@@ -121,7 +119,7 @@ func recursiveDoubling(s *Schedule, o Options) error {
 	return nil
 }
 
-// others are the blocks of all ranks but one, as spans.
+// others returns the blocks of all ranks except one, as spans.
 func others(rank, n int) []Span {
 	var spans []Span
 	if rank > 0 {
@@ -133,7 +131,7 @@ func others(rank, n int) []Span {
 	return spans
 }
 
-// recursiveAllGather doubles what a core has. Zero copy is safe.
+// recursiveAllGather doubles the blocks that a core has. Zero copy is safe.
 func recursiveAllGather(s *Schedule, o Options) error {
 	f := newFold(o.Ranks)
 	s.lanes(func(rank, _ int) ([][]Step, int) {
@@ -170,9 +168,9 @@ func recursiveAllGather(s *Schedule, o Options) error {
 	return nil
 }
 
-// recursiveReduceScatter is recursiveAllGather the other way round: what a
-// core still has to reduce is halved. A folded rank keeps its own block to
-// itself and adds it last. Zero copy is safe.
+// recursiveReduceScatter is recursiveAllGather in reverse: the blocks that a core still has to
+// reduce are halved. A folded rank does not send its own block and adds it last. Zero copy is
+// safe.
 func recursiveReduceScatter(s *Schedule, o Options) error {
 	f := newFold(o.Ranks)
 	s.lanes(func(rank, _ int) ([][]Step, int) {

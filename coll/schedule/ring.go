@@ -1,26 +1,25 @@
 package schedule
 
-// Rings: each rank receives from the one before it and sends to the one after
-// it. Bandwidth is the best there is without multicast, latency grows with the
-// number of ranks. Sources: Patarasuk and Yuan, "Bandwidth optimal all-reduce
-// algorithms for clusters of workstations", 2009, for AllReduce; pipelined
-// chains for Broadcast and Reduce are folklore.
+// Rings: each rank receives from the one before it and sends to the one after it. Bandwidth is
+// the best possible without multicast, latency grows with the number of ranks. Sources: Patarasuk
+// and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009, for
+// AllReduce; pipelined chains for Broadcast and Reduce are folklore.
 
-// A loop is a place in a ring of n that passes on n segments. A segment is a
-// span of blocks, found by its number; empty ones are passed over.
+// A loop is a place in a ring of n ranks that passes on n segments. A segment is a span of
+// blocks, identified by its number; empty ones are skipped.
 type loop struct {
 	pos, n     int
 	prev, next int32
 	at         func(segment int) Span
 }
 
-// reduceScatter leaves the reduction of segment pos at place pos. src is where
-// a segment's own contribution is, dst where the result goes.
+// reduceScatter leaves the reduction of segment pos at place pos. src returns where a segment's
+// own contribution is, dst is where the result goes.
 func (l loop) reduceScatter(src func(segment int) Ref, dst Ref) []Step {
 	if l.n == 1 {
 		return nil
 	}
-	steps := make([]Step, 0, 2*l.n) // room for an allGather
+	steps := make([]Step, 0, 2*l.n) // capacity for an allGather as well
 	for k := range l.n {
 		seg := mod(l.pos-1-k, l.n)
 		if l.at(seg).N == 0 {
@@ -40,8 +39,8 @@ func (l loop) reduceScatter(src func(segment int) Ref, dst Ref) []Step {
 	return steps
 }
 
-// allGather gives segment pos, which lies at dst(pos), to all, and gets the
-// others.
+// allGather sends segment pos, which is at dst(pos), to all places, and receives the other
+// segments.
 func (l loop) allGather(dst func(segment int) Ref) []Step {
 	if l.n == 1 {
 		return nil
@@ -66,8 +65,8 @@ func (l loop) allGather(dst func(segment int) Ref) []Step {
 	return steps
 }
 
-// allReduce is one after the other, with the step that completes the own
-// segment also sending it.
+// allReduce is reduceScatter followed by allGather. The step that completes the own segment also
+// sends it.
 func (l loop) allReduce(src, dst func(segment int) Ref) []Step {
 	steps := l.reduceScatter(src, dst(l.pos))
 	gather := l.allGather(dst)
@@ -81,7 +80,7 @@ func (l loop) allReduce(src, dst func(segment int) Ref) []Step {
 // rings are the orders of the channels.
 type rings struct {
 	order [][]int32
-	pos   [][]int // of a rank
+	pos   [][]int // by rank
 }
 
 func newRings(s *Schedule, o Options) rings {
@@ -108,7 +107,7 @@ func newRings(s *Schedule, o Options) rings {
 	return r
 }
 
-// loop is a rank's place in a channel's ring; segment i is block i.
+// loop returns a rank's place in a channel's ring; segment i is block i.
 func (r rings) loop(rank, channel int) (loop, []int32) {
 	i := channel % len(r.order)
 	order, pos := r.order[i], r.pos[i][rank]

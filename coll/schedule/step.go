@@ -1,6 +1,6 @@
 package schedule
 
-// What algorithms are written with. A step reads from left to right:
+// The functions with which algorithms are written. A step reads from left to right:
 //
 //	do(span).load(in(b)).recv(prev).store(out(b)).send(next)
 //
@@ -24,10 +24,10 @@ func (s Step) recv(from int32) Step { s.Recv = from; return s }
 // recvMulti adds the next message that a rank sends to Everyone.
 func (s Step) recvMulti(from int32) Step { s.Recv, s.Multi = from, true; return s }
 
-// store says where the value is put.
+// store sets where the value is stored.
 func (s Step) store(r Ref) Step { s.Dst = r; return s }
 
-// send says to which rank the value goes.
+// send sets the rank to which the value is sent.
 func (s Step) send(to int32) Step { s.Send = to; return s }
 
 func in[T int | int32](block T) Ref      { return Ref{Input, int32(block)} }
@@ -45,8 +45,8 @@ func mod(a, n int) int {
 	return a
 }
 
-// lanes sets Program from a function that returns the lanes of one channel,
-// empty ones included, and the most blocks of scratch memory that one uses.
+// lanes sets Program from a function that returns the lanes of one channel, empty ones included,
+// and the number of blocks of scratch memory that a lane needs.
 func (s *Schedule) lanes(f func(rank, channel int) (lanes [][]Step, scratch int)) {
 	channels := s.Channels
 	s.Program = func(rank int) Program {
@@ -64,8 +64,8 @@ func (s *Schedule) lanes(f func(rank, channel int) (lanes [][]Step, scratch int)
 	}
 }
 
-// widest is the most blocks that a step of a rank moves. Makers whose steps move
-// several blocks set MaxSpan to that of a rank that moves the most.
+// widest is the largest number of blocks that a step of a rank moves. Makers with steps of
+// several blocks set MaxSpan to widest of a rank that moves the most.
 func (s *Schedule) widest(rank int) int {
 	most := int32(1)
 	for _, l := range s.Program(rank).Lanes {

@@ -6,15 +6,14 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// Trees: data go up and down along the edges. With a parent and at most two
-// children the latency grows with the logarithm of the number of ranks, at
-// half the bandwidth of a ring; two trees of which each carries half the data,
-// where the leaves of one are inside the other, have all of it: Sanders,
-// Speck, Träff, "Two-tree algorithms for full bandwidth broadcast, reduction
-// and scan", 2009.
+// Trees: data goes up and down along the edges. With a parent and at most two children the
+// latency grows with the logarithm of the number of ranks, at half the bandwidth of a ring. Two
+// trees that each carry half the data, with the leaves of one being inner nodes of the other,
+// reach the full bandwidth: Sanders, Speck, Träff, "Two-tree algorithms for full bandwidth
+// broadcast, reduction and scan", 2009.
 
-// A tree is one in which data move: for each rank its parent, Nobody for the
-// root, and its children in the order in which they are served.
+// A tree says how data moves: for each rank its parent, Nobody for the root, and its children in
+// the order in which they are served.
 type tree struct {
 	parent   []int32
 	children [][]int32
@@ -24,21 +23,20 @@ func newTree(n int) tree {
 	return tree{parent: slices.Repeat([]int32{Nobody}, n), children: make([][]int32, n)}
 }
 
-// add hangs child under parent.
+// add makes child a child of parent.
 func (t tree) add(parent, child int) {
 	t.parent[child] = int32(parent)
 	t.children[parent] = append(t.children[parent], int32(child))
 }
 
-// A shape gives the parent of node v > 0 in a tree of m nodes with root 0.
+// A shape returns the parent of node v > 0 in a tree of m nodes with root 0.
 type shape func(v, m int) int
 
 // heapTree is the balanced binary tree in the order of a heap.
 func heapTree(v, _ int) int { return (v - 1) / 2 }
 
-// inOrder is the binary tree whose nodes 1, 2, … are numbered from left to
-// right, under a root with one child. Odd nodes are leaves: a node's height is
-// that of its lowest bit.
+// inOrder is the binary tree with nodes 1, 2, … numbered from left to right, under a root with
+// one child. Odd nodes are leaves: a node's height is the position of its lowest set bit.
 func inOrder(v, m int) int {
 	low := v & -v
 	if up := v&^low | low<<1; up < m {
@@ -47,8 +45,8 @@ func inOrder(v, m int) int {
 	return v &^ low
 }
 
-// inOrderTwin is a tree like inOrder in which even nodes are leaves, up to one
-// where m is even: nodes 1 … m-1 are mirrored, or else moved on by one.
+// inOrderTwin is a tree like inOrder in which the even nodes are the leaves, and also node m-1 if
+// m is even. It mirrors nodes 1 … m-1 if m is odd, and shifts them by one otherwise.
 func inOrderTwin(v, m int) int {
 	to := func(v int) int { return m - v }
 	from := to
@@ -62,10 +60,9 @@ func inOrderTwin(v, m int) int {
 	return 0
 }
 
-// grow makes a tree of a shape over the nodes (Options.Groups, else each rank
-// is a node), with a chain from each node's leader to its other ranks. The
-// leader is the root in its node, in others it changes with the channel so
-// that every rank's links to other nodes get work.
+// grow builds a tree of a shape over the nodes (Options.Groups, else each rank is a node), with a
+// chain from each node's leader to its other ranks. In the root's node the leader is the root; in
+// other nodes it changes with the channel, so that every rank's links to other nodes are used.
 func grow(o Options, root, channel int, parent shape) tree {
 	nodes := o.Groups
 	if nodes == nil {
@@ -105,8 +102,8 @@ func grow(o Options, root, channel int, parent shape) tree {
 	return t
 }
 
-// treeMaker makes the schedule of a tree for AllReduce, Broadcast or Reduce.
-// Zero copy is safe.
+// treeMaker returns the maker of a tree schedule for AllReduce, Broadcast or Reduce. Zero copy is
+// safe.
 func treeMaker(parent shape) maker {
 	return func(s *Schedule, o Options) error {
 		trees := make([]tree, s.Channels)
@@ -118,7 +115,7 @@ func treeMaker(parent shape) maker {
 	}
 }
 
-// doubleTree takes two channels for each one asked for. Zero copy is safe.
+// doubleTree uses two channels for each one requested. Zero copy is safe.
 func doubleTree(s *Schedule, o Options) error {
 	s.Channels *= 2
 	trees := make([]tree, s.Channels)
@@ -133,7 +130,7 @@ func doubleTree(s *Schedule, o Options) error {
 	return nil
 }
 
-// trees sets the programs to those of one tree a channel.
+// trees sets the programs, with one tree per channel.
 func (s *Schedule) trees(trees []tree) {
 	s.Blocks = 1
 	s.lanes(func(rank, channel int) ([][]Step, int) {
@@ -159,8 +156,8 @@ func (s *Schedule) trees(trees []tree) {
 	})
 }
 
-// reduceUp reduces the own input and what the children send, acc taking what
-// there is so far, and sends it up. At the root acc is the result.
+// reduceUp reduces this rank's input and what the children send, with the partial result in acc,
+// and sends the result to the parent. At the root the result stays in acc.
 func reduceUp(up int32, kids []int32, acc Ref) []Step {
 	var steps []Step
 	from := in(0)
@@ -179,8 +176,7 @@ func reduceUp(up int32, kids []int32, acc Ref) []Step {
 	return steps
 }
 
-// broadcastDown takes what the parent sends, at the root the own input, and
-// sends it to the children.
+// broadcastDown sends what the parent sends, or at the root its own input, to the children.
 func broadcastDown(up int32, kids []int32) []Step {
 	step := do(block(0)).store(out(0))
 	if up == Nobody {

@@ -1,12 +1,12 @@
 package schedule
 
-// Two-shot: the vector is cut into one block a rank; the first hop brings
-// each block to its rank, the second from there to where it is wanted.
+// Two-shot: the vector is cut into one block per rank; the first hop brings each block to its
+// rank, the second from there to where it is needed.
 
-// twoShotAllReduce reduces block r at rank r, which then sends it to Everyone.
-// Three lanes, so that windows overlap: one sends, one reduces, one gathers.
-// A rank sends n-1 blocks to one rank each and one to all. Zero copy is safe,
-// in place too: what arrives over a block of the input was made from it.
+// twoShotAllReduce reduces block r at rank r, which then sends it to Everyone. It uses three
+// lanes, so that windows overlap: one sends, one reduces, one gathers. A rank sends n-1 blocks to
+// one rank each and one block to all. Zero copy is safe, in place too: what overwrites a block of
+// the input was computed from it.
 func twoShotAllReduce(s *Schedule, o Options) error {
 	n := o.Ranks
 	s.lanes(func(rank, _ int) ([][]Step, int) {
@@ -27,9 +27,9 @@ func takeAll(rank, n int) []Step {
 	return steps
 }
 
-// twoShotBroadcast: the root sends block r to rank r, which sends it to
-// Everyone, the root included. The root sends the vector once, and so does
-// the rest together. Zero copy is safe.
+// twoShotBroadcast: the root sends block r to rank r, which sends it to Everyone, the root
+// included. The root sends the vector once, and so do all other ranks together. Zero copy is
+// safe.
 func twoShotBroadcast(s *Schedule, o Options) error {
 	n := o.Ranks
 	s.lanes(func(rank, _ int) ([][]Step, int) {
@@ -49,8 +49,8 @@ func twoShotReduce(s *Schedule, o Options) error {
 	s.lanes(func(rank, _ int) ([][]Step, int) {
 		give := deal(rank, n)
 		if rank == s.Root {
-			// What the others send for the root's block, and later their own
-			// blocks, comes on the same connections: one lane takes both.
+			// The other ranks' parts of the root's block, and later their own blocks, arrive on
+			// the same connections: one lane receives both.
 			take := collect(rank, n, block(rank), in(rank), out(rank))
 			for k := 1; k < n; k++ {
 				from := mod(rank-k, n)

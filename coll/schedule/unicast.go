@@ -1,9 +1,9 @@
 package schedule
 
-// unicast replaces each message to Everyone by one to each rank, on the
-// connections that other messages use, too. In the two-shot algorithms
-// different lanes would then use a connection: there the lanes become one, and
-// windows overlap no longer, other than through several channels.
+// unicast replaces each message to Everyone by one message to each rank, on the connections that
+// other messages use, too. In the two-shot algorithms different lanes would then use the same
+// connection: there the lanes are merged into one, and windows overlap only through several
+// channels.
 func (s *Schedule) unicast() {
 	program, n := s.Program, s.Ranks
 	s.Program = func(rank int) Program {
@@ -23,8 +23,8 @@ func (s *Schedule) unicast() {
 	}
 }
 
-// toEach expands the steps that send to Everyone. Each of them stores its value
-// or sends a block as it is; from there the other ranks get it.
+// toEach expands the steps that send to Everyone. Each such step stores its value, or sends a
+// block unchanged; the other ranks' messages are loaded from there.
 func toEach(steps []Step, rank, n int) []Step {
 	var each []Step
 	for _, st := range steps {

@@ -1,7 +1,7 @@
-// Package commtest is the slow and obvious implementation of perf's Comm, in
-// one process: every operation gathers copies of what all ranks gave and
-// computes this rank's result from them. The benchmark's tests run on it, and
-// break it on purpose (World.After) to see whether verification notices.
+// Package commtest is a slow and simple implementation of perf's Comm, in one process: every
+// operation gathers copies of the inputs of all ranks and computes this rank's result from them.
+// The benchmark's tests run on it, and corrupt its results on purpose (World.After) to see
+// whether verification notices.
 package commtest
 
 import (
@@ -20,8 +20,7 @@ type World struct {
 	// After, if not nil, is called on each rank after each operation. It may
 	// change the buffers.
 	After func(c *Comm, op string, send, recv []byte)
-	// Before, if not nil, is called before each operation; its error is the
-	// operation's.
+	// Before, if not nil, is called before each operation, which returns its error.
 	Before func(c *Comm, op string) error
 
 	mu      sync.Mutex
@@ -44,7 +43,7 @@ type Comm struct {
 	Calls map[string]int // how often each operation was called
 }
 
-// New makes a world of n ranks.
+// New creates a world of n ranks.
 func New(n int) (*World, []*Comm) {
 	w := &World{n: n, slots: make([][]byte, n)}
 	w.turn = sync.NewCond(&w.mu)
@@ -101,7 +100,7 @@ func (w *World) barrier(f func()) error {
 	return nil
 }
 
-// gather returns what every rank gave.
+// gather returns what every rank passed.
 func (c *Comm) gather(b []byte) ([][]byte, error) {
 	c.w.mu.Lock()
 	c.w.slots[c.rank] = slices.Clone(b)
@@ -115,7 +114,7 @@ func (c *Comm) gather(b []byte) ([][]byte, error) {
 	return all, c.w.barrier(nil)
 }
 
-// do is every operation: compute gets what all ranks gave.
+// do implements every operation: compute gets the inputs of all ranks.
 func (c *Comm) do(name string, send, recv []byte, compute func(all [][]byte)) error {
 	c.Calls[name]++
 	if c.w.Before != nil {
@@ -134,8 +133,8 @@ func (c *Comm) do(name string, send, recv []byte, compute func(all [][]byte)) er
 	return nil
 }
 
-// reduced combines a run of what all ranks gave, beginning with another rank
-// on each rank: the order must not matter.
+// reduced reduces a range of all ranks' inputs, starting with a different rank on each rank: the
+// order must not matter.
 func (c *Comm) reduced(all [][]byte, first, n int, t elem.Type, op elem.Op) []byte {
 	scale := 0.0
 	switch {
@@ -165,7 +164,7 @@ func (c *Comm) reduced(all [][]byte, first, n int, t elem.Type, op elem.Op) []by
 	return acc
 }
 
-// scaled is what this rank gives, times its scalar if op has one.
+// scaled returns this rank's input, multiplied by its scalar if op has one.
 func (c *Comm) scaled(send []byte, t elem.Type, op elem.Op) []byte {
 	if s, ok := c.sums[op]; ok {
 		out := make([]byte, len(send))
@@ -175,13 +174,13 @@ func (c *Comm) scaled(send []byte, t elem.Type, op elem.Op) []byte {
 	return send
 }
 
-// Rank and Size are the communicator's.
+// Rank implements perf.Comm.
 func (c *Comm) Rank() int { return c.rank }
 
-// Size is how many ranks there are.
+// Size implements perf.Comm.
 func (c *Comm) Size() int { return c.w.n }
 
-// Do is perf.Comm's.
+// Do implements perf.Comm.
 func (c *Comm) Do(o *op.Op) error {
 	n := o.Bytes()
 	parts, _ := o.Coll.Parts(c.rank, o.Root, c.w.n)
@@ -219,37 +218,37 @@ func (c *Comm) Do(o *op.Op) error {
 	})
 }
 
-// Group runs f.
+// Group implements perf.Comm. It runs f.
 func (c *Comm) Group(f func() error) error {
 	c.Calls["group"]++
 	return f()
 }
 
-// Exchange is perf.Comm's.
+// Exchange implements perf.Comm.
 func (c *Comm) Exchange(_ context.Context, b []byte) ([][]byte, error) {
 	c.Calls["exchange"]++
 	return c.gather(b)
 }
 
-// Barrier is perf.Comm's.
+// Barrier implements perf.Comm.
 func (c *Comm) Barrier() error {
 	c.Calls["barrier"]++
 	return c.w.barrier(nil)
 }
 
-// Alloc keeps the memory for Memory.
+// Alloc implements perf.Comm. It records the memory for Memory.
 func (c *Comm) Alloc(n int) ([]byte, error) {
 	b := make([]byte, n)
 	c.mems = append(c.mems, b)
 	return b, nil
 }
 
-// Free forgets memory.
+// Free implements perf.Comm.
 func (c *Comm) Free(b []byte) {
 	c.mems = slices.DeleteFunc(c.mems, func(m []byte) bool { return &m[0] == &b[0] })
 }
 
-// Memory finds the allocation that b lies in, and where.
+// Memory returns the allocation that contains b, and the offset of b in it.
 func (c *Comm) Memory(b []byte) (mem []byte, at int) {
 	for _, m := range c.mems {
 		for i := range m {
@@ -261,10 +260,10 @@ func (c *Comm) Memory(b []byte) (mem []byte, at int) {
 	panic("commtest: no such memory")
 }
 
-// Leaked is how many allocations were not freed.
+// Leaked is the number of allocations that were not freed.
 func (c *Comm) Leaked() int { return len(c.mems) }
 
-// PreMulSum is perf.PreMulSummer's. The scalar is 1 or 2.
+// PreMulSum implements perf.PreMulSummer. The scalar must be 1 or 2.
 func (c *Comm) PreMulSum(scalar []byte, t elem.Type) (elem.Op, error) {
 	s := elem.Float(t, scalar)
 	if s != 1 && s != 2 {
@@ -275,7 +274,7 @@ func (c *Comm) PreMulSum(scalar []byte, t elem.Type) (elem.Op, error) {
 	return c.last, nil
 }
 
-// FreeOp is perf.PreMulSummer's.
+// FreeOp implements perf.PreMulSummer.
 func (c *Comm) FreeOp(op elem.Op) error {
 	if _, ok := c.sums[op]; !ok {
 		return fmt.Errorf("there is no reduction %d", op)
@@ -284,10 +283,10 @@ func (c *Comm) FreeOp(op elem.Op) error {
 	return nil
 }
 
-// Sums is how many pre-multiplied sums were not freed.
+// Sums is the number of pre-multiplied sums that were not freed.
 func (c *Comm) Sums() int { return len(c.sums) }
 
-// Split makes communicators of the ranks with the same color.
+// Split creates communicators of the ranks with the same color.
 func (c *Comm) Split(color int) (*Comm, error) {
 	all, err := c.gather([]byte{byte(color)})
 	if err != nil {

@@ -1,7 +1,7 @@
-// Command bench measures assay's collectives and OpenMPI's in one run: the
-// same number of ranks on the same processors, the same sizes, in turn, each
-// side asleep while the other one works. It prints the time of both and the
-// ratio for every collective and size, and the geometric means.
+// Command bench measures assay's collectives and OpenMPI's in one run: the same number of ranks
+// on the same processors, the same sizes, alternately, each side asleep while the other one
+// works. It prints the time of both and the ratio for every collective and size, and the
+// geometric means.
 //
 //	go run ./coll/perf/peers/bench -mpi bin/collbench -ranks 2,4
 package main
@@ -84,7 +84,7 @@ func parse(args []string) (o options, err error) {
 	return o, nil
 }
 
-// sizes are from -b to -e by the factor, with the last one in any case.
+// sizes returns the sizes from -b to -e by the factor, always including -e.
 func (o options) sizes() (all []int) {
 	for s := o.min; s < o.max; s *= o.step {
 		all = append(all, s)
@@ -92,7 +92,7 @@ func (o options) sizes() (all []int) {
 	return append(all, o.max)
 }
 
-// A row is what was measured at one size, in microseconds.
+// A row is the result at one size, in microseconds.
 type row struct {
 	Ranks int       `json:"ranks"`
 	Op    string    `json:"op"`
@@ -180,10 +180,10 @@ func series(ctx context.Context, o options, n int) (rows []row, err error) {
 	return rows, nil
 }
 
-// measure times both sides in turn.
+// measure times both sides alternately.
 func measure(sides []*side, op string, size, rounds int) (row, error) {
 	r := row{Op: op, Bytes: size}
-	const goal = 0.03 // seconds a measurement
+	const goal = 0.03 // seconds per measurement
 	iters := make([]int, len(sides))
 	for i, s := range sides {
 		iters[i] = 4

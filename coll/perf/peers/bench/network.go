@@ -48,8 +48,8 @@ func removeNamespaces() {
 	}
 }
 
-// bootstrapID is the ID of the communicator. The driver is in neither
-// namespace: there rank 0 listens, at NCCL_COMM_ID.
+// bootstrapID returns the communicator's ID. With -network the driver is in neither namespace, so
+// rank 0 listens itself, at NCCL_COMM_ID.
 func bootstrapID(o options) (coll.UniqueID, error) {
 	if o.network {
 		return coll.UniqueID{}, nil
@@ -57,8 +57,8 @@ func bootstrapID(o options) (coll.UniqueID, error) {
 	return coll.GetUniqueID(coll.Config{})
 }
 
-// acrossNamespaces is the mpirun that starts a rank in each namespace: its
-// remote shell enters the other one.
+// acrossNamespaces returns the mpirun command that starts a rank in each namespace: its remote
+// shell enters the second one.
 func acrossNamespaces(dir string) ([]string, error) {
 	agent := filepath.Join(dir, "agent")
 	text := "#!/bin/sh\nshift\nexec ip netns exec " + namespaces[1] + " sh -c \"$*\"\n"
@@ -72,8 +72,8 @@ func acrossNamespaces(dir string) ([]string, error) {
 	}, nil
 }
 
-// againstIperf compares what a broadcast moves from rank 0 to rank 1 with what
-// iperf3 moves, in turn.
+// againstIperf compares what a broadcast moves from rank 0 to rank 1 with what iperf3 moves,
+// measured alternately.
 func againstIperf(ctx context.Context, s *side, o options) error {
 	server := exec.CommandContext(ctx, "ip", "netns", "exec", namespaces[1], "iperf3", "-s", "-p", "5299")
 	if err := server.Start(); err != nil {

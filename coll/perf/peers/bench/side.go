@@ -22,7 +22,7 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// A side is a set of rank processes that time what they are told to.
+// A side is a set of rank processes that time operations on command.
 type side struct {
 	name  string
 	cmd   []*os.File
@@ -31,7 +31,7 @@ type side struct {
 	log   *bytes.Buffer
 }
 
-// pipes makes the named pipes of n ranks in dir.
+// pipes creates the named pipes of n ranks in dir.
 func pipes(dir string, n int) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
@@ -46,10 +46,10 @@ func pipes(dir string, n int) error {
 	return nil
 }
 
-// open connects to the ranks' pipes, which waits for the ranks to open theirs.
+// open opens the ranks' pipes.
 func (s *side) open(dir string, n int) error {
 	for r := range n {
-		// Read and write, so that opening does not wait for a rank that died.
+		// Opened for reading and writing, so that opening does not wait for a rank that died.
 		c, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf("cmd.%d", r)), os.O_RDWR, 0)
 		if err != nil {
 			return err
@@ -63,7 +63,7 @@ func (s *side) open(dir string, n int) error {
 	return nil
 }
 
-// time has all ranks run an operation, and returns the mean of their seconds.
+// time makes all ranks run an operation, and returns the mean of their times in seconds.
 func (s *side) time(op string, size, warmup, iters int) (float64, error) {
 	for _, c := range s.cmd {
 		if _, err := fmt.Fprintf(c, "%s %d %d %d\n", op, size, warmup, iters); err != nil {
@@ -104,8 +104,8 @@ func (s *side) stop() {
 
 const rankEnv = "ASSAY_BENCH_RANK"
 
-// startAssay starts n ranks of this program, each on a processor of its own
-// while there are enough, as mpirun does.
+// startAssay starts n ranks of this program, each on a processor of its own if there are enough,
+// as mpirun does.
 func startAssay(ctx context.Context, dir string, n int, o options) (*side, error) {
 	if err := pipes(dir, n); err != nil {
 		return nil, err
@@ -174,7 +174,7 @@ func startMPI(ctx context.Context, dir string, n int, o options) (*side, error) 
 	return s, s.open(dir, n)
 }
 
-// rankMain is one of our ranks.
+// rankMain runs one of assay's ranks.
 func rankMain(dir string) error {
 	var r, n, maxBytes int
 	var hexID string
@@ -218,7 +218,7 @@ func rankMain(dir string) error {
 	return comm.Destroy()
 }
 
-// buffers are a rank's, plain memory as a program has it.
+// buffers are a rank's send and receive buffers.
 type buffers struct{ send, recv []byte }
 
 func newBuffers(n int) (b buffers, err error) {
@@ -231,7 +231,7 @@ func newBuffers(n int) (b buffers, err error) {
 	return b, err
 }
 
-// time takes the time of an operation, by nccl-tests' name for it.
+// time times an operation, given by its name in nccl-tests.
 func (b *buffers) time(c *coll.Comm, name string, size, warmup, iters int) (time.Duration, error) {
 	what, ok := op.OfTest(name)
 	if !ok {
