@@ -1,38 +1,37 @@
-// Package bootstrap brings the ranks of a communicator together over TCP,
-// before there is any transport, and tells them of one another's death
-// afterwards. coll builds communicators on it; programs use coll.
+// Package bootstrap connects the ranks of a communicator over TCP, before there is any
+// transport, and afterwards informs them of one another's death. coll builds
+// communicators on it; programs use coll.
 //
-// # Coming up
+// # Startup
 //
-// One process makes a [Root] and hands its [ID] to all ranks, by any channel
-// ([ShareID] is one that needs no MPI). Every rank calls [Join]. It opens a
-// listener of its own, tells the root its address, and is told those of its
-// neighbours only: the ranks next to it in a ring, and its parent and children
-// in a tree of fan-out 4, so no rank has more than 7. When all links
-// stand the root says so to all, and is gone. What goes wrong on the way (a
-// rank that came twice or not at all, that has another idea of the size,
-// cannot reach a neighbour, or dies) the root tells all.
+// One process creates a [Root] and hands its [ID] to all ranks, by any channel ([ShareID]
+// is one that needs no MPI). Every rank calls [Join]. It opens its own listener, sends
+// the address to the root, and receives the addresses of its neighbours only: the ranks
+// next to it in a ring, and its parent and children in a tree of fan-out 4, so no rank
+// has more than 7. When all links are up, the root tells all ranks so, and closes. If
+// something goes wrong on the way (a rank joins twice or not at all, reports a different
+// size, cannot reach a neighbour, or dies), the root tells all ranks.
 //
-// # Afterwards
+// # Operation
 //
 // [Net.AllGather] and [Net.Barrier] go up and down the tree. Each link carries
-// heartbeats. A rank whose link breaks without its having left, or from which
-// nothing comes for Options.Silence, is dead; who notices floods it over all
-// links. When several ranks die at once and the graph falls apart, each part
-// still hears of a death, since the part ends at a dead rank.
+// heartbeats. A rank is dead if its link breaks before the rank has left, or if nothing
+// arrives from it for Options.Silence; the rank that notices floods the death over all
+// links. When several ranks die at once and the graph falls apart, each part still learns
+// of a death, since the part ends at a dead rank.
 //
-// # A job that goes on
+// # Groups
 //
-// A [Group] is for what is said around communicators: processes that [Await]
-// brings together in a star, in which any but the first may die, or never come,
-// without an end for the others.
+// A [Group] is for the communication around communicators: processes that [Await]
+// connects in a star. Any of them except the first may die, or never join, and the others
+// continue.
 //
-// # Who may come in
+// # Authentication
 //
-// Both ends of a connection prove that they know the ID's secret, which never
-// crosses the wire (internal/meet). Strangers are dropped and logged. Nothing is
-// encrypted or signed: this keeps out whoever can connect, not whoever can rewrite
-// the packets of others.
+// Both ends of a connection prove that they know the ID's secret, which never crosses the
+// wire (internal/meet). Strangers are dropped and logged. Nothing is encrypted or signed:
+// this keeps out attackers that can connect, not attackers that can rewrite the packets
+// of others.
 package bootstrap
 
 import (
@@ -44,28 +43,28 @@ import (
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
-// Options are what Root, Join and ShareID have in common. The zero value is
-// ready. All ranks of a communicator should have the same.
+// Options are the common options of Root, Join and ShareID. The zero value is ready. All
+// ranks of a communicator should use the same.
 type Options struct {
-	// Ifname chooses interfaces, as NCCL_SOCKET_IFNAME: "eth,ib" by prefix,
-	// "=eth0" by name, "^docker,lo" all but these. Empty is any but loopback,
-	// docker and virbr, and those only where there is nothing else.
+	// Ifname selects interfaces, as NCCL_SOCKET_IFNAME does: "eth,ib" by prefix, "=eth0"
+	// by name, "^docker,lo" all except these. Empty is any except loopback, docker and
+	// virbr, which are used only if there is nothing else.
 	Ifname string
 	// Family is "AF_INET", "AF_INET6" or empty for both, as NCCL_SOCKET_FAMILY.
 	Family string
 	// Timeout bounds every wait of joining and exchanging; 0 is 60 s.
 	Timeout time.Duration
-	// Silence is how long nothing at all may come from a neighbour until it
-	// counts as dead; 0 is 10 s. Heartbeats go four times as often.
+	// Silence is how long a neighbour may send nothing before it counts as dead; 0 is 10
+	// s. Heartbeats are sent four times as often.
 	Silence time.Duration
-	// Logf gets what a person may want to know; nil is silence.
+	// Logf receives messages for people; nil discards them.
 	Logf func(format string, a ...any)
-	// OnDeath is called once for each rank that died, one call at a time, from
-	// a goroutine of the Net, perhaps before Join has returned. It may call
-	// Abort, not Close.
+	// OnDeath is called once for each rank that died, one call at a time, from a
+	// goroutine of the Net, perhaps before Join has returned. It may call Abort, but not
+	// Close.
 	OnDeath func(rank int, what string)
-	// OnReport is called, as OnDeath is, for what another rank reported. The
-	// payload is the callee's.
+	// OnReport is called, like OnDeath, for each report of another rank. The callee owns
+	// the payload.
 	OnReport func(from int, payload []byte)
 }
 
@@ -87,32 +86,32 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// patience bounds how long a rank waits for its root, whose word on what is late is
-// better than the rank's own: that gets time.
+// patience bounds how long a rank waits for its root. It is longer than Timeout, so that
+// the root has time to report what is late: the root knows that better than the rank.
 func (o Options) patience(ctx context.Context, format string, a ...any) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, o.Timeout+o.Timeout/8+time.Second, wrapf(ErrTimeout, format, a...))
 }
 
-// What a failed Join wraps, so that callers can tell the user's mistakes from
-// the network's.
+// Errors that a failed Join wraps, so that callers can distinguish the user's mistakes
+// from network failures.
 var (
-	// ErrDisagree: the ranks do not fit together: one came twice, is out of
-	// range, or has another size.
+	// ErrDisagree: the ranks do not fit together: one joined twice, is out of range, or
+	// has another size.
 	ErrDisagree = errors.New("ranks disagree")
-	// ErrMissing: not all ranks came in time.
+	// ErrMissing: not all ranks joined in time.
 	ErrMissing = errors.New("ranks are missing")
-	// ErrLost: a rank went away, or could not be reached, while joining.
+	// ErrLost: a rank died, or could not be reached, while joining.
 	ErrLost = errors.New("a rank is lost")
-	// ErrRefused: what listens at the root's address does not know the secret,
-	// speaks another protocol, or does not expect this rank.
+	// ErrRefused: the listener at the root's address does not know the secret, speaks
+	// another protocol, or does not expect this rank.
 	ErrRefused = meet.ErrRefused
-	// ErrTimeout: an exchange was not completed in time.
+	// ErrTimeout: an exchange did not complete in time.
 	ErrTimeout = errors.New("timed out")
-	// ErrClosed: the Net was closed, or its Root, by its owner.
+	// ErrClosed: the Net, or its Root, was closed by its owner.
 	ErrClosed = errors.New("closed")
 )
 
-// failures maps those that the root tells to ranks to bytes on the wire.
+// failures maps the errors that the root sends to ranks to bytes on the wire.
 var failures = []error{nil, ErrDisagree, ErrMissing, ErrLost, ErrClosed}
 
 func failureCode(err error) byte {
@@ -124,7 +123,7 @@ func failureCode(err error) byte {
 	return 0
 }
 
-// A remoteError is what the root told, in its words.
+// A remoteError is an error from the root, with the root's text.
 type remoteError struct {
 	kind error
 	text string
@@ -149,8 +148,7 @@ func encodeFailure(err error) []byte {
 	return append([]byte{failureCode(err)}, text[:min(len(text), maxHello-1)]...)
 }
 
-// wrapf is an error with a kind that errors.Is finds but the text does not
-// repeat.
+// wrapf returns an error with a kind that errors.Is finds but the text does not repeat.
 func wrapf(kind error, format string, a ...any) error {
 	return &remoteError{kind: kind, text: fmt.Sprintf(format, a...)}
 }

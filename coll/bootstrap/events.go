@@ -2,8 +2,8 @@ package bootstrap
 
 import "sync"
 
-// events runs callbacks one after the other on a goroutine of its own, so that
-// what they do holds up no link.
+// events runs callbacks one after the other on its own goroutine, so that they do not
+// delay any link.
 type events struct {
 	wg      *sync.WaitGroup // counts the goroutine, while there is one
 	mu      sync.Mutex
@@ -25,7 +25,7 @@ func (e *events) add(f func()) {
 	}
 }
 
-// stop drops what is queued. The callback that runs, if one does, goes on.
+// stop drops the queued callbacks. A callback that is running continues.
 func (e *events) stop() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

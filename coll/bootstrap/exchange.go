@@ -11,18 +11,16 @@ import (
 	"time"
 )
 
-// MaxBlock is the length that a rank's block of an AllGather may have, in
-// bytes.
+// MaxBlock is the maximum length of a rank's block of an AllGather, in bytes.
 const MaxBlock = 1 << 20
 
-// An exchange goes up the tree and down again: a rank waits for its children,
-// sends their blocks and its own to its parent, and rank 0 sends all blocks
-// down, which everybody passes on as they come. That is 2 log4 N messages one
-// after the other, and each rank receives every block once from above. A
-// barrier is an exchange without blocks.
+// An exchange goes up the tree and down again: a rank waits for its children and sends
+// their blocks and its own to its parent; rank 0 sends all blocks down, and every rank
+// forwards them as they arrive. That is 2 log4 N messages one after the other, and each
+// rank receives every block once from above. A barrier is an exchange without blocks.
 //
-// Payload of a part: number of the exchange 4, what 1, last 1, then blocks:
-// rank 4, length 4, bytes.
+// Payload of a part: number of the exchange (4 bytes), what (1), last (1), then blocks:
+// rank (4), length (4), bytes.
 
 const partHeader = 6
 
@@ -31,11 +29,11 @@ const (
 	barriers = 'b'
 )
 
-// partTarget is where a part is full, in bytes, so that passing on begins
-// before all has come.
+// partTarget is the size at which a part is full, in bytes, so that forwarding begins
+// before everything has arrived.
 const partTarget = 64 << 10
 
-// ops are the exchanges that are under way here, or that neighbours have begun.
+// ops are the exchanges that this rank or its neighbours have begun.
 type ops struct {
 	mu      sync.Mutex
 	number  uint32 // of the last exchange begun here
@@ -46,11 +44,11 @@ type ops struct {
 // An op is an exchange. Guarded by ops.mu.
 type op struct {
 	what   byte
-	blocks [][]byte      // by rank; nil: has not come
-	has    []uint32      // this rank and those that have come from below
+	blocks [][]byte      // by rank; nil: not received yet
+	has    []uint32      // this rank, and ranks with blocks received from below
 	from   map[int]bool  // children that have sent their last part
 	full   chan struct{} // closed when all children have
-	down   bool          // the last part from above has come
+	down   bool          // the last part from above has arrived
 	done   chan struct{} // closed then
 }
 
@@ -79,10 +77,10 @@ func whatName(what byte) string {
 	return "an all-gather"
 }
 
-// AllGather gives b, at most MaxBlock bytes, to all ranks, and returns what
-// each gave, by rank. Lengths may differ. The result is the caller's. An error
-// (a *transport.PeerError when a rank died) ends the use of the Net: the ranks
-// are no longer in step.
+// AllGather sends b, at most MaxBlock bytes, to all ranks, and returns the data of each,
+// by rank. Lengths may differ. The caller owns the result. An error (a
+// *transport.PeerError when a rank died) ends the use of the Net: the ranks are no longer
+// in step.
 func (n *Net) AllGather(ctx context.Context, b []byte) ([][]byte, error) {
 	if len(b) > MaxBlock {
 		return nil, fmt.Errorf("rank %d: all-gather of %d bytes; at most %d are possible", n.rank, len(b), MaxBlock)
@@ -128,7 +126,7 @@ func (n *Net) run(ctx context.Context, what byte, b []byte) ([][]byte, error) {
 	return o.blocks, nil
 }
 
-// begin makes this rank's part of the next exchange known.
+// begin registers this rank's part of the next exchange.
 func (n *Net) begin(what byte, b []byte) (uint32, *op, error) {
 	n.ops.mu.Lock()
 	defer n.ops.mu.Unlock()
@@ -157,7 +155,7 @@ func (o *op) complete(l *link, n *Net) bool {
 	return o.from[l.rank]
 }
 
-// active reports whether an exchange is under way that still needs l.
+// active reports whether an exchange is in progress that still needs l.
 func (s *ops) active(l *link, n *Net) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,10 +166,10 @@ func (s *ops) active(l *link, n *Net) bool {
 	return n.inTree(l) && !o.complete(l, n)
 }
 
-// inTree reports whether exchanges use l: others are of the ring only.
+// inTree reports whether exchanges use l: other links belong only to the ring.
 func (n *Net) inTree(l *link) bool { return l == n.up || slices.Contains(n.down, l) }
 
-// pass waits for the children, sends upwards, and waits for what comes down.
+// pass waits for the children, sends upwards, and waits for the parts from above.
 func (n *Net) pass(ctx context.Context, number uint32, o *op) error {
 	if err := n.await(ctx, o.full, number, o); err != nil {
 		return err
@@ -234,7 +232,7 @@ func (n *Net) lacking(o *op) string {
 	return s
 }
 
-// parts encodes what is here, in parts of about partTarget.
+// parts encodes the blocks that this rank has, in parts of about partTarget bytes.
 func (o *op) parts(number uint32) [][]byte {
 	var out [][]byte
 	p := partHead(number, o.what)
@@ -256,7 +254,7 @@ func partHead(number uint32, what byte) []byte {
 	return append(binary.BigEndian.AppendUint32(make([]byte, 0, 256), number), what, 0)
 }
 
-// part takes in a part of an exchange from a neighbour in the tree.
+// part processes a part of an exchange from a neighbour in the tree.
 func (n *Net) part(l *link, p []byte) error {
 	if len(p) < partHeader {
 		return errors.New("it sent a part of an exchange that is cut off")
@@ -267,7 +265,7 @@ func (n *Net) part(l *link, p []byte) error {
 	if l == n.up {
 		n.sendDown(p)
 		if len(n.down) > 0 {
-			// The caller of AllGather owns what it gets, and p is still being sent.
+			// The caller of AllGather owns the result, and p is still being sent.
 			p = bytes.Clone(p)
 		}
 	}
@@ -277,7 +275,7 @@ func (n *Net) part(l *link, p []byte) error {
 	}
 	n.ops.mu.Lock()
 	defer n.ops.mu.Unlock()
-	// A child is at most one exchange ahead: it cannot end one without us.
+	// A child is at most one exchange ahead: it cannot end one without this rank.
 	if number-n.ops.number > 1 {
 		return fmt.Errorf("it sent a part of exchange %d; this rank is in %d", number, n.ops.number)
 	}
@@ -295,7 +293,7 @@ func (n *Net) part(l *link, p []byte) error {
 	return nil
 }
 
-// store takes the blocks out of a part. They stay where they are in p.
+// store extracts the blocks of a part. They are not copied, and stay in p.
 func (o *op) store(n *Net, l *link, p []byte) error {
 	for len(p) > 0 {
 		if len(p) < 8 {
@@ -316,7 +314,7 @@ func (o *op) store(n *Net, l *link, p []byte) error {
 	return nil
 }
 
-// lastOf notes that l has sent all it had to.
+// lastOf records that l has sent its last part.
 func (o *op) lastOf(n *Net, l *link) {
 	switch {
 	case l == n.up && !o.down:

@@ -10,15 +10,14 @@ import (
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
-// MaxReport is the length that a report's payload may have, in bytes.
+// MaxReport is the maximum length of a report's payload, in bytes.
 const MaxReport = 64 << 10
 
-// What everybody shall know goes over all links: who hears it for the first
-// time passes it on to all neighbours but the one that it came from. A graph
-// of ring and tree has under 4 links a rank, so a flood costs under 4 small
-// frames a rank.
+// Messages for all ranks go over all links: a rank that receives one for the first time
+// forwards it to all neighbours except the one that sent it. A graph of ring and tree has
+// less than 4 links per rank, so a flood costs less than 4 small frames per rank.
 
-// died records a death, if it is news, and passes it on.
+// died records a death, if it is new, and forwards it.
 func (n *Net) died(e *transport.PeerError, from *link) {
 	if !n.spread(e, from) {
 		return
@@ -33,8 +32,8 @@ func (n *Net) died(e *transport.PeerError, from *link) {
 	}
 }
 
-// spread reports whether the death was news. It is with the neighbours before
-// anything that this rank does because of it, such as aborting.
+// spread floods a death and reports whether it was new. The death is queued for the
+// neighbours before this rank does anything because of it, such as aborting.
 func (n *Net) spread(e *transport.PeerError, from *link) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -47,8 +46,8 @@ func (n *Net) spread(e *transport.PeerError, from *link) bool {
 	return true
 }
 
-// floodLocked sends to all neighbours but one. A report is dropped where the link
-// is far behind.
+// floodLocked sends to all neighbours except from. It drops a report for a link that is
+// far behind.
 func (n *Net) floodLocked(k meet.Kind, p []byte, from *link) {
 	for _, l := range n.links {
 		if l != from && (k != frameReport || !l.full()) {
@@ -89,8 +88,8 @@ func (n *Net) heardOfDeath(l *link, p []byte) error {
 // errAborted ends the link of a neighbour that aborted.
 var errAborted = errors.New("it aborted")
 
-// neighbourAborted: an abort is a death, if there was none before it that all
-// know.
+// neighbourAborted: an abort counts as a death, unless it was caused by a death that the
+// neighbour has already reported.
 func (n *Net) neighbourAborted(l *link, p []byte) error {
 	if len(p) == 1 && p[0] == 1 {
 		l.left.Store(true)
@@ -98,16 +97,16 @@ func (n *Net) neighbourAborted(l *link, p []byte) error {
 	return errAborted
 }
 
-// neighbourLeft: who still exchanges cannot go on without it.
+// neighbourLeft fails the Net if an exchange still needs the neighbour, which has left.
 func (n *Net) neighbourLeft(l *link) {
 	if n.ops.active(l, n) {
 		n.fail(fmt.Errorf("rank %d has left (its communicator was closed) during an exchange with rank %d", l.rank, n.rank))
 	}
 }
 
-// Report sends payload, at most MaxReport bytes, to all other ranks, whose
-// OnReport gets it. It does not wait, and does not say whether it arrived: it
-// is dropped where a link is far behind. A rank's reports arrive in order.
+// Report sends payload, at most MaxReport bytes, to OnReport of all other ranks. It does
+// not wait, and does not tell whether the report arrived: a report is dropped where a
+// link is far behind. A rank's reports arrive in order.
 func (n *Net) Report(payload []byte) {
 	payload = payload[:min(len(payload), MaxReport)]
 	n.mu.Lock()
@@ -118,9 +117,8 @@ func (n *Net) Report(payload []byte) {
 	n.floodLocked(frameReport, append(p, payload...), nil)
 }
 
-// heardReport: links keep order and reports are passed on when first seen, so
-// whoever has seen number 7 of a rank has seen all before it that were not
-// dropped.
+// heardReport: links preserve order and reports are forwarded when first seen, so a rank
+// that has seen number 7 of another rank has seen all earlier ones that were not dropped.
 func (n *Net) heardReport(l *link, p []byte) error {
 	if len(p) < 12 {
 		return errors.New("it sent a report that is cut off")
@@ -130,7 +128,7 @@ func (n *Net) heardReport(l *link, p []byte) error {
 		return fmt.Errorf("it sent a report of rank %d of %d", from, n.size)
 	}
 	n.mu.Lock()
-	defer n.mu.Unlock() // all of it, or the next one could overtake
+	defer n.mu.Unlock() // held throughout, or the next report could overtake
 	if from == n.rank || number <= n.reports[from] {
 		return nil
 	}

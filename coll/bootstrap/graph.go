@@ -2,8 +2,8 @@ package bootstrap
 
 import "slices"
 
-// fanout of the tree. With 4, 1,024 ranks are 5 levels deep and no rank has
-// more than 7 links; two ranks of a link cost 2 file descriptors, so 1,024
+// fanout is the fan-out of the tree. With 4, 1,024 ranks are 5 levels deep and no rank
+// has more than 7 links; each link takes 2 file descriptors, one at each end, so 1,024
 // ranks in one process need about 4,100 of them for their links.
 const fanout = 4
 
@@ -24,7 +24,7 @@ func children(r, n int) []int {
 	return out
 }
 
-// subtree returns how many ranks are in the tree under r, r included.
+// subtree returns the number of ranks in the subtree of r, including r.
 func subtree(r, n int) int {
 	total := 0
 	for first, width := r, 1; first < n; first, width = fanout*first+1, width*fanout {
@@ -33,8 +33,8 @@ func subtree(r, n int) int {
 	return total
 }
 
-// neighbours returns the ranks that r has links with, sorted: of the tree and
-// of the ring. A rank out of range has none.
+// neighbours returns the ranks that r has links with, in the tree and in the ring,
+// sorted. A rank out of range has none.
 func neighbours(r, n int) []int {
 	if r < 0 || r >= n {
 		return nil

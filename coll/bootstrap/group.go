@@ -14,13 +14,13 @@ import (
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
-// A Group is the processes of a job that go on when some of them die: all but rank
-// 0, whose end is the end of all. A Net is for communicators, which end with the first
-// death; a Group is for what is said around them.
+// A Group is the processes of a job that continue when some of them die. Only the end of
+// rank 0 is the end of all. A Net is for communicators, which end with the first death; a
+// Group is for the communication around them.
 //
-// It is a star: each rank has one connection, to rank 0, with heartbeats both
-// ways. So what rank 0 sends and receives grows with the number of ranks, and what
-// the others do does not.
+// It is a star: each rank has one connection, to rank 0, with heartbeats in both
+// directions. So rank 0's traffic grows with the number of ranks, and the traffic of the
+// others does not.
 type Group struct {
 	rank, size int
 	o          Options
@@ -28,25 +28,25 @@ type Group struct {
 	addr       netip.Addr // this rank's, as others reach it
 	first      netip.Addr // rank 0's, as this rank reaches it
 	turn       chan struct{}
-	seq        uint32 // of the last exchange; of who has the turn
+	seq        uint32 // number of the current exchange; guarded by turn
 
 	hub *groupHub // rank 0's; nil elsewhere
 	up  *link     // to rank 0; nil there
 	wg  sync.WaitGroup
 
 	answers chan answer
-	ended   context.Context // when this rank cannot go on, with the reason
+	ended   context.Context // ends when this rank cannot continue, with the reason
 	end     context.CancelCauseFunc
 	loss    *loss
 }
 
-// A loss is told to what waits for the next one.
+// A loss notifies waiters of the next lost rank.
 type loss struct {
 	mu   sync.Mutex
 	next chan struct{}
 }
 
-// wait is closed by the next loss.
+// wait returns a channel that is closed by the next loss.
 func (l *loss) wait() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,18 +65,18 @@ func (l *loss) tell() {
 	}
 }
 
-// An answer is rank 0's, to a part of an exchange.
+// An answer is rank 0's answer to a part of an exchange.
 type answer struct {
 	seq  uint32
 	text []byte
 	err  error
 }
 
-// Await brings the processes of a job together; all call it. Each gives what rank
-// 0 is to know of it. It waits until all have come, or o.Timeout is over: who is not
-// there then is lost, and the others go on. Who comes later gets an error. o.Silence
-// is how long nothing may come from a rank until it is lost; o.OnDeath is called at
-// rank 0 for each loss, one call at a time. The Group is the caller's to Close.
+// Await connects the processes of a job; all of them call it. here is what rank 0 learns
+// about the caller. Await returns when all have joined, or after o.Timeout: ranks that
+// have not joined by then are lost, and the others continue. A rank that joins later gets
+// an error. o.Silence is how long a rank may send nothing before it is lost; o.OnDeath is
+// called at rank 0 for each loss, one call at a time. The caller must Close the Group.
 func Await(ctx context.Context, w World, here []byte, o Options) (*Group, error) {
 	o = o.withDefaults()
 	if len(here) > MaxBlock {
@@ -107,26 +107,26 @@ func Await(ctx context.Context, w World, here []byte, o Options) (*Group, error)
 	return c, nil
 }
 
-// Rank is this rank, Size how many there were to be.
+// Rank returns this rank.
 func (c *Group) Rank() int { return c.rank }
 
-// Size is how many ranks there were to be, the lost included.
+// Size returns the number of expected ranks, including the lost ones.
 func (c *Group) Size() int { return c.size }
 
-// Addr is this rank's address as others reach it, First rank 0's as this rank does.
+// Addr returns this rank's address as others reach it.
 func (c *Group) Addr() netip.Addr { return c.addr }
 
-// First is rank 0's address as this rank reaches it.
+// First returns rank 0's address as this rank reaches it.
 func (c *Group) First() netip.Addr { return c.first }
 
-// Key is a key that this group has and nobody else; see Net.Key.
+// Key returns a key that only this group has; see Net.Key.
 func (c *Group) Key(label string) []byte { return derive(c.secret, "group "+label) }
 
-// Context ends when this rank cannot go on, since rank 0 is lost or has closed; the
-// cause says why.
+// Context returns a context that ends when this rank cannot continue, because rank 0 is
+// lost or has closed; the cause contains the reason.
 func (c *Group) Context() context.Context { return c.ended }
 
-// Here is what a rank said of itself, at rank 0; nil: it did not come.
+// Here returns, at rank 0, what a rank gave to Await; nil: it did not join.
 func (c *Group) Here(rank int) []byte {
 	if c.hub == nil {
 		return nil
@@ -134,7 +134,7 @@ func (c *Group) Here(rank int) []byte {
 	return c.hub.here(rank)
 }
 
-// Lost says at rank 0 which ranks are lost, and why.
+// Lost returns, at rank 0, which ranks are lost, and why.
 func (c *Group) Lost() map[int]string {
 	if c.hub == nil {
 		return nil
@@ -142,16 +142,19 @@ func (c *Group) Lost() map[int]string {
 	return c.hub.losses()
 }
 
-// NextLoss is closed when another rank is lost; all that are left hear of it.
+// NextLoss returns a channel that is closed when another rank is lost; all remaining
+// ranks are notified.
 func (c *Group) NextLoss() <-chan struct{} { return c.loss.wait() }
 
-// Exchange has each rank that is left give b, at most MaxBlock bytes, and rank 0
-// answer each: of what all gave, by rank and nil where a rank is lost, judge makes
-// the answers, which may be fewer than ranks. All call it, in the same order, and get
-// their answers; judge is called at rank 0 only, and its error is everybody's.
+// Exchange sends b, at most MaxBlock bytes, from each remaining rank to rank 0, which
+// answers each of them: judge gets the data of all ranks, by rank and nil where a rank is
+// lost, and returns the answers, which may be fewer than ranks. All call Exchange, in the
+// same order, and get their answers. judge is called at rank 0 only; all ranks get its
+// error.
 //
-// When the deadline of ctx at rank 0 passes, who has not come is lost, and the
-// exchange goes on. Other ends of ctx end it, and the rank.
+// When the deadline of ctx passes at rank 0, ranks that have not called Exchange are
+// lost, and the exchange continues. Any other end of ctx ends the exchange, and the
+// rank's part in the Group.
 func (c *Group) Exchange(ctx context.Context, b []byte, judge func(all [][]byte) ([][]byte, error)) ([]byte, error) {
 	if len(b) > MaxBlock {
 		return nil, fmt.Errorf("rank %d: %d bytes for an exchange; at most %d are possible", c.rank, len(b), MaxBlock)
@@ -180,8 +183,8 @@ func (c *Group) Exchange(ctx context.Context, b []byte, judge func(all [][]byte)
 	}
 }
 
-// Close leaves. why, if not nil, is what the others are told: of a rank, that it is
-// lost for this reason; of rank 0, why all end.
+// Close leaves the Group. why, if not nil, is the reason that the others are told: for a
+// rank, why it is lost; for rank 0, why all end.
 func (c *Group) Close(why error) {
 	var text []byte
 	if why != nil {
@@ -198,13 +201,13 @@ func (c *Group) Close(why error) {
 	c.end(ErrClosed)
 }
 
-// report connects a rank with rank 0, and waits for its word to begin, which is the
-// answer to exchange 0.
+// report connects a rank to rank 0, and waits for the answer to exchange 0, which tells
+// it to begin.
 func (c *Group) report(ctx context.Context, id ID, here []byte) error {
 	ctx, cancel := c.o.patience(ctx, "it did not begin within %v", c.o.Timeout)
 	defer cancel()
-	// Where this rank comes from is where others look for it: a link-local address,
-	// which needs a zone of their own, is the last that will do.
+	// Others reach this rank at the local address of this connection. A link-local
+	// address, for which they need a zone of their own, is the last choice.
 	conn, err := id.call(ctx, hello{purpose: toGroup, from: int32(c.rank), to: nobodyRank, size: int32(c.size)}, c.o, true)
 	if err != nil {
 		return err
@@ -219,7 +222,7 @@ func (c *Group) report(ctx context.Context, id ID, here []byte) error {
 	return nil
 }
 
-// handle is a rank's: what rank 0 says.
+// handle processes a frame from rank 0, at another rank.
 func (c *Group) handle(l *link, k meet.Kind, p []byte) error {
 	switch k {
 	case frameBeat:
@@ -251,12 +254,12 @@ func (c *Group) handle(l *link, k meet.Kind, p []byte) error {
 	return nil
 }
 
-// lost is a rank's, of rank 0.
+// lost handles the loss of rank 0, at another rank.
 func (c *Group) lost(l *link, err error) {
 	c.end(wrapf(ErrLost, "rank 0 is lost: %s", silentOr(err, c.o.Silence)))
 }
 
-// silentOr says why a link broke.
+// silentOr returns why a link broke.
 func silentOr(err error, silence time.Duration) string {
 	if isTimeout(err) {
 		return fmt.Sprintf("nothing was heard of it for %v", silence)
@@ -264,10 +267,12 @@ func silentOr(err error, silence time.Duration) string {
 	return meet.Brief(err)
 }
 
-// ownAddr is where others reach who listens on an ID's addresses.
+// ownAddr returns the address at which others reach the process that listens on an ID's
+// addresses.
 func ownAddr(id ID, o Options, members []net.Conn) netip.Addr {
 	for _, c := range members {
-		// Somebody on this host may have come by an address that no other can use.
+		// A process on this host may have connected by an address that no other host can
+		// use.
 		if a, b := meet.AddrPort(c.LocalAddr()).Addr(), meet.AddrPort(c.RemoteAddr()).Addr(); a.WithZone("") != b.WithZone("") {
 			return a
 		}

@@ -14,21 +14,21 @@ import (
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
-// A groupHub is rank 0's part of a Group. To come is the first exchange, number 0.
+// A groupHub is rank 0's part of a Group. Joining is the first exchange, number 0.
 type groupHub struct {
 	*hub
 	size   int
 	deaths events
 	loss   loss
 
-	// With the hub's lock, by rank. A rank that is lost keeps its link here.
+	// Guarded by the hub's lock; by rank. A lost rank's link stays in ranks.
 	ranks  []*arrival
-	parts  [][]byte // what they have given to the exchange that comes next; nil: nothing yet
-	heres  [][]byte // what they gave to the first one
+	parts  [][]byte // the ranks' parts of the current exchange; nil: not given yet
+	heres  [][]byte // the ranks' parts of exchange 0
 	lostBy map[int]string
-	seq    uint32        // the exchange that comes next
-	absent int           // ranks that have given nothing to it yet, and are not lost
-	all    chan struct{} // closed when absent is 0; another one for each exchange
+	seq    uint32        // number of the current exchange
+	absent int           // ranks that are not lost and have not given their part yet
+	all    chan struct{} // closed when absent is 0; a new one for each exchange
 }
 
 func newCrewHub(size int, o Options, secret [secretBytes]byte) *groupHub {
@@ -51,7 +51,7 @@ func (h *groupHub) admit(hello hello) error {
 	return nil
 }
 
-// enter takes in a rank, or tells it that it is one too many.
+// enter admits a rank, or dismisses it with the reason.
 func (h *groupHub) enter(m *arrival) {
 	_, lost := h.lostBy[m.rank]
 	var refused string
@@ -92,9 +92,9 @@ func (h *groupHub) hear(m *arrival, k meet.Kind, p []byte) error {
 	return nil
 }
 
-// give is a rank's part of the exchange that comes next.
+// give stores a rank's part of the current exchange.
 func (h *groupHub) give(rank int, part []byte) {
-	if h.parts[rank] == nil { // else rank 0 tries once more
+	if h.parts[rank] == nil { // otherwise rank 0 tries again
 		h.present()
 	}
 	h.parts[rank] = part
@@ -103,15 +103,15 @@ func (h *groupHub) give(rank int, part []byte) {
 	}
 }
 
-// present counts a rank that has given its part, or is lost. Nobody looks at all ranks
-// whenever one changes: of many that would take the square of their number.
+// present counts a rank that has given its part, or is lost. The counter saves a scan of
+// all ranks at each change, which would take quadratic time.
 func (h *groupHub) present() {
 	if h.absent--; h.absent == 0 {
 		close(h.all)
 	}
 }
 
-// next begins to wait for the exchange after this one.
+// next starts to wait for the next exchange.
 func (h *groupHub) next() {
 	h.seq++
 	clear(h.parts)
@@ -120,7 +120,7 @@ func (h *groupHub) next() {
 
 func (h *groupHub) lost(m *arrival, err error) { h.lose(m.rank, silentOr(err, h.o.Silence), true) }
 
-// lose takes down why a rank is not there any more; tell: it is no orderly end.
+// lose records why a rank is gone. tell is set unless the rank left in good order.
 func (h *groupHub) lose(rank int, why string, tell bool) {
 	if _, known := h.lostBy[rank]; known {
 		return
@@ -140,8 +140,8 @@ func (h *groupHub) lose(rank int, why string, tell bool) {
 	}
 }
 
-// exchange is rank 0's side of one. It waits for so long, or if that is 0 until the
-// deadline of ctx: a rank that has given nothing then is lost.
+// exchange is rank 0's side of an exchange. It waits for limit, or if that is 0 until the
+// deadline of ctx: a rank that has not given its part by then is lost.
 func (h *groupHub) exchange(ctx context.Context, limit time.Duration, own []byte, judge func([][]byte) ([][]byte, error)) ([]byte, error) {
 	all, err := h.collect(ctx, limit, own)
 	if err != nil {
@@ -159,7 +159,7 @@ func (h *groupHub) exchange(ctx context.Context, limit time.Duration, own []byte
 	for m := range h.arrivals {
 		kind, text := framePart, []byte(nil)
 		switch {
-		case h.parts[m.rank] == nil: // it came since then
+		case h.parts[m.rank] == nil: // it joined since then
 			continue
 		case err != nil:
 			kind, text = frameFailed, []byte(err.Error())
@@ -175,7 +175,7 @@ func (h *groupHub) exchange(ctx context.Context, limit time.Duration, own []byte
 	return answers[0], nil
 }
 
-// collect waits for what all who are left give.
+// collect waits for the parts of all remaining ranks.
 func (h *groupHub) collect(ctx context.Context, limit time.Duration, own []byte) ([][]byte, error) {
 	begun, limited := time.Now(), ctx
 	if limit > 0 {
@@ -212,7 +212,7 @@ func (h *groupHub) collect(ctx context.Context, limit time.Duration, own []byte)
 	return parts, nil
 }
 
-// missing are the ranks that are not lost, and have given nothing.
+// missing returns the ranks that are not lost and have not given their part.
 func (h *groupHub) missing() (out []int) {
 	for rank, part := range h.parts {
 		if _, lost := h.lostBy[rank]; part == nil && !lost {
@@ -222,7 +222,7 @@ func (h *groupHub) missing() (out []int) {
 	return out
 }
 
-// leaveBehind goes on without a rank.
+// leaveBehind continues without a rank.
 func (h *groupHub) leaveBehind(rank int, why string) {
 	if m := h.ranks[rank]; m != nil {
 		m.dismiss(frameLeave, []byte("it is taken for lost: "+why), lingerTime)
@@ -245,7 +245,7 @@ func (h *groupHub) losses() map[int]string {
 	return maps.Clone(h.lostBy)
 }
 
-// address is where the others reach this rank.
+// address returns the address at which the others reach this rank.
 func (h *groupHub) address() netip.Addr {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -260,7 +260,7 @@ func (h *groupHub) address() netip.Addr {
 
 func (h *groupHub) stop() { h.leave(nil) }
 
-// leave tells all ranks that this one ends, and why.
+// leave tells all ranks that this rank ends, and why.
 func (h *groupHub) leave(why []byte) {
 	h.deaths.stop()
 	h.end(closeTime, func(*arrival) (meet.Kind, []byte) { return frameLeave, why })

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// maxHostlist bounds what a short list can expand to.
+// maxHostlist is the maximum number of hosts in an expanded list.
 const maxHostlist = 1 << 16
 
-// expandHosts expands the lists of hosts that launchers write: names with
-// commas between, in which "[1-3,07]" stands for each of the numbers, zeros in
-// front kept; there may be several brackets in a name. OpenMPI's brackets
-// begin with the number of digits: "[3:1-20]".
+// expandHosts expands host lists as launchers write them: names separated by commas, in
+// which "[1-3,07]" stands for each of the numbers, with leading zeros preserved; a name
+// may contain several brackets. OpenMPI's brackets begin with the number of digits:
+// "[3:1-20]".
 func expandHosts(s string, digits bool) ([]string, error) {
 	var out []string
 	for _, word := range splitOutside(s) {

@@ -12,44 +12,45 @@ import (
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
-// A hub is where an ID leads to: the first process of a meeting, to which all others
-// come. It listens, has a link with each rank that has come, and gives what they say to
-// its policy, one thing at a time. A Root is one policy, the first of a Group the other.
+// A hub is the process to which an ID leads: the first process of a meeting, to which all
+// others connect. It listens, has a link to each rank that has connected, and passes
+// their frames to its policy, one at a time. The policies are Root, and groupHub at rank
+// 0 of a Group.
 type hub struct {
 	policy  policy
 	id      ID
 	o       Options
-	silence time.Duration // of a rank, that is taken for its death
-	limit   int           // of what a rank says in one frame, in bytes
+	silence time.Duration // after so long without a frame a rank counts as dead
+	limit   int           // of a rank's frame, in bytes
 	gate    *meet.Gate
-	running sync.WaitGroup // links, and what else runs until the meeting is over
-	over    chan struct{}  // closed when nobody needs the ID any more: the last word has been said
+	running sync.WaitGroup // links, and whatever else runs until the meeting is over
+	over    chan struct{}  // closed when the ID is no longer needed: the last frames are queued
 	done    chan struct{}  // closed when nothing of the hub runs any more
 
-	mu       sync.Mutex        // held while the policy is called, but for admit
-	arrivals map[*arrival]bool // those that have come and are to be heard
+	mu       sync.Mutex        // held during calls of the policy, except admit
+	arrivals map[*arrival]bool // ranks that have connected and are still heard
 	ended    bool
 }
 
-// A policy is what a hub does about the ranks.
+// A policy decides how a hub treats the ranks.
 type policy interface {
-	// admit says why a caller must not come in.
+	// admit returns why a caller is rejected, or nil.
 	admit(h hello) error
-	// enter takes in a rank, or dismisses it.
+	// enter admits a rank, or dismisses it.
 	enter(m *arrival)
-	// hear is told what a rank says, heartbeats aside. An error ends its link.
+	// hear handles a rank's frame, except heartbeats. An error ends its link.
 	hear(m *arrival, k meet.Kind, p []byte) error
-	// lost is told of a link that broke.
+	// lost handles a link that broke.
 	lost(m *arrival, err error)
-	// stop ends the meeting because its owner wants it to end.
+	// stop ends the meeting on behalf of its owner.
 	stop()
 }
 
-// A arrival is a rank that has come.
+// An arrival is a rank that has connected.
 type arrival struct {
 	*link
 	hub  *hub
-	size int // of the job, as it says
+	size int // of the job, as the rank reports it
 }
 
 func newHub(name string, o Options, silence time.Duration, secret [secretBytes]byte, p policy) *hub {
@@ -60,20 +61,21 @@ func newHub(name string, o Options, silence time.Duration, secret [secretBytes]b
 	return h
 }
 
-// ID is what ranks join with.
+// ID returns the ID with which ranks join.
 func (h *hub) ID() ID { return h.id }
 
-// Done is closed when the meeting is over, and nothing of it runs any more.
+// Done returns a channel that is closed when the meeting is over, and nothing of it runs
+// any more.
 func (h *hub) Done() <-chan struct{} { return h.done }
 
 // Close ends the meeting, and waits until nothing of it runs. Ranks that are still
-// there are told.
+// connected are told.
 func (h *hub) Close() error {
 	h.close(h.policy.stop)
 	return nil
 }
 
-// close calls stop, which ends the meeting, if it is not over.
+// close calls stop, which ends the meeting, unless the meeting is already over.
 func (h *hub) close(stop func()) {
 	h.mu.Lock()
 	if !h.ended {
@@ -83,7 +85,7 @@ func (h *hub) close(stop func()) {
 	<-h.done
 }
 
-// serve begins to listen. What runs from then on ends after end.
+// serve starts to listen. Everything that it starts ends after end.
 func (h *hub) serve(listeners []net.Listener) {
 	for _, l := range listeners {
 		h.gate.Serve(l)
@@ -96,7 +98,7 @@ func (h *hub) serve(listeners []net.Listener) {
 	}()
 }
 
-// enter gets a genuine caller from the gate.
+// enter handles an authenticated caller from the gate.
 func (h *hub) enter(hello hello, c net.Conn, _ []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -108,7 +110,7 @@ func (h *hub) enter(hello hello, c net.Conn, _ []byte) {
 	m.start(&h.running)
 }
 
-// end says a last word to each that is still to be heard.
+// end sends a last frame to each rank that is still heard.
 func (h *hub) end(patience time.Duration, word func(*arrival) (meet.Kind, []byte)) {
 	h.ended = true
 	for m := range h.arrivals {
@@ -118,8 +120,8 @@ func (h *hub) end(patience time.Duration, word func(*arrival) (meet.Kind, []byte
 	close(h.over)
 }
 
-// dismiss says the last word to a rank, which is not heard any more, and is given some
-// time to hang up: closing at once could cost it the word.
+// dismiss sends the last frame to a rank, which is no longer heard, and gives it some
+// time to hang up: closing at once could lose the frame.
 func (m *arrival) dismiss(k meet.Kind, payload []byte, patience time.Duration) {
 	delete(m.hub.arrivals, m)
 	m.left.Store(true)
@@ -144,7 +146,7 @@ func (m *arrival) lost(_ *link, err error) {
 	}
 }
 
-// An opener makes a hub that is at no place yet.
+// An opener creates a hub that does not listen yet.
 type opener func(o Options, secret [secretBytes]byte) *hub
 
 // anywhere opens a hub on the interfaces that o admits, with a new random secret.
@@ -176,7 +178,7 @@ func (open opener) anywhere(o Options) (*hub, error) {
 	return h, nil
 }
 
-// at opens a hub at those of a host's addresses, and its port, that are this host's.
+// at opens a hub at the port of addr, on those of its addresses that belong to this host.
 func (open opener) at(addr string, secret []byte, o Options) (*hub, error) {
 	id, err := IDAt(addr, secret)
 	if err != nil {
@@ -186,7 +188,7 @@ func (open opener) at(addr string, secret []byte, o Options) (*hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What listened before at the same address may not quite be gone.
+	// A previous listener at the same address may not be fully closed yet.
 	for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		var listeners []net.Listener
 		for _, a := range addrs {

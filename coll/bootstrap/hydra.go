@@ -1,7 +1,7 @@
 package bootstrap
 
-// What MPICH's hydra sets: PMI_RANK, PMI_SIZE and PMI_FD, on which PMI-1 is
-// spoken; MPI_LOCALRANKID and MPI_LOCALNRANKS.
+// What MPICH's hydra sets: PMI_RANK, PMI_SIZE, and PMI_FD, which uses PMI-1;
+// MPI_LOCALRANKID and MPI_LOCALNRANKS.
 func detectHydra(e *environment, w *World) bool {
 	if !e.has("PMI_RANK") && !e.has("PMI_SIZE") {
 		return false
@@ -15,8 +15,8 @@ func detectHydra(e *environment, w *World) bool {
 	return true
 }
 
-// detectPMIx is a PMIx launcher that is none of the above. Its environment has
-// no size, and the PMIx protocol is not spoken here.
+// detectPMIx detects any other PMIx launcher. Its environment contains no size, and this
+// package does not implement the PMIx protocol.
 func detectPMIx(e *environment, w *World) bool {
 	if !e.has("PMIX_RANK") {
 		return false

@@ -18,18 +18,18 @@ import (
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
-// An ID names a communicator to be, and lets its holder join: it holds the
-// addresses of the root and a secret. Whoever has it is trusted. All its bytes
-// count; it may be copied and sent as they are.
+// An ID identifies a future communicator, and lets its holder join: it contains the
+// addresses of the root and a secret. Every holder is trusted. All its bytes are
+// significant; it may be copied and sent as it is.
 //
 //	0    4  "ASB1"
 //	4   32  secret
-//	36   1  number of addresses, at most 5; bit 7: the root may come later
+//	36   1  number of addresses, at most 5; bit 7: the root may start later
 //	37  18  address: 16 bytes IP (IPv4 mapped into IPv6), 2 port, big endian
 //	…       the rest is zero
 //
-// Zones of link-local addresses are not there: they mean something on the
-// root's host only. Who connects tries its own.
+// Zones of link-local addresses are not included: they are valid only on the root's host.
+// A caller tries its own zones.
 type ID [128]byte
 
 const (
@@ -62,7 +62,7 @@ func randomSecret() (s [secretBytes]byte) {
 
 func (id ID) secret() []byte { return id[4 : 4+secretBytes] }
 
-// late reports whether the root may come up later than the ID is known.
+// late reports whether the root may start later than the ID is known.
 func (id ID) late() bool { return id[36]&idLate != 0 }
 
 // addrs returns the root's addresses, best first.
@@ -101,8 +101,8 @@ func (id ID) String() string {
 // GoString is String: %#v must not print the secret either.
 func (id ID) GoString() string { return id.String() }
 
-// IDAt is the ID of a root that listens, or will, at "host:port". Its secret
-// is made of the given one and the address. With an empty one anybody who
+// IDAt returns the ID of a root that listens, or will listen, at "host:port". Its secret
+// is derived from the given one and the address. With an empty secret, any process that
 // knows the address can join.
 func IDAt(addr string, secret []byte) (ID, error) {
 	host, service, err := net.SplitHostPort(addr)
@@ -124,9 +124,9 @@ func IDAt(addr string, secret []byte) (ID, error) {
 	return newID([secretBytes]byte(derive(secret, "root at "+addr)), addrs, true), nil
 }
 
-// resolve returns a host's addresses, best first. A host often knows its own
-// name as a loopback address, which is of no use to the others: then it is
-// those of its interfaces.
+// resolve returns a host's addresses, best first. A host often resolves its own name to a
+// loopback address, which is of no use to other hosts: then resolve returns the addresses
+// of its interfaces.
 func resolve(host string) ([]netip.Addr, error) {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{ip.Unmap()}, nil
@@ -152,7 +152,7 @@ func resolve(host string) ([]netip.Addr, error) {
 	return ips, nil
 }
 
-// derive makes a key for one purpose of a secret: HMAC-SHA256 over the label.
+// derive derives a key for one purpose from a secret: HMAC-SHA256 over the label.
 func derive(secret []byte, label string) []byte {
 	m := hmac.New(sha256.New, secret)
 	m.Write([]byte("assay bootstrap 1 " + label))

@@ -15,30 +15,29 @@ import (
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
-// A joining is a rank on its way into a Net.
+// A joining is a rank that is joining a Net.
 type joining struct {
 	n        *Net
 	id       ID
 	root     *link
-	expected int // links still to come
+	expected int // links that are not up yet
 	gate     *meet.Gate
-	ready    chan struct{} // closed when all links stand
-	verdict  chan error    // the root's last word; nil: go
+	ready    chan struct{} // closed when all links are up
+	verdict  chan error    // the root's result; nil: go
 
-	ctx  context.Context // ends when the patience does, or a link cannot be made
+	ctx  context.Context // ends when the patience ends, or a link cannot be made
 	fail context.CancelCauseFunc
 	wg   sync.WaitGroup // of root, and connect
 
 	introduced time.Time // when the root named the neighbours; set before it says go
 
 	mu    sync.Mutex
-	links map[int]net.Conn // neighbour → connection; nil while it is being let in
+	links map[int]net.Conn // neighbour → connection; nil while it is being admitted
 }
 
-// Join makes rank one of size ranks that joined with id. All must call it; it
-// returns when all ranks have links to their neighbours, or on all an error
-// that says why not. ctx and o.Timeout bound it. The Net is the caller's to
-// Close or Abort.
+// Join joins rank to the communicator of size ranks with this id. All ranks must call it;
+// it returns when all ranks have links to their neighbours, or on all ranks an error with
+// the reason. ctx and o.Timeout bound it. The caller must Close or Abort the Net.
 func Join(ctx context.Context, id ID, rank, size int, o Options) (*Net, error) {
 	o = o.withDefaults()
 	addrs, err := id.addrs()
@@ -71,8 +70,8 @@ func Join(ctx context.Context, id ID, rank, size int, o Options) (*Net, error) {
 
 func rounded(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
 
-// report connects to the root, listens where the root can be reached from,
-// and tells it.
+// report connects to the root, listens on an address from which the root can be reached,
+// and sends that address to the root.
 func (j *joining) report() error {
 	conn, err := j.id.call(j.ctx, hello{purpose: toRoot, from: int32(j.n.rank), to: nobodyRank, size: int32(j.n.size)}, j.n.o, false)
 	if err != nil {
@@ -84,7 +83,7 @@ func (j *joining) report() error {
 	}
 	here := make([]byte, 18)
 	putAddr(here, j.n.listenAt)
-	// A root that is silent is waiting.
+	// A silent root is waiting, not dead.
 	j.root = newLink(j, 2*j.n.o.Timeout, nobodyRank, conn)
 	j.root.limit = maxHello
 	j.root.send(frameHere, append(here, whoAmI()...))
@@ -92,7 +91,7 @@ func (j *joining) report() error {
 	return nil
 }
 
-// whoAmI names this process to a person.
+// whoAmI describes this process for people.
 func whoAmI() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -123,11 +122,11 @@ func (j *joining) listen(root net.Conn) error {
 	return err
 }
 
-// addresses are those that others can reach this rank at, best first. Without
-// an Ifname that is the one from which it reached the root: others come the
-// same way. On the root's own host any address leads to the root, also such as
-// no other host can reach, so there it is the one that the root puts first.
-// With an Ifname it is that interface's, of the root's family if there is one.
+// addresses returns the addresses at which others can reach this rank, best first.
+// Without an Ifname, that is the address from which it reached the root: others use the
+// same route. On the root's own host any address leads to the root, even one that no
+// other host can reach, so there it is the address that the root puts first. With an
+// Ifname, it is an address of that interface, of the root's family if there is one.
 func (j *joining) addresses(local, remote netip.Addr) ([]netip.Addr, error) {
 	if j.n.o.Ifname == "" {
 		if local.WithZone("") != remote.WithZone("") {
@@ -159,7 +158,7 @@ func (j *joining) addresses(local, remote netip.Addr) ([]netip.Addr, error) {
 	return out, nil
 }
 
-// admit lets in neighbours of higher rank, each once: the higher one dials.
+// admit admits neighbours of higher rank, each once: the higher rank dials.
 func (j *joining) admit(h hello) error {
 	from := int(h.from)
 	switch {
@@ -186,15 +185,15 @@ func (j *joining) enter(h hello, c net.Conn, _ []byte) {
 	}
 }
 
-// await waits for the root's word that all links of all ranks stand.
+// await waits until the root reports that all links of all ranks are up.
 func (j *joining) await(patience context.Context) error {
 	select {
 	case err := <-j.verdict:
 		return err
 	case <-j.ctx.Done():
 	}
-	// Either the caller's patience is at an end, or a link could not be made:
-	// the root tells the others, and us.
+	// Either the caller's patience has ended, or a link could not be made: the root tells
+	// the others, and this rank.
 	cause := context.Cause(j.ctx)
 	j.root.send(frameFailed, encodeFailure(cause))
 	select {
@@ -207,7 +206,7 @@ func (j *joining) await(patience context.Context) error {
 	return cause
 }
 
-// handle does what the root says until it says go, or that it failed.
+// handle processes the root's frames until the root says go, or reports a failure.
 func (j *joining) handle(_ *link, k meet.Kind, p []byte) error {
 	switch k {
 	case frameBeat:
@@ -229,7 +228,7 @@ func (j *joining) handle(_ *link, k meet.Kind, p []byte) error {
 	return nil
 }
 
-// lost is told that the link to the root broke.
+// lost handles the loss of the link to the root.
 func (j *joining) lost(_ *link, err error) {
 	j.judge(wrapf(ErrLost, "rank %d lost the root while joining: %s", j.n.rank, meet.Brief(err)))
 }
@@ -242,7 +241,7 @@ func (j *joining) judge(err error) {
 	}
 }
 
-// A peer is where a neighbour listens.
+// A peer is a neighbour and the address where it listens.
 type peer struct {
 	rank int
 	addr netip.AddrPort
@@ -259,8 +258,7 @@ func decodePeers(b []byte) ([]peer, error) {
 	return out, nil
 }
 
-// connect calls the neighbours of lower rank, and tells the root when all
-// links stand.
+// connect dials the neighbours of lower rank, and tells the root when all links are up.
 func (j *joining) connect(peers []peer) {
 	var wg sync.WaitGroup
 	for _, p := range peers {
@@ -286,7 +284,7 @@ func (j *joining) connect(peers []peer) {
 	}
 }
 
-// reach is how a neighbour's address is dialled: link-local ones over the
+// reach returns the addresses to dial for a neighbour's address: link-local ones over the
 // interface that this rank has chosen.
 func (j *joining) reach(a netip.AddrPort) (out []string) {
 	if a.Addr().Is6() && a.Addr().IsLinkLocalUnicast() && j.n.zone != "" {
@@ -298,7 +296,7 @@ func (j *joining) reach(a netip.AddrPort) (out []string) {
 	return out
 }
 
-// drop closes what links there are.
+// drop closes the links that exist.
 func (j *joining) drop() {
 	j.gate.Close()
 	j.mu.Lock()

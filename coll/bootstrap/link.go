@@ -14,20 +14,18 @@ import (
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
-// maxQueued bounds what may wait to be sent on a link before reports are
-// dropped, in bytes. Exchanges are not bounded by it: their data is in memory
-// anyway.
+// maxQueued is how many bytes may be queued on a link before reports are dropped. It does
+// not limit exchanges: their data is in memory anyway.
 const maxQueued = 4 << 20
 
-// A link is a connection to a neighbour. Whoever wants to send appends to a
-// queue; write sends what is in it, and heartbeats. read gives what comes to
-// the Net, and finds out when the neighbour is gone. Neither waits for the
-// other, and only write waits for the network.
+// A link is a connection to a neighbour. Senders append to a queue; write sends the
+// queue, and heartbeats. read passes incoming frames to the owner, and detects that the
+// neighbour is gone. Neither waits for the other, and only write waits for the network.
 //
 //	open ──finish──▶ last words in the queue ──▶ CloseWrite ──▶ until EOF, or the deadline ──▶ closed
 type link struct {
 	owner   owner
-	silence time.Duration // of the neighbour, that is taken for its death
+	silence time.Duration // after so long without a frame the neighbour counts as dead
 	rank    int
 	conn    net.Conn
 	limit   int           // of a frame's payload, in bytes
@@ -40,15 +38,15 @@ type link struct {
 	closed   bool // nothing more may be queued
 	broken   error
 	wake     chan struct{} // holds a token when there is something to do
-	running  int           // of read and write
+	running  int           // how many of read and write run
 	deadline time.Time     // set by finish
 }
 
-// An owner is what a link's neighbour talks to.
+// An owner handles the frames of a link's neighbour, and its loss.
 type owner interface {
-	// handle does what a frame asks for. An error ends the link.
+	// handle processes a frame. An error ends the link.
 	handle(l *link, k meet.Kind, p []byte) error
-	// lost is told once that the link broke before the neighbour had left.
+	// lost is called once if the link broke before the neighbour had left.
 	lost(l *link, err error)
 }
 
@@ -56,13 +54,13 @@ func newLink(by owner, silence time.Duration, rank int, c net.Conn) *link {
 	return &link{owner: by, silence: silence, rank: rank, conn: c, limit: maxFrame, wake: make(chan struct{}, 1), done: make(chan struct{}), running: 2}
 }
 
-// start has the link read and write until it ends.
+// start runs read and write until the link ends.
 func (l *link) start(wg *sync.WaitGroup) {
 	wg.Go(l.read)
 	wg.Go(l.write)
 }
 
-// send queues a frame. The payload must not change any more.
+// send queues a frame. The payload must not change afterwards.
 func (l *link) send(k meet.Kind, payload []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,14 +85,14 @@ func (l *link) poke() {
 	}
 }
 
-// full reports whether so much waits that what may be dropped should be.
+// full reports whether the queue is so long that frames that may be dropped should be.
 func (l *link) full() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.queued > maxQueued
 }
 
-// finish queues the last word, after which the link closes itself.
+// finish queues the last frame, after which the link closes itself.
 func (l *link) finish(k meet.Kind, payload []byte, deadline time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,8 +112,8 @@ func (l *link) limitLocked(deadline time.Time) {
 	l.conn.SetDeadline(deadline)
 }
 
-// write sends what is queued, and a heartbeat when there is nothing for a
-// quarter of the silence that the neighbour would endure.
+// write sends the queue. While it is empty, write sends a heartbeat every quarter of the
+// silence after which the neighbour would count this rank as dead.
 func (l *link) write() {
 	defer l.ended()
 	beat := time.NewTicker(max(l.silence/4, time.Millisecond))
@@ -143,7 +141,7 @@ func (l *link) write() {
 	}
 }
 
-// take returns what is queued, and whether nothing will come after it.
+// take returns the queue, and whether nothing will be queued after it.
 func (l *link) take() (net.Buffers, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,8 +150,8 @@ func (l *link) take() (net.Buffers, bool) {
 	return batch, l.closed
 }
 
-// breakOff closes the connection because of err, and returns the first err, which
-// counts.
+// breakOff closes the connection because of err. It returns the link's first error, which
+// is the one that counts.
 func (l *link) breakOff(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -167,13 +165,13 @@ func (l *link) breakOff(err error) error {
 	return l.broken
 }
 
-// drop closes the connection without a word, which is no loss.
+// drop closes the connection without a goodbye. That does not count as a loss.
 func (l *link) drop() {
 	l.left.Store(true)
 	l.breakOff(net.ErrClosed)
 }
 
-// ended is the last thing that read and write do.
+// ended is the last call of read and of write.
 func (l *link) ended() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -183,7 +181,7 @@ func (l *link) ended() {
 	}
 }
 
-// Read is for read: every arrival of anything starts the silence anew.
+// Read is for read: each call restarts the silence timeout.
 func (l *link) Read(p []byte) (int, error) {
 	l.mu.Lock()
 	if l.deadline.IsZero() {
@@ -205,7 +203,7 @@ func (l *link) read() {
 			continue
 		}
 		if l.left.Load() && err == io.EOF {
-			return // it may still listen: write goes on until this rank leaves
+			return // the neighbour may still read: write continues until this rank leaves
 		}
 		err = l.breakOff(err)
 		if !l.left.Load() {
@@ -217,7 +215,7 @@ func (l *link) read() {
 
 func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 
-// handle does what a neighbour's frame asks for. An error ends the link.
+// handle processes a neighbour's frame. An error ends the link.
 func (n *Net) handle(l *link, k meet.Kind, p []byte) error {
 	switch k {
 	case frameBeat:

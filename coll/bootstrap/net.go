@@ -12,16 +12,16 @@ import (
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
-// closeTime bounds how long Close waits for the neighbours to leave, too;
-// abortTime how long Abort tries to get its last word out.
+// closeTime bounds how long Close waits for the neighbours to leave as well; abortTime
+// how long Abort tries to send its last frame.
 const (
 	closeTime = 5 * time.Second
 	abortTime = 200 * time.Millisecond
 )
 
-// A Net is one rank's part of a communicator that has come up. Its methods may
-// be called by several goroutines at once; exchanges run one at a time, and
-// all ranks must make the same ones in the same order.
+// A Net is one rank's part of a communicator that is up. Its methods may be called by
+// several goroutines at once; exchanges run one at a time, and all ranks must make the
+// same ones in the same order.
 //
 // It has two goroutines for each of its at most 7 neighbours, and one for the
 // callbacks of the options.
@@ -39,12 +39,12 @@ type Net struct {
 	wg     sync.WaitGroup
 	events events
 
-	exchange chan struct{} // holds one token: who has it exchanges
+	exchange chan struct{} // holds one token, which an exchange takes
 	ops      ops
 
 	failed chan struct{} // closed by the first fail
 
-	mu       sync.Mutex // taken before that of a link
+	mu       sync.Mutex // locked before a link's
 	err      error
 	dead     map[int]bool
 	reports  map[int]uint64 // rank → number of its last report seen
@@ -85,14 +85,14 @@ func (n *Net) start(conns map[int]net.Conn) {
 	}
 }
 
-// Rank is this rank, Size how many there are.
+// Rank returns this rank.
 func (n *Net) Rank() int { return n.rank }
 
 // Size is the number of ranks.
 func (n *Net) Size() int { return n.size }
 
-// Addr is this rank's address as the others know it: of the interface that
-// NCCL_SOCKET_IFNAME names, or else the one through which the root was reached.
+// Addr returns this rank's address as the others know it: of the interface that
+// NCCL_SOCKET_IFNAME names, or else the address from which the root was reached.
 func (n *Net) Addr() netip.Addr { return n.addr }
 
 // Addrs returns all addresses that the options admit, best first, that of Addr
@@ -104,27 +104,26 @@ func (n *Net) Addrs() []meet.Interface {
 	}
 	own := func(i meet.Interface) bool { return i.Addr == n.addr }
 	first := meet.Interface{Addr: n.addr}
-	all, _ := meet.AllInterfaces() // an address that is not there has no name
+	all, _ := meet.AllInterfaces() // an address that is not found has no interface name
 	if i := slices.IndexFunc(all, own); i >= 0 {
 		first = all[i]
 	}
 	return append([]meet.Interface{first}, slices.DeleteFunc(list, own)...)
 }
 
-// Key is a key of 32 bytes that all ranks of this communicator have and nobody
-// else, for authenticating what they open besides. Different labels give
-// independent keys.
+// Key returns a key of 32 bytes that only the ranks of this communicator have, to
+// authenticate their other connections. Different labels give independent keys.
 func (n *Net) Key(label string) []byte { return derive(n.id.secret(), "user "+label) }
 
-// Err is why the Net does not work any more, or nil: the first death, an
-// exchange that went wrong, or ErrClosed. A death is a *transport.PeerError.
+// Err returns why the Net no longer works, or nil: the first death, an exchange that went
+// wrong, or ErrClosed. A death is a *transport.PeerError.
 func (n *Net) Err() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.err
 }
 
-// fail records why the Net does not work any more, and wakes who waits.
+// fail records why the Net no longer works, and wakes the waiters.
 func (n *Net) fail(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -138,8 +137,8 @@ func (n *Net) failLocked(err error) {
 	}
 }
 
-// Close leaves, and waits at most 5 s for the neighbours to leave too. No
-// leaving is taken for a death. Afterwards nothing of the Net runs.
+// Close leaves, and waits at most 5 s for the neighbours to leave as well. Leaving does
+// not count as a death. After Close, nothing of the Net runs.
 func (n *Net) Close() error {
 	n.leave(frameLeave, nil, closeTime)
 	n.events.stop()
@@ -147,9 +146,9 @@ func (n *Net) Close() error {
 	return nil
 }
 
-// Abort leaves at once. The others take it for a death, unless it is because
-// of one that they know. Afterwards nothing of the Net runs but a callback
-// that was running. It may be called from one.
+// Abort leaves at once. The others treat it as a death, unless it is because of a death
+// that they know of. Afterwards nothing of the Net runs except a callback that was
+// already running. Abort may be called from a callback.
 func (n *Net) Abort() {
 	var because [1]byte
 	n.mu.Lock()
@@ -161,7 +160,7 @@ func (n *Net) Abort() {
 	n.events.stop()
 }
 
-// leave says goodbye to all neighbours, and waits for them to say it too.
+// leave says goodbye to all neighbours, and waits for theirs.
 func (n *Net) leave(k meet.Kind, payload []byte, patience time.Duration) {
 	n.mu.Lock()
 	n.failLocked(fmt.Errorf("rank %d: the communicator's network is %w", n.rank, ErrClosed))
@@ -176,7 +175,7 @@ func (n *Net) leave(k meet.Kind, payload []byte, patience time.Duration) {
 	}
 }
 
-// lost is told by a link that it broke before the neighbour had left.
+// lost is called by a link that broke before the neighbour had left.
 func (n *Net) lost(l *link, err error) {
 	n.mu.Lock()
 	closing := n.closing

@@ -15,16 +15,16 @@ import (
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
-// A search asks for the ID at all addresses and ports where rank 0 may be, each
-// again and again until one answers: rank 0 may not be there yet, and a
-// stranger that listens at one of them must not hold up the others.
+// A search requests the ID at all addresses and ports where rank 0 may be, each
+// repeatedly until one answers: rank 0 may not have started yet, and a stranger that
+// listens at one of them must not delay the others.
 type search struct {
 	s     *share
 	wg    sync.WaitGroup
-	found chan ID // holds the first that comes
+	found chan ID // holds the first ID that arrives
 
 	mu    sync.Mutex
-	asked []string // addresses
+	asked []string // addresses that are tried
 	last  error
 }
 
@@ -37,8 +37,8 @@ func (s *share) obtain(ctx context.Context) (ID, error) {
 	for _, h := range s.w.hosts {
 		q.wg.Go(func() { q.host(ctx, h) })
 	}
-	// The hosts that launchers name may have names that do not lead to them
-	// from here, or not be named at all: try this one.
+	// The host names from the launcher may not resolve to those hosts from here, or there
+	// may be none: also try this host.
 	if list, err := meet.Interfaces(s.o.Ifname, s.o.Family); err == nil {
 		for _, i := range list[:min(len(list), maxHosts)] {
 			q.at(ctx, i.Addr)
@@ -58,7 +58,7 @@ func (s *share) obtain(ctx context.Context) (ID, error) {
 		context.Cause(ctx), s.ports, strings.Join(q.asked, ", "), q.last)
 }
 
-// host looks a name up until it is found, and asks there.
+// host resolves a name, repeatedly until that succeeds, and tries its addresses.
 func (q *search) host(ctx context.Context, name string) {
 	q.again(ctx, func() error {
 		ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", name)
@@ -69,7 +69,7 @@ func (q *search) host(ctx context.Context, name string) {
 	})
 }
 
-// at asks at the ports of an address, if that has not begun before.
+// at tries the ports of an address, unless that has already begun.
 func (q *search) at(ctx context.Context, a netip.Addr) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -97,7 +97,7 @@ func (q *search) again(ctx context.Context, f func() error) {
 	})
 }
 
-// ask asks once.
+// ask makes one attempt.
 func (q *search) ask(ctx context.Context, a netip.AddrPort) error {
 	ctx, cancel := context.WithTimeout(ctx, meet.Patience)
 	defer cancel()

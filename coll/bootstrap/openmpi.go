@@ -6,10 +6,10 @@ import (
 )
 
 // What OpenMPI 4.1's mpirun sets, observed with version 4.1.4: ranks as
-// OMPI_COMM_WORLD_*; a token of 128 random bits that all processes of the job
-// have (orte_precondition_transports); where mpirun itself is (orte_hnp_uri);
-// and, on more than one node, the nodes' names, mpirun's own first
-// (orte_node_regex). A Kubernetes MPIJob is mpirun over ssh, and looks alike.
+// OMPI_COMM_WORLD_*; a token of 128 random bits that all processes of the job have
+// (orte_precondition_transports); the address of mpirun itself (orte_hnp_uri); and, on
+// more than one node, the nodes' names, mpirun's own first (orte_node_regex). A
+// Kubernetes MPIJob is mpirun over ssh, and looks the same.
 const (
 	ompiRank      = "OMPI_COMM_WORLD_RANK"
 	ompiSize      = "OMPI_COMM_WORLD_SIZE"
@@ -20,8 +20,8 @@ const (
 	ompiNodes     = "OMPI_MCA_orte_node_regex"
 )
 
-// maxHosts is how many nodes are tried for rank 0: it is on the first node
-// that has a rank at all, so a few are enough.
+// maxHosts is how many nodes are tried for rank 0: it is on the first node that has any
+// rank, so a few are enough.
 const maxHosts = 4
 
 func detectOpenMPI(e *environment, w *World) bool {
@@ -42,8 +42,8 @@ func detectOpenMPI(e *environment, w *World) bool {
 	return true
 }
 
-// expandNodeRegex expands "vm,bsq[1:1-2]@0(3)": names, the number of digits
-// and ranges of numbers in brackets, and after the @ what does not matter here.
+// expandNodeRegex expands "vm,bsq[1:1-2]@0(3)": names, with the number of digits and
+// ranges of numbers in brackets. The part after the @ does not matter here.
 func expandNodeRegex(s string) ([]string, error) {
 	s, _, _ = strings.Cut(s, "@")
 	return expandHosts(s, true)

@@ -16,33 +16,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PMI is how MPI processes talk to the launcher that started them, through a
-// socket whose number is in PMI_FD. Both versions begin with
+// PMI is the protocol between MPI processes and the launcher that started them, over a
+// socket with the descriptor PMI_FD. Both versions begin with
 //
 //	cmd=init pmi_version=V pmi_subversion=S\n
 //	cmd=response_to_init pmi_version=V pmi_subversion=S rc=0\n
 //
-// after which version 1 goes on in such lines, and version 2 in messages of
-// "key=value;" behind their length in six characters.
+// After that, version 1 continues with such lines, and version 2 with messages of
+// "key=value;", each after its length in six characters.
 
-// pmiSpec is where PMI is, and which version to ask for.
+// pmiSpec is PMI's descriptor, and the version to request.
 type pmiSpec struct{ fd, version int }
 
-// A pmi is a session with the launcher. A process has one at most, as long as
-// it lives: the launcher takes a second for an error.
+// A pmi is a session with the launcher. A process has at most one in its lifetime: the
+// launcher treats a second one as an error.
 type pmi struct {
 	mu      sync.Mutex // held for a whole request and its answer
 	conn    net.Conn
 	r       *bufio.Reader
 	version int
-	kvs     string // version 1: name of the job's key-value space
+	kvs     string // version 1: the job's key-value space
 	jobid   string // version 2
 }
 
 const (
-	// pmiMaxMessage bounds what the launcher can make us read.
+	// pmiMaxMessage bounds the messages that are read from the launcher.
 	pmiMaxMessage = 64 << 10
-	// pmiMaxValue is what the launchers admit at least.
+	// pmiMaxValue is the length of values that every launcher accepts.
 	pmiMaxValue = 256
 )
 
@@ -71,8 +71,8 @@ func openPMI(ctx context.Context, s pmiSpec) (*pmi, error) {
 	return p, nil
 }
 
-// closePMI says goodbye to the launcher, which else takes the process's end
-// for a crash.
+// closePMI says goodbye to the launcher, which otherwise treats the process's exit as a
+// crash.
 func closePMI(ctx context.Context, s pmiSpec) error {
 	pmiSessions.Lock()
 	defer pmiSessions.Unlock()
@@ -86,7 +86,7 @@ func closePMI(ctx context.Context, s pmiSpec) error {
 	return err
 }
 
-// inherited is the connection behind a descriptor that the parent gave us.
+// inherited returns the connection of a descriptor that was inherited from the parent.
 func inherited(fd int) (net.Conn, error) {
 	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
@@ -121,8 +121,8 @@ func newPMI(ctx context.Context, conn net.Conn, version int) (*pmi, error) {
 	return p, err
 }
 
-// put makes a value known to get of all processes, after fence. The value must
-// have no space, ';', '=' or line end.
+// put publishes a value, which get returns in all processes after fence. The value must
+// not contain a space, ';', '=' or line end.
 func (p *pmi) put(ctx context.Context, key, value string) (err error) {
 	if len(value) > pmiMaxValue {
 		return fmt.Errorf("PMI: value of %d bytes; at most %d are possible", len(value), pmiMaxValue)
@@ -135,7 +135,7 @@ func (p *pmi) put(ctx context.Context, key, value string) (err error) {
 	return err
 }
 
-// fence waits until all processes of the job are there.
+// fence waits until all processes of the job have called it.
 func (p *pmi) fence(ctx context.Context) error {
 	_, err := p.ask(ctx, [3]string{1: "barrier_in", 2: "kvs-fence"}[p.version], "barrier_out", "kvs-fence-response")
 	return err
@@ -181,7 +181,7 @@ func (p *pmi) ask(ctx context.Context, cmd, want1, want2 string, args ...string)
 	return a, err
 }
 
-// because is why ctx is done, if that is why err came.
+// because returns the cause of ctx if ctx is done, otherwise err.
 func because(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -204,14 +204,14 @@ func encodePMI2(kv []string) string {
 	var b strings.Builder
 	for i := 0; i < len(kv); i += 2 {
 		if kv[i+1] == "" {
-			continue // an argument that is not known is left out
+			continue // unknown arguments are omitted
 		}
 		b.WriteString(kv[i] + "=" + strings.ReplaceAll(kv[i+1], ";", ";;") + ";")
 	}
 	return fmt.Sprintf("%6d%s", b.Len(), b.String())
 }
 
-// readPMI1 reads a line of key=value words. A msg may have spaces in it.
+// readPMI1 reads a line of key=value words. A msg may contain spaces.
 func readPMI1(r *bufio.Reader) (map[string]string, error) {
 	var line []byte
 	for {
@@ -240,8 +240,8 @@ func readPMI1(r *bufio.Reader) (map[string]string, error) {
 	return out, nil
 }
 
-// readPMI2 reads a length and so many bytes of "key=value;", where ";;" is a
-// semicolon in a value.
+// readPMI2 reads a length and that many bytes of "key=value;", where ";;" is a semicolon
+// in a value.
 func readPMI2(r *bufio.Reader) (map[string]string, error) {
 	var head [6]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

@@ -12,32 +12,32 @@ import (
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
-// maxRanks bounds what one rank can make the root allocate.
+// maxRanks bounds how much one rank can make the root allocate.
 const maxRanks = 1 << 20
 
-// lingerTime is how long a hub waits for a rank to hang up after the last
-// word, so that the word is not lost with the connection.
+// lingerTime is how long a hub waits for a rank to hang up after the last frame, so that
+// the frame is not lost with the connection.
 const lingerTime = 2 * time.Second
 
-// A Root is where the ranks of one communicator meet. It works by itself: it
-// introduces the ranks to one another, tells all of them when one has trouble,
-// and closes itself when the communicator is up, or has failed. It has no part
-// in what the communicator does then.
+// A Root is the meeting point of the ranks of one communicator. It works by itself: it
+// introduces the ranks to one another, tells all of them when one has trouble, and closes
+// itself when the communicator is up, or has failed. It is not involved in what the
+// communicator does afterwards.
 type Root struct {
 	*hub
 
-	// With the hub's lock.
+	// Guarded by the hub's lock.
 	size    int
-	sizeBy  *member // whose size it is
+	sizeBy  *member // the member that reported size
 	members map[int]*member
 	linked  int
 	failed  error
 	told    int         // ranks that were told of the failure
-	overdue *time.Timer // when not all have come
-	enough  *time.Timer // when all have had time to hear of the failure
+	overdue *time.Timer // fires if not all ranks join in time
+	enough  *time.Timer // fires when all have had time to learn of the failure
 }
 
-// A member is a rank that has said where it listens.
+// A member is a rank that has reported where it listens.
 type member struct {
 	*arrival
 	addr   netip.AddrPort
@@ -51,12 +51,12 @@ func (m *member) String() string { return fmt.Sprintf("rank %d (%s)", m.rank, m.
 func NewRoot(o Options) (*Root, error) { return rootOf(opener(newRoot).anywhere(o.withDefaults())) }
 
 // NewRootAt listens at a host and port that all ranks know beforehand, as with
-// NCCL_COMM_ID. The ID is IDAt of both.
+// NCCL_COMM_ID. The ID is IDAt(addr, secret).
 func NewRootAt(addr string, secret []byte, o Options) (*Root, error) {
 	return rootOf(opener(newRoot).at(addr, secret, o.withDefaults()))
 }
 
-// rootOf is the Root of a hub that newRoot made; nil of none.
+// rootOf returns the Root of a hub that newRoot created; nil if there is no hub.
 func rootOf(h *hub, err error) (*Root, error) {
 	if h == nil {
 		return nil, err
@@ -66,7 +66,7 @@ func rootOf(h *hub, err error) (*Root, error) {
 
 func newRoot(o Options, secret [secretBytes]byte) *hub {
 	r := &Root{members: map[int]*member{}}
-	// A rank that is silent is not dead yet, but late.
+	// A silent rank is late, not dead yet.
 	r.hub = newHub("root", o, 2*o.Timeout, secret, r)
 	r.limit = maxHello
 	return r.hub
@@ -118,7 +118,7 @@ func (r *Root) lost(arrival *arrival, err error) {
 	}
 }
 
-// arrive takes in a rank, and introduces all when it was the last.
+// arrive admits a rank, and introduces all ranks when it was the last.
 func (r *Root) arrive(m *member) {
 	if r.overdue == nil {
 		r.overdue = r.after(r.o.Timeout, func() {
@@ -154,7 +154,7 @@ func (r *Root) introduce() {
 	}
 }
 
-// after calls f later, unless the meeting is over then.
+// after calls f later, unless the meeting is over by then.
 func (r *Root) after(d time.Duration, f func()) *time.Timer {
 	return time.AfterFunc(d, func() {
 		r.mu.Lock()
@@ -165,7 +165,7 @@ func (r *Root) after(d time.Duration, f func()) *time.Timer {
 	})
 }
 
-// check says how m does not fit to those who are here.
+// check returns why m does not fit the ranks that have already joined.
 func (r *Root) check(m *member) error {
 	if r.sizeBy == nil && m.size > 0 && m.size <= maxRanks {
 		r.size, r.sizeBy = m.size, m
@@ -183,7 +183,7 @@ func (r *Root) check(m *member) error {
 	return nil
 }
 
-// fail tells everybody. Those who come later will be told as they come.
+// fail tells all ranks of the failure. Ranks that join later are told when they join.
 func (r *Root) fail(err error) {
 	if r.failed != nil {
 		return
@@ -197,8 +197,8 @@ func (r *Root) fail(err error) {
 
 func (r *Root) tell(m *arrival) {
 	m.dismiss(frameFailed, encodeFailure(r.failed), lingerTime)
-	// Not only the ranks that there should be can come: also one that is one
-	// too many. So there is a moment more.
+	// Not only the expected ranks can join, but also a surplus one. So the root waits a
+	// moment longer.
 	if r.told++; r.told >= r.size && r.enough == nil {
 		r.enough = r.after(lingerTime, r.finish)
 	}
@@ -214,7 +214,7 @@ func (r *Root) finish() {
 	r.end(lingerTime, r.word)
 }
 
-// word is the root's last one to a rank.
+// word returns the root's last frame to a rank.
 func (r *Root) word(m *arrival) (meet.Kind, []byte) {
 	switch here := r.members[m.rank]; {
 	case r.failed != nil:
@@ -230,7 +230,7 @@ func (r *Root) stop() {
 	r.finish()
 }
 
-// missing says which ranks are.
+// missing returns an error that names the ranks that are missing or not linked.
 func (r *Root) missing() error {
 	var missing, slow []int
 	for rank := range r.size {

@@ -18,26 +18,26 @@ import (
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
-// sharePorts is how many ports rank 0 tries to listen on, and the others to
-// find it at: a stranger may have some of them.
+// sharePorts is the number of ports on which rank 0 tries to listen and the others try to
+// find it: strangers may occupy some of them.
 const sharePorts = 8
 
-// ShareID gives all processes of a job the ID of one new communicator; all call
-// it, each time for one more. Rank 0 also gets its Root, which closes itself.
-// Carriers, the first that there is:
+// ShareID gives all processes of a job the ID of one new communicator. All call it, once
+// for each communicator. Rank 0 also gets its Root, which closes itself. The ID is
+// carried by the first of these that is available:
 //
-//   - NCCL_COMM_ID=host:port: the root listens there, and all know it.
+//   - NCCL_COMM_ID=host:port: the root listens there, and all ranks know the address.
 //   - PMI (srun --mpi=pmi2, MPICH's hydra): the launcher's key-value space.
-//   - Rank 0 listens on a port that is made of what all processes of the job
-//     know, and the others try the hosts where it may be. Both sides prove to
-//     know the job's secret, and the ID is encrypted with it.
+//   - Rank 0 listens on a port derived from data that all processes of the job know, and
+//     the others try the hosts where it may be. Both sides prove that they know the job's
+//     secret, and the ID is encrypted with it.
 //
-// The secret is ASSAY_JOB_SECRET, or else the random token of an OpenMPI job.
-// Where there is neither it is made of names and numbers that others on the
-// network may guess, which o.Logf is told.
+// The secret is ASSAY_JOB_SECRET, or else the random token of an OpenMPI job. If there is
+// neither, it is derived from names and numbers that others on the network may guess, and
+// o.Logf gets a warning.
 func ShareID(ctx context.Context, w World, o Options) (ID, *Root, error) {
 	id, h, err := w.share(ctx, o.withDefaults(), newRoot)
-	root, err := rootOf(h, err) // none but rank 0 has one
+	root, err := rootOf(h, err) // only rank 0 has one
 	return id, root, err
 }
 
@@ -66,8 +66,8 @@ func (w World) share(ctx context.Context, o Options, open opener) (ID, *hub, err
 	return id, nil, err
 }
 
-// Close tells the launcher, where it wants to know, that the process ends in
-// order. It is the last thing to do with a World.
+// Close tells a launcher that expects it that the process exits in good order. It is the
+// last call on a World.
 func (w World) Close() error {
 	if w.pmi == nil {
 		return nil
@@ -77,7 +77,7 @@ func (w World) Close() error {
 	return closePMI(ctx, *w.pmi)
 }
 
-// idOf is the ID of a hub, if there is one.
+// idOf returns the ID of a hub, if there is one.
 func idOf(h *hub, err error) (ID, *hub, error) {
 	if err != nil {
 		return ID{}, nil, err
@@ -85,7 +85,7 @@ func idOf(h *hub, err error) (ID, *hub, error) {
 	return h.id, h, nil
 }
 
-// key is the job's secret, for the call-th communicator.
+// key derives the key of the call-th communicator from the job's secret.
 func (w World) key(o Options, call uint32) []byte {
 	secret := w.secret
 	if len(secret) == 0 && w.Rank == 0 && call <= 1 {
@@ -94,7 +94,7 @@ func (w World) key(o Options, call uint32) []byte {
 	return derive(secret, fmt.Sprintf("job %q call %d", w.job, call))
 }
 
-// shareAt: all know the address.
+// shareAt is for an address that all ranks know.
 func (w World) shareAt(o Options, call uint32, open opener) (ID, *hub, error) {
 	key := w.key(o, call)
 	if w.Rank != 0 {
@@ -104,7 +104,7 @@ func (w World) shareAt(o Options, call uint32, open opener) (ID, *hub, error) {
 	return idOf(open.at(w.commID, key, o))
 }
 
-// sharePMI: the launcher carries the ID.
+// sharePMI lets the launcher carry the ID.
 func (w World) sharePMI(ctx context.Context, o Options, call uint32, open opener) (id ID, h *hub, err error) {
 	p, err := openPMI(ctx, *w.pmi)
 	if err != nil {
@@ -143,7 +143,7 @@ func parseID(s string) (ID, error) {
 	return ID(b), nil
 }
 
-// A share hands one ID out, or fetches it.
+// A share serves one ID, or fetches it.
 type share struct {
 	w     World
 	o     Options
@@ -152,7 +152,7 @@ type share struct {
 
 	mu     sync.Mutex
 	served map[int32]bool
-	done   chan struct{} // closed when all have it
+	done   chan struct{} // closed when all ranks have the ID
 }
 
 func (w World) newShare(o Options, call uint32) *share {
@@ -161,8 +161,8 @@ func (w World) newShare(o Options, call uint32) *share {
 	return s
 }
 
-// portsOf picks ports from 16384 to 32767: below those that Linux gives to
-// outgoing connections, above most services.
+// portsOf picks ports from 16384 to 32767: below those that Linux assigns to outgoing
+// connections, above most services.
 func portsOf(key []byte) []uint16 {
 	var out []uint16
 	for i := 0; len(out) < sharePorts; i++ {
@@ -174,8 +174,8 @@ func portsOf(key []byte) []uint16 {
 	return out
 }
 
-// publish opens the hub, and hands its ID to the other ranks as they ask,
-// until all have it or the meeting is over.
+// publish opens the hub, and serves its ID to the other ranks until all have it or the
+// meeting is over.
 func (s *share) publish(open opener) (ID, *hub, error) {
 	h, err := open.anywhere(s.o)
 	if err != nil {
@@ -196,8 +196,8 @@ func (s *share) publish(open opener) (ID, *hub, error) {
 	return h.id, h, nil
 }
 
-// listen takes the first port that is free on any of the addresses: all of
-// this host, or those of the interfaces that were asked for.
+// listen uses the first port that is free on any of the addresses: all of this host, or
+// those of the selected interfaces.
 func (s *share) listen(g *meet.Gate) error {
 	addrs := []netip.Addr{netip.IPv6Unspecified(), netip.IPv4Unspecified()}
 	if s.o.Ifname != "" || s.o.Family != "" {
@@ -234,7 +234,8 @@ func (s *share) admit(h hello) error {
 	return nil
 }
 
-// serve is called by the gate, which closes only when it has returned.
+// serve sends the ID to a caller. The gate calls it, and closes only after it has
+// returned.
 func (s *share) serve(h hello, c net.Conn, key []byte, id ID) {
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(meet.Patience))
@@ -253,11 +254,11 @@ func (s *share) serve(h hello, c net.Conn, key []byte, id ID) {
 
 const sealedBytes = 128 + 16
 
-// sealer is AES-GCM with a connection's key, which is used once.
+// sealer returns AES-GCM with a connection's key, which is used once.
 func sealer(key []byte) cipher.AEAD {
 	block, err := aes.NewCipher(key)
 	if err != nil {
-		panic("bootstrap: " + err.Error()) // 32 bytes are a key
+		panic("bootstrap: " + err.Error()) // 32 bytes are a valid key
 	}
 	gcm, err := cipher.NewGCM(block)
 	if err != nil {

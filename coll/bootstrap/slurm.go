@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// What srun sets in each task of a step (srun(1), "OUTPUT ENVIRONMENT
-// VARIABLES"). A batch script is in a job but in no step: it is rank 0 of 1.
-// With --mpi=pmi2 there is PMI_FD besides, with --mpi=pmix PMIX_RANK.
+// What srun sets in each task of a step (srun(1), "OUTPUT ENVIRONMENT VARIABLES"). A
+// batch script is in a job but not in a step: it is rank 0 of 1. --mpi=pmi2 also sets
+// PMI_FD, --mpi=pmix PMIX_RANK.
 const (
 	slurmRank  = "SLURM_PROCID"
 	slurmSize  = "SLURM_STEP_NUM_TASKS"
@@ -45,15 +45,15 @@ func detectSlurm(e *environment, w *World) bool {
 	if err != nil {
 		e.fail("%s: %w", slurmHosts, err)
 	}
-	// Rank 0 is on the first node, whatever the distribution but arbitrary.
+	// Rank 0 is on the first node, with every distribution except arbitrary.
 	w.hosts = hosts[:min(len(hosts), maxHosts)]
 	if len(hosts) == w.Size {
-		w.byRank = hosts // a task on each, in this order
+		w.byRank = hosts // one task on each, in this order
 	}
 	return true
 }
 
-// tasksHere finds a node's number of tasks in "4(x3),2": 4, 4, 4, 2.
+// tasksHere returns a node's number of tasks in "4(x3),2": 4, 4, 4, 2.
 func (e *environment) tasksHere(s string, node int) int {
 	first := 0
 	for part := range strings.SplitSeq(s, ",") {

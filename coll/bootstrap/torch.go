@@ -2,9 +2,8 @@ package bootstrap
 
 import "net"
 
-// What torchrun sets (torch.distributed.run, "Environment Variables"). Its
-// store listens at MASTER_PORT, on rank 0's host; the ID is shared on ports of
-// our own there.
+// What torchrun sets (torch.distributed.run, "Environment Variables"). Its store listens
+// at MASTER_PORT, on rank 0's host; the ID is shared on other ports of that host.
 const (
 	torchRank      = "RANK"
 	torchSize      = "WORLD_SIZE"
@@ -16,12 +15,13 @@ const (
 	torchRestarts  = "TORCHELASTIC_RESTART_COUNT"
 )
 
-// detectTorchElastic is torchrun itself.
+// detectTorchElastic detects torchrun itself.
 func detectTorchElastic(e *environment, w *World) bool {
 	return e.has(torchRun) && detectTorch(e, w)
 }
 
-// detectTorch is whoever sets the same variables, as people's scripts do.
+// detectTorch detects other launchers that set the same variables, such as users'
+// scripts.
 func detectTorch(e *environment, w *World) bool {
 	// RANK alone is too common a name.
 	if !e.has(torchRank) && !e.has(torchSize) || !e.has(torchAddr) && !e.has(torchLocalRank) {

@@ -10,24 +10,24 @@ import (
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
-// A caller claims its rank and the one that it wants, and for what: purpose 1, zero 3,
-// from 4, to 4, size 4. Integers are big endian.
+// A caller's claim contains its rank, the rank that it calls, and the purpose: purpose (1
+// byte), zero (3), from (4), to (4), size (4). Integers are big endian.
 var protocol = meet.Protocol{Name: "b2", Claim: 16}
 
-// A purpose says what a connection is for.
+// A purpose is the purpose of a connection.
 type purpose byte
 
 const (
 	toRoot  purpose = 'R' // a rank reports to the root
 	toPeer  purpose = 'L' // a link between two ranks
-	toShare purpose = 'S' // a rank asks for the ID
-	toGroup purpose = 'C' // a rank comes to a Group's rank 0
+	toShare purpose = 'S' // a rank requests the ID
+	toGroup purpose = 'C' // a rank joins at a Group's rank 0
 )
 
 // nobodyRank stands for the root, which has no rank.
 const nobodyRank = -1
 
-// A hello says which rank calls which one, and for what.
+// A hello contains the calling rank, the called rank, and the purpose.
 type hello struct {
 	purpose purpose
 	from    int32
@@ -51,32 +51,32 @@ func decodeHello(b []byte) (h hello, err error) {
 	return hello{purpose(b[0]), at(1), at(2), at(3)}, nil
 }
 
-// What is said after the handshake.
+// Frames after the handshake, with the lengths of fixed fields in bytes.
 const (
 	// Between a rank and the root.
-	frameHere   meet.Kind = iota + 1 // rank: I listen at address 18; who I am
-	framePeers                       // root: your neighbours: (rank 4, address 18)…
-	frameLinked                      // rank: all my links stand
-	frameFailed                      // either: it failed: code 1, text
-	frameGo                          // root: all links of all ranks stand
+	frameHere   meet.Kind = iota + 1 // rank: its listener's address (18), host and process
+	framePeers                       // root: the rank's neighbours: rank (4), address (18); repeated
+	frameLinked                      // rank: all its links are up
+	frameFailed                      // either: a failure: code (1), text
+	frameGo                          // root: all links of all ranks are up
 
-	// Between ranks. Those of a Group say failed, too: number 4, why there is no answer.
-	frameBeat   // I am alive
-	framePart   // part of an exchange, towards rank 0 or from there; in a Group: number 4, block
-	frameDeath  // rank 4, noticed by 4, after nanoseconds 8, what; in a Group: nothing
-	frameReport // from 4, number 4, payload
-	frameLeave  // I close; nothing more comes
-	frameAbort  // I abort; 1 if because of a death that I have told before
+	// Between ranks. In a Group also frameFailed: number (4), why there is no answer.
+	frameBeat   // heartbeat
+	framePart   // part of an exchange, to or from rank 0; in a Group: number (4), block
+	frameDeath  // rank (4), noticed by (4), nanoseconds of silence (8), text; in a Group: nothing
+	frameReport // from (4), number (8), payload
+	frameLeave  // the sender closes and sends nothing more; in a Group: the reason
+	frameAbort  // the sender aborts; 1 if because of a death that it has reported before
 )
 
 const (
-	// maxFrame leaves room for one block of MaxBlock and its headers.
+	// maxFrame is enough for one block of MaxBlock bytes and its headers.
 	maxFrame = MaxBlock + 64
-	// maxHello bounds what a rank and the root say to each other.
+	// maxHello bounds the frames between a rank and the root.
 	maxHello = 4096
 )
 
-// gate is one whose callers are to say a hello that admit expects.
+// gate returns a gate that lets in callers with a hello that admit accepts.
 func (o Options) gate(name string, secret []byte, admit func(hello) error, enter func(h hello, c net.Conn, key []byte)) *meet.Gate {
 	return &meet.Gate{Protocol: protocol, Secret: secret, Name: name, Logf: o.Logf, Admit: func(claim []byte) error {
 		h, err := decodeHello(claim)
@@ -90,8 +90,8 @@ func (o Options) gate(name string, secret []byte, admit func(hello) error, enter
 	}}
 }
 
-// call calls the listener at the ID's addresses, by those that o admits. global: if
-// there are some, not by link-local ones.
+// call dials the listener at those of the ID's addresses that o admits. With global, it
+// uses link-local addresses only if there are no others.
 func (id ID) call(ctx context.Context, h hello, o Options, global bool) (net.Conn, error) {
 	all, err := id.addrs()
 	if err != nil {

@@ -7,38 +7,38 @@ import (
 	"sync/atomic"
 )
 
-// A World is the job that this process is part of, as the launcher that
-// started it says.
+// A World is the job that this process is part of, as reported by the launcher that
+// started it.
 type World struct {
 	Rank, Size int
-	// LocalRank and LocalSize count the processes on this host; LocalSize is 0
-	// when the launcher does not say.
+	// LocalRank and LocalSize are this process's number on its host, and the number of
+	// the job's processes there; LocalSize is 0 if the launcher does not report it.
 	LocalRank, LocalSize int
 	// Launcher is "mpirun", "slurm", "hydra", "torchrun", "pmix" or "none".
 	Launcher string
 
 	hosts     []string // where rank 0 may be, best first
 	byRank    []string // each rank's host; nil: not known
-	job       string   // what all processes of the job know, and no other job has
+	job       string   // a name that all processes of the job know, and no other job has
 	secret    []byte   // of the job; nil if there is none
-	secretVar string   // where it comes from
+	secretVar string   // the variable that secret comes from
 	commID    string   // NCCL_COMM_ID
-	pmi       *pmiSpec // how to talk PMI; nil if the launcher does not
+	pmi       *pmiSpec // how to reach PMI; nil if the launcher has none
 	calls     *atomic.Uint32
 }
 
-// jobSecretVar holds a secret that all processes of a job have and no other ones.
+// jobSecretVar is the variable for a secret that only the processes of a job have.
 const jobSecretVar = "ASSAY_JOB_SECRET"
 
-// A launcher finds out whether it started this process, and if so fills w.
+// A launcher determines whether it started this process, and if so fills w.
 type launcher struct {
 	name   string
 	detect func(e *environment, w *World) (found bool)
 }
 
-// launchers in the order in which they are asked: one that can be started by
-// another comes before it. torchrun started by srun or mpirun leaves their
-// variables in place, as mpirun started within a Slurm job does.
+// launchers, in the order in which they are tried: a launcher that can be started by
+// another one comes before it. torchrun started by srun or mpirun leaves their variables
+// in place, and so does mpirun started within a Slurm job.
 var launchers = []launcher{
 	{"torchrun", detectTorchElastic},
 	{"mpirun", detectOpenMPI},
@@ -48,11 +48,11 @@ var launchers = []launcher{
 	{"pmix", detectPMIx},
 }
 
-// Detect finds rank and size in what launchers put into the environment:
-// torchrun, OpenMPI's mpirun (in a Kubernetes MPIJob, too), Slurm's srun with
-// or without PMI2 or PMIx, MPICH's hydra, and variables as torchrun sets them.
-// Without any it is rank 0 of 1. The error names the variables that do not fit
-// together. getenv is os.Getenv, but for tests.
+// Detect determines rank and size from the variables that launchers set: torchrun,
+// OpenMPI's mpirun (also in a Kubernetes MPIJob), Slurm's srun with or without PMI2 or
+// PMIx, MPICH's hydra, and other launchers that set torchrun's variables. Without any of
+// them it returns rank 0 of 1. The error names the variables that do not fit together.
+// getenv is os.Getenv, except in tests.
 func Detect(getenv func(string) string) (World, error) {
 	e := &environment{getenv: getenv}
 	w := World{Size: 1, Launcher: "none"}
@@ -73,7 +73,7 @@ func Detect(getenv func(string) string) (World, error) {
 	return w, nil
 }
 
-// Host is the host that a rank is on, as the launcher says, or "" where it does not.
+// Host returns the host of a rank, as reported by the launcher, or "" if that is unknown.
 func (w World) Host(rank int) string {
 	if rank < 0 || rank >= len(w.byRank) {
 		return ""
@@ -90,7 +90,7 @@ func (w World) String() string {
 	return s + ")"
 }
 
-// An environment reads numbers, and keeps the first thing that is wrong.
+// An environment reads variables, and records the first error.
 type environment struct {
 	getenv func(string) string
 	err    error
@@ -104,7 +104,7 @@ func (e *environment) fail(format string, a ...any) {
 	}
 }
 
-// number reads one that must be there.
+// number reads a required number.
 func (e *environment) number(name, because string) int {
 	s := e.getenv(name)
 	if s == "" {
@@ -114,7 +114,7 @@ func (e *environment) number(name, because string) int {
 	return e.parse(name, s)
 }
 
-// optional reads one that need not be there.
+// optional reads a number that may be unset.
 func (e *environment) optional(name string, or int) int {
 	if s := e.getenv(name); s != "" {
 		return e.parse(name, s)
@@ -144,14 +144,14 @@ func (e *environment) fits(rankVar string, rank int, sizeVar string, size int) {
 	}
 }
 
-// same checks that two variables agree, if both are there.
+// same checks that two variables agree, if both are set.
 func (e *environment) same(nameA string, a int, nameB string) {
 	if b := e.optional(nameB, a); a != b {
 		e.fail("%s=%d but %s=%d: two launchers disagree; unset the variables of the one that did not start this process", nameA, a, nameB, b)
 	}
 }
 
-// localPlace reads rank and size on the host, where both are there.
+// localPlace reads rank and size on the host, if they are set.
 func (e *environment) localPlace(w *World, rankVar, sizeVar string) {
 	w.LocalRank = e.optional(rankVar, 0)
 	w.LocalSize = e.optional(sizeVar, 0)

@@ -2,8 +2,8 @@ package elem
 
 import "math"
 
-// A format is a float narrower than float32 with subnormal numbers: half and
-// the 8-bit ones.
+// A format is a float format narrower than float32 with subnormal numbers: half and the
+// 8-bit formats.
 type format struct {
 	fraction uint32 // bits
 	bias     uint32
@@ -16,10 +16,10 @@ var (
 	formatE5M2 = format{2, 15, 57344}
 )
 
-// round gives the bits of |x| in the format, to nearest even, for x that is
-// no NaN and no larger than the format's largest number, or rounds to it.
-// Normal numbers are rounded on their bits; subnormal ones by adding a number
-// whose last place is the format's smallest step.
+// round returns the bits of |x| in the format, rounded to nearest even. x must not be
+// NaN, and must be at most the format's largest number or round to it. Normal numbers are
+// rounded on their bits; subnormal numbers by adding a number with a last place that is
+// the format's smallest step.
 func (f format) round(x float32) uint32 {
 	abs := math.Float32bits(x) &^ (1 << 31)
 	if smallest := (128 - f.bias) << 23; abs < smallest {
@@ -49,8 +49,8 @@ func toHalf(x float32) uint16 {
 	}
 }
 
-// fromHalf multiplies the misread exponent right, which normalises subnormal
-// numbers too.
+// fromHalf corrects the exponent by a multiplication, which also normalises subnormal
+// numbers.
 func fromHalf(h uint16) float32 {
 	abs := uint32(h&0x7fff) << 13
 	if h&0x7c00 == 0x7c00 {
@@ -96,8 +96,8 @@ func decodeTables() (e4m3, e5m2 [256]float32) {
 	return e4m3, e5m2
 }
 
-// widen converts len(dst) elements of a 16- or 8-bit float type to float32.
-// A switch and not a table, so that the compiler sees that dst stays here.
+// widen converts len(dst) elements of a 16- or 8-bit float type to float32. It uses a
+// switch, not a table, so that the compiler sees that dst does not escape.
 func widen(t Type, dst []float32, src []byte) {
 	switch t {
 	case Float16:

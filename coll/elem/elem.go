@@ -1,5 +1,5 @@
-// Package elem knows the element types and the reductions of a collective:
-// their names and sizes, and the loops that apply them to memory.
+// Package elem defines the element types and the reductions of a collective: their names
+// and sizes, and the loops that apply them to memory.
 //
 // The loops are the engine's hot path: no allocation, vector instructions
 // where the processor has them (chosen once, at start), plain Go elsewhere.
@@ -29,7 +29,7 @@ const (
 	numTypes
 )
 
-// Types are all of them, in the order in which nccl-tests walks them.
+// Types contains all types, in the order in which nccl-tests walks them.
 var Types = []Type{Int8, Uint8, Int32, Uint32, Int64, Uint64, Float16, Float32, Float64, BFloat16, Float8E4M3, Float8E5M2}
 
 var typeNames = [numTypes]string{"int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2"}
@@ -38,7 +38,7 @@ var typeSizes = [numTypes]int{1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1}
 // Valid reports whether t is one of the types above.
 func (t Type) Valid() bool { return t < numTypes }
 
-// Size is the size of an element in bytes; 0 for what is no type.
+// Size returns the size of an element in bytes; 0 for an invalid type.
 func (t Type) Size() int {
 	if !t.Valid() {
 		return 0
@@ -54,13 +54,13 @@ func (t Type) String() string {
 	return typeNames[t]
 }
 
-// Float reports whether t is a floating-point type, of whatever width.
+// Float reports whether t is a floating-point type, of any width.
 func (t Type) Float() bool { return t >= Float16 && t < numTypes }
 
 // Signed reports whether the type is an integer with a sign.
 func (t Type) Signed() bool { return t == Int8 || t == Int32 || t == Int64 }
 
-// ParseType finds a type by the name that nccl-tests uses.
+// ParseType returns the type with a name of nccl-tests.
 func ParseType(s string) (Type, bool) {
 	for i, n := range typeNames {
 		if n == s {
@@ -79,13 +79,13 @@ const (
 	Prod
 	Max
 	Min
-	// Avg of floats multiplies what each rank gives by 1/n and sums; of
-	// integers it sums and divides, truncating.
+	// Avg of floats multiplies each rank's input by 1/n and sums; Avg of integers sums
+	// and divides, truncating.
 	Avg
 	numOps
 )
 
-// Ops are all of them, in the order in which nccl-tests walks them.
+// Ops contains all reductions, in the order in which nccl-tests walks them.
 var Ops = []Op{Sum, Prod, Max, Min, Avg}
 
 var opNames = [numOps]string{"sum", "prod", "max", "min", "avg"}

@@ -8,12 +8,12 @@ func init() {
 	}
 }
 
-// haveAVX says whether the processor has what the assembly uses, and the
-// system saves its registers (which cpu looks at).
+// haveAVX reports whether the processor has the instructions that the assembly uses, and
+// the system saves its registers (which package cpu checks).
 var haveAVX = cpu.X86.HasAVX2 && haveF16C()
 
-// haveF16C asks the processor for its half conversions, which package cpu
-// does not list.
+// haveF16C queries the processor for its half conversions, which package cpu does not
+// list.
 func haveF16C() bool
 
 func useAVX() {
@@ -23,7 +23,7 @@ func useAVX() {
 	}
 }
 
-// avxCopy needs 256 bytes at least.
+// avxCopy needs at least 256 bytes.
 //
 //go:noescape
 func avxCopy(dst, src []byte)

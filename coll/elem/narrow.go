@@ -3,8 +3,7 @@ package elem
 // The portable loops of 16- and 8-bit floats widen a block to float32,
 // compute, and narrow it.
 
-// block is how many elements they take at once: the scratch memory lies on
-// the stack.
+// block is how many elements they process at once: the scratch memory is on the stack.
 const block = 128
 
 // blocks calls f for byte ranges of at most a block of elements.
@@ -48,7 +47,7 @@ func multiply(t Type, x []float32, s float32) {
 	widen(t, x, scratch[:])
 }
 
-// multiplier reads a multiplier of type t.
+// multiplier converts a multiplier of type t.
 func multiplier(t Type, scale uint64) float32 {
 	var s [1]float32
 	widen(t, s[:], []byte{byte(scale), byte(scale >> 8)})

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// The portable loops: what runs where there is no assembly, and what the
-// assembly is tested against.
+// The portable loops run where there is no assembly, and are the reference in tests of
+// the assembly.
 
 var portable = [numTypes]loops{
 	Int8:       integers[int8](),
@@ -92,7 +92,7 @@ func scaledInt[T integer](dst, a, b []byte, scale uint64) {
 
 type float interface{ float32 | float64 }
 
-// canonical gives x, or the NaN that is stored for any (see Reduce).
+// canonical returns x, or the NaN that is stored for any NaN (see Reduce).
 func canonical[T float](x T) T {
 	if x == x {
 		return x
@@ -159,7 +159,7 @@ func floats[T float]() loops {
 	return l
 }
 
-// number reads a multiplier.
+// number converts a multiplier.
 func number[T float](scale uint64) T {
 	if unsafe.Sizeof(T(0)) == 4 {
 		return T(math.Float32frombits(uint32(scale)))
@@ -179,7 +179,7 @@ func scaledFloat[T float](dst, a, b []byte, scale uint64) {
 	d, x, y := views[T](dst, a, b)
 	s := number[T](scale)
 	for i := range d {
-		// The conversion keeps the compiler from fusing.
+		// The conversion prevents a fused multiply-add.
 		d[i] = canonical(x[i] + T(y[i]*s))
 	}
 }

@@ -42,8 +42,8 @@ func repeat(t Type, scale float64) uint64 {
 	return v
 }
 
-// truncate converts towards zero, what is out of range to its limit and NaN
-// to 0. Go leaves both to the machine.
+// truncate converts towards zero. Values out of range become the limit, and NaN becomes
+// 0; Go leaves both to the machine.
 func truncate(x float64, lo, hi int64) int64 {
 	switch {
 	case x != x:
@@ -94,10 +94,10 @@ func Divide(t Type, dst []byte, n int) {
 	}
 }
 
-// divide32 multiplies by the reciprocal in float64 and truncates. The quotient of integers below 2^32 is at least 1/n away from the
-// integer above it, unless exact; the two roundings move it by less than
-// 2^-52 of itself, so nudging the reciprocal up by as much keeps exact
-// quotients at or above their integer and the others below the next.
+// divide32 multiplies by the reciprocal in float64 and truncates. A quotient of integers
+// below 2^32 is at least 1/n below the next integer, unless it is exact. The two
+// roundings move it by less than 2^-52 of itself, so increasing the reciprocal by as much
+// keeps exact quotients at or above their integer, and the others below the next.
 func divide32[T int8 | uint8 | int32 | uint32](s []T, n int) {
 	r := reciprocal(n)
 	for i, v := range s {

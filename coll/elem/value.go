@@ -27,7 +27,7 @@ func Float(t Type, b []byte) float64 {
 	return float64(one[0])
 }
 
-// Bits are those of element i of b, from the lowest on.
+// Bits returns the bits of element i of b, from the lowest on.
 func Bits(b []byte, t Type, i int) uint64 {
 	switch t.Size() {
 	case 1:
@@ -40,7 +40,7 @@ func Bits(b []byte, t Type, i int) uint64 {
 	return binary.NativeEndian.Uint64(b[8*i:])
 }
 
-// AppendBits appends an element whose bits are the lowest of these.
+// AppendBits appends an element with the lowest of these bits.
 func AppendBits(b []byte, t Type, bits uint64) []byte {
 	switch t.Size() {
 	case 1:

@@ -2,8 +2,8 @@ package topology
 
 import "github.com/assay-hpc/assay/harness/sysfs"
 
-// The figures with which NCCL (2.28) compares paths, in GB/s. They are below
-// the nominal ones, nearer to what a transfer reaches.
+// The figures with which NCCL (2.28) compares paths, in GB/s. They are below the nominal
+// figures, and closer to what a transfer reaches.
 const (
 	localGBps   = 5000
 	netGBps     = 12 // a network whose speed is not known
@@ -12,14 +12,14 @@ const (
 	pcieLanes   = 16 // where the width is not known
 )
 
-// nvlinkBySM is an NVLink's bandwidth from a compute capability on.
+// nvlinkBySM lists the bandwidth of an NVLink from each compute capability on.
 var nvlinkBySM = []struct {
 	sm   int
 	gbps float64
 }{{100, 40.1}, {90, 20.6}, {87, 12}, {86, 12}, {70, 20}, {60, 18}}
 
-// NVLinkGBps is the bandwidth of one NVLink of a GPU with a compute capability
-// (times ten; 0 when it is not known), GB/s.
+// NVLinkGBps returns the bandwidth in GB/s of one NVLink of a GPU with the given compute
+// capability (times ten; 0: not known).
 func NVLinkGBps(sm int) float64 {
 	if sm == 80 {
 		return 20
@@ -32,9 +32,9 @@ func NVLinkGBps(sm int) float64 {
 	return nvlinkGBps
 }
 
-// PCIeGBps is the bandwidth of a PCI link: 0.75 of what its lanes signal, so
-// that 8 GT/s and 16 lanes make 12 GB/s. What is not known of the link counts
-// as 8 GT/s, or 16 lanes.
+// PCIeGBps returns the bandwidth of a PCI link: 0.75 of the signaling rate of its lanes,
+// so that 8 GT/s and 16 lanes give 12 GB/s. An unknown speed counts as 8 GT/s, an unknown
+// width as 16 lanes.
 func PCIeGBps(l sysfs.PCILink) float64 {
 	if l.GTs == 0 {
 		l.GTs = pcieDefault
@@ -45,7 +45,7 @@ func PCIeGBps(l sysfs.PCILink) float64 {
 	return l.GTs * float64(l.Width) / 8 * 0.75
 }
 
-// socketGBps is the bandwidth between a machine's sockets.
+// socketGBps returns the bandwidth between a machine's sockets.
 func socketGBps(c NUMA) float64 {
 	switch {
 	case c.Arch == "arm64":
@@ -66,7 +66,7 @@ func socketGBps(c NUMA) float64 {
 	return 6 // Broadwell
 }
 
-// GBps is the NIC's speed; an unknown one counts as 12.
+// GBps returns the NIC's speed; an unknown speed counts as 12.
 func (n NIC) GBps() float64 {
 	if n.Mbit <= 0 {
 		return netGBps

@@ -17,18 +17,18 @@ const Schema = 1
 type document struct {
 	Schema int `json:"schema"`
 	*System
-	Matrix *Matrix `json:"matrix,omitempty"` // for readers; Load passes it over
+	Matrix *Matrix `json:"matrix,omitempty"` // for people; Load ignores it
 }
 
-// WriteJSON writes the System, with its matrix for those who read the file
-// without us (nil: without).
+// WriteJSON writes the System, with its matrix for readers without this package (nil: no
+// matrix).
 func (s *System) WriteJSON(w io.Writer, m *Matrix) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	return enc.Encode(document{Schema: Schema, System: s, Matrix: m})
 }
 
-// ReadJSON reads what WriteJSON wrote.
+// ReadJSON reads the output of WriteJSON.
 func ReadJSON(r io.Reader) (*System, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxXML+1))
 	if err != nil {
@@ -55,18 +55,18 @@ func ReadJSON(r io.Reader) (*System, error) {
 	return doc.System, nil
 }
 
-// Limits of a System in a file: more than one machine has, and little enough for
-// what looks at three GPUs at a time, such as the matrix.
+// Limits of a System in a file: larger than one machine, and small enough for code that
+// visits all triples of GPUs, such as the matrix.
 const (
-	maxCPUs     = 1024 // NUMA nodes, as Linux has
+	maxCPUs     = 1024 // NUMA nodes, as in Linux
 	maxSwitches = 256
 	maxAbove    = 8 // switches above a device
 	maxGPUs     = 128
 	maxNICs     = 1024
-	maxLinks    = 64 // of a GPU, by far end
+	maxLinks    = 64 // far ends of a GPU's NVLinks
 )
 
-// limit refuses what is too large.
+// limit returns an error if the System is too large.
 func (s *System) limit() error {
 	for _, k := range []struct {
 		what    string
@@ -92,7 +92,7 @@ func (s *System) limit() error {
 	return nil
 }
 
-// check refuses what the code that plans with a System relies on.
+// check returns an error if the System violates what planning code relies on.
 func (s *System) check() error {
 	if len(s.CPUs) == 0 {
 		return fmt.Errorf("there are no cpus in it")
@@ -118,7 +118,7 @@ func (s *System) check() error {
 // Load reads a topology in JSON or in NCCL's XML, whichever it finds.
 func Load(r io.Reader) (*System, error) {
 	b := bufio.NewReader(r)
-	head, _ := b.Peek(b.Size()) // an error is that the file is shorter, or shows again
+	head, _ := b.Peek(b.Size()) // an error means that the file is shorter, or occurs again below
 	switch head = bytes.TrimLeft(head, " \t\r\n"); {
 	case len(head) == 0:
 		return nil, fmt.Errorf("neither a topology in JSON nor one in NCCL's XML: it is empty")

@@ -7,11 +7,10 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// HostID tells machines apart: two ranks with the same number share one. It is
-// a hash of the host's name and boot ID, as in NCCL; NCCL_HOSTID's value takes
-// their place. Containers of one machine with names of their own count as
-// different machines, unless NCCL_HOSTID says otherwise. The number is not
-// NCCL's own for the same host.
+// HostID identifies a machine: two ranks with the same number are on the same machine. It
+// is a hash of the host's name and boot ID, as in NCCL, or of NCCL_HOSTID if that is set.
+// Containers of one machine with their own names count as different machines, unless
+// NCCL_HOSTID says otherwise. The number differs from NCCL's for the same host.
 func HostID(getenv func(string) string, fs sysfs.FS) (uint64, error) {
 	if id := getenv("NCCL_HOSTID"); id != "" {
 		return hash("id", id), nil

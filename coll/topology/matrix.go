@@ -26,11 +26,11 @@ type MatrixRow struct {
 	GPUNUMAID    string `json:"gpu_numa_id,omitempty"`
 }
 
-// MatrixOptions choose what is in a Matrix.
+// MatrixOptions select the contents of a Matrix.
 type MatrixOptions struct {
 	PCIOnly bool // no NVLinks: nvidia-smi topo -mp
-	// AllNICs adds plain network interfaces to the RDMA devices, which are all
-	// that nvidia-smi lists. Without GPUs they are always there.
+	// AllNICs adds plain network interfaces to the RDMA devices; nvidia-smi lists only
+	// RDMA devices. Without GPUs, plain interfaces are always included.
 	AllNICs bool
 }
 
@@ -65,7 +65,7 @@ func (s *System) Matrix(opt MatrixOptions) *Matrix {
 	return m
 }
 
-// number is the number by which a GPU goes.
+// number returns a GPU's number for its name.
 func (s *System) number(gpu int) int {
 	if i := s.GPUs[gpu].Index; i >= 0 {
 		return i
@@ -80,8 +80,7 @@ func (r *MatrixRow) affinity(g GPU) {
 	}
 }
 
-// legend explains the labels, in nvidia-smi's words: scripts and people look
-// for them.
+// legend explains the labels, in nvidia-smi's words: scripts and people search for them.
 const legend = `
 Legend:
 
@@ -95,11 +94,10 @@ Legend:
 
 const legendNVLink = "  NV#  = Connection traversing a bonded set of # NVLinks\n"
 
-// Write prints the matrix as nvidia-smi of driver 580 does, tab for tab: an
-// empty column before GPU NUMA ID, trailing tabs on the rows of NICs, an empty
-// line after the NIC legend. There the header is always underlined; here only
-// when underline says so, since a file needs no escape sequences and parsers
-// take them out.
+// Write prints the matrix as nvidia-smi of driver 580 does, tab for tab: an empty column
+// before GPU NUMA ID, trailing tabs on the rows of NICs, an empty line after the NIC
+// legend. nvidia-smi always underlines the header; Write does so only if underline is
+// set, because a file needs no escape sequences and parsers remove them.
 func (m *Matrix) Write(w io.Writer, underline bool) error {
 	var b strings.Builder
 	b.WriteByte('\t')

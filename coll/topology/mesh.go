@@ -2,15 +2,15 @@ package topology
 
 import "slices"
 
-// A mesh is the links between GPUs that rings have not taken yet.
+// A mesh holds the links between GPUs that no ring uses yet.
 type mesh struct {
 	n     int
-	free  [][]int // from i to j, one direction
-	next  [][]int // from each GPU, all in the order in which they are tried
-	steps int     // left to this search
+	free  [][]int // links from i to j, one direction
+	next  [][]int // for each GPU, all GPUs in the order in which they are tried
+	steps int     // left for this search
 }
 
-// newMesh makes a mesh in which GPUs are tried in their own order.
+// newMesh creates a mesh in which GPUs are tried in their own order.
 func newMesh(links [][]int) *mesh {
 	m := &mesh{n: len(links), steps: ringSteps}
 	for _, row := range links {
@@ -19,7 +19,7 @@ func newMesh(links [][]int) *mesh {
 	return m
 }
 
-// upTo is 0, 1, … n-1.
+// upTo returns 0, 1, … n-1.
 func upTo(n int) []int {
 	out := make([]int, n)
 	for i := range out {
@@ -28,9 +28,9 @@ func upTo(n int) []int {
 	return out
 }
 
-// rings takes as many rings as it finds. First rings whose reverse is taken
-// with them, the largest number that the links of the poorest GPU allow, then
-// fewer; then single ones out of what is left.
+// rings returns as many rings as it finds, up to most. It first takes rings together with
+// their reverse: the largest number that the links of the GPU with the fewest allow, then
+// fewer. Then it takes single rings from the remaining links.
 func (m *mesh) rings(most int) [][]int {
 	if m.n == 2 {
 		out := make([][]int, min(m.free[0][1], m.free[1][0], most))
@@ -67,7 +67,7 @@ func (m *mesh) rings(most int) [][]int {
 
 func anyRing([]int) bool { return true }
 
-// degree is the number of links of the GPU that has the fewest.
+// degree returns the number of links of the GPU that has the fewest.
 func (m *mesh) degree() int {
 	least := 1 << 30
 	for _, row := range m.free {
@@ -80,22 +80,22 @@ func (m *mesh) degree() int {
 	return least
 }
 
-// take changes what is free along a ring by d.
+// take adds d to the free links along a ring.
 func (m *mesh) take(ring []int, d int) {
 	for k, i := range ring {
 		m.free[i][ring[(k+1)%len(ring)]] += d
 	}
 }
 
-// pairs finds that many rings which share no link, in ascending order: it
-// goes back to an earlier ring when a later one cannot be had.
+// pairs finds count rings that, with their reverses, share no link, in ascending order.
+// It backtracks to an earlier ring when it finds no later one.
 func (m *mesh) pairs(count int, after []int) [][]int {
 	if count == 0 {
 		return [][]int{}
 	}
 	var rest [][]int
 	first := m.cycle(after, func(r []int) bool {
-		if r[1] > r[len(r)-1] { // the reverse of one that was tried
+		if r[1] > r[len(r)-1] { // the reverse of a ring that was already tried
 			return false
 		}
 		back := slices.Clone(r)
@@ -113,15 +113,15 @@ func (m *mesh) pairs(count int, after []int) [][]int {
 	return append([][]int{first}, rest...)
 }
 
-// cycle finds a ring over free links that does not come before floor, and that
-// accept takes. accept owns the ring, and may search on.
+// cycle finds a ring over free links that is not before floor and that accept accepts.
+// accept owns the ring, and may search further.
 func (m *mesh) cycle(floor []int, accept func([]int) bool) []int {
 	return m.extend([]int{0}, make([]bool, m.n), len(floor) > 0, floor, accept)
 }
 
-// extend goes on with a path through used. atFloor says that the path is where
-// floor begins, in a mesh whose GPUs are tried in their own order: there, lower
-// numbers come before floor.
+// extend extends path by GPUs that are not in used. atFloor means that path is the
+// beginning of floor, in a mesh that tries GPUs in their own order: then lower numbers
+// would lead to rings before floor.
 func (m *mesh) extend(path []int, used []bool, atFloor bool, floor []int, accept func([]int) bool) []int {
 	if m.steps--; m.steps < 0 {
 		return nil

@@ -6,11 +6,10 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// Overlay puts a file's word above the machine's about where devices sit, as
-// NCCL does with NCCL_TOPO_FILE. Clouds ship such files because a virtual
-// machine does not show the PCI switches and NUMA nodes that its devices have.
-// Devices are matched by address; those that the file does not name stay as
-// they are, those that only the file names are not added.
+// Overlay replaces the positions of devices by those in a file, as NCCL does with
+// NCCL_TOPO_FILE. Clouds ship such files because a virtual machine does not show the PCI
+// switches and NUMA nodes of its devices. Devices are matched by address; devices that
+// are not in the file stay as they are, devices that are only in the file are not added.
 func (s *System) Overlay(file *System) {
 	places := map[sysfs.BusID]PCI{}
 	links := map[sysfs.BusID][]NVLink{}
@@ -42,7 +41,7 @@ func (s *System) Overlay(file *System) {
 	s.adopt(file)
 }
 
-// move gives a function the place that a file says.
+// move sets a function's position to that in a file.
 func (p *PCI) move(to PCI) {
 	p.NUMA, p.HostBridge, p.Switches, p.BehindPort = to.NUMA, to.HostBridge, slices.Clone(to.Switches), to.BehindPort
 	if to.Link != (sysfs.PCILink{}) {
@@ -50,7 +49,7 @@ func (p *PCI) move(to PCI) {
 	}
 }
 
-// adopt takes a file's switches and NUMA nodes over.
+// adopt takes over a file's switches and NUMA nodes.
 func (s *System) adopt(file *System) {
 	for _, w := range file.Switches {
 		s.Switches = slices.DeleteFunc(s.Switches, func(p PCI) bool { return p.BusID == w.BusID })

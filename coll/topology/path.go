@@ -16,7 +16,7 @@ const (
 	NVL              // NVLinks, through an NVSwitch or not
 	NVB              // NVLinks, relayed by a third GPU
 	C2C              // the link of a GPU to its processor
-	PIX              // one PCI switch at most
+	PIX              // at most one PCI switch
 	PXB              // several PCI switches
 	P2C              // C2C, and then PCI
 	PXN              // NVLink to the GPU that is near the NIC, and then PCI
@@ -28,7 +28,7 @@ const (
 
 var classNames = [...]string{"LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET", "DIS"}
 
-// String is NCCL's name of the class.
+// String returns NCCL's name of the class.
 func (c Class) String() string {
 	if int(c) >= len(classNames) {
 		return fmt.Sprintf("Class(%d)", c)
@@ -36,23 +36,22 @@ func (c Class) String() string {
 	return classNames[c]
 }
 
-// MarshalText is String.
+// MarshalText returns String's text.
 func (c Class) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
 var _ encoding.TextMarshaler = Class(0)
 
-// A Path is the way between two devices.
+// A Path describes the connection between two devices.
 type Path struct {
-	// Label is nvidia-smi's name: X, NV18, PIX, PXB, PHB, NODE or SYS. It knows
-	// of direct ways only.
+	// Label is nvidia-smi's name: X, NV18, PIX, PXB, PHB, NODE or SYS. It covers direct
+	// paths only.
 	Label string  `json:"label"`
-	Class Class   `json:"class"` // NCCL's, relays counted
+	Class Class   `json:"class"` // NCCL's, with relays
 	Links int     `json:"links,omitempty"`
-	GBps  float64 `json:"gbps"` // the narrowest place, of a way that is in use alone
+	GBps  float64 `json:"gbps"` // of the narrowest section, if nothing else uses the path
 }
 
-// Path is the way from device i to device j: GPUs from 0 on, and NICs after
-// them.
+// Path returns the path from device i to device j: GPUs from 0 on, then NICs.
 func (s *System) Path(i, j int) Path {
 	if i == j {
 		return Path{Label: "X", Class: LOC, GBps: localGBps}
@@ -69,8 +68,8 @@ func (s *System) Path(i, j int) Path {
 	return s.PCIPath(i, j)
 }
 
-// PCIPath is the way over PCI and between processors alone, as in nvidia-smi
-// topo -mp.
+// PCIPath returns the path over PCI and between processors only, as in nvidia-smi topo
+// -mp.
 func (s *System) PCIPath(i, j int) Path {
 	if i == j {
 		return Path{Label: "X", Class: LOC, GBps: localGBps}
@@ -89,8 +88,8 @@ func (s *System) PCIPath(i, j int) Path {
 	return p
 }
 
-// relate names the way over PCI between two functions. NCCL knows no NODE: two
-// host bridges of one NUMA node are PHB to it.
+// relate classifies the PCI path between two functions. NCCL has no NODE: it classifies
+// two host bridges of one NUMA node as PHB.
 func relate(a, b *PCI) Path {
 	common := commonSwitches(a, b)
 	switch {
@@ -106,7 +105,7 @@ func relate(a, b *PCI) Path {
 	return Path{Label: "SYS", Class: SYS}
 }
 
-// commonSwitches is how many switches are above both.
+// commonSwitches returns the number of switches above both.
 func commonSwitches(a, b *PCI) int {
 	n := 0
 	for n < min(len(a.Switches), len(b.Switches)) && a.Switches[n] == b.Switches[n] {
@@ -115,8 +114,8 @@ func commonSwitches(a, b *PCI) int {
 	return n
 }
 
-// sameSlot reports whether two functions hang on one port: functions of one
-// device, or of one bus that is not a root's.
+// sameSlot reports whether two functions are behind the same port: functions of one
+// device, or of one bus that is not a root bus.
 func sameSlot(a, b *PCI) bool {
 	if a.BusID.Domain != b.BusID.Domain || a.BusID.Bus != b.BusID.Bus {
 		return false
@@ -124,7 +123,7 @@ func sameSlot(a, b *PCI) bool {
 	return a.BusID.Device == b.BusID.Device || a.BehindPort && b.BehindPort
 }
 
-// pciGBps is the narrowest place of the way over PCI.
+// pciGBps returns the bandwidth of the narrowest section of the PCI path.
 func (s *System) pciGBps(a, b *PCI, label string) float64 {
 	least, common := float64(localGBps), 0
 	if a != nil && b != nil {
@@ -147,7 +146,7 @@ func (s *System) pciGBps(a, b *PCI, label string) float64 {
 	return least
 }
 
-// linksTo counts a GPU's links to another one, and those to switches.
+// linksTo counts a GPU's links to another GPU, and those to switches.
 func (g *GPU) linksTo(target sysfs.BusID) (direct, switches int) {
 	for _, l := range g.NVLinks {
 		switch {
@@ -160,9 +159,9 @@ func (g *GPU) linksTo(target sysfs.BusID) (direct, switches int) {
 	return direct, switches
 }
 
-// bond is how many NVLinks there are between two GPUs without a relay, direct
-// ones, and through NVSwitches as many as the GPU has that has fewer; and what
-// they carry together.
+// bond returns the number of NVLinks between two GPUs without a relay, and their total
+// bandwidth. It counts direct links, and of the links to NVSwitches the smaller of the
+// two GPUs' numbers.
 func (s *System) bond(i, j int) (links int, gbps float64) {
 	a, b := &s.GPUs[i], &s.GPUs[j]
 	ab, switchA := a.linksTo(b.BusID)
@@ -175,7 +174,7 @@ func (s *System) bond(i, j int) (links int, gbps float64) {
 	return links, min(NVLinkGBps(a.SM), NVLinkGBps(b.SM)) * float64(links)
 }
 
-// nvlinkPath is the way over NVLinks, without a relay.
+// nvlinkPath returns the path over NVLinks, without a relay.
 func (s *System) nvlinkPath(i, j int) (Path, bool) {
 	n, gbps := s.bond(i, j)
 	if n == 0 {
@@ -198,7 +197,7 @@ func (s *System) gpuPath(i, j int) Path {
 	return p
 }
 
-// relayed is the best way over NVLinks through a third GPU.
+// relayed returns the bandwidth of the best path over NVLinks through a third GPU.
 func (s *System) relayed(i, j int) (gbps float64, ok bool) {
 	for k := range s.GPUs {
 		if k == i || k == j {
@@ -213,8 +212,8 @@ func (s *System) relayed(i, j int) (gbps float64, ok bool) {
 	return gbps, ok
 }
 
-// nicPath is the way between a GPU and a NIC: over PCI, over C2C where there
-// is such a link, or over the GPU nearest to the NIC.
+// nicPath returns the path between a GPU and a NIC: over PCI, over C2C where there is
+// such a link, or through a GPU near the NIC.
 func (s *System) nicPath(gpu, nic int) Path {
 	p := s.PCIPath(gpu, nic)
 	if p.Class <= PXB {
@@ -239,5 +238,5 @@ func (s *System) nicPath(gpu, nic int) Path {
 	return p
 }
 
-// GBps is the link's bandwidth, all its lanes together.
+// GBps returns the bandwidth of all the links together.
 func (c C2CLink) GBps() float64 { return float64(c.MBps) * float64(c.Count) / 1000 }

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Nearest lists the NICs from the nearest to a GPU on: by the class of the
-// way over PCI, nvidia-smi's NODE before SYS, then by bandwidth.
+// Nearest lists the NICs, the nearest to a GPU first: by the class of the PCI path, with
+// nvidia-smi's NODE before SYS, then by bandwidth.
 func (s *System) Nearest(gpu int) []int {
 	order := upTo(len(s.NICs))
 	paths := make([]Path, len(s.NICs))
@@ -19,15 +19,15 @@ func (s *System) Nearest(gpu int) []int {
 	return order
 }
 
-// distance is a rank of labels, near ones low.
+// distance ranks a path by its label: lower is nearer.
 func distance(p Path) int {
 	return slices.Index([]string{"X", "PIX", "PXB", "PHB", "NODE", "SYS"}, p.Label)
 }
 
-// Rails gives each GPU one NIC for traffic between machines, or -1 where there
-// is none: the nearest, and among equally near ones that which serves the
-// fewest GPUs so far. Only RDMA devices count when there are any; a port that
-// is down does not. Machines of one kind get the same rails.
+// Rails assigns each GPU one NIC for traffic between machines, or -1 if there is none:
+// the nearest, and of equally near NICs the one that serves the fewest GPUs so far. If
+// there are RDMA devices, only they count; a port that is down does not count. Machines
+// of one kind get the same rails.
 func (s *System) Rails() []int {
 	usable := func(n NIC) bool {
 		return n.State == "" || n.State == "ACTIVE" || n.State == "up" || n.State == "unknown"

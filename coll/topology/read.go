@@ -12,7 +12,7 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// An NVML tells what NVIDIA's driver knows of its GPUs: [nvml.Library], or a test.
+// An NVML returns what NVIDIA's driver knows about its GPUs: [nvml.Library], or a test.
 type NVML interface {
 	// Places lists the GPUs in the driver's order.
 	Places() ([]nvml.Place, error)
@@ -24,9 +24,9 @@ type Sources struct {
 	NVML NVML // nil: GPUs are found on PCI, and their NVLinks are not known
 }
 
-// Read gathers a machine's topology. Parts that are not there (no PCI, no RDMA
-// devices) are empty; parts that could not be read are in Notes. It fails only
-// when not even the processors are known.
+// Read gathers a machine's topology. Parts that do not exist (no PCI, no RDMA devices)
+// are empty; parts that could not be read are in Notes. It fails only if not even the
+// processors are known.
 func Read(src Sources) (*System, error) {
 	r := &reader{fs: src.FS, sys: &System{}, devices: map[sysfs.BusID]sysfs.PCIDevice{}}
 	if err := r.cpus(); err != nil {
@@ -53,7 +53,7 @@ type reader struct {
 	devices map[sysfs.BusID]sysfs.PCIDevice
 }
 
-// note keeps what people should know. What is not there needs no word.
+// note records errors for people. What does not exist needs no note.
 func (r *reader) note(what string, errs ...error) {
 	for _, err := range errs {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -83,8 +83,8 @@ func (r *reader) cpus() error {
 	return nil
 }
 
-// archOf names the architecture as NCCL does. It looks at the model, since the
-// tree may be another machine's.
+// archOf returns NCCL's name of the architecture. It uses the processor's model, since
+// the tree may be another machine's.
 func archOf(m sysfs.CPUModel) string {
 	switch {
 	case strings.HasPrefix(m.Vendor, "0x"):
@@ -104,8 +104,7 @@ func (r *reader) pci() {
 	}
 }
 
-// place tells where a function sits, and sees to the records of the switches
-// above it.
+// place returns a function's position, and adds missing records of the switches above it.
 func (r *reader) place(d sysfs.PCIDevice) PCI {
 	p := r.function(d)
 	p.NUMA, p.HostBridge, p.BehindPort = r.node(d), d.HostBridge, len(d.Bridges) > 0
@@ -121,17 +120,17 @@ func (r *reader) place(d sysfs.PCIDevice) PCI {
 	return p
 }
 
-// function is what a PCI function says of itself.
+// function returns a PCI function's own attributes.
 func (r *reader) function(d sysfs.PCIDevice) PCI {
 	return PCI{
 		BusID: d.BusID, Class: d.Class, Vendor: d.Vendor, Device: d.Device, SubVendor: d.SubVendor, SubDevice: d.SubDevice, Link: r.link(d),
 	}
 }
 
-// switchesAbove picks the switches out of the bridges above a device. A switch
-// is two bridges, its upstream port and the downstream port below that; the
-// outermost bridge is the root port. So, from the device up, every second one
-// is an upstream port, by which the switch is known (as in NCCL).
+// switchesAbove selects the switches from the bridges above a device. A switch is two
+// bridges: its upstream port, and the downstream port below it. The outermost bridge is
+// the root port. So, from the device up, every second bridge is an upstream port, which
+// identifies the switch (as in NCCL).
 func switchesAbove(bridges []sysfs.BusID) []sysfs.BusID {
 	var out []sysfs.BusID
 	for i := len(bridges) - 2; i >= 0; i -= 2 {
@@ -141,7 +140,7 @@ func switchesAbove(bridges []sysfs.BusID) []sysfs.BusID {
 	return out
 }
 
-// link is the best that both ends of a device's link can do.
+// link returns the best that both ends of a device's link support.
 func (r *reader) link(d sysfs.PCIDevice) sysfs.PCILink {
 	l := d.MaxLink
 	if len(d.Bridges) == 0 {
@@ -157,8 +156,8 @@ func (r *reader) link(d sysfs.PCIDevice) sysfs.PCILink {
 	return l
 }
 
-// node is the NUMA node of a device: the one that the firmware says, or else
-// the only one that has processors near it.
+// node returns the NUMA node of a device: the one that the firmware reports, or else the
+// only one with processors near the device, or -1.
 func (r *reader) node(d sysfs.PCIDevice) int {
 	if d.NUMANode >= 0 {
 		return d.NUMANode
@@ -170,7 +169,7 @@ func (r *reader) node(d sysfs.PCIDevice) int {
 	return near[0]
 }
 
-// nodesOf lists the NUMA nodes that have some of the processors.
+// nodesOf lists the NUMA nodes that contain some of the processors.
 func (r *reader) nodesOf(cpus sysfs.CPUSet) []int {
 	var out []int
 	for _, c := range r.sys.CPUs {
@@ -181,8 +180,8 @@ func (r *reader) nodesOf(cpus sysfs.CPUSet) []int {
 	return out
 }
 
-// gpus finds the GPUs on PCI, in the order of their addresses as the driver
-// counts them.
+// gpus finds the GPUs on PCI, in the order of their addresses, in which the driver counts
+// them.
 func (r *reader) gpus() {
 	for _, d := range r.list {
 		if !d.IsGPU() {
@@ -221,7 +220,7 @@ func (r *reader) rdma() {
 	}
 }
 
-// guid turns the kernel's form 0c42:a103:0016:93f8 into a number's.
+// guid converts the kernel's form 0c42:a103:0016:93f8 to 0x and digits.
 func guid(s string) string {
 	if s == "" {
 		return ""
@@ -229,8 +228,8 @@ func guid(s string) string {
 	return "0x" + strings.ReplaceAll(s, ":", "")
 }
 
-// interfaces lists the network interfaces that have a device and belong to no
-// RDMA device.
+// interfaces lists the network interfaces that have a device and do not belong to an RDMA
+// device.
 func (r *reader) interfaces() {
 	list, err := r.fs.Interfaces()
 	r.note("network interfaces", err)
@@ -253,9 +252,9 @@ func (r *reader) add(n NIC, id sysfs.BusID, onPCI bool) {
 	r.sys.NICs = append(r.sys.NICs, n)
 }
 
-// nvml adds what the driver knows. GPUs that it does not know are left out
-// (another driver has them, or none); one that PCI does not show is added
-// without a place, as in a container that hides /sys.
+// nvml adds what the driver knows. GPUs that the driver does not know are removed
+// (another driver has them, or none); a GPU that PCI does not show is added without a
+// position, as in a container that hides /sys.
 func (r *reader) nvml(lib NVML) {
 	list, err := lib.Places()
 	if err != nil {
@@ -281,8 +280,8 @@ func (r *reader) nvml(lib NVML) {
 	}
 }
 
-// bond counts the links to each far end. Drivers that do not say what it is have
-// switches: GPUs have an address that is shown.
+// bond counts the links to each far end. A far end that the driver does not identify is a
+// switch: GPUs have an address that the driver shows.
 func bond(links []nvml.Link) []NVLink {
 	var out []NVLink
 	for _, l := range links {

@@ -5,38 +5,37 @@ import (
 	"slices"
 )
 
-// A Ring is a cycle through GPUs, each of which sends to the next, and the
-// last one to the first.
+// A Ring is a cycle through GPUs: each sends to the next, and the last to the first.
 type Ring struct {
-	GPUs []int   `json:"gpus"`  // places in System.GPUs
-	GBps float64 `json:"gbps"`  // the narrowest link, when all the rings are in use
-	Over Class   `json:"class"` // the worst class of path on it
+	GPUs []int   `json:"gpus"`  // indices in System.GPUs
+	GBps float64 `json:"gbps"`  // of the narrowest link, when all rings are in use
+	Over Class   `json:"class"` // the worst class of its paths
 }
 
-// Limits of the search. Machines have 16 GPUs at most, and what has links of
-// its own between GPUs 8: a DGX-1 takes some hundred steps. Other graphs may
-// take any number.
+// Limits of the search. Machines have at most 16 GPUs, and machines with direct links
+// between GPUs at most 8: a DGX-1 takes some hundred steps. Other graphs may take any
+// number of steps.
 const (
 	maxRings  = 16
 	ringSteps = 20_000
 )
 
-// Rings finds rings, 16 at most, that can be used at the same time, with the highest
-// bandwidth together.
+// Rings finds at most 16 rings that can be used at the same time, with the highest total
+// bandwidth.
 //
-// Where NVLinks join the GPUs directly, a ring takes one link, in one
-// direction, of each bond that it goes over; a link serves a ring each way. So
-// a graph of bonds of n links may hold n rings of the same order, and the
-// uneven mesh of a DGX-1 six. Behind NVSwitches rings are as many as links,
-// in one order, with starts that take turns (a ring's first GPU is where it
-// would go on to another machine). Where NVLinks make no ring, there is one,
-// over what is best: NVLinks where there are some, and otherwise neighbours
-// in the PCI tree, so that each link of the tree is crossed once each way.
+// Where NVLinks connect the GPUs directly, a ring uses one link, in one direction, of
+// each bond that it crosses; a link serves one ring in each direction. So a graph with
+// bonds of n links may contain n rings of the same order, and the uneven mesh of a DGX-1
+// six. Behind NVSwitches there are as many rings as links, in one order, with rotating
+// starts (a ring's first GPU is where it would continue to another machine). Where
+// NVLinks form no ring, there is one ring over the best paths: NVLinks where there are
+// some, and otherwise neighbours in the PCI tree, so that each link of the tree is
+// crossed once in each direction.
 //
-// It is deterministic. One GPU, or none, makes no ring.
+// The result is deterministic. Fewer than two GPUs have no ring.
 func (s *System) Rings() []Ring { return s.rings(upTo(len(s.GPUs)), maxRings) }
 
-// rings is Rings for some of the GPUs, and so many rings at most.
+// rings is Rings for some of the GPUs, with up to most rings.
 func (s *System) rings(gpus []int, most int) []Ring {
 	if len(gpus) < 2 {
 		return nil
@@ -50,7 +49,7 @@ func (s *System) rings(gpus []int, most int) []Ring {
 	return []Ring{s.bestRing(gpus)}
 }
 
-// switchRings are those of GPUs that all hang on NVSwitches.
+// switchRings returns the rings of GPUs that are all connected to NVSwitches.
 func (s *System) switchRings(gpus []int, most int) []Ring {
 	links, gbps := 1<<30, float64(localGBps)
 	for _, i := range gpus {
@@ -69,7 +68,8 @@ func (s *System) switchRings(gpus []int, most int) []Ring {
 	return rings
 }
 
-// nvlinkCounts are the numbers of NVLinks that bond some GPUs: row k is of gpus[k].
+// nvlinkCounts returns the number of NVLinks between each two of the GPUs: row k belongs
+// to gpus[k].
 func (s *System) nvlinkCounts(gpus []int) (counts [][]int) {
 	for _, i := range gpus {
 		row := make([]int, len(gpus))
@@ -83,7 +83,7 @@ func (s *System) nvlinkCounts(gpus []int) (counts [][]int) {
 	return counts
 }
 
-// meshRings are those over direct NVLinks.
+// meshRings returns the rings over direct NVLinks.
 func (s *System) meshRings(gpus []int, most int) []Ring {
 	m := newMesh(s.nvlinkCounts(gpus))
 	var rings []Ring
@@ -99,8 +99,8 @@ func (s *System) meshRings(gpus []int, most int) []Ring {
 	return vary(rings)
 }
 
-// vary puts rings of one order apart, so that a plan which uses the first few
-// only uses many of the links.
+// vary separates rings of the same order, so that a plan that uses only the first few
+// rings uses many of the links.
 func vary(rings []Ring) []Ring {
 	nth := func(r int) int { // how many rings before r have its order
 		n := 0

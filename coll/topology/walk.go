@@ -8,9 +8,9 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// bestRing is the one ring of GPUs that NVLinks do not join to one: that with
-// the widest narrowest place. Among those it keeps to the order of the PCI
-// tree and goes over NVLinks where it can.
+// bestRing returns the single ring of GPUs between which NVLinks form no ring: the ring
+// with the highest bandwidth on its narrowest path. Among such rings, it uses NVLinks
+// where it can, and otherwise follows the order of the PCI tree.
 func (s *System) bestRing(gpus []int) Ring {
 	order := slices.Clone(gpus)
 	slices.SortStableFunc(order, func(a, b int) int { return s.GPUs[a].compare(&s.GPUs[b].PCI) })
@@ -28,8 +28,8 @@ func (s *System) bestRing(gpus []int) Ring {
 	slices.Sort(widths)
 	widths = slices.Compact(widths)
 	slices.Reverse(widths)
-	best := upTo(len(order)) // that of the tree's order, if nothing else is found in time
-	// A ring that is wide enough for one width is so for the lower ones.
+	best := upTo(len(order)) // the order of the tree, if nothing else is found in time
+	// A ring that is wide enough for one width is also wide enough for lower ones.
 	next := preferred(paths)
 	sort.Search(len(widths), func(i int) bool {
 		m := newMesh(wideEnough(paths, widths[i]))
@@ -43,7 +43,7 @@ func (s *System) bestRing(gpus []int) Ring {
 	return s.describe(order, paths, best)
 }
 
-// compare orders functions as they come in a walk through the PCI tree.
+// compare orders functions as in a walk through the PCI tree.
 func (p *PCI) compare(q *PCI) int {
 	return cmp.Or(
 		cmp.Compare(p.NUMA, q.NUMA), cmp.Compare(p.HostBridge, q.HostBridge),
@@ -61,7 +61,8 @@ func (s *System) describe(order []int, paths [][]Path, ring []int) Ring {
 	return out
 }
 
-// preferred lists, for each GPU, those to go on to: over NVLinks first, then near ones.
+// preferred lists, for each GPU, the GPUs to try next: those over NVLinks first, then
+// near ones.
 func preferred(paths [][]Path) (next [][]int) {
 	for _, row := range paths {
 		order := upTo(len(row))
@@ -73,7 +74,7 @@ func preferred(paths [][]Path) (next [][]int) {
 	return next
 }
 
-// wideEnough has a link for each path of some width.
+// wideEnough returns one link for each path with a bandwidth of at least least.
 func wideEnough(paths [][]Path, least float64) (links [][]int) {
 	for _, row := range paths {
 		wide := make([]int, len(row))

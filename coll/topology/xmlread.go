@@ -23,13 +23,13 @@ import (
 //	        net     name dev speed port latency guid maxconn gdr
 //	    nic     (a card that is not on PCI)
 //
-// A pci element is a switch, known by its upstream port, or a device. Numbers
-// are decimal or 0x. Unknown attributes and elements are passed over, as NCCL
-// does. One attribute is ours: host_bridge on the outermost pci elements keeps
-// NODE apart from PHB, which NCCL does not know.
+// A pci element is a switch, identified by its upstream port, or a device. Numbers are
+// decimal or 0x. Unknown attributes and elements are ignored, as in NCCL. One attribute
+// is an addition of this package: host_bridge on the outermost pci elements distinguishes
+// NODE from PHB, which NCCL does not.
 
-// ReadXML reads NCCL's XML. It takes the topology of one host; entities other
-// than XML's own and document types are refused, as are files over 8 MiB.
+// ReadXML reads NCCL's XML. It accepts the topology of one host, and rejects document
+// types, entities other than XML's own, and files over 8 MiB.
 func ReadXML(r io.Reader) (*System, error) {
 	root, err := parseElements(r)
 	if err != nil {
@@ -51,7 +51,7 @@ func ReadXML(r io.Reader) (*System, error) {
 	return x.sys, nil
 }
 
-// An xmlReader turns elements into a System. It keeps the first error.
+// An xmlReader converts elements to a System. It records the first error.
 type xmlReader struct {
 	sys  *System
 	seen map[sysfs.BusID]bool
@@ -71,8 +71,8 @@ func (x *xmlReader) fail(e *element, format string, a ...any) {
 	}
 }
 
-// number reads a decimal or 0x attribute between lo and hi; absent and empty
-// ones are without.
+// number reads a decimal or 0x attribute between lo and hi; if it is absent or empty, the
+// result is without.
 func (x *xmlReader) number(e *element, name string, without, lo, hi int64) int64 {
 	s := e.attr[name]
 	if s == "" {
@@ -86,7 +86,7 @@ func (x *xmlReader) number(e *element, name string, without, lo, hi int64) int64
 	return v
 }
 
-// flag reads 0 or 1; nil is an absent one.
+// flag reads 0 or 1; nil means that the attribute is absent.
 func (x *xmlReader) flag(e *element, name string) *bool {
 	if e.attr[name] == "" {
 		return nil
@@ -138,7 +138,7 @@ func (x *xmlReader) cpu(e *element) {
 	}
 }
 
-// pci reads a pci element; place holds what is above it.
+// pci reads a pci element; place describes what is above it.
 func (x *xmlReader) pci(e *element, place PCI) {
 	p := x.function(e, place)
 	if x.err != nil {
@@ -172,7 +172,7 @@ func (x *xmlReader) pci(e *element, place PCI) {
 				x.nic(sub, p, true)
 			}
 		}
-	case isGPU(p.Class): // a hand-written file says where devices sit, not what they are
+	case isGPU(p.Class): // a hand-written file gives the devices' positions, not their details
 		x.sys.GPUs = append(x.sys.GPUs, GPU{PCI: p, Index: -1, Rank: -1})
 	case p.Class>>16 == 2:
 		x.nics = append(x.nics, devNIC{NIC{PCI: p, OnPCI: true, RDMA: p.Class>>8 == sysfs.ClassInfiniBand}, 1 << 30})
@@ -184,7 +184,7 @@ func isGPU(class uint32) bool {
 	return class>>8 == sysfs.ClassDisplay3D || class>>8 == sysfs.ClassDisplayVGA
 }
 
-// function reads what pci elements say of themselves.
+// function reads the attributes of a pci element.
 func (x *xmlReader) function(e *element, p PCI) PCI {
 	id, err := sysfs.ParseBusID(e.attr["busid"])
 	if err != nil {
@@ -268,13 +268,14 @@ func (x *xmlReader) nic(e *element, p PCI, onPCI bool) {
 			}
 			n.LatencyUs = v
 		}
-		// NCCL's sockets have port 0 and GUID 0, its RDMA devices have neither.
+		// In NCCL's files sockets have port 0 and GUID 0; RDMA devices have a port and a
+		// GUID other than 0.
 		n.RDMA = n.Port > 0 || n.GUID != ""
 		x.nics = append(x.nics, devNIC{n, int(x.number(net, "dev", 1<<20, -1, 4095))})
 	}
 }
 
-// finish puts things in order and fills in what follows from the rest.
+// finish sorts the devices and fills in derived fields.
 func (x *xmlReader) finish() {
 	s := x.sys
 	s.sort()

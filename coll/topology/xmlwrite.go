@@ -11,11 +11,11 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// WriteXML writes NCCL's XML: what NCCL_TOPO_FILE reads. It keeps less than
-// the JSON does: no names and UUIDs of GPUs, no affinities but the NUMA
-// node's. What is not known is left out, and NCCL finds it out by itself: it
-// believes a file that says speed="0". A pci element's class and link must be
-// there, known or not (tried with NCCL 2.28).
+// WriteXML writes NCCL's XML, which NCCL_TOPO_FILE reads. It contains less than the JSON:
+// no names and UUIDs of GPUs, and no affinities except the NUMA node's. Unknown values
+// are left out, so that NCCL determines them itself: it believes a file that says
+// speed="0". A pci element's class and link must be present, known or not (tried with
+// NCCL 2.28).
 func (s *System) WriteXML(w io.Writer) error {
 	x := &xmlWriter{sys: s}
 	x.open("system", "version", "1")
@@ -27,8 +27,7 @@ func (s *System) WriteXML(w io.Writer) error {
 	return err
 }
 
-// nodes is the NUMA nodes, and a last one for devices that are on none of
-// them.
+// nodes returns the NUMA nodes, and further ones for devices that are on none of them.
 func (s *System) nodes() []NUMA {
 	nodes := slices.Clone(s.CPUs)
 	for i := range s.Devices() {
@@ -45,8 +44,8 @@ type xmlWriter struct {
 	indent int
 }
 
-// tag writes an element's start; attributes come as names and values, and
-// those with an empty value are left out, but for those that NCCL insists on.
+// tag writes an element's start. Attributes are names and values; attributes with an
+// empty value are left out, except those that NCCL requires.
 func (x *xmlWriter) tag(end, name string, attrs ...string) {
 	x.b.WriteString(strings.Repeat("  ", x.indent) + "<" + name)
 	for i := 0; i < len(attrs); i += 2 {
@@ -72,7 +71,7 @@ func (x *xmlWriter) close(name string) {
 
 func (x *xmlWriter) empty(name string, attrs ...string) { x.tag("/>", name, attrs...) }
 
-// unless0 is a number's text, or nothing for 0.
+// unless0 returns a number's text, or "" for 0.
 func unless0(v int) string {
 	if v == 0 {
 		return ""
@@ -100,7 +99,7 @@ func (x *xmlWriter) cpu(c NUMA, first bool) {
 	x.below(c.ID, nil)
 	for i, n := range x.sys.NICs {
 		known := slices.ContainsFunc(x.sys.CPUs, func(c NUMA) bool { return c.ID == n.NUMA })
-		if !n.OnPCI && (n.NUMA == c.ID || first && !known) { // NCCL puts what is not on PCI on the first node
+		if !n.OnPCI && (n.NUMA == c.ID || first && !known) { // NCCL puts NICs that are not on PCI on the first node
 			x.open("nic")
 			x.net(i)
 			x.close("nic")
@@ -109,7 +108,7 @@ func (x *xmlWriter) cpu(c NUMA, first bool) {
 	x.close("cpu")
 }
 
-// below writes what hangs under a row of switches on a NUMA node.
+// below writes the devices below a chain of switches on a NUMA node.
 func (x *xmlWriter) below(numa int, above []sysfs.BusID) {
 	here := func(p PCI) bool { return p.NUMA == numa && slices.Equal(p.Switches, above) }
 	for _, w := range x.sys.Switches {

@@ -1,41 +1,38 @@
-// Package transport is the contract between the executor, which runs a
-// schedule, and what moves its messages: shared memory, sockets, InfiniBand.
+// Package transport defines the contract between the executor, which runs a schedule, and
+// the transports that move its messages: shared memory, sockets, InfiniBand.
 //
-// An Endpoint is one rank's side of one way of moving messages. From what its
-// peers said about theirs (Info, exchanged by the bootstrap) it opens
-// one-directional connections, each a queue of messages: Tx on one side, Rx
-// on the other. Messages arrive whole and in order. Every method of Tx and Rx
-// returns at once; the executor polls. All of a connection's methods are
-// called by one goroutine at a time, none of them allocates.
+// An Endpoint is one rank's side of a transport. From the Info of its peers, exchanged by
+// the bootstrap, it opens one-directional connections, each a queue of messages: Tx on
+// one side, Rx on the other. Messages arrive whole and in order. Every method of Tx and
+// Rx returns at once; the executor polls. One goroutine at a time calls a connection's
+// methods; none of them allocates.
 //
-// # Who waits
+// # Blocking
 //
-// No method of Tx and Rx waits for a peer. Endpoint.Tx may, until its context
-// is done. Close may wait for what this rank has under way and for the peers'
-// answer to its goodbye, but for some seconds only: a peer that is dead,
-// stopped, or in another operation does not keep it.
+// No method of Tx and Rx waits for a peer. Endpoint.Tx may, until its context is done.
+// Close may wait for this rank's pending messages and for the peers' answer to its
+// goodbye, but only for some seconds: a peer that is dead, stopped, or in another
+// operation does not delay it further.
 //
-// # Whose memory
+// # Memory ownership
 //
-// What a caller posts is the connection's until Idle or Done says that it is
-// through with it. When neither comes, because a peer is lost or the operation
-// was aborted, it is so until Close of the endpoint has returned, and no
-// longer: then the memory may be freed or used for something else at once,
-// whatever the peers are doing. A transport keeps that promise for its own
-// threads, for its devices, and for peers that look at the memory where it
-// lies: what those read may then be other bytes, but reading it is safe, and
+// Memory that a caller posts belongs to the connection until Idle or Done reports that it
+// is finished with it. If neither does, because a peer is lost or the operation was
+// aborted, the memory belongs to the connection until Close of the endpoint returns, and
+// no longer: then the caller may free or reuse it at once, whatever the peers are doing.
+// A transport keeps that promise for its own threads, for its devices, and for peers that
+// read the memory in place: they may then read other bytes, but the read is safe, and
 // Release tells them that the message is void.
 //
-// Memory that Reserve and Peek give out is the transport's. It can be looked at
-// until Commit and Release, also after a Fault, but not after the Close of its
-// own endpoint.
+// Memory that Reserve and Peek return belongs to the transport. The caller may access it
+// until Commit and Release, also after a Fault, but not after Close of its own endpoint.
 //
-// # What breaks
+// # Failures
 //
-// A connection that breaks reports it once, to the Fault given to the
-// endpoint, and then stays silent: nothing more can be sent or received. The
-// executor looks at the Fault while it waits. Transports within a host may
-// leave it to the bootstrap to notice that a peer is lost.
+// A connection that breaks reports it once, to the Fault given to the endpoint, and then
+// stays silent: nothing more can be sent or received. The executor checks the Fault while
+// it waits. Transports within a host may leave the detection of lost peers to the
+// bootstrap.
 package transport
 
 import (
@@ -48,109 +45,109 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// A Header goes with every message: which operation it belongs to. The
-// receiver compares it with the operation that it is in.
+// A Header accompanies every message and identifies its operation. The receiver compares
+// it with the operation that it is in.
 type Header struct {
 	Seq  uint32 // the communicator's operation number, from 1
-	Sign uint32 // what the sender takes the operation for: a hash of collective, count, type, reduction and root
+	Sign uint32 // identifies the operation as the sender sees it: a hash of collective, count, type, reduction and root
 }
 
-// A Tx is the sending end of a connection. Two ways of sending: Reserve a slot,
-// write the message there, Commit; or Post memory that holds the message.
+// A Tx is the sending end of a connection. There are two ways to send: Reserve a slot,
+// write the message there, and Commit it; or Post memory that holds the message.
 type Tx interface {
-	// Reserve returns n bytes for the next message, or nil when there is no
-	// free slot now. Calling it again before Commit returns the same memory.
+	// Reserve returns n bytes for the next message, or nil if there is no free slot now.
+	// Calling it again before Commit returns the same memory.
 	Reserve(n int) []byte
-	// Commit sends the first n bytes of what Reserve returned. n may be 0.
+	// Commit sends the first n bytes of the memory that Reserve returned. n may be 0.
 	Commit(n int, h Header)
-	// Post sends p from where it is, or returns false when it cannot now. p
-	// must stay unchanged until Idle, or else until the endpoint's Close has
-	// returned; where Direct is false Post copies.
+	// Post sends p from its place in memory, or returns false if it cannot do so now. p
+	// must stay unchanged until Idle, or else until the endpoint's Close has returned;
+	// where Direct is false, Post copies.
 	Post(p []byte, h Header) bool
-	// Idle pushes on what is under way, and reports whether all that was
-	// posted has left its memory.
+	// Idle makes progress on pending messages, and reports whether the transport is
+	// finished with all posted memory.
 	Idle() bool
-	// Direct reports whether Post spares a copy over Reserve and Commit.
+	// Direct reports whether Post saves a copy compared with Reserve and Commit.
 	Direct() bool
-	// MaxMessage is the size of a slot in bytes, Slots how many there are:
-	// so many messages can be under way unreceived. Reserve and Post panic when
-	// they are asked for more.
+	// MaxMessage is the size of a slot in bytes. Slots is the number of slots, which is
+	// how many messages can be sent and not yet received. Reserve and Post panic if asked
+	// for more than MaxMessage.
 	MaxMessage() int
 	Slots() int
 }
 
-// A Lazy Tx may keep messages that could not leave at once until one of its
-// methods is called again, though it is not Direct: if Lazy is true, the
-// executor calls Idle. Those that are Direct may do so in any case.
+// A Lazy Tx may hold messages that could not be sent at once until one of its methods is
+// called again, although it is not Direct: if Lazy returns true, the executor calls Idle.
+// A Tx that is Direct may do so in any case.
 type Lazy interface{ Lazy() bool }
 
-// Leaves reports whether messages of t may leave over time, for which Idle has
-// to be called.
+// Leaves reports whether t may send messages later, so that Idle has to be called.
 func Leaves(t Tx) bool {
 	l, ok := t.(Lazy)
 	return ok && l.Lazy() || t.Direct()
 }
 
-// A Reducer is the way to a network that reduces. What comes of each message is
-// one on the Rx that belongs to it, with the same header.
+// A Reducer is the connection to a network that reduces. The result of each message
+// arrives as one message on the Rx that belongs to it, with the same header.
 type Reducer interface {
 	Tx
-	// As says what is to be done with the messages that are committed from now
-	// on, which the network can do. An AllGather has no type and reduction.
+	// As sets what the network does with the messages that are committed from now on. The
+	// caller passes only what the network can do. An AllGather has no type and no
+	// reduction.
 	As(c op.Collective, t elem.Type, red elem.Op)
 }
 
-// An Rx is the receiving end of a connection. Two ways of receiving: Peek at
-// the next message in its slot, and Release it; or Post memory for it.
+// An Rx is the receiving end of a connection. There are two ways to receive: Peek at the
+// next message in its slot and Release it; or Post memory for it.
 type Rx interface {
-	// Peek returns the next message where it lies, if it is there. It is valid
-	// until Release. While a message is posted for, Peek is not called.
+	// Peek returns the next message in its place in memory, if it has arrived. It is
+	// valid until Release. While a receive is posted, Peek is not called.
 	Peek() (p []byte, h Header, ok bool)
-	// Release gives the slot of the message last peeked at back to the sender.
-	// false: the sender had left before, and the message may have been other
-	// bytes. Nothing must come of it.
+	// Release returns the slot of the last peeked message to the sender. It returns false
+	// if the sender had closed before, so that the bytes may not have been the message:
+	// the caller must discard everything derived from them.
 	Release() bool
-	// Post asks for the next message to be put into p, which has its length. p
-	// is the connection's until Done, or else until the endpoint's Close has
-	// returned. Only where Direct is true.
+	// Post receives the next message into p, which has the length that the caller
+	// expects. p belongs to the connection until Done, or else until the endpoint's Close
+	// has returned. Only where Direct is true.
 	Post(p []byte)
-	// Done pushes on a posted receive, and reports its header and that it is
-	// complete. n is the length that the sender said: when it is not len(p)
-	// nothing but the header is valid.
+	// Done makes progress on a posted receive; ok means that it is complete, and h is its
+	// header. n is the length that the sender announced: if it is not len(p), only the
+	// header is valid.
 	Done() (h Header, n int, ok bool)
-	// Direct reports whether Post spares a copy over Peek.
+	// Direct reports whether Post saves a copy compared with Peek.
 	Direct() bool
 	MaxMessage() int
 }
 
 // An Endpoint opens a rank's connections over one kind of transport.
 type Endpoint interface {
-	// Name is what logs and NCCL_DEBUG call it: "SHM", "Socket", ….
+	// Name is the name in logs and NCCL_DEBUG output: "SHM", "Socket", ….
 	Name() string
-	// Info is what peers need to know. It does not change.
+	// Info returns the description that peers need. It does not change.
 	Info() []byte
-	// Reach says why there can be no connection to the rank with this Info, nil
-	// if there can. Both sides must come to the same answer.
+	// Reach returns why there can be no connection to the rank with this Info, or nil if
+	// there can. Both sides must reach the same answer.
 	Reach(peer int, info []byte) error
 	// Tx opens the connection to a peer, on a channel. The peer need not have
 	// opened its Rx yet. It may block, until ctx is done.
 	Tx(ctx context.Context, peer int, info []byte, channel int) (Tx, error)
-	// Rx opens the other end. It does not wait for the peer.
+	// Rx opens the receiving end. It does not wait for the peer.
 	Rx(ctx context.Context, peer int, info []byte, channel int) (Rx, error)
-	// Close frees everything. Messages that have left their memory (Idle) still
-	// arrive; from the others it takes the memory away, as said above. Peers that
-	// use a connection after that see it break. Where the transport watches its
-	// peers, Close may be called while another goroutine uses a connection,
-	// which then sees it silent; transports within a host want none in use.
+	// Close frees everything. Messages that are no longer in posted memory (Idle) still
+	// arrive; for the others, Close ends the use of the memory, as described above. Peers
+	// that use a connection afterwards see it break. Where the transport watches its
+	// peers, Close may be called while another goroutine uses a connection, which then
+	// falls silent; with transports within a host no connection may be in use.
 	Close() error
 }
 
-// A PeerError says that a peer is lost, and how it was noticed.
+// A PeerError reports that a peer is lost, and how this was detected.
 type PeerError struct {
-	Rank int           // the lost peer, as the communicator numbers it
+	Rank int           // the lost peer's rank in the communicator
 	By   int           // the rank that noticed
-	What string        // what was noticed: "connection reset", "process 123 is gone", …
-	Wait time.Duration // how long it had been silent, when that is what was noticed
+	What string        // the symptom: "connection reset", "process 123 is gone", …
+	Wait time.Duration // how long the peer had been silent, if that is the symptom
 }
 
 func (e *PeerError) Error() string {
@@ -184,8 +181,8 @@ func (f *Fault) Set(err error) bool {
 // late is how long SetLate waits.
 const late = time.Second
 
-// SetLate is Set, a moment later: for what likely is the consequence of a death
-// or an abort, of which the bootstrap then tells more.
+// SetLate is Set after a delay. It is for errors that are probably the consequence of a
+// death or an abort, about which the bootstrap then reports more.
 func (f *Fault) SetLate(err error) { time.AfterFunc(late, func() { f.Set(err) }) }
 
 // Err returns what was recorded first, or nil.

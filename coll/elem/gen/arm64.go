@@ -40,11 +40,11 @@ func (a *asm) word(w word, out, p, q int) {
 	a.f("WORD $%#08x", uint32(w)|uint32(q)<<16|uint32(p)<<5|uint32(out))
 }
 
-// v is a register with an arrangement.
+// v returns the operand for a register with an arrangement.
 func v(r int, as string) string { return fmt.Sprintf("V%d.%s", r, as) }
 
-// neonKernel is one function: set puts constants into registers, emit
-// computes p = p op q.
+// neonKernel is one function: set loads constants into registers, emit computes p = p op
+// q.
 type neonKernel struct {
 	op, name string
 	size     int
@@ -80,7 +80,7 @@ func neonKernels() []neonKernel {
 	return ks
 }
 
-// neonFloat computes, and puts the one NaN in the place of any.
+// neonFloat computes, and replaces any NaN by the one that package elem stores.
 func neonFloat(a *asm, w, width word, out, p, q, t int) {
 	a.word(w|width, out, p, q)
 	a.word(fcmeq|width, t, out, out)
@@ -98,7 +98,7 @@ func neonFloat16(a *asm, w word, p, q int) {
 	a.word(fcvtn|upper, p, neonT+2, 0)
 }
 
-// neonBFloat16 takes even and odd elements apart, as on amd64.
+// neonBFloat16 processes even and odd elements separately, as on amd64.
 func neonBFloat16(a *asm, w word, p, q int) {
 	even, odd, t := neonT, neonT+1, neonT+2
 	a.f("VSHL $16, %s, %s", v(p, "S4"), v(even, "S4"))
@@ -197,7 +197,7 @@ func (k neonKernel) write(a *asm) {
 	a.f("B ·badLength(SB)")
 }
 
-// neonFiles are the arm64 files by name.
+// neonFiles returns the arm64 files by name.
 func neonFiles() map[string]string {
 	a := newAsm()
 	var decls, rows strings.Builder

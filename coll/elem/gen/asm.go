@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Vector registers by role. A body may write temporaries and its output only:
-// the inputs, and the pattern above all, must survive it.
+// Vector registers by role. A body may write only temporaries and its output: it must
+// preserve the inputs, and above all the pattern.
 const (
 	regA, regB, regOut = 0, 1, 2
 	tmp0               = 3 // tmp0 … tmp5
@@ -19,11 +19,11 @@ const (
 	regLast            = 15
 )
 
-// asm is one file of assembly in the making.
+// asm builds one file of assembly.
 type asm struct {
 	code   strings.Builder
 	consts map[string]bool   // 32-byte constants that the file uses
-	inReg  map[string]string // those that the present function holds in registers
+	inReg  map[string]string // the constants that the current function holds in registers
 }
 
 func newAsm() *asm { return &asm{consts: map[string]bool{}} }
@@ -47,9 +47,9 @@ func (a *asm) label(name string, number ...int) {
 func y(r int) string { return fmt.Sprintf("Y%d", r) }
 func x(r int) string { return fmt.Sprintf("X%d", r) }
 
-// c is the operand for a constant: a register if the function holds it in
-// one, memory else. It may only stand where an instruction takes memory, that
-// is first.
+// c returns the operand for a constant: a register if the function holds it in one,
+// otherwise memory. It may only be used where an instruction accepts memory, which is the
+// first operand.
 func (a *asm) c(name string) string {
 	if _, ok := constants[name]; !ok {
 		panic("gen: no constant " + name)
@@ -61,7 +61,7 @@ func (a *asm) c(name string) string {
 	return name + "<>(SB)"
 }
 
-// holdConsts loads a function's constants into the registers set aside.
+// holdConsts loads a function's constants into the reserved registers.
 func (a *asm) holdConsts(names []string) {
 	a.inReg = map[string]string{}
 	for i, n := range names {
@@ -74,8 +74,8 @@ func (a *asm) holdConsts(names []string) {
 	}
 }
 
-// constants are patterns of 4 bytes, repeated to 32; 8-byte ones are
-// written as their two halves, low first.
+// constants are patterns of 4 bytes, repeated to 32; 8-byte constants are written as
+// their two halves, low first.
 var constants = map[string][2]uint32{
 	"nan32":     {0x7fffffff, 0x7fffffff},
 	"nan64":     {0xffffffff, 0x7fffffff},
@@ -100,12 +100,12 @@ var constants = map[string][2]uint32{
 	"roundE5M2": {rebias(2, 15), rebias(2, 15)},
 }
 
-// rebias is half a last place less one of a format with m fraction bits, less
-// the difference of its exponent bias from float32's: adding it, and the last
-// bit kept, rounds to nearest even and rebiases at once.
+// rebias returns half of the last place, minus one, of a format with m fraction bits,
+// minus the difference of its exponent bias from float32's. Adding it and the last kept
+// bit rounds to nearest even and rebiases in one step.
 func rebias(m, bias uint32) uint32 { return 1<<(22-m) - 1 - (127-bias)<<23 }
 
-// text is the finished file.
+// text returns the finished file.
 func (a *asm) text() string {
 	var b strings.Builder
 	b.WriteString(header + "\n#include \"textflag.h\"\n")

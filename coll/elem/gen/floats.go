@@ -1,6 +1,6 @@
 package main
 
-// codec turns packed narrow floats into registers of float32, and back.
+// codec converts packed narrow floats to registers of float32, and back.
 type codec struct {
 	regs   int // registers that a unit fills: 1 or 2
 	consts []string
@@ -44,10 +44,10 @@ func floatTypes() []elemType {
 	}
 }
 
-// arith is out = p op q in single (s = PS) or double (PD) precision; out may
-// be p. Maximum and minimum are those of IEEE 754-2019's maximumNumber: a
-// number wins over a NaN, and -0 < +0. The processor's instructions give their
-// second source for NaN and for two zeros, hence the two corrections.
+// arith computes out = p op q in single (s = PS) or double (PD) precision; out may be p.
+// Maximum and minimum are those of IEEE 754-2019's maximumNumber: a number wins over a
+// NaN, and -0 < +0. The processor's instructions return their second source for NaN and
+// for two zeros, hence the two corrections.
 func arith(a *asm, op int, s string, out, p, q, t, u int) {
 	if op < 2 {
 		a.f("%s%s %s, %s, %s", []string{"VADD", "VMUL"}[op], s, y(q), y(p), y(out))
@@ -77,8 +77,8 @@ func float16() *codec {
 	}
 }
 
-// bfloat16 takes even and odd elements apart: each is the upper half of a
-// float32, so no element need cross a lane.
+// bfloat16 processes even and odd elements separately: each is the upper half of a
+// float32, so no element needs to cross a lane.
 func bfloat16() *codec {
 	round := func(a *asm, r, t int) {
 		canon(a, "PS", "nanBF16", r, t)
@@ -101,8 +101,8 @@ func bfloat16() *codec {
 	}
 }
 
-// float8 goes through half on the way in: e5m2 is its upper byte, e4m3 has
-// one exponent bit less, so that 2^8 is missing, and a NaN of its own.
+// float8 decodes through half: e5m2 is a half's upper byte; e4m3 has one exponent bit
+// less, so that a factor of 2^8 is missing, and a NaN of its own.
 func float8(name string, fraction int) *codec {
 	e4m3 := name == "E4M3"
 	c := &codec{regs: 1, consts: []string{"abs32", "one32", "round" + name, "magic" + name}}

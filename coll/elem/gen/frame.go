@@ -2,8 +2,8 @@ package main
 
 import "fmt"
 
-// walk says what a function is given besides dst: one or two inputs as long
-// as dst, and perhaps a multiplier: 8 bytes of copies of one element.
+// walk describes a function's arguments in addition to dst: one or two inputs as long as
+// dst, and perhaps a multiplier: 8 bytes of copies of one element.
 type walk struct {
 	inputs  int
 	pattern bool
@@ -14,11 +14,11 @@ var inputNames = []string{"a", "b"}
 
 // elementwise writes a function that applies a body to every element.
 //
-// From one unit of memory on, the last unit is computed first and stored
-// last: whole units from the front then cover the rest, whatever the length,
-// with no loop for a tail. What overlaps is computed twice from inputs that
-// are still untouched, so dst may be an input. Less than a unit is put
-// together in one register from two pieces that overlap in the same way.
+// From one unit of memory on, the last unit is computed first and stored last: whole
+// units from the front then cover the rest, whatever the length, without a loop for a
+// tail. Overlapping parts are computed twice from inputs that are still untouched, so dst
+// may be an input. Less than a unit is assembled in one register from two pieces that
+// overlap in the same way.
 func (a *asm) elementwise(name string, t elemType, w walk, b body) {
 	args := 24 * (1 + w.inputs)
 	if w.pattern {
@@ -123,7 +123,7 @@ func (a *asm) small(t elemType, inputs int, emit func()) {
 	}
 }
 
-// branch goes to the label of the largest power of two that CX reaches.
+// branch jumps to the label of the largest power of two that CX reaches.
 func (a *asm) branch(t elemType, label string) {
 	for n := t.unit / 2; n >= t.size; n /= 2 {
 		a.f("CMPQ CX, $%d", n)
@@ -152,15 +152,15 @@ func reg(n, r int) string {
 	return x(r)
 }
 
-// insert and extract name the instructions for the second of two pieces of n
-// bytes in a register.
+// insert and extract contain the instructions for the second of two pieces of n bytes in
+// a register.
 var (
 	insert  = map[int]string{16: "VINSERTI128", 8: "VPINSRQ", 4: "VPINSRD", 2: "VPINSRW", 1: "VPINSRB"}
 	extract = map[int]string{16: "VEXTRACTI128", 8: "VPEXTRQ", 4: "VPEXTRD", 2: "VPEXTRW", 1: "VPEXTRB"}
 )
 
-// loadPieces puts the first n bytes of CX and the last n side by side. When n
-// is the element's size, there is one piece only: CX is below 2n.
+// loadPieces puts the first n of CX bytes and the last n side by side. When n is the
+// element's size, there is only one piece: CX is below 2n.
 func (a *asm) loadPieces(n, size int, base string, r int) {
 	if n >= 4 {
 		a.f("%s (%s), %s", move(n), base, x(r))

@@ -9,18 +9,18 @@ type body struct {
 // ops are the reductions, in elem's order.
 var ops = []string{"Sum", "Prod", "Max", "Min"}
 
-// elemType is what the templates know of a type.
+// elemType describes a type to the templates.
 type elemType struct {
 	name    string // as elem's constant
 	size    int    // bytes of an element
-	unit    int    // bytes of packed elements that one vector body takes
-	unroll  int    // units that the main loop takes at once
+	unit    int    // bytes of packed elements that one vector body processes
+	unroll  int    // units per iteration of the main loop
 	body    [4]body
 	sameAs  [4]string // the kernel of another type that gives the same bits
 	scaleAs string    // likewise for scaling
 }
 
-// streams reports whether a type has a sum that passes the caches by.
+// streams reports whether a type has a sum with stores that bypass the caches.
 func (t elemType) streams() bool { return t.sameAs[0] == "" && t.unit >= 16 }
 
 func types() []elemType {
@@ -47,8 +47,8 @@ func one(ins string) body {
 	return body{emit: func(a *asm, out, p, q int) { a.f("%s %s, %s, %s", ins, y(q), y(p), y(out)) }}
 }
 
-// mul8 multiplies even and odd bytes apart, as 16-bit words: the low byte of
-// a word's product needs no more than the words' low bytes.
+// mul8 multiplies even and odd bytes separately, as 16-bit words: the low byte of a
+// word's product needs only the words' low bytes.
 func mul8() body {
 	return body{consts: []string{"lowBytes"}, emit: func(a *asm, out, p, q int) {
 		t, u := y(tmp0), y(tmp0+1)
@@ -62,8 +62,8 @@ func mul8() body {
 	}}
 }
 
-// mul64 is the low 64 bits of 64-bit products: low halves in full, and the
-// cross products' low 32 bits on top.
+// mul64 computes the low 64 bits of 64-bit products: low halves in full, and the cross
+// products' low 32 bits on top.
 func mul64() body {
 	return body{emit: func(a *asm, out, p, q int) {
 		t, u := y(tmp0), y(tmp0+1)
@@ -77,8 +77,8 @@ func mul64() body {
 	}}
 }
 
-// pick64 is the larger or smaller of 64-bit integers. AVX2 compares signed
-// only: unsigned ones are compared with their top bits flipped.
+// pick64 selects the larger or smaller of 64-bit integers. AVX2 has only signed
+// comparisons: unsigned integers are compared with their top bits flipped.
 func pick64(unsigned, larger bool) body {
 	b := body{emit: func(a *asm, out, p, q int) {
 		t, u := y(tmp0), y(tmp0+1)
@@ -101,8 +101,8 @@ func pick64(unsigned, larger bool) body {
 	return b
 }
 
-// scaledBody adds the second input times the pattern to the first, the
-// product rounded to the type.
+// scaledBody adds the second input times the pattern to the first, with the product
+// rounded to the type.
 func (t elemType) scaledBody() body {
 	return body{consts: t.body[1].consts, emit: func(a *asm, out, p, q int) {
 		t.body[1].emit(a, regProduct, q, regPattern)

@@ -2,15 +2,15 @@ package main
 
 import "fmt"
 
-// streamMin is the length from which streaming pays: elem's Benchmark of it
-// has the figures.
+// streamMin is the length from which streaming pays off: elem's benchmark of it has the
+// figures.
 const streamMin = 16 << 10
 
-// streamed writes a variant of elementwise's two-input functions for a dst
-// that is not read soon. Its stores pass the caches by, which spares reading
-// the lines they replace. It goes on to the ordinary function when there is
-// little to do, when dst is an input (and its lines are in the caches anyway),
-// when dst is not aligned to its elements, and on any misuse.
+// streamed writes a variant of elementwise's two-input functions for a dst that is not
+// read soon. Its stores bypass the caches, which avoids reading the lines that they
+// replace. It jumps to the ordinary function when there is little to do, when dst is an
+// input (and its lines are in the caches anyway), when dst is not aligned to its
+// elements, and on any misuse.
 func (a *asm) streamed(name, ordinary string, t elemType, b body) {
 	a.function(name, 72)
 	a.f("MOVQ dst_base+0(FP), DI")
@@ -37,7 +37,7 @@ func (a *asm) streamed(name, ordinary string, t elemType, b body) {
 		}
 		b.emit(a, regOut, regA, regB)
 	}
-	// The first and the last cache line, which dst may fill in part only.
+	// The first and the last cache line, which dst may fill only partially.
 	for _, at := range lineUnits(t.unit) {
 		first, last := fmt.Sprintf("%d(%%s)", at), fmt.Sprintf("%d(%%s)(CX*1)", at-line)
 		for _, at := range []string{first, last} {
@@ -63,7 +63,7 @@ func (a *asm) streamed(name, ordinary string, t elemType, b body) {
 	a.f("SUBQ $%d, CX", line)
 	a.f("CMPQ CX, $%d", line)
 	a.f("JAE loop")
-	a.f("SFENCE") // such stores are not ordered before others otherwise
+	a.f("SFENCE") // without it, such stores are not ordered before others
 	a.f("VZEROUPPER")
 	a.f("RET")
 	a.label("ordinary")
@@ -73,7 +73,7 @@ func (a *asm) streamed(name, ordinary string, t elemType, b body) {
 // line is the size of a cache line.
 const line = 64
 
-// lineUnits are the offsets of the units in a line.
+// lineUnits returns the offsets of the units in a line.
 func lineUnits(unit int) (at []int) {
 	for i := 0; i < line; i += unit {
 		at = append(at, i)

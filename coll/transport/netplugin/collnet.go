@@ -17,8 +17,8 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// A CollNet is a plugin's table for reductions in the network, initialized for
-// one communicator. It is to be closed. Its methods may be called from several
+// A CollNet is a plugin's table for reductions in the network, initialized for one
+// communicator. The caller must close it. Its methods may be called from several
 // goroutines.
 type CollNet struct {
 	lib     *Library
@@ -26,8 +26,8 @@ type CollNet struct {
 	devices []Properties
 }
 
-// CollNetName is the name of the table for reductions in the network, and
-// whether there is one.
+// CollNetName returns the name of the table for reductions in the network, and whether
+// there is one.
 func (l *Library) CollNetName() (string, bool) {
 	if l.c.coll == nil {
 		return "", false
@@ -35,9 +35,8 @@ func (l *Library) CollNetName() (string, bool) {
 	return C.GoString(C.np_coll_name(l.c)), true
 }
 
-// CollNet initializes the table for reductions in the network for a
-// communicator, which id tells from others. The error says why the network does
-// not reduce.
+// CollNet initializes the table for reductions in the network for a communicator, which
+// id identifies. The error says why the network does not reduce.
 func (l *Library) CollNet(id uint64) (*CollNet, error) {
 	if l.c.coll == nil {
 		return nil, fmt.Errorf("network plugin %s has none of the symbols ncclCollNetPlugin_v%d to ncclCollNetPlugin_v%d", l.name, C.NP_OLDEST, C.NP_NEWEST)
@@ -77,7 +76,7 @@ func (n *CollNet) look() error {
 	return nil
 }
 
-// failed makes an error of what a call returned; nil of success.
+// failed converts a call's result to an error; nil for success.
 func (n *CollNet) failed(call string, result C.int) error {
 	if result == 0 {
 		return nil
@@ -85,25 +84,25 @@ func (n *CollNet) failed(call string, result C.int) error {
 	return fmt.Errorf("collnet plugin %s: %s: %w", n.Name(), call, Result(result))
 }
 
-// Name is that of the table, Version the table's.
+// Name returns the table's name.
 func (n *CollNet) Name() string { return C.GoString(C.np_coll_name(n.lib.c)) }
 
-// Version is the table's: 8 to 12.
+// Version returns the table's version: 8 to 12.
 func (n *CollNet) Version() int { return int(n.lib.c.coll_version) }
 
-// Devices are those that reduce, by number; there is one at least.
+// Devices returns the devices that reduce, by number; there is at least one.
 func (n *CollNet) Devices() []Properties { return n.devices }
 
-// Reduces reports whether the network has a reduction of a type.
+// Reduces reports whether the network supports a reduction of a type.
 func (n *CollNet) Reduces(t elem.Type, op elem.Op) bool {
-	if op == elem.Avg { // a sum, to the network
+	if op == elem.Avg { // the network computes a sum
 		op = elem.Sum
 	}
 	var supported C.int
 	return C.np_coll_reduces(n.c, C.int(t), C.int(op), &supported) == 0 && supported == 1
 }
 
-// Does reports whether the network does a collective at all.
+// Does reports whether the network supports a collective at all.
 func (n *CollNet) Does(c op.Collective) bool {
 	switch c {
 	case op.AllReduce:
@@ -116,8 +115,7 @@ func (n *CollNet) Does(c op.Collective) bool {
 	return false
 }
 
-// Close lets go of what the communicator has of the table. Its groups are
-// closed before.
+// Close releases the communicator's use of the table. Its groups must be closed before.
 func (n *CollNet) Close() error {
 	if n.c == nil {
 		return nil
@@ -128,14 +126,14 @@ func (n *CollNet) Close() error {
 	return err
 }
 
-// A CollListener is a head before its group is there.
+// A CollListener is a head before its group exists.
 type CollListener struct {
 	n      *CollNet
 	c      unsafe.Pointer
 	Handle [HandleSize]byte // for all heads
 }
 
-// Listen makes a head, on a device.
+// Listen creates a head, on a device.
 func (n *CollNet) Listen(device int) (*CollListener, error) {
 	handle := C.calloc(1, HandleSize)
 	defer C.free(handle)
@@ -150,9 +148,8 @@ func (n *CollNet) Listen(device int) (*CollListener, error) {
 	return l, nil
 }
 
-// Connect makes the group of the heads with these handles, of which the caller
-// is number rank. All heads call it. It may block for as long as one of them
-// does not.
+// Connect creates the group of the heads with these handles; rank is the caller's index.
+// All heads call it. It may block until all of them do.
 func (l *CollListener) Connect(handles [][HandleSize]byte, rank int) (*CollGroup, error) {
 	all := C.calloc(C.size_t(len(handles)), HandleSize)
 	defer C.free(all)
@@ -169,32 +166,31 @@ func (l *CollListener) Connect(handles [][HandleSize]byte, rank int) (*CollGroup
 	return g, nil
 }
 
-// Close ends the listener, not the group.
+// Close closes the listener, not the group.
 func (l *CollListener) Close() error {
 	return l.n.failed("closeListen", C.np_coll_close_listen(l.n.c, l.c))
 }
 
-// A CollGroup is one head's side of a group. It is used by one goroutine at a
-// time.
+// A CollGroup is one head's side of a group. One goroutine at a time uses it.
 type CollGroup struct {
 	n    *CollNet
 	c    unsafe.Pointer
 	size int
 }
 
-// Register makes memory known to the plugin, which is not Go's.
+// Register registers memory with the plugin. It must not be in the Go heap.
 func (g *CollGroup) Register(b []byte) (r Region, err error) {
 	err = g.n.failed("regMr", C.np_coll_register(g.n.c, g.c, unsafe.Pointer(unsafe.SliceData(b)), C.size_t(len(b)), &r.c))
 	return r, err
 }
 
-// Deregister is the end of Register.
+// Deregister reverses Register.
 func (g *CollGroup) Deregister(r Region) error {
 	return g.n.failed("deregMr", C.np_coll_deregister(g.n.c, g.c, r.c))
 }
 
-// A Job is a collective of a group: of what each head has at From, To gets the
-// result. Both are registered.
+// A Job is a collective of a group. Each head's input is at From, its result is written
+// to To. Both are in registered memory.
 type Job struct {
 	Do       op.Collective
 	Type     elem.Type
@@ -202,10 +198,10 @@ type Job struct {
 	From, To []byte
 }
 
-// kinds are collectives as C names them.
+// kinds maps collectives to their C constants.
 var kinds = [op.NumCollectives]C.int{op.AllReduce: C.NP_ALLREDUCE, op.AllGather: C.NP_ALLGATHER, op.ReduceScatter: C.NP_REDUCESCATTER}
 
-// fill writes a job down for C.
+// fill converts a job to its C form.
 func (j *Job) fill(c *C.struct_np_job) {
 	c.kind, c._type, c.op, c.element = kinds[j.Do], C.int(j.Type), C.int(j.Op), C.size_t(j.Type.Size())
 	if j.Op == elem.Avg {
@@ -214,8 +210,8 @@ func (j *Job) fill(c *C.struct_np_job) {
 	c.size, c.from, c.to = C.size_t(len(j.From)), unsafe.Pointer(unsafe.SliceData(j.From)), unsafe.Pointer(unsafe.SliceData(j.To))
 }
 
-// Begin begins a job, or reports false: not now. All heads begin the same jobs
-// in the same order.
+// Begin starts a job; ok is false if the plugin cannot accept it now. All heads start the
+// same jobs in the same order.
 func (g *CollGroup) Begin(j Job, r Region) (q Request, ok bool, err error) {
 	var c C.struct_np_job
 	var call *C.char
@@ -224,12 +220,12 @@ func (g *CollGroup) Begin(j Job, r Region) (q Request, ok bool, err error) {
 	return q, q.c != nil, g.n.failed(C.GoString(call), result)
 }
 
-// Test reports whether a job is done. After that the request is gone.
+// Test reports whether a job is done. A request that is done is no longer valid.
 func (g *CollGroup) Test(q Request) (bool, error) {
 	var done C.int
 	err := g.n.failed("test", C.np_coll_test(g.n.c, q.c, &done))
 	return done != 0, err
 }
 
-// Close ends the head's side of the group.
+// Close closes the head's side of the group.
 func (g *CollGroup) Close() error { return g.n.failed("closeColl", C.np_coll_close(g.n.c, g.c)) }

@@ -17,14 +17,14 @@ import (
 	"github.com/assay-hpc/assay/coll/transport/slots"
 )
 
-// The plugin has as many requests under way as there are slots, at most, of
-// MaxRequests that it must allow.
+// The plugin has at most slots.N pending requests per connection; it must allow
+// MaxRequests. These constants verify that C uses the same number of slots.
 const (
 	_ = uint(slots.N - C.NP_SLOTS)
 	_ = uint(C.NP_SLOTS - slots.N)
 )
 
-// conn is what both ends of a connection have.
+// conn is the part that both ends of a connection share.
 type conn struct {
 	*slots.Conn
 	n      *network
@@ -33,9 +33,9 @@ type conn struct {
 	region Region
 }
 
-// open makes the slots of a connection that the plugin has made.
+// open creates the slots of a connection that the plugin has established.
 func (c *conn) open(comm *Comm) error {
-	if c.Closed { // it was not waited for
+	if c.Closed { // Close did not wait for it
 		return net.ErrClosed
 	}
 	mem, size, stride := c.MakeSlots()
@@ -53,7 +53,7 @@ func (c *conn) open(comm *Comm) error {
 	return nil
 }
 
-// failCall is about a plugin's call.
+// failCall breaks the connection after a failed call of the plugin.
 func (c *conn) failCall(result C.int) {
 	c.Fail(fmt.Sprintf("%v: %s: %v", c.n, C.GoString(c.ring.call), Result(result)))
 }
@@ -69,7 +69,7 @@ func (c *conn) Free() error {
 	return err
 }
 
-// later is the greater one of two counts, which may have wrapped around.
+// later returns the greater of two counts, which may have wrapped around.
 func later(a, b uint32) uint32 {
 	if int32(a-b) > 0 {
 		return a

@@ -13,14 +13,14 @@ import (
 	"github.com/assay-hpc/assay/coll/transport/slots"
 )
 
-// network is the plugin as its endpoint sees it.
+// network is the plugin in the form that its endpoint uses.
 type network struct {
 	*Net
 	stuck atomic.Bool // a call of the plugin's has not returned
 }
 
-// Open makes a rank's endpoint, whose name is the plugin's. It is to be closed;
-// what Options.Fault calls as its Hook must not do it.
+// Open creates a rank's endpoint, with the plugin's name. The caller must close it, but
+// not from the Hook of Options.Fault.
 func Open(opt Options) (transport.Endpoint, error) {
 	if opt.Net == nil {
 		return nil, errors.New("netplugin: there is no plugin")
@@ -44,7 +44,7 @@ func (n *network) Devices() int   { return len(n.devices) }
 func (n *network) Tx(c *slots.Conn) slots.Sender   { return &sender{conn{Conn: c, n: n}} }
 func (n *network) Rx(c *slots.Conn) slots.Receiver { return &receiver{conn{Conn: c, n: n}} }
 
-// Close leaves the plugin alone when a call uses it still.
+// Close does not touch the plugin if a stuck call still uses it.
 func (n *network) Close() error {
 	if n.stuck.Load() {
 		return nil
@@ -52,7 +52,7 @@ func (n *network) Close() error {
 	return n.Net.Close()
 }
 
-// handleOf is the handle in an answer.
+// handleOf returns the handle in an answer.
 func handleOf(b []byte) (handle [HandleSize]byte, err error) {
 	if len(b) != HandleSize {
 		return handle, fmt.Errorf("the receiver's handle has %d bytes; want %d", len(b), HandleSize)
@@ -60,7 +60,7 @@ func handleOf(b []byte) (handle [HandleSize]byte, err error) {
 	return [HandleSize]byte(b), nil
 }
 
-// orVanished is err, or that the peer hung up, if it did.
+// orVanished returns err, or ErrVanished if err is nil and the peer has hung up.
 func (c *conn) orVanished(err error) error {
 	if err == nil && c.Vanished() {
 		return slots.ErrVanished
@@ -68,17 +68,17 @@ func (c *conn) orVanished(err error) error {
 	return err
 }
 
-// Pauses between steps without success: connecting takes a plugin tens of
-// microseconds to milliseconds.
+// Pauses between unsuccessful steps: a plugin needs tens of microseconds to milliseconds
+// to connect.
 const (
 	firstPause = 5 * time.Microsecond
 	lastPause  = 500 * time.Microsecond
 )
 
-// do repeats a step of a plugin's until it is done or fails, or ctx is done, on
-// a thread of its own. Calls must not block, by the interface; there are plugins
-// whose accept does. When one does not return in time, it is left behind with
-// all that it may use.
+// do repeats a step of the plugin until it is done or fails, or ctx is done, on its own
+// thread. The interface says that calls must not block, but the accept of some plugins
+// does. A call that does not return in time is abandoned, with everything that it may
+// use.
 func (n *network) do(ctx context.Context, step func() (done bool, err error)) error {
 	err := onThread(ctx, stuckPatience, func() error { return repeat(ctx, step) })
 	if errors.Is(err, errLeft) {
@@ -88,11 +88,10 @@ func (n *network) do(ctx context.Context, step func() (done bool, err error)) er
 	return err
 }
 
-// stuckPatience is how long a call may take after its result is of no use any
-// more.
+// stuckPatience is how long a call may still take after its result is no longer needed.
 const stuckPatience = time.Second
 
-// errStuck is about a plugin's call that does not return.
+// errStuck reports a plugin's call that does not return.
 var errStuck = errors.New("a call of the plugin, which must not block, does not return")
 
 func repeat(ctx context.Context, step func() (done bool, err error)) error {

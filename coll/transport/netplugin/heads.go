@@ -24,23 +24,23 @@ import (
 	"github.com/assay-hpc/assay/coll/transport/slots"
 )
 
-// Heads are one head's connection to a network that reduces. One goroutine
-// uses them at a time.
+// Heads are one head's connection to a network that reduces. One goroutine at a time uses
+// them.
 type Heads struct {
 	opt      HeadsOptions
 	group    *CollGroup
 	region   Region
-	mem      []byte // the slots; mapped, so that it does not matter whether the plugin lets go of it
+	mem      []byte // the slots; from mmap, not the Go heap, in case the plugin never releases them
 	stride   int
 	ring     *C.struct_np_coll_ring
 	header   [slots.N]transport.Header
-	released uint32 // results that the caller is done with
-	next     Job    // without its memory
+	released uint32 // results that the caller has released
+	next     Job    // the job that As has set, without its memory
 	broken   bool
 }
 
-// connect is Connect and Close. It fails when ctx is done, also where the call
-// does not return; then the listener and its group are the plugin's.
+// connect calls Connect and Close. It fails when ctx is done, even if the call does not
+// return; then the listener and its group are left to the plugin.
 func (l *CollListener) connect(ctx context.Context, opt HeadsOptions) (*CollGroup, error) {
 	var g *CollGroup
 	err := onThread(ctx, 0, func() (err error) {
@@ -58,8 +58,8 @@ func (l *CollListener) connect(ctx context.Context, opt HeadsOptions) (*CollGrou
 	return g, nil
 }
 
-// onThread runs a step of a plugin's, which may block, on a thread of its own,
-// and leaves it there so long after ctx is done.
+// onThread runs a step of a plugin, which may block, on its own thread. If the step has
+// not returned patience after ctx is done, onThread abandons it.
 func onThread(ctx context.Context, patience time.Duration, step func() error) error {
 	ended := make(chan error, 1)
 	go func() {
@@ -80,11 +80,11 @@ func onThread(ctx context.Context, patience time.Duration, step func() error) er
 	}
 }
 
-// errLeft is about a plugin's call that has not returned.
+// errLeft reports a plugin's call that has not returned.
 var errLeft = errors.New("a call of the plugin does not return")
 
-// OpenHeads makes the group of all heads, each of which calls it. It closes the
-// listener and, when it fails, the CollNet, unless the plugin still uses them.
+// OpenHeads creates the group of all heads; each head calls it. It closes the listener
+// and, if it fails, the CollNet, unless the plugin still uses them.
 func OpenHeads(ctx context.Context, opt HeadsOptions) (*Heads, error) {
 	n := opt.Listener.n
 	g, err := opt.Listener.connect(ctx, opt)
@@ -109,16 +109,16 @@ func OpenHeads(ctx context.Context, opt HeadsOptions) (*Heads, error) {
 	return h, nil
 }
 
-// headAlign is what slots are aligned to.
+// headAlign is the alignment of slots.
 const headAlign = 64
 
-// Tx is the way into the network, Rx the way out.
+// Tx returns the input of the network.
 func (h *Heads) Tx() transport.Reducer { return (*headTx)(h) }
 
-// Rx is the way out of the network.
+// Rx returns the output of the network.
 func (h *Heads) Rx() transport.Rx { return (*headRx)(h) }
 
-// from and to are the memory of job i.
+// from and to return the input and the result memory of job i.
 func (h *Heads) from(i uint32) []byte { return h.slot(2 * int(i%slots.N)) }
 func (h *Heads) to(i uint32) []byte   { return h.slot(2*int(i%slots.N) + 1) }
 
@@ -126,26 +126,27 @@ func (h *Heads) slot(k int) []byte {
 	return h.mem[k*h.stride:][:h.opt.MaxMessage:h.opt.MaxMessage]
 }
 
-// push goes on with what is under way.
+// push makes progress on pending jobs.
 func (h *Heads) push() {
 	if h.broken {
 		return
 	}
 	if result := C.np_coll_push(h.ring); result != 0 {
 		h.broken = true
-		// Where a head has died, the bootstrap says who it was, which no plugin does.
+		// If a head has died, the bootstrap reports which one; no plugin does.
 		h.opt.Fault.SetLate(h.group.n.failed(C.GoString(h.ring.call), result))
 	}
 }
 
-// Close patience: of jobs that others have not begun, and of the plugin's calls.
+// How long Close waits for jobs that other heads have not begun, and for the plugin's
+// calls.
 const (
 	jobPatience   = 200 * time.Millisecond
 	closePatience = 5 * time.Second
 )
 
-// Close ends the group, and the CollNet. What the plugin still works on, after
-// a fault, it keeps.
+// Close closes the group and the CollNet. Memory that the plugin still uses after a fault
+// is not freed.
 func (h *Heads) Close() error {
 	if h.ring == nil {
 		return nil
@@ -170,7 +171,7 @@ func (h *Heads) Close() error {
 	})
 	if !errors.Is(err, errLeft) {
 		C.free(unsafe.Pointer(h.ring))
-		if deregistered { // else the plugin may still write to it
+		if deregistered { // otherwise the plugin may still write to it
 			err = errors.Join(err, unix.Munmap(h.mem))
 		}
 	}
@@ -218,7 +219,7 @@ func (t *headTx) Post(p []byte, hd transport.Header) bool {
 	return true
 }
 
-// Idle implements transport.Tx. What waits to begin is pushed by Peek.
+// Idle implements transport.Tx. Peek pushes the jobs that wait to begin.
 func (t *headTx) Idle() bool { return true }
 
 // Direct is false: messages are copied into registered memory.
@@ -227,7 +228,7 @@ func (t *headTx) Direct() bool { return false }
 // MaxMessage is the length of the longest message and result, in bytes.
 func (t *headTx) MaxMessage() int { return t.opt.MaxMessage }
 
-// Slots is how many collectives can be under way.
+// Slots is the number of collectives that can be pending.
 func (t *headTx) Slots() int { return slots.N }
 
 type headRx Heads
@@ -263,7 +264,7 @@ func (r *headRx) Release() bool {
 	return true
 }
 
-// Direct is false: results come in registered memory.
+// Direct is false: results arrive in registered memory.
 func (r *headRx) Direct() bool { return false }
 
 // Post is not called, as Direct is false.

@@ -19,26 +19,26 @@ import (
 	"github.com/assay-hpc/assay/coll/transport/slots"
 )
 
-// A Library is a plugin, loaded. It stays so. Its methods may be called from
+// A Library is a loaded plugin. It is never unloaded. Its methods may be called from
 // several goroutines.
 type Library struct {
 	c    *C.struct_np_library
 	name string
 
 	mu       sync.Mutex
-	once     bool // was initialized; of versions before 11, which is done once in a process
-	collOnce bool // the same of its table for reductions
+	once     bool // was initialized; versions before 11 are initialized once per process
+	collOnce bool // the same for its table of reductions
 }
 
-// loaded are the process's libraries, by file as dlopen got it. Those that
+// loaded holds the process's libraries, by the file name passed to dlopen. Libraries that
 // could not be loaded are tried again.
 var loaded = struct {
 	mu   sync.Mutex
 	libs map[string]*Library
 }{libs: map[string]*Library{}}
 
-// Load loads the plugin that an entry of NCCL_NET_PLUGIN names (see Files). The
-// error wraps ErrUnavailable, and says of each file why not.
+// Load loads the plugin that an entry of NCCL_NET_PLUGIN names (see Files). The error
+// wraps ErrUnavailable, and contains the reason for each file.
 func Load(entry string) (*Library, error) {
 	loaded.mu.Lock()
 	defer loaded.mu.Unlock()
@@ -77,26 +77,25 @@ func load(file string) (*Library, error) {
 	return l, nil
 }
 
-// Name is what NCCL_NET may call the network.
+// Name returns the name by which NCCL_NET may select the network.
 func (l *Library) Name() string { return l.name }
 
-// Version is that of the table that is used: 8 to 12.
+// Version returns the version of the table in use: 8 to 12.
 func (l *Library) Version() int { return int(l.c.version) }
 
-// File is where the library was found.
+// File returns the path of the library.
 func (l *Library) File() string { return C.GoString(l.c.file) }
 
-// A Net is a plugin that was initialized, for one communicator. It is to be
-// closed. Its methods may be called from several goroutines.
+// A Net is a plugin initialized for one communicator. The caller must close it. Its
+// methods may be called from several goroutines.
 type Net struct {
 	lib     *Library
 	c       *C.struct_np_net
 	devices []Properties
 }
 
-// Init initializes the plugin for a communicator, which id tells from others.
-// The error says which of the plugin's calls failed, or what rules its devices
-// out.
+// Init initializes the plugin for a communicator, which id identifies. The error says
+// which of the plugin's calls failed, or why its devices cannot be used.
 func (l *Library) Init(id uint64) (*Net, error) {
 	n := &Net{lib: l, c: (*C.struct_np_net)(C.calloc(1, C.sizeof_struct_np_net))}
 	n.c.l, n.c.config.traffic_class = l.c, C.NP_NO_TRAFFIC_CLASS
@@ -112,8 +111,8 @@ func (l *Library) Init(id uint64) (*Net, error) {
 	return n, nil
 }
 
-// initialize calls init for a table of a version, unless it was called once
-// before, and once is enough.
+// initialize calls init for a table of the given version, unless it has succeeded before
+// and that version needs it only once.
 func (l *Library) initialize(once *bool, version int, init func() error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,7 +124,7 @@ func (l *Library) initialize(once *bool, version int, init func() error) error {
 	return err
 }
 
-// failed makes an error of what a call returned; nil of success.
+// failed converts a call's result to an error; nil for success.
 func (l *Library) failed(call string, result C.int) error {
 	if result == 0 {
 		return nil
@@ -163,7 +162,7 @@ func (n *Net) properties(device int) (Properties, error) {
 	return propertiesOf(&p, p.max_p2p), nil
 }
 
-// propertiesOf takes a device's properties over.
+// propertiesOf converts a device's properties from C.
 func propertiesOf(p *C.struct_np_props, maxBytes C.size_t) Properties {
 	return Properties{
 		Name: C.GoString(p.name), PCIPath: C.GoString(p.pci_path), GUID: uint64(p.guid), PtrSupport: int(p.ptr_support),
@@ -172,14 +171,14 @@ func propertiesOf(p *C.struct_np_props, maxBytes C.size_t) Properties {
 	}
 }
 
-// Library is the plugin.
+// Library returns the plugin's library.
 func (n *Net) Library() *Library { return n.lib }
 
-// Devices are the network's, by number; there is one at least.
+// Devices returns the network's devices, by number; there is at least one.
 func (n *Net) Devices() []Properties { return n.devices }
 
-// Close lets go of what the communicator has of the plugin. Its connections
-// are closed before.
+// Close releases the communicator's use of the plugin. Its connections must be closed
+// before.
 func (n *Net) Close() error {
 	if n.c == nil {
 		return nil

@@ -9,12 +9,11 @@ import "C"
 
 import "sync/atomic"
 
-// sink is where lines go. Plugins know one logger for the process.
+// sink receives the plugins' lines. Plugins have one logger per process.
 var sink atomic.Pointer[func(Line)]
 
-// Log sends the plugins' lines up to a level to f from now on, instead of
-// where they went before; nil drops them. f may be called by any thread, also
-// within calls of this package.
+// Log sends the plugins' lines up to a level to f from now on, instead of to the previous
+// f; nil drops them. Any thread may call f, also within calls of this package.
 func Log(level Level, f func(Line)) {
 	if f == nil {
 		sink.Store(nil)

@@ -8,9 +8,9 @@ import (
 // prefix begins the file names of network plugins.
 const prefix = "libnccl-net"
 
-// Files are those to try for an entry of NCCL_NET_PLUGIN, in their order, as
-// dlopen takes them: the entry itself, and unless it is a path or the whole
-// name of a library, libnccl-net-ENTRY.so. The empty entry is libnccl-net.so.
+// Files returns the file names to try for an entry of NCCL_NET_PLUGIN, in order, in the
+// form that dlopen accepts: the entry itself, and unless it is a path or the whole name
+// of a library, libnccl-net-ENTRY.so. The empty entry is libnccl-net.so.
 func Files(entry string) []string {
 	switch {
 	case entry == "":
@@ -21,8 +21,8 @@ func Files(entry string) []string {
 	return []string{entry, prefix + "-" + entry + ".so"}
 }
 
-// Entries splits NCCL_NET_PLUGIN: names between commas, the first that serves
-// counts. Unset it stands for libnccl-net.so, "none" for no plugin.
+// Entries splits NCCL_NET_PLUGIN: names separated by commas, of which the first usable
+// one counts. The unset variable stands for libnccl-net.so, "none" for no plugin.
 func Entries(setting string) []string {
 	if setting == "" {
 		return []string{""}

@@ -25,16 +25,16 @@ func Open(Options) (transport.Endpoint, error) { return nil, ErrUnavailable }
 // OpenHeads fails with ErrUnavailable.
 func OpenHeads(context.Context, HeadsOptions) (*Heads, error) { return nil, ErrUnavailable }
 
-// In this build there is none of what follows: its methods let callers compile,
-// and are never called.
+// This build never creates values of the following types. Their methods let callers
+// compile, and are never called.
 type (
-	// A Library is a plugin, loaded.
+	// A Library is a loaded plugin.
 	Library struct{ library }
-	// A Net is a plugin that was initialized.
+	// A Net is an initialized plugin.
 	Net struct{ network }
 	// A CollNet is a plugin's table for reductions in the network.
 	CollNet struct{ collNet }
-	// A CollListener is a head before its group is there.
+	// A CollListener is a head before its group exists.
 	CollListener struct {
 		closer
 		Handle [HandleSize]byte

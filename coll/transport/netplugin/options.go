@@ -5,24 +5,24 @@ import (
 	"github.com/assay-hpc/assay/coll/transport/slots"
 )
 
-// Options say how an Endpoint is to be. Net, Rank, Key and Fault must be given.
+// Options configure an Endpoint. Net, Rank, Key and Fault must be given.
 type Options struct {
 	slots.Options
 	Net *Net // the Endpoint closes it, also when Open fails
 }
 
-// HeadsOptions say how Heads are to be.
+// HeadsOptions configure Heads.
 type HeadsOptions struct {
 	Listener   *CollListener
-	Handles    [][HandleSize]byte // of all heads, in an order that all have
-	Rank       int                // of this one in Handles
-	MaxMessage int                // bytes, of what a head gives and of what it gets
+	Handles    [][HandleSize]byte // of all heads, in the same order on every head
+	Rank       int                // this head's index in Handles
+	MaxMessage int                // bytes, of a head's input and of its result
 	Fault      *transport.Fault
 	Logf       func(format string, args ...any)
 }
 
-// LongestMessage is how long messages can be over a network whose own can be of
-// so many bytes.
+// LongestMessage returns the longest message over a network that can send the given
+// number of bytes at once.
 func LongestMessage(bytes uint64) int {
 	return int(min(bytes, slots.MostMessage) - min(bytes, slots.HeaderSize))
 }

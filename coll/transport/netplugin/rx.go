@@ -52,8 +52,7 @@ func (r *receiver) Accept(ctx context.Context, _ []byte) error {
 	return err
 }
 
-// begin makes the slots and begins the first receives, when the plugin has
-// connected.
+// begin creates the slots and starts the first receives, when the plugin has connected.
 func (r *receiver) begin(comm *Comm) error {
 	r.Lock()
 	defer r.Unlock()
@@ -64,7 +63,7 @@ func (r *receiver) begin(comm *Comm) error {
 	return nil
 }
 
-// want begins receives, so many in all.
+// want starts receives, up to n since the connection was opened.
 func (r *receiver) want(n uint32) {
 	r.ring.wanted = C.uint32_t(n)
 	if result := C.np_pull(r.ring); result != 0 {
@@ -82,7 +81,7 @@ func (r *receiver) Arrived() bool {
 	return uint32(r.ring.ended) != r.Count
 }
 
-// Release implements slots.Receiver: a receive is begun in the slot.
+// Release implements slots.Receiver: it starts a receive in the slot.
 func (r *receiver) Release() {
 	if r.Stopped {
 		r.Leave()
@@ -91,10 +90,10 @@ func (r *receiver) Release() {
 	r.want(r.Count + slots.N)
 }
 
-// Settle begins no more receives but for messages that were sent, and says how
-// many there are; it receives what was sent, as far as there is room, and ends
-// the receives under way. That may have to be gone on with when there is room
-// again.
+// Settle starts no more receives, except for messages that the peer has already sent, and
+// reports how many it has started. It receives the messages that were sent, as far as
+// slots are free, and completes the pending receives. If no slot is free, it has to be
+// called again after a Release.
 func (r *receiver) Settle() bool {
 	if !r.Stopped {
 		r.ring.wanted = r.ring.begun
@@ -106,7 +105,7 @@ func (r *receiver) Settle() bool {
 	last := later(r.Told, uint32(r.ring.begun))
 	for uint32(r.ring.ended) != last {
 		free := r.Count + slots.N
-		if r.Closed { // messages are not looked at any more
+		if r.Closed { // messages are not read any more
 			free = uint32(r.ring.ended) + slots.N
 		}
 		if int32(free-last) > 0 {
@@ -117,7 +116,7 @@ func (r *receiver) Settle() bool {
 		}
 		before := r.ring.ended
 		if C.np_pull(r.ring) != 0 {
-			r.Broken = r.Closed // else the next Peek gets the error once more
+			r.Broken = r.Closed // otherwise the next Peek gets the error again
 			return true
 		}
 		if r.ring.ended == before {

@@ -49,12 +49,12 @@ func (t *sender) Connect(ctx context.Context) error {
 	return err
 }
 
-// Lazy is that a plugin may refuse to send just now, and moves messages only
-// while it is called.
+// Lazy is true: a plugin may refuse a send for the moment, and moves messages only while
+// it is called.
 func (t *sender) Lazy() bool { return true }
 
-// Room implements slots.Sender. A plugin's own flow control lets it wait for
-// the receiver.
+// Room implements slots.Sender. A plugin's own flow control makes it wait for the
+// receiver.
 func (t *sender) Room() bool {
 	if t.ring.wanted-t.ring.ended == slots.N {
 		t.push()
@@ -62,7 +62,7 @@ func (t *sender) Room() bool {
 	return t.ring.wanted-t.ring.ended < slots.N
 }
 
-// push goes on with what is under way.
+// push makes progress on pending sends.
 func (t *sender) push() {
 	if result := C.np_push(t.ring); result != 0 {
 		t.failCall(result)
@@ -88,8 +88,8 @@ func (t *sender) Idle() bool {
 	return t.ring.wanted == t.ring.ended
 }
 
-// Settle says how many messages there were, ends the sends under way, and sends
-// fillers until none of the receives is under way that the peer has begun.
+// Settle reports the number of messages, completes the pending sends, and sends fillers
+// until none of the receives that the peer has started is pending.
 func (t *sender) Settle() bool {
 	t.Bye(t.Count)
 	if !t.Gone {
@@ -100,7 +100,7 @@ func (t *sender) Settle() bool {
 		i := uint32(t.ring.wanted)
 		t.add(i, t.Filler(i))
 	}
-	if C.np_push(t.ring) != 0 { // the receiver has what it waits for, or is lost
+	if C.np_push(t.ring) != 0 { // the receiver has everything that it waits for, or is lost
 		t.Broken = true
 		return true
 	}

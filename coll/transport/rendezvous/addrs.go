@@ -7,13 +7,14 @@ import (
 	"strings"
 )
 
-// Addrs is where a point listens. It has no zones: they are local.
+// Addrs are the addresses on which a point listens. They have no zones: zones are local
+// to a host.
 type Addrs []netip.AddrPort
 
-// maxAddrs bounds how many there may be.
+// maxAddrs is the maximum number of addresses.
 const maxAddrs = 64
 
-// String is one word.
+// String returns the addresses as one word.
 func (a Addrs) String() string {
 	var words []string
 	for _, a := range a {
@@ -22,7 +23,7 @@ func (a Addrs) String() string {
 	return strings.Join(words, ",")
 }
 
-// ParseAddrs reads what String has written.
+// ParseAddrs parses the output of String.
 func ParseAddrs(text string) (addrs Addrs, err error) {
 	for s := range strings.SplitSeq(text, ",") {
 		a, err := netip.ParseAddrPort(s)
@@ -45,8 +46,8 @@ type way struct {
 	to   netip.AddrPort
 }
 
-// ways lists the pairs of local addresses and a peer's that may connect: the i-th
-// address with the i-th one first, so that streams dealt in turn use each interface.
+// ways lists the pairs of a local and a remote address that may connect. Pairs of equal
+// index come first, so that streams distributed over the list use each interface.
 func ways(local []netip.Addr, remote Addrs) (list []way) {
 	n := max(len(local), len(remote))
 	for shift := range n {
@@ -56,7 +57,7 @@ func ways(local []netip.Addr, remote Addrs) (list []way) {
 				continue
 			}
 			to := remote[j]
-			if to.Addr().IsLinkLocalUnicast() { // the zone is this host's name of the link
+			if to.Addr().IsLinkLocalUnicast() { // the zone is this host's name for the link
 				to = netip.AddrPortFrom(to.Addr().WithZone(from.Zone()), to.Port())
 			}
 			list = append(list, way{from, to})

@@ -6,25 +6,25 @@ import (
 	"strings"
 )
 
-// infoVersion is the first word of an Info. It changes with what ranks say to
-// each other over any transport.
+// infoVersion is the first word of an Info. It changes when the protocol between ranks
+// changes, over any transport.
 const infoVersion = "peer/3"
 
-// An Info is what the endpoint of a transport tells its peers, as four words of
-// text. It is not secret.
+// An Info describes a transport's endpoint to its peers, as four words of text. It is not
+// secret.
 type Info struct {
 	MaxMessage int    // bytes of the longest message, 1 or more
 	Addrs      Addrs  // of its Point
 	Network    string // the transport's name; may have spaces
 }
 
-// Marshal is what ParseInfo reads.
+// Marshal returns the text that ParseInfo parses.
 func (i Info) Marshal() []byte {
 	return fmt.Appendf(nil, "%s %d %v %s", infoVersion, i.MaxMessage, i.Addrs, i.Network)
 }
 
-// ParseInfo reads what rank peer says, which must have the same network. The error
-// names it.
+// ParseInfo parses the Info of rank peer, which must use the same network. Errors name
+// the rank.
 func ParseInfo(data []byte, peer int, network string) (Info, error) {
 	i, err := parseInfo(data)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package rendezvous brings the two ends of a connection together: a rank's
-// Point listens on TCP, a sender dials it and says who it is and which channel
-// it wants, and both get a TCP connection: to send messages over, or to exchange
-// what their network needs: a handle, say, or a queue pair's number.
+// Package rendezvous sets up the two ends of a connection: a rank's Point listens on TCP,
+// a sender dials it and states its rank and the channel that it wants, and both get a TCP
+// connection. They send messages over it, or exchange what their network needs: a handle,
+// say, or a queue pair's number.
 //
 // Each side proves to the other that it has the communicator's key
 // (internal/meet). Nothing is encrypted.
@@ -25,45 +25,43 @@ import (
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
-// Options say how a Point is to be. Rank, Key, Network, MaxMessage and Admit must
-// be given.
+// Options configure a Point. Rank, Key, Network, MaxMessage and Admit must be given.
 type Options struct {
 	Rank int    // of this process in the communicator
-	Comm []byte // names the communicator and the transport: those of others are strangers
+	Comm []byte // identifies the communicator and the transport; peers with another one are rejected as strangers
 	Key  []byte // secret of the communicator, 16 bytes or more
 
-	Network    string // the transport's name, which peers must have, too
-	Prefix     string // of errors about peers that cannot be reached
-	MaxMessage int    // bytes of the transport's longest message; the smaller one of two peers' holds
+	Network    string // the transport's name; peers must have the same
+	Prefix     string // prefix of errors about peers that cannot be reached
+	MaxMessage int    // bytes of the transport's longest message; two peers use the smaller of their values
 
 	// Addrs are this host's addresses to listen on. None means the loopback
 	// address. Link-local ones need their zone.
 	Addrs []netip.Addr
 
-	// Admit is given each connection of a genuine peer, in a goroutine of its
-	// own. The connection is Admit's to close.
+	// Admit receives each connection of an authenticated peer, in its own goroutine.
+	// Admit must close the connection.
 	Admit func(from Stream, c net.Conn)
 
-	// Control sets what must be set before a socket connects or listens; may be nil.
+	// Control sets options of a socket before it connects or listens; may be nil.
 	Control func(network, address string, c syscall.RawConn) error
 
-	Logf func(format string, args ...any) // strangers, and addresses that do not connect; may be nil
+	Logf func(format string, args ...any) // logs strangers, and addresses that do not connect; may be nil
 }
 
-// A Stream is one TCP connection of a connection between two ranks, which is one of
-// several perhaps.
+// A Stream is one of the TCP connections that make up a connection between two ranks.
 type Stream struct {
 	Peer    int // the rank at the other end
 	Channel int
-	Index   int // which of the streams
-	Count   int // how many there are, MaxStreams at most
+	Index   int // number of this stream
+	Count   int // number of streams, at most MaxStreams
 }
 
-// MaxStreams is how many streams a connection may have.
+// MaxStreams is the maximum number of streams of a connection.
 const MaxStreams = 1 << 10
 
-// A dialer claims source 4, dest 4, channel 4, index 2, count 2. Integers are big
-// endian.
+// A dialer's claim: source (4 bytes), dest (4), channel (4), index (2), count (2).
+// Integers are big endian.
 var protocol = meet.Protocol{Name: "r2", Claim: 16}
 
 func (s Stream) claim(source int) (b []byte) {
@@ -74,7 +72,7 @@ func (s Stream) claim(source int) (b []byte) {
 	return binary.BigEndian.AppendUint16(b, uint16(s.Count))
 }
 
-// parseClaim returns the stream that a peer wants of a rank.
+// parseClaim returns the stream that a peer requests from this rank.
 func parseClaim(b []byte, rank int) (s Stream, err error) {
 	var v [3]int
 	for i := range v {
@@ -125,14 +123,14 @@ type Point struct {
 	addrs  Addrs
 	info   []byte
 	gate   meet.Gate
-	ctx    context.Context // done by Close
+	ctx    context.Context // canceled by Close
 	cancel context.CancelFunc
 
 	mu  sync.Mutex
-	bad map[way]bool // that did not connect
+	bad map[way]bool // pairs that failed to connect
 }
 
-// Listen opens a point. It is to be closed.
+// Listen opens a point. The caller must close it.
 func Listen(opt Options) (*Point, error) {
 	if err := opt.check(); err != nil {
 		return nil, err
@@ -171,21 +169,21 @@ func Listen(opt Options) (*Point, error) {
 	return p, nil
 }
 
-// Addrs is where the point listens. It is not secret.
+// Addrs returns the addresses on which the point listens. They are not secret.
 func (p *Point) Addrs() Addrs { return p.addrs }
 
-// Info is what peers are to know: an Info's text. It is not secret.
+// Info returns the text of an Info, for peers. It is not secret.
 func (p *Point) Info() []byte { return p.info }
 
-// Peer reads a peer's Info. Its messages are no longer than this rank's.
+// Peer parses a peer's Info. It reduces MaxMessage to this rank's limit.
 func (p *Point) Peer(peer int, info []byte) (Info, error) {
 	i, err := ParseInfo(info, peer, p.opt.Network)
 	i.MaxMessage = min(i.MaxMessage, p.opt.MaxMessage)
 	return i, err
 }
 
-// Reach reports why a peer with this Info cannot be dialed from here; nil if it can,
-// as far as its network and addresses tell.
+// Reach returns why a peer with this Info cannot be dialed from here, or nil if it can,
+// as far as its network and addresses show.
 func (p *Point) Reach(peer int, info []byte) error {
 	i, err := p.Peer(peer, info)
 	if err == nil && len(ways(p.local, i.Addrs)) == 0 {
@@ -194,21 +192,21 @@ func (p *Point) Reach(peer int, info []byte) error {
 	return err
 }
 
-// Close lets no peer in any more, and waits for what Admit does: that has to
-// end by itself.
+// Close stops accepting peers, and waits for running calls of Admit, which must return by
+// themselves.
 func (p *Point) Close() {
 	p.cancel()
 	p.gate.Close()
 }
 
-// dialPatience bounds the attempt on one of several pairs of addresses, and how long
-// an acceptor that hangs up is tried again: one that is overrun by strangers may have
-// hung up on the wrong peer.
+// dialPatience bounds the attempt on one of several pairs of addresses, and the time
+// during which an acceptor that hangs up is tried again: one that is overrun by strangers
+// may have hung up on the wrong peer.
 const dialPatience = 5 * time.Second
 
-// Dial connects to the point of a peer, for a stream. The pairs of addresses are tried
-// beginning with the one that is the stream's in turn, those that did not connect
-// before last. The connection is the caller's to close.
+// Dial connects to the point of a peer, for a stream. It tries the pairs of addresses in
+// turn, beginning with the one at the stream's index, and tries those that failed before
+// last. The caller must close the connection.
 func (p *Point) Dial(ctx context.Context, to Addrs, s Stream) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -235,7 +233,7 @@ func (p *Point) Dial(ctx context.Context, to Addrs, s Stream) (net.Conn, error) 
 	return nil, errors.Join(errs...)
 }
 
-// inTurn puts the ways in the order in which a stream takes them.
+// inTurn returns the ways in the order in which a stream tries them.
 func (p *Point) inTurn(list []way, index int) (out []way) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -249,7 +247,7 @@ func (p *Point) inTurn(list []way, index int) (out []way) {
 	return out
 }
 
-// dial connects two addresses. If there are others, it does not try for long.
+// dial connects one pair of addresses. If there are others, it gives up sooner.
 func (p *Point) dial(ctx context.Context, w way, s Stream, others bool) (c net.Conn, err error) {
 	call := meet.Caller{Protocol: protocol, Secret: p.secret, Claim: s.claim(p.opt.Rank)}
 	call.Dialer = net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(w.from, 0)), Control: p.opt.Control}

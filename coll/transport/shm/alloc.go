@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A region is memory from Alloc. Behind the memory its file has a page that
-// says whether the owner has freed it.
+// A region is memory from Alloc. Its file has one more page after the memory, which
+// records whether the owner has freed it.
 type region struct {
 	*mapping
 	base uintptr
 	size int    // of the memory
-	gen  uint64 // tells it from all that the process had before, at the same address perhaps
+	gen  uint64 // distinguishes it from earlier regions of the process, perhaps at the same address
 	file *os.File
 	fd   int
 	ino  uint64
@@ -28,10 +28,10 @@ type region struct {
 // generations counts regions.
 var generations atomic.Uint64
 
-// memory is what a mapping of a region has but for the page behind.
+// memory is the mapping of a region without its last page.
 func (m *mapping) memory() []byte { return m.mem[: len(m.mem)-os.Getpagesize() : len(m.mem)] }
 
-// freed is not 0 once the owner has freed the region.
+// freed points to a word that is not 0 once the owner has freed the region.
 func (m *mapping) freed() *uint32 { return (*uint32)(m.at(len(m.mem) - os.Getpagesize())) }
 
 // The regions of this process, by address. Readers take no lock.
@@ -40,7 +40,7 @@ var (
 	regionsMu sync.Mutex
 )
 
-// find is the region that holds n bytes, or nil.
+// find returns the region that contains the n bytes at addr, or nil.
 func find(addr uintptr, n int) *region {
 	all := regions.Load()
 	if all == nil {
@@ -61,7 +61,8 @@ func find(addr uintptr, n int) *region {
 	return (*all)[i]
 }
 
-// see holds the memory of the region of this process that has a number.
+// see returns the mapping of this process's region with generation gen, held for the
+// caller.
 func see(gen uint64) (*mapping, error) {
 	if all := regions.Load(); all != nil {
 		i := slices.IndexFunc(*all, func(r *region) bool { return r.gen == gen })
@@ -72,8 +73,8 @@ func see(gen uint64) (*mapping, error) {
 	return nil, errors.New("it was freed")
 }
 
-// Alloc returns n bytes of zeroed memory that other ranks of the host can map.
-// It is given back with Free, and not collected.
+// Alloc returns n bytes of zeroed memory that other ranks of the host can map. It is
+// released with Free, not by the garbage collector.
 func Alloc(n int) ([]byte, error) {
 	if n <= 0 {
 		return nil, fmt.Errorf("shm: allocating %d bytes", n)
@@ -104,9 +105,9 @@ func Alloc(n int) ([]byte, error) {
 	return m.mem[:n:size], nil
 }
 
-// Free gives back what Alloc returned, at all ranks that have mapped it. Ranks
-// that look at it still, as those of a communicator that was aborted may, find
-// other bytes there, and that their message is void.
+// Free releases memory from Alloc, on all ranks that have mapped it. Ranks that still
+// read it, as those of an aborted communicator may, find other bytes there, and learn
+// that their message is void.
 func Free(b []byte) error {
 	addr := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	r := find(addr, len(b))
@@ -117,19 +118,19 @@ func Free(b []byte) error {
 		return slices.DeleteFunc(all, func(o *region) bool { return o == r })
 	})
 	atomic.StoreUint32(r.freed(), 1)
-	// Others unmap it when they next have to do with this process. Where holes
-	// cannot be made in files the pages stay until then.
+	// Other processes unmap it when they next map new memory. Where the file system
+	// cannot punch holes, the pages stay allocated until then.
 	_ = unix.Fallocate(r.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, int64(r.size))
 	r.file.Close()
 	return r.drop()
 }
 
-// A Handle tells other processes of the host of memory from Alloc.
+// A Handle identifies memory from Alloc to other processes of the host.
 type Handle struct {
-	PIDs, PID, FD, Ino uint64 // PIDs: where the process's number means something
+	PIDs, PID, FD, Ino uint64 // PIDs: the PID namespace in which PID is valid
 }
 
-// HandleOf gives the handle of what Alloc returned.
+// HandleOf returns the handle of memory from Alloc.
 func HandleOf(b []byte) (Handle, error) {
 	r := find(uintptr(unsafe.Pointer(unsafe.SliceData(b))), len(b))
 	if r == nil {
@@ -138,8 +139,8 @@ func HandleOf(b []byte) (Handle, error) {
 	return Handle{PIDs: pidNamespace(), PID: uint64(os.Getpid()), FD: uint64(r.fd), Ino: r.ino}, nil
 }
 
-// Open maps the memory of another process, by whole pages, until Close. It
-// stays mapped when that process frees it, which clears it, or ends.
+// Open maps memory of another process, in whole pages, until Close. It stays mapped if
+// that process exits, or frees the memory, which clears it.
 func Open(h Handle) ([]byte, error) {
 	if h.PIDs == 0 || h.PIDs != pidNamespace() {
 		return nil, fmt.Errorf("shm: process %d is %w", h.PID, errOtherPIDs)
@@ -151,10 +152,10 @@ func Open(h Handle) ([]byte, error) {
 	return m.memory(), nil
 }
 
-// Close unmaps what Open gave.
+// Close unmaps memory from Open.
 func Close(b []byte) error { return unix.Munmap(b[:cap(b)]) }
 
-// mapRegion maps a region of another process, whole.
+// mapRegion maps a whole region of another process.
 func mapRegion(pid, fd int, ino uint64) (*mapping, error) {
 	f, err := openMemory(pid, fd)
 	if err != nil {
@@ -171,7 +172,7 @@ func mapRegion(pid, fd int, ino uint64) (*mapping, error) {
 	return mapFile(int(f.Fd()), 0, int(st.Size))
 }
 
-// change makes a new list of regions from a copy of the old one.
+// change replaces the list of regions with f of a copy of it.
 func change(f func([]*region) []*region) {
 	regionsMu.Lock()
 	defer regionsMu.Unlock()

@@ -8,16 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Bell wakes a rank that has gone to sleep waiting for a message or for a
-// free slot. It lies in memory that the rank's peers see. Those who change
-// what the rank may be waiting for ring it; that costs them one load while the
-// rank is awake.
+// A Bell wakes a rank that has gone to sleep waiting for a message or for a free slot. It
+// is in memory that the rank's peers map. A peer that changes something for which the
+// rank may be waiting rings the bell; while the rank is awake, that costs the peer one
+// load.
 //
-// The sleeper calls Arm, looks once more whether there is something to do, and
-// calls Sleep if there is not: whoever changes something after Arm rings.
+// The sleeper calls Arm, checks once more whether there is something to do, and calls
+// Sleep if there is not: a peer that changes something after Arm rings.
 type Bell struct{ asleep uint32 }
 
-// Ring wakes the owner, if it sleeps.
+// Ring wakes the owner if it sleeps.
 func (b *Bell) Ring() {
 	if atomic.LoadUint32(&b.asleep) != 0 && atomic.CompareAndSwapUint32(&b.asleep, 1, 0) {
 		futex(&b.asleep, futexWake, 1, nil)
@@ -27,10 +27,10 @@ func (b *Bell) Ring() {
 // Arm announces that the owner is about to sleep.
 func (b *Bell) Arm() { atomic.StoreUint32(&b.asleep, 1) }
 
-// Disarm withdraws it.
+// Disarm withdraws Arm.
 func (b *Bell) Disarm() { atomic.StoreUint32(&b.asleep, 0) }
 
-// Sleep returns when the bell was rung after Arm, or after d.
+// Sleep returns when the bell has been rung since Arm, or after d.
 func (b *Bell) Sleep(d time.Duration) {
 	ts := unix.NsecToTimespec(int64(d))
 	futex(&b.asleep, futexWait, 1, &ts)

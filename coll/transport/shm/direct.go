@@ -8,34 +8,34 @@ import (
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
-// A long message that lies in memory from Alloc need not be copied into a slot:
-// the slot then says where it is, and the receiver reduces or copies it from
-// there. Receivers in other processes map that memory when they first hear of
-// it. The sender has to leave it alone until all have released the message, or
-// until its endpoint is closed: that marks the tails, and a receiver finds the
-// mark when it releases a message that it has looked at too late.
+// A long message in memory from Alloc need not be copied into a slot: its entry then
+// holds the location, and the receiver reduces or copies the message from there. A
+// receiver in another process maps that memory at the first message from it. The sender
+// must not change the memory until all receivers have released the message, or until its
+// own endpoint is closed: Close marks the tails, and a receiver that read the message too
+// late finds the mark when it releases the message.
 //
-// The kernel's process_vm_readv would reach any memory, but moves 8 to 10 GB/s
-// where two copies through slots, side by side, move more (Zen 4, 2026).
+// The kernel's process_vm_readv could read any memory, but moves 8 to 10 GB/s, where two
+// copies through slots, running in parallel, move more (Zen 4, 2026).
 
-// directMin is the length from which this is faster than a copy into a slot:
-// below, the receiver's cache misses cost more than the copy.
+// directMin is the length from which this is faster than a copy into a slot: below it,
+// the receiver's cache misses cost more than the copy.
 const directMin = 2 << 10
 
-// directFlag marks the length of a message that is not in its slot.
+// directFlag, set in an entry's length, marks a message that is in the sender's memory.
 const directFlag = 1 << 31
 
-// A place is what the slot of such a message holds.
+// A place is the payload of an entry with directFlag: the location of the message.
 type place struct {
-	gen uint64 // which memory of the sender's process
-	off uint64 // in it
-	ino uint64 // of its file
+	gen uint64 // generation of the region in the sender's process
+	off uint64 // offset in the region
+	ino uint64 // inode of its file
 	fd  uint64 // the file's descriptor in the sender's process
 }
 
 const placeSize = int(unsafe.Sizeof(place{}))
 
-// placeOf is where the receivers can see p.
+// placeOf returns the place of p, if it is in memory that receivers can map.
 func placeOf(p []byte) (at place, ok bool) {
 	addr := uintptr(unsafe.Pointer(unsafe.SliceData(p)))
 	r := find(addr, len(p))
@@ -45,7 +45,7 @@ func placeOf(p []byte) (at place, ok bool) {
 	return place{gen: r.gen, off: uint64(addr - r.base), ino: r.ino, fd: uint64(r.fd)}, true
 }
 
-// point sends where p lies.
+// point sends the location of a message instead of its bytes.
 func (t *tx) point(at place, n int, h transport.Header) bool {
 	slot := t.Reserve(placeSize)
 	if slot == nil {
@@ -58,13 +58,13 @@ func (t *tx) point(at place, n int, h transport.Header) bool {
 	return true
 }
 
-// A view is how an rx sees its sender's memory.
+// A view is an rx's access to its sender's memory.
 type view struct {
 	e    *Endpoint
 	from int
 	pid  int // 0: the sender is in this process
 	gen  uint64
-	m    *mapping // the memory of that number, which the view holds; may be nil
+	m    *mapping // the region of generation gen, held by the view; may be nil
 }
 
 // at returns the n bytes at a place.
@@ -84,7 +84,7 @@ func (v *view) at(p *place, n int) ([]byte, error) {
 	return mem[p.off : p.off+uint64(n) : p.off+uint64(n)], nil
 }
 
-// leave drops what the view holds.
+// leave drops the region that the view holds.
 func (v *view) leave() {
 	if v.m != nil {
 		_ = v.m.drop()
@@ -92,14 +92,14 @@ func (v *view) leave() {
 	}
 }
 
-// remote is memory from Alloc of a peer.
+// remote identifies a peer's memory from Alloc.
 type remote struct {
 	from int
 	gen  uint64
 }
 
-// see holds memory of a peer for the caller. The endpoint holds it, too, until
-// it next has to do with new memory and finds that this was freed.
+// see returns a peer's memory, held for the caller. The endpoint also holds it, and drops
+// it after the peer has freed it, when it next maps new memory.
 func (e *Endpoint) see(from, pid int, p *place) (m *mapping, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

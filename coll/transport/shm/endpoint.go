@@ -1,16 +1,15 @@
 // Package shm moves messages between ranks of one host through shared memory.
 //
-// Each rank has one piece of memory, without a name in any file system: what
-// it sends lies there, in one queue for each receiver and channel (and one for
-// all receivers together), and a bell to wake the rank. The memory is made at
-// once but its pages come into being when they are used; peers map a queue
-// when they first need it. Whatever way the processes end, nothing stays
-// behind.
+// Each rank has one piece of memory, without a name in any file system. It holds the
+// messages that the rank sends, in one queue for each receiver and channel (and one for
+// all receivers together), and a bell to wake the rank. The memory gets its full size at
+// once, but its pages are allocated on first use; peers map a queue when they first need
+// it. However the processes end, nothing stays behind.
 //
-// A message is copied once by the sender, into a slot, and the receiver reduces
-// or copies it from there; or, if it is long and lies in memory from Alloc, it
-// is not copied by the sender at all (direct.go). The processors exchange
-// nothing but the messages' own cache lines while there are free slots.
+// The sender copies a message once, into a slot, and the receiver reduces or copies it
+// from there. A long message in memory from Alloc is not copied by the sender at all
+// (direct.go). While there are free slots, the processors exchange only the messages' own
+// cache lines.
 package shm
 
 import (
@@ -36,15 +35,16 @@ type Options struct {
 	Rank, Ranks int
 	Channels    int
 	Slot        int    // bytes of payload of a slot; 0: DefaultSlot
-	Host        uint64 // what identifies the host
-	Secret      uint64 // of this communicator: memory that lacks it is another communicator's
-	// Direct, if not nil, lets ranks look at each other's memory where they can
-	// (direct.go), and is told when that fails. All ranks have it, or none.
+	Host        uint64 // identifies the host
+	Secret      uint64 // identifies the communicator; memory with another secret belongs to another communicator
+	// Direct, if not nil, lets ranks read each other's memory in place where they can
+	// (direct.go); it receives the error when that fails. Either all ranks set it, or
+	// none.
 	Direct *transport.Fault
 }
 
-// DefaultSlot is large enough for messages that keep the copying loops busy,
-// and small enough for a connection's slots to stay in a second-level cache.
+// DefaultSlot is large enough for messages that keep the copying loops busy, and small
+// enough that a connection's slots stay in a second-level cache.
 const DefaultSlot = 128 << 10
 
 // An Endpoint is a rank's shared memory. It implements transport.Endpoint.
@@ -54,7 +54,7 @@ type Endpoint struct {
 	file   *os.File
 	head   *mapping
 	region int // bytes of a connection's memory, page aligned
-	multi  int // the same of the one that all receive
+	multi  int // the same for the connection to all ranks
 
 	fileMu sync.RWMutex // against closing file while another rank of the process maps it
 	closed bool
@@ -68,7 +68,7 @@ type Endpoint struct {
 	done    bool
 }
 
-// A peer is another rank's memory, opened.
+// A peer is another rank's opened memory.
 type peer struct {
 	rank  int
 	by    int       // this rank
@@ -78,21 +78,20 @@ type peer struct {
 	head  *mapping
 }
 
-// The first page of a rank's memory: its bell, and the secret that says whose
-// it is.
+// The first page of a rank's memory: its bell, and the communicator's secret.
 const (
 	bellAt   = 0
 	secretAt = line
 	headSize = 4096
 )
 
-// endpoints of this process, by nonce, so that ranks in one process need not
-// go through /proc.
+// local holds the endpoints of this process by nonce, so that ranks in one process need
+// not go through /proc.
 var local sync.Map // uint64 -> *Endpoint
 
 var nonces atomic.Uint64
 
-// New makes a rank's memory.
+// New creates a rank's memory.
 func New(o Options) (*Endpoint, error) {
 	if o.Slot == 0 {
 		o.Slot = DefaultSlot
@@ -120,14 +119,14 @@ func New(o Options) (*Endpoint, error) {
 // Name implements transport.Endpoint.
 func (e *Endpoint) Name() string { return "SHM" }
 
-// Bell is the rank's own, to sleep on.
+// Bell returns this rank's bell, on which it sleeps.
 func (e *Endpoint) Bell() *Bell { return (*Bell)(e.head.at(bellAt)) }
 
 var order = binary.LittleEndian
 
-// An info is what peers know of a rank's memory.
+// An info describes a rank's memory to its peers.
 type info struct {
-	Host, PIDs, Nonce          uint64 // PIDs: where the process's number means something
+	Host, PIDs, Nonce          uint64 // PIDs: the PID namespace in which PID is valid
 	UID, PID, FD               uint32
 	Ranks, Channels, SlotBytes uint32
 	Direct                     bool
@@ -187,7 +186,7 @@ func (e *Endpoint) Reach(_ int, b []byte) error {
 	return nil
 }
 
-// Try opens a peer's memory, to see that this can be done.
+// Try opens a peer's memory, to check that this is possible.
 func (e *Endpoint) Try(rank int, b []byte) error {
 	_, err := e.open(rank, b)
 	return err
@@ -258,7 +257,8 @@ func (e *Endpoint) own(off int64, n int) (*mapping, error) {
 	return mapFile(int(e.file.Fd()), off, n)
 }
 
-// mapRegion maps a connection's memory, which lies with the rank that sends.
+// mapRegion maps a connection's memory, which is part of the sending rank's memory. A
+// negative to stands for the connection to all ranks.
 func (e *Endpoint) mapRegion(of func(off int64, n int) (*mapping, error), channel, to int) (unsafe.Pointer, error) {
 	off, n := int64(headSize)+int64(channel)*(int64(e.o.Ranks)*int64(e.region)+int64(e.multi)), e.region
 	if to < 0 {
@@ -310,7 +310,7 @@ func (e *Endpoint) newTx(mem unsafe.Pointer, readers int, bells ...*Bell) *tx {
 	return t
 }
 
-// newRx makes the receiving end that has tail i.
+// newRx creates the receiving end with tail i.
 func (e *Endpoint) newRx(mem unsafe.Pointer, readers, i int, from *peer) *rx {
 	tail := (*uint64)(unsafe.Add(mem, i*line))
 	r := &rx{mem: mem, g: newGeometry(readers, e.o.Slot), tail: tail, bell: from.bell(), fault: e.o.Direct, view: view{e: e, from: from.rank, pid: from.pid}}
@@ -320,8 +320,8 @@ func (e *Endpoint) newRx(mem unsafe.Pointer, readers, i int, from *peer) *rx {
 	return r
 }
 
-// MultiTx opens a connection to all other ranks of the communicator together, all
-// of which Reach admits. infos are everybody's, by rank.
+// MultiTx opens a connection to all other ranks of the communicator together, all of
+// which Reach admits. infos holds the Info of every rank, by rank.
 func (e *Endpoint) MultiTx(_ context.Context, infos [][]byte, channel int) (transport.Tx, error) {
 	var bells []*Bell
 	for rank, b := range infos {
@@ -341,7 +341,8 @@ func (e *Endpoint) MultiTx(_ context.Context, infos [][]byte, channel int) (tran
 	return e.newTx(mem, max(1, e.o.Ranks-1), bells...), nil
 }
 
-// MultiRx opens the other end of what the rank from opens by MultiTx.
+// MultiRx opens the receiving end of the connection that the rank from opens with
+// MultiTx.
 func (e *Endpoint) MultiRx(_ context.Context, from int, infos [][]byte, channel int) (transport.Rx, error) {
 	p, err := e.open(from, infos[from])
 	if err != nil {
@@ -388,7 +389,7 @@ func (e *Endpoint) Close() error {
 	return errors.Join(errs...)
 }
 
-// pidNamespace is the inode of the PID namespace, 0 when it cannot be told.
+// pidNamespace returns the inode of the PID namespace, or 0 if it cannot be determined.
 func pidNamespace() uint64 {
 	var st unix.Stat_t
 	if unix.Stat("/proc/self/ns/pid", &st) != nil {

@@ -19,15 +19,14 @@ import (
 //	… + numEntries    slot 0
 //	… + stride        slot 1 …
 //
-// An entry's header: number of the message (8 bytes, written last: it says
-// that the message is there), length, operation number, sign, which slot. A
-// small message lies behind it in the same lines, so that it costs one
-// transfer from processor to processor, and nothing else passes between them
-// while there are free entries: the writer looks at the tails only when those
-// that it knows of are used up.
+// An entry's header: message number (8 bytes, written last: it marks the message as
+// present), length, operation number, sign, slot index. A small payload follows the
+// header in the same lines, so that it costs one transfer between processors. While there
+// are free entries, nothing else passes between the processors: the writer reads the
+// tails only after it has used all the entries that it knows to be free.
 //
-// There are many entries, so that a rank can run ahead of others, who may not
-// even have a processor, with small messages; and few slots, so that long ones
+// There are many entries, so that a rank can run ahead with small messages of peers that
+// may not even be scheduled on a processor. There are few slots, so that long messages
 // stay in the cache.
 const (
 	line       = 128 // a pair of cache lines, which processors fetch together
@@ -38,7 +37,7 @@ const (
 	numSlots   = 8 // as many as NCCL's FIFOs have
 )
 
-// geometry is where things are in a connection's memory.
+// geometry is the layout of a connection's memory.
 type geometry struct {
 	readers int
 	slot    int // bytes of payload a slot takes
@@ -46,13 +45,14 @@ type geometry struct {
 }
 
 func newGeometry(readers, slot int) geometry {
-	// The extra line keeps the slots' beginnings out of one set of the cache.
+	// The extra line keeps the starts of the slots from sharing one cache set.
 	return geometry{readers: readers, slot: slot, stride: (slot+line-1)/line*line + line}
 }
 
 func (g geometry) size() int { return (g.readers+numEntries)*line + numSlots*g.stride }
 
-// entry is the place of message number m, from 0; slot that of slot i.
+// entry returns the entry of message number m, counted from 0; slotAt returns the address
+// of slot i.
 func (g geometry) entry(mem unsafe.Pointer, m uint64) entry {
 	return entry{unsafe.Add(mem, (g.readers+int(m%numEntries))*line)}
 }
@@ -88,14 +88,14 @@ type tx struct {
 	g        geometry
 	next     uint64           // number of the next message, from 0
 	released uint64           // messages that all readers have released, as far as known
-	cur      entry            // reserved
-	resv     int              // bytes that are
+	cur      entry            // the reserved entry
+	resv     int              // bytes reserved
 	slot     uint32           // the next slot
-	users    [numSlots]uint64 // of the slots: their last messages, from 1
+	users    [numSlots]uint64 // the last message in each slot, numbered from 1
 	bells    []*Bell          // the readers', in the order of their tails
 
-	direct bool   // readers may look at this rank's memory
-	posted uint64 // the last message that lies there, from 1
+	direct bool   // readers may read this rank's memory in place
+	posted uint64 // last message sent from this rank's own memory, numbered from 1
 }
 
 func (t *tx) MaxMessage() int { return t.g.slot }
@@ -105,8 +105,8 @@ func (t *tx) Idle() bool      { return t.done(t.posted) }
 
 func (t *tx) tail(reader int) *uint64 { return (*uint64)(unsafe.Add(t.mem, reader*line)) }
 
-// revoked marks a tail whose writer has left: messages in the writer's memory
-// that were not released before are void.
+// revoked, set in a tail, means that the writer has closed: messages in the writer's own
+// memory that were not released before are void.
 const revoked = 1 << 63
 
 func (t *tx) revoke() {
@@ -151,7 +151,7 @@ func (t *tx) check(call string, n int) {
 
 func (t *tx) Commit(n int, h transport.Header) {
 	if n <= inline {
-		if t.resv > inline { // it is where the reader does not look for it
+		if t.resv > inline { // the payload is in a slot, but the reader expects it in the entry
 			copy(t.cur.payload(n), unsafe.Slice((*byte)(t.g.slotAt(t.mem, t.slot)), n))
 		}
 		t.cur.set(n, h, 0)
@@ -165,21 +165,21 @@ func (t *tx) Commit(n int, h transport.Header) {
 	t.fetch(t.g.slotAt(t.mem, t.slot), slotAhead)
 }
 
-// publish makes the current entry a message.
+// publish makes the current entry visible to the readers and rings their bells.
 func (t *tx) publish() {
 	t.next++
 	atomic.StoreUint64(t.cur.number(), t.next)
 	for _, b := range t.bells {
 		b.Ring()
 	}
-	// The reader has the lines of the next entry since it last read them.
-	// Fetching them now, while this rank waits for something else, takes that
-	// time out of the next message's way.
+	// The cache lines of the next entry are still with the reader, which read them last.
+	// Fetching them now, while this rank waits for something else, takes that latency off
+	// the path of the next message.
 	t.fetch(t.g.entry(t.mem, t.next).p, line)
 }
 
-// slotAhead is how much of the next slot is fetched: the first lines are
-// enough to hide the way to the others.
+// slotAhead is how much of the next slot is prefetched: the first lines are enough to
+// hide the latency of the others.
 const slotAhead = 512
 
 func (t *tx) fetch(p unsafe.Pointer, n int) {
@@ -209,13 +209,13 @@ type rx struct {
 	mem   unsafe.Pointer
 	g     geometry
 	tail  *uint64
-	told  uint64 // what was added to it
+	told  uint64 // releases already added to tail
 	next  uint64 // number of the message expected, from 0
 	long  uint64 // released messages that lay in slots
 	bell  *Bell  // the writer's
 	view  view
 	fault *transport.Fault
-	want  []byte // posted for
+	want  []byte // the posted buffer
 
 	missed bool
 }
@@ -232,7 +232,7 @@ func (r *rx) Peek() ([]byte, transport.Header, bool) {
 	switch {
 	case n <= inline:
 		return e.payload(n), h, true
-	case n&directFlag == 0: // a damaged length must not lead outside the slot
+	case n&directFlag == 0: // a corrupt length must not reach beyond the slot
 		return unsafe.Slice((*byte)(r.g.slotAt(r.mem, slot)), min(n, r.g.slot)), h, true
 	case r.fault == nil:
 		return nil, h, true
@@ -252,7 +252,7 @@ func (r *rx) lost(what string) error {
 	return &transport.PeerError{Rank: r.view.from, By: r.view.e.o.Rank, What: what}
 }
 
-// miss is about a message that its sender took away when it left.
+// miss reports, once, a message that its sender withdrew when it closed.
 func (r *rx) miss() {
 	if !r.missed {
 		r.missed = true
@@ -260,8 +260,8 @@ func (r *rx) miss() {
 	}
 }
 
-// Release tells the writer at once of a message in its own memory, for which
-// it waits, and of others now and then.
+// Release reports a message in the writer's own memory to the writer at once, because the
+// writer waits for it. It reports other messages in batches.
 func (r *rx) Release() bool {
 	n, _, _ := r.g.entry(r.mem, r.next).get()
 	r.next++
@@ -279,14 +279,14 @@ func (r *rx) Release() bool {
 	r.bell.Ring()
 	if direct && tail&revoked != 0 {
 		r.miss()
-		r.next-- // Peek comes no further
+		r.next-- // Peek stays at this message
 		return false
 	}
 	return true
 }
 
-// A writer has numEntries-entriesTold+1 entries and numSlots-slotsTold+1 slots
-// in the worst case; schedules need two.
+// Releases are reported in batches of this size, so in the worst case a writer has
+// numEntries-entriesTold+1 entries and numSlots-slotsTold+1 slots; schedules need two.
 const (
 	entriesTold = 16
 	slotsTold   = 4
@@ -299,7 +299,7 @@ func (r *rx) Done() (transport.Header, int, bool) {
 	if !ok {
 		return h, 0, false
 	}
-	if len(p) == len(r.want) { // else the caller finds that it is of another operation
+	if len(p) == len(r.want) { // otherwise the caller sees from the length that it is of another operation
 		elem.Copy(r.want, p)
 	}
 	r.want = nil

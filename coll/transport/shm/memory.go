@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A mapping is a piece of memory that several ranks see. It stays mapped until
-// all that hold it have dropped it.
+// A mapping is memory that several ranks share, mapped into this process. It is
+// reference-counted and stays mapped until every holder has called drop.
 type mapping struct {
 	mem  []byte
 	held atomic.Int32
@@ -28,7 +28,8 @@ func mapFile(fd int, off int64, n int) (*mapping, error) {
 	return m, nil
 }
 
-// hold keeps the memory mapped until drop; false: it is not mapped any more.
+// hold keeps the memory mapped until drop. It returns false if the memory is no longer
+// mapped.
 func (m *mapping) hold() bool {
 	for {
 		n := m.held.Load()
@@ -45,9 +46,9 @@ func (m *mapping) drop() error {
 	return unix.Munmap(m.mem)
 }
 
-// createMemory makes n bytes of memory without a name: it goes away with the
-// last process that has it open, however that ends. Pages exist from their
-// first use on, so n may be far larger than what is used.
+// createMemory creates n bytes of memory without a name: it is freed when the last
+// process that has it open exits, in whatever way. Pages are allocated on first use, so n
+// may be far larger than the memory in use.
 func createMemory(name string, n int64) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {
@@ -61,9 +62,9 @@ func createMemory(name string, n int64) (*os.File, error) {
 	return f, nil
 }
 
-// openMemory opens the memory of another process, which must belong to the
-// same user and be visible in /proc: containers on one host that do not share
-// their process IDs do not see one another.
+// openMemory opens the memory of another process, which must belong to the same user and
+// be visible in /proc: containers on one host with separate PID namespaces cannot open
+// each other's memory.
 func openMemory(pid, fd int) (*os.File, error) {
 	f, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/%d", pid, fd), os.O_RDWR, 0)
 	if err != nil {

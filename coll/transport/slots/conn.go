@@ -19,12 +19,12 @@ import (
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
-// A Conn is what both ends of a connection have. Its lock is held within each
-// call, none of which blocks: it keeps the worker, the watcher and Close apart
-// from the one goroutine that uses the connection.
+// A Conn is the part that both ends of a connection share. Each call holds its lock, and
+// none blocks: the lock separates the worker, the watcher and Close from the one
+// goroutine that uses the connection.
 type Conn struct {
 	Peer, Channel int
-	Device        int // of this side, by number
+	Device        int // number of this side's device
 
 	e          *Endpoint
 	end        End
@@ -32,31 +32,31 @@ type Conn struct {
 	maxMessage int
 	answered   bool
 
-	// What follows is looked at with the lock.
+	// The lock protects the following fields.
 	mu      sync.Mutex
 	Ready   bool   // the connection is made
-	Stopped bool   // nothing is begun any more: Bye was said
+	Stopped bool   // no more requests are started: Bye was called
 	Closed  bool   // by this side
 	Gone    bool   // the peer said goodbye
-	Ended   bool   // the TCP connection did
+	Ended   bool   // the TCP connection has ended
 	Broken  bool   // something failed: nothing more is tried
-	Count   uint32 // messages that were sent, or released
+	Count   uint32 // messages sent, or released
 	Told    uint32 // the number in the peer's goodbye
 
-	missed bool // more was wanted after the goodbye: it can be settled still, but not used
+	missed bool // more was needed after the peer's goodbye: the connection can still be settled, but not used
 	lost   error
 	wire   net.Conn // the TCP connection; nil before it is dialed
 
-	mem    []byte // the slots; it stays with those who look at a message when all else is closed
+	mem    []byte // the slots; callers that still read a message keep it alive after everything else is closed
 	stride int
 	pin    runtime.Pinner
 }
 
-// Lock begins a look at the connection.
+// Lock locks the connection.
 func (c *Conn) Lock() { c.mu.Lock() }
 
-// Unlock ends it. A loss is reported outside of the lock: the hook of the Fault
-// may use the connection.
+// Unlock unlocks the connection. It reports a loss after that, because the hook of the
+// Fault may use the connection.
 func (c *Conn) Unlock() {
 	lost := c.lost
 	c.lost = nil
@@ -66,14 +66,14 @@ func (c *Conn) Unlock() {
 	}
 }
 
-// Slots are aligned so, and their memory to pages: it is what devices work in.
+// Alignment of the slots, and of their memory: devices work in pages.
 const (
 	slotAlign = 64
 	pageSize  = 4096
 )
 
-// Pages is memory of n bytes that begins at a page. It does not move until the
-// connection is closed.
+// Pages allocates n bytes that begin at a page boundary. The memory does not move until
+// the connection is closed.
 func (c *Conn) Pages(n int) []byte {
 	b := make([]byte, n+pageSize)
 	skip := -uintptr(unsafe.Pointer(&b[0])) & (pageSize - 1)
@@ -81,8 +81,8 @@ func (c *Conn) Pages(n int) []byte {
 	return b[skip : int(skip)+n : int(skip)+n]
 }
 
-// MakeSlots makes the slots' memory, which is to be registered, each of size
-// bytes, so many bytes from the next one.
+// MakeSlots allocates the memory of the slots, which the network has to register. Each
+// slot has size bytes; two consecutive slots begin stride bytes apart.
 func (c *Conn) MakeSlots() (mem []byte, size, stride int) {
 	size = HeaderSize + c.maxMessage
 	c.stride = (size + slotAlign - 1) &^ (slotAlign - 1)
@@ -90,13 +90,13 @@ func (c *Conn) MakeSlots() (mem []byte, size, stride int) {
 	return c.mem, size, c.stride
 }
 
-// slot is the memory of message i, header and message.
+// slot returns the memory of message i: header and message.
 func (c *Conn) slot(i uint32) []byte {
 	return c.mem[int(i%N)*c.stride:][: HeaderSize+c.maxMessage : HeaderSize+c.maxMessage]
 }
 
-// Filler makes what is in the slot of message i one that is not looked at, and
-// returns its length.
+// Filler writes an empty message, which the receiver discards, into the slot of message
+// i, and returns its length.
 func (c *Conn) Filler(i uint32) int {
 	putHeader(c.slot(i), filler, i, 0, transport.Header{})
 	return HeaderSize
@@ -120,14 +120,14 @@ func (c *Conn) report(what string) {
 	}
 }
 
-// miss is about a peer that has left and from which more is wanted.
+// miss reports a peer that has closed while this rank still needs it.
 func (c *Conn) miss() {
 	c.report("it has closed its connections in good order, with more to do")
 	c.missed = true
 }
 
-// Ask dials the peer, says what the network adds, and returns what the peer's
-// answers.
+// Ask dials the peer, sends the network's data, and returns the data in the peer's
+// answer.
 func (c *Conn) Ask(ctx context.Context, text []byte) ([]byte, error) {
 	wire, err := c.e.Dial(ctx, c.point, rendezvous.Stream{Peer: c.Peer, Channel: c.Channel, Count: 1})
 	if err != nil {
@@ -151,7 +151,7 @@ func (c *Conn) Ask(ctx context.Context, text []byte) ([]byte, error) {
 	return text, err
 }
 
-// keep has the kernel notice a peer that does not answer any more.
+// keep makes the kernel detect a peer that no longer answers.
 func (e *Endpoint) keep(wire net.Conn) error {
 	t, ok := wire.(*net.TCPConn)
 	if !ok {
@@ -174,11 +174,11 @@ func (e *Endpoint) keep(wire net.Conn) error {
 	return serr
 }
 
-// ErrVanished is about a peer that hung up while a connection was made. It has
-// its own error.
+// ErrVanished means that the peer hung up while the connection was set up. The peer has
+// its own error to report.
 var ErrVanished = errors.New("it hung up while it connected")
 
-// Answer tells the sender what the network adds.
+// Answer sends the network's data to the sender.
 func (c *Conn) Answer(text []byte) error { return c.answer(text, nil) }
 
 func (c *Conn) answer(text []byte, failure error) error {
@@ -189,14 +189,14 @@ func (c *Conn) answer(text []byte, failure error) error {
 	return nil
 }
 
-// Vanished reports that the peer is not there any more.
+// Vanished reports whether the peer has hung up.
 func (c *Conn) Vanished() bool {
 	c.Lock()
 	defer c.Unlock()
 	return c.Ended
 }
 
-// Watch begins to listen to the TCP connection, until it ends.
+// Watch starts to read the TCP connection, until it ends.
 func (c *Conn) Watch() { c.e.wg.Go(c.watch) }
 
 func (c *Conn) watch() {
@@ -213,7 +213,7 @@ func (c *Conn) watch() {
 	}
 }
 
-// hangUp notes the end of the TCP connection.
+// hangUp records the end of the TCP connection.
 func (c *Conn) hangUp(err error) {
 	c.Lock()
 	c.Ended = true
@@ -229,15 +229,15 @@ func (c *Conn) hangUp(err error) {
 	c.Unlock()
 }
 
-// Made says, with the lock, that the connection is made.
+// Made marks the connection as ready. The caller holds the lock.
 func (c *Conn) Made() {
 	c.Ready = true
-	if c.Gone { // already
+	if c.Gone { // the peer has already said goodbye
 		c.Leave()
 	}
 }
 
-// Leave has the worker settle the connection. It takes no lock.
+// Leave lets the worker settle the connection. It does not take the lock.
 func (c *Conn) Leave() { c.e.worker.add(c.settle) }
 
 func (c *Conn) settle() bool {
@@ -246,15 +246,15 @@ func (c *Conn) settle() bool {
 	switch {
 	case c.Ready && !c.Broken:
 		return c.end.Settle()
-	case c.Broken, c.Closed: // a peer may be connecting, or wait
+	case c.Broken, c.Closed: // a peer may still be connecting, or waiting
 		c.Bye(0)
 	}
 	return true
 }
 
-// Bye tells the peer, once, that nothing is begun here any more, and a number.
-// It hangs up where something has failed: the peer is not to wait. If the word
-// cannot be sent, the peer sees a loss, and there is one.
+// Bye tells the peer, once, that this side starts no more requests, and a number. After a
+// failure it hangs up instead, so that the peer does not wait. If the goodbye cannot be
+// sent, the peer sees a loss, which is correct.
 func (c *Conn) Bye(n uint32) {
 	if c.Stopped {
 		return
@@ -278,7 +278,7 @@ func (c *Conn) HangUp() {
 	}
 }
 
-// free takes the connection down.
+// free releases the connection.
 func (c *Conn) free() {
 	c.Lock()
 	c.Closed, c.Stopped, c.Ready = true, true, false

@@ -15,18 +15,18 @@ import (
 // An Endpoint is a rank's side of a network. Its methods may be called by many
 // goroutines.
 type Endpoint struct {
-	*rendezvous.Point // where peers find it: Info, and Reach, which does not know whether devices reach each other
+	*rendezvous.Point // where peers find this rank; provides Info, and Reach, which does not know whether devices reach each other
 
 	opt     Options
 	network Network
 	worker  *worker
 
-	ctx    context.Context // done by Close: nothing new begins
+	ctx    context.Context // canceled by Close: nothing new begins
 	cancel context.CancelFunc
-	accept context.Context // done when Close waits no more for what peers have begun
+	accept context.Context // canceled when Close no longer waits for connections that peers have begun
 	giveUp context.CancelFunc
 	dials  sync.WaitGroup // Tx calls
-	wg     sync.WaitGroup // watchers, and what Go started
+	wg     sync.WaitGroup // watchers, and functions started by Go
 
 	mu     sync.Mutex
 	closed bool
@@ -50,8 +50,8 @@ func (o *Options) check() error {
 	return nil
 }
 
-// Open makes a rank's endpoint. It is to be closed; what Options.Fault calls as
-// its Hook must not do it. The network is closed with it, also when Open fails.
+// Open creates a rank's endpoint. The caller must close it, but not from the Hook of
+// Options.Fault. Closing it closes the network, and so does a failed Open.
 func Open(n Network, opt Options) (*Endpoint, error) {
 	e, err := open(n, opt)
 	if err != nil {
@@ -89,7 +89,7 @@ func open(n Network, opt Options) (*Endpoint, error) {
 	return e, nil
 }
 
-// Name is the network's.
+// Name returns the network's name.
 func (e *Endpoint) Name() string { return e.network.Name() }
 
 // Tx connects to the peer.
@@ -123,8 +123,8 @@ func (e *Endpoint) Tx(ctx context.Context, peer int, data []byte, channel int) (
 	return t, nil
 }
 
-// Rx returns the receiving end of a connection, which the peer opens whenever
-// it does.
+// Rx returns the receiving end of a connection. The peer may open its end earlier or
+// later.
 func (e *Endpoint) Rx(_ context.Context, peer int, data []byte, channel int) (transport.Rx, error) {
 	i, err := e.Peer(peer, data)
 	if err != nil {
@@ -138,7 +138,7 @@ func (e *Endpoint) Rx(_ context.Context, peer int, data []byte, channel int) (tr
 	return e.rxLocked(peer, channel, i.MaxMessage), nil
 }
 
-// rxLocked finds or makes a receiving end.
+// rxLocked returns the receiving end, which it creates if there is none.
 func (e *Endpoint) rxLocked(peer, channel, maxMessage int) *Rx {
 	k := rxKey{peer, channel}
 	if e.rx[k] == nil {
@@ -150,7 +150,7 @@ func (e *Endpoint) rxLocked(peer, channel, maxMessage int) *Rx {
 	return e.rx[k]
 }
 
-// admit makes the receiving end of what a peer dials.
+// admit sets up the receiving end of a connection that a peer dials.
 func (e *Endpoint) admit(from rendezvous.Stream, wire net.Conn) {
 	peer, channel := from.Peer, from.Channel
 	var a ask
@@ -172,7 +172,7 @@ func (e *Endpoint) admit(from rendezvous.Stream, wire net.Conn) {
 		return
 	}
 	if !r.answered {
-		_ = r.answer(nil, err) // a peer that hung up does not want to know
+		_ = r.answer(nil, err) // if the peer has hung up, it does not need the answer
 	}
 	if !errors.Is(err, ErrVanished) {
 		e.opt.Fault.Set(fmt.Errorf("receiving from rank %d: %w", peer, err))
@@ -180,7 +180,7 @@ func (e *Endpoint) admit(from rendezvous.Stream, wire net.Conn) {
 	r.free()
 }
 
-// askPatience is how long the receiver waits for what the sender says first.
+// askPatience is how long the receiver waits for the sender's ask.
 const askPatience = 10 * time.Second
 
 func (e *Endpoint) readAsk(wire net.Conn) (ask, error) {
@@ -192,7 +192,7 @@ func (e *Endpoint) readAsk(wire net.Conn) (ask, error) {
 	return a, err
 }
 
-// enter gives a TCP connection to the receiving end that it is for.
+// enter assigns a TCP connection to its receiving end.
 func (e *Endpoint) enter(peer, channel int, a ask, wire net.Conn) (*Rx, error) {
 	if a.maxMessage == 0 || a.maxMessage > uint32(e.opt.MaxMessage) {
 		return nil, fmt.Errorf("it asks for messages of %d bytes; they are at most %d", a.maxMessage, e.opt.MaxMessage)
@@ -217,7 +217,7 @@ func (e *Endpoint) Logf(format string, args ...any) {
 	e.opt.Logf("%v: %s", e.network, fmt.Sprintf(format, args...))
 }
 
-// Ends are all that there are, added to list.
+// Ends appends all ends of connections to list.
 func (e *Endpoint) Ends(list []End) []End {
 	for _, c := range e.conns() {
 		list = append(list, c.end)
@@ -225,8 +225,8 @@ func (e *Endpoint) Ends(list []End) []End {
 	return list
 }
 
-// Go has f run until done is closed, when the endpoint begins to close. Close
-// waits for it.
+// Go runs f until done is closed, which happens when the endpoint begins to close. Close
+// waits for f to return.
 func (e *Endpoint) Go(f func(done <-chan struct{})) { e.wg.Go(func() { f(e.ctx.Done()) }) }
 
 func (e *Endpoint) conns() (list []*Conn) {
@@ -241,17 +241,16 @@ func (e *Endpoint) conns() (list []*Conn) {
 	return list
 }
 
-// How long Close waits for what is under way: a peer that lives answers within
-// a millisecond. After a fault it may be one that does not.
+// How long Close waits for goodbyes: a live peer answers within a millisecond. After a
+// fault the peer may be one that does not.
 const (
 	goodbyePatience = 5 * time.Second
 	acceptPatience  = time.Second // for connections that have just begun
 	faultPatience   = time.Second
 )
 
-// Close tells peers that this rank leaves, and frees everything. Messages that
-// were sent (Idle) arrive still. Those who use a connection at the moment see it
-// silent.
+// Close tells peers that this rank leaves, and frees everything. Messages that were sent
+// (Idle) still arrive. A goroutine that uses a connection at that moment sees it silent.
 func (e *Endpoint) Close() error {
 	e.mu.Lock()
 	if e.closed {
@@ -261,7 +260,7 @@ func (e *Endpoint) Close() error {
 	e.closed = true
 	e.cancel()
 	e.mu.Unlock()
-	// A peer that is connecting does not know that it is not wanted any more.
+	// A peer that is connecting does not know that this endpoint is closing.
 	late := time.AfterFunc(acceptPatience, e.giveUp)
 	e.dials.Wait()
 	e.Point.Close()
@@ -282,7 +281,7 @@ func (e *Endpoint) Close() error {
 	return e.network.Close()
 }
 
-// leave takes leave on all connections, for so long.
+// leave says goodbye on all connections. It gives up after patience.
 func (e *Endpoint) leave(all []*Conn, patience time.Duration) {
 	ends := make(chan *Conn, len(all))
 	left := map[*Conn]bool{}

@@ -10,8 +10,8 @@ import (
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
-// HeaderSize is the length of what goes before each message in its slot, in
-// bytes. It keeps the message aligned for every element.
+// HeaderSize is the length of the header before each message in its slot, in bytes. It
+// keeps the message aligned for every element type.
 const HeaderSize = 32
 
 // Kinds of messages.
@@ -20,8 +20,8 @@ const (
 	filler  = 0x6c50b2c3
 )
 
-// putHeader writes the header of a message of n bytes. number is the message's
-// on its connection, from 0.
+// putHeader writes the header of a message of n bytes. number counts the messages of the
+// connection, from 0.
 func putHeader(b []byte, kind, number uint32, n int, h transport.Header) {
 	_ = b[HeaderSize-1]
 	binary.LittleEndian.PutUint32(b, kind)
@@ -31,8 +31,8 @@ func putHeader(b []byte, kind, number uint32, n int, h transport.Header) {
 	binary.LittleEndian.PutUint32(b[16:], uint32(n))
 }
 
-// parseHeader reads the header of message number, in its slot, and how long the
-// message is.
+// parseHeader reads the header of message number in its slot, and returns the length of
+// the message.
 func parseHeader(slot []byte, number uint32) (h transport.Header, n int, err error) {
 	b := slot[:HeaderSize]
 	kind, got := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])
@@ -46,18 +46,18 @@ func parseHeader(slot []byte, number uint32) (h transport.Header, n int, err err
 	return transport.Header{Seq: binary.LittleEndian.Uint32(b[8:]), Sign: binary.LittleEndian.Uint32(b[12:])}, int(length), nil
 }
 
-// What goes over the TCP connection of two ranks. Numbers are big endian.
+// Frames on the TCP connection of two ranks. Numbers are big endian.
 const (
-	frameAsk     meet.Kind = iota + 1 // sender: device 4, longest message 4, what the network adds
-	frameGranted                      // receiver: what the network adds
-	frameRefused                      // receiver: why
-	frameBye                          // each, once: a number 4 that the network knows
+	frameAsk     meet.Kind = iota + 1 // sender: device (4 bytes), longest message (4 bytes), the network's data
+	frameGranted                      // receiver: the network's data
+	frameRefused                      // receiver: the reason
+	frameBye                          // each end, once: a number (4 bytes) with a meaning for the network
 )
 
 // maxText bounds a text on the wire, in bytes.
 const maxText = 64 << 10
 
-// An ask is what a sender says first.
+// An ask is the sender's first frame.
 type ask struct {
 	device, maxMessage uint32
 	text               []byte
@@ -79,7 +79,7 @@ func readAsk(r io.Reader) (a ask, err error) {
 	return ask{binary.BigEndian.Uint32(p), binary.BigEndian.Uint32(p[4:]), p[8:]}, nil
 }
 
-// writeAnswer is what the receiver says to it.
+// writeAnswer writes the receiver's answer to an ask.
 func writeAnswer(w io.Writer, text []byte, failure error) error {
 	k := frameGranted
 	if failure != nil {
@@ -102,7 +102,7 @@ func readAnswer(r io.Reader) ([]byte, error) {
 	return text, nil
 }
 
-// readBye reads what comes last.
+// readBye reads the last frame.
 func readBye(r io.Reader) (n uint32, err error) {
 	k, p, err := meet.ReadFrame(r, 4)
 	switch {

@@ -6,7 +6,7 @@ import "github.com/assay-hpc/assay/coll/transport"
 type Rx struct {
 	*Conn
 	r      Receiver
-	looked bool // header and length are of message Count
+	looked bool // header and length belong to message Count
 	header transport.Header
 	length int // without the header
 }
@@ -42,7 +42,7 @@ func (r *Rx) Peek() (p []byte, h transport.Header, ok bool) {
 	return p, h, ok
 }
 
-// look reports whether message Count is there, and right.
+// look reports whether message Count has arrived and is valid.
 func (r *Rx) look() bool {
 	if r.looked {
 		return true
@@ -63,8 +63,8 @@ func (r *Rx) look() bool {
 	return true
 }
 
-// left reports whether the sender has left and all that it sent was received:
-// its goodbye has the number of its messages.
+// left reports whether the sender has closed and all its messages were received: its
+// goodbye contains their number.
 func (r *Rx) left() bool { return r.Gone && int32(r.Count-r.Told) >= 0 }
 
 // Release implements transport.Rx.

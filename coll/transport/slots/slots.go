@@ -1,31 +1,30 @@
-// Package slots is the base of transports whose networks move messages between
-// slots in registered memory, and know nothing else of each other's ranks: it
-// has all of them but the network's own calls.
+// Package slots implements the common part of transports whose networks move messages
+// between slots in registered memory. A network adds only its own calls, and needs to
+// know nothing else of the ranks.
 //
 // # Connections
 //
-// Ranks find each other by a rendezvous.Point. A Tx dials its peer's, and says
-// which of its devices it would like, the longest message, and what its
-// network has to add (Conn.Ask); the receiver takes its device of the same
-// number and answers with what its network has to add, or why there is no
-// connection (Conn.Answer).
+// Ranks find each other by a rendezvous.Point. A Tx dials its peer's Point and sends the
+// number of the device that it wants, its longest message, and the network's own data
+// (Conn.Ask). The receiver uses its own device of that number and answers with its
+// network's data, or with the reason why there is no connection (Conn.Answer).
 //
-// The TCP connection stays. Its end says that a peer has died, which networks
-// notice late or never; and it carries the goodbye, below.
+// The TCP connection stays open. When it ends without a goodbye, the peer has died, which
+// networks notice late or never; and it carries the goodbye, below.
 //
 // # Messages
 //
-// Each end has N slots. A message is a header (format.go) and what Reserve gave
-// out, behind it: the network moves both, whole and in order. Memory that
-// callers Post is copied, as it is not registered.
+// Each end has N slots. A slot holds a header (format.go), followed by the memory that
+// Reserve returns: the network moves both, whole and in order. Memory that callers Post
+// is copied, as it is not registered.
 //
 // # Goodbye
 //
-// No network likes to lose a connection with requests under way. So whichever
-// end closes first begins nothing any more and says so over TCP, with a number;
-// the other end does the same (Conn.Bye). What has to be done before and after
-// that is the network's (End.Settle). When a peer has died or does not answer
-// within seconds, connections are closed as they are.
+// Networks do not handle the loss of a connection with pending requests well. So the end
+// that closes first starts no more requests and says so over TCP, with a number; the
+// other end then does the same (Conn.Bye). The network decides what has to happen before
+// and after that (End.Settle). If a peer has died or does not answer within seconds, its
+// connections are closed as they are.
 package slots
 
 import (
@@ -37,40 +36,40 @@ import (
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
-// N is how many messages each end of a connection has room for.
+// N is the number of slots of each end of a connection.
 const N = 8
 
-// Options say how an Endpoint is to be. Rank, Key and Fault must be given.
+// Options configure an Endpoint. Rank, Key and Fault must be given.
 type Options struct {
 	Rank  int    // of this process in the communicator
-	Comm  []byte // names the communicator: those of another one are strangers
+	Comm  []byte // identifies the communicator; connections from other communicators are rejected as strangers
 	Key   []byte // secret of the communicator, 16 bytes or more
 	Fault *transport.Fault
 
-	// Addrs are this host's addresses for the TCP connections over which ranks
-	// arrange theirs. None means the loopback address.
+	// Addrs are this host's addresses for the TCP connections over which ranks set up
+	// their connections. None means the loopback address.
 	Addrs []netip.Addr
 
-	// First is the device of channel 0; the next ones take the next ones. Ranks
-	// of one host have different numbers.
+	// First is the device of channel 0; the following channels use the following devices.
+	// Ranks of one host have different numbers.
 	First int
 
-	MaxMessage int           // bytes; 0: DefaultMaxMessage; the smaller one of two peers' holds
+	MaxMessage int           // bytes; 0: DefaultMaxMessage; two peers use the smaller of their values
 	Timeout    time.Duration // how long a peer's host may be silent on TCP; 0: DefaultTimeout
 
-	Logf func(format string, args ...any) // strangers, and failures that others report; may be nil
+	Logf func(format string, args ...any) // logs strangers, and failures that others report; may be nil
 }
 
-// DefaultMaxMessage is for Options.MaxMessage, in bytes.
+// DefaultMaxMessage is the default of Options.MaxMessage, in bytes.
 const DefaultMaxMessage = 512 << 10
 
-// DefaultTimeout is for Options.Timeout.
+// DefaultTimeout is the default of Options.Timeout.
 const DefaultTimeout = 30 * time.Second
 
-// MostMessage is the longest message there can be, in bytes.
+// MostMessage is the length of the longest possible message, in bytes.
 const MostMessage = 1 << 29
 
-// Limit makes messages no longer than most bytes.
+// Limit limits messages to most bytes.
 func (o *Options) Limit(most int) {
 	if o.MaxMessage == 0 {
 		o.MaxMessage = DefaultMaxMessage
@@ -78,7 +77,7 @@ func (o *Options) Limit(most int) {
 	o.MaxMessage = min(o.MaxMessage, most)
 }
 
-// OneLine makes one error of several, whose text is one line; nil of none.
+// OneLine joins several errors into one with a one-line text. It returns nil for none.
 func OneLine(errs []error) (err error) {
 	for _, e := range errs {
 		if err == nil {
@@ -90,57 +89,57 @@ func OneLine(errs []error) (err error) {
 	return err
 }
 
-// A Network is what a transport's endpoints are made of.
+// A Network is the part that each transport implements itself.
 type Network interface {
-	Name() string   // as NCCL_NET calls it
+	Name() string   // the name in NCCL_NET
 	String() string // in errors and logs
-	Devices() int   // that connections take in turn; at least one
+	Devices() int   // number of devices, which channels use in turn; at least one
 	Tx(*Conn) Sender
 	Rx(*Conn) Receiver
-	Close() error // comes after the ends of all connections
+	Close() error // called after all connections are freed
 }
 
-// An End is a network's part of one end of a connection. Its methods are called
-// with the connection's lock, do not block and do not allocate.
+// An End is a network's part of one end of a connection. Its methods are called with the
+// connection's lock held; they do not block and do not allocate.
 type End interface {
-	// Settle goes on with taking leave, which begins when this side closes or
-	// the peer has left: Bye, once nothing is under way that hinders it, and
-	// whatever the network needs after that. It is repeated until it reports
-	// that this is done, or hopeless, and not called where something has failed.
+	// Settle advances the goodbye, which begins when this side closes or the peer has
+	// said goodbye: it calls Bye once no pending request prevents it, and does whatever
+	// the network needs after that. It is called repeatedly until it reports that this is
+	// done, or hopeless, and not called after a failure.
 	Settle() bool
-	// Free takes down what the network has of the connection. It is called
-	// twice where the connection could not be made. After an error the network
-	// may still write to the connection's memory, which is never used again.
+	// Free releases the network's resources of the connection. It is called twice if the
+	// connection could not be made. After an error the network may still write to the
+	// connection's memory, which is then never used again.
 	Free() error
 }
 
-// A Sender is the sending one.
+// A Sender is the sending End.
 type Sender interface {
 	End
-	// Connect makes the connection, without the lock: with Ask, MakeSlots and
-	// Watch, and Made at the end.
+	// Connect sets up the connection. It is called without the lock, and calls Ask,
+	// MakeSlots and Watch, and Made at the end.
 	Connect(ctx context.Context) error
-	// Room reports whether the network is done with the next message's slot,
-	// and the receiver has one for it.
+	// Room reports whether the network is finished with the slot of the next message, and
+	// the receiver has a free slot for it.
 	Room() bool
-	// Send begins to send the message in slot i, of n bytes with its header.
+	// Send starts to send the message in slot i, of n bytes including its header.
 	Send(i uint32, n int)
-	// Idle pushes on what is under way, and reports whether nothing is. Only
-	// where Lazy is true.
+	// Idle makes progress on pending messages, and reports whether there are none. It is
+	// called only where Lazy is true.
 	Idle() bool
-	// Lazy reports whether messages leave only while something is called.
+	// Lazy reports whether messages make progress only during calls.
 	Lazy() bool
 }
 
-// A Receiver is the receiving one.
+// A Receiver is the receiving End.
 type Receiver interface {
 	End
-	// Accept makes the connection, without the lock: with MakeSlots, Answer and
-	// Watch, and Made at the end. asked is what the sender's Ask said. When
-	// it fails before Answer, the sender gets the error.
+	// Accept sets up the connection. It is called without the lock, and calls MakeSlots,
+	// Answer and Watch, and Made at the end. asked is the data from the sender's Ask. If
+	// Accept fails before Answer, the sender receives the error.
 	Accept(ctx context.Context, asked []byte) error
 	// Arrived reports whether message Count is in its slot.
 	Arrived() bool
-	// Release gives the slot of the message before Count back to the sender.
+	// Release returns the slot of message Count-1 to the sender.
 	Release()
 }

@@ -23,10 +23,10 @@ func (t *Tx) Lazy() bool { return t.s.Lazy() }
 // MaxMessage is the length of the longest message, in bytes.
 func (t *Tx) MaxMessage() int { return t.maxMessage }
 
-// Slots is how many messages can be under way.
+// Slots is the number of messages that can be pending.
 func (t *Tx) Slots() int { return N }
 
-// Direct is false: what is posted is copied to registered memory.
+// Direct is false: posted memory is copied to registered memory.
 func (t *Tx) Direct() bool { return false }
 
 // Reserve implements transport.Tx.
@@ -47,7 +47,7 @@ func (t *Tx) check(call string, n int) {
 	}
 }
 
-// credit reports whether a message can be added.
+// credit reports whether another message can be sent now.
 func (t *Tx) credit() bool {
 	if !t.Usable() {
 		return false
@@ -69,7 +69,7 @@ func (t *Tx) Commit(n int, h transport.Header) {
 	t.Unlock()
 }
 
-// send makes what is in the next slot a message of n bytes.
+// send sends the n bytes in the next slot as a message.
 func (t *Tx) send(n int, h transport.Header) {
 	i := t.Count
 	putHeader(t.slot(i), message, i, n, h)
@@ -90,8 +90,8 @@ func (t *Tx) Post(p []byte, h transport.Header) bool {
 	return ok
 }
 
-// Idle implements transport.Tx. Nothing is ever kept in a caller's memory, but
-// it is false, too, while lazy messages that were committed are under way.
+// Idle implements transport.Tx. Posted memory is never in use, but Idle also returns
+// false while committed messages of a lazy network are pending.
 func (t *Tx) Idle() bool {
 	if !t.s.Lazy() {
 		return true

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A worker repeats the steps of jobs until each is done: the goodbyes of
-// connections that are not used any more.
+// A worker repeats jobs until each is done. The jobs are the goodbyes of connections that
+// are no longer used.
 type worker struct {
 	mu   sync.Mutex
 	jobs []func() bool // new ones; each reports whether it is done
@@ -22,7 +22,7 @@ func newWorker() *worker {
 	return w
 }
 
-// add gives the worker a job. It does not wait for it.
+// add gives the worker a job, and does not wait for it.
 func (w *worker) add(job func() bool) {
 	w.mu.Lock()
 	w.jobs = append(w.jobs, job)
@@ -33,13 +33,13 @@ func (w *worker) add(job func() bool) {
 	}
 }
 
-// end stops the worker, whatever is not done.
+// end stops the worker, even if jobs are not done.
 func (w *worker) end() {
 	close(w.stop)
 	<-w.ended
 }
 
-// Pauses between steps without success: if all is well, they take microseconds.
+// Pauses between rounds in which no job finishes: normally, jobs take microseconds.
 const (
 	firstPause = 5 * time.Microsecond
 	lastPause  = 500 * time.Microsecond

@@ -11,9 +11,9 @@ import (
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
-// conn is what both ends of a connection have. mu is held within each call,
-// which never blocks: it keeps Close, which others call, and the watcher
-// apart from the one goroutine that uses the connection.
+// conn is the part that both ends of a connection share. mu is held within each call,
+// which never blocks: it separates the watcher and Close, which other goroutines call,
+// from the one goroutine that uses the connection.
 type conn struct {
 	e    *Endpoint
 	peer int
@@ -25,7 +25,7 @@ type conn struct {
 	lost   *transport.PeerError
 }
 
-// dead reports that nothing more is to be tried on the connection.
+// dead reports whether the connection is closed or broken, so that nothing more is tried.
 func (c *conn) dead() bool { return c.closed || c.broken }
 
 // fail breaks the connection; unlock reports it.
@@ -37,7 +37,7 @@ func (c *conn) fail(what string, silent time.Duration) {
 	c.lost = &transport.PeerError{Rank: c.peer, By: c.e.opt.Rank, What: what, Wait: silent}
 }
 
-// failed breaks the connection because of what the kernel said.
+// failed breaks the connection because of an error from the kernel.
 func (c *conn) failed(err error) {
 	switch {
 	case c.gone:
@@ -51,8 +51,8 @@ func (c *conn) failed(err error) {
 	}
 }
 
-// unlock ends a call. The fault is set outside of the lock: its hook may use
-// the connection.
+// unlock ends a call. It sets the fault after it releases the lock: the fault's hook may
+// use the connection.
 func (c *conn) unlock() {
 	lost := c.lost
 	c.lost = nil
@@ -62,10 +62,10 @@ func (c *conn) unlock() {
 	}
 }
 
-// bye says goodbye over a stream: from the sender behind its last message,
-// from the receiver on the way back, on which there is nothing else.
+// bye sends a goodbye over a stream: the sender after its last message, the receiver in
+// the reverse direction, which carries nothing else.
 func bye(fd int) {
 	var b [headerSize]byte
 	(&header{kind: kindBye}).put(b[:])
-	send(fd, b[:], nil) // if there is no room, the peer will see a loss, and there is one
+	send(fd, b[:], nil) // if the buffer is full, the peer sees a loss, which is correct
 }

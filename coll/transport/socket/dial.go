@@ -50,7 +50,7 @@ func (e *Endpoint) Tx(ctx context.Context, peer int, data []byte, channel int) (
 	return t, nil
 }
 
-// take makes a stream's descriptor of a connection, which is closed.
+// take returns a stream's descriptor for a connection, which it closes.
 func (e *Endpoint) take(c net.Conn) (int, error) {
 	defer c.Close()
 	fd, err := takeFd(c)
@@ -64,7 +64,7 @@ func (e *Endpoint) take(c net.Conn) (int, error) {
 	return fd, nil
 }
 
-// admit gives a stream that a peer has dialed to its receiving end.
+// admit assigns a stream that a peer has dialed to its receiving end.
 func (e *Endpoint) admit(from rendezvous.Stream, c net.Conn) {
 	fd, err := e.take(c)
 	if err == nil {
@@ -75,8 +75,8 @@ func (e *Endpoint) admit(from rendezvous.Stream, c net.Conn) {
 	}
 }
 
-// attach puts a stream in its place, or closes it. The last one of a
-// connection makes it ready.
+// attach adds a stream to its receiving end, or closes it. The last stream of a
+// connection makes the connection ready.
 func (e *Endpoint) attach(s rendezvous.Stream, fd int) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// takeFd takes a connection out of the runtime's poller: a non-blocking
-// descriptor of our own. The net.Conn is to be closed by the caller.
+// takeFd duplicates a connection's descriptor, non-blocking and outside of the runtime's
+// poller. The caller must close the net.Conn.
 func takeFd(c net.Conn) (int, error) {
 	raw, err := c.(syscall.Conn).SyscallConn()
 	if err != nil {
@@ -27,8 +27,8 @@ func takeFd(c net.Conn) (int, error) {
 	return fd, os.NewSyscallError("fcntl", ferr)
 }
 
-// control sets what must be set before a socket connects or listens: the
-// window's scale is agreed on when it connects.
+// control sets the options that are needed before a socket connects or listens: the
+// window scale is negotiated when it connects.
 func (e *Endpoint) control(_, _ string, raw syscall.RawConn) error {
 	var err error
 	cerr := raw.Control(func(p uintptr) {
@@ -48,10 +48,10 @@ func (e *Endpoint) control(_, _ string, raw syscall.RawConn) error {
 // a closed window (linux/tcp.h, since Linux 6.15).
 const tcpRTOMaxMS = 44
 
-// tune sets a stream's options. TCP_USER_TIMEOUT is none of them: it also
-// ends a connection whose living receiver has kept its window closed for so
-// long (Linux 5.11 and later), and a rank that is late is not lost. watch.go
-// has the rule instead.
+// tune sets a stream's options. TCP_USER_TIMEOUT is not one of them: it also ends a
+// connection with a live receiver that has kept its window closed for that time (Linux
+// 5.11 and later), and a rank that is late is not lost. watch.go implements the rule
+// instead.
 func (e *Endpoint) tune(fd int) error {
 	seconds := func(d time.Duration) int { return int(max(d/time.Second, 1)) }
 	for _, o := range []struct{ level, name, value int }{
@@ -65,35 +65,35 @@ func (e *Endpoint) tune(fd int) error {
 			return fmt.Errorf("socket option %d: %w", o.name, err)
 		}
 	}
-	// Older kernels pause for up to two minutes; then what is half open with a
-	// closed window is found that much later.
+	// Older kernels pause for up to two minutes, and detect a half-open connection with a
+	// closed window that much later.
 	unix.SetsockoptInt(fd, unix.IPPROTO_TCP, tcpRTOMaxMS, int(min(max(e.opt.Timeout/4, time.Second), 2*time.Minute).Milliseconds()))
 	return nil
 }
 
-// errAgain is unix.EAGAIN as an error, made once: none is allocated on the
-// way of a message.
+// errAgain is unix.EAGAIN as an error, created once, so that the message path does not
+// allocate.
 var errAgain error = unix.EAGAIN
 
-// send writes a and then b as far as there is room: 0 bytes and errAgain when
-// there is none. No SIGPIPE comes of it.
+// send writes a and then b as far as the buffer has space; it returns 0 and errAgain if
+// there is none. It does not raise SIGPIPE.
 func send(fd int, a, b []byte) (int, error) {
 	return transfer(unix.SYS_SENDTO, unix.SYS_SENDMSG, fd, a, b)
 }
 
-// receive reads into a and then into b what is there: 0 bytes and errAgain
-// when nothing is, 0 and nil at the end of the stream.
+// receive reads the available data into a and then into b. It returns 0 and errAgain if
+// there is none, 0 and nil at the end of the stream.
 func receive(fd int, a, b []byte) (int, error) {
 	return transfer(unix.SYS_RECVFROM, unix.SYS_RECVMSG, fd, a, b)
 }
 
-// rawSize is up to how many bytes a call goes past the scheduler: it takes
-// microseconds then, and a small message must not lose its processor at the
-// end of the call. A longer one may.
+// rawSize is the largest transfer that bypasses the scheduler: such a call takes
+// microseconds, and a small message must not lose its processor at the end of the call. A
+// longer one may.
 const rawSize = 64 << 10
 
-// transfer makes the plain call for one run of memory, which was found to be
-// a tenth faster than the vector call for small messages, or that for two.
+// transfer makes the plain call if there is one buffer, and the vector call if there are
+// two. The plain call was measured to be a tenth faster for small messages.
 func transfer(plain, vector uintptr, fd int, a, b []byte) (int, error) {
 	if len(a) == 0 {
 		a, b = b, nil

@@ -7,30 +7,30 @@ import (
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
-// headerSize is the length of what goes before each piece of a message. It is
-// a multiple of align.
+// headerSize is the length of the header before each piece of a message. It is a multiple
+// of align.
 const headerSize = 32
 
-// align is what messages in the read-ahead are aligned to: the largest
-// element. Small messages are padded to it.
+// align is the alignment of messages in the read-ahead: that of the largest element.
+// Small messages are padded to it.
 const align = 8
 
-// minSmall is what the smallest messages are padded to. Segments of less than
-// half of TCP's first guess at the segment size, 536 bytes, take a fifth longer
-// from process to process (7.4 and 6.0 µs over the loopback of an EPYC guest,
-// Linux 6.18).
+// minSmall is the size to which the smallest messages are padded. Segments of less than
+// half of TCP's first estimate of the segment size, 536 bytes, take a fifth longer
+// between processes (7.4 instead of 6.0 µs over the loopback of an EPYC guest, Linux
+// 6.18).
 const minSmall = 256
 
-// padded is how many bytes a small message of n bytes takes behind its header.
+// padded returns the length of a small message of n bytes after its header, with padding.
 func padded(n int) int { return max((n+align-1)&^(align-1), minSmall) }
 
 // Kinds of headers.
 const (
 	kindPiece = 0xa1 // a piece of a message follows
-	kindBye   = 0xb2 // nothing follows: the sender leaves in good order
+	kindBye   = 0xb2 // nothing follows: this end closes in good order
 )
 
-// A header goes before a piece: a message is one piece or several. The first
+// A header precedes each piece of a message. A message is one piece or several. The first
 // piece of each message goes over the first stream.
 type header struct {
 	kind   uint32
@@ -65,8 +65,8 @@ func parseHeader(b []byte) header {
 	}
 }
 
-// check says what is wrong with a piece's header, given how long messages
-// may be.
+// check returns what is wrong with a piece's header. limit is the length of the longest
+// message.
 func (h *header) check(limit int) error {
 	switch {
 	case h.kind != kindPiece:

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A helper is a goroutine that moves pieces of large messages beside the
-// caller. It owns its streams while they have work: that passes to and fro by
-// atomic state, and never by a lock, so that neither side waits for the other.
+// A helper is a goroutine that moves pieces of large messages in parallel with the
+// caller. It owns its streams while they have work. Ownership changes by atomic state,
+// and never by a lock, so that neither side waits for the other.
 //
 // Without work it spins for a moment, and then sleeps in its own epoll until
 // a stream is ready or kick is called.
@@ -21,14 +21,14 @@ type helper struct {
 	ended        chan struct{}
 }
 
-// helperSpins is how many fruitless tries go before sleep: a few microseconds,
-// as long as a wake-up takes.
+// helperSpins is the number of unsuccessful tries before sleep: a few microseconds, as
+// long as a wake-up takes.
 const helperSpins = 20
 
-// share starts the helpers of a connection, which have its streams 1, 2, … among
-// them. They try theirs by step, which reports whether bytes moved. Fd tells of the
-// other streams: all of them where there are no helpers. After an error, the
-// helpers that are there are to be ended.
+// share starts the helpers of a connection, and distributes streams 1, 2, … among them. A
+// helper moves data by step, which reports whether bytes moved. Fd covers the other
+// streams, or all streams if there are no helpers. After an error, the caller must end
+// the helpers that were returned.
 func (e *Endpoint) share(fds []int, events uint32, step func(from, to int) bool) (helpers []*helper, err error) {
 	data := len(fds) - 1
 	n := min(e.opt.Threads, data)
@@ -54,7 +54,7 @@ func (e *Endpoint) share(fds []int, events uint32, step func(from, to int) bool)
 	return helpers, nil
 }
 
-// epollAdd adds a descriptor to those that an epoll descriptor tells of, by edges.
+// epollAdd adds a descriptor to an epoll descriptor, edge triggered.
 func epollAdd(epoll, fd int, events uint32) error {
 	return unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events | unix.EPOLLET, Fd: int32(fd)})
 }
@@ -87,8 +87,8 @@ func (h *helper) run() {
 		if idle < helperSpins {
 			continue
 		}
-		// Who gives work after this sees that a kick is needed; who did before
-		// is seen by the last step.
+		// A caller that adds work after this store sees that a kick is needed. Work that
+		// was added before it is found by the step below.
 		h.asleep.Store(true)
 		if !h.step() && !h.stop.Load() {
 			unix.EpollWait(h.epoll, ev[:], -1)
@@ -121,5 +121,5 @@ func (h *helper) end() {
 
 var one = []byte{1, 0, 0, 0, 0, 0, 0, 0}
 
-// signal adds one to an eventfd. Nobody reads them: the edge is what counts.
+// signal adds one to an eventfd. The value is never read: only the edge matters.
 func signal(event int) { unix.Write(event, one) }

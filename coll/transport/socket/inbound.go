@@ -5,18 +5,17 @@ import (
 	"io"
 )
 
-// An inbound is a stream of an Rx. Who reads from it, the caller or a helper,
-// owns it.
+// An inbound is a stream of an Rx. The caller or the helper that reads from it owns it.
 type inbound struct {
 	fd    int
-	ahead []byte // read-ahead; what is in it lies from r to w
+	ahead []byte // read-ahead; its data is in ahead[r:w]
 	r, w  int
-	body  []byte // where the rest of the piece that has begun belongs
+	body  []byte // destination of the rest of the current piece
 	stall stall
 }
 
-// need reads until n bytes are ahead, and reports whether they are. If it is
-// greedy, it takes more that is there.
+// need reads until n bytes are in the read-ahead, and reports whether they are. If
+// greedy, it also reads further available data.
 func (s *inbound) need(n int, greedy bool) (bool, error) {
 	if s.w-s.r >= n && s.r%align == 0 {
 		return true, nil
@@ -41,8 +40,8 @@ func (s *inbound) need(n int, greedy bool) (bool, error) {
 	return true, nil
 }
 
-// arrived judges what a read returned: the end of the stream is an error, and
-// that nothing is there is none.
+// arrived interprets the result of a read: the end of the stream is an error, a lack of
+// data is not.
 func arrived(n int, err error) (int, error) {
 	if err == errAgain {
 		return 0, nil
@@ -53,9 +52,9 @@ func arrived(n int, err error) (int, error) {
 	return n, err
 }
 
-// drain moves what is there of message number to its place: limit bytes at
-// most. It returns how much that was. It looks at target no sooner than it
-// has a piece of this message: until that is counted, target stays.
+// drain moves the available data of message number to its destination, at most limit
+// bytes, and returns how much it moved. It reads target only once it has a piece of this
+// message: target does not change until the bytes of that piece are counted.
 func (s *inbound) drain(number uint32, target *[]byte, limit int) (moved int, err error) {
 	for moved < limit {
 		if len(s.body) == 0 {
@@ -90,7 +89,7 @@ func (s *inbound) piece(number uint32, target *[]byte) (bool, error) {
 	}
 	h := parseHeader(s.ahead[s.r:])
 	if h.number != number {
-		return false, nil // of the message behind: it waits
+		return false, nil // of the next message: it waits
 	}
 	if err := h.check(len(*target)); err != nil || int(h.total) != len(*target) || h.length == 0 {
 		return false, &wireError{fmt.Sprintf("no piece of message %d (%v)", number, err)}
@@ -100,7 +99,7 @@ func (s *inbound) piece(number uint32, target *[]byte) (bool, error) {
 	return true, nil
 }
 
-// A wireError is about bytes that are not of this protocol.
+// A wireError reports bytes that violate the protocol.
 type wireError struct{ what string }
 
 func (e *wireError) Error() string { return "it sent " + e.what }

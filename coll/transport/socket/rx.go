@@ -14,37 +14,36 @@ import (
 
 // An Rx is the receiving end of a connection.
 //
-// Stream 0 is read ahead, several small messages at once, which are used where
-// they lie. When a large message begins there, its pieces are read straight to
-// where they are wanted: posted memory, or the slot. Each such read takes the
-// following header along, and no more: what is behind it is wanted elsewhere.
+// Stream 0 is read ahead, several small messages at once, which are used in place. When a
+// large message begins there, its pieces are read directly to their destination: posted
+// memory, or the slot. Each such read also takes the following header, and no more: the
+// data after it has another destination.
 type Rx struct {
 	conn
 	maxMessage int
-	arrived    []int     // descriptors, -1 for those that did not come yet
-	in         []inbound // nil before all are there
+	arrived    []int     // descriptors, -1 for streams that are not connected yet
+	in         []inbound // nil until all streams are connected
 	direct     int       // how many of them the caller reads, from the first on
 	helpers    []*helper // read the others
 
 	next     uint32 // number of the next message
-	cur      header // of the message that is being received
-	active   bool   // there is one
-	whole    bool   // all of it is there
-	peeked   bool   // and Peek gave it out
-	got      int    // so many bytes of it the caller has put where they belong
-	target   []byte // where that is, unless it lies in the read-ahead
-	slot     []byte // for messages that were not posted for, or differently
+	cur      header // header of the message that is being received
+	active   bool   // a message is being received
+	whole    bool   // all of it has arrived
+	peeked   bool   // Peek has returned it
+	got      int    // bytes of it that the caller has stored at their destination
+	target   []byte // the destination, unless the message is in the read-ahead
+	slot     []byte // for messages without a posted buffer of their length
 	posted   []byte
 	isPosted bool
-	last     uint32 // length of the message before: a guess at the next one's
+	last     uint32 // length of the previous message: a guess for the next one
 
-	shared  atomic.Uint64         // the message that helpers work on, its number plus 1, or 0
-	helped  atomic.Int64          // so many bytes of it they have put where they belong
-	trouble atomic.Pointer[error] // what a helper met with
+	shared  atomic.Uint64         // the message on which helpers work, its number plus 1, or 0
+	helped  atomic.Int64          // bytes of it that helpers have stored at their destination
+	trouble atomic.Pointer[error] // a helper's error
 }
 
-// open makes the connection ready, when all streams are there, and starts
-// their helpers.
+// open prepares the connection, once all streams are connected, and starts their helpers.
 func (r *Rx) open() error {
 	in := make([]inbound, len(r.arrived))
 	for k, fd := range r.arrived {
@@ -67,7 +66,7 @@ func (r *Rx) open() error {
 	return nil
 }
 
-// help is a helper's turn with its streams.
+// help is a helper's step: it reads from its streams, and reports whether bytes moved.
 func (r *Rx) help(streams []inbound) (moved bool) {
 	job := r.shared.Load()
 	if job == 0 || r.trouble.Load() != nil {
@@ -118,9 +117,8 @@ func (r *Rx) Release() bool {
 	return true
 }
 
-// Post implements transport.Rx. While a message is peeked at, it is for the
-// one behind it. With helpers, p is in use until Done or Close, after a Fault,
-// too.
+// Post implements transport.Rx. While a message is peeked at, p is for the next message.
+// With helpers, p stays in use until Done or Close, even after a Fault.
 func (r *Rx) Post(p []byte) {
 	r.mu.Lock()
 	r.posted, r.isPosted = p, true
@@ -143,10 +141,10 @@ func (r *Rx) Done() (h transport.Header, n int, ok bool) {
 	return h, n, ok
 }
 
-// inPlace reports whether the message lies in the read-ahead.
+// inPlace reports whether the message is in the read-ahead.
 func (r *Rx) inPlace() bool { return r.cur.total <= small }
 
-// message is the message that is whole.
+// message returns the message, which must be complete.
 func (r *Rx) message() []byte {
 	if r.inPlace() {
 		s := &r.in[0]
@@ -155,7 +153,7 @@ func (r *Rx) message() []byte {
 	return r.target
 }
 
-// consume is done with the message.
+// consume finishes the message.
 func (r *Rx) consume() {
 	if r.inPlace() {
 		r.in[0].r += headerSize + padded(int(r.cur.total))
@@ -165,8 +163,8 @@ func (r *Rx) consume() {
 	r.next++
 }
 
-// progress reads what is there, and reports whether a message is whole. When
-// it is not, the sockets that it needs have nothing more.
+// progress reads the available data, and reports whether a message is complete. If it is
+// not, the sockets that it needs have no more data.
 func (r *Rx) progress() bool {
 	if r.whole {
 		return true
@@ -194,7 +192,7 @@ func (r *Rx) progress() bool {
 	return r.whole
 }
 
-// begin waits for a message's first header.
+// begin reads a message's first header, if it has arrived.
 func (r *Rx) begin() error {
 	s := &r.in[0]
 	if ok, err := s.need(headerSize, r.guess() <= small); !ok {
@@ -229,8 +227,7 @@ func (r *Rx) begin() error {
 	return nil
 }
 
-// gather collects the pieces of a large message, and reports whether all are
-// there.
+// gather collects the pieces of a large message, and reports whether all have arrived.
 func (r *Rx) gather() (bool, error) {
 	total, ended := int(r.cur.total), 0
 	for k := 0; k < r.direct && r.got < total; k++ {
@@ -241,7 +238,7 @@ func (r *Rx) gather() (bool, error) {
 			return false, err
 		}
 		if len(s.body) == 0 && s.w-s.r >= headerSize {
-			ended++ // it has gone on to the message behind
+			ended++ // it is already at the next message
 		}
 	}
 	if r.got+int(r.helped.Load()) == total {
@@ -257,7 +254,7 @@ func (r *Rx) gather() (bool, error) {
 	return false, nil
 }
 
-// guess is how long the next message may be.
+// guess estimates the length of the next message.
 func (r *Rx) guess() int {
 	if r.isPosted {
 		return len(r.posted)
@@ -265,7 +262,7 @@ func (r *Rx) guess() int {
 	return int(r.last)
 }
 
-// place is where a large message of n bytes goes.
+// place returns the destination of a large message of n bytes.
 func (r *Rx) place(n int) []byte {
 	if r.isPosted && len(r.posted) == n {
 		return r.posted
@@ -276,7 +273,7 @@ func (r *Rx) place(n int) []byte {
 	return r.slot[:n]
 }
 
-// close says goodbye on the way back, and closes the streams.
+// close says goodbye to the sender, and closes the streams.
 func (r *Rx) close() {
 	r.mu.Lock()
 	defer r.unlock()

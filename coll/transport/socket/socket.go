@@ -1,20 +1,20 @@
 // Package socket is the transport over TCP.
 //
-// A connection is one or several TCP streams, opened by the sender. The
-// executor drives them: a small message is one write by Commit or Post and
-// one read by Peek or Done, with no goroutine between. Large messages go from
-// the caller's memory into the caller's memory, cut into pieces that are
-// dealt to whichever stream has room, over several interfaces where there are
-// several. With Options.Threads, goroutines beside the executor move those
-// pieces; the executor keeps what is small.
+// A connection is one or several TCP streams, opened by the sender. The executor drives
+// them: a small message is one write by Commit or Post and one read by Peek or Done,
+// without a goroutine in between. Large messages go directly from the sending caller's
+// memory to the receiving caller's memory. They are cut into pieces, each of which goes
+// to a stream with free buffer space, over several interfaces where there are several.
+// With Options.Threads, additional goroutines move those pieces; the executor still moves
+// small messages.
 //
-// A receiver takes nothing but what it is asked for, so that TCP's own window
-// is the back pressure; on top of it a sender keeps up to Slots messages.
+// A receiver reads only what its caller requests, so that TCP's own window is the back
+// pressure; in addition, a sender buffers up to Slots messages.
 //
-// Streams are brought together by a rendezvous.Point: both sides prove that they
-// have Options.Key. What dies is found by the kernel (reset, end of stream,
-// keep-alive) and by a watcher (watch.go) that asks for what the kernel would
-// report after minutes only.
+// A rendezvous.Point sets up the streams: both sides prove that they have Options.Key.
+// Dead peers are detected by the kernel (reset, end of stream, keep-alive) and by a
+// watcher (watch.go), which checks for conditions that the kernel reports only after
+// minutes.
 package socket
 
 import (
@@ -48,40 +48,40 @@ const (
 const (
 	slots = 8
 
-	// small is the size up to which a message is copied next to its header,
-	// to be one write, and taken out of the read-ahead, to be one read:
-	// copying this much costs no more than a second system call.
+	// small is the size up to which a message is copied next to its header, so that it is
+	// one write, and is taken from the read-ahead, so that it is one read: copying this
+	// much costs no more than a second system call.
 	small = 32 << 10
 	// minPiece is the smallest piece that a message is cut into.
 	minPiece = 64 << 10
-	// aheadSize is how much a read for small messages may take at once.
+	// aheadSize is the most that one read for small messages may take.
 	aheadSize = 128 << 10
 )
 
-// Options say how an Endpoint is to be. Rank, Key and Fault must be given.
+// Options configure an Endpoint. Rank, Key and Fault must be given.
 type Options struct {
 	Rank  int    // of this process in the communicator
-	Comm  []byte // names the communicator: those of another one are strangers
+	Comm  []byte // identifies the communicator; connections from other communicators are rejected as strangers
 	Key   []byte // secret of the communicator, 16 bytes or more
 	Fault *transport.Fault
 
-	// Addrs are this host's addresses to use, of one or several interfaces:
-	// streams are spread over them. Link-local ones need their zone. None
-	// means the loopback address.
+	// Addrs are this host's addresses to use, of one or several interfaces: streams are
+	// spread over them. Link-local addresses need their zone. None means the loopback
+	// address.
 	Addrs []netip.Addr
 
-	// Threads is the number of goroutines beside the caller that move the
-	// pieces of large messages of a connection, and PerThread the streams of
-	// each: NCCL_SOCKET_NTHREADS and NCCL_NSOCKS_PERTHREAD. Where Threads is 0
-	// the caller drives PerThread streams (0: one for each address).
+	// Threads is the number of additional goroutines that move the pieces of large
+	// messages of a connection, and PerThread the number of streams of each:
+	// NCCL_SOCKET_NTHREADS and NCCL_NSOCKS_PERTHREAD. If Threads is 0, the caller drives
+	// PerThread streams (0: one for each address).
 	Threads, PerThread int
 
-	MaxMessage int           // bytes; the smaller one of two peers' holds
+	MaxMessage int           // bytes; two peers use the smaller of their values
 	Timeout    time.Duration // how long a peer may leave data unacknowledged
 
 	SendBuffer, RecvBuffer int // bytes of the kernel's buffers; 0 leaves them to the kernel
 
-	Logf func(format string, args ...any) // strangers and fallbacks; may be nil
+	Logf func(format string, args ...any) // logs strangers and fallbacks; may be nil
 }
 
 func (o *Options) check() error {
@@ -116,8 +116,8 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// streams is how many TCP streams a connection has. With helpers they have
-// all but the first one, which carries small messages.
+// streams returns the number of TCP streams of a connection. Helpers own all of them
+// except the first, which carries small messages.
 func (o *Options) streams() int {
 	if o.Threads == 0 {
 		return o.PerThread
@@ -132,9 +132,9 @@ type Endpoint struct {
 
 	opt   Options
 	epoll int
-	wake  int // eventfd by which helpers wake what polls Fd
+	wake  int // eventfd with which helpers wake the goroutine that polls Fd
 
-	ctx    context.Context // done by Close
+	ctx    context.Context // canceled by Close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // the watcher
 
@@ -148,8 +148,8 @@ type rxKey struct{ peer, channel int }
 
 var _ transport.Endpoint = (*Endpoint)(nil)
 
-// Open listens on the addresses of opt. The endpoint is to be closed; what
-// Options.Fault calls as its Hook must not do it.
+// Open listens on the addresses of opt. The caller must close the endpoint, but not from
+// the Hook of Options.Fault.
 func Open(opt Options) (*Endpoint, error) {
 	if err := opt.check(); err != nil {
 		return nil, err
@@ -187,11 +187,11 @@ func (e *Endpoint) open() (err error) {
 	return nil
 }
 
-// Name is NCCL's word for it.
+// Name returns NCCL's name for the transport.
 func (e *Endpoint) Name() string { return "Socket" }
 
-// Rx returns the receiving end of a connection. Its sockets are the ones that
-// the peer opens, whenever it does.
+// Rx returns the receiving end of a connection. The peer opens its sockets, earlier or
+// later.
 func (e *Endpoint) Rx(_ context.Context, peer int, data []byte, channel int) (transport.Rx, error) {
 	i, err := e.Peer(peer, data)
 	if err != nil {
@@ -209,7 +209,8 @@ func (e *Endpoint) Rx(_ context.Context, peer int, data []byte, channel int) (tr
 	return r, nil
 }
 
-// rxLocked finds or makes the receiving end that a key names.
+// rxLocked returns the receiving end with the given key, which it creates if there is
+// none.
 func (e *Endpoint) rxLocked(k rxKey) *Rx {
 	r := e.rx[k]
 	if r == nil {
@@ -219,10 +220,10 @@ func (e *Endpoint) rxLocked(k rxKey) *Rx {
 	return r
 }
 
-// Fd is an epoll descriptor that becomes readable when a connection may go
-// on: data or room came, or an end. It is edge triggered. Who has found
-// nothing to do on all its connections polls it, then calls Drain, and then
-// tries its connections again.
+// Fd returns an epoll descriptor that becomes readable when a connection may make
+// progress: on new data, free buffer space, or the end of a stream. It is edge triggered.
+// A caller that has found nothing to do on all its connections polls it, then calls
+// Drain, and then tries its connections again.
 func (e *Endpoint) Fd() int { return e.epoll }
 
 // Drain makes Fd unreadable until something new happens. It does not
@@ -237,9 +238,9 @@ func (e *Endpoint) Drain() {
 	}
 }
 
-// Close tells peers that this rank leaves, and frees all sockets. Messages
-// that have left their memory (Idle) arrive still. Those who use a connection
-// at the moment see it silent; memory is not touched after Close.
+// Close tells peers that this rank leaves, and frees all sockets. Messages that are no
+// longer in posted memory (Idle) still arrive. A goroutine that uses a connection at that
+// moment sees it silent; memory is not touched after Close.
 func (e *Endpoint) Close() error {
 	e.mu.Lock()
 	if e.closed {

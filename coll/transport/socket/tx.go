@@ -16,8 +16,8 @@ import (
 //	Reserve, Commit ──▶ ring of entries ──▶ deal: pieces ──▶ streams ──▶ kernel
 //	Post ─────────────▶   (slots many)       in order         (write)
 //
-// All of it happens within the caller's calls; a stream whose kernel buffer
-// is full keeps its piece until the next one.
+// All of it happens within the caller's calls; a stream with a full kernel buffer keeps
+// its piece until the next call.
 type Tx struct {
 	conn
 	maxMessage int
@@ -26,30 +26,30 @@ type Tx struct {
 
 	ring         [slots]entry
 	first, count int      // the entries in use
-	dealt        int      // how many of them, from the first on, are dealt out
+	dealt        int      // how many of them, from the first on, are fully assigned to streams
 	next         uint32   // number of the next message
-	free         [][]byte // memory of unused slots, the last used on top: it is in the cache
-	reserved     []byte   // memory of the slot that Reserve gave out: header and message
+	free         [][]byte // memory of unused slots; the last used is on top, because it is in the cache
+	reserved     []byte   // memory of the slot that Reserve returned: header and message
 }
 
-// An entry is a message that was not wholly taken by the kernel yet.
+// An entry is a message that the kernel has not fully accepted yet.
 type entry struct {
 	header header
 	slot   []byte // its memory, header and message, or nil
 	data   []byte
 	begun  bool
-	off    int // so many bytes are dealt out
-	flying int // pieces that streams have
+	off    int // bytes assigned to streams
+	flying int // pieces that streams are sending
 }
 
 // An outbound is a stream of a Tx and the piece that it sends.
 type outbound struct {
 	fd         int
-	helper     *helper      // writes, if the caller does not
-	state      atomic.Int32 // the helper's turn, or the caller's
-	err        error        // of the helper, when it is done
+	helper     *helper      // writes instead of the caller; may be nil
+	state      atomic.Int32 // whether the helper or the caller owns the stream
+	err        error        // the helper's error, in state done
 	owner      *entry
-	head, body []byte // what is left of the piece, in this order
+	head, body []byte // the rest of the piece, in this order
 	buf        [headerSize]byte
 	stall      stall
 }
@@ -58,14 +58,14 @@ func newTx(e *Endpoint, peer, maxMessage int) *Tx {
 	return &Tx{conn: conn{e: e, peer: peer}, maxMessage: maxMessage, free: make([][]byte, 0, slots+1)}
 }
 
-// Whose turn it is with a stream that has a helper.
+// Owner of a stream that has a helper.
 const (
-	idle int32 = iota // the caller's: there is no piece
-	busy              // the helper's
-	done              // the caller's: the piece is sent, or err says why not
+	idle int32 = iota // the caller; there is no piece
+	busy              // the helper
+	done              // the caller; the piece is sent, or err says why not
 )
 
-// open makes the connection of its streams, and their helpers.
+// open sets up the connection from its streams, and starts their helpers.
 func (t *Tx) open(fds []int) error {
 	t.out = make([]outbound, len(fds))
 	for k, fd := range fds {
@@ -81,7 +81,7 @@ func (t *Tx) open(fds []int) error {
 	return err
 }
 
-// help is a helper's turn with its streams.
+// help is a helper's step: it writes to its streams, and reports whether bytes moved.
 func (t *Tx) help(streams []outbound) (moved bool) {
 	for k := range streams {
 		s := &streams[k]
@@ -104,14 +104,15 @@ func (t *Tx) help(streams []outbound) (moved bool) {
 // MaxMessage is the length of the longest message, in bytes.
 func (t *Tx) MaxMessage() int { return t.maxMessage }
 
-// Slots is how many messages the sender keeps, beside what the kernel takes.
+// Slots is the number of messages that the sender buffers, in addition to the kernel's
+// buffers.
 func (t *Tx) Slots() int { return slots }
 
-// Direct is true: large messages are sent from where they are.
+// Direct is true: large messages are sent directly from their memory.
 func (t *Tx) Direct() bool { return true }
 
-// Reserve implements transport.Tx. The first use of a slot, or of a size,
-// makes its memory.
+// Reserve implements transport.Tx. The first use of a slot, or of a size, allocates its
+// memory.
 func (t *Tx) Reserve(n int) []byte {
 	if n > t.maxMessage {
 		panic(fmt.Sprintf("socket: Reserve(%d); messages are at most %d bytes", n, t.maxMessage))
@@ -169,9 +170,9 @@ func (t *Tx) commit(n int, h transport.Header) {
 	t.add(entry{slot: slot, data: slot[headerSize : headerSize+n], header: header{h: h}})
 }
 
-// Post implements transport.Tx. A small message is copied: its memory is free
-// at once, though Idle reports it with the others. With helpers, the memory of
-// one that is not Idle is in use until Close, after a Fault, too.
+// Post implements transport.Tx. A small message is copied: its memory is free at once,
+// although Idle counts it with the others. With helpers, the memory of a message that is
+// not Idle stays in use until Close, even after a Fault.
 func (t *Tx) Post(p []byte, h transport.Header) bool {
 	if len(p) > t.maxMessage {
 		panic(fmt.Sprintf("socket: Post of %d bytes; messages are at most %d bytes", len(p), t.maxMessage))
@@ -188,7 +189,7 @@ func (t *Tx) Post(p []byte, h transport.Header) bool {
 	return ok
 }
 
-// add queues a message and begins to send it.
+// add queues a message and starts to send it.
 func (t *Tx) add(e entry) {
 	e.header.kind, e.header.number, e.header.total = kindPiece, t.next, uint32(len(e.data))
 	t.next++
@@ -197,8 +198,8 @@ func (t *Tx) add(e entry) {
 	t.push()
 }
 
-// Idle implements transport.Tx. It is false, too, while messages that were
-// committed wait for room: the executor must not end an operation before.
+// Idle implements transport.Tx. It is also false while committed messages wait for buffer
+// space: the executor must not end an operation before they are sent.
 func (t *Tx) Idle() bool {
 	t.mu.Lock()
 	if t.count > 0 {
@@ -224,8 +225,7 @@ func (t *Tx) push() {
 	}
 }
 
-// advance goes on with stream k. It reports whether another try may find more
-// to do.
+// advance makes progress on stream k. It reports whether another try may find more to do.
 func (t *Tx) advance(k int) (bool, error) {
 	s := &t.out[k]
 	if s.helper != nil {
@@ -241,7 +241,8 @@ func (t *Tx) advance(k int) (bool, error) {
 	return sent, err
 }
 
-// delegate takes back what a helper has sent, and gives it the next piece.
+// delegate takes back a piece that a helper has sent, and gives the helper the next
+// piece.
 func (t *Tx) delegate(k int) (bool, error) {
 	s := &t.out[k]
 	switch s.state.Load() {
@@ -262,8 +263,8 @@ func (t *Tx) delegate(k int) (bool, error) {
 	return true, nil
 }
 
-// pieceSize is how long the pieces of a message are: two for each stream, so
-// that a fast one can take from a slow one, but not too small.
+// pieceSize returns the length of a message's pieces: two pieces for each stream, so that
+// a fast stream can take work from a slow one, but not less than minPiece.
 func pieceSize(total, streams int) int {
 	if streams == 1 || total <= minPiece {
 		return total
@@ -272,9 +273,9 @@ func pieceSize(total, streams int) int {
 	return max(minPiece, ((total+n-1)/n+4095)&^4095)
 }
 
-// deal gives stream k the next piece, or reports that there is none for it. A
-// message begins on stream 0, where the receiver waits for it, and before the
-// one behind it.
+// deal assigns the next piece to stream k, or returns false if there is none for it. A
+// message begins on stream 0, where the receiver waits for it, and before the next
+// message.
 func (t *Tx) deal(k int) bool {
 	if t.dealt == t.count {
 		return false
@@ -307,7 +308,7 @@ func (t *Tx) deal(k int) bool {
 	return true
 }
 
-// write goes on with a stream's piece. It reports whether that is done.
+// write makes progress on a stream's piece, and reports whether the piece is sent.
 func (s *outbound) write() (bool, error) {
 	n, err := send(s.fd, s.head, s.body)
 	if err != nil && err != errAgain {
@@ -318,8 +319,8 @@ func (s *outbound) write() (bool, error) {
 	return len(s.head)+len(s.body) == 0, nil
 }
 
-// finish takes note that a stream has sent its piece, and forgets messages
-// that are sent.
+// finish records that a stream has sent its piece, and removes messages that are fully
+// sent.
 func (t *Tx) finish(s *outbound) {
 	s.owner.flying--
 	s.owner, s.head, s.body = nil, nil, nil
@@ -334,15 +335,15 @@ func (t *Tx) finish(s *outbound) {
 	}
 }
 
-// drop breaks the connection after an error of a stream. The peer may have
-// said before why it goes.
+// drop breaks the connection after an error of a stream. It first checks whether the peer
+// has said goodbye.
 func (t *Tx) drop(err error) {
 	t.hear()
 	t.failed(err)
 }
 
-// hear reads what the receiver says: nothing, but goodbye. It reports that
-// stream's error, io.EOF at its end.
+// hear reads from the receiver, which sends nothing except a goodbye. It returns the
+// error of that stream, io.EOF at its end.
 func (t *Tx) hear() error {
 	var b [headerSize]byte
 	n, err := receive(t.out[0].fd, b[:], nil)

@@ -7,15 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The watcher looks at all streams now and then, beside those who use them:
-// at the senders', whose way back is not read, and for peers that vanished
-// without a word. What is lost is
+// The watcher checks all streams periodically, while others use them: the streams of
+// senders, where nothing reads the reverse direction, and streams to peers that have
+// vanished silently. It reports as lost
 //
-//   - a stream that was reset, or that keep-alive gave up;
-//   - a receiver's end that was closed with no goodbye;
-//   - a peer that for Timeout acknowledges neither data nor the probes of its
-//     closed window, of which the kernel has repeated two at least. One that
-//     answers the probes is late, not lost.
+//   - a stream that was reset, or that keep-alive gave up on;
+//   - a receiver's end that was closed without a goodbye;
+//   - a peer that for Timeout acknowledges neither data nor the probes of its closed
+//     window, after the kernel has repeated at least two. A peer that answers the probes
+//     is late, not lost.
 
 // TCP states of linux/tcp_states.h.
 const (
@@ -23,7 +23,7 @@ const (
 	tcpCloseWait = 8
 )
 
-// A stall remembers since when a peer has not acknowledged what it should.
+// A stall records since when a peer has owed an acknowledgment.
 type stall struct{ since time.Time }
 
 // silent returns for how long the peer has been silent.
@@ -74,7 +74,7 @@ func (e *Endpoint) watch() {
 	}
 }
 
-// look is the watcher's visit to a sender.
+// look is the watcher's check of a sender.
 func (t *Tx) look(now time.Time) {
 	t.mu.Lock()
 	defer t.unlock()
@@ -92,8 +92,8 @@ func (t *Tx) look(now time.Time) {
 	}
 }
 
-// look is the watcher's visit to a receiver. Its end of stream is for Peek
-// and Done to find, behind the messages that are still to be read.
+// look is the watcher's check of a receiver. It reports the end of the stream only if no
+// messages are left to read; otherwise Peek and Done find it after them.
 func (r *Rx) look(now time.Time) {
 	r.mu.Lock()
 	defer r.unlock()
@@ -112,8 +112,8 @@ func (r *Rx) look(now time.Time) {
 	}
 }
 
-// inspect returns a stream's TCP state, and breaks the connection when the
-// stream died by itself.
+// inspect returns a stream's TCP state, and breaks the connection if the stream has
+// failed or the peer has been silent for Timeout.
 func (c *conn) inspect(fd int, s *stall, now time.Time) uint8 {
 	i, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 	if err != nil {

@@ -11,8 +11,7 @@ import (
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
-// PingPong measures half a round trip over each of some networks, through
-// slots.
+// PingPong measures half a round trip over each of the networks, through slots.
 func PingPong(b *testing.B, networks map[string]Opener) {
 	for _, name := range slices.Sorted(maps.Keys(networks)) {
 		for _, size := range []int{8, 8 << 10, 512 << 10} {
@@ -43,8 +42,8 @@ func pingPong(b *testing.B, open Opener, size int) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(2*b.N), "ns/half")
 }
 
-// Stream measures the bandwidth of one connection of each of some networks, in
-// one direction.
+// Stream measures the bandwidth of one connection over each of the networks, in one
+// direction.
 func Stream(b *testing.B, networks map[string]Opener) {
 	const size = 512 << 10
 	for _, name := range slices.Sorted(maps.Keys(networks)) {

@@ -13,7 +13,7 @@ import (
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
-// lost checks that what a wait ended with is the loss of rank, noticed by by.
+// lost checks that err reports the loss of rank, noticed by the rank by.
 func lost(t *testing.T, err error, rank, by int) {
 	t.Helper()
 	var e *transport.PeerError
@@ -54,7 +54,7 @@ func testBreakSender(t *testing.T, open Opener) {
 	lost(t, err, 1, 0)
 }
 
-// testLastWords: what was sent before an orderly Close arrives.
+// testLastWords: messages sent before an orderly Close arrive.
 func testLastWords(t *testing.T, open Opener) {
 	ranks, tx, rx := pair(t, open)
 	s, r := sender{tx: tx}, receiver{rx: rx}
@@ -68,15 +68,14 @@ func testLastWords(t *testing.T, open Opener) {
 	}
 }
 
-// testQuietClose: a peer's Close is no fault for those that want nothing more
-// from it.
+// testQuietClose: a peer's Close is not a fault for ranks that need nothing more from it.
 func testQuietClose(t *testing.T, open Opener) {
 	ranks, tx, rx := pair(t, open)
 	back, xr := connect(t, ranks, 1, 0, 0)
 	exchange(t, ranks, tx, rx, []int{8, 100_000 % (tx.MaxMessage() + 1)}, func(int) way { return way{} })
 	exchange(t, ranks, back, xr, []int{8}, func(int) way { return way{} })
 	ranks[0].Close()
-	time.Sleep(50 * time.Millisecond) // for a watcher to go wrong in
+	time.Sleep(50 * time.Millisecond) // gives a faulty watcher time to report
 	if err := ranks[1].Fault.Err(); err != nil {
 		t.Errorf("an orderly Close of the peer is a fault: %v", err)
 	}
@@ -124,7 +123,7 @@ func testCloseInUse(t *testing.T, open Opener) {
 		if err := ranks[round%2].Close(); err != nil {
 			t.Errorf("the second Close: %v", err)
 		}
-		time.Sleep(5 * time.Millisecond) // for those who go on to go wrong in
+		time.Sleep(5 * time.Millisecond) // gives the remaining users time to fail
 		stop.Store(true)
 		wg.Wait()
 		if err := ranks[round%2].Fault.Err(); err != nil {
@@ -201,7 +200,7 @@ func testLeaks(t *testing.T, open Opener) {
 			}
 		}
 	}
-	cycle() // what is made once in a process is made now
+	cycle() // creates what exists once per process
 	routines, files := runtime.NumGoroutine(), descriptors(t)
 	for range 3 {
 		cycle()

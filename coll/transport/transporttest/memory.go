@@ -11,15 +11,15 @@ import (
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
-// A memory is where a program may have its buffers, and how it gives them back
-// to the system. What is looked at after that ends the process.
+// A memory is a place for a program's buffers, with the calls that allocate them and
+// return them to the system. An access after free crashes the process.
 type memory struct {
 	name  string
 	alloc func(n int) ([]byte, error)
 	free  func([]byte) error
 }
 
-// get is n bytes, which put gives back.
+// get allocates n bytes, which put frees.
 func (m memory) get(t *testing.T, n int) []byte {
 	t.Helper()
 	p, err := m.alloc(n)
@@ -49,9 +49,8 @@ func eachMemory(t *testing.T, open Opener, f func(*testing.T, memory)) {
 	}
 }
 
-// testFreeSender: once Close has returned, what was posted may be freed, though
-// the receiver looks at it just then. What the receiver is not told to be void
-// is right.
+// testFreeSender: once Close has returned, posted memory may be freed, even while the
+// receiver reads it. Messages that are not reported as void are intact.
 func testFreeSender(t *testing.T, open Opener) {
 	eachMemory(t, open, func(t *testing.T, m memory) {
 		for _, peeked := range []bool{false, true} {
@@ -100,7 +99,7 @@ func freeSender(t *testing.T, open Opener, m memory, peeked bool) {
 				p, h, ok = rx.Peek()
 				return ok
 			})
-			if err != nil { // nothing more comes, and the rank was told
+			if err != nil { // nothing more arrives, and the loss was reported
 				lost(t, err, 0, 1)
 				return
 			}
@@ -122,8 +121,8 @@ func freeSender(t *testing.T, open Opener, m memory, peeked bool) {
 	}
 }
 
-// testFreeReceiver: once Close has returned, what was posted for a message may
-// be freed, though the sender goes on.
+// testFreeReceiver: once Close has returned, memory posted for a message may be freed,
+// even if the sender continues.
 func testFreeReceiver(t *testing.T, open Opener) {
 	eachMemory(t, open, func(t *testing.T, m memory) {
 		if _, _, rx := pair(t, open); !rx.Direct() {
@@ -152,10 +151,10 @@ func freeReceiver(t *testing.T, open Opener, m memory, looks int) {
 		t.Fatal(err)
 	}
 	m.put(t, p)
-	other := m.get(t, size) // at the same address, likely
+	other := m.get(t, size) // probably at the same address
 	for range 5 {
 		tx.Idle()
-		time.Sleep(time.Millisecond) // for the transport to go wrong in
+		time.Sleep(time.Millisecond) // gives the transport time to fail
 	}
 	for i, b := range other {
 		if b != 0 {
@@ -167,7 +166,7 @@ func freeReceiver(t *testing.T, open Opener, m memory, looks int) {
 	m.put(t, other)
 }
 
-// testTooLong: a message that does not fit is refused loudly.
+// testTooLong: a message that does not fit causes a panic.
 func testTooLong(t *testing.T, open Opener) {
 	_, tx, _ := pair(t, open)
 	long := make([]byte, tx.MaxMessage()+1)

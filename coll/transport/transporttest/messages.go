@@ -16,7 +16,7 @@ func (w way) String() string {
 	return fmt.Sprintf("%s to %s", map[bool]string{false: "Reserve", true: "Post"}[w.postTx], map[bool]string{false: "Peek", true: "Post"}[w.postRx])
 }
 
-// ways are those that a connection can do.
+// ways returns the ways that a connection supports.
 func ways(rx transport.Rx) []way {
 	list := []way{{false, false}, {true, false}}
 	if rx.Direct() {
@@ -25,15 +25,15 @@ func ways(rx transport.Rx) []way {
 	return list
 }
 
-// A sender sends numbered messages over a Tx, each in one step as soon as it
-// can be. Posted memory is kept until Idle.
+// A sender sends numbered messages over a Tx, each in one step as soon as possible. It
+// does not reuse posted memory until Idle.
 type sender struct {
 	tx     transport.Tx
 	own    Rank
-	posted []byte // what was last posted, until the next message
+	posted []byte // the memory last posted, until the next message
 }
 
-// memory is n bytes to post.
+// memory returns n bytes to post.
 func (s *sender) memory(n int) []byte {
 	if s.own.Alloc == nil {
 		return grow(s.posted, n)
@@ -49,7 +49,7 @@ func (s *sender) memory(n int) []byte {
 	return s.posted[:n]
 }
 
-// end gives back what was posted, once it is idle.
+// end frees the posted memory, once it is idle.
 func (s *sender) end() {
 	if s.own.Free != nil && s.posted != nil {
 		if err := s.own.Free(s.posted[:cap(s.posted)]); err != nil {
@@ -59,7 +59,8 @@ func (s *sender) end() {
 	s.posted = nil
 }
 
-// try sends the message of a number and a size, or reports false: not now.
+// try sends the message of the given number and size. It returns false if that is not
+// possible now.
 func (s *sender) try(number uint32, size int, post bool) bool {
 	h := header(number)
 	if post {
@@ -83,7 +84,7 @@ func (s *sender) try(number uint32, size int, post bool) bool {
 	return true
 }
 
-// A receiver takes numbered messages from an Rx and compares them.
+// A receiver receives numbered messages from an Rx and compares them.
 type receiver struct {
 	rx     transport.Rx
 	posted bool
@@ -91,7 +92,8 @@ type receiver struct {
 	want   []byte
 }
 
-// try receives the message of a number and a size, or reports false: not yet.
+// try receives the message of the given number and size. It returns false if it has not
+// arrived yet.
 func (r *receiver) try(t testing.TB, number uint32, size int, post bool) bool {
 	t.Helper()
 	var p []byte
@@ -135,7 +137,7 @@ func header(number uint32) transport.Header {
 	return transport.Header{Seq: number, Sign: number*2654435761 + 7}
 }
 
-// grow returns a slice of n bytes, p's memory if that is long enough.
+// grow returns a slice of n bytes, in p's memory if that is large enough.
 func grow(p []byte, n int) []byte {
 	if cap(p) < n || p == nil {
 		return make([]byte, n, max(n, 1))
@@ -143,7 +145,7 @@ func grow(p []byte, n int) []byte {
 	return p[:n]
 }
 
-// difference says where two byte strings begin to differ.
+// difference returns where two byte strings begin to differ.
 func difference(got, want []byte) string {
 	if len(got) != len(want) {
 		return fmt.Sprintf("%d bytes; want %d", len(got), len(want))
@@ -156,7 +158,7 @@ func difference(got, want []byte) string {
 	return "no difference"
 }
 
-// sizes are those around which transports change their minds.
+// sizes returns sizes around which transports change their behavior.
 func sizes(limit int) []int {
 	var list []int
 	for _, n := range []int{0, 1, 7, 8, 64, 1000, 4 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, limit} {
@@ -254,8 +256,8 @@ func testReserve(t *testing.T, open Opener) {
 	}
 }
 
-// testStrayLength: a message of another length than posted for is reported
-// with its own length, and spoils nothing behind it.
+// testStrayLength: a message of a length other than the posted one is reported with its
+// own length, and does not affect the next message.
 func testStrayLength(t *testing.T, open Opener) {
 	ranks, tx, rx := pair(t, open)
 	if !rx.Direct() {

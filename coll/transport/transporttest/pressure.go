@@ -51,7 +51,7 @@ func testNotReady(t *testing.T, open Opener) {
 	}
 	exchange(t, ranks, tx, rx, []int{8, 0, 8}, func(int) way { return way{} })
 
-	// The sender first, with a message under way before there is a receiver.
+	// The sender opens first, and sends a message before there is a receiver.
 	tx, err = ranks[1].Tx(ctx, 0, ranks[0].Info(), 4)
 	if err != nil {
 		t.Fatal(err)
@@ -65,10 +65,10 @@ func testNotReady(t *testing.T, open Opener) {
 	until(t, ranks, "the early message", func() bool { tx.Idle(); return r.try(t, 1, 1000, false) })
 }
 
-// testBackPressure: a sender whose receiver sleeps gets Slots messages off,
-// then is told to wait; nothing is lost.
+// testBackPressure: while the receiver sleeps, a sender can send Slots messages and then
+// has to wait; nothing is lost.
 func testBackPressure(t *testing.T, open Opener) {
-	const ceiling = 1 << 30 // bytes: more than that under way is no back pressure
+	const ceiling = 1 << 30 // bytes: if more is pending, there is no back pressure
 	for _, post := range []bool{false, true} {
 		ranks, tx, rx := pair(t, open)
 		size := tx.MaxMessage()
@@ -87,7 +87,7 @@ func testBackPressure(t *testing.T, open Opener) {
 			if !ok {
 				refused++
 				tx.Idle()
-				time.Sleep(100 * time.Microsecond) // let what is under way settle
+				time.Sleep(100 * time.Microsecond) // let pending messages settle
 				continue
 			}
 			refused = 0
@@ -158,8 +158,8 @@ func stream(t *testing.T, wg *sync.WaitGroup, ranks []Rank, tx transport.Tx, rx 
 	})
 }
 
-// errorer makes Fatal usable outside of the test's goroutine: it panics, and
-// the message says why.
+// errorer makes Fatalf usable outside of the test's goroutine: it reports the error, and
+// panics.
 type errorer struct{ testing.TB }
 
 func (e errorer) Fatalf(format string, args ...any) {

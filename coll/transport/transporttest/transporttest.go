@@ -1,13 +1,13 @@
-// Package transporttest is the conformance suite of transport.Endpoint. A
-// transport's own test opens its endpoints and calls Run; what the contract
-// promises is tested here, once for all transports:
+// Package transporttest is the conformance suite of transport.Endpoint. A transport's own
+// test opens its endpoints and calls Run, which tests the contract in the same way for
+// all transports:
 //
 //	func TestConformance(t *testing.T) {
 //		transporttest.Run(t, func(t testing.TB, ranks int) []transporttest.Rank { … })
 //	}
 //
-// The suite polls as the executor does, without sleeping in between for long,
-// and gives up a wait after Patience; no test asserts on time otherwise.
+// The suite polls as the executor does, with only short sleeps, and gives up a wait after
+// Patience; apart from that, no test asserts on time.
 package transporttest
 
 import (
@@ -21,16 +21,16 @@ import (
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
-// Patience is how long the suite waits for what must happen before it fails.
-// It is generous: a machine under load is no failure.
+// Patience is how long the suite waits for an event that must happen before it fails. It
+// is generous: a machine under load is not a failure.
 const Patience = 5 * time.Minute
 
 // A Rank is one rank's endpoint and the Fault that it was given.
 type Rank struct {
 	transport.Endpoint
 	Fault *transport.Fault
-	// Alloc and Free are of memory that peers look at where it lies; nil: there
-	// is no such memory.
+	// Alloc and Free manage memory that peers read in place; nil: there is no such
+	// memory.
 	Alloc func(n int) ([]byte, error)
 	Free  func([]byte) error
 }
@@ -42,9 +42,9 @@ type Opener func(t testing.TB, ranks int) []Rank
 // Run runs the suite on what open opens.
 func Run(t *testing.T, open Opener) { run(t, open, true) }
 
-// RunUnwatched is Run for a transport that does not notice itself when a peer
-// is lost, and may not be closed while it is used: one within a host, where
-// the bootstrap notices.
+// RunUnwatched is Run for a transport that does not itself detect lost peers, and may not
+// be closed while it is in use: a transport within a host, where the bootstrap detects
+// them.
 func RunUnwatched(t *testing.T, open Opener) { run(t, open, false) }
 
 func run(t *testing.T, open Opener, watched bool) {
@@ -135,13 +135,13 @@ func poll(ranks []Rank, f func() bool) error {
 			if time.Now().After(deadline) {
 				return errPatience
 			}
-			time.Sleep(10 * time.Microsecond) // others want the core, too
+			time.Sleep(10 * time.Microsecond) // other threads need the core, too
 		}
 	}
 	return nil
 }
 
-// until is poll for what must not break.
+// until is poll, and fails the test on an error.
 func until(t testing.TB, ranks []Rank, what string, f func() bool) {
 	t.Helper()
 	if err := poll(ranks, f); err != nil {
@@ -149,7 +149,7 @@ func until(t testing.TB, ranks []Rank, what string, f func() bool) {
 	}
 }
 
-// pattern fills p with bytes that tell the message and the place apart.
+// pattern fills p with bytes that depend on the message and the position.
 func pattern(p []byte, seed uint32) {
 	x := uint64(seed)*0x9e3779b97f4a7c15 + 1
 	var word [8]byte

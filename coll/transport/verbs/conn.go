@@ -11,7 +11,7 @@ import (
 	rdma "github.com/assay-hpc/assay/perftest/verbs"
 )
 
-// conn is what both ends of a connection have.
+// conn is the part that both ends of a connection share.
 type conn struct {
 	*slots.Conn
 	n      *network
@@ -25,17 +25,17 @@ type conn struct {
 	stride int
 	wc     [2 * slots.N]rdma.WC
 
-	// The receiver writes into the sender's word how many messages it has
-	// released: the credit. Its own has what it writes.
+	// The receiver writes the number of messages that it has released into the sender's
+	// word: the credit. The receiver's own word is the source of that write.
 	credit   *uint32
 	creditMR *rdma.MR
 	sends    *rdma.Sends
 
-	late time.Time // when the goodbye waits no more for requests to end
+	late time.Time // when the goodbye stops waiting for pending requests
 }
 
-// failDevice is about a call or a request that failed. After a goodbye it is
-// what must be expected.
+// failDevice handles a call or a request that failed. After a goodbye such failures are
+// expected.
 func (c *conn) failDevice(err error) {
 	if c.Gone || c.Closed {
 		c.Broken = true
@@ -44,8 +44,8 @@ func (c *conn) failDevice(err error) {
 	c.Fail(fmt.Sprintf("IB: from %v to %s: %v%s", c.port, c.remote, err, c.port.trouble()))
 }
 
-// poll hands completions to take, and breaks the connection on one that
-// failed. It reports whether there may be more.
+// poll passes completions to take, and breaks the connection if one has failed. It
+// reports whether there may be more.
 func (c *conn) poll(take func(*rdma.WC)) bool {
 	n, err := c.cq.Poll(c.wc[:])
 	if err != nil {
@@ -62,11 +62,11 @@ func (c *conn) poll(take func(*rdma.WC)) bool {
 	return n == len(c.wc)
 }
 
-// partPatience is how long a goodbye waits for requests to end: if all is well,
-// they take microseconds.
+// partPatience is how long a goodbye waits for pending requests: normally, they take
+// microseconds.
 const partPatience = 2 * time.Second
 
-// settle says goodbye when no requests are pending any more.
+// settle says goodbye once no requests are pending, or after partPatience.
 func (c *conn) settle(pending bool) bool {
 	if c.late.IsZero() {
 		c.late = time.Now().Add(partPatience)

@@ -16,7 +16,8 @@ import (
 	rdma "github.com/assay-hpc/assay/perftest/verbs"
 )
 
-// A Net is the ports that can be used, open. An Endpoint takes it over.
+// A Net holds the usable ports, with their devices open. An Endpoint takes ownership of
+// it.
 type Net struct {
 	adapters []*adapter
 	ports    []*port
@@ -28,7 +29,7 @@ type adapter struct {
 	pd  *rdma.PD
 }
 
-// A port is one of an adapter's, with the address that it sends from.
+// A port is a port of an adapter, with its source address.
 type port struct {
 	*adapter
 	rdma.Port
@@ -36,8 +37,8 @@ type port struct {
 	down atomic.Int64  // when the link was last lost, in nanoseconds since 1970; 0: never
 }
 
-// Find opens the devices that have a port which is allowed, up and has an
-// address. Without any it fails with ErrUnavailable, and says why.
+// Find opens the devices that have a port that is allowed, is up and has an address. If
+// there is none, it fails with ErrUnavailable and the reasons.
 func Find(s Selection) (*Net, error) {
 	if s.Logf == nil {
 		s.Logf = func(string, ...any) {}
@@ -64,8 +65,7 @@ func Find(s Selection) (*Net, error) {
 	return nil, fmt.Errorf("%w: %w", ErrUnavailable, slots.OneLine(lacks))
 }
 
-// add opens a device, if it has a port that can be used, and reports why others
-// cannot.
+// add opens a device if it has a usable port, and returns why other ports are not usable.
 func (n *Net) add(name string, s *Selection) error {
 	ctx, err := rdma.Open(name)
 	if err != nil {
@@ -99,7 +99,7 @@ func (n *Net) add(name string, s *Selection) error {
 	return slots.OneLine(lacks)
 }
 
-// port asks for a port and its address, and reports why it cannot be used.
+// port queries a port and its address, or returns why the port cannot be used.
 func (a *adapter) port(number int, s *Selection) (*port, error) {
 	if !admits(s.HCA, a.ctx.Name(), number) {
 		return nil, fmt.Errorf("%s port %d is not one of NCCL_IB_HCA=%s", a.ctx.Name(), number, s.HCA)
@@ -122,8 +122,8 @@ func (a *adapter) port(number int, s *Selection) (*port, error) {
 	return &port{adapter: a, Port: p, gid: gid}, nil
 }
 
-// choose takes an address of a port's table. On InfiniBand, where LIDs do, it
-// is there for subnets that are routed to.
+// choose selects an address from a port's GID table. On InfiniBand, where the LID is
+// sufficient within a subnet, the address serves to reach other subnets through a router.
 func (s *Selection) choose(table []rdma.GIDEntry, ethernet bool) (rdma.GIDEntry, error) {
 	index, ok := s.GIDIndex, s.GIDIndex >= 0
 	if !ok && !ethernet {
@@ -144,8 +144,8 @@ func (s *Selection) choose(table []rdma.GIDEntry, ethernet bool) (rdma.GIDEntry,
 	return rdma.GIDEntry{}, errors.New("it has no address (GID): has its interface one?")
 }
 
-// ofVersion are a table's addresses of the RoCE version that is wanted, all if
-// none is.
+// ofVersion returns a table's addresses of the wanted RoCE version, or the whole table if
+// it has none.
 func (s *Selection) ofVersion(table []rdma.GIDEntry) []rdma.GIDEntry {
 	want := cmp.Or(s.RoCEVersion, 2)
 	of := slices.DeleteFunc(slices.Clone(table), func(e rdma.GIDEntry) bool { return int(e.RoCE) != want || e.GID.IsZero() })
@@ -155,7 +155,7 @@ func (s *Selection) ofVersion(table []rdma.GIDEntry) []rdma.GIDEntry {
 	return of
 }
 
-// Ports describes the ports, in the order in which channels take them.
+// Ports describes the ports, in the order in which channels use them.
 func (n *Net) Ports() (list []PortInfo) {
 	speeds := speeds()
 	for _, p := range n.ports {
@@ -171,14 +171,14 @@ func (n *Net) Ports() (list []PortInfo) {
 	return list
 }
 
-// speeds are those of all ports, in Mbit/s, as far as they are known.
+// speeds returns the speed of each port in Mbit/s, where it is known.
 func speeds() map[string]int {
 	all := map[string]int{}
 	fs, err := sysfs.Open("/")
 	if err != nil {
 		return all
 	}
-	devices, _ := fs.RDMADevices() // without any there is nothing to know
+	devices, _ := fs.RDMADevices() // without devices there are no speeds
 	for _, d := range devices {
 		for _, p := range d.Ports {
 			all[portName(d.Name, p.Number)] = int(p.Rate.Gbit * 1000)
@@ -198,7 +198,7 @@ func (p *port) layer() string {
 
 func (p *port) String() string { return portName(p.ctx.Name(), p.Number) }
 
-// Close closes the devices. What was made with them must have been closed.
+// Close closes the devices. Everything created with them must be closed first.
 func (n *Net) Close() error {
 	errs := make([]error, len(n.adapters))
 	var wg sync.WaitGroup
@@ -209,12 +209,11 @@ func (n *Net) Close() error {
 	return errors.Join(errs...)
 }
 
-// listen notes what happens to the ports, and tells fatal of devices that are
-// dead.
+// listen logs and records the events of the ports, and reports dead devices to fatal.
 func (n *Net) listen(logf func(string, ...any), fatal func(error)) {
 	for _, a := range n.adapters {
 		err := a.ctx.Events(func(e rdma.Event) {
-			if e.Established() { // of each connection
+			if e.Established() { // arrives for each connection
 				return
 			}
 			logf("%s: event: %v", a.ctx.Name(), e)
@@ -227,20 +226,20 @@ func (n *Net) listen(logf func(string, ...any), fatal func(error)) {
 				}
 			}
 		})
-		if err != nil { // requests still fail by themselves
+		if err != nil { // requests to a dead device still fail
 			logf("%v", err)
 		}
 	}
 }
 
-// note keeps when the link was lost.
+// note records when the link was lost.
 func (p *port) note(e rdma.Event) {
 	if e.Down() {
 		p.down.Store(time.Now().UnixNano())
 	}
 }
 
-// trouble is what is known of a port that may be why requests fail, or "".
+// trouble returns what is known about a port that may explain why requests fail, or "".
 func (p *port) trouble() string {
 	at := p.down.Load()
 	if at == 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/assay-hpc/assay/coll/transport/slots"
 )
 
-// network is the ports as an endpoint sees them.
+// network implements slots.Network with the ports of a Net.
 type network struct {
 	*Net
 	params Params
@@ -30,8 +30,8 @@ func (o *Options) check() error {
 	return nil
 }
 
-// Open makes a rank's endpoint. It is to be closed; what Options.Fault calls as
-// its Hook must not do it.
+// Open creates a rank's endpoint. The caller must close it, but not from the Hook of
+// Options.Fault.
 func Open(opt Options) (transport.Endpoint, error) {
 	if err := opt.check(); err != nil {
 		if opt.Net != nil {
@@ -53,7 +53,7 @@ func Open(opt Options) (transport.Endpoint, error) {
 	return e, nil
 }
 
-// Name is NCCL's for it.
+// Name returns NCCL's name for the network.
 func (n *network) Name() string   { return Name }
 func (n *network) String() string { return Name }
 func (n *network) Devices() int   { return len(n.ports) }
@@ -63,11 +63,11 @@ func (n *network) Rx(c *slots.Conn) slots.Receiver {
 	return &receiver{conn: conn{Conn: c, n: n}}
 }
 
-// inspection is how often requests are looked at that are not waited for: a rank
-// that only receives now has to hear that what it sent has failed.
+// inspection is how often requests are checked for which the rank does not wait: a rank
+// that only receives now must learn that a message that it sent has failed.
 const inspection = 250 * time.Millisecond
 
-// inspect looks at all connections now and then.
+// inspect checks all connections periodically.
 func inspect(e *slots.Endpoint, done <-chan struct{}) {
 	tick := time.NewTicker(inspection)
 	defer tick.Stop()

@@ -10,29 +10,30 @@ import (
 	rdma "github.com/assay-hpc/assay/perftest/verbs"
 )
 
-// An immediate has the message's number, without its upper bits, and how many
-// parts it comes in.
+// An immediate contains the low bits of the message's number, and the number of its
+// parts.
 const immBits = 24
 
-// immediate makes one, in network order.
+// immediate encodes an immediate in network order.
 func immediate(number uint32, parts int) uint32 {
 	return netOrder(number&(1<<immBits-1) | uint32(parts)<<immBits)
 }
 
-// parseImmediate returns how far its message is from a number, and the parts.
+// parseImmediate returns how many messages the message is ahead of number from, and the
+// number of its parts.
 func parseImmediate(imm, from uint32) (ahead uint32, parts int) {
 	u := netOrder(imm)
 	return (u - from) & (1<<immBits - 1), int(u >> immBits)
 }
 
-// netOrder turns a number into network order, or back.
+// netOrder converts a number to network order, or back.
 func netOrder(u uint32) uint32 {
 	var b [4]byte
 	binary.BigEndian.PutUint32(b[:], u)
 	return binary.NativeEndian.Uint32(b[:])
 }
 
-// A half is what one end of a connection tells the other.
+// A half describes one end of a connection to the other end.
 type half struct {
 	Name     string    `json:"name"` // of device and port, for errors
 	MTU      rdma.MTU  `json:"mtu"`
@@ -46,7 +47,7 @@ type half struct {
 	Key     uint32 `json:"key"`
 }
 
-// qpNames are a queue pair's number and its first packet's.
+// qpNames contains a queue pair's number and the number of its first packet.
 type qpNames struct {
 	QPN uint32 `json:"qpn"`
 	PSN uint32 `json:"psn"`

@@ -13,10 +13,10 @@ func Find(Selection) (*Net, error) {
 	return nil, fmt.Errorf("%w: this build cannot load libibverbs: it was made without cgo", ErrUnavailable)
 }
 
-// A Net is the ports that can be used. In this build there is none.
+// A Net holds the usable ports. This build has none.
 type Net struct{}
 
-// Ports are none.
+// Ports returns nil.
 func (*Net) Ports() []PortInfo { return nil }
 
 // Close does nothing.

@@ -10,25 +10,26 @@ import (
 	rdma "github.com/assay-hpc/assay/perftest/verbs"
 )
 
-// A receiver is the receiving end of a connection. sends is the write of the
-// credit.
+// A receiver is the receiving end of a connection. sends holds the write of the credit.
 type receiver struct {
 	conn
-	arrived [slots.N]uint8 // parts of the message in a slot that are there
-	parts   [slots.N]uint8 // how many there are, when one is there
-	recvs   *rdma.Recvs    // a request for each queue pair; it takes no memory: the sender says where it writes
-	posted  uint32         // credits
-	done    uint32         // of them
-	owed    bool           // the queue was full
+	arrived [slots.N]uint8 // per slot: parts of its message that have arrived
+	parts   [slots.N]uint8 // per slot: number of parts of its message, known once one has arrived
+	recvs   *rdma.Recvs    // one request per queue pair, without memory: the sender chooses where it writes
+	posted  uint32         // credits posted
+	done    uint32         // credits completed
+	owed    bool           // a credit has to be written: the queue was full
 }
 
 var _ slots.Receiver = (*receiver)(nil)
 
-// creditDepth is how many credits can be under way. There are hardly ever more
-// than slots: the sender has used one before it can earn so many more.
+// creditDepth is how many credits can be pending. There are rarely more than slots.N:
+// before the receiver can release that many more messages, the sender must have received
+// one of the credits.
 const creditDepth = 8 * slots.N
 
-// creditID marks completions of credits; others have their queue pair's index.
+// creditID marks completions of credits; other completions carry the index of their queue
+// pair.
 const creditID = 1 << 32
 
 // Arrived implements slots.Receiver.
@@ -39,7 +40,7 @@ func (r *receiver) Arrived() bool {
 	return r.complete()
 }
 
-// complete reports whether all parts of message Count are there.
+// complete reports whether all parts of message Count have arrived.
 func (r *receiver) complete() bool {
 	i := r.Count % slots.N
 	return r.arrived[i] > 0 && r.arrived[i] == r.parts[i]
@@ -51,7 +52,7 @@ func (r *receiver) Release() {
 	r.tell()
 }
 
-// tell writes the credit, or notes that it has to be written.
+// tell writes the credit, or records that it has to be written.
 func (r *receiver) tell() {
 	if r.Gone || r.Closed {
 		return
@@ -69,7 +70,7 @@ func (r *receiver) tell() {
 	r.owed = false
 }
 
-// reap takes the completions that there are.
+// reap processes the completions that are available.
 func (r *receiver) reap() {
 	for r.Ready && !r.Broken && r.poll(r.take) {
 	}
@@ -78,7 +79,7 @@ func (r *receiver) reap() {
 	}
 }
 
-// take takes a completion: of a credit, or of a part of a message.
+// take processes the completion of a credit, or of a part of a message.
 func (r *receiver) take(w *rdma.WC) {
 	if w.ID == creditID {
 		r.done++
@@ -103,7 +104,7 @@ func (r *receiver) Settle() bool {
 	return r.settle(r.posted != r.done)
 }
 
-// inspect notices requests that have failed while nothing is received.
+// inspect detects failed requests while nothing is received.
 func (r *receiver) inspect() {
 	r.Lock()
 	if r.Usable() && (r.posted != r.done || r.owed) {

@@ -13,8 +13,8 @@ import (
 	rdma "github.com/assay-hpc/assay/perftest/verbs"
 )
 
-// Connect implements slots.Sender: it makes its queue pairs, has the receiver
-// make its own, and connects them.
+// Connect implements slots.Sender: it creates its queue pairs, asks the receiver to
+// create its own, and connects them.
 func (t *sender) Connect(ctx context.Context) error {
 	p := t.n.ports[t.Device]
 	if err := t.makeQPs(p, max(t.n.params.QPs, 1), qpSize{cqes: slots.N, sends: 2 * slots.N, receives: 1}); err != nil {
@@ -46,8 +46,7 @@ func (t *sender) Connect(ctx context.Context) error {
 	return nil
 }
 
-// Accept implements slots.Receiver. Finding the way to the sender may take
-// seconds.
+// Accept implements slots.Receiver. Resolving the route to the sender may take seconds.
 func (r *receiver) Accept(_ context.Context, asked []byte) error {
 	from, err := parseHalf(asked)
 	if err != nil {
@@ -76,7 +75,7 @@ func (r *receiver) Accept(_ context.Context, asked []byte) error {
 	return r.Answer(mine)
 }
 
-// begin lets the connection be used.
+// begin marks the connection as ready and starts to watch it.
 func (c *conn) begin() {
 	c.Lock()
 	c.Made()
@@ -84,13 +83,13 @@ func (c *conn) begin() {
 	c.Watch()
 }
 
-// qpSize is how much room a connection's queues have, for each queue pair.
+// qpSize is the capacity of a connection's queues, per queue pair.
 type qpSize struct {
 	cqes, sends, receives int
-	more                  int // completions, once
+	more                  int // additional completions, per connection
 }
 
-// makeQPs makes the completion queue and n queue pairs, in INIT.
+// makeQPs creates the completion queue and n queue pairs, in INIT.
 func (c *conn) makeQPs(p *port, n int, s qpSize) (err error) {
 	c.port = p
 	if c.cq, err = p.ctx.CQ(n*s.cqes+s.more+1, false, 0); err != nil {
@@ -109,7 +108,7 @@ func (c *conn) makeQPs(p *port, n int, s qpSize) (err error) {
 	return nil
 }
 
-// register makes the slots and the credit, and both known to the device.
+// register allocates the slots and the credit, and registers both with the device.
 func (c *conn) register(slot, credit rdma.Access) (err error) {
 	b, _, stride := c.MakeSlots()
 	c.stride = stride
@@ -122,10 +121,10 @@ func (c *conn) register(slot, credit rdma.Access) (err error) {
 	return err
 }
 
-// creditSize is a page: others are not to write to what is beside the word.
+// creditSize is a page, so that peers can write to nothing except the credit.
 const creditSize = 4096
 
-// makeSends makes the requests, when the receiver's memory is known.
+// makeSends creates the requests, once the receiver's memory is known.
 func (t *sender) makeSends() (err error) {
 	n := slots.N * len(t.qps)
 	if t.sends, err = rdma.NewSends(2*n, 1); err != nil {
@@ -141,8 +140,7 @@ func (t *sender) makeSends() (err error) {
 	return nil
 }
 
-// makeWrite makes the request that writes the credit, to where the sender has
-// it.
+// makeWrite creates the request that writes the credit into the sender's memory.
 func (r *receiver) makeWrite(to *half) (err error) {
 	if r.sends, err = rdma.NewSends(1, 1); err != nil {
 		return err
@@ -157,7 +155,7 @@ func (r *receiver) makeWrite(to *half) (err error) {
 	return nil
 }
 
-// postReceives posts a receive for all that can be under way.
+// postReceives posts a receive for every message part that can be pending.
 func (r *receiver) postReceives() (err error) {
 	if r.recvs, err = rdma.NewRecvs(len(r.qps), 1); err != nil {
 		return err
@@ -174,7 +172,7 @@ func (r *receiver) postReceives() (err error) {
 	return nil
 }
 
-// half is what the peer must know of this end.
+// half encodes what the peer must know about this end.
 func (c *conn) half(m *rdma.MR) ([]byte, error) {
 	h := half{
 		Name: c.port.String(), MTU: c.port.MTU, Ethernet: c.port.Ethernet, LID: c.port.LID, GID: c.port.gid.GID,
@@ -208,15 +206,15 @@ func (c *conn) join(to *half) error {
 	return nil
 }
 
-// minRNR is the code of how long a sender waits that met no receive request,
-// 0.64 ms. It never does.
+// minRNR is the code for 0.64 ms: how long a sender waits if it meets no receive request.
+// That never happens.
 const minRNR = 12
 
-// connection is how queue pairs get to the peer's.
+// connection returns the parameters that connect a queue pair to the peer's.
 func (c *conn) connection(to *half) rdma.Connection {
 	p, gid := &c.n.params, c.port.gid.Index
 	if !c.port.Ethernet && subnet(to.GID) == subnet(c.port.gid.GID) {
-		gid = -1 // the LID does
+		gid = -1 // the LID is sufficient
 	}
 	return rdma.Connection{
 		Path:    rdma.Path{Port: c.port.Number, GIDIndex: gid, GID: to.GID, LID: to.LID, SL: p.ServiceLevel, TrafficClass: p.TrafficClass},

@@ -9,20 +9,20 @@ import (
 	rdma "github.com/assay-hpc/assay/perftest/verbs"
 )
 
-// A sender is the sending end of a connection. sends are two requests for each
-// slot and queue pair: a write, and the write with immediate that follows it, or
-// does all when the first one is left out.
+// A sender is the sending end of a connection. sends holds two requests for each slot and
+// queue pair: a write, and a write with immediate, which follows the write, or carries
+// the data itself when the write is left out.
 type sender struct {
 	conn
-	pending  [slots.N]uint8 // parts of the message in a slot that the device still needs
-	under    int            // parts of all of them
-	adaptive bool           // long messages take both requests
+	pending  [slots.N]uint8 // per slot: parts of its message that the device still needs
+	under    int            // the sum of pending
+	adaptive bool           // long messages use both requests
 	to       half           // the receiver's
 }
 
 var _ slots.Sender = (*sender)(nil)
 
-// Lazy is false: the device goes on by itself.
+// Lazy is false: the device makes progress by itself.
 func (t *sender) Lazy() bool { return false }
 
 // Idle is not called, as Lazy is false.
@@ -43,14 +43,13 @@ func (t *sender) Room() bool {
 	return t.pending[t.Count%slots.N] == 0
 }
 
-// Messages shorter than this are not split, and parts begin at a cache line.
+// Messages shorter than leastSplit are not split. Parts begin at a cache line.
 const (
 	leastSplit = 16 << 10
 	partAlign  = 64
 )
 
-// partOf is the length of a part, but for the last one, of which there are at
-// most n.
+// partOf returns the length of each part except the last, for at most n parts.
 func partOf(length, n int) int {
 	each := (length + n - 1) / n
 	return (each + partAlign - 1) &^ (partAlign - 1)
@@ -94,7 +93,7 @@ func (t *sender) post(slot uint32, q, at, n int, imm uint32) {
 	t.under++
 }
 
-// reap takes the completions that there are.
+// reap processes the completions that are available.
 func (t *sender) reap() {
 	for t.Ready && !t.Broken && t.poll(t.take) {
 	}
@@ -111,7 +110,7 @@ func (t *sender) Settle() bool {
 	return t.settle(t.under > 0)
 }
 
-// inspect notices requests that have failed while nothing is sent.
+// inspect detects failed requests while nothing is sent.
 func (t *sender) inspect() {
 	t.Lock()
 	if t.Usable() && t.under > 0 {

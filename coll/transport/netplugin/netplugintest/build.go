@@ -1,8 +1,7 @@
-// Package netplugintest tests network plugins: Run takes any of them through
-// what the interface promises and the transport relies on, call by call, and
-// says which call broke which rule, and RunCollNet does the same for networks
-// that reduce. Build compiles a plugin over TCP that
-// behaves as badly as the interface allows, to test what calls plugins.
+// Package netplugintest tests network plugins. Run checks, call by call, what the
+// interface promises and the transport relies on, and reports which call broke which
+// rule. RunCollNet does the same for networks that reduce. Build compiles a plugin over
+// TCP that behaves as badly as the interface allows, to test the code that calls plugins.
 //
 // The package's own test runs any plugin:
 //
@@ -21,13 +20,12 @@ import (
 //go:embed testdata
 var sources embed.FS
 
-// Name is that of the test plugin's network.
+// Name is the name of the test plugin's network.
 const Name = "assay test"
 
-// Build compiles the test plugin and returns its file. Its source says what
-// variables and flags, such as -DONLY=8, do. Without flags it may have been
-// compiled before: ASSAY_TEST_NET_PLUGIN is its file then. Without a C compiler
-// the test is skipped.
+// Build compiles the test plugin and returns its file. The plugin's source documents its
+// variables and flags, such as -DONLY=8. Without flags, Build returns the file that
+// ASSAY_TEST_NET_PLUGIN names, if it is set. Without a C compiler the test is skipped.
 func Build(t testing.TB, flags ...string) string {
 	t.Helper()
 	if so := os.Getenv("ASSAY_TEST_NET_PLUGIN"); so != "" && len(flags) == 0 {

@@ -17,8 +17,8 @@ import (
 	"github.com/assay-hpc/assay/coll/transport/netplugin"
 )
 
-// RunCollNet takes a plugin's network that reduces through the suite, with
-// heads that are all in this process, on device 0.
+// RunCollNet runs the suite on a plugin's network that reduces, with all heads in this
+// process, on device 0.
 func RunCollNet(t *testing.T, entry string) {
 	l, err := netplugin.Load(entry)
 	check(t, err)
@@ -59,12 +59,12 @@ func testCollProperties(t *testing.T, n *netplugin.CollNet) {
 	}
 }
 
-// exact are the types whose small whole numbers the suite can write down.
+// exact contains the types in which the suite can write small whole numbers.
 var exact = []elem.Type{elem.Int8, elem.Uint8, elem.Int32, elem.Uint32, elem.Int64, elem.Uint64, elem.Float16, elem.Float32, elem.Float64, elem.BFloat16}
 
 var reductions = []elem.Op{elem.Sum, elem.Prod, elem.Max, elem.Min}
 
-// some is a reduction that the network has.
+// some returns a reduction that the network supports.
 func some(t *testing.T, n *netplugin.CollNet) (elem.Type, elem.Op) {
 	t.Helper()
 	for _, red := range reductions {
@@ -79,8 +79,8 @@ func some(t *testing.T, n *netplugin.CollNet) (elem.Type, elem.Op) {
 	return 0, 0
 }
 
-// A head is one in this process, with memory of which the first half is what
-// it gives.
+// A head is a head in this process. The first half of its memory is its input, the second
+// half its result.
 type head struct {
 	g       *netplugin.CollGroup
 	r       netplugin.Region
@@ -88,7 +88,7 @@ type head struct {
 	mem     []byte
 }
 
-// group connects heads, each with so much memory in and out.
+// group connects heads, each with size bytes of input and of result.
 func group(t *testing.T, n *netplugin.CollNet, heads, size int) []*head {
 	t.Helper()
 	var listeners []*netplugin.CollListener
@@ -128,7 +128,7 @@ func group(t *testing.T, n *netplugin.CollNet, heads, size int) []*head {
 	t.Cleanup(func() {
 		for _, h := range all {
 			if t.Failed() {
-				return // with requests under way, perhaps
+				return // requests may still be pending
 			}
 			check(t, h.g.Deregister(h.r))
 			check(t, h.g.Close())
@@ -138,8 +138,8 @@ func group(t *testing.T, n *netplugin.CollNet, heads, size int) []*head {
 	return all
 }
 
-// run has all heads do jobs, which differ in their memory only, all of them
-// begun before the first is tested. The last is tested first.
+// run lets all heads do the same jobs, which differ only in their memory. All are started
+// before the first test; the last one is tested first.
 func run(t *testing.T, heads []*head, jobs func(h *head, k int) netplugin.Job, count int) {
 	t.Helper()
 	type state struct {
@@ -203,7 +203,8 @@ func put(typ elem.Type, b []byte, v int) {
 	}
 }
 
-// give fills what heads give with numbers from 1 to 4, and spoils the rest.
+// give fills the heads' input with numbers from 1 to 4, and the rest of their memory with
+// a pattern.
 func give(heads []*head, typ elem.Type, size int) {
 	for i, h := range heads {
 		fill(h.mem, i)
@@ -213,7 +214,7 @@ func give(heads []*head, typ elem.Type, size int) {
 	}
 }
 
-// reduced is what a reduction of what heads give must be.
+// reduced returns the expected reduction of the heads' input.
 func reduced(heads []*head, typ elem.Type, red elem.Op, size int) []byte {
 	want := bytes.Clone(heads[0].in[:size])
 	for _, h := range heads[1:] {
@@ -222,7 +223,8 @@ func reduced(heads []*head, typ elem.Type, red elem.Op, size int) []byte {
 	return want
 }
 
-// one does one collective and compares: want is by head.
+// one runs one collective and compares the results; want returns the expected result of
+// head i.
 func one(t *testing.T, heads []*head, do op.Collective, typ elem.Type, red elem.Op, from, to int, want func(i int) []byte) {
 	t.Helper()
 	var before, behind [][]byte
@@ -246,7 +248,7 @@ func one(t *testing.T, heads []*head, do op.Collective, typ elem.Type, red elem.
 	}
 }
 
-// allReduce fills what heads give, does one AllReduce of it, and compares.
+// allReduce fills the heads' input, runs one AllReduce on it, and compares.
 func allReduce(t *testing.T, heads []*head, typ elem.Type, red elem.Op, size int) {
 	t.Helper()
 	give(heads, typ, size)
@@ -254,7 +256,7 @@ func allReduce(t *testing.T, heads []*head, typ elem.Type, red elem.Op, size int
 	one(t, heads, op.AllReduce, typ, red, size, size, func(int) []byte { return want })
 }
 
-// testReductions: every reduction that it says it has.
+// testReductions tests every reduction that the network claims to support.
 func testReductions(t *testing.T, n *netplugin.CollNet) {
 	some(t, n)
 	const count = 1000
@@ -268,7 +270,7 @@ func testReductions(t *testing.T, n *netplugin.CollNet) {
 	}
 }
 
-// testAllReduce: of all sizes.
+// testAllReduce tests AllReduce of many sizes.
 func testAllReduce(t *testing.T, n *netplugin.CollNet) {
 	const most = 4 << 20
 	typ, red := some(t, n)
@@ -307,8 +309,8 @@ func testReduceScatter(t *testing.T, n *netplugin.CollNet) {
 	}
 }
 
-// testCollRequests: as many requests as the interface promises are under way
-// at once, tested in whatever order.
+// testCollRequests: the number of requests that the interface promises can be pending at
+// once, and be tested in any order.
 func testCollRequests(t *testing.T, n *netplugin.CollNet) {
 	typ, red := some(t, n)
 	size := 500 * typ.Size()
@@ -327,7 +329,7 @@ func testCollRequests(t *testing.T, n *netplugin.CollNet) {
 	}
 }
 
-// testGroups: groups do not mix, and one ends without another.
+// testGroups: groups do not mix, and one group can be closed before another.
 func testGroups(t *testing.T, n *netplugin.CollNet) {
 	typ, red := some(t, n)
 	size := 1000 * typ.Size()

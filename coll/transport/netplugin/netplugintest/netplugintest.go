@@ -13,11 +13,11 @@ import (
 	"github.com/assay-hpc/assay/coll/transport/netplugin"
 )
 
-// patience is how long the suite waits for what must happen.
+// patience is how long the suite waits for an event that must happen.
 const patience = 5 * time.Minute
 
-// Run takes the plugin that an entry of NCCL_NET_PLUGIN names through the
-// suite, over each of its devices, within this process.
+// Run runs the suite on the plugin that an entry of NCCL_NET_PLUGIN names, over each of
+// its devices, within this process.
 func Run(t *testing.T, entry string) {
 	l, err := netplugin.Load(entry)
 	if err != nil {
@@ -49,7 +49,7 @@ func Run(t *testing.T, entry string) {
 	}
 }
 
-// soon runs a call that must not block, and ends the test when it does.
+// soon runs a call that must not block, and fails the test if it does.
 func soon(t testing.TB, name string, call func() error) {
 	t.Helper()
 	ended := make(chan error, 1)
@@ -63,7 +63,7 @@ func soon(t testing.TB, name string, call func() error) {
 	}
 }
 
-// start initializes the plugin until the test ends.
+// start initializes the plugin, and closes it at the end of the test.
 func start(t *testing.T, l *netplugin.Library, id uint64) *netplugin.Net {
 	t.Helper()
 	n, err := l.Init(id)
@@ -74,7 +74,7 @@ func start(t *testing.T, l *netplugin.Library, id uint64) *netplugin.Net {
 	return n
 }
 
-// check fails the test with what a call returned.
+// check fails the test if a call returned an error.
 func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -82,7 +82,7 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// A rule is what the interface says of a call.
+// broken reports a call that broke a rule of the interface.
 func broken(t testing.TB, call, rule string, args ...any) {
 	t.Helper()
 	t.Errorf("%s broke a rule: %s", call, fmt.Sprintf(rule, args...))
@@ -109,7 +109,7 @@ func testProperties(t *testing.T, n *netplugin.Net) {
 	}
 }
 
-// testAgain: another communicator has the same devices.
+// testAgain: a second communicator has the same devices.
 func testAgain(t *testing.T, l *netplugin.Library, n *netplugin.Net) {
 	m := start(t, l, 2)
 	if len(m.Devices()) != len(n.Devices()) {
@@ -117,7 +117,7 @@ func testAgain(t *testing.T, l *netplugin.Library, n *netplugin.Net) {
 	}
 }
 
-// testListen: a listener that nobody connects to accepts nobody, and closes.
+// testListen: a listener to which no sender connects accepts none, and closes.
 func testListen(t *testing.T, n *netplugin.Net, device int) {
 	a, err := n.Listen(device)
 	check(t, err)
@@ -137,7 +137,7 @@ func testListen(t *testing.T, n *netplugin.Net, device int) {
 	check(t, b.Close())
 }
 
-// A pair is a connection, both ends, with memory of each.
+// A pair is both ends of a connection, with the memory of each.
 type pair struct {
 	t         testing.TB
 	l         *netplugin.Listener
@@ -176,7 +176,7 @@ func begin(t testing.TB, n *netplugin.Net, device int) *pair {
 	return p
 }
 
-// connect is begin, with so many bytes of memory at each end.
+// connect is begin, with the given number of bytes of memory at each end.
 func connect(t testing.TB, n *netplugin.Net, device, bytes int) *pair {
 	t.Helper()
 	p := begin(t, n, device)
@@ -226,7 +226,7 @@ type call struct {
 	tag  int
 	r    netplugin.Region
 	q    netplugin.Request
-	ok   bool // begun
+	ok   bool // accepted by the plugin
 	done bool
 	n    int // length, when done
 }
@@ -239,7 +239,8 @@ func (p *pair) receiving(b []byte, tag int) *call {
 	return &call{name: "irecv", c: p.recv, b: b, tag: tag, r: p.ri}
 }
 
-// begin makes the plugin take the call, if it has not, and reports whether it has.
+// begin submits the call, if the plugin has not accepted it yet, and reports whether it
+// has.
 func (k *call) begin(t testing.TB) bool {
 	t.Helper()
 	if !k.ok {
@@ -254,7 +255,7 @@ func (k *call) begin(t testing.TB) bool {
 	return k.ok
 }
 
-// try goes on with a call, and reports whether it is done.
+// try makes progress on a call, and reports whether it is done.
 func (k *call) try(t testing.TB) bool {
 	t.Helper()
 	if k.begin(t) && !k.done {
@@ -265,12 +266,12 @@ func (k *call) try(t testing.TB) bool {
 	return k.done
 }
 
-// all goes on with calls until all are done. Those of one end begin in order.
+// all makes progress on calls until all are done. The calls of one end begin in order.
 func (p *pair) all(calls ...*call) {
 	p.t.Helper()
 	p.until(fmt.Sprintf("%d requests", len(calls)), func() bool {
 		done := true
-		waits := map[string]bool{} // ends whose next call was not taken
+		waits := map[string]bool{} // ends with a call that was not accepted
 		for _, k := range calls {
 			if !k.ok && waits[k.name] {
 				done = false
@@ -289,7 +290,7 @@ func fill(b []byte, seed int) {
 	_, _ = rng.Read(b)
 }
 
-// arrived compares a message that was received with what was sent.
+// arrived compares a received message with the message that was sent.
 func arrived(t testing.TB, k *call, want []byte) {
 	t.Helper()
 	if k.n != len(want) {

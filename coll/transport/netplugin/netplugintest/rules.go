@@ -45,7 +45,8 @@ func testSizes(t *testing.T, n *netplugin.Net, device int) {
 	}
 }
 
-// testLarger: a receive takes what is shorter, and touches nothing behind it.
+// testLarger: a receive accepts a shorter message, and does not touch the memory after
+// it.
 func testLarger(t *testing.T, n *netplugin.Net, device int) {
 	p := connect(t, n, device, 100_000)
 	defer p.end()
@@ -62,8 +63,8 @@ func testLarger(t *testing.T, n *netplugin.Net, device int) {
 	}
 }
 
-// testRequests: as many requests as the interface promises are under way at
-// once, again and again.
+// testRequests: the number of requests that the interface promises can be pending at
+// once, repeatedly.
 func testRequests(t *testing.T, n *netplugin.Net, device int) {
 	const size = 3000
 	p := connect(t, n, device, netplugin.MaxRequests*size)
@@ -86,8 +87,8 @@ func testRequests(t *testing.T, n *netplugin.Net, device int) {
 	}
 }
 
-// testOrder: messages of one tag are received in the order in which they were
-// sent, however the receives are tested.
+// testOrder: messages of one tag are received in the order in which they were sent, in
+// whatever order the receives are tested.
 func testOrder(t *testing.T, n *netplugin.Net, device int) {
 	const count, size = 16, 2000
 	p := connect(t, n, device, count*size)
@@ -117,8 +118,8 @@ func testOrder(t *testing.T, n *netplugin.Net, device int) {
 	}
 }
 
-// testRegions: memory can be registered in parts and again, and messages may
-// begin anywhere in it.
+// testRegions: memory can be registered in parts and repeatedly, and messages may begin
+// anywhere in it.
 func testRegions(t *testing.T, n *netplugin.Net, device int) {
 	p := connect(t, n, device, 1<<20)
 	defer p.end()
@@ -161,7 +162,7 @@ func testConnections(t *testing.T, n *netplugin.Net, device int) {
 	}
 }
 
-// testClose: what belongs to a connection can be closed in any order.
+// testClose: the objects of a connection can be closed in any order.
 func testClose(t *testing.T, n *netplugin.Net, device int) {
 	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
 		p := connect(t, n, device, 1000)
