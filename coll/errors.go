@@ -43,7 +43,7 @@ var (
 	// ErrDestroyed: the communicator no longer exists.
 	ErrDestroyed = errors.New("the communicator was destroyed")
 	// ErrSuspended: Suspend was called, and not yet Resume.
-	ErrSuspended = errors.New("the communicator is suspended: Resume comes first")
+	ErrSuspended = errors.New("the communicator is suspended: call Resume first")
 	// ErrBusy: two goroutines use a communicator at the same time.
 	ErrBusy = errors.New("another goroutine is using the communicator; each needs one of its own, or a lock")
 )

@@ -236,7 +236,7 @@ func (c *Comm) lookForHang(d *device) {
 func (c *Comm) resumed(d *device) {
 	h := &d.heads
 	if !h.mine.IsZero() {
-		text := fmt.Sprintf("it goes on, %d s after it was said to stand still", int(time.Since(h.mine).Seconds()))
+		text := fmt.Sprintf("it continues, %d s after it was reported as hung", int(time.Since(h.mine).Seconds()))
 		h.mine = time.Time{}
 		if !h.closed {
 			d.teller.Go(func() { c.say(d, Verdict{Cause: Resumed, Text: text}) })

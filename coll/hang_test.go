@@ -85,7 +85,7 @@ func TestHang(t *testing.T) {
 		of(all, r).busy.Store(false)
 	}
 	await(2)
-	if v := verdicts(); len(v) != 2 || v[1].Cause != Resumed || v[1].By != v[0].By || !strings.HasPrefix(v[1].Text, "it goes on, ") {
+	if v := verdicts(); len(v) != 2 || v[1].Cause != Resumed || v[1].By != v[0].By || !strings.HasPrefix(v[1].Text, "it continues, ") {
 		t.Errorf("%+v", v)
 	}
 	destroyAll(t, comms)

@@ -142,7 +142,7 @@ func (c *Comm) regroup(ctx context.Context, op string, mine regrouping, id *Uniq
 	} else {
 		theirs, by, err := g.wait(ctx, mine.Number)
 		if err != nil {
-			return nil, c.errorOf(Timeout, op, "nobody has said where the new ranks meet: %w", err)
+			return nil, c.errorOf(Timeout, op, "it is not known where the new ranks meet: %w", err)
 		}
 		if !mine.same(theirs) || len(theirs.ID) != len(UniqueID{}) {
 			e := c.errorOf(InvalidUsage, op, "rank %d %v; this rank %v", by, theirs, mine)
@@ -158,7 +158,7 @@ func (c *Comm) regroup(ctx context.Context, op string, mine regrouping, id *Uniq
 func (c *Comm) tellRegrouping(ctx context.Context, r regrouping) {
 	payload, err := json.Marshal(report{Regroup: &r})
 	if err != nil {
-		panic(fmt.Sprintf("a report that is no JSON: %v", err))
+		panic(fmt.Sprintf("a report that is not JSON: %v", err))
 	}
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()

@@ -199,7 +199,7 @@ func Find(binary string) (string, error) {
 	if _, err := os.Stat(beside); err == nil {
 		return beside, nil
 	}
-	return "", fmt.Errorf("%w: there is no buildkitd beside %s; run: make build (or give --builder ADDR or ASSAY_BUILDKITD)", ErrCannotStart, self)
+	return "", fmt.Errorf("%w: there is no buildkitd next to %s; run: make build (or give --builder ADDR or ASSAY_BUILDKITD)", ErrCannotStart, self)
 }
 
 func start(ctx context.Context, o Options) (*Builder, error) {

@@ -55,7 +55,7 @@ func (w *Workspace) buildkitd(o BuildOptions) Finding {
 	f := Finding{What: "buildkitd", For: "build, certify, lock without --builder"}
 	path, err := daemon.Find(o.Buildkitd)
 	if err != nil {
-		f.Detail, f.Remedy = "not beside assay", "make build"
+		f.Detail, f.Remedy = "not next to assay", "make build"
 		return f
 	}
 	f.OK, f.Detail = true, path

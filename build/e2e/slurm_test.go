@@ -263,7 +263,7 @@ func TestSlurmDeath(t *testing.T) {
 				}
 			}
 			i := slices.IndexFunc(st.Predicate.Results, func(r result.Result) bool { return r.ID == "node/"+victim })
-			if r := st.Predicate.Results[max(i, 0)]; i < 0 || r.Verdict != result.Error || !strings.Contains(r.Reason, "no certificate came of it: ") {
+			if r := st.Predicate.Results[max(i, 0)]; i < 0 || r.Verdict != result.Error || !strings.Contains(r.Reason, "no certificate was created: ") {
 				t.Errorf("of %s it says %+v; want that it was lost\n%s", victim, r, j.log())
 			}
 		})

@@ -146,7 +146,7 @@ func (s *places) names(kind string, o any) {
 	meta := reflect.ValueOf(o).Elem().FieldByName("ObjectMeta")
 	name, namespace := meta.FieldByName("Name").String(), meta.FieldByName("Namespace").String()
 	if errs := validation.IsDNS1123Subdomain(name); len(errs) > 0 {
-		s.report(LevelError, "metadata.name", fmt.Sprintf("%q is no name", name), "write lower-case letters, digits and hyphens, at most 63")
+		s.report(LevelError, "metadata.name", fmt.Sprintf("%q is not a name", name), "write lower-case letters, digits and hyphens, at most 63")
 	}
 	if namespace != "" && len(validation.IsDNS1123Label(namespace)) > 0 {
 		s.report(LevelError, "metadata.namespace", fmt.Sprintf("%q is no namespace", namespace), "write lower-case letters, digits and hyphens, at most 63")

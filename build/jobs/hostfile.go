@@ -67,7 +67,7 @@ func Hosts(list string) ([]string, error) {
 		}
 		m := hostRange.FindStringSubmatch(strings.TrimSpace(part))
 		if m == nil {
-			return nil, fmt.Errorf("%q is no list of hosts: write node01,node02 or node[01-08]", part)
+			return nil, fmt.Errorf("%q is not a list of hosts: write node01,node02 or node[01-08]", part)
 		}
 		from, err1 := strconv.Atoi(m[2])
 		to, err2 := strconv.Atoi(m[3])

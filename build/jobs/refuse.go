@@ -113,7 +113,7 @@ func (o Options) runRefusals(no func(string, ...any)) {
 	}
 	for _, s := range []struct{ flag, value string }{{"--min", o.Min}, {"--max", o.Max}} {
 		if s.value != "" && !sizeForm.MatchString(s.value) {
-			no("%s %q is no size: write 8, 512M or 16G", s.flag, s.value)
+			no("%s %q is not a size: write 8, 512M or 16G", s.flag, s.value)
 		}
 	}
 	if o.Factor < 0 || o.Factor == 1 {
@@ -138,14 +138,14 @@ func (o Options) valueRefusals(p *Profile, no func(string, ...any)) {
 		no("--time %s: write a minute or more", o.Time)
 	}
 	if o.container() && !imageForm.MatchString(o.Image) {
-		no("--image %q is no image's full reference: write REGISTRY/REPOSITORY:TAG", o.Image)
+		no("--image %q is not an image's full reference: write REGISTRY/REPOSITORY:TAG", o.Image)
 	}
 	if _, ok := p.Sites[o.Site]; !ok && o.Site != "" && o.Site != "none" {
 		no("--site %q: %s knows %s", o.Site, p.ID, strings.Join(append(slices.Sorted(maps.Keys(p.Sites)), "none"), ", "))
 	}
 	for _, v := range o.Env {
 		if !envName.MatchString(v.Name) {
-			no("--env: %q is no variable's name", v.Name)
+			no("--env: %q is not a variable's name", v.Name)
 		}
 		if !envForm.MatchString(v.Value) {
 			no("--env %s: a value is one line, without control characters", v.Name)
@@ -205,7 +205,7 @@ func (o Options) strayRefusals(no func(string, ...any)) {
 func (o Options) kubernetesRefusals(p *Profile, no func(string, ...any)) {
 	for _, s := range []struct{ flag, value string }{{"--namespace", o.Namespace}, {"--claim", o.Claim}} {
 		if s.value != "" && len(validation.IsDNS1123Label(s.value)) > 0 {
-			no("%s %q is no name on Kubernetes: lower-case letters, digits and hyphens, at most 63", s.flag, s.value)
+			no("%s %q is not a name on Kubernetes: lower-case letters, digits and hyphens, at most 63", s.flag, s.value)
 		}
 	}
 	if o.Selector != "" {

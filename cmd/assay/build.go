@@ -28,7 +28,7 @@ type builderFlags struct {
 func (o *builderFlags) flags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringSliceFlag{Name: "builder", Usage: "`ADDR` of a buildkitd; may be repeated, each for its architectures (default: our own, started for the run)", EnvVars: []string{"BUILDKIT_HOST"}, Destination: &o.builders},
-		&cli.StringFlag{Name: "buildkitd", Usage: "`FILE` to start as our own builder (default: the one beside assay)", EnvVars: []string{"ASSAY_BUILDKITD"}, Destination: &o.buildkitd},
+		&cli.StringFlag{Name: "buildkitd", Usage: "`FILE` to start as our own builder (default: the one next to assay)", EnvVars: []string{"ASSAY_BUILDKITD"}, Destination: &o.buildkitd},
 		&cli.StringFlag{Name: "progress", Usage: "`MODE` of the display: auto, tty, plain, quiet", Value: "auto", Destination: &o.progress},
 		&cli.DurationFlag{Name: "stall-timeout", Usage: "try a download again when its server has sent nothing for `DURATION`", Value: fetch.DefaultStall, EnvVars: []string{"ASSAY_STALL_TIMEOUT"}, Destination: &o.limits.Stall, Action: positive("stall-timeout")},
 		&cli.DurationFlag{Name: "download-timeout", Usage: "give up a download after `DURATION`; without it, assay's own have no limit and those of builders 2h", EnvVars: []string{"ASSAY_DOWNLOAD_TIMEOUT"}, Destination: &o.limits.Total, Action: positive("download-timeout")},
@@ -80,7 +80,7 @@ func buildCommand() *cli.Command {
 			&cli.IntFlag{Name: "jobs", Usage: "`N` images at a time", Value: 4, Destination: &o.jobs},
 			&cli.BoolFlag{Name: "zstd", Usage: "compress layers with zstd instead of gzip", Destination: &o.zstd},
 			&cli.BoolFlag{Name: "unlocked", Usage: "resolve what matrix.lock lacks, for this build alone", Destination: &o.unlocked},
-			&cli.BoolFlag{Name: "force", Usage: "build and certify again what is up to date", Destination: &o.force},
+			&cli.BoolFlag{Name: "force", Usage: "build and certify again even if up to date", Destination: &o.force},
 			&cli.BoolFlag{Name: "dry-run", Usage: "show what would be done, and do nothing", Destination: &o.dry},
 			&cli.StringFlag{Name: "sign-key", Usage: "sign certificate, SBOM and provenance (DSSE) with `KEY`: a PEM file, or a service's reference: hashivault://NAME, or what a program sigstore-kms-SCHEME on PATH serves", Destination: &o.signKey},
 			grammar.Format(&o.form, "text", "json"),

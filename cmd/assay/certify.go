@@ -22,11 +22,11 @@ func certifyCommand() *cli.Command {
 	return &cli.Command{
 		Name: "certify", Usage: "certify any image from inside",
 		Description: "What runs is assay's own harness, brought into the image, and what the image claims about itself is not believed.\n" +
-			"With --target the image is held against what the matrix and the lock declare of that target.",
+			"With --target the image is compared with what the matrix and the lock declare for that target.",
 		ArgsUsage: "REF | oci:DIR[:TARGET|@DIGEST]",
 		Flags: append(o.common.flags(
 			&cli.StringFlag{Name: "out", Usage: "write the certificates, one JSON document a line, to `FILE`", Destination: &o.certificate},
-			&cli.StringFlag{Name: "target", Usage: "hold the image against what the matrix and the lock say of `TARGET` (default: against nothing, as an image of others)", Destination: &o.trust.Target},
+			&cli.StringFlag{Name: "target", Usage: "compare the image with what the matrix and the lock declare for `TARGET` (default: no comparison)", Destination: &o.trust.Target},
 			&cli.BoolFlag{Name: "image-harness", Usage: "run the image's own harness, which believes what the image declares; the certificate says so", Destination: &o.trust.ImageHarness},
 			grammar.Format(&o.form, "text", "json"),
 		), o.builderFlags.flags()...),

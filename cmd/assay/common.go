@@ -24,7 +24,7 @@ type common struct {
 
 func (o *common) flags(more ...cli.Flag) []cli.Flag {
 	return append([]cli.Flag{
-		&cli.StringFlag{Name: "matrix", Usage: "matrix `FILE`; its lock lies beside it (default: ./matrix.yaml, else the embedded one)", Destination: &o.matrix},
+		&cli.StringFlag{Name: "matrix", Usage: "matrix `FILE`; its lock is next to it (default: ./matrix.yaml, else the embedded one)", Destination: &o.matrix},
 		&cli.StringSliceFlag{Name: "mirror", Usage: "`FROM=TO` redirects URLs and image references that start with FROM; for URLs TO may be a directory; may be repeated", Destination: &o.mirrors},
 	}, more...)
 }

@@ -27,7 +27,7 @@ func lockCommand() *cli.Command {
 		Description: "Without a target it locks all. What cannot be reached from here stays unresolved, with the reason.",
 		Flags: append(o.common.flags(o.onlyFlag(),
 			&cli.BoolFlag{Name: "check", Usage: "change nothing; exit 1 if the targets need what the lock lacks", Destination: &o.check},
-			&cli.BoolFlag{Name: "update", Usage: "resolve anew what is locked already", Destination: &o.update},
+			&cli.BoolFlag{Name: "update", Usage: "resolve again the entries that are already locked", Destination: &o.update},
 			grammar.Format(&o.form, "text", "json"),
 		), o.builderFlags.flags()...),
 		BashComplete: o.complete,

@@ -106,9 +106,9 @@ func (o *bandwidthOptions) parse() (membw.Options, error) {
 	m.Families, m.Versus = o.only.Value(), o.versus != ""
 	switch {
 	case err != nil || bytes < 1:
-		return m, usagef("--size %q is no size such as 512M", o.size)
+		return m, usagef("--size %q is not a size such as 512M", o.size)
 	case o.samples < 1 || o.copies < 1 || o.warmup < 0 || o.accesses < 1:
-		return m, usagef("--samples %d --copies %d --warmup %d --accesses %d: there must be one of each, but for --warmup", o.samples, o.copies, o.warmup, o.accesses)
+		return m, usagef("--samples %d --copies %d --warmup %d --accesses %d: each must be 1 or more, except --warmup", o.samples, o.copies, o.warmup, o.accesses)
 	case o.versus != "" && o.versus != "memcpy":
 		return m, usagef("--versus is memcpy, not %q", o.versus)
 	}
@@ -189,7 +189,7 @@ func bandwidthTable(_ context.Context, files []string, out, _ io.Writer) error {
 		}
 		r := new(membw.Report)
 		if err := json.Unmarshal(b, r); err != nil || r.Schema != result.ReportSchema || r.Kind != "bandwidth" {
-			return usagef("%s is no report of harness bandwidth, schema %d: %w", name, result.ReportSchema, cmpErr(err))
+			return usagef("%s is not a report of harness bandwidth, schema %d: %w", name, result.ReportSchema, cmpErr(err))
 		}
 		reports = append(reports, r)
 	}

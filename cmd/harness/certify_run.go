@@ -359,7 +359,7 @@ func (o *certifyOptions) printSuite() error {
 	name := o.chosen()
 	text, err := node.Text(name)
 	if err != nil {
-		return usagef("--show: the suite %q is no file that comes with the harness (these are %s)", name, strings.Join(node.Names(), ", "))
+		return usagef("--show: the suite %q is not a file that comes with the harness (these are %s)", name, strings.Join(node.Names(), ", "))
 	}
 	_, err = o.stdout.Write(text)
 	return err

@@ -107,7 +107,7 @@ func imageKind(env *suite.Env, cfg image.Config) suite.Kind {
 		}
 		if cfg.Spec == nil && cfg.SpecErr == nil {
 			return []suite.Check{{ID: e.ID, Title: "the image is what it declares", Run: func(context.Context, *suite.Env) result.Result {
-				return result.Skipped("this is no image of assay: there is no %s", certificate.SpecPath)
+				return result.Skipped("this is not an image of assay: there is no %s", certificate.SpecPath)
 			}}}, nil
 		}
 		all, err := image.Suite(cfg).Checks(context.Background(), env)

@@ -102,7 +102,7 @@ func (o *diagOptions) plan() (diag.Plan, error) {
 	for text := range strings.SplitSeq(o.gpus, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(text))
 		if err != nil || n < 0 {
-			return p, usagef("--gpus %q is no list of numbers such as 0,1", o.gpus)
+			return p, usagef("--gpus %q is not a list of numbers such as 0,1", o.gpus)
 		}
 		p.GPUs = append(p.GPUs, n)
 	}

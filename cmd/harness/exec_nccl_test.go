@@ -144,7 +144,7 @@ func TestExecSaysWhoseNCCL(t *testing.T) {
 	if err := os.Remove(filepath.Join(n.ours, libnccl.Engine)); err != nil {
 		t.Fatal(err)
 	}
-	want := "harness: exec: assay's libnccl.so.2 was not found: DIR/opt/lib/libnccl.so.2: its engine is not beside it: stat DIR/opt/lib/libassay-coll.so: no such file or directory; " +
+	want := "harness: exec: assay's libnccl.so.2 was not found: DIR/opt/lib/libnccl.so.2: its engine is not next to it: stat DIR/opt/lib/libassay-coll.so: no such file or directory; " +
 		"open DIR/opt/bin/libnccl.so.2: no such file or directory; remedy: make libnccl makes it and libassay-coll.so: copy both into one of these directories, or take --engine nvidia\nexit status 3\n"
 	if got := say("ours"); got != want {
 		t.Errorf("without an engine: %q\nwant %q", got, want)

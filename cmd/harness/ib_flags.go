@@ -104,7 +104,7 @@ func decimal(p func(*probe.Config) *float64) func(*probe.Config, string) error {
 	return func(c *probe.Config, v string) error {
 		f, err := strconv.ParseFloat(v, 64)
 		if err != nil || !(f > 0) || math.IsInf(f, 0) {
-			return fmt.Errorf("%q is no number above 0", v)
+			return fmt.Errorf("%q is not a number above 0", v)
 		}
 		*p(c) = f
 		return nil
@@ -131,7 +131,7 @@ func setSize(c *probe.Config, v string) error {
 	}
 	n, err := strconv.ParseUint(digits, 10, 31)
 	if err != nil || n < 1 || n > math.MaxInt32>>shift {
-		return fmt.Errorf("%q is no size such as 65536, 64K or 8M, from 1 to %d bytes", v, math.MaxInt32)
+		return fmt.Errorf("%q is not a size such as 65536, 64K or 8M, from 1 to %d bytes", v, math.MaxInt32)
 	}
 	c.Size = n << shift
 	return nil
@@ -140,7 +140,7 @@ func setSize(c *probe.Config, v string) error {
 func setIterations(c *probe.Config, v string) error {
 	n, err := strconv.ParseUint(v, 10, 63)
 	if err != nil || n < 1 {
-		return fmt.Errorf("%q is no number of iterations, which is at least 5", v)
+		return fmt.Errorf("%q is not a number of iterations, which is at least 5", v)
 	}
 	c.Iterations = n
 	return nil
@@ -161,7 +161,7 @@ func setFlowLabels(c *probe.Config, v string) error {
 
 func setFileOffset(c *probe.Config, v string) (err error) {
 	if c.FileOffset, err = strconv.ParseUint(v, 0, 62); err != nil {
-		return fmt.Errorf("%q is no number of bytes such as 4096 or 0x1000", v)
+		return fmt.Errorf("%q is not a number of bytes such as 4096 or 0x1000", v)
 	}
 	return nil
 }
@@ -211,7 +211,7 @@ func setCounters(c *probe.Config, v string) error {
 	for name := range strings.SplitSeq(v, ",") {
 		dir, file, ok := strings.Cut(name, "/")
 		if !ok || dir != "counters" && dir != "hw_counters" || file == "" || strings.Contains(file, "/") {
-			return fmt.Errorf("%q is no counter such as counters/port_xmit_data or hw_counters/out_of_buffer", name)
+			return fmt.Errorf("%q is not a counter such as counters/port_xmit_data or hw_counters/out_of_buffer", name)
 		}
 		c.Counters = append(c.Counters, name)
 	}

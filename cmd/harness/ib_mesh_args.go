@@ -69,7 +69,7 @@ var meshFlags = []meshFlag{
 	{"expect", "GBITS", "each port's rate, instead of what it says itself", func(m *meshArgs, v string) error {
 		f, err := strconv.ParseFloat(v, 64)
 		if err != nil || !(f > 0) || math.IsInf(f, 0) {
-			return fmt.Errorf("%q is no number above 0", v)
+			return fmt.Errorf("%q is not a number above 0", v)
 		}
 		m.mesh.Expect = f
 		return nil

@@ -167,7 +167,7 @@ func parseSize(s string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n < 1 || n > maxPredictSize>>shift {
-		return 0, usagef("--sizes: %q is no size of 1 byte or more such as 65536, 64K, 1M or 8G", s)
+		return 0, usagef("--sizes: %q is not a size of 1 byte or more such as 65536, 64K, 1M or 8G", s)
 	}
 	return n << shift, nil
 }

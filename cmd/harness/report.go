@@ -212,7 +212,7 @@ func (d *document) inside(machine string) (*certificate.Statement, error) {
 		}
 	}
 	if names == nil {
-		return nil, errors.New("--machine: it is no certificate of several machines")
+		return nil, errors.New("--machine: it is not a certificate of several machines")
 	}
 	return nil, fmt.Errorf("--machine: there is no %q; did you mean %q?", machine, nearest.To(machine, names))
 }

@@ -11,7 +11,7 @@ import (
 func checkGlobs(patterns []string) error {
 	for _, p := range patterns {
 		if _, err := path.Match(p, ""); err != nil || p == "" {
-			return usagef("%q is no pattern of check ids (see certify --list)", p)
+			return usagef("%q is not a pattern of check ids (see certify --list)", p)
 		}
 	}
 	return nil

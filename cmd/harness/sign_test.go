@@ -84,7 +84,7 @@ func TestSign(t *testing.T) {
 	}{
 		{"sign", 2, "wants one FILE"},
 		{"sign " + node, 2, "--key KEY"},
-		{"sign " + node + " --key " + node, 2, "no PEM file"},
+		{"sign " + node + " --key " + node, 2, "not a PEM file"},
 		{"sign " + out + " --key " + file, 2, "signed already"},
 		{"sign " + node + " --key hashivault://none", 3, "key hashivault://none"},
 		{"sign " + node + " --key gcpkms://x", 3, "sigstore-kms-gcpkms"},

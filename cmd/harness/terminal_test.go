@@ -195,7 +195,7 @@ func TestConsole(t *testing.T) {
 func TestNameThatSteers(t *testing.T) {
 	t.Setenv("NODE_NAME", "a\x1b[2Jb")
 	code, stdout, stderr := tell("certify", "--suite", "quick", "--only", "platform")
-	if code != exitUsage || stdout != "" || !strings.Contains(stderr, `node: "a\x1b[2Jb" is no name`) {
+	if code != exitUsage || stdout != "" || !strings.Contains(stderr, `node: "a\x1b[2Jb" is not a name`) {
 		t.Errorf("certify = %d, %q, %q; want %d and the name", code, stdout, stderr, exitUsage)
 	}
 }

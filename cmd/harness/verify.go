@@ -28,7 +28,7 @@ func verifyCommand(out io.Writer) *cli.Command {
 				return usagef("verify wants one FILE, a signed certificate's envelope")
 			}
 			if len(keys.Value()) == 0 {
-				return usagef("verify wants --key KEY, the public key of whom you trust: a signature alone says nothing")
+				return usagef("verify wants --key KEY, a public key that you trust: a signature alone proves nothing")
 			}
 			return verify(c.Context, out, c.Args().First(), keys.Value(), subject)
 		},

@@ -87,7 +87,7 @@ func TestVerify(t *testing.T) {
 		{good + " " + good + " --key " + key, 2, "wants one FILE"},
 		{good + " --subject 0a --key " + key, 2, "--subject: digest"},
 		{good + ".none --key " + key, 2, "no such file"},
-		{good + " --key " + good, 2, "no PEM file"},
+		{good + " --key " + good, 2, "not a PEM file"},
 	} {
 		code, out, errOut := tell(append([]string{"verify"}, strings.Fields(tt.args)...)...)
 		if code != tt.code || !strings.Contains(out+errOut, tt.said) {

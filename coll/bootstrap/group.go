@@ -92,7 +92,7 @@ func Await(ctx context.Context, w World, here []byte, o Options) (*Group, error)
 	c.ended, c.end = context.WithCancelCause(context.Background())
 	if w.Rank != 0 {
 		if err := c.report(ctx, id, here); err != nil {
-			return nil, fmt.Errorf("rank %d cannot come to rank 0: %w", w.Rank, err)
+			return nil, fmt.Errorf("rank %d cannot connect to rank 0: %w", w.Rank, err)
 		}
 		return c, nil
 	}
@@ -239,7 +239,7 @@ func (c *Group) handle(l *link, k meet.Kind, p []byte) error {
 		select {
 		case c.answers <- a:
 		default:
-			return errors.New("rank 0 answered what nobody asked")
+			return errors.New("rank 0 sent an answer without a question")
 		}
 	case frameLeave:
 		l.left.Store(true)

@@ -59,9 +59,9 @@ func (h *groupHub) enter(m *arrival) {
 	case h.ended:
 		refused = "rank 0 has ended"
 	case h.ranks[m.rank] != nil:
-		refused = fmt.Sprintf("rank %d came twice", m.rank)
+		refused = fmt.Sprintf("rank %d joined twice", m.rank)
 	case lost:
-		refused = fmt.Sprintf("rank %d came too late: the others did not wait longer than %v", m.rank, h.o.Timeout)
+		refused = fmt.Sprintf("rank %d joined too late: the others did not wait longer than %v", m.rank, h.o.Timeout)
 	default:
 		h.ranks[m.rank] = m
 		return
@@ -199,7 +199,7 @@ func (h *groupHub) collect(ctx context.Context, limit time.Duration, own []byte)
 		}
 		why := fmt.Sprintf("the others waited for it for %v", time.Since(begun).Round(time.Millisecond))
 		if limit > 0 {
-			why = fmt.Sprintf("it did not come within %v", limit)
+			why = fmt.Sprintf("it did not join within %v", limit)
 		}
 		for _, rank := range missing {
 			h.leaveBehind(rank, why)

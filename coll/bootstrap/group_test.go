@@ -246,16 +246,16 @@ func TestCrewMissing(t *testing.T) {
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	if why := groups[0].Lost()[2]; why != "it did not come within 1s" {
+	if why := groups[0].Lost()[2]; why != "it did not join within 1s" {
 		t.Errorf("who stays away is lost because %q", why)
 	}
 	if got, errs := say(t, t.Context(), groups); errors.Join(errs...) != nil || got[3] != "3:r0 r1 - r3" {
 		t.Errorf("without it: %q, %v", got, errs)
 	}
-	if _, err := Await(t.Context(), job(2), nil, o); err == nil || !strings.Contains(err.Error(), "came too late") {
+	if _, err := Await(t.Context(), job(2), nil, o); err == nil || !strings.Contains(err.Error(), "joined too late") {
 		t.Errorf("who comes late hears %v", err)
 	}
-	if _, err := Await(t.Context(), job(1), nil, o); err == nil || !strings.Contains(err.Error(), "came twice") {
+	if _, err := Await(t.Context(), job(1), nil, o); err == nil || !strings.Contains(err.Error(), "joined twice") {
 		t.Errorf("who comes twice hears %v", err)
 	}
 	closeGroup(groups)

@@ -97,7 +97,7 @@ func expandRanges(s string, digits bool, limit int) ([]string, error) {
 		a, err1 := strconv.ParseUint(first, 10, 32)
 		b, err2 := strconv.ParseUint(last, 10, 32)
 		if err1 != nil || err2 != nil || b < a {
-			return nil, fmt.Errorf("%q is no range of numbers", r)
+			return nil, fmt.Errorf("%q is not a range of numbers", r)
 		}
 		if b-a >= uint64(limit) || len(out)+int(b-a) >= limit {
 			return nil, fmt.Errorf("more than %d hosts", maxHostlist)

@@ -68,7 +68,7 @@ func (id ID) late() bool { return id[36]&idLate != 0 }
 // addrs returns the root's addresses, best first.
 func (id ID) addrs() ([]netip.AddrPort, error) {
 	if string(id[:4]) != idMagic {
-		return nil, errors.New("this is no communicator id: make one with NewRoot (is it all zero, or from another version?)")
+		return nil, errors.New("this is not a communicator id: make one with NewRoot (is it all zero, or from another version?)")
 	}
 	n := int(id[36] &^ idLate)
 	if n == 0 || n > idMaxAddrs {

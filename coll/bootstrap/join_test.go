@@ -21,7 +21,7 @@ func TestDisagree(t *testing.T) {
 		kind  error
 		want  string
 	}{
-		{"twice", []rank{{0, 4}, {1, 4}, {1, 4}, {3, 4}}, ErrDisagree, "rank 1 came twice: process"},
+		{"twice", []rank{{0, 4}, {1, 4}, {1, 4}, {3, 4}}, ErrDisagree, "rank 1 joined twice: process"},
 		{"too high", []rank{{0, 3}, {1, 3}, {3, 3}}, ErrDisagree, "is out of range: ranks go from 0 to 2"},
 		{"negative", []rank{{0, 3}, {-1, 3}, {2, 3}}, ErrDisagree, "rank -1"},
 		{"sizes", []rank{{0, 3}, {1, 4}, {2, 3}}, ErrDisagree, "all must join with one size"},

@@ -147,7 +147,7 @@ func (p *pmi) get(ctx context.Context, key string) (string, error) {
 	if p.version == 2 {
 		a, err = p.ask(ctx, "kvs-get", "", "kvs-get-response", "jobid", p.jobid, "srcid", "-1", "key", key)
 		if err == nil && a["flag"] == "FALSE" {
-			err = fmt.Errorf("PMI: nobody has put %q", key)
+			err = fmt.Errorf("PMI: no rank has put %q", key)
 		}
 	} else {
 		a, err = p.ask(ctx, "get", "get_result", "", "kvsname", p.kvs, "key", key)

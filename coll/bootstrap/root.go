@@ -178,7 +178,7 @@ func (r *Root) check(m *member) error {
 	case m.rank < 0 || m.rank >= m.size:
 		return wrapf(ErrDisagree, "%s is out of range: ranks go from 0 to %d", m, m.size-1)
 	case other != nil:
-		return wrapf(ErrDisagree, "rank %d came twice: %s and %s", m.rank, other.who, m.who)
+		return wrapf(ErrDisagree, "rank %d joined twice: %s and %s", m.rank, other.who, m.who)
 	}
 	return nil
 }
@@ -222,7 +222,7 @@ func (r *Root) word(m *arrival) (meet.Kind, []byte) {
 	case here != nil && here.arrival == m:
 		return frameGo, nil
 	}
-	return frameFailed, encodeFailure(wrapf(ErrDisagree, "rank %d came too late, or is one too many: the root was done with the others", m.rank))
+	return frameFailed, encodeFailure(wrapf(ErrDisagree, "rank %d joined too late, or is one too many: the root was done with the others", m.rank))
 }
 
 func (r *Root) stop() {

@@ -89,7 +89,7 @@ func idOf(h *hub, err error) (ID, *hub, error) {
 func (w World) key(o Options, call uint32) []byte {
 	secret := w.secret
 	if len(secret) == 0 && w.Rank == 0 && call <= 1 {
-		o.Logf("%v: who can reach this host can guess what protects the communicator's start; set %s to a random value on all ranks to prevent it", w, jobSecretVar)
+		o.Logf("%v: anyone who can reach this host can guess the secret that protects the communicator's start; set %s to a random value on all ranks to prevent it", w, jobSecretVar)
 	}
 	return derive(secret, fmt.Sprintf("job %q call %d", w.job, call))
 }
@@ -276,7 +276,7 @@ func unseal(key, b []byte) (ID, error) {
 	g := sealer(key)
 	p, err := g.Open(nil, make([]byte, g.NonceSize()), b, nil)
 	if err != nil || len(p) != len(ID{}) {
-		return ID{}, errors.New("what came is no communicator id")
+		return ID{}, errors.New("the received data is not a communicator id")
 	}
 	return ID(p), nil
 }

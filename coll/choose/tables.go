@@ -241,7 +241,7 @@ func Numbers(s string, to ...*int) (name string, err error) {
 	}
 	for i, f := range fields[1:] {
 		if *to[i], err = strconv.Atoi(f); err != nil || *to[i] < 0 {
-			return "", fmt.Errorf("%q: %q is no number", s, f)
+			return "", fmt.Errorf("%q: %q is not a number", s, f)
 		}
 	}
 	return fields[0], nil

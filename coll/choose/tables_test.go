@@ -55,7 +55,7 @@ func TestTablesErrors(t *testing.T) {
 		{`"copy"`, `""`, `"" is no choice`}, {`"copy"`, `"a b"`, "no choice"}, {`90000`, `0`, "0 nanoseconds"}, {`[0,90000]`, `[0]`, "0 nanoseconds"},
 		{`[[64,2000]]`, `[]`, "row 1: there are no times"}, {`[{"choice":"exchange_ll","took":[[64,2000]]}]`, `[]`, "there are no rows"}, {`"choice":"copy"`, `"choise":"copy"`, `unknown field "choise"`},
 		{"ring/LL:1", "rung/LL:1", `there is no algorithm "rung" for AllReduce`}, {"ring/LL:1", "bruck/LL:1", `there is no algorithm "bruck" for AllReduce`}, {"ring/LL:1", "ring/LL128:1", `there is no protocol "LL128"; there are Simple, LL`},
-		{"ring/LL:1", "ring:1", `no protocol ""`}, {"ring/LL:1", "ring/LL", "no channels"}, {"ring/LL:1", "ring/LL:x", `"x" is no number`}, {"ring/LL:1", "ring/LL:1:2", "more than 1 numbers"},
+		{"ring/LL:1", "ring:1", `no protocol ""`}, {"ring/LL:1", "ring/LL", "no channels"}, {"ring/LL:1", "ring/LL:x", `"x" is not a number`}, {"ring/LL:1", "ring/LL:1:2", "more than 1 numbers"},
 		{`"ranks":4`, `"ranks":0`, "0 ranks"}, {`"ranks":4`, `"ranks":4,"groups":5`, "5 groups"}, {`[8,2000],`, `[64,2000],`, "64 bytes, after 64"}, {`[8,2000],`, `[8,0],`, "0 nanoseconds"},
 		{`{"gpu":"A","ranks":2,"collective":"SendRecv"`, `null,{"gpu":"A","ranks":2,"collective":"SendRecv"`, "table 3: null"},
 	} {

@@ -150,6 +150,6 @@ func TestInputsDiffer(t *testing.T) {
 		}
 	}
 	if math.IsNaN(number(elem.Float32, data{t: elem.Float32, n: 3}.at(1, 1))) {
-		t.Error("an input of a sum is no number")
+		t.Error("an input of a sum is not a number")
 	}
 }

@@ -51,7 +51,7 @@ func checkPointer(b []byte) error {
 		return err
 	}
 	if info.Ordinal < 0 {
-		return fmt.Errorf("%v is no address that CUDA knows", p)
+		return fmt.Errorf("%v is not an address that CUDA knows", p)
 	}
 	base, size, err := driver.AddressRange(p)
 	if err != nil || !info.IsDevice { // the host's pinned memory has no range

@@ -98,7 +98,7 @@ func parseConf(name, data string) ([]Setting, error) {
 		case !ok:
 			errs = append(errs, fmt.Errorf("%s: %.60q is not KEY=VALUE; a comment begins with #", where, line))
 		case !variable.MatchString(key):
-			errs = append(errs, fmt.Errorf("%s: %.60q is no name of a variable; write KEY=VALUE and nothing before it", where, key))
+			errs = append(errs, fmt.Errorf("%s: %.60q is not a name of a variable; write KEY=VALUE and nothing before it", where, key))
 		case strings.ContainsRune(value, 0):
 			errs = append(errs, fmt.Errorf("%s: a zero byte in the value of %s", where, debug.Short(key, valueBytes)))
 		case quoted(value):

@@ -121,7 +121,7 @@ func level(field func(*Knobs) *PathLevel) kind {
 		}
 		n, err := number(s, 0, int64(len(numbers)-1))
 		if err != nil {
-			return errors.New("it is no distance")
+			return errors.New("it is not a distance")
 		}
 		*field(k) = numbers[n]
 		return nil
@@ -167,7 +167,7 @@ func list(s string, item func(string) bool) error {
 	s = strings.TrimPrefix(s, "=")
 	for name := range strings.SplitSeq(s, ",") {
 		if !item(name) {
-			return fmt.Errorf("%q in the list is no name", name)
+			return fmt.Errorf("%q in the list is not a name", name)
 		}
 	}
 	return nil

@@ -111,7 +111,7 @@ func (k *Knobs) merge(conf []Setting) (warnings []Warning) {
 		case s.Name == confFile:
 			warnings = append(warnings, Warning{debug.Warn, s.Name, fmt.Sprintf("%s: %s counts in the environment only", s.From, name)})
 		case !ours(s.Name):
-			warnings = append(warnings, Warning{debug.Warn, s.Name, fmt.Sprintf("%s: %s is left alone: it is no variable of NCCL", s.From, name)})
+			warnings = append(warnings, Warning{debug.Warn, s.Name, fmt.Sprintf("%s: %s is left alone: it is not a variable of NCCL", s.From, name)})
 		default:
 			first, ok := k.settings[s.Name]
 			if !ok {

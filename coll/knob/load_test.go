@@ -71,8 +71,8 @@ func TestGetenv(t *testing.T) {
 func TestFileErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"NCCL_ALGO=ring\nno equals sign":   `/etc/nccl.conf:2: "no equals sign" is not KEY=VALUE`,
-		"export NCCL_ALGO=ring":            `/etc/nccl.conf:1: "export NCCL_ALGO" is no name`,
-		"=x":                               `/etc/nccl.conf:1: "" is no name`,
+		"export NCCL_ALGO=ring":            `/etc/nccl.conf:1: "export NCCL_ALGO" is not a name`,
+		"=x":                               `/etc/nccl.conf:1: "" is not a name`,
 		"NCCL_RINGS=\"0 1\"":               `/etc/nccl.conf:1: the quotes would be part of NCCL_RINGS`,
 		"NCCL_HOSTID=a\x00b":               `/etc/nccl.conf:1: a zero byte`,
 		"\n\nNCCL_P2P_DISABLE=x # comment": `NCCL_P2P_DISABLE="x # comment" (/etc/nccl.conf:3)`,
@@ -175,7 +175,7 @@ func TestWarnings(t *testing.T) {
 	}
 	want := []string{
 		"WARN /etc/nccl.conf:2: NCCL_ALGO is set at /etc/nccl.conf:1 already, and the first counts",
-		"WARN /etc/nccl.conf:3: LD_PRELOAD is left alone: it is no variable of NCCL",
+		"WARN /etc/nccl.conf:3: LD_PRELOAD is left alone: it is not a variable of NCCL",
 		"WARN /etc/nccl.conf:4: NCCL_CONF_FILE counts in the environment only",
 		"WARN ASSAY_TIMEOT (environment) is unknown and does nothing; did you mean ASSAY_TIMEOUT?",
 		"INFO NCCL_LAUNCH_MODE=GROUP (environment) has no effect here: how CUDA kernels are launched: those of a group are launched together in any case",

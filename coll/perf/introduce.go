@@ -95,7 +95,7 @@ func (w *worker) introduce(ctx context.Context) (int64, error) {
 	ranks := make([]introduction, len(all))
 	for i, b := range all {
 		if err := ranks[i].decode(b, w.report != nil); err != nil {
-			return 0, w.failed(InternalError, fmt.Errorf("rank %d introduces itself with %.40q: %w; do all run the same program?", i, b, err))
+			return 0, w.failed(InternalError, fmt.Errorf("rank %d introduces itself with %.40q: %w; do all ranks run the same program?", i, b, err))
 		}
 	}
 	limit := memoryLimit(ranks, len(w.kindsOf(w.i)))

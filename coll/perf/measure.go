@@ -35,7 +35,7 @@ func (m *measure) encode() []byte {
 // measureHead is the length of a measure's fixed part.
 const measureHead = 4 * 8
 
-var errMeasure = errors.New("a rank sent something that is no measurement: do all run the same program?")
+var errMeasure = errors.New("a rank sent something that is not a measurement: do all ranks run the same program?")
 
 func decodeMeasure(b []byte) (measure, error) {
 	if len(b) < measureHead {

@@ -23,7 +23,7 @@ var units = map[string]float64{"": 1, "K": 1 << 10, "k": 1 << 10, "M": 1 << 20, 
 func ParseSize(s string) (int64, error) {
 	m := cNumber.FindStringSubmatch(s)
 	if m == nil {
-		return 0, fmt.Errorf("size %q is no number", s)
+		return 0, fmt.Errorf("size %q is not a number", s)
 	}
 	unit, ok := units[m[2]]
 	if !ok {

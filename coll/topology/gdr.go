@@ -40,7 +40,7 @@ func (s *System) GDR(gpu, nic int, o GDROptions) GDR {
 	case o.Off:
 		d.Why = "NCCL_IB_CUDA_SUPPORT=0"
 	case !n.RDMA:
-		d.Why = "it is no RDMA device"
+		d.Why = "it is not an RDMA device"
 	case g.GDR != nil && !*g.GDR:
 		d.Why = "the GPU cannot"
 	case n.GDR != nil && !*n.GDR:

@@ -31,7 +31,7 @@ func TestGDR(t *testing.T) {
 		{"an old GPU, read all the same", "a100-8", 0, 0, GDROptions{Level: PXB, Read: 1}, func(s *System) { s.GPUs[0].SM, s.GPUs[0].NVLinks = 70, nil }, "GPU Direct RDMA Enabled for GPU 0 / HCA 0 (distance 4 <= 5), read 1"},
 		{"GPU without", "a100-8", 0, 0, auto, func(s *System) { s.GPUs[0].GDR = no }, "GPU Direct RDMA Disabled for GPU 0 / HCA 0 (the GPU cannot)"},
 		{"card without", "a100-8", 0, 0, auto, func(s *System) { s.NICs[0].GDR = no }, "GPU Direct RDMA Disabled for GPU 0 / HCA 0 (the HCA cannot)"},
-		{"Ethernet", "h200-vm", 0, 0, level(SYS), func(s *System) { s.NICs[0].RDMA = false }, "GPU Direct RDMA Disabled for GPU 0 / HCA 0 (it is no RDMA device)"},
+		{"Ethernet", "h200-vm", 0, 0, level(SYS), func(s *System) { s.NICs[0].RDMA = false }, "GPU Direct RDMA Disabled for GPU 0 / HCA 0 (it is not an RDMA device)"},
 		{"off", "a100-8", 0, 0, GDROptions{Off: true, Level: SYS, Read: 1}, nil, "GPU Direct RDMA Disabled for GPU 0 / HCA 0 (NCCL_IB_CUDA_SUPPORT=0)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

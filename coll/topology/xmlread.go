@@ -80,7 +80,7 @@ func (x *xmlReader) number(e *element, name string, without, lo, hi int64) int64
 	}
 	v, err := strconv.ParseInt(s, 0, 64)
 	if err != nil || v < lo || v > hi {
-		x.fail(e, "%s=%.40q is no number from %d to %d", name, s, lo, hi)
+		x.fail(e, "%s=%.40q is not a number from %d to %d", name, s, lo, hi)
 		return without
 	}
 	return v
@@ -264,7 +264,7 @@ func (x *xmlReader) nic(e *element, p PCI, onPCI bool) {
 		if s := net.attr["latency"]; s != "" {
 			v, err := strconv.ParseFloat(s, 64)
 			if err != nil || !(v >= 0 && v < 1e9) {
-				x.fail(net, "latency=%.40q is no number of microseconds", s)
+				x.fail(net, "latency=%.40q is not a number of microseconds", s)
 			}
 			n.LatencyUs = v
 		}

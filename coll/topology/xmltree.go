@@ -71,7 +71,7 @@ func parseElements(r io.Reader) (*element, error) {
 		}
 	}
 	if len(top.sub) != 1 || top.sub[0].name != "system" {
-		return nil, &SyntaxError{1, "no <system> element around everything: this is no topology of NCCL's"}
+		return nil, &SyntaxError{1, "no <system> element around everything: this is not a topology of NCCL's"}
 	}
 	return top.sub[0], nil
 }

@@ -16,7 +16,7 @@ type counter struct {
 
 const (
 	reseat = "reseat the GPU, look at its riser and retimer"
-	relink = "look at the NVLinks' states and error counters (nvidia-smi nvlink -s, -e); reset the GPU; if they come again, look at its board and the NVSwitches"
+	relink = "look at the NVLinks' states and error counters (nvidia-smi nvlink -s, -e); reset the GPU; if they return, look at its board and the NVSwitches"
 )
 
 var pcieCounters = []counter{

@@ -130,7 +130,7 @@ func number(s string) (float64, error) {
 	}
 	v, err := strconv.ParseFloat(s, 64)
 	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
-		return 0, fmt.Errorf("%q is no number from 0 up, nor true or false", s)
+		return 0, fmt.Errorf("%q is not a number from 0 up, nor true or false", s)
 	}
 	return v, nil
 }

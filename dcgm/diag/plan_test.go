@@ -78,10 +78,10 @@ func TestParams(t *testing.T) {
 		"memtst.test_duration=1":   `did you mean "memtest"?`,
 		"memory.test_duration=1":   "memory has minimum_allocation_percentage, walks, max_memory_mb",
 		"software.x=1":             "software has no parameters",
-		"memory.walks=many":        `"many" is no number`,
-		"memory.walks=-1":          "no number from 0 up",
-		"memory.walks=NaN":         "no number from 0 up",
-		"memory.walks=inf":         "no number from 0 up",
+		"memory.walks=many":        `"many" is not a number`,
+		"memory.walks=-1":          "not a number from 0 up",
+		"memory.walks=NaN":         "not a number from 0 up",
+		"memory.walks=inf":         "not a number from 0 up",
 		"memory.walks=1;pcie.no=1": "pcie has copies",
 	} {
 		if _, err := ParseParams(text); err == nil || !strings.Contains(err.Error(), want) {

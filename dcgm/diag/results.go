@@ -96,7 +96,7 @@ func (r *Report) test(t *Result, limits map[string]result.Rule) result.Result {
 }
 
 // Title is the title of a test's result.
-func Title(t Test) string { return "GPUs stand the test: " + t.Title }
+func Title(t Test) string { return "GPUs pass the test: " + t.Title }
 
 // on is the prefix that names a finding's GPU.
 func (t *Result) on(gpu int) string {

@@ -103,7 +103,7 @@ func checkCUDA(e *env) []finding {
 	}
 	major, err := strconv.Atoi(strings.Split(s.CUDA.Value, ".")[0])
 	if err != nil {
-		return node(outcome{verdict: result.Error, reason: fmt.Sprintf("%q is no version of CUDA", s.CUDA.Value)})
+		return node(outcome{verdict: result.Error, reason: fmt.Sprintf("%q is not a version of CUDA", s.CUDA.Value)})
 	}
 	driver := e.Driver.Value.CUDA
 	has := fmt.Sprintf("driver %d.%d, toolkit %s", driver/1000, driver%1000/10, s.CUDA.Value)

@@ -38,7 +38,7 @@ var memoryChecks = []check{
 		remedy: "drain the node; the GPU qualifies for replacement",
 	},
 	{
-		id: "gpu/ecc/dram/uncorrectable", title: "uncorrectable ECC errors of the memory are told", want: "judged by gpu/row-remap", remedy: support,
+		id: "gpu/ecc/dram/uncorrectable", title: "uncorrectable ECC errors of the memory are reported", want: "judged by gpu/row-remap", remedy: support,
 		gpu: number(func(g *gpuState) sysfs.Fact[uint64] { return fact(g.DRAM.Value.Uncorrectable, g.DRAM.Err) }, "uncorrectable errors of the memory over the GPU's life"),
 	},
 	{

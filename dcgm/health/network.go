@@ -226,7 +226,7 @@ func checkLanes(e *env, _ string, p sysfs.RDMAPort) outcome {
 	case !portUp(p):
 		return skipped("the port is not up")
 	case p.LinkLayer != "InfiniBand":
-		return skipped("lanes of %s are not told", p.LinkLayer)
+		return skipped("lanes of %s are not reported", p.LinkLayer)
 	case p.Rate.Lanes == 0:
 		return skipped("the port does not tell its lanes")
 	case n < e.rule.limit():

@@ -38,7 +38,7 @@ var systemChecks = []check{
 		remedy: "docker --shm-size=16g, or --ipc=host; in Kubernetes an emptyDir of medium Memory on /dev/shm",
 	},
 	{
-		id: "node/hugepages", title: "reserved huge pages are told", want: "any", node: checkHugepages, uses: usesSystem,
+		id: "node/hugepages", title: "reserved huge pages are reported", want: "any", node: checkHugepages, uses: usesSystem,
 	},
 	{
 		id: "node/memory", title: "the kernel has taken no memory away for errors", want: "at most %s", node: checkHostMemory, uses: usesSystem,
@@ -174,7 +174,7 @@ func checkSHM(e *env) []finding {
 		}
 	}
 	if size == 0 {
-		return node(skipped("the size of /dev/shm is not told"))
+		return node(skipped("the size of /dev/shm is not known"))
 	}
 	gib := float64(size) / (1 << 30)
 	o := outcome{value: bytesText(size), number: &gib}

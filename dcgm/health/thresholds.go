@@ -113,7 +113,7 @@ func parse(in io.Reader) (Rules, error) {
 			return nil, fmt.Errorf("%s: severity %q; want fail, warn or info", id, r.Severity)
 		}
 		if r.Limit != nil && (math.IsNaN(*r.Limit) || math.IsInf(*r.Limit, 0) || *r.Limit < 0) {
-			return nil, fmt.Errorf("%s: the limit %v is no number from 0 on", id, *r.Limit)
+			return nil, fmt.Errorf("%s: the limit %v is not a number from 0 on", id, *r.Limit)
 		}
 	}
 	return f.Thresholds, nil

@@ -43,11 +43,11 @@ var xids = table([]row{
 	{n(37), logEvent{"driver firmware error", classNote, ignore}},
 	{n(38), logEvent{"driver firmware error", classWarn, ignore}},
 	{slices.Concat(span(39, 41), span(70, 72), span(75, 77), n(85), span(126, 135)), logEvent{"copy engine exception", classWarn, restartApp}},
-	{n(43), logEvent{"GPU stopped, channel reset", classApp, "none if another Xid stands beside it"}},
+	{n(43), logEvent{"GPU stopped, channel reset", classApp, "none if another Xid accompanies it"}},
 	{n(44), logEvent{"fault during a context switch", classWarn, ignore}},
-	{n(45), logEvent{"pre-emptive cleanup", classApp, "look at the Xid beside it; alone, restart the fabric manager"}},
+	{n(45), logEvent{"pre-emptive cleanup", classApp, "look at the accompanying Xid; alone, restart the fabric manager"}},
 	{n(46), logEvent{"GPU timeout", classFail, resetGPU}},
-	{n(48), logEvent{"double-bit ECC error", classFail, resetGPU + "; see Xid 63 and 64 beside it"}},
+	{n(48), logEvent{"double-bit ECC error", classFail, resetGPU + "; see the accompanying Xids 63 and 64"}},
 	{n(54), logEvent{"auxiliary power is not connected", classFail, "check the GPU's power cable"}},
 	{n(60, 66, 67), logEvent{"video processor, or illegal access by the driver", classWarn, restartApp}},
 	{n(61, 62), logEvent{"micro-controller halted", classFail, resetGPU}},
@@ -91,7 +91,7 @@ var xids = table([]row{
 	{n(167), logEvent{"PCIe fatal timeout", classFail, reboot}},
 	{n(168), logEvent{"errors in a write-protected region", classFail, support}},
 	{n(169), logEvent{"micro-controller halted", classFail, resetGPU}},
-	{n(171, 172), logEvent{"detail of a double-bit ECC error", classFail, resetGPU + "; see Xid 48 beside it"}},
+	{n(171, 172), logEvent{"detail of a double-bit ECC error", classFail, resetGPU + "; see the accompanying Xid 48"}},
 })
 
 type row struct {

@@ -186,7 +186,7 @@ func Open(doc []byte, keys ...crypto.PublicKey) (*Statement, attest.Attachment, 
 	p := attest.Policy{Keys: keys, Kinds: []attest.Kind{readable}}
 	a, err := p.Verify(doc, "", "")
 	if errors.Is(err, attest.ErrForeign) {
-		err = fmt.Errorf("it is no certificate but a %q", cmp.Or(a.Predicate, a.Type))
+		err = fmt.Errorf("it is not a certificate but a %q", cmp.Or(a.Predicate, a.Type))
 	}
 	if err != nil {
 		return nil, a, fmt.Errorf("certificate: %w", err)

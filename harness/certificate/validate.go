@@ -15,7 +15,7 @@ import (
 func (p *Predicate) Validate() error {
 	switch {
 	case !result.IsName(p.Suite):
-		return fmt.Errorf("suite: %.80q is no name", p.Suite)
+		return fmt.Errorf("suite: %.80q is not a name", p.Suite)
 	case p.Results == nil:
 		return errors.New("results: there is no list of them")
 	case p.Started.IsZero() != p.Finished.IsZero():
@@ -23,7 +23,7 @@ func (p *Predicate) Validate() error {
 	case p.Environment.CPUs < 0:
 		return fmt.Errorf("environment: %d processors", p.Environment.CPUs)
 	case !optional(p.Environment.Target) || !optional(p.Environment.Recipe):
-		return fmt.Errorf("environment: target %.80q, recipe %.80q: one of them is no name", p.Environment.Target, p.Environment.Recipe)
+		return fmt.Errorf("environment: target %.80q, recipe %.80q: one of them is not a name", p.Environment.Target, p.Environment.Recipe)
 	}
 	if p.Node != nil {
 		if err := p.Node.validate(); err != nil {
@@ -53,7 +53,7 @@ func (p *Predicate) Validate() error {
 
 func (n *Node) validate() error {
 	if !result.IsName(n.Name) {
-		return fmt.Errorf("%.80q is no name", n.Name)
+		return fmt.Errorf("%.80q is not a name", n.Name)
 	}
 	if err := distinctNames(n.Identity); err != nil {
 		return fmt.Errorf("identity: %w", err)
@@ -115,7 +115,7 @@ func distinctNames(names []string) error {
 	seen := map[string]bool{}
 	for _, n := range names {
 		if !result.IsName(n) || seen[n] {
-			return fmt.Errorf("%.80q is no name, or there is another one", n)
+			return fmt.Errorf("%.80q is not a name, or there is another one", n)
 		}
 		seen[n] = true
 	}

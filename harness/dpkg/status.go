@@ -172,7 +172,7 @@ func paragraphs(b []byte) func(func(paragraph, error) bool) {
 			case line[0] == '#':
 			case line[0] == ' ' || line[0] == '\t':
 				if last == "" {
-					yield(para, fmt.Errorf("%d: a line continues a field, and there is none", n))
+					yield(para, fmt.Errorf("%d: a line continues a field, and no field precedes it", n))
 					return
 				}
 			default:

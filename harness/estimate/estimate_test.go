@@ -198,8 +198,8 @@ func TestParse(t *testing.T) {
 		}
 	}
 	for in, want := range map[string]string{
-		"": "no rate", "300": "no rate", "GB/s": "no rate", "300gb/s": "GB/s for bytes", "300GB": "want one of", "300GiB/s": "want one of",
-		"0GB/s": "more than 0", "-1GB/s": "no rate", "1.2.3GB/s": "no number", "x200Gb/s": "number of links", "0x200Gb/s": "number of links", "8x": "no rate", "2x2x2GB/s": "want one of",
+		"": "not a rate", "300": "not a rate", "GB/s": "not a rate", "300gb/s": "GB/s for bytes", "300GB": "want one of", "300GiB/s": "want one of",
+		"0GB/s": "more than 0", "-1GB/s": "not a rate", "1.2.3GB/s": "not a number", "x200Gb/s": "number of links", "0x200Gb/s": "number of links", "8x": "not a rate", "2x2x2GB/s": "want one of",
 		"1000000000000000TB/s": "more than any link", "1e3GB/s": "want one of",
 	} {
 		if got, err := ParseRate(in); err == nil || !strings.Contains(err.Error(), want) {

@@ -44,11 +44,11 @@ func ParseRate(s string) (Rate, error) {
 	}
 	i := strings.IndexFunc(rest, func(r rune) bool { return r != '.' && (r < '0' || r > '9') })
 	if i <= 0 {
-		return 0, fmt.Errorf("%q is no rate with its unit, such as 300GB/s, 200Gb/s or 8x200Gb/s", s)
+		return 0, fmt.Errorf("%q is not a rate with its unit, such as 300GB/s, 200Gb/s or 8x200Gb/s", s)
 	}
 	v, err := strconv.ParseFloat(rest[:i], 64)
 	if err != nil || !(v > 0) {
-		return 0, fmt.Errorf("%q: %q is no number more than 0", s, rest[:i])
+		return 0, fmt.Errorf("%q: %q is not a number more than 0", s, rest[:i])
 	}
 	unit := strings.TrimSpace(rest[i:])
 	factor, ok := rateUnits[unit]
@@ -82,7 +82,7 @@ func ParseParams(s string) (float64, error) {
 	}
 	v, err := strconv.ParseFloat(digits, 64)
 	if err != nil || math.IsInf(v, 0) || !(v*factor >= 1) || v*factor > maxQuantity || strings.ContainsAny(digits, "xX_pP") {
-		return 0, fmt.Errorf("%q is no number of parameters such as 2e9, 2B or 350M", s)
+		return 0, fmt.Errorf("%q is not a number of parameters such as 2e9, 2B or 350M", s)
 	}
 	return v * factor, nil
 }

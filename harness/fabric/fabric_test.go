@@ -277,7 +277,7 @@ func TestMerge(t *testing.T) {
 	}{
 		{"node/node07", result.Fail, "bandwidth/h2d: GPU 0: 31.2 GB/s, less than 48; and "},
 		{"node/node08", result.Warn, "health/xid: Xid 94 on GPU 1"},
-		{"node/a_b", result.Error, "no certificate came of it: it is silent"},
+		{"node/a_b", result.Error, "no certificate was created: it is silent"},
 		{"coll/all_reduce", result.Pass, ""},
 	} {
 		r := st.Predicate.Results[i]

@@ -99,7 +99,7 @@ func summarized(s *gather.Summary) (out []result.Result) {
 func (f *Fabric) machine(rank int, st *certificate.Statement, lost string) result.Result {
 	r := result.Result{ID: "node/" + FileName(f.Name(rank)), Title: f.Name(rank) + " is fit on its own"}
 	if st == nil {
-		r.Verdict, r.Reason = result.Error, "no certificate came of it: "+lost
+		r.Verdict, r.Reason = result.Error, "no certificate was created: "+lost
 		r.Remedy = "see whether the machine is up, and what the launcher and its kernel's log say of it"
 		return r
 	}

@@ -86,7 +86,7 @@ func (d *decoder) float() float64 {
 	f := math.Float64frombits(binary.BigEndian.Uint64(d.b))
 	d.b = d.b[8:]
 	if math.IsNaN(f) || math.IsInf(f, 0) {
-		d.fail(errors.New("a value that is no number"))
+		d.fail(errors.New("a value that is not a number"))
 		return 0
 	}
 	return f

@@ -96,7 +96,7 @@ func TestDecodeErrors(t *testing.T) {
 		{checks(0, 1), `check "a" after "b"`},
 		{checks(1, 1), `check "a" after "a"`},
 		{checks(1, 2), "string 2 of 2"},
-		{nan, "a value that is no number"},
+		{nan, "a value that is not a number"},
 		{bytes.Repeat([]byte{0xff}, 30), "format 255"},
 		{append([]byte{partVersion}, bytes.Repeat([]byte{0xff}, 30)...), "it ends too early"},
 	} {

@@ -85,7 +85,7 @@ func (o Options) check() (Options, error) {
 	case o.Fanout < 1 || o.Limit < 0:
 		return o, fmt.Errorf("a fan-out of %d within %v; both must be above 0", o.Fanout, o.Limit)
 	case len(o.Token) == 0:
-		return o, errors.New("gathering without a token: anybody could send results")
+		return o, errors.New("gathering without a token: any process could send results")
 	case o.Rank > 0 && o.Peers == nil:
 		return o, errors.New("a rank other than 0 needs to know where the others are: Peers is not set")
 	case o.Listener == nil && len(children(o.Rank, o.Size, o.Fanout)) > 0:

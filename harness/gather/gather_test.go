@@ -249,7 +249,7 @@ func TestMissing(t *testing.T) {
 		{"an inner rank that does not start", 4, absent, "rank 4 on node4: no answer within 3s"},
 		{"an inner rank that listens and is deaf", 4, deaf, "rank 4 on node4: no answer within 3s"},
 		{"an inner rank that dies with what it has taken", 4, swallows, "rank 4 on node4: no answer within 3s"},
-		{"a leaf that hangs", 37, says(frameHost, "elsewhere"), "rank 37 on elsewhere: it came, and did not finish within 3s"},
+		{"a leaf that hangs", 37, says(frameHost, "elsewhere"), "rank 37 on elsewhere: it connected, and did not finish within 3s"},
 		{"a leaf that dies in the middle", 37, says(0, ""), "rank 37 on elsewhere: it broke off before its result was here: the connection was closed"},
 		{"nonsense", 37, says(frameSummary, "\x01\xff\xff"), "rank 37 on elsewhere: it sent nonsense: it ends too early"},
 		{"another format", 37, says(frameSummary, "{]"), "it sent nonsense: a summary in format 123, and this program reads 1; run the same harness on all ranks"},

@@ -179,7 +179,7 @@ func (g *gathering) serve(c net.Conn, claim []byte) {
 		defer g.mu.Unlock()
 		g.seen[from] = Missing{Rank: from, Host: host, Reason: fmt.Sprintf(format, a...)}
 	}
-	note("it came, and did not finish within %v", g.o.Limit)
+	note("it connected, and did not finish within %v", g.o.Limit)
 	c.SetDeadline(g.at(g.o.Limit + g.o.slice()))
 	r := bufio.NewReaderSize(c, 512) // small, since it reads headers of frames and there may be many connections
 	for {
@@ -195,7 +195,7 @@ func (g *gathering) serve(c net.Conn, claim []byte) {
 		switch k {
 		case frameHost:
 			host = string(p[:min(len(p), 255)])
-			note("it came, and did not finish within %v", g.o.Limit)
+			note("it connected, and did not finish within %v", g.o.Limit)
 		case frameDocument:
 			if err := g.document(p); err != nil {
 				note("its document: %v", err)

@@ -95,7 +95,7 @@ func checks(cfg Config, env *suite.Env) []suite.Check {
 	list = append(list, s.componentChecks()...)
 	list = append(list,
 		suite.Check{ID: "libnccl/assay", Title: "assay's libnccl.so.2 is whole and loads", Component: "harness", Run: s.ourNCCL},
-		suite.Check{ID: "libnccl/found", Title: "the libnccl.so.2 that programs find says whose it is", Run: s.foundNCCL},
+		suite.Check{ID: "libnccl/found", Title: "the libnccl.so.2 that programs find says which project built it", Run: s.foundNCCL},
 	)
 	return append(list,
 		suite.Check{ID: "mpi/ranks", Title: "mpirun -np 2 starts two ranks", Run: s.mpiRanks},

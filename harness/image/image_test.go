@@ -203,7 +203,7 @@ func TestSuite(t *testing.T) {
 		{name: "mpirun elsewhere", files: files{"opt/x/bin/mpirun": "x:"}, want: []want{{"mpi/ranks", "skip", "only inside"}}},
 		{name: "no libnccl", files: loaderFile, want: []want{{"libnccl/assay", "skip", "the image has no /opt/assay/lib/libnccl.so.2"}, {"libnccl/found", "skip", "the loader finds no libnccl.so.2"}}},
 		{name: "libraries that do not say whose they are", files: files{"opt/assay/lib/libnccl.so.2": lib(), "usr/lib/libnccl.so.2": lib()},
-			want: []want{{"libnccl/assay", "fail", "/opt/assay/lib/libnccl.so.2 is a library that does not say whose it is"}, {"libnccl/found", "skip", "/usr/lib/libnccl.so.2 does not say whose it is"}}},
+			want: []want{{"libnccl/assay", "fail", "/opt/assay/lib/libnccl.so.2 is a library that does not say which project built it"}, {"libnccl/found", "skip", "/usr/lib/libnccl.so.2 does not say which project built it"}}},
 		{name: "a damaged libnccl", files: files{"opt/assay/lib/libnccl.so.2": "text"}, want: []want{{"libnccl/assay", "fail", "libnccl.so.2: EOF"}}},
 		{name: "component checks", files: files{"opt/f": "12", "opt/x/bin/p": "x:"},
 			cfg: Config{Spec: spec(certificate.ImageSpec{Components: []certificate.Component{{Name: "My Comp", Checks: []certificate.Check{

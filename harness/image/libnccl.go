@@ -65,7 +65,7 @@ func (s *state) foundNCCL(_ context.Context, env *suite.Env) result.Result {
 	case err != nil:
 		return result.Failed("%s: %v", file, err)
 	case id.Maker == libnccl.Unknown:
-		return result.Skipped("%s does not say whose it is", file)
+		return result.Skipped("%s does not say which project built it", file)
 	}
 	return result.Passed("%v: %s", id, file)
 }

@@ -49,7 +49,7 @@ func (i Identity) String() string {
 	case NVIDIA:
 		return "NVIDIA's NCCL " + i.Version
 	}
-	return "a library that does not say whose it is"
+	return "a library that does not say which project built it"
 }
 
 // Texts in the files: from front/whose.c, and from NCCL's init.cc, for its log.
@@ -103,7 +103,7 @@ func Installed(name string) error {
 		return fmt.Errorf("%s: it is %v", name, id)
 	}
 	if _, err := os.Stat(filepath.Join(filepath.Dir(name), Engine)); err != nil {
-		return fmt.Errorf("%s: its engine is not beside it: %w", name, err)
+		return fmt.Errorf("%s: its engine is not next to it: %w", name, err)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func TestReadFile(t *testing.T) {
 		{"ours", filepath.Join(front, Name), "assay's 1.2.3-rc.1, API of NCCL 2.30.7", "2.30.7"},
 		{"NVIDIA's", compile(t, `const char *version(void) { return "NCCL version 2.28.9+cuda13.0"; }`), "NVIDIA's NCCL 2.28.9+cuda13.0", "2.28.9"},
 		{"far in", compile(t, `const char fill[3000000] = "x", version[] = "NCCL version 2.18.5+cuda12.2";`), "NVIDIA's NCCL 2.18.5+cuda12.2", "2.18.5"},
-		{"another's", compile(t, `const char *version(void) { return "RCCL version 2.27.7+hip7.0"; }`), "a library that does not say whose it is", ""},
+		{"another's", compile(t, `const char *version(void) { return "RCCL version 2.27.7+hip7.0"; }`), "a library that does not say which project built it", ""},
 	} {
 		id, err := ReadFile(tt.file)
 		if err != nil || id.String() != tt.want || id.API != tt.api {
@@ -49,7 +49,7 @@ func TestInstalled(t *testing.T) {
 	dir := t.TempDir()
 	gputest.Tool(t, "../../cmd/libnccl/build", dir)
 	so := filepath.Join(dir, Name)
-	if err := Installed(so); err == nil || !strings.Contains(err.Error(), "its engine is not beside it: stat "+filepath.Join(dir, Engine)) {
+	if err := Installed(so); err == nil || !strings.Contains(err.Error(), "its engine is not next to it: stat "+filepath.Join(dir, Engine)) {
 		t.Errorf("without an engine: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, Engine), nil, 0o600); err != nil {

@@ -189,7 +189,7 @@ func (m *maker) checkGID(value string) string {
 		}
 		switch g, ok := m.n.Ports[i].at(index); {
 		case !ok:
-			return fmt.Sprintf("is no address of %s", m.label(c))
+			return fmt.Sprintf("is not an address of %s", m.label(c))
 		case g.Type != roce2:
 			return fmt.Sprintf("is %s of %s, which no router passes on", g.Type, m.label(c))
 		case g.Addr.IsLinkLocalUnicast():

@@ -48,7 +48,7 @@ var kept = []struct {
 	{"NCCL_IB_GID_INDEX=-1", func(n *Node, _ *Options) { roce(n) }, ""},
 	{"NCCL_IB_GID_INDEX=2", func(n *Node, _ *Options) { roce(n) }, "is IB/RoCE v1 of mlx5_0"},
 	{"NCCL_IB_GID_INDEX=1", func(n *Node, _ *Options) { roce(n) }, "link-local"},
-	{"NCCL_IB_GID_INDEX=7", func(n *Node, _ *Options) { roce(n) }, "is no address"},
+	{"NCCL_IB_GID_INDEX=7", func(n *Node, _ *Options) { roce(n) }, "is not an address"},
 	{"NCCL_SOCKET_FAMILY=AF_INET", nil, ""},
 	{"NCCL_SOCKET_FAMILY=AF_INET6", nil, "is not the family"},
 	{"NCCL_SOCKET_FAMILY=AF_INET6", func(n *Node, _ *Options) { n.Routes = append(n.Routes, Route{To: prefix("fd00::/64"), Dev: "eth0"}) }, ""},

@@ -169,7 +169,7 @@ func checkLimits(e *suite.Entry, figures []string) error {
 		case len(figures) == 0:
 			return e.Errorf("limits: %q: %s has no figures that limits could be given for", name, e.Run)
 		case !slices.Contains(figures, name):
-			return e.Errorf("limits: %q is no figure of this check; did you mean %q?", name, nearest.To(name, figures))
+			return e.Errorf("limits: %q is not a figure of this check; did you mean %q?", name, nearest.To(name, figures))
 		}
 	}
 	return nil

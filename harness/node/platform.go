@@ -52,7 +52,7 @@ func (c *Config) recognised() result.Result {
 	case r.Platform != "":
 		return result.Passed("%s", seen)
 	case len(r.GPUs) == 0 && c.Machine.PCI == 0:
-		return result.Skipped("a machine without GPUs is no platform of the data base: what is measured is judged only where a limit is known without one")
+		return result.Skipped("a machine without GPUs is not a platform of the data base: what is measured is judged only where a limit is known without one")
 	case len(r.GPUs) == 0:
 		return result.Errored("PCI has %s, and nothing is known of them: %s", count(c.Machine.PCI, "GPU"), c.Machine.Why)
 	}

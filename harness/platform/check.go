@@ -26,7 +26,7 @@ func (db *DB) check() error {
 	}
 	for _, key := range slices.Sorted(maps.Keys(db.Rules)) {
 		if r := db.Rules[key]; r.Source != "" && !(0 < r.Low && r.Low <= r.High && r.High <= 1.2) {
-			return fmt.Errorf("rules.%s: from %g to %g is no band of fractions", key, r.Low, r.High)
+			return fmt.Errorf("rules.%s: from %g to %g is not a band of fractions", key, r.Low, r.High)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(db.Tables)) {

@@ -71,7 +71,7 @@ func TestPrometheus(t *testing.T) {
 		}
 	}
 	if strings.Contains(string(text), "NaN") {
-		t.Error("a value is no number")
+		t.Error("a value is not a number")
 	}
 }
 

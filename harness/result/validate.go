@@ -28,7 +28,7 @@ func (r *Result) validate() error {
 	case !isID(r.ID):
 		return errors.New("its id is not words with slashes between them")
 	case !optional(r.Component):
-		return fmt.Errorf("component: %.80q is no name", r.Component)
+		return fmt.Errorf("component: %.80q is not a name", r.Component)
 	case !finite(r.Seconds) || r.Seconds < 0 || r.Seconds > longest:
 		return fmt.Errorf("it took %v seconds", r.Seconds)
 	}
@@ -40,7 +40,7 @@ func (r *Result) validate() error {
 		case seen[k]:
 			return fmt.Errorf("two objects are %.80q, peer %.80q, quantity %.80q", o.Name, o.Peer, o.Quantity)
 		case !IsName(o.Name) || !optional(o.Peer) || !optional(o.ID) || !optional(o.Quantity):
-			return fmt.Errorf("object %.80q, peer %.80q, id %.80q, quantity %.80q: one of them is no name", o.Name, o.Peer, o.ID, o.Quantity)
+			return fmt.Errorf("object %.80q, peer %.80q, id %.80q, quantity %.80q: one of them is not a name", o.Name, o.Peer, o.ID, o.Quantity)
 		}
 		seen[k] = true
 		if err := judged(o.Verdict, o.Reason, o.Measured); err != nil {
@@ -76,7 +76,7 @@ func (m *Measurement) validate() error {
 	case !finite(m.Value) || !finite(m.Expected) || !finite(m.Ratio):
 		return errors.New("a measured value is not a number")
 	case !IsName(m.Unit):
-		return fmt.Errorf("unit: %.80q is no name", m.Unit)
+		return fmt.Errorf("unit: %.80q is not a name", m.Unit)
 	case m.Expected != 0 && m.Source == "":
 		return errors.New("an expected value needs its source")
 	case m.Expected == 0 && m.Ratio != 0:

@@ -115,7 +115,7 @@ func (f *File) read(n *yaml.Node) error {
 	case d.Version != FileVersion:
 		return at(f.Name, n, "version: %d; this harness reads version %d", d.Version, FileVersion)
 	case f.Title == "":
-		return at(f.Name, n, "title: there is none; say in a few words what a pass shows")
+		return at(f.Name, n, "title: it is missing; say in a few words what a pass shows")
 	case d.Checks.Kind != yaml.SequenceNode || len(d.Checks.Content) == 0:
 		return at(f.Name, n, "checks: want a list of at least one, such as - run: health")
 	}
@@ -143,7 +143,7 @@ func (f *File) entry(n *yaml.Node) (*Entry, error) {
 	}
 	e := &Entry{ID: d.ID, Run: d.Run, Needs: d.Needs, file: f.Name, line: n.Line, with: &d.With}
 	if e.Run == "" {
-		return nil, at(f.Name, n, "run: there is none; say what kind of check this is")
+		return nil, at(f.Name, n, "run: it is missing; say what kind of check this is")
 	}
 	e.ID = cmp.Or(e.ID, e.Run)
 	if !goodID.MatchString(e.ID) || len(e.ID) > maxID {
@@ -190,7 +190,7 @@ func duration(s string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("%q is no time such as 30s or 5m", s)
+		return 0, fmt.Errorf("%q is not a time such as 30s or 5m", s)
 	}
 	return d, nil
 }

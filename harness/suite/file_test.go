@@ -92,14 +92,14 @@ func TestFile(t *testing.T) {
 func TestFileRefuses(t *testing.T) {
 	for name, tt := range map[string]struct{ old, new, want string }{
 		"version":          {"version: 1", "version: 2", "own.yaml:2: version: 2; this harness reads version 1"},
-		"no title":         {"title: it is fit", "", "title: there is none"},
+		"no title":         {"title: it is fit", "", "title: it is missing"},
 		"unknown key":      {"limit: 2m", "limits: 2m", `own.yaml:4: there is no key "limits" here; did you mean "limit"?`},
 		"unknown in check": {"timeout: 30s", "timeuot: 30s", `own.yaml:10: there is no key "timeuot" here; did you mean "timeout"?`},
-		"limit":            {"limit: 2m", "limit: 2 minutes", `limit: "2 minutes" is no time such as 30s`},
+		"limit":            {"limit: 2m", "limit: 2 minutes", `limit: "2 minutes" is not a time such as 30s`},
 		"timeout":          {"timeout: 30s", "timeout: -1s", "own.yaml:7: timeout:"},
 		"no checks":        {example[strings.Index(example, "checks:"):], "checks: []", "checks: want a list of at least one"},
 		"check no mapping": {"- run: look", "- look", "own.yaml:6: want keys and values"},
-		"no kind":          {"- run: look", "- id: look", "own.yaml:6: run: there is none"},
+		"no kind":          {"- run: look", "- id: look", "own.yaml:6: run: it is missing"},
 		"unknown kind":     {"- run: look", "- run: lok", `own.yaml:6: run: there is no kind of check "lok"; did you mean "look"? (all: look, measure)`},
 		"id twice":         {"id: gpu/copy", "id: look", `own.yaml:7: id: two entries are called "look"`},
 		"id of nothing":    {"id: gpu/copy", "id: /copy", "own.yaml:7: id:"},

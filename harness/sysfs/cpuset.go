@@ -137,7 +137,7 @@ func ParseCPUList(text string) (CPUSet, error) {
 		a, err1 := strconv.ParseUint(from, 10, 32)
 		b, err2 := strconv.ParseUint(to, 10, 32)
 		if err1 != nil || err2 != nil || b < a || b >= maxCPU {
-			return CPUSet{}, fmt.Errorf("%.40q is no list of processors such as 0-3,8", text)
+			return CPUSet{}, fmt.Errorf("%.40q is not a list of processors such as 0-3,8", text)
 		}
 		for c := a; c <= b; c++ {
 			s.Add(int(c))
@@ -156,7 +156,7 @@ func ParseCPUMask(text string) (CPUSet, error) {
 	for i, g := range groups {
 		v, err := strconv.ParseUint(g, 16, 32)
 		if err != nil {
-			return CPUSet{}, fmt.Errorf("%.40q is no mask of processors such as 0000ffff,ffffffff", text)
+			return CPUSet{}, fmt.Errorf("%.40q is not a mask of processors such as 0000ffff,ffffffff", text)
 		}
 		for base := (len(groups) - 1 - i) * 32; v != 0; v &= v - 1 {
 			s.Add(base + bits.TrailingZeros64(v))

@@ -158,7 +158,7 @@ func parseState(s string) (string, error) {
 	number, name, ok := strings.Cut(s, ":")
 	name = strings.TrimSpace(name)
 	if _, err := strconv.ParseUint(number, 10, 8); err != nil || !ok || name == "" {
-		return "", fmt.Errorf("%.40q is no state such as 4: ACTIVE", s)
+		return "", fmt.Errorf("%.40q is not a state such as 4: ACTIVE", s)
 	}
 	return name, nil
 }
@@ -167,7 +167,7 @@ func parseState(s string) (string, error) {
 // SDR)", "100 Gb/sec".
 func parseRate(s string) (RDMARate, error) {
 	bad := func() (RDMARate, error) {
-		return RDMARate{}, fmt.Errorf("%.40q is no rate such as 400 Gb/sec (4X NDR)", s)
+		return RDMARate{}, fmt.Errorf("%.40q is not a rate such as 400 Gb/sec (4X NDR)", s)
 	}
 	speed, rest, _ := strings.Cut(s, " (")
 	number, unit, ok := strings.Cut(speed, " ")

@@ -42,7 +42,7 @@ func (f FS) Uptime() (time.Duration, error) {
 	first, _, _ := strings.Cut(text, " ")
 	v, err := strconv.ParseFloat(first, 64)
 	if err != nil || !(v >= 0 && v < 1e10) {
-		return 0, fmt.Errorf("/proc/uptime: %.40q is no time in seconds", text)
+		return 0, fmt.Errorf("/proc/uptime: %.40q is not a time in seconds", text)
 	}
 	return time.Duration(v * float64(time.Second)), nil
 }
@@ -77,7 +77,7 @@ func ParseLimits(text string) (map[string]Limit, error) {
 		soft, err1 := parseLimit(fields[0])
 		hard, err2 := parseLimit(fields[1])
 		if err1 != nil || err2 != nil {
-			return nil, fmt.Errorf("%.60q is no limit such as: Max open files  1024  4096  files", line)
+			return nil, fmt.Errorf("%.60q is not a limit such as: Max open files  1024  4096  files", line)
 		}
 		out[name] = Limit{soft, hard}
 	}
@@ -177,7 +177,7 @@ func ParseMountSize(s string) (uint64, error) {
 	}
 	v, err := strconv.ParseUint(s, 10, 64-shift)
 	if err != nil {
-		return 0, fmt.Errorf("%.20q is no size such as 65536k", s)
+		return 0, fmt.Errorf("%.20q is not a size such as 65536k", s)
 	}
 	return v << shift, nil
 }
@@ -227,7 +227,7 @@ const (
 func ParseProcess(text string) (Process, error) {
 	from, to := strings.IndexByte(text, '('), strings.LastIndex(text, ") ")
 	if from < 0 || to < from || to+2 >= len(text) {
-		return Process{}, fmt.Errorf("%.40q is no process such as 12 (sh) S 1", text)
+		return Process{}, fmt.Errorf("%.40q is not a process such as 12 (sh) S 1", text)
 	}
 	p := Process{Name: text[from+1 : to], State: text[to+2]}
 	if f := strings.Fields(text[to+2:]); len(f) > flagsField {

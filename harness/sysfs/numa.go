@@ -56,7 +56,7 @@ func parseDistances(s string) ([]int, error) {
 	for field := range strings.FieldsSeq(s) {
 		v, err := strconv.ParseUint(field, 10, 16)
 		if err != nil || len(out) == 4096 {
-			return nil, fmt.Errorf("%.40q is no list of distances", s)
+			return nil, fmt.Errorf("%.40q is not a list of distances", s)
 		}
 		out = append(out, int(v))
 	}

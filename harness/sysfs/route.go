@@ -149,12 +149,12 @@ func ParseAddresses6(text string) ([]InterfaceAddr, error) {
 			continue
 		}
 		if len(f) < 6 {
-			return nil, fmt.Errorf("%.80q is no address", strings.TrimSpace(line))
+			return nil, fmt.Errorf("%.80q is not an address", strings.TrimSpace(line))
 		}
 		addr, err1 := address6(f[0])
 		bits, err2 := strconv.ParseUint(f[2], 16, 8)
 		if err1 != nil || err2 != nil || bits > 128 {
-			return nil, fmt.Errorf("%.80q is no address", strings.TrimSpace(line))
+			return nil, fmt.Errorf("%.80q is not an address", strings.TrimSpace(line))
 		}
 		out = append(out, InterfaceAddr{Dev: f[5], Prefix: netip.PrefixFrom(addr, int(bits))})
 	}
@@ -164,7 +164,7 @@ func ParseAddresses6(text string) ([]InterfaceAddr, error) {
 func address4(s string) (netip.Addr, error) {
 	v, err := strconv.ParseUint(s, 16, 32)
 	if err != nil || len(s) != 8 {
-		return netip.Addr{}, fmt.Errorf("%.20q is no address", s)
+		return netip.Addr{}, fmt.Errorf("%.20q is not an address", s)
 	}
 	var b [4]byte
 	binary.LittleEndian.PutUint32(b[:], uint32(v))
@@ -174,7 +174,7 @@ func address4(s string) (netip.Addr, error) {
 func address6(s string) (netip.Addr, error) {
 	b, err := hex.DecodeString(s)
 	if err != nil || len(b) != 16 {
-		return netip.Addr{}, fmt.Errorf("%.40q is no address", s)
+		return netip.Addr{}, fmt.Errorf("%.40q is not an address", s)
 	}
 	return netip.AddrFrom16([16]byte(b)), nil
 }

@@ -259,13 +259,13 @@ func TestLoadKeys(t *testing.T) {
 		}
 	}
 	for want, p := range map[string]string{
-		"no such file":  filepath.Join(dir, "none"),
-		"no PEM file":   write("empty", "X", nil) + "x",
-		"unencrypted":   write("enc", "ENCRYPTED PRIVATE KEY", []byte("x")),
-		"signing key":   write("bad", "PRIVATE KEY", []byte("x")),
-		"unencrypted P": write("pubonly", "PUBLIC KEY", []byte("x")),
+		"no such file":   filepath.Join(dir, "none"),
+		"not a PEM file": write("empty", "X", nil) + "x",
+		"unencrypted":    write("enc", "ENCRYPTED PRIVATE KEY", []byte("x")),
+		"signing key":    write("bad", "PRIVATE KEY", []byte("x")),
+		"unencrypted P":  write("pubonly", "PUBLIC KEY", []byte("x")),
 	} {
-		if want == "no PEM file" {
+		if want == "not a PEM file" {
 			os.WriteFile(p, []byte("text"), 0o600)
 		}
 		if _, err := LoadPrivateKey(p); err == nil || !strings.Contains(err.Error(), want) {

@@ -94,7 +94,7 @@ func readPEM(path string) (*pem.Block, error) {
 		block, _ = pem.Decode(rest)
 	}
 	if block == nil {
-		return nil, errors.New(path + ": it is no PEM file")
+		return nil, errors.New(path + ": it is not a PEM file")
 	}
 	return block, nil
 }

@@ -23,7 +23,7 @@ func Need(t testing.TB, n, have int, err error, absent ...error) {
 	if s := os.Getenv(Variable); s != "" {
 		var bad error
 		if must, bad = strconv.Atoi(s); bad != nil || must < 0 {
-			t.Fatalf("%s=%q is no number of GPUs", Variable, s)
+			t.Fatalf("%s=%q is not a number of GPUs", Variable, s)
 		}
 	}
 	missing := slices.ContainsFunc(absent, func(e error) bool { return errors.Is(err, e) })

@@ -24,7 +24,7 @@ type PlatformImage struct {
 // only on the arguments.
 func (l *Layout) Assemble(target string, images []PlatformImage, annotations map[string]string) (v1.Hash, error) {
 	if !namePattern.MatchString(target) {
-		return v1.Hash{}, fmt.Errorf("%q is no name for a target in an OCI layout", target)
+		return v1.Hash{}, fmt.Errorf("%q is not a name for a target in an OCI layout", target)
 	}
 	if len(images) == 0 {
 		return v1.Hash{}, fmt.Errorf("target %s: no images to assemble", target)

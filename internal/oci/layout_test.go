@@ -124,7 +124,7 @@ func TestAssembleRefuses(t *testing.T) {
 		want   string
 	}{
 		"no images":      {"a", nil, "no images"},
-		"bad name":       {"a b", []PlatformImage{{amd64, amd}}, "no name for a target"},
+		"bad name":       {"a b", []PlatformImage{{amd64, amd}}, "not a name for a target"},
 		"wrong platform": {"a", []PlatformImage{{amd64, arm}}, "is for linux/arm64"},
 		"twice":          {"a", []PlatformImage{{amd64, amd}, {amd64, amd}}, "two images for linux/amd64"},
 		"bad digest":     {"a", []PlatformImage{{amd64, "latest"}}, `digest "latest"`},

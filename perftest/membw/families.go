@@ -122,7 +122,7 @@ func FamilyNames() (names []string) {
 }
 
 // FamilyTitle is the title of a family's result.
-func FamilyTitle(name string) string { return "memory is copied fast enough: " + familyOf(name).title }
+func FamilyTitle(name string) string { return "copies are fast enough: " + familyOf(name).title }
 
 // familyOf returns the family with the given name, or an empty one.
 func familyOf(name string) *family {

@@ -172,7 +172,7 @@ func (r *runner) listen(ctx context.Context, f flow) (port int, w waiting, err e
 	ev := probe.Events{
 		Waiting: func(addr string) {
 			mu.Lock()
-			late = time.AfterFunc(meeting, func() { cancel(fmt.Errorf("no client came within %v", meeting)) })
+			late = time.AfterFunc(meeting, func() { cancel(fmt.Errorf("no client connected within %v", meeting)) })
 			mu.Unlock()
 			ready <- addr
 		},

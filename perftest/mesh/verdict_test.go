@@ -317,7 +317,7 @@ func TestLinks(t *testing.T) {
 		{func(p *Port) { p.Expected = 800 }, "fail n1 mlx5_0: the link is at 400 Gb/s (4X NDR); 800 Gb/s are expected"},
 		{func(p *Port) { p.Counters["link_downed"] = 2 }, "fail n1 mlx5_0: link_downed +2 (the link went down)"},
 		{func(p *Port) { p.Counters["symbol_error"], p.Counters["out_of_sequence"] = 2, 1 },
-			"warn n1 mlx5_0: out_of_sequence +1 (packets came out of order: loss, or adaptive routing), symbol_error +2 (bit errors on the link: cable or transceiver)"},
+			"warn n1 mlx5_0: out_of_sequence +1 (packets arrived out of order: loss, or adaptive routing), symbol_error +2 (bit errors on the link: cable or transceiver)"},
 		{func(p *Port) { p.Counters["rx_prio3_pause"] = 2 }, "pass n1 mlx5_0: rx_prio3_pause +2 (pause frames (PFC))"},
 		{func(p *Port) { p.Counters["np_cnp_sent"] = 7 }, "pass n1 mlx5_0: np_cnp_sent +7 (congestion notifications sent: marked packets arrived here)"},
 	} {

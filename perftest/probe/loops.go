@@ -193,9 +193,9 @@ func (r *runner) bandwidth(ctx context.Context, size uint64) (transfer, error) {
 		received += uint64(qps[i].received)
 	}
 	if err == nil {
-		what := "no completion came"
+		what := "no completion arrived"
 		if late {
-			what = "no message came"
+			what = "no message arrived"
 		}
 		err = r.ended(rc, int(b.error), (*verbs.WC)(unsafe.Pointer(&b.bad)), &stallError{After: r.patience(), Sent: sent, Received: received, What: what})
 	}
@@ -318,7 +318,7 @@ func (r *runner) latency(ctx context.Context, size uint64) (latencies, error) {
 	rc, err := until(ctx, &l.stop, tick, func() C.int { return C.run_latency(l) })
 	r.clock.tune()
 	if err == nil {
-		err = r.ended(rc, int(l.error), (*verbs.WC)(unsafe.Pointer(&l.bad)), &stallError{After: r.patience(), What: "nothing came from the peer"})
+		err = r.ended(rc, int(l.error), (*verbs.WC)(unsafe.Pointer(&l.bad)), &stallError{After: r.patience(), What: "nothing arrived from the peer"})
 	}
 	if err != nil {
 		return out, err

@@ -161,11 +161,11 @@ func (c *Config) Remarks() []string {
 func (c *Config) batches() []rule {
 	n, l := c.Iters(), uint64(c.PostList)
 	return []rule{
-		{n > 0 && n%l != 0, "-l", fmt.Sprintf("-n %d is no multiple of -l %d: give a multiple", n, l)},
-		{n > 0 && n%uint64(c.RecvList) != 0, "--recv_post_list", fmt.Sprintf("-n %d is no multiple of --recv_post_list %d: give a multiple", n, c.RecvList)},
+		{n > 0 && n%l != 0, "-l", fmt.Sprintf("-n %d is not a multiple of -l %d: give a multiple", n, l)},
+		{n > 0 && n%uint64(c.RecvList) != 0, "--recv_post_list", fmt.Sprintf("-n %d is not a multiple of --recv_post_list %d: give a multiple", n, c.RecvList)},
 		{c.RecvList > 1 && c.RecvList > c.eachReceives(), "--recv_post_list", fmt.Sprintf("%d is longer than a QP's receives (%d): give a larger -r or a shorter list", c.RecvList, c.eachReceives())},
 		{c.PostList > c.SendDepth(), "-l", fmt.Sprintf("-l %d is longer than the send queue (%d): give a larger -t or a shorter list", l, c.SendDepth())},
-		{c.PostList > 1 && c.CQModeration > 0 && c.PostList%c.CQModeration != 0, "-l", fmt.Sprintf("-l %d is no multiple of -Q %d: leave -Q out", l, c.CQModeration)},
+		{c.PostList > 1 && c.CQModeration > 0 && c.PostList%c.CQModeration != 0, "-l", fmt.Sprintf("-l %d is not a multiple of -Q %d: leave -Q out", l, c.CQModeration)},
 	}
 }
 

@@ -203,7 +203,7 @@ func TestNonsense(t *testing.T) {
 		{"another message", []func(io.Writer){frame(frameRun, "\x01")}, "a message of kind 4, not 1"},
 		{"a short request", []func(io.Writer){frame(frameRequest, "abc")}, "a request of 3 bytes"},
 		{"too much", []func(io.Writer){frame(frameRequest, string(long.encode()))}, "a limit of 2h0m0s"},
-		{"no streams", []func(io.Writer){frame(frameRequest, ask)}, "not all of 2 streams came"},
+		{"no streams", []func(io.Writer){frame(frameRequest, ask)}, "not all of 2 streams connected"},
 	} {
 		c := call(t, s, claim{session: sessionID{byte(i)}})
 		for _, f := range tt.say {

@@ -46,7 +46,7 @@ func Listen(addr string, token []byte) (*Server, error) { return listen(addr, to
 
 func listen(addr string, token []byte, b bounds) (*Server, error) {
 	if len(token) == 0 {
-		return nil, errors.New("measuring TCP without a token: anybody could fill the network")
+		return nil, errors.New("measuring TCP without a token: any process could fill the network")
 	}
 	s := &Server{max: b, done: make(chan struct{}), conns: map[*net.TCPConn]bool{}, sessions: map[sessionID]*session{}}
 	s.gate = meet.Gate{
@@ -211,7 +211,7 @@ func (s *Server) control(c *net.TCPConn, id sessionID) error {
 	select {
 	case <-q.ready:
 	case <-wait.C:
-		return fmt.Errorf("not all of %d streams came", 2*r.streams)
+		return fmt.Errorf("not all of %d streams connected", 2*r.streams)
 	case <-s.done:
 		return errors.New("the server is being closed")
 	}

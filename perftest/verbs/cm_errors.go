@@ -98,7 +98,7 @@ func (e *CMError) Cause() string {
 	case e.Event == cmUnreachable:
 		return "the peer's host does not answer by rdma_cm: is this the address of its RDMA interface, and does it have the module rdma_cm?"
 	case e.Event == cmConnectError:
-		return "the QP could not be connected: does the device have so many reads in flight (-o)?"
+		return "the QP could not be connected: does the device support this many reads in flight (-o)?"
 	case e.Event == cmDisconnected:
 		return "the peer ended the connection"
 	case e.Event == cmDeviceRemoval:

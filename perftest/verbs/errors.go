@@ -149,7 +149,7 @@ func (s status) cause() string {
 	case remoteOperation:
 		return "the peer could not take the message: do both sides use the same size?"
 	case retryExceeded:
-		return "nothing came back from the peer: it has ended, the link is down, packets are lost, or GID, VLAN or MTU do not match"
+		return "nothing returned from the peer: it has ended, the link is down, packets are lost, or GID, VLAN or MTU do not match"
 	case rnrRetryExceeded:
 		return "the peer has posted no receive for too long"
 	}

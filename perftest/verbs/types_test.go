@@ -91,7 +91,7 @@ func TestErrors(t *testing.T) {
 		t.Error("an error without a number is not EIO")
 	}
 	c := &CompletionError{Status: retryExceeded, VendorError: 0x81, QPN: 0x17, Device: "mlx5_0", Port: 1}
-	if s := c.Error(); !strings.Contains(s, "QP 0x000017 on mlx5_0 port 1 failed: transport retry count exceeded (status 12, vendor error 0x81): nothing came back") {
+	if s := c.Error(); !strings.Contains(s, "QP 0x000017 on mlx5_0 port 1 failed: transport retry count exceeded (status 12, vendor error 0x81): nothing returned") {
 		t.Error(s)
 	}
 }

@@ -38,7 +38,7 @@ func TestAligned(t *testing.T) {
 		t.Error(err)
 	}
 	if aligned(2, 8, 2) == nil {
-		t.Error("2 is no multiple of 4")
+		t.Error("2 is not a multiple of 4")
 	}
 }
 

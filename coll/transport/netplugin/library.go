@@ -68,7 +68,7 @@ func load(file string) (*Library, error) {
 	}
 	if C.np_find(c) == 0 {
 		C.np_close(c)
-		return nil, fmt.Errorf("%s has none of the symbols ncclNetPlugin_v%d to ncclNetPlugin_v%d: it is no network plugin, or of a version that is not supported", file, C.NP_OLDEST, C.NP_NEWEST)
+		return nil, fmt.Errorf("%s has none of the symbols ncclNetPlugin_v%d to ncclNetPlugin_v%d: it is not a network plugin, or of a version that is not supported", file, C.NP_OLDEST, C.NP_NEWEST)
 	}
 	l := &Library{c: c, name: C.GoString(C.np_name(c))}
 	if l.name == "" {

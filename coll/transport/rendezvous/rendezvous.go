@@ -99,13 +99,13 @@ func (o *Options) check() error {
 	case len(o.Key) < 16:
 		return fmt.Errorf("rendezvous: the key has %d bytes; want 16 or more", len(o.Key))
 	case o.Admit == nil:
-		return errors.New("rendezvous: there is nobody to admit peers")
+		return errors.New("rendezvous: nothing admits peers")
 	case len(o.Addrs) > maxAddrs:
 		return fmt.Errorf("rendezvous: %d addresses; want at most %d", len(o.Addrs), maxAddrs)
 	}
 	for _, a := range o.Addrs {
 		if !a.IsValid() || a.IsUnspecified() {
-			return fmt.Errorf("rendezvous: %v is no address of an interface", a)
+			return fmt.Errorf("rendezvous: %v is not an address of an interface", a)
 		}
 		if a.Is6() && a.IsLinkLocalUnicast() && a.Zone() == "" {
 			return fmt.Errorf("rendezvous: link-local address %v needs a zone: %v%%eth0, say", a, a)

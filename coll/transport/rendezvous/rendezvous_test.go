@@ -214,8 +214,8 @@ func TestOptions(t *testing.T) {
 	for want, spoil := range map[string]func(*Options){
 		"rank -1":        func(o *Options) { o.Rank = -1 },
 		"the key has 3":  func(o *Options) { o.Key = o.Key[:3] },
-		"nobody":         func(o *Options) { o.Admit = nil },
-		"no address":     func(o *Options) { o.Addrs = []netip.Addr{netip.IPv6Unspecified()} },
+		"nothing admits": func(o *Options) { o.Admit = nil },
+		"not an address": func(o *Options) { o.Addrs = []netip.Addr{netip.IPv6Unspecified()} },
 		"needs a zone":   func(o *Options) { o.Addrs = []netip.Addr{netip.MustParseAddr("fe80::1")} },
 		"65 addresses":   func(o *Options) { o.Addrs = make([]netip.Addr, 65) },
 		"listen on 192.": func(o *Options) { o.Addrs = []netip.Addr{netip.MustParseAddr("192.0.2.77")} },

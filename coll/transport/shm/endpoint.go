@@ -212,7 +212,7 @@ func (e *Endpoint) open(rank int, b []byte) (*peer, error) {
 		p.pid = int(w.PID)
 		if p.file, err = openMemory(int(w.PID), int(w.FD)); err != nil {
 			if errors.Is(err, os.ErrNotExist) {
-				return nil, &transport.PeerError{Rank: rank, By: e.o.Rank, What: fmt.Sprintf("process %d is gone", w.PID)}
+				return nil, &transport.PeerError{Rank: rank, By: e.o.Rank, What: fmt.Sprintf("process %d has ended", w.PID)}
 			}
 			return nil, err
 		}

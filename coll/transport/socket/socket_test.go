@@ -156,7 +156,7 @@ func TestOptions(t *testing.T) {
 		"at most 64 soc": func(o *Options) { o.Threads, o.PerThread = 16, 5 },
 		"messages of -1": func(o *Options) { o.MaxMessage = -1 },
 		"needs a zone":   func(o *Options) { o.Addrs = []netip.Addr{netip.MustParseAddr("fe80::1")} },
-		"no address":     func(o *Options) { o.Addrs = []netip.Addr{netip.IPv6Unspecified()} },
+		"not an address": func(o *Options) { o.Addrs = []netip.Addr{netip.IPv6Unspecified()} },
 		"listen on":      func(o *Options) { o.Addrs = []netip.Addr{netip.MustParseAddr("192.0.2.77")} },
 	} {
 		o := good

@@ -162,7 +162,7 @@ func (w *walk) image(ctx context.Context, d v1.Descriptor) error {
 		w.problem("%s calls itself a %q, its descriptor says %q", d.Digest, m.MediaType, d.MediaType)
 	}
 	if m.Subject != nil || !m.Config.MediaType.IsConfig() {
-		w.problem("%s is no image: its configuration is a %q", d.Digest, m.Config.MediaType)
+		w.problem("%s is not an image: its configuration is a %q", d.Digest, m.Config.MediaType)
 		return nil
 	}
 	raw, err := w.src.Blob(ctx, m.Config.Digest)

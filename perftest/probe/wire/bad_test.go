@@ -67,8 +67,8 @@ func TestBadPeers(t *testing.T) {
 		{"cycle 0", send(version("6.06"), make([]byte, 4)), helloOf, ErrGarbage, "the cycle buffer's size"},
 		{"cycle of gigabytes", send(version("6.06"), []byte{0x7f, 0, 0, 0}), helloOf, ErrGarbage, "2130706432 is not between"},
 		{"no MTU", send(version("6.06"), []byte{0, 0, 16, 0}, []byte{0, 0, 0, 64}, []byte("00")), helloOf, ErrMismatch, "raw Ethernet"},
-		{"half a record", sendThen(func(t *testing.T) []byte { return long(t)[:50] }, stay), swap(true), ErrTimeout, "QP 1's address record: the peer did not answer in time: only 50 of 108 bytes came"},
-		{"half a record and gone", sendThen(func(t *testing.T) []byte { return long(t)[:50] }, leave), swap(true), ErrClosed, "only 50 of 108 bytes came"},
+		{"half a record", sendThen(func(t *testing.T) []byte { return long(t)[:50] }, stay), swap(true), ErrTimeout, "QP 1's address record: the peer did not answer in time: only 50 of 108 bytes arrived"},
+		{"half a record and gone", sendThen(func(t *testing.T) []byte { return long(t)[:50] }, leave), swap(true), ErrClosed, "only 50 of 108 bytes arrived"},
 		{"short for long", sendThen(short, stay), swap(true), ErrMismatch, hintNoGID},
 		{"short for long and gone", sendThen(short, leave), swap(true), ErrMismatch, hintNoGID},
 		{"long for short", sendThen(long, stay), swap(false), ErrMismatch, hintGID},
@@ -82,7 +82,7 @@ func TestBadPeers(t *testing.T) {
 		{"upper case", sendThen(func(t *testing.T) []byte { return bytes.ToUpper(long(t)) }, stay), swap(true), ErrMismatch, "is not 6 hex digits"},
 		{"record for report", sendThen(long, stay), report, ErrMismatch, hintRecord},
 		{"farewell for record", sendThen(func(*testing.T) []byte { return bye }, leave), swap(true), ErrMismatch, hintBye},
-		{"block too small", sendThen(func(t *testing.T) []byte { return block(t, params())[:312] }, stay), func(ctx context.Context, c *Conn) error { _, err := c.SwapParams(ctx, params()); return err }, ErrTimeout, "only 312 of 320 bytes came"},
+		{"block too small", sendThen(func(t *testing.T) []byte { return block(t, params())[:312] }, stay), func(ctx context.Context, c *Conn) error { _, err := c.SwapParams(ctx, params()); return err }, ErrTimeout, "only 312 of 320 bytes arrived"},
 		{"record for block", sendThen(func(t *testing.T) []byte { return bytes.Repeat(long(t), 3) }, stay), func(ctx context.Context, c *Conn) error { _, err := c.SwapParams(ctx, params()); return err }, ErrMismatch, "the parameter block"},
 	} {
 		for _, role := range []Role{Client, Server} {

@@ -165,7 +165,7 @@ func (e *Error) partial(got []byte, want int) {
 		e.Kind, e.Hint = kind, hint
 		return
 	}
-	e.Hint = fmt.Sprintf("only %d of %d bytes came; %s", len(got), want, e.Hint)
+	e.Hint = fmt.Sprintf("only %d of %d bytes arrived; %s", len(got), want, e.Hint)
 }
 
 // mismatch is for a complete message that is not the expected one.

@@ -124,7 +124,7 @@ func unmarshalVersion(b []byte) (string, error) {
 	}
 	text, _, ended := bytes.Cut(b, []byte{0})
 	if _, ok := parseVersion(string(text)); !ok || !ended {
-		return "", fmt.Errorf("%s is no version such as 6.06", printable(b))
+		return "", fmt.Errorf("%s is not a version such as 6.06", printable(b))
 	}
 	return string(text), nil
 }
