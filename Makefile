@@ -167,6 +167,10 @@ test-html: ## pages of reports in a browser: axe, keyboard, light and dark, narr
 test-junit: ## JUnit files of reports against Jenkins's schema (needs xmllint and npm)
 	@OUT='$(OUT)/junit' ./.ci/junit
 
+.PHONY: release-snapshot
+release-snapshot: ## build what a release has into out/release, twice, install it and try to cheat the installer (5 minutes)
+	@OUT='$(OUT)/release' ./.ci/test-release
+
 .PHONY: lint
 lint: ## formatting, vet, staticcheck, workflows, schema
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "run: make fmt" >&2; exit 1; }
