@@ -129,7 +129,7 @@ func (o *envOptions) read() (*machine.Machine, error) {
 	}
 	m, err := machine.Read(opt)
 	if errors.Is(err, machine.ErrRoot) {
-		return nil, usagef("--%w", err)
+		return nil, usagef("--root: %w", err)
 	}
 	return m, err
 }

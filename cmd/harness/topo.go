@@ -113,14 +113,16 @@ func readMachine(flag, file, root string, getenv func(string) string, stderr io.
 	m, err := machine.Read(o)
 	switch {
 	case errors.Is(err, machine.ErrRoot):
-		return nil, usagef("--%w", err)
+		return nil, usagef("--root: %w", err)
 	case err != nil:
 		return nil, err
 	}
 	if name := getenv("NCCL_TOPO_FILE"); name != "" && root == "/" && file == "" {
-		if err := m.Overlay(name); err != nil {
-			return nil, usagef("NCCL_TOPO_FILE: %w", err)
+		file, err := loadTopology("NCCL_TOPO_FILE", name)
+		if err != nil {
+			return nil, err
 		}
+		m.System.Overlay(file)
 	}
 	return m, nil
 }

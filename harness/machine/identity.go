@@ -47,7 +47,7 @@ func (m *Machine) Identify(d Drivers, getenv func(string) string, environ []stri
 		return nil, err
 	}
 	found := m.Platform()
-	id := &Identity{Facts: Facts{CUDA: driver.Built, PCI: m.PCIGPUs(), Expect: db.Expect(found)}}
+	id := &Identity{Facts: Facts{CUDA: driver.Built, PCI: PCIGPUs(m.FS), Expect: db.Expect(found)}}
 	n, missing := d.CUDA()
 	if id.Facts.GPUs = n; missing != nil {
 		id.Facts.Why = missing.Error()

@@ -39,7 +39,7 @@ type Machine struct {
 }
 
 // ErrRoot says that there is no directory to read the node from.
-var ErrRoot = errors.New("root")
+var ErrRoot = errors.New("it cannot be read as a root directory")
 
 // Read reads a node. An error that is ErrRoot is about Options.Root.
 func Read(o Options) (*Machine, error) {
@@ -65,12 +65,12 @@ func (m *Machine) readSystem() error {
 	src, closeDriver := topology.Sources{FS: m.FS}, func() error { return nil }
 	switch {
 	case m.o.Root != "/":
-		m.Skipped = errors.New("--root is another machine's")
+		m.Skipped = errors.New("the root directory is another machine's")
 	case m.o.Driver:
 		lib, err := nvml.Open()
 		if err == nil {
 			src.NVML, closeDriver = lib, lib.Close
-		} else if m.Skipped = err; m.PCIGPUs() > 0 {
+		} else if m.Skipped = err; PCIGPUs(m.FS) > 0 {
 			m.note(fmt.Sprintf("NVLinks are not known, so GPUs are connected over PCI only: %v", err))
 		}
 	}
@@ -118,9 +118,6 @@ func (m *Machine) failed(err error) {
 }
 
 // PCIGPUs counts the GPUs on PCI, whether or not the driver uses them.
-func (m *Machine) PCIGPUs() int { return PCIGPUs(m.FS) }
-
-// PCIGPUs counts the GPUs on PCI.
 func PCIGPUs(f sysfs.FS) (n int) {
 	devices, _ := f.PCI()
 	for _, d := range devices {

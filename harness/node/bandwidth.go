@@ -71,7 +71,7 @@ func (c *Config) bandwidthResult(e *suite.Entry, r *membw.Report, name string) r
 	if !ok {
 		return res
 	}
-	return res.Held(rule, name, func(o *result.Object, of string) (float64, string) {
+	res = res.Held(rule, name, func(o *result.Object, of string) (float64, string) {
 		if m := o.Measured; of == "peak" && !strings.HasSuffix(name, "_all") { // expected by the report itself; that of _all is what a single GPU reached
 			return m.Expected, m.Source
 		}
@@ -82,6 +82,10 @@ func (c *Config) bandwidthResult(e *suite.Entry, r *membw.Report, name string) r
 		}
 		return 0, ""
 	})
+	if res.Verdict.Bad() {
+		res.Remedy = membw.Remedy
+	}
+	return res
 }
 
 // figureOf maps families to the names of figures in the database.

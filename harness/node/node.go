@@ -1,6 +1,7 @@
 // Package node provides the checks of suites that are about a machine. Each runs a command of the
 // harness in its own process, so that a crash, a hang or a GPU's poisoned context affects only
-// that check. It converts the command's JSON report to results.
+// that check. The results are those of the command's JSON report; of coll, which reports
+// figures alone, they are judged here.
 package node
 
 import (

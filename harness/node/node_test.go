@@ -477,6 +477,11 @@ func TestBandwidth(t *testing.T) {
 	want(t, got["bandwidth/host_to_device"], result.Fail, "GPU 1 is slow | look")
 	want(t, got["bandwidth/peer_both_ce"], result.Skip, "more GPUs")
 	want(t, got["bandwidth/peer_write_ce"], result.Error, "the report of harness bandwidth has nothing about peer_write_ce")
+	got = certify(t, cfg, "{run: bandwidth, with: {families: [peer_write_ce, peer_both_ce]}, limits: {peer_write_ce: {value: 1}, peer_both_ce: {value: 1}}}")
+	want(t, got["bandwidth/peer_both_ce"], result.Skip, "more GPUs")
+	want(t, got["bandwidth/peer_write_ce"], result.Error, "has nothing about peer_write_ce")
+	got = certify(t, cfg, "{run: bandwidth, with: {families: [host_to_device]}, limits: {host_to_device: {value: 56}}}")
+	want(t, got["bandwidth/host_to_device"], result.Fail, "less than 56; and 1 more | compare the links' state")
 	got = certify(t, cfg, "{run: bandwidth, with: {families: [host_to_device]}, limits: {host_to_device: {fraction: 0.3, of: peak}}}")
 	want(t, got["bandwidth/host_to_device"], result.Pass, "20 to 55 GB/s | ")
 }

@@ -62,8 +62,8 @@ func near(a, b *result.Measurement) bool {
 	if a == nil || a == b {
 		return true
 	}
-	close := func(x, y float64) bool { return math.Abs(x-y) <= 0.05*max(math.Abs(x), math.Abs(y)) }
-	return close(a.Expected, b.Expected) && (a.Limit == nil || close(a.Limit.Value, b.Limit.Value))
+	within := func(x, y float64) bool { return math.Abs(x-y) <= 0.05*max(math.Abs(x), math.Abs(y)) }
+	return within(a.Expected, b.Expected) && (a.Limit == nil || within(a.Limit.Value, b.Limit.Value))
 }
 
 // said returns the message of a bunch.

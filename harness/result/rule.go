@@ -43,6 +43,9 @@ func (r Rule) Judge(figure string, o *Object, known func(of string) (value float
 // Held replaces the limits of a result's objects, all of one figure, with a rule, and sums them
 // up again. known returns what the hardware should reach for an object's figure.
 func (r Result) Held(rule Rule, figure string, known func(o *Object, of string) (value float64, source string)) Result {
+	if len(r.Objects) == 0 {
+		return r // it was skipped, or could not be made
+	}
 	for i := range r.Objects {
 		o := &r.Objects[i]
 		rule.Judge(figure, o, func(of string) (float64, string) { return known(o, of) })

@@ -15,11 +15,11 @@ import (
 // with reference divided by value, and the other two are multiples of the usual value. A limit of 0
 // is not checked.
 type Limits struct {
-	Pass       float64 `json:"pass,omitempty"`
-	Fail       float64 `json:"fail,omitempty"`
-	MedianWarn float64 `json:"median_warn"`
-	MedianFail float64 `json:"median_fail"`
-	Lower      bool    `json:"lower,omitempty"`
+	Pass       float64
+	Fail       float64
+	MedianWarn float64
+	MedianFail float64
+	Lower      bool
 }
 
 // Better reports whether a is a better value than b.

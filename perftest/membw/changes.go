@@ -43,8 +43,8 @@ func changes(family string, gpus []Subject, before, after map[sysfs.BusID]nvml.L
 // increased.
 func (j *job) linkResult() result.Result {
 	var objects []result.Object
-	warn := func(g *Subject, quantity string, v result.Verdict, format string, a ...any) {
-		objects = append(objects, result.Object{Name: gpuName(g.Index), ID: g.UUID, Bus: g.Bus.String(), Quantity: quantity, Verdict: v, Reason: fmt.Sprintf(format, a...)})
+	warn := func(g *Subject, quantity, format string, a ...any) {
+		objects = append(objects, result.Object{Name: gpuName(g.Index), ID: g.UUID, Bus: g.Bus.String(), Quantity: quantity, Verdict: result.Warn, Reason: fmt.Sprintf(format, a...)})
 	}
 	known, moved := 0, map[string]uint64{}
 	for _, c := range j.changes {
@@ -56,14 +56,14 @@ func (j *job) linkResult() result.Result {
 	for i := range j.report.GPUs {
 		g := &j.report.GPUs[i]
 		if l := g.Links; l != nil && l.NVLinks < g.Peaks.NVLinks {
-			warn(g, "NVLinks", result.Warn, "%d of %d NVLinks are up", l.NVLinks, g.Peaks.NVLinks)
+			warn(g, "NVLinks", "%d of %d NVLinks are up", l.NVLinks, g.Peaks.NVLinks)
 		}
-		j.movedOf(g, func(name, text string) { warn(g, name, result.Warn, "%s", text) })
+		j.movedOf(g, func(name, text string) { warn(g, name, "%s", text) })
 		for _, c := range j.changes {
 			// PCIe links slow down when idle; after copies to the host they should run at full
 			// speed.
 			if l := c.after; c.gpu == g.Index && c.family == "device_to_host" && (l.PCIeGen < l.MaxGen || l.PCIeWidth < l.MaxWidth) {
-				warn(g, "PCIe link", result.Warn, "its PCIe link is gen %d x%d, and could be gen %d x%d", l.PCIeGen, l.PCIeWidth, l.MaxGen, l.MaxWidth)
+				warn(g, "PCIe link", "its PCIe link is gen %d x%d, and could be gen %d x%d", l.PCIeGen, l.PCIeWidth, l.MaxGen, l.MaxWidth)
 			}
 		}
 	}
@@ -73,7 +73,7 @@ func (j *job) linkResult() result.Result {
 	res := result.Sum(objects)
 	switch {
 	case len(objects) > 0:
-		res.Remedy = remedy
+		res.Remedy = Remedy
 	case known == 0:
 		res = result.Skipped("the error counters of NVLink and PCIe are not known")
 	case len(moved) == 0:

@@ -31,8 +31,8 @@ var (
 	latencyLimits = judge.Limits{MedianWarn: 1.5, MedianFail: 3, Lower: true}
 )
 
-// remedy is the advice for slow results.
-const remedy = "compare the links' state and the counters of errors (harness health), and repeat without other work on the node"
+// Remedy is the advice for slow results.
+const Remedy = "compare the links' state and the counters of errors (harness health), and repeat without other work on the node"
 
 // judge makes the result of a family from its figures. It compares each figure with its reference
 // and, if there are at least three, with the median of all.
@@ -60,7 +60,7 @@ func (j *job) judge(f family, figures []figure) result.Result {
 		res.Reason = strings.Join(said, "; ")
 	}
 	if res.Verdict.Bad() {
-		res.Remedy = remedy
+		res.Remedy = Remedy
 	}
 	for i, x := range figures {
 		if len(x.rival) > 0 {
