@@ -137,10 +137,10 @@ func (o *bandwidthOptions) run(ctx context.Context, options membw.Options) (err 
 		}
 		options.Links = lib.Links
 	}
-	show, clear := o.progress()
-	options.Progress = show
+	bar := newStatusLine(o.stderr)
+	options.Progress = func(text string) { bar.show("%.78s", text) }
 	r, err := options.Run(ctx, m)
-	clear()
+	bar.clear()
 	if err != nil {
 		return err
 	}
@@ -157,14 +157,6 @@ func driverLine(name string, cuda int) string {
 		line = "Driver " + name + ", " + line
 	}
 	return line
-}
-
-// progress shows on a terminal what is being measured.
-func (o *bandwidthOptions) progress() (show func(string), clear func()) {
-	if !isTerminal(o.stderr) {
-		return nil, func() {}
-	}
-	return func(text string) { fmt.Fprintf(o.stderr, overwrite+"%.78s", text) }, func() { fmt.Fprint(o.stderr, overwrite) }
 }
 
 // report writes the report and returns the exit status of its verdict.

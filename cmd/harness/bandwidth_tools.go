@@ -46,7 +46,7 @@ func parseTool(fs *flag.FlagSet, args []string, errOut io.Writer) (done bool, er
 	case err != nil:
 		return false, &statusError{exitUsage, nil} // already printed
 	case fs.NArg() > 0:
-		return false, usagef("%s takes no argument %q", fs.Name(), fs.Arg(0))
+		return false, usagef("%s takes no argument %q", strings.TrimPrefix(fs.Name(), "harness "), fs.Arg(0))
 	}
 	return false, nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/assay-hpc/assay/coll/perf"
 	"github.com/assay-hpc/assay/internal/doctest"
 	"github.com/assay-hpc/assay/internal/grammar"
+	"github.com/assay-hpc/assay/perftest/mesh"
 )
 
 // parse reads a command line as the program does, and does nothing.
@@ -60,14 +61,14 @@ func parseOwn(command string, args []string) error {
 		_, err := perf.Parse(op, "", args[1:])
 		return err
 	case command == "ib" && op == "mesh":
-		_, err := parseMesh(args[1:])
+		_, err := mesh.Parse(args[1:], platformPorts)
 		return err
 	case command == "ib" && op != "devices":
 		t, ok := ibProgram("ib_" + op)
 		if !ok {
 			return fmt.Errorf("there is no tool %q", op)
 		}
-		_, err := parseIB(t, args[1:])
+		_, err := t.Parse(args[1:])
 		return err
 	}
 	return nil
@@ -119,7 +120,7 @@ func TestDocumentedCommands(t *testing.T) {
 // parseProgram reads what the program gets under another of its names.
 func parseProgram(args []string) error {
 	if t, ok := ibProgram(args[0]); ok {
-		_, err := parseIB(t, args[1:])
+		_, err := t.Parse(args[1:])
 		return err
 	}
 	if op, ok := perfProgram(args[0]); ok {

@@ -138,9 +138,14 @@ func (o *diagOptions) report(ctx context.Context, plan diag.Plan) error {
 		}
 	}
 	begun := time.Now()
-	show, clear := o.progress()
-	r, err := o.engines(ctx, plan, show)
-	clear()
+	bar := newStatusLine(o.stderr)
+	r, err := o.engines(ctx, plan, func(e diag.Event) {
+		bar.show("%.78s", fmt.Sprintf("%d/%d %s %s", e.Done+1, e.Total, e.Test.Name, e.Text))
+		if bar.w == nil && e.Result != nil { // the log of a run of some minutes shows how far it is
+			fmt.Fprintf(o.stderr, "%d/%d %s: %s\n", e.Done, e.Total, e.Test.Name, e.Result.Status)
+		}
+	})
+	bar.clear()
 	switch {
 	case errors.Is(err, hostengine.ErrMissing):
 		return &statusError{exitNotDone, err}
@@ -168,19 +173,4 @@ func (o *diagOptions) report(ctx context.Context, plan diag.Plan) error {
 		return &statusError{exitNotDone, errors.New("all tests were skipped: nothing is known of these GPUs")}
 	}
 	return nil
-}
-
-// progress shows the current test on a terminal. Elsewhere it prints a line per test, so
-// that the log of a run of some minutes shows how far it is.
-func (o *diagOptions) progress() (show func(diag.Event), clear func()) {
-	if !isTerminal(o.stderr) {
-		return func(e diag.Event) {
-			if e.Result != nil {
-				fmt.Fprintf(o.stderr, "%d/%d %s: %s\n", e.Done, e.Total, e.Test.Name, e.Result.Status)
-			}
-		}, func() {}
-	}
-	return func(e diag.Event) {
-		fmt.Fprintf(o.stderr, overwrite+"%.78s", fmt.Sprintf("%d/%d %s %s", e.Done+1, e.Total, e.Test.Name, e.Text))
-	}, func() { fmt.Fprint(o.stderr, overwrite) }
 }

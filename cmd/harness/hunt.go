@@ -110,12 +110,11 @@ func (o *huntOptions) run(ctx context.Context) (err error) {
 	}
 	defer func() { err = leaveFabric(f, err) }()
 	o.Ports, o.RDMA = huntPorts()
-	if isTerminal(o.stderr) && f.Rank() == 0 {
-		o.Progress = func(round, undecided int) {
-			fmt.Fprintf(o.stderr, overwrite+"round %d, %d undecided", round, undecided)
-		}
-		defer fmt.Fprint(o.stderr, overwrite)
+	bar := newStatusLine(o.stderr)
+	if f.Rank() == 0 {
+		o.Progress = func(round, undecided int) { bar.show("round %d, %d undecided", round, undecided) }
 	}
+	defer bar.clear()
 	r, err := f.Hunt(ctx, o.HuntOptions)
 	if r != nil {
 		r.Host, r.Version = f.Name(0), version.Get().String()

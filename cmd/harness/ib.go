@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -11,8 +12,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/harness/version"
 	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/perftest/mesh"
 	"github.com/assay-hpc/assay/perftest/probe"
 	"github.com/assay-hpc/assay/perftest/probe/wire"
 )
@@ -30,33 +33,25 @@ func ibCommand(out, errOut io.Writer) *cli.Command {
 	}
 }
 
-// ibTools returns the tools' names.
-func ibTools() (names []string) {
-	for _, t := range probe.Tools() {
-		names = append(names, t.Name)
-	}
-	return names
-}
-
 // completeIB offers tools first, and then the tool's flags.
 func completeIB(out io.Writer, args []string) {
 	if len(args) > 0 && args[0] == "mesh" {
-		fmt.Fprintln(out, strings.Join(meshFlagNames(), "\n"))
+		fmt.Fprintln(out, strings.Join(mesh.FlagNames(), "\n"))
 		return
 	}
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		if t, ok := probe.FindTool(args[0]); ok {
-			fmt.Fprintln(out, strings.Join(ibFlagNames(t), "\n"))
+			fmt.Fprintln(out, strings.Join(t.FlagNames(), "\n"))
 		}
 		return
 	}
-	fmt.Fprintln(out, strings.Join(append(ibTools(), "mesh", "devices"), "\n"))
+	fmt.Fprintln(out, strings.Join(append(probe.ToolNames(), "mesh", "devices"), "\n"))
 }
 
 // ib runs "harness ib TOOL …".
 func ib(ctx context.Context, args []string, out, errOut io.Writer) error {
 	if len(args) == 0 || args[0] == "-h" || args[0] == "--help" {
-		_, err := fmt.Fprintf(out, "Usage: harness ib TOOL [FLAG...]        start a server and wait for a client\n       harness ib TOOL [FLAG...] HOST   connect to the server at HOST\n       harness ib devices               list RDMA devices, ports and GIDs\n       harness ib mesh [FLAG...]        measure between all ports of a job, or of this host\n\nTools: %s\nharness ib TOOL --help lists a tool's flags.\n", strings.Join(ibTools(), " "))
+		_, err := fmt.Fprintf(out, "Usage: harness ib TOOL [FLAG...]        start a server and wait for a client\n       harness ib TOOL [FLAG...] HOST   connect to the server at HOST\n       harness ib devices               list RDMA devices, ports and GIDs\n       harness ib mesh [FLAG...]        measure between all ports of a job, or of this host\n\nTools: %s\nharness ib TOOL --help lists a tool's flags.\n", strings.Join(probe.ToolNames(), " "))
 		return err
 	}
 	name := strings.TrimPrefix(args[0], "ib_")
@@ -68,7 +63,7 @@ func ib(ctx context.Context, args []string, out, errOut io.Writer) error {
 	}
 	t, ok := probe.FindTool(name)
 	if !ok {
-		return usagef("ib: there is no tool %q; did you mean %q?", args[0], nearest.To(name, append(ibTools(), "mesh", "devices")))
+		return usagef("ib: there is no tool %q; did you mean %q?", args[0], nearest.To(name, append(probe.ToolNames(), "mesh", "devices")))
 	}
 	if err := ibTest(ctx, t, "harness ib "+t.Name, args[1:], out, errOut); err != nil {
 		return ibStatus(t, err)
@@ -105,7 +100,7 @@ func runIB(ctx context.Context, t probe.Tool, args []string, out, errOut io.Writ
 func ibStatus(t probe.Tool, err error) error {
 	code := exitNotDone
 	var flag *probe.FlagError
-	var usage *ibUsageError
+	var usage *probe.UsageError
 	switch {
 	case errors.As(err, &flag), errors.As(err, &usage), errors.Is(err, wire.ErrLocal):
 		code = exitUsage
@@ -118,12 +113,12 @@ func ibStatus(t probe.Tool, err error) error {
 
 // ibTest runs one side of a test, as the program of the given name.
 func ibTest(ctx context.Context, t probe.Tool, name string, args []string, out, errOut io.Writer) error {
-	c, err := parseIB(t, args)
+	c, err := t.Parse(args)
 	switch {
-	case errors.Is(err, errIBHelp):
-		_, err = io.WriteString(out, ibUsage(t, name))
+	case errors.Is(err, probe.ErrHelp):
+		_, err = io.WriteString(out, t.Usage(name))
 		return err
-	case errors.Is(err, errIBVersion):
+	case errors.Is(err, probe.ErrVersion):
 		_, err = fmt.Fprintf(out, "Version: %s (harness %s)\n", wire.Version, version.Get())
 		return err
 	case err != nil:
@@ -139,14 +134,12 @@ func ibTest(ctx context.Context, t probe.Tool, name string, args []string, out, 
 // ibMeasure runs the test and writes its results.
 func ibMeasure(ctx context.Context, c *probe.Config, name string, out, errOut io.Writer) error {
 	table := c.Table(out)
-	bar := &ibProgress{began: time.Now()}
-	if isTerminal(errOut) {
-		bar.w = errOut
-	}
+	bar := newStatusLine(errOut)
+	bar.from = time.Now().Add(2 * time.Second) // short tests need no progress
 	ev := probe.Events{
 		Waiting:  table.Waiting,
 		Note:     func(s string) { bar.clear(); fmt.Fprintf(errOut, "%s: %s\n", name, s) },
-		Progress: bar.show,
+		Progress: func(s string) { bar.show("%s", s) },
 	}
 	if c.Format != "json" {
 		ev.Header = table.Header
@@ -162,6 +155,32 @@ func ibMeasure(ctx context.Context, c *probe.Config, name string, out, errOut io
 
 // ibRun is probe.Run; tests replace it.
 var ibRun = probe.Run
+
+// ibDevices is "harness ib devices": it lists the possible values of -d, -i and -x.
+func ibDevices(args []string, out, errOut io.Writer) error {
+	set := flag.NewFlagSet("harness ib devices", flag.ContinueOnError)
+	root := set.String("root", "/", "read sys below `DIR`")
+	form := set.String("format", "text", "`FORMAT`: text or json")
+	set.StringVar(form, "output", "text", "its earlier name")
+	if done, err := parseTool(set, args, errOut); done || err != nil {
+		return err
+	}
+	if *form != "text" && *form != "json" {
+		return usagef("--format is text or json, not %q", *form)
+	}
+	tree, err := sysfs.Open(*root)
+	if err != nil {
+		return usagef("ib devices: --root: %w", err)
+	}
+	list, err := probe.Devices(tree, func(err error) { fmt.Fprintf(errOut, "harness: %v\n", err) })
+	switch {
+	case err != nil:
+		return fmt.Errorf("ib devices: %w", err)
+	case *form == "json":
+		return writeJSON(out, list)
+	}
+	return probe.WriteDevices(out, list)
+}
 
 // ibReport writes the end of the output. It returns an error if the results are below a
 // limit.
@@ -190,26 +209,4 @@ func ibReport(c *probe.Config, table *probe.Table, o *probe.Outcome, out io.Writ
 		return err
 	}
 	return limits
-}
-
-// An ibProgress shows one line on a terminal during a long test.
-type ibProgress struct {
-	w     io.Writer // nil: no terminal
-	began time.Time
-	shown bool
-}
-
-func (p *ibProgress) show(now string) {
-	if p.w == nil || time.Since(p.began) < 2*time.Second {
-		return
-	}
-	p.shown = true
-	fmt.Fprint(p.w, overwrite+now)
-}
-
-func (p *ibProgress) clear() {
-	if p.shown {
-		p.shown = false
-		fmt.Fprint(p.w, overwrite)
-	}
 }

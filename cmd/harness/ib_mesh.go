@@ -1,8 +1,8 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,10 +13,12 @@ import (
 	"github.com/assay-hpc/assay/coll/bootstrap"
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/topology"
+	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/harness/version"
 	"github.com/assay-hpc/assay/perftest/mesh"
+	"github.com/assay-hpc/assay/perftest/probe"
 )
 
 // errMeshFailed sets the exit status without a message: the report already explains the
@@ -25,19 +27,35 @@ var errMeshFailed = &statusError{exitFail, nil}
 
 // ibMesh is "harness ib mesh": it measures between all ports of a job.
 func ibMesh(ctx context.Context, args []string, out, errOut io.Writer) error {
-	m, err := parseMesh(args)
+	m, err := mesh.Parse(args, platformPorts)
 	switch {
-	case errors.Is(err, errIBHelp):
-		_, err = io.WriteString(out, meshUsage())
+	case errors.Is(err, probe.ErrHelp):
+		_, err = io.WriteString(out, mesh.Usage())
 		return err
 	case err != nil:
 		return usagef("ib mesh: %w (see harness ib mesh --help)", err)
 	}
-	return m.run(ctx, out, errOut)
+	return runMesh(ctx, m, out, errOut)
 }
 
-// run measures. Rank 0 prints the report.
-func (m *meshArgs) run(ctx context.Context, out, errOut io.Writer) error {
+// platformPorts returns the rate of a platform's ports in Gb/s.
+func platformPorts(name string) (float64, error) {
+	db, err := platform.Load()
+	if err != nil {
+		return 0, err
+	}
+	p, err := db.Platform(name)
+	switch {
+	case err != nil:
+		return 0, err
+	case p.NICs == nil || p.NICs.GbitEach.Value == 0:
+		return 0, fmt.Errorf("the rate of %s's ports is not known: use --expect", name)
+	}
+	return p.NICs.GbitEach.Value, nil
+}
+
+// runMesh measures. Rank 0 prints the report.
+func runMesh(ctx context.Context, m *mesh.Args, out, errOut io.Writer) error {
 	g, err := meetMesh(ctx)
 	if err != nil {
 		return fmt.Errorf("ib mesh: %w", err)
@@ -49,7 +67,7 @@ func (m *meshArgs) run(ctx context.Context, out, errOut io.Writer) error {
 	defer cancel(nil)
 	stop := context.AfterFunc(g.lost, func() { cancel(context.Cause(g.lost)) })
 	defer stop()
-	err = m.measure(together, g, out, errOut)
+	err = measureMesh(together, m, g, out, errOut)
 	if err != nil && ctx.Err() != nil {
 		g.abort()
 		return errors.New("ib mesh: interrupted")
@@ -84,18 +102,24 @@ func meshStatus(err error) int {
 	return exitNotDone
 }
 
-// measure runs the mesh, and writes its report.
-func (m *meshArgs) measure(ctx context.Context, g *meshGroup, out, errOut io.Writer) error {
-	o, err := m.options(g)
+// measureMesh runs the mesh, and writes its report.
+func measureMesh(ctx context.Context, m *mesh.Args, g *meshGroup, out, errOut io.Writer) error {
+	o, err := g.options(m)
 	if err != nil {
 		return err
 	}
 	first := g.Rank() == 0
-	bar := &meshProgress{}
-	if first && isTerminal(errOut) {
-		bar.w = errOut
+	bar := newStatusLine(errOut)
+	o.Progress = func(now mesh.Progress) {
+		if !first || len(now.Now) == 0 {
+			return
+		}
+		more := ""
+		if n := len(now.Now) - 1; n > 0 {
+			more = fmt.Sprintf(" and %d more", n)
+		}
+		bar.show("%d/%d %.60s%s", now.Step, now.Steps, now.Now[0], more)
 	}
-	o.Progress = bar.show
 	r, err := mesh.Run(ctx, o, g)
 	bar.clear()
 	if err != nil {
@@ -103,7 +127,7 @@ func (m *meshArgs) measure(ctx context.Context, g *meshGroup, out, errOut io.Wri
 	}
 	if first {
 		r.Host, r.Version, r.Time = o.Host, version.Get().String(), time.Now().UTC().Truncate(time.Second)
-		err = m.write(r, out)
+		err = writeMesh(r, m, out)
 	}
 	// A launcher that sees a process fail may kill the others, so wait until rank 0 has
 	// written the report.
@@ -117,8 +141,8 @@ func (m *meshArgs) measure(ctx context.Context, g *meshGroup, out, errOut io.Wri
 }
 
 // options returns the mesh's options.
-func (m *meshArgs) options(g *meshGroup) (mesh.Options, error) {
-	o := m.mesh
+func (g *meshGroup) options(m *mesh.Args) (mesh.Options, error) {
+	o := m.Options
 	o.Addr, o.Measure, o.Config.Allocate = g.addr, ibRun, gpuMemory
 	tree, err := sysfs.Open("/")
 	if err != nil {
@@ -138,25 +162,23 @@ func (m *meshArgs) options(g *meshGroup) (mesh.Options, error) {
 	return o, nil
 }
 
-// write writes the report.
-func (m *meshArgs) write(r *mesh.Report, out io.Writer) error {
-	view := mesh.View{Gbits: m.mesh.Config.Gbits}
-	if m.html != "" {
-		var b strings.Builder
+// writeMesh writes the report.
+func writeMesh(r *mesh.Report, m *mesh.Args, out io.Writer) error {
+	view := mesh.View{Gbits: m.Options.Config.Gbits}
+	if m.HTML != "" {
+		var b bytes.Buffer
 		err := r.WriteHTML(&b, view)
 		if err == nil {
-			err = writeFile(m.html, []byte(b.String()))
+			err = writeFile(m.HTML, b.Bytes())
 		}
 		if err != nil {
 			return fmt.Errorf("--html: %w", err)
 		}
 	}
-	if !m.json {
+	if !m.JSON {
 		return r.WriteText(out, view)
 	}
-	enc := json.NewEncoder(out)
-	enc.SetIndent("", "  ")
-	return enc.Encode(r)
+	return writeJSON(out, r)
 }
 
 // A meshGroup represents the processes of the job.
@@ -232,30 +254,5 @@ func (g *meshGroup) close() error {
 func (g *meshGroup) abort() {
 	if g.net != nil {
 		g.net.Abort()
-	}
-}
-
-// A meshProgress shows one line on a terminal.
-type meshProgress struct {
-	w     io.Writer // nil: no terminal
-	shown bool
-}
-
-func (p *meshProgress) show(now mesh.Progress) {
-	if p.w == nil || len(now.Now) == 0 {
-		return
-	}
-	more := ""
-	if n := len(now.Now) - 1; n > 0 {
-		more = fmt.Sprintf(" and %d more", n)
-	}
-	p.shown = true
-	fmt.Fprintf(p.w, overwrite+"%d/%d %.60s%s", now.Step, now.Steps, now.Now[0], more)
-}
-
-func (p *meshProgress) clear() {
-	if p.shown {
-		p.shown = false
-		fmt.Fprint(p.w, overwrite)
 	}
 }

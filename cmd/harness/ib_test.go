@@ -3,12 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,253 +13,6 @@ import (
 	"github.com/assay-hpc/assay/perftest/probe"
 	"github.com/assay-hpc/assay/perftest/probe/wire"
 )
-
-// flagCase is a flag as one types it, and what it must do to the defaults.
-type flagCase struct {
-	tool  string
-	line  string
-	set   func(*probe.Config)
-	usage string // instead: part of the error
-}
-
-// flagCases have each flag of the table at least once.
-var flagCases = []flagCase{
-	{"write_bw", "", func(c *probe.Config) {}, ""},
-	{"write_bw", "node2", func(c *probe.Config) { c.Host = "node2" }, ""},
-	{"write_bw", "node2 -q4", func(c *probe.Config) { c.Host, c.QPs = "node2", 4 }, ""},
-	{"write_bw", "-q 4 -- -odd-", func(c *probe.Config) { c.Host, c.QPs = "-odd-", 4 }, ""},
-	{"write_bw", "-s65536", func(c *probe.Config) { c.Size = 65536 }, ""},
-	{"write_bw", "-s 64K", func(c *probe.Config) { c.Size = 65536 }, ""},
-	{"write_bw", "--size=8m", func(c *probe.Config) { c.Size = 8 << 20 }, ""},
-	{"write_bw", "--siz 1G", func(c *probe.Config) { c.Size = 1 << 30 }, ""},
-	{"write_bw", "-s 2G", nil, `-s: "2G" is not a size`},
-	{"write_bw", "-s 0", nil, `-s: "0" is not a size`},
-	{"write_bw", "-s 64Kx", nil, "is not a size"},
-	{"write_bw", "--size=", nil, "is not a size"},
-	{"write_bw", "-aF", func(c *probe.Config) { c.All = true }, ""},
-	{"write_bw", "-aFn20", func(c *probe.Config) { c.All, c.Iterations = true, 20 }, ""},
-	{"write_bw", "-abNn 20 h", func(c *probe.Config) {
-		c.All, c.Bidirectional, c.NoPeak, c.Iterations, c.Host = true, true, true, 20, "h"
-	}, ""},
-	{"write_bw", "-n 1K", nil, "-n: \"1K\" is not a number of iterations"},
-	{"write_bw", "--iters=20", func(c *probe.Config) { c.Iterations = 20 }, ""},
-	{"write_bw", "-D 10 -f 1", func(c *probe.Config) { c.Duration, c.Margin = 10*time.Second, time.Second }, ""},
-	{"write_bw", "--duration=10 --margin=0", func(c *probe.Config) { c.Duration, c.Margin = 10*time.Second, 0 }, ""},
-	{"write_bw", "-D 0", nil, "-D: \"0\" is no whole number from 1 on"},
-	{"write_bw", "--run_infinitely", func(c *probe.Config) { c.Endless = true }, ""},
-	{"write_bw", "--reversed", func(c *probe.Config) { c.Reversed = true }, ""},
-	{"atomic_bw", "-A CMP_AND_SWAP", func(c *probe.Config) { c.CompareAndSwap = true }, ""},
-	{"atomic_bw", "--atomic_type=FETCH_AND_ADD", func(c *probe.Config) {}, ""},
-	{"atomic_bw", "-A SWAP", nil, "want CMP_AND_SWAP or FETCH_AND_ADD"},
-	{"read_bw", "--perform_warm_up", func(c *probe.Config) { c.WarmUp = true }, ""},
-	{"read_lat", "--latency_gap=5", func(c *probe.Config) { c.LatencyGap = 5 * time.Microsecond }, ""},
-	{"read_bw", "--use_cuda=2 --use_cuda_dmabuf", func(c *probe.Config) { c.GPU, c.DMABuf = 2, true }, ""},
-	{"read_bw", "--use_cuda_dmabuf --use_cuda=2", func(c *probe.Config) { c.GPU, c.DMABuf = 2, true }, ""},
-	{"read_bw", "--use_cuda_bus_id=0000:3b:00.0", func(c *probe.Config) { c.GPUBusID = "0000:3b:00.0" }, ""},
-	{"write_bw", "-d mlx5_1", func(c *probe.Config) { c.Device = "mlx5_1" }, ""},
-	{"write_bw", "--ib-dev=mlx5_1 --ib-port=2", func(c *probe.Config) { c.Device, c.IBPort = "mlx5_1", 2 }, ""},
-	{"write_bw", "-i2", func(c *probe.Config) { c.IBPort = 2 }, ""},
-	{"write_bw", "-m 4096", func(c *probe.Config) { c.MTU = 4096 }, ""},
-	{"write_bw", "--mtu=1500", nil, "an MTU is 256"},
-	{"write_bw", "-x3", func(c *probe.Config) { c.GIDIndex = 3 }, ""},
-	{"write_bw", "--gid-index 0", func(c *probe.Config) { c.GIDIndex = 0 }, ""},
-	{"write_bw", "-x -1", nil, "-x: \"-1\" is no whole number"},
-	{"write_bw", "--ipv6", func(c *probe.Config) { c.IPv6 = true }, ""},
-	{"write_bw", "-S3", func(c *probe.Config) { c.SL = 3 }, ""},
-	{"write_bw", "--sl=3 --tclass=0x68", func(c *probe.Config) { c.SL, c.TClass = 3, 0x68 }, ""},
-	{"write_bw", "--pkey_index=1 --dlid=0x12", func(c *probe.Config) { c.PKeyIndex, c.DLID = 1, 0x12 }, ""},
-	{"write_bw", "--force-link=ethernet", func(c *probe.Config) { c.ForceLink = "Ethernet" }, ""},
-	{"write_bw", "--force-link=IB", func(c *probe.Config) { c.ForceLink = "IB" }, ""},
-	{"write_bw", "--force-link=wifi", nil, "neither IB nor Ethernet"},
-	{"send_bw", "-c UD", func(c *probe.Config) { c.Connection = probe.UD }, ""},
-	{"send_bw", "--connection=uc", func(c *probe.Config) { c.Connection = probe.UC }, ""},
-	{"send_bw", "-c XRC", nil, "not supported: XRC connections; there are RC, UC and UD"},
-	{"send_bw", "-c AB", nil, "want RC, UC or UD"},
-	{"write_bw", "--qp=3 --tx-depth=64 --cq-mod=16", func(c *probe.Config) { c.QPs, c.TxDepth, c.CQModeration = 3, 64, 16 }, ""},
-	{"write_bw", "-t64 -Q16 -l4 -I0 -u18", func(c *probe.Config) {
-		c.TxDepth, c.CQModeration, c.PostList, c.Inline, c.AckTimeout = 64, 16, 4, 0, 18
-	}, "-l 4 is not a multiple of -Q 16"},
-	{"write_bw", "-t64 -Q2 -l4 -I0 -u18", func(c *probe.Config) {
-		c.TxDepth, c.CQModeration, c.PostList, c.Inline, c.AckTimeout = 64, 2, 4, 0, 18
-	}, ""},
-	{"write_bw", "--post_list=4 --inline_size=64 --qp-timeout=18", func(c *probe.Config) { c.PostList, c.Inline, c.AckTimeout = 4, 64, 18 }, ""},
-	{"send_bw", "-r 100", func(c *probe.Config) { c.RxDepth = 100 }, ""},
-	{"send_bw", "--rx-depth=100", func(c *probe.Config) { c.RxDepth = 100 }, ""},
-	{"read_bw", "-o 4", func(c *probe.Config) { c.OutReads = 4 }, ""},
-	{"read_bw", "--outs=4 -eX2", func(c *probe.Config) { c.OutReads, c.Events, c.Vector = 4, true, 2 }, ""},
-	{"read_bw", "--events --vector=2", func(c *probe.Config) { c.Events, c.Vector = true, 2 }, ""},
-	{"write_bw", "--disable_pcie_relaxed", func(c *probe.Config) { c.Relaxed = false }, ""},
-	{"write_bw", "-p 1234", func(c *probe.Config) { c.Port = 1234 }, ""},
-	{"write_bw", "--port=1234 --ipv6-addr --source_ip=::1", func(c *probe.Config) { c.Port, c.IPv6TCP, c.Source = 1234, true, "::1" }, ""},
-	{"write_bw", "--wait=20 --timeout=60", func(c *probe.Config) { c.Wait, c.Timeout = 20*time.Second, time.Minute }, ""},
-	{"write_bw", "--timeout=0", nil, "--timeout"},
-	{"send_bw", "--use-srq -q4 --recv_post_list=4", func(c *probe.Config) { c.SRQ, c.QPs, c.RecvList = true, 4, 4 }, ""},
-	{"write_bw", "--use-srq", nil, "--use-srq: only sends are received"},
-	{"send_bw", "--recv_post_list=3", nil, "-n 1000 is not a multiple of --recv_post_list 3"},
-	{"write_bw", "--flow_label=7,0x12", func(c *probe.Config) { c.FlowLabels = []uint32{7, 0x12} }, ""},
-	{"write_bw", "--flow_label=7,", nil, `"" is no flow label`},
-	{"write_bw", "--flow_label=0x100000", nil, "a flow label is from 0 to 1048575"},
-	{"write_bw", "--use_hugepages", func(c *probe.Config) { c.HugePages = true }, ""},
-	{"write_bw", "--mmap=/dev/dax0.0 --mmap-offset=0x2000", func(c *probe.Config) { c.File, c.FileOffset = "/dev/dax0.0", 8192 }, ""},
-	{"write_bw", "--mmap-offset=-1", nil, "is not a number of bytes"},
-	{"write_bw", "--mmap-offset=4096", nil, "add --mmap"},
-	{"send_bw", "--inline_recv=64", nil, "--inline_recv: not supported: inline receives: rdma-core has no call"},
-	{"write_bw", "-R -T 104 --retry_count=3", func(c *probe.Config) { c.CM, c.TOS, c.Retries = true, 104, 3 }, ""},
-	{"write_bw", "--rdma_cm --tos=0", func(c *probe.Config) { c.CM, c.TOS = true, 0 }, ""},
-	{"write_bw", "-aR", func(c *probe.Config) { c.All, c.CM = true, true }, ""},
-	{"write_lat", "-z", func(c *probe.Config) { c.ControlCM = true }, ""},
-	{"write_lat", "--com_rdma_cm", func(c *probe.Config) { c.ControlCM = true }, ""},
-	{"write_bw", "-R -T 256", nil, "-T: a type of service is from 0 to 255"},
-	{"write_bw", "-z -T 4", nil, "add -R"},
-	{"write_bw", "--retry_count=8 -R", nil, "--retry_count: the number of retries is from 0 to 7"},
-	{"send_bw", "-R -c UC", nil, "rdma_cm connects no UC"},
-	{"write_bw", "--report_gbits --report-both --bidirectional", func(c *probe.Config) { c.Gbits, c.ReportBoth, c.Bidirectional = true, true, true }, ""},
-	{"write_bw", "--noPeak --all", func(c *probe.Config) { c.NoPeak, c.All = true, true }, ""},
-	{"write_lat", "-HU --histogram", func(c *probe.Config) { c.Sorted, c.Unsorted, c.Histogram = true, true, true }, ""},
-	{"write_lat", "--report-histogram --report-unsorted", func(c *probe.Config) { c.Sorted, c.Unsorted = true, true }, ""},
-	{"write_lat", "--output=latency", func(c *probe.Config) { c.Format = "latency" }, ""},
-	{"write_bw", "--output json", func(c *probe.Config) { c.Format = "json" }, ""},
-	{"write_bw", "--output=", nil, "--output: it is bandwidth"},
-	{"write_bw", "--output=latency", nil, "a bandwidth test gives bandwidth, message_rate or json"},
-	{"write_bw", "--out_json", func(c *probe.Config) { c.JSONFile = "perftest_out.json" }, ""},
-	{"write_bw", "--out_json_file=x.json --out_json", func(c *probe.Config) { c.JSONFile = "x.json" }, ""},
-	{"write_bw", "--cpu_util -D5", func(c *probe.Config) { c.CPUUtil, c.Duration = true, 5*time.Second }, ""},
-	{"write_bw", "-W counters/port_xmit_data,hw_counters/out_of_buffer", func(c *probe.Config) { c.Counters = []string{"counters/port_xmit_data", "hw_counters/out_of_buffer"} }, ""},
-	{"write_bw", "--report-counters=../../etc/passwd", nil, "is not a counter such as"},
-	{"write_bw", "-w 90.5 -y 0.1", func(c *probe.Config) { c.LimitBW, c.LimitRate = 90.5, 0.1 }, ""},
-	{"write_bw", "--limit_bw=90 --limit_msgrate=1", func(c *probe.Config) { c.LimitBW, c.LimitRate = 90, 1 }, ""},
-	{"write_bw", "-w nan", nil, "is not a number above 0"},
-	{"write_bw", "--wait_destroy=5", func(c *probe.Config) { c.WaitDestroy = 5 * time.Second }, ""},
-	{"write_bw", "--CPU-freq --use_old_post_send", func(c *probe.Config) {}, ""},
-	{"write_bw", "-h", nil, "help was asked for"},
-	{"write_bw", "--help", nil, "help was asked for"},
-	{"write_bw", "-V", nil, "the version was asked for"},
-	{"write_bw", "--version", nil, "the version was asked for"},
-	// What cannot be read.
-	{"write_bw", "a b", nil, "there is one server to connect to"},
-	{"write_bw", "-s", nil, "-s needs a value"},
-	{"write_bw", "--size", nil, "--size needs a value"},
-	{"write_bw", "--all=1", nil, "--all takes no value"},
-	{"write_bw", "--sise=1", nil, "there is no flag --sise; did you mean --size?"},
-	{"write_bw", "--report-", nil, "--report-both or --report-histogram"},
-	{"write_bw", "-G", nil, "there is no flag -G; there are -"},
-	{"write_bw", "-O", nil, "-O: not supported: two ports"},
-	{"write_bw", "-aO", nil, "-O: not supported"},
-	{"write_bw", "--rate_limit=5", nil, "--rate_limit: not supported: rate limits"},
-	{"write_bw", "--odp", nil, "--odp: not supported: on-demand paging"},
-}
-
-func parseLine(t *testing.T, tool, line string) (probe.Config, error) {
-	t.Helper()
-	tl, ok := probe.FindTool(tool)
-	if !ok {
-		t.Fatalf("no tool %s", tool)
-	}
-	return parseIB(tl, strings.Fields(line))
-}
-
-func TestIBFlags(t *testing.T) {
-	for _, tt := range flagCases {
-		got, err := parseLine(t, tt.tool, tt.line)
-		if tt.usage != "" {
-			if err == nil || !strings.Contains(err.Error(), tt.usage) {
-				t.Errorf("%s %s: %v; want %q", tt.tool, tt.line, err, tt.usage)
-			}
-			continue
-		}
-		tl, _ := probe.FindTool(tt.tool)
-		want := probe.Default(tl.Operation, tl.Measure)
-		tt.set(&want)
-		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s %s: %v\ngot  %+v\nwant %+v", tt.tool, tt.line, err, got, want)
-		}
-	}
-}
-
-// TestIBFlagsCovered: each flag of the table, short and long, stands in a case
-// above.
-func TestIBFlagsCovered(t *testing.T) {
-	var all string
-	shorts := map[byte]bool{}
-	for _, c := range flagCases {
-		for _, w := range strings.Fields(c.line) {
-			name, _, _ := strings.Cut(w, "=")
-			all += name + "\n"
-			if len(w) > 1 && w[0] == '-' && w[1] != '-' {
-				for i := 1; i < len(w); i++ {
-					shorts[w[i]] = true
-					if f := slices.IndexFunc(ibFlags, func(f ibFlag) bool { return f.short == w[i] }); f < 0 || ibFlags[f].arg != "" {
-						break
-					}
-				}
-			}
-		}
-	}
-	for _, f := range ibFlags {
-		if !strings.Contains(all, "--"+f.long+"\n") {
-			t.Errorf("no case for --%s", f.long)
-		}
-		if f.short != 0 && !shorts[f.short] {
-			t.Errorf("no case for -%c", f.short)
-		}
-	}
-}
-
-// TestIBTables: no name stands twice, each flag is some tool's, and each one
-// that is refused says why.
-func TestIBTables(t *testing.T) {
-	seen := map[string]bool{}
-	once := func(short byte, long string) {
-		for _, n := range []string{string(short), long} {
-			if n != "" && n != "\x00" && seen[n] {
-				t.Errorf("%q stands twice", n)
-			}
-			seen[n] = true
-		}
-	}
-	for _, f := range ibFlags {
-		once(f.short, f.long)
-		if !slices.ContainsFunc(probe.Tools(), f.offered) || f.help == "" || f.group == "" {
-			t.Errorf("--%s is nobody's", f.long)
-		}
-	}
-	for _, u := range ibUnsupported {
-		once(u.short, u.long)
-		typed := []string{"--" + u.long}
-		if u.long == "" {
-			typed = []string{"-" + string(u.short)}
-		}
-		tl, _ := probe.FindTool("send_bw")
-		var f *probe.FlagError
-		if _, err := parseIB(tl, typed); !errors.As(err, &f) || !strings.HasPrefix(f.Text, "not supported: ") || exitCode(ibStatus(tl, err)) != exitUsage {
-			t.Errorf("%v: %v", typed, err)
-		}
-	}
-}
-
-// perftestFlags are all that 4.5's help texts list.
-const perftestFlags = `a A b c C d D e f F g h H i I l L m M n N o O p q Q r R s S t T u U V w W x X y z
-all bidirectional connection log_dci_streams log_active_dci_streams aes_xts encrypt_on_tx sig_before aes_block_size data_enc_keys_number
-kek_path credentials_path data_enc_key_app_path ib-dev duration margin CPU-freq help ib-port inline_size post_list recv_post_list hop_limit
-mtu iters noPeak dualport port qp cq-mod rdma_cm size sl tx-depth tos qp-timeout version limit_bw report-counters gid-index limit_msgrate
-com_rdma_cm out_json out_json_file cpu_util dlid dont_xchg_versions force-link ipv6 source_ip mmap mmap-offset mr_per_qp odp output
-use_old_post_send perform_warm_up pkey_index report-both report_gbits report-per-port reversed run_infinitely retry_count tclass
-use_hugepages wait_destroy disable_pcie_relaxed burst_size typical_pkt_size rate_limit rate_units rate_limit_type atomic_type events
-inline_recv mcg MGID outs report-cycles report-histogram report-unsorted rx-depth use-srq latency_gap`
-
-// TestIBKnowsPerftest: every flag of the C tools is one of ours, or refused by
-// name.
-func TestIBKnowsPerftest(t *testing.T) {
-	for _, name := range strings.Fields(perftestFlags) {
-		known := slices.ContainsFunc(ibFlags, func(f ibFlag) bool { return f.long == name || string(f.short) == name })
-		for _, u := range ibUnsupported {
-			known = known || u.long == name || string(u.short) == name
-		}
-		if !known {
-			t.Errorf("perftest has %s", name)
-		}
-	}
-}
 
 func TestIBProgram(t *testing.T) {
 	for argv0, want := range map[string]string{
@@ -377,41 +127,38 @@ func TestIBWithoutDevice(t *testing.T) {
 	}
 }
 
-// FuzzIBFlags: whatever is typed, there is a configuration that passes Check,
-// or an error.
-func FuzzIBFlags(f *testing.F) {
-	for _, c := range flagCases {
-		f.Add(c.tool, c.line)
-	}
-	f.Fuzz(func(t *testing.T, tool, line string) {
-		tl, ok := probe.FindTool(tool)
-		if !ok {
-			return
-		}
-		c, err := parseIB(tl, strings.Split(line, " "))
-		if err == nil && (c.Check() != nil || c.SendDepth() < 1 || c.ReceiveDepth() < 1 || c.CQMod() < 1 || c.MessageSize(1024) < 1 || len(c.Sizes(1024)) < 1) {
-			t.Errorf("%s %q: %+v", tool, line, c)
-		}
-	})
-}
-
-// TestIBProgress shows a line in a test that takes long, and clears it.
-func TestIBProgress(t *testing.T) {
+// TestStatusLine shows a line in a test that takes long, and clears it.
+func TestStatusLine(t *testing.T) {
 	var b strings.Builder
-	p := &ibProgress{w: &b, began: time.Now()}
+	p := &statusLine{w: &b, from: time.Now().Add(time.Minute)}
 	p.show("0 bytes")
 	p.clear()
 	if b.Len() > 0 {
 		t.Errorf("too early: %q", b.String())
 	}
-	p.began = time.Now().Add(-time.Minute)
-	p.show("4 bytes, 1 of 2 messages")
+	p.from = time.Now().Add(-time.Minute)
+	p.show("%d bytes, 1 of 2 messages", 4)
 	p.clear()
 	p.clear()
 	if b.String() != "\r\x1b[K4 bytes, 1 of 2 messages\r\x1b[K" {
 		t.Errorf("%q", b.String())
 	}
-	none := &ibProgress{began: p.began}
+	none := newStatusLine(&b)
 	none.show("")
 	none.clear()
+	if none.shown {
+		t.Error("shown without a terminal")
+	}
+}
+
+// TestMeshWithoutDevice: one line says what is missing.
+func TestMeshWithoutDevice(t *testing.T) {
+	if _, err := os.Stat("/sys/class/infiniband"); err == nil {
+		t.Skip("this machine has RDMA devices")
+	}
+	var out, errOut strings.Builder
+	if got := run([]string{"harness", "ib", "mesh"}, &out, &errOut); got != exitNotDone || out.Len() > 0 || strings.Count(errOut.String(), "\n") != 1 ||
+		!strings.Contains(errOut.String(), "/sys/class/infiniband") {
+		t.Errorf("status %d\n%s%s", got, out.String(), errOut.String())
+	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/assay-hpc/assay/harness/version"
 	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/perftest/mesh"
 	"github.com/assay-hpc/assay/perftest/probe"
 )
 
@@ -159,7 +160,7 @@ func ownHelp(command string) string {
 	case "harness coll":
 		return perf.Usage("harness coll OP [FLAG...]")
 	case "harness ib":
-		return ibUsage(probe.Tools()[0], "harness ib write_bw") + "\n\n" + meshUsage()
+		return probe.Tools()[0].Usage("harness ib write_bw") + "\n\n" + mesh.Usage()
 	}
 	return ""
 }

@@ -64,6 +64,38 @@ func colored(w io.Writer) bool {
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(w)
 }
 
+// A statusLine is one line of a terminal that shows what is being done. Where there is no
+// terminal, it shows nothing.
+type statusLine struct {
+	w     io.Writer // nil: no terminal
+	from  time.Time // nothing is shown before
+	shown bool
+}
+
+func newStatusLine(w io.Writer) *statusLine {
+	if !isTerminal(w) {
+		w = nil
+	}
+	return &statusLine{w: w}
+}
+
+// show replaces the line.
+func (l *statusLine) show(format string, a ...any) {
+	if l.w == nil || time.Now().Before(l.from) {
+		return
+	}
+	l.shown = true
+	fmt.Fprintf(l.w, overwrite+format, a...)
+}
+
+// clear removes the line.
+func (l *statusLine) clear() {
+	if l.shown {
+		l.shown = false
+		fmt.Fprint(l.w, overwrite)
+	}
+}
+
 // progress shows the running checks on one line of a terminal, and problems above it.
 // Elsewhere, if the suite is a long one, it prints a line for each check that took long
 // or found something.

@@ -168,6 +168,14 @@ func Tools() (out []Tool) {
 	return out
 }
 
+// ToolNames returns the tools' names.
+func ToolNames() (names []string) {
+	for _, t := range Tools() {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
 // FindTool finds a tool by its name.
 func FindTool(name string) (Tool, bool) {
 	for _, t := range Tools() {

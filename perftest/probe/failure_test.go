@@ -89,7 +89,7 @@ func TestKilled(t *testing.T) {
 					if other == "ours" {
 						gone = running(ctx, theirs, Events{})
 					} else {
-						args := flags(&theirs)
+						args := toolFlags(&theirs)
 						if theirs.Host != "" {
 							args = append(args, theirs.Host)
 						}
@@ -198,7 +198,7 @@ func TestDifferentTests(t *testing.T) {
 			sc.Port = cc.Port
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			wait := releases(t)[0].start(t, ctx, flags(&sc)...)
+			wait := releases(t)[0].start(t, ctx, toolFlags(&sc)...)
 			err := ends(t, running(t.Context(), cc, Events{}))
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %q in it", err, test.want)

@@ -86,8 +86,8 @@ func (p perftest) start(t testing.TB, ctx context.Context, args ...string) (wait
 	}
 }
 
-// flags are the C tool's for the same test.
-func flags(c *Config) []string {
+// toolFlags are the C tool's for the same test.
+func toolFlags(c *Config) []string {
 	f := []string{"ib_" + c.Tool(), "-d", c.Device, "-p", strconv.Itoa(c.Port), "-x", "1", "-F"}
 	if c.Connection != RC {
 		f = append(f, "-c", c.Connection.String())
@@ -194,7 +194,7 @@ func meet(t *testing.T, c Config, role string, peer *perftest) (ours *Outcome, t
 	}
 	switch role {
 	case "client":
-		wait := peer.start(t, ctx, flags(&sc)...)
+		wait := peer.start(t, ctx, toolFlags(&sc)...)
 		ours = check("client", <-run(cc, Events{}))
 		text, err := wait()
 		if err != nil {
@@ -209,7 +209,7 @@ func meet(t *testing.T, c Config, role string, peer *perftest) (ours *Outcome, t
 		case e := <-done:
 			t.Fatalf("our server: %v", e.err)
 		}
-		text, err := peer.start(t, ctx, append(flags(&cc), server.address)...)()
+		text, err := peer.start(t, ctx, append(toolFlags(&cc), server.address)...)()
 		if err != nil {
 			t.Errorf("%s client: %v\n%s", peer.name, err, text)
 			cancel()

@@ -1,4 +1,4 @@
-package main
+package probe
 
 import (
 	"fmt"
@@ -7,36 +7,34 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/assay-hpc/assay/perftest/probe"
 )
 
-// An ibFlag is one of perftest's flags, or of our own.
-type ibFlag struct {
+// A flag is one of perftest's flags, or of our own.
+type flag struct {
 	group string
 	short byte // 0: none
 	long  string
 	arg   string // name of the value in the usage; empty: takes none
 	help  string
-	only  func(probe.Tool) bool // tools that have the flag; nil: all
-	set   func(c *probe.Config, v string) error
+	only  func(Tool) bool // tools that have the flag; nil: all
+	set   func(c *Config, v string) error
 }
 
 // offered reports whether a tool's usage contains the flag. Other tools parse the flag,
 // too, and Config.Check or Config.Remarks reports it.
-func (f ibFlag) offered(t probe.Tool) bool { return f.only == nil || f.only(t) }
+func (f flag) offered(t Tool) bool { return f.only == nil || f.only(t) }
 
-// Conditions for ibFlag.only.
-func isBW(t probe.Tool) bool      { return t.Measure == probe.Bandwidth }
-func isLat(t probe.Tool) bool     { return t.Measure == probe.Latency }
-func isSend(t probe.Tool) bool    { return t.Operation == probe.Send }
-func isAtomic(t probe.Tool) bool  { return t.Operation == probe.Atomic }
-func notAtomic(t probe.Tool) bool { return t.Operation != probe.Atomic }
-func initiates(t probe.Tool) bool { return t.Operation == probe.Read || t.Operation == probe.Atomic }
-func carries(t probe.Tool) bool   { return !initiates(t) }
-func hasEvents(t probe.Tool) bool { return t.Operation != probe.Write }
-func warmable(t probe.Tool) bool  { return isBW(t) && !isSend(t) }
-func takesGPU(t probe.Tool) bool  { return !isAtomic(t) && (isBW(t) || t.Operation != probe.Write) }
+// Conditions for flag.only.
+func isBW(t Tool) bool      { return t.Measure == Bandwidth }
+func isLat(t Tool) bool     { return t.Measure == Latency }
+func isSend(t Tool) bool    { return t.Operation == Send }
+func isAtomic(t Tool) bool  { return t.Operation == Atomic }
+func notAtomic(t Tool) bool { return t.Operation != Atomic }
+func initiates(t Tool) bool { return t.Operation == Read || t.Operation == Atomic }
+func carries(t Tool) bool   { return !initiates(t) }
+func hasEvents(t Tool) bool { return t.Operation != Write }
+func warmable(t Tool) bool  { return isBW(t) && !isSend(t) }
+func takesGPU(t Tool) bool  { return !isAtomic(t) && (isBW(t) || t.Operation != Write) }
 
 const (
 	groupTest    = "What is measured:"
@@ -47,9 +45,9 @@ const (
 	groupMore    = "More:"
 )
 
-// number parses an integer into a field. perftest accepts decimal numbers only.
-func number(p func(*probe.Config) *int, least int) func(*probe.Config, string) error {
-	return func(c *probe.Config, v string) error {
+// whole parses an integer into a field. perftest accepts decimal numbers only.
+func whole(p func(*Config) *int, least int) func(*Config, string) error {
+	return func(c *Config, v string) error {
 		n, err := strconv.Atoi(v)
 		if err != nil || n < least || n > math.MaxInt32 {
 			return fmt.Errorf("%q is no whole number from %d on", v, least)
@@ -59,9 +57,9 @@ func number(p func(*probe.Config) *int, least int) func(*probe.Config, string) e
 	}
 }
 
-// based is number for fields that perftest parses in any base.
-func based(p func(*probe.Config) *int) func(*probe.Config, string) error {
-	return func(c *probe.Config, v string) error {
+// based is whole for fields that perftest parses in any base.
+func based(p func(*Config) *int) func(*Config, string) error {
+	return func(c *Config, v string) error {
 		n, err := strconv.ParseInt(v, 0, 32)
 		if err != nil || n < 0 {
 			return fmt.Errorf("%q is no whole number such as 10 or 0x0a", v)
@@ -72,13 +70,13 @@ func based(p func(*probe.Config) *int) func(*probe.Config, string) error {
 }
 
 // yes sets a field to true.
-func yes(p func(*probe.Config) *bool) func(*probe.Config, string) error {
-	return func(c *probe.Config, _ string) error { *p(c) = true; return nil }
+func yes(p func(*Config) *bool) func(*Config, string) error {
+	return func(c *Config, _ string) error { *p(c) = true; return nil }
 }
 
 // text stores the value as it is.
-func text(p func(*probe.Config) *string) func(*probe.Config, string) error {
-	return func(c *probe.Config, v string) error {
+func text(p func(*Config) *string) func(*Config, string) error {
+	return func(c *Config, v string) error {
 		if v == "" {
 			return fmt.Errorf("the value is empty")
 		}
@@ -88,8 +86,8 @@ func text(p func(*probe.Config) *string) func(*probe.Config, string) error {
 }
 
 // duration parses a whole number of a unit.
-func duration(p func(*probe.Config) *time.Duration, unit time.Duration, least int64) func(*probe.Config, string) error {
-	return func(c *probe.Config, v string) error {
+func duration(p func(*Config) *time.Duration, unit time.Duration, least int64) func(*Config, string) error {
+	return func(c *Config, v string) error {
 		n, err := strconv.ParseInt(v, 10, 64)
 		if err != nil || n < least || n > int64(math.MaxInt64/unit) {
 			return fmt.Errorf("%q is no whole number from %d on", v, least)
@@ -100,8 +98,8 @@ func duration(p func(*probe.Config) *time.Duration, unit time.Duration, least in
 }
 
 // decimal parses a positive number.
-func decimal(p func(*probe.Config) *float64) func(*probe.Config, string) error {
-	return func(c *probe.Config, v string) error {
+func decimal(p func(*Config) *float64) func(*Config, string) error {
+	return func(c *Config, v string) error {
 		f, err := strconv.ParseFloat(v, 64)
 		if err != nil || !(f > 0) || math.IsInf(f, 0) {
 			return fmt.Errorf("%q is not a number above 0", v)
@@ -112,8 +110,8 @@ func decimal(p func(*probe.Config) *float64) func(*probe.Config, string) error {
 }
 
 // nothing accepts a flag that has no effect, except for a note.
-func nothing(note string) func(*probe.Config, string) error {
-	return func(c *probe.Config, _ string) error {
+func nothing(note string) func(*Config, string) error {
+	return func(c *Config, _ string) error {
 		if note != "" {
 			c.Notes = append(c.Notes, note)
 		}
@@ -122,7 +120,7 @@ func nothing(note string) func(*probe.Config, string) error {
 }
 
 // setSize parses 65536, 64K, 8M or 1G. The letters are powers of 1024.
-func setSize(c *probe.Config, v string) error {
+func setSize(c *Config, v string) error {
 	digits, shift := v, 0
 	if v != "" {
 		if i := strings.IndexByte("KMG", v[len(v)-1]&^0x20); i >= 0 {
@@ -137,7 +135,7 @@ func setSize(c *probe.Config, v string) error {
 	return nil
 }
 
-func setIterations(c *probe.Config, v string) error {
+func setIterations(c *Config, v string) error {
 	n, err := strconv.ParseUint(v, 10, 63)
 	if err != nil || n < 1 {
 		return fmt.Errorf("%q is not a number of iterations, which is at least 5", v)
@@ -147,7 +145,7 @@ func setIterations(c *probe.Config, v string) error {
 }
 
 // setFlowLabels parses numbers of any base.
-func setFlowLabels(c *probe.Config, v string) error {
+func setFlowLabels(c *Config, v string) error {
 	c.FlowLabels = nil
 	for word := range strings.SplitSeq(v, ",") {
 		n, err := strconv.ParseUint(word, 0, 32)
@@ -159,15 +157,15 @@ func setFlowLabels(c *probe.Config, v string) error {
 	return nil
 }
 
-func setFileOffset(c *probe.Config, v string) (err error) {
+func setFileOffset(c *Config, v string) (err error) {
 	if c.FileOffset, err = strconv.ParseUint(v, 0, 62); err != nil {
 		return fmt.Errorf("%q is not a number of bytes such as 4096 or 0x1000", v)
 	}
 	return nil
 }
 
-func setConnection(c *probe.Config, v string) error {
-	for _, k := range []probe.Connection{probe.RC, probe.UC, probe.UD} {
+func setConnection(c *Config, v string) error {
+	for _, k := range []Connection{RC, UC, UD} {
 		if k.String() == strings.ToUpper(v) {
 			c.Connection = k
 			return nil
@@ -179,7 +177,7 @@ func setConnection(c *probe.Config, v string) error {
 	return fmt.Errorf("%q; want RC, UC or UD", v)
 }
 
-func setAtomic(c *probe.Config, v string) error {
+func setAtomic(c *Config, v string) error {
 	if v != "CMP_AND_SWAP" && v != "FETCH_AND_ADD" {
 		return fmt.Errorf("%q; want CMP_AND_SWAP or FETCH_AND_ADD", v)
 	}
@@ -187,7 +185,7 @@ func setAtomic(c *probe.Config, v string) error {
 	return nil
 }
 
-func setFormat(c *probe.Config, v string) error {
+func setFormat(c *Config, v string) error {
 	c.Format = v
 	if v == "" {
 		return fmt.Errorf("it is bandwidth, message_rate, latency or json")
@@ -195,7 +193,7 @@ func setFormat(c *probe.Config, v string) error {
 	return nil // Check knows which formats fit the test
 }
 
-func setLink(c *probe.Config, v string) error {
+func setLink(c *Config, v string) error {
 	switch strings.ToUpper(v) {
 	case "IB", "INFINIBAND":
 		c.ForceLink = "IB"
@@ -207,7 +205,7 @@ func setLink(c *probe.Config, v string) error {
 	return nil
 }
 
-func setCounters(c *probe.Config, v string) error {
+func setCounters(c *Config, v string) error {
 	for name := range strings.SplitSeq(v, ",") {
 		dir, file, ok := strings.Cut(name, "/")
 		if !ok || dir != "counters" && dir != "hw_counters" || file == "" || strings.Contains(file, "/") {
@@ -219,4 +217,4 @@ func setCounters(c *probe.Config, v string) error {
 }
 
 // setSeconds parses -D, which is also the interval of --run_infinitely.
-var setSeconds = duration(func(c *probe.Config) *time.Duration { return &c.Duration }, time.Second, 1)
+var setSeconds = duration(func(c *Config) *time.Duration { return &c.Duration }, time.Second, 1)

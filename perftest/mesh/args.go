@@ -1,4 +1,4 @@
-package main
+package mesh
 
 import (
 	"fmt"
@@ -8,96 +8,86 @@ import (
 	"strings"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/internal/nearest"
-	"github.com/assay-hpc/assay/perftest/mesh"
 	"github.com/assay-hpc/assay/perftest/probe"
 )
 
-// meshArgs are the arguments of "harness ib mesh".
-type meshArgs struct {
-	mesh mesh.Options
+// Args are the arguments of "harness ib mesh".
+type Args struct {
+	Options Options
+	JSON    bool
+	HTML    string // name of the file for the heat map; "": none
+
 	tool string
-	json bool
-	html string
+	rate func(platform string) (gbits float64, err error)
 }
 
-// A meshFlag is a flag that the tools do not have, or that has another meaning here.
-type meshFlag struct {
+// A flag is a flag that the tools do not have, or that has another meaning here.
+type flag struct {
 	name string
 	arg  string // name of the value; empty: takes none
 	help string
-	set  func(m *meshArgs, v string) error
+	set  func(m *Args, v string) error
 }
 
-var meshFlags = []meshFlag{
-	{"tool", "TOOL", "what is measured: write_bw (default), read_bw, send_bw, write_lat, …", func(m *meshArgs, v string) error {
+var flags = []flag{
+	{"tool", "TOOL", "what is measured: write_bw (default), read_bw, send_bw, write_lat, …", func(m *Args, v string) error {
 		m.tool = strings.TrimPrefix(v, "ib_")
 		return nil
 	}},
-	{"pattern", "PATTERN", "all-pairs (default), rail, ring, bisection, loopback or self", func(m *meshArgs, v string) error {
-		m.mesh.Pattern = mesh.Pattern(v)
-		if slices.Contains(mesh.Patterns(), m.mesh.Pattern) {
+	{"pattern", "PATTERN", "all-pairs (default), rail, ring, bisection, loopback or self", func(m *Args, v string) error {
+		m.Options.Pattern = Pattern(v)
+		if slices.Contains(Patterns(), m.Options.Pattern) {
 			return nil
 		}
 		var names []string
-		for _, p := range mesh.Patterns() {
+		for _, p := range Patterns() {
 			names = append(names, string(p))
 		}
 		return fmt.Errorf("there is no pattern %q; did you mean %q?", v, nearest.To(v, names))
 	}},
-	{"serial", "", "one pair at a time, instead of all that share no port", func(m *meshArgs, _ string) error {
-		m.mesh.Serial = true
+	{"serial", "", "one pair at a time, instead of all that share no port", func(m *Args, _ string) error {
+		m.Options.Serial = true
 		return nil
 	}},
-	{"samples", "COUNT", "measure each pair so often, and take the median (default 3)", func(m *meshArgs, v string) (err error) {
-		m.mesh.Samples, err = meshCount(v, 1000)
+	{"samples", "COUNT", "measure each pair so often, and take the median (default 3)", func(m *Args, v string) (err error) {
+		m.Options.Samples, err = count(v, 1000)
 		return err
 	}},
-	{"limit", "SECONDS", "longest time for one measurement (default 60 and three times -D)", func(m *meshArgs, v string) error {
-		n, err := meshCount(v, 86400)
-		m.mesh.Limit = time.Duration(n) * time.Second
+	{"limit", "SECONDS", "longest time for one measurement (default 60 and three times -D)", func(m *Args, v string) error {
+		n, err := count(v, 86400)
+		m.Options.Limit = time.Duration(n) * time.Second
 		return err
 	}},
-	{"hosts", "NAME,...", "show the hosts under these names, in the order of their ranks", func(m *meshArgs, v string) error {
-		m.mesh.Names = strings.Split(v, ",")
-		if slices.Contains(m.mesh.Names, "") {
+	{"hosts", "NAME,...", "show the hosts under these names, in the order of their ranks", func(m *Args, v string) error {
+		m.Options.Names = strings.Split(v, ",")
+		if slices.Contains(m.Options.Names, "") {
 			return fmt.Errorf("%q has an empty name", v)
 		}
 		return nil
 	}},
-	{"expect", "GBITS", "each port's rate, instead of what it says itself", func(m *meshArgs, v string) error {
+	{"expect", "GBITS", "each port's rate, instead of what it says itself", func(m *Args, v string) error {
 		f, err := strconv.ParseFloat(v, 64)
 		if err != nil || !(f > 0) || math.IsInf(f, 0) {
 			return fmt.Errorf("%q is not a number above 0", v)
 		}
-		m.mesh.Expect = f
+		m.Options.Expect = f
 		return nil
 	}},
-	{"hardware", "PROFILE", "the rate of this platform's ports: dgx-a100, … (see harness predict)", func(m *meshArgs, v string) error {
-		db, err := platform.Load()
-		if err != nil {
-			return err
-		}
-		p, err := db.Platform(v)
-		switch {
-		case err != nil:
-			return err
-		case p.NICs == nil || p.NICs.GbitEach.Value == 0:
-			return fmt.Errorf("the rate of %s's ports is not known: use --expect", v)
-		}
-		m.mesh.Expect = p.NICs.GbitEach.Value
-		return nil
+	{"hardware", "PROFILE", "the rate of this platform's ports: dgx-a100, … (see harness predict)", func(m *Args, v string) error {
+		rate, err := m.rate(v)
+		m.Options.Expect = rate
+		return err
 	}},
-	{"format", "FORMAT", "text (default) or json", func(m *meshArgs, v string) error {
+	{"format", "FORMAT", "text (default) or json", func(m *Args, v string) error {
 		if v != "text" && v != "json" {
 			return fmt.Errorf("it is text or json, not %q", v)
 		}
-		m.json = v == "json"
+		m.JSON = v == "json"
 		return nil
 	}},
-	{"html", "FILE", "also write the matrix as a heat map", func(m *meshArgs, v string) error {
-		m.html = v
+	{"html", "FILE", "also write the matrix as a heat map", func(m *Args, v string) error {
+		m.HTML = v
 		if v == "" {
 			return fmt.Errorf("the file's name is empty")
 		}
@@ -105,7 +95,7 @@ var meshFlags = []meshFlag{
 	}},
 }
 
-func meshCount(v string, most int) (int, error) {
+func count(v string, most int) (int, error) {
 	n, err := strconv.Atoi(v)
 	if err != nil || n < 1 || n > most {
 		return 0, fmt.Errorf("%q is no whole number from 1 to %d", v, most)
@@ -113,9 +103,9 @@ func meshCount(v string, most int) (int, error) {
 	return n, nil
 }
 
-// meshRefused are the tools' flags that a mesh cannot use. They are refused if they
+// refused are the tools' flags that a mesh cannot use. They are refused if they
 // change the configuration.
-var meshRefused = []struct {
+var refused = []struct {
 	flag, why string
 	given     func(c, without *probe.Config) bool
 }{
@@ -136,34 +126,32 @@ var meshRefused = []struct {
 	{"--wait_destroy", "it would hold up the mesh", func(c, _ *probe.Config) bool { return c.WaitDestroy != 0 }},
 }
 
-// parseMesh parses a mesh's own flags, and passes the others to the tool's parser. Its
-// error is errIBHelp, or a mistake of the user.
-func parseMesh(args []string) (*meshArgs, error) {
-	m := &meshArgs{tool: "write_bw", mesh: mesh.Options{Pattern: mesh.AllPairs, Samples: 3}}
+// Parse parses a mesh's own flags, and passes the others to the tool's parser. rate returns the
+// rate of a platform's ports. The error is probe.ErrHelp, or a mistake of the user.
+func Parse(args []string, rate func(platform string) (gbits float64, err error)) (*Args, error) {
+	m := &Args{tool: "write_bw", Options: Options{Pattern: AllPairs, Samples: 3}, rate: rate}
 	rest, err := m.own(args)
 	if err != nil {
 		return nil, err
 	}
 	t, ok := probe.FindTool(m.tool)
 	if !ok {
-		return nil, fmt.Errorf("--tool: there is no tool %q; did you mean %q?", m.tool, nearest.To(m.tool, ibTools()))
+		return nil, fmt.Errorf("--tool: there is no tool %q; did you mean %q?", m.tool, nearest.To(m.tool, probe.ToolNames()))
 	}
 	without := probe.Default(t.Operation, t.Measure)
 	without.IBPort = 0 // all
-	p := &ibParser{tool: t, config: without, rest: rest}
-	for len(p.rest) > 0 {
-		if err := p.next(); err != nil {
-			return nil, err
-		}
+	c, operands, err := t.ParseInto(without, rest)
+	if err != nil {
+		return nil, err
 	}
-	if len(p.operands) > 0 {
-		return nil, fmt.Errorf("there is no argument %q: a launcher starts the other hosts' processes", p.operands[0])
+	if len(operands) > 0 {
+		return nil, fmt.Errorf("there is no argument %q: a launcher starts the other hosts' processes", operands[0])
 	}
-	return m, m.take(p.config, &without)
+	return m, m.take(c, &without)
 }
 
 // own parses the mesh's flags, and returns the other arguments.
-func (m *meshArgs) own(args []string) (rest []string, err error) {
+func (m *Args) own(args []string) (rest []string, err error) {
 	for len(args) > 0 {
 		a := args[0]
 		args = args[1:]
@@ -171,12 +159,12 @@ func (m *meshArgs) own(args []string) (rest []string, err error) {
 		if now, ok := map[string]string{"output": "format", "platform": "hardware"}[name]; ok { // an earlier version's
 			name = now
 		}
-		i := slices.IndexFunc(meshFlags, func(f meshFlag) bool { return strings.HasPrefix(a, "--") && f.name == name })
+		i := slices.IndexFunc(flags, func(f flag) bool { return strings.HasPrefix(a, "--") && f.name == name })
 		if i < 0 {
 			rest = append(rest, a)
 			continue
 		}
-		f := meshFlags[i]
+		f := flags[i]
 		switch {
 		case f.arg == "" && has:
 			return nil, fmt.Errorf("--%s takes no value", f.name)
@@ -193,29 +181,29 @@ func (m *meshArgs) own(args []string) (rest []string, err error) {
 }
 
 // take checks the measurements' options and stores them.
-func (m *meshArgs) take(c probe.Config, without *probe.Config) error {
-	for _, r := range meshRefused {
+func (m *Args) take(c probe.Config, without *probe.Config) error {
+	for _, r := range refused {
 		if r.given(&c, without) {
 			return fmt.Errorf("%s is not for a mesh: %s", r.flag, r.why)
 		}
 	}
 	if c.Device != "" {
-		m.mesh.Devices = strings.Split(c.Device, ",")
+		m.Options.Devices = strings.Split(c.Device, ",")
 	}
-	m.mesh.IBPort = c.IBPort
+	m.Options.IBPort = c.IBPort
 	c.Device, c.IBPort = "", max(c.IBPort, 1)
-	if m.mesh.Limit == 0 {
-		m.mesh.Limit = time.Minute + 3*c.Duration
+	if m.Options.Limit == 0 {
+		m.Options.Limit = time.Minute + 3*c.Duration
 	}
-	m.mesh.Config = c
+	m.Options.Config = c
 	return c.Check()
 }
 
-// meshUsage is the text of --help.
-func meshUsage() string {
+// Usage is the text of --help.
+func Usage() string {
 	var b strings.Builder
 	b.WriteString("Usage: harness ib mesh [FLAG...]\n\nMeasures between all RDMA ports of a job that mpirun, srun or torchrun started with one process on each host, or of\nthis host alone, and names ports, paths and hosts that are slow.\n\nThe mesh:\n")
-	for _, f := range meshFlags {
+	for _, f := range flags {
 		head := strings.TrimSpace("      --" + f.name + " " + f.arg)
 		fmt.Fprintf(&b, "%-34s  %s\n", "      "+head, f.help)
 	}
@@ -225,9 +213,9 @@ func meshUsage() string {
 	return b.String()
 }
 
-// meshFlagNames returns the flags for completion.
-func meshFlagNames() (out []string) {
-	for _, f := range meshFlags {
+// FlagNames returns the mesh's own flags, for completion.
+func FlagNames() (out []string) {
+	for _, f := range flags {
 		out = append(out, "--"+f.name)
 	}
 	return out

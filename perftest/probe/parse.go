@@ -1,4 +1,4 @@
-package main
+package probe
 
 import (
 	"errors"
@@ -7,56 +7,62 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/internal/nearest"
-	"github.com/assay-hpc/assay/perftest/probe"
 )
 
-// errIBHelp and errIBVersion request a text instead of a test.
+// ErrHelp and ErrVersion request a text instead of a test.
 var (
-	errIBHelp    = errors.New("help was asked for")
-	errIBVersion = errors.New("the version was asked for")
+	ErrHelp    = errors.New("help was asked for")
+	ErrVersion = errors.New("the version was asked for")
 )
 
-// An ibUsageError is a command line that cannot be parsed.
-type ibUsageError struct{ text string }
+// A UsageError is a command line that cannot be parsed.
+type UsageError struct{ text string }
 
-func (e *ibUsageError) Error() string { return e.text }
+func (e *UsageError) Error() string { return e.text }
 
-func ibUsagef(format string, a ...any) error { return &ibUsageError{fmt.Sprintf(format, a...)} }
+func usagef(format string, a ...any) error { return &UsageError{fmt.Sprintf(format, a...)} }
 
-// An ibParser parses a command line as getopt_long does: -s65536, -s 65536, bundles such
+// A parser parses a command line as getopt_long does: -s65536, -s 65536, bundles such
 // as -aF, --size=65536, --size 65536, unambiguous prefixes of long names, operands
 // anywhere, "--" before operands that begin with a minus.
-type ibParser struct {
-	tool     probe.Tool
-	config   probe.Config
+type parser struct {
+	tool     Tool
+	config   Config
 	rest     []string
 	operands []string
 }
 
-// parseIB parses a tool's arguments and checks them. Its errors are errIBHelp,
-// errIBVersion, *ibUsageError and *probe.FlagError.
-func parseIB(t probe.Tool, args []string) (probe.Config, error) {
-	p := &ibParser{tool: t, config: probe.Default(t.Operation, t.Measure), rest: args}
-	for len(p.rest) > 0 {
-		if err := p.next(); err != nil {
-			return p.config, err
+// Parse parses a tool's arguments and checks them. Its errors are ErrHelp, ErrVersion,
+// *UsageError and *FlagError.
+func (t Tool) Parse(args []string) (Config, error) {
+	c, operands, err := t.ParseInto(Default(t.Operation, t.Measure), args)
+	switch {
+	case err != nil:
+		return c, err
+	case len(operands) > 1:
+		return c, usagef("%q and %q: there is one server to connect to", operands[0], operands[1])
+	case len(operands) == 1:
+		if c.Host = operands[0]; c.Host == "" {
+			return c, usagef("the server's name is empty")
 		}
 	}
-	switch len(p.operands) {
-	case 0:
-	case 1:
-		p.config.Host = p.operands[0]
-	default:
-		return p.config, ibUsagef("%q and %q: there is one server to connect to", p.operands[0], p.operands[1])
+	return c, c.Check()
+}
+
+// ParseInto changes a configuration as a tool's arguments say, and returns it with the arguments
+// that are not flags. It does not check the result. Its errors are those of Parse.
+func (t Tool) ParseInto(c Config, args []string) (Config, []string, error) {
+	p := &parser{tool: t, config: c, rest: args}
+	for len(p.rest) > 0 {
+		if err := p.next(); err != nil {
+			return p.config, nil, err
+		}
 	}
-	if p.config.Host == "" && len(p.operands) == 1 {
-		return p.config, ibUsagef("the server's name is empty")
-	}
-	return p.config, p.config.Check()
+	return p.config, p.operands, nil
 }
 
 // next consumes an argument, and the following one if that is its value.
-func (p *ibParser) next() error {
+func (p *parser) next() error {
 	a := p.rest[0]
 	p.rest = p.rest[1:]
 	switch {
@@ -73,10 +79,10 @@ func (p *ibParser) next() error {
 }
 
 // short parses a bundle: flags without values, except that the last may have one.
-func (p *ibParser) short(bundle string) error {
+func (p *parser) short(bundle string) error {
 	for i := 0; i < len(bundle); i++ {
 		name := "-" + bundle[i:i+1]
-		f, err := p.find(name, func(f ibFlag) bool { return f.short == bundle[i] })
+		f, err := p.find(name, func(f flag) bool { return f.short == bundle[i] })
 		if err != nil {
 			return err
 		}
@@ -97,19 +103,19 @@ func (p *ibParser) short(bundle string) error {
 	return nil
 }
 
-func (p *ibParser) long(a string) error {
+func (p *parser) long(a string) error {
 	name, value, has := strings.Cut(a, "=")
 	name, err := p.complete(name)
 	if err != nil {
 		return err
 	}
 	typed := "--" + name
-	f, err := p.find(typed, func(f ibFlag) bool { return f.long == name })
+	f, err := p.find(typed, func(f flag) bool { return f.long == name })
 	switch {
 	case err != nil:
 		return err
 	case f.arg == "" && has:
-		return ibUsagef("%s takes no value", typed)
+		return usagef("%s takes no value", typed)
 	case f.arg != "" && !has:
 		if value, err = p.value(typed); err != nil {
 			return err
@@ -119,9 +125,9 @@ func (p *ibParser) long(a string) error {
 }
 
 // value consumes the next argument and returns it.
-func (p *ibParser) value(flag string) (string, error) {
+func (p *parser) value(flag string) (string, error) {
 	if len(p.rest) == 0 {
-		return "", ibUsagef("%s needs a value", flag)
+		return "", usagef("%s needs a value", flag)
 	}
 	v := p.rest[0]
 	p.rest = p.rest[1:]
@@ -129,12 +135,12 @@ func (p *ibParser) value(flag string) (string, error) {
 }
 
 // complete finds a long name by its prefix.
-func (p *ibParser) complete(name string) (string, error) {
+func (p *parser) complete(name string) (string, error) {
 	var names, found []string
-	for _, f := range ibFlags {
+	for _, f := range flags {
 		names = append(names, f.long)
 	}
-	for _, u := range ibUnsupported {
+	for _, u := range unsupported {
 		names = append(names, u.long)
 	}
 	for _, n := range names {
@@ -147,45 +153,45 @@ func (p *ibParser) complete(name string) (string, error) {
 	}
 	switch len(found) {
 	case 0:
-		return "", ibUsagef("there is no flag --%s; did you mean --%s?", name, nearest.To(name, slices.DeleteFunc(names, func(n string) bool { return n == "" })))
+		return "", usagef("there is no flag --%s; did you mean --%s?", name, nearest.To(name, slices.DeleteFunc(names, func(n string) bool { return n == "" })))
 	case 1:
 		return found[0], nil
 	}
-	return "", ibUsagef("--%s may be --%s or --%s", name, found[0], found[1])
+	return "", usagef("--%s may be --%s or --%s", name, found[0], found[1])
 }
 
 // find looks up a flag. The error for a flag that only perftest supports gives the reason.
-func (p *ibParser) find(typed string, is func(ibFlag) bool) (ibFlag, error) {
-	if i := slices.IndexFunc(ibFlags, is); i >= 0 {
-		return ibFlags[i], nil
+func (p *parser) find(typed string, is func(flag) bool) (flag, error) {
+	if i := slices.IndexFunc(flags, is); i >= 0 {
+		return flags[i], nil
 	}
-	for _, u := range ibUnsupported {
-		if is(ibFlag{short: u.short, long: u.long}) {
-			return ibFlag{}, &probe.FlagError{Flag: typed, Text: "not supported: " + u.why}
+	for _, u := range unsupported {
+		if is(flag{short: u.short, long: u.long}) {
+			return flag{}, &FlagError{Flag: typed, Text: "not supported: " + u.why}
 		}
 	}
 	var names []string
-	for _, f := range ibFlags {
+	for _, f := range flags {
 		if f.short != 0 && f.offered(p.tool) {
 			names = append(names, string(f.short))
 		}
 	}
 	slices.Sort(names)
-	return ibFlag{}, ibUsagef("there is no flag %s; there are -%s", typed, strings.Join(names, ""))
+	return flag{}, usagef("there is no flag %s; there are -%s", typed, strings.Join(names, ""))
 }
 
 // apply sets a flag's value; an error names the flag as it was typed.
-func (f ibFlag) apply(c *probe.Config, typed, value string) error {
+func (f flag) apply(c *Config, typed, value string) error {
 	err := f.set(c, value)
-	if err == nil || errors.Is(err, errIBHelp) || errors.Is(err, errIBVersion) {
+	if err == nil || errors.Is(err, ErrHelp) || errors.Is(err, ErrVersion) {
 		return err
 	}
-	return &probe.FlagError{Flag: typed, Text: err.Error()}
+	return &FlagError{Flag: typed, Text: err.Error()}
 }
 
-// ibFlagNames returns a tool's flags as users type them.
-func ibFlagNames(t probe.Tool) (out []string) {
-	for _, f := range ibFlags {
+// FlagNames returns a tool's flags as users type them.
+func (t Tool) FlagNames() (out []string) {
+	for _, f := range flags {
 		if !f.offered(t) {
 			continue
 		}
@@ -199,12 +205,12 @@ func ibFlagNames(t probe.Tool) (out []string) {
 	return out
 }
 
-// ibUsage is the text of --help.
-func ibUsage(t probe.Tool, name string) string {
+// Usage is the text of --help of the program NAME.
+func (t Tool) Usage(name string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Usage: %s [FLAG...]        start a server and wait for a client\n       %s [FLAG...] HOST   connect to the server at HOST\n", name, name)
 	group := ""
-	for _, f := range ibFlags {
+	for _, f := range flags {
 		if !f.offered(t) {
 			continue
 		}
