@@ -17,6 +17,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/assay-hpc/assay/coll/perf/world"
 	"github.com/assay-hpc/assay/harness/machine"
 	"github.com/assay-hpc/assay/harness/node"
 	"github.com/assay-hpc/assay/harness/suite"
@@ -181,7 +182,7 @@ func identifyCommand(out io.Writer) *cli.Command {
 				return err
 			}
 			cuda := func() (int, error) {
-				all, missing := gpus()
+				all, missing := world.GPUs()
 				return len(all), missing
 			}
 			id, err := m.Identify(machine.Drivers{NVML: openGPUs(), CUDA: cuda}, os.Getenv, os.Environ())

@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/coll/perf"
+	"github.com/assay-hpc/assay/coll/perf/world"
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
@@ -98,26 +99,29 @@ func collTable(files []string, out io.Writer) error {
 // runColl opens this process's ranks, runs the benchmark on them, and closes
 // them.
 func runColl(ctx context.Context, cfg perf.Config, out, errOut io.Writer) (*perf.Result, error) {
-	w, err := openWorld(ctx, cfg)
+	w, err := world.Open(ctx, cfg, errOut)
 	if err != nil {
 		return nil, err
 	}
 	res, err := perf.Run(ctx, cfg, w.World, perf.Streams{Out: out, Err: errOut, Terminal: isTerminal(errOut), Environ: os.Environ()})
-	closed := w.close()
-	if err == nil { // otherwise an error of close adds nothing
+	closed := w.Close()
+	if err == nil { // otherwise an error of Close adds nothing
 		err = closed
 	}
 	return res, err
 }
 
 // collError gives an error of a run the exit status that the harness's commands use.
-func collError(err error) error {
+func collError(err error) error { return collStatus(fmt.Errorf("coll: %w", err)) }
+
+func collStatus(err error) error {
 	var f *perf.Failure
-	var usage *perf.UsageError
-	if errors.As(err, &usage) || errors.As(err, &f) && f.Status == perf.InvalidUsage {
-		return usagef("coll: %w", err)
+	var flags *perf.UsageError
+	var options world.UsageError
+	if errors.As(err, &flags) || errors.As(err, &options) || errors.As(err, &f) && f.Status == perf.InvalidUsage {
+		return usagef("%w", err)
 	}
-	return fmt.Errorf("coll: %w", err)
+	return err
 }
 
 // verdict fails if data was wrong, or slower than required.

@@ -3,13 +3,11 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/assay-hpc/assay/coll/choose"
-	"github.com/assay-hpc/assay/coll/op"
-	"github.com/assay-hpc/assay/coll/perf"
+	"github.com/assay-hpc/assay/coll/perf/world"
 )
 
 // TestTuneUsage: what is asked for wrongly is said before anything is opened.
@@ -38,7 +36,7 @@ func TestTuneUsage(t *testing.T) {
 			t.Errorf("%s: status %d, %s; want %q", line, status, errOut.String(), want)
 		}
 	}
-	if _, err := gpus(); err != nil {
+	if _, err := world.GPUs(); err != nil {
 		var out, errOut strings.Builder
 		if status := run(strings.Fields("harness coll tune -g 2"+file), &out, &errOut); status != exitNotDone || !strings.Contains(errOut.String(), "-g 2: ") {
 			t.Errorf("without GPUs: status %d, %s", status, errOut.String())
@@ -79,20 +77,5 @@ func tables(t *testing.T, file string) *choose.Tables {
 func TestTuneSizes(t *testing.T) {
 	if got := series(8, 1<<30, 2); len(got) != 28 || got[27] != 1<<30 {
 		t.Errorf("%d sizes", len(got))
-	}
-	if got := wholeFloats([]int{1, 2, 4, 8, 9}); !slices.Equal(got, []int{4, 8, 12}) {
-		t.Errorf("whole floats: %v", got)
-	}
-}
-
-// TestTuneCollectives: every operation can be tuned, and the usual ones are
-// those that have rules of their own.
-func TestTuneCollectives(t *testing.T) {
-	all, err := parseCollectives(strings.Join(perf.Collectives(), ","))
-	if err != nil || len(all) != len(gpuCollectives) {
-		t.Errorf("%d of %d, %v", len(all), len(gpuCollectives), err)
-	}
-	if got, err := parseCollectives(""); err != nil || len(got) != 7 || got[6] != op.SendRecv {
-		t.Errorf("%v, %v", got, err)
 	}
 }

@@ -12,13 +12,14 @@ import (
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/nccl"
 	"github.com/assay-hpc/assay/coll/perf"
+	"github.com/assay-hpc/assay/coll/perf/world"
 	"github.com/assay-hpc/assay/internal/gputest"
 )
 
 // needsGPUs skips a test where there are too few.
 func needsGPUs(t *testing.T, n int) int {
 	t.Helper()
-	all, err := gpus()
+	all, err := world.GPUs()
 	gputest.Need(t, n, len(all), err, driver.ErrNoDriver, driver.ErrNoDevice)
 	return len(all)
 }

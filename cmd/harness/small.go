@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/assay-hpc/assay/coll/perf/world"
 	"github.com/assay-hpc/assay/harness/image"
 	"github.com/assay-hpc/assay/harness/rootfs"
 	"github.com/assay-hpc/assay/harness/version"
@@ -32,12 +33,12 @@ func versionCommand(out io.Writer) *cli.Command {
 					GPUs    string `json:"gpus,omitempty"`
 					Kernels string `json:"kernels,omitempty"`
 					RDMA    string `json:"rdma"`
-				}{v, strings.TrimPrefix(aboutGPUs(), gpuLine), strings.TrimPrefix(aboutKernels(), kernelLine), strings.TrimPrefix(aboutRDMA(), rdmaLine)})
+				}{v, world.AboutGPUs(), world.AboutKernels(), aboutRDMA()})
 			}
 			_, err := fmt.Fprintf(out, "harness %v %s %s/%s\n", v, v.Go, v.OS, v.Arch)
-			for _, line := range []string{aboutGPUs(), aboutKernels(), aboutRDMA()} {
-				if err == nil && line != "" {
-					_, err = fmt.Fprintln(out, line)
+			for _, part := range [][2]string{{"GPUs", world.AboutGPUs()}, {"Kernels", world.AboutKernels()}, {"RDMA", aboutRDMA()}} {
+				if err == nil && part[1] != "" {
+					_, err = fmt.Fprintf(out, "%s: %s\n", part[0], part[1])
 				}
 			}
 			return err
@@ -45,23 +46,19 @@ func versionCommand(out io.Writer) *cli.Command {
 	}
 }
 
-// rdmaLine begins the line about RDMA.
-const rdmaLine = "RDMA: "
-
-// aboutRDMA returns a line for harness version: whether libibverbs is found, and the
-// devices for which it has a provider.
+// aboutRDMA says whether libibverbs is found, and the devices for which it has a provider.
 func aboutRDMA() string {
 	if err := verbs.Load(); err != nil {
-		return fmt.Sprintf("%sskipped: %v", rdmaLine, err)
+		return fmt.Sprintf("skipped: %v", err)
 	}
 	names, err := verbs.Names()
 	switch {
 	case err != nil:
-		return rdmaLine + "libibverbs; no devices: " + strings.TrimPrefix(err.Error(), verbs.ErrNoLibrary.Error()+": ")
+		return "libibverbs; no devices: " + strings.TrimPrefix(err.Error(), verbs.ErrNoLibrary.Error()+": ")
 	case len(names) == 0:
-		return rdmaLine + "libibverbs; no devices"
+		return "libibverbs; no devices"
 	}
-	return rdmaLine + "libibverbs; " + strings.Join(names, ", ")
+	return "libibverbs; " + strings.Join(names, ", ")
 }
 
 func inventoryCommand(out io.Writer) *cli.Command {

@@ -1,6 +1,6 @@
 //go:build cuda && cgo
 
-package main
+package world
 
 import (
 	"errors"

@@ -1,6 +1,6 @@
 //go:build cuda && cgo
 
-package main
+package world
 
 import (
 	"context"
@@ -20,8 +20,8 @@ import (
 // gpuFactory creates the executors of operations on GPUs.
 var gpuFactory = cuda.Factory
 
-// gpus lists the GPUs that this process sees, or returns the reason why there are none.
-func gpus() ([]perf.Device, error) { return listGPUs() }
+// GPUs lists the GPUs that this process sees, or returns the reason why there are none.
+func GPUs() ([]perf.Device, error) { return listGPUs() }
 
 var listGPUs = sync.OnceValues(func() ([]perf.Device, error) {
 	if err := driver.Init(); err != nil {
@@ -41,15 +41,15 @@ var listGPUs = sync.OnceValues(func() ([]perf.Device, error) {
 	return out, nil
 })
 
-// aboutKernels names the compilers of the kernels. If there are several, the driver
-// decides which build is used.
-func aboutKernels() string {
-	return kernelLine + "by nvcc " + strings.Join(kernels.Compilers(), ", for older drivers by ")
+// AboutKernels names the compilers of the kernels. If there are several, the driver decides which
+// build is used.
+func AboutKernels() string {
+	return "by nvcc " + strings.Join(kernels.Compilers(), ", for older drivers by ")
 }
 
 // gpuWorld opens the ranks on GPUs. The engines share each rank's stream and
 // memory.
-func (j *job) gpuWorld(ctx context.Context, cfg perf.Config, all []perf.Device) (_ *world, err error) {
+func (j *job) gpuWorld(ctx context.Context, cfg perf.Config, all []perf.Device) (_ *World, err error) {
 	own, err := j.ownGPUs(len(all))
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (j *job) gpuWorld(ctx context.Context, cfg perf.Config, all []perf.Device) 
 	if err != nil {
 		return nil, err
 	}
-	w := &world{World: perf.World{Process: j.where.Rank}}
+	w := &World{World: perf.World{Process: j.where.Rank}}
 	for _, l := range libs {
 		w.Notes = append(w.Notes, l.note())
 	}
@@ -106,7 +106,7 @@ func (j *job) gpuWorld(ctx context.Context, cfg perf.Config, all []perf.Device) 
 }
 
 // against adds libraries as rivals.
-func (w *world) against(ctx context.Context, libs []*library, lanes []*bench.Lane, meeting []*coll.Comm) error {
+func (w *World) against(ctx context.Context, libs []*library, lanes []*bench.Lane, meeting []*coll.Comm) error {
 	for _, l := range libs {
 		r, err := w.nccl(ctx, l, lanes, meeting)
 		if err != nil {
@@ -118,7 +118,7 @@ func (w *world) against(ctx context.Context, libs []*library, lanes []*bench.Lan
 }
 
 // lanes opens a lane on each device.
-func (w *world) lanes(devices []int) ([]*bench.Lane, error) {
+func (w *World) lanes(devices []int) ([]*bench.Lane, error) {
 	var out []*bench.Lane
 	for _, d := range devices {
 		c, err := driver.Open(d)
@@ -137,7 +137,7 @@ func (w *world) lanes(devices []int) ([]*bench.Lane, error) {
 }
 
 // nccl opens a library on the lanes. The ranks meet over the given communicators.
-func (w *world) nccl(ctx context.Context, lib *library, lanes []*bench.Lane, meeting []*coll.Comm) (perf.Rival, error) {
+func (w *World) nccl(ctx context.Context, lib *library, lanes []*bench.Lane, meeting []*coll.Comm) (perf.Rival, error) {
 	comms := make([]*bench.NCCL, len(lanes))
 	err := each(len(lanes), func(i int) (err error) {
 		if comms[i], err = bench.OpenNCCL(ctx, lib.Library, lanes[i], meeting[i]); err != nil {

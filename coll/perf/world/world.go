@@ -1,9 +1,13 @@
-package main
+// Package world opens what the benchmark of collectives runs on: this process's ranks, on the
+// processor or on GPUs, of assay's engine and of NCCL, as members of the job that a launcher
+// started. It also measures with them which algorithms are the fastest.
+package world
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 
@@ -18,15 +22,23 @@ import (
 // in its calls and knobs.
 const libraryVersion = 23007
 
-// A world is what the benchmark runs on, with the functions that end it.
-type world struct {
+// A UsageError says what is wrong with the options.
+type UsageError struct{ error }
+
+// Unwrap returns the cause.
+func (e UsageError) Unwrap() error { return errors.Unwrap(e.error) }
+
+func usagef(format string, a ...any) error { return UsageError{fmt.Errorf(format, a...)} }
+
+// A World is what the benchmark runs on, with the functions that end it.
+type World struct {
 	perf.World
 	aborts []func() // may be called concurrently
 	closes []func() error
 }
 
 // abort aborts the work in progress on all ranks.
-func (w *world) abort(error) {
+func (w *World) abort(error) {
 	var wg sync.WaitGroup
 	for _, f := range w.aborts {
 		wg.Go(f)
@@ -34,8 +46,8 @@ func (w *world) abort(error) {
 	wg.Wait()
 }
 
-// close closes everything in reverse order of opening.
-func (w *world) close() error {
+// Close closes everything in reverse order of opening.
+func (w *World) Close() error {
 	var errs []error
 	for len(w.closes) > 0 {
 		last := len(w.closes) - 1
@@ -46,9 +58,9 @@ func (w *world) close() error {
 }
 
 // discard closes a world that could only be opened in part.
-func (w *world) discard(cause error) {
+func (w *World) discard(cause error) {
 	w.abort(cause)
-	_ = w.close() // adds nothing to the cause
+	_ = w.Close() // adds nothing to the cause
 }
 
 // each runs f concurrently for all n ranks of the process: collective calls need that.
@@ -67,11 +79,12 @@ type job struct {
 	where      bootstrap.World
 	perProcess int // ranks
 	knobs      *knob.Knobs
+	warn       io.Writer     // for warnings about variables
 	id         coll.UniqueID // of its first communicator
 }
 
 // joinJob finds the other processes of the job, if a launcher started one.
-func joinJob(ctx context.Context, perProcess int) (*job, error) {
+func joinJob(ctx context.Context, perProcess int, warn io.Writer) (*job, error) {
 	knobs, warnings, err := knob.Load(os.Environ(), nil)
 	if err != nil {
 		return nil, err
@@ -90,7 +103,7 @@ func joinJob(ctx context.Context, perProcess int) (*job, error) {
 		switch {
 		case where.Rank != 0:
 		case w.Level == debug.Warn:
-			fmt.Fprintln(newConsole(os.Stderr), "harness:", w)
+			fmt.Fprintln(warn, "harness:", w)
 		default:
 			log.Infof(debug.Env, "%v", w)
 		}
@@ -108,7 +121,7 @@ func joinJob(ctx context.Context, perProcess int) (*job, error) {
 	}
 	joined := *knobs
 	joined.CommID = "" // ShareID has used it
-	return &job{where: where, perProcess: perProcess, knobs: &joined, id: id}, nil
+	return &job{where: where, perProcess: perProcess, knobs: &joined, warn: warn, id: id}, nil
 }
 
 // join joins this process's ranks to a communicator. Without devices they are
@@ -122,7 +135,7 @@ func (j *job) join(ctx context.Context, id coll.UniqueID, knobs *knob.Knobs, dev
 }
 
 // own makes the world abort and close the communicators.
-func (w *world) own(comms []*coll.Comm) {
+func (w *World) own(comms []*coll.Comm) {
 	for _, c := range comms {
 		w.aborts = append(w.aborts, func() { _ = c.Abort() })
 	}
@@ -135,15 +148,15 @@ func (w *world) own(comms []*coll.Comm) {
 	})
 }
 
-// openWorld opens what the flags ask for: ranks on GPUs or on the processor,
-// and the engines.
-func openWorld(ctx context.Context, cfg perf.Config) (*world, error) {
-	gpus, missing := gpus()
+// Open opens what the flags ask for: ranks on GPUs or on the processor, and the engines. It writes
+// warnings about variables to warn.
+func Open(ctx context.Context, cfg perf.Config, warn io.Writer) (*World, error) {
+	gpus, missing := GPUs()
 	use, err := onGPUs(cfg, missing)
 	if err != nil {
 		return nil, err
 	}
-	j, err := joinJob(ctx, cfg.PerProcess())
+	j, err := joinJob(ctx, cfg.PerProcess(), warn)
 	if err != nil {
 		return nil, err
 	}
@@ -154,8 +167,8 @@ func openWorld(ctx context.Context, cfg perf.Config) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Device == "" {
-		w.Notes = skipped(missing)
+	if note := skipped(missing); note != "" && cfg.Device == "" {
+		w.Notes = []string{"GPUs: " + note}
 	}
 	if err := j.rival(ctx, w, cfg.Versus, nil); err != nil {
 		w.discard(err)
@@ -165,12 +178,12 @@ func openWorld(ctx context.Context, cfg perf.Config) (*world, error) {
 }
 
 // hostWorld opens the ranks on the processor.
-func (j *job) hostWorld(ctx context.Context) (*world, error) {
+func (j *job) hostWorld(ctx context.Context) (*World, error) {
 	comms, err := j.join(ctx, j.id, j.knobs, nil)
 	if err != nil {
 		return nil, err
 	}
-	w := &world{World: perf.World{Process: j.where.Rank, Engine: "assay", Version: libraryVersion}}
+	w := &World{World: perf.World{Process: j.where.Rank, Engine: "assay", Version: libraryVersion}}
 	w.own(comms)
 	for _, c := range comms {
 		w.Comms = append(w.Comms, &rankComm{Comm: c})

@@ -1,6 +1,6 @@
 //go:build cuda && cgo
 
-package main
+package world
 
 import (
 	"cmp"
@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"runtime"
 	"slices"
@@ -24,21 +23,22 @@ import (
 
 // tuneGPUs measures with GPUs. In the process of rank 0 it passes each table to add at
 // once, so that an interrupted run has some results.
-func (j *job) tuneGPUs(ctx context.Context, t gpuTuning, all []perf.Device, add func(choose.Place, []choose.Row) error, errOut io.Writer) (err error) {
+func (j *job) tuneGPUs(ctx context.Context, t *Tuning, all []perf.Device, add func(choose.Place, []choose.Row) error) (err error) {
 	w, err := j.gpuWorld(ctx, perf.Config{}, all)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if closed := w.close(); err == nil {
+		if closed := w.Close(); err == nil {
 			err = closed
 		}
 	}()
 	return each(len(w.Comms), func(i int) error {
 		g := w.Comms[i].(*gpuComm)
-		r := &gpuTuner{gpuComm: g, name: w.Device(i).Name, log: io.Discard, refused: map[string]bool{}, add: func(choose.Place, []choose.Row) error { return nil }}
+		silent := func(string) {}
+		r := &gpuTuner{gpuComm: g, name: w.Device(i).Name, show: silent, log: silent, refused: map[string]bool{}, add: func(choose.Place, []choose.Row) error { return nil }}
 		if g.Rank() == 0 {
-			r.log, r.terminal, r.add = errOut, isTerminal(errOut), add
+			r.show, r.log, r.add = t.Show, t.Log, add
 		}
 		return r.run(ctx, t)
 	})
@@ -50,24 +50,17 @@ type gpuTuner struct {
 	name       string // of its GPU
 	send, recv []byte
 	add        func(choose.Place, []choose.Row) error
-	log        io.Writer
-	terminal   bool
+	show, log  func(text string)
 	refused    map[string]bool // choices already reported as refused
 }
 
-// logf writes a line that replaces the progress line.
-func (r *gpuTuner) logf(format string, a ...any) {
-	if r.terminal {
-		format = overwrite + format
-	}
-	fmt.Fprintf(r.log, format+"\n", a...)
-}
+func (r *gpuTuner) logf(format string, a ...any) { r.log(fmt.Sprintf(format, a...)) }
 
 // samples is the number of timed launches of a graph of operations. The shortest counts.
 const samples = 5
 
 // run runs the rank.
-func (r *gpuTuner) run(ctx context.Context, t gpuTuning) error {
+func (r *gpuTuner) run(ctx context.Context, t *Tuning) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err := r.Bind()
@@ -86,7 +79,7 @@ func (r *gpuTuner) run(ctx context.Context, t gpuTuning) error {
 }
 
 // all tunes one collective after another. All ranks arrive at the same rules.
-func (r *gpuTuner) all(ctx context.Context, t gpuTuning) error {
+func (r *gpuTuner) all(ctx context.Context, t *Tuning) error {
 	engine, ok := r.communicator().Executor().(cuda.Tuner)
 	switch {
 	case r.Size() == 1:
@@ -106,10 +99,10 @@ func (r *gpuTuner) all(ctx context.Context, t gpuTuning) error {
 	if err := r.allocate(ctx, t); err != nil {
 		return err
 	}
-	for _, o := range t.collectives {
-		sizes := slices.DeleteFunc(slices.Clone(t.sizes), func(n int) bool { return n*o.Longest(r.Size()) > len(r.send) })
-		if left := len(t.sizes) - len(sizes); left > 0 {
-			r.logf("%s: the memory is too small for the largest sizes, %d of %d", o.Test(), left, len(t.sizes))
+	for _, o := range t.Collectives {
+		sizes := slices.DeleteFunc(slices.Clone(t.Sizes), func(n int) bool { return n*o.Longest(r.Size()) > len(r.send) })
+		if left := len(t.Sizes) - len(sizes); left > 0 {
+			r.logf("%s: the memory is too small for the largest sizes, %d of %d", o.Test(), left, len(t.Sizes))
 		}
 		began := time.Now()
 		rules, err := engine.Tune(o, sizes, func(choice string, bytes int) (float64, error) {
@@ -134,7 +127,7 @@ func (r *gpuTuner) all(ctx context.Context, t gpuTuning) error {
 
 // allocate allocates buffers for the largest size, or as large as the free memory of all
 // ranks allows.
-func (r *gpuTuner) allocate(ctx context.Context, t gpuTuning) error {
+func (r *gpuTuner) allocate(ctx context.Context, t *Tuning) error {
 	free, _, err := r.Memory()
 	if err != nil {
 		return err
@@ -147,8 +140,8 @@ func (r *gpuTuner) allocate(ctx context.Context, t gpuTuning) error {
 		free = min(free, int64(binary.LittleEndian.Uint64(b)))
 	}
 	n := 0
-	for _, o := range t.collectives {
-		n = max(n, o.Longest(r.Size())*slices.Max(t.sizes))
+	for _, o := range t.Collectives {
+		n = max(n, o.Longest(r.Size())*slices.Max(t.Sizes))
 	}
 	n = min(n, int(free/5*2))
 	if r.send, err = r.Alloc(n); err == nil {
@@ -160,9 +153,7 @@ func (r *gpuTuner) allocate(ctx context.Context, t gpuTuning) error {
 // measure times an operation with the current choice. It returns microseconds, the same
 // on all ranks, or 0 if the choice cannot do the operation.
 func (r *gpuTuner) measure(o op.Collective, choice string, bytes int) (float64, error) {
-	if r.terminal {
-		fmt.Fprintf(r.log, overwrite+"%-14s %11d bytes  %s", o.Test(), bytes, choice)
-	}
+	r.show(fmt.Sprintf("%-14s %11d bytes  %s", o.Test(), bytes, choice))
 	ops := min(40, max(2, (64<<20)/bytes)) // enough to hide the launch of a graph
 	graph, err := r.record(o, bytes, ops)
 	if graph != nil {

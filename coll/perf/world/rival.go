@@ -1,4 +1,4 @@
-package main
+package world
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 )
 
 // rival adds our own engine with other variables to a world, if --versus sets variables.
-func (j *job) rival(ctx context.Context, w *world, versus string, devices []int) error {
+func (j *job) rival(ctx context.Context, w *World, versus string, devices []int) error {
 	if !strings.Contains(versus, "=") {
 		return nil
 	}
@@ -24,7 +24,7 @@ func (j *job) rival(ctx context.Context, w *world, versus string, devices []int)
 	}
 	for _, w := range knob.News(warnings) { // the rival may then not differ at all
 		if j.where.Rank == 0 {
-			fmt.Fprintf(newConsole(os.Stderr), "harness: --versus: %v\n", w)
+			fmt.Fprintf(j.warn, "harness: --versus: %v\n", w)
 		}
 	}
 	other := *knobs

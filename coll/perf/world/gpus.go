@@ -1,4 +1,4 @@
-package main
+package world
 
 import (
 	"fmt"
@@ -30,34 +30,28 @@ func onGPUs(cfg perf.Config, missing error) (bool, error) {
 		needed = "--device gpu"
 	}
 	if missing != nil && needed != "" {
-		return false, &statusError{exitNotDone, fmt.Errorf("%s: %w", needed, missing)}
+		return false, fmt.Errorf("%s: %w", needed, missing)
 	}
 	return missing == nil, nil
 }
 
-// gpuLine begins a line about GPUs, kernelLine a line about their kernels.
-const (
-	gpuLine    = "GPUs: "
-	kernelLine = "Kernels: "
-)
-
-// skipped returns the note of a build with GPU support on a machine without GPUs. Other
-// builds have no note: users do not expect them to use GPUs.
-func skipped(missing error) []string {
+// skipped says that GPUs are missing in a build with GPU support. Other builds say nothing: users
+// do not expect them to use GPUs.
+func skipped(missing error) string {
 	if missing == nil || !driver.Built {
-		return nil
+		return ""
 	}
-	return []string{fmt.Sprintf("%sskipped: %v", gpuLine, missing)}
+	return fmt.Sprintf("skipped: %v", missing)
 }
 
-// aboutGPUs returns a line for harness version. Like aboutKernels, it is empty in a
-// build without GPU support.
-func aboutGPUs() string {
-	all, missing := gpus()
-	if notes := skipped(missing); len(notes) > 0 || missing != nil {
-		return strings.Join(notes, "\n")
+// AboutGPUs describes the GPUs, or says why there are none. Like AboutKernels, it returns an empty
+// string in a build without GPU support.
+func AboutGPUs() string {
+	all, missing := GPUs()
+	if missing != nil {
+		return skipped(missing)
 	}
-	return gpuLine + describeGPUs(all)
+	return describeGPUs(all)
 }
 
 // ownGPUs returns the numbers of the GPUs of this process's ranks, out of n that the
