@@ -18,6 +18,7 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/internal/nearest"
 	"github.com/assay-hpc/assay/perftest/membw"
@@ -95,7 +96,7 @@ func bandwidthSubcommand(c *cli.Context, name string) error {
 	if name == "help" || name == "h" || slices.Contains(names, name) {
 		return nil
 	}
-	return usagef("bandwidth has no subcommand %q; did you mean %q?", name, nearest.To(name, names))
+	return exit.Usagef("bandwidth has no subcommand %q; did you mean %q?", name, nearest.To(name, names))
 }
 
 // parse checks the flags.
@@ -106,15 +107,15 @@ func (o *bandwidthOptions) parse() (membw.Options, error) {
 	m.Families, m.Versus = o.only.Value(), o.versus != ""
 	switch {
 	case err != nil || bytes < 1:
-		return m, usagef("--size %q is not a size such as 512M", o.size)
+		return m, exit.Usagef("--size %q is not a size such as 512M", o.size)
 	case o.samples < 1 || o.copies < 1 || o.warmup < 0 || o.accesses < 1:
-		return m, usagef("--samples %d --copies %d --warmup %d --accesses %d: each must be 1 or more, except --warmup", o.samples, o.copies, o.warmup, o.accesses)
+		return m, exit.Usagef("--samples %d --copies %d --warmup %d --accesses %d: each must be 1 or more, except --warmup", o.samples, o.copies, o.warmup, o.accesses)
 	case o.versus != "" && o.versus != "memcpy":
-		return m, usagef("--versus is memcpy, not %q", o.versus)
+		return m, exit.Usagef("--versus is memcpy, not %q", o.versus)
 	}
 	for _, f := range m.Families {
 		if n := nearest.To(f, membw.FamilyNames()); n != f {
-			return m, usagef("--only: there is no %q; did you mean %q?", f, n)
+			return m, exit.Usagef("--only: there is no %q; did you mean %q?", f, n)
 		}
 	}
 	return m, nil
@@ -163,7 +164,7 @@ func driverLine(name string, cuda int) string {
 func (o *bandwidthOptions) report(r *membw.Report) error {
 	err := writeReport(r, o.stdout, o.format, o.file)
 	if err == nil && r.Verdict == result.Fail {
-		return &statusError{exitFail, nil}
+		return exit.With(exit.Fail, nil)
 	}
 	return err
 }
@@ -171,17 +172,17 @@ func (o *bandwidthOptions) report(r *membw.Report) error {
 // bandwidthTable is "harness bandwidth table FILE...".
 func bandwidthTable(_ context.Context, files []string, out, _ io.Writer) error {
 	if len(files) == 0 {
-		return usagef("bandwidth table needs files that harness bandwidth --format json wrote")
+		return exit.Usagef("bandwidth table needs files that harness bandwidth --format json wrote")
 	}
 	var reports []*membw.Report
 	for _, name := range files {
 		b, err := os.ReadFile(name)
 		if err != nil {
-			return usagef("%w", err)
+			return exit.Usagef("%w", err)
 		}
 		r := new(membw.Report)
 		if err := json.Unmarshal(b, r); err != nil || r.Schema != result.ReportSchema || r.Kind != "bandwidth" {
-			return usagef("%s is not a report of harness bandwidth, schema %d: %w", name, result.ReportSchema, cmpErr(err))
+			return exit.Usagef("%s is not a report of harness bandwidth, schema %d: %w", name, result.ReportSchema, cmpErr(err))
 		}
 		reports = append(reports, r)
 	}

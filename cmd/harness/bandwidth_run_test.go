@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/perftest/membw"
 )
 
@@ -60,14 +61,14 @@ func TestBandwidthRuns(t *testing.T) {
 	}{
 		{"bandwidth --only peer_write_ce --json " + file, fast, nil, 0, "Verdict: pass"},
 		{"bandwidth --only peer_write_ce -o json", fast, nil, 0, `"verdict": "pass"`},
-		{"bandwidth --only peer_write_ce", 2 * fast, nil, exitFail, "Verdict: fail"},
-		{"bandwidth --only peer_read_sm", fast, errors.New("broken"), exitFail, "broken"},
+		{"bandwidth --only peer_write_ce", 2 * fast, nil, exit.Fail, "Verdict: fail"},
+		{"bandwidth --only peer_read_sm", fast, errors.New("broken"), exit.Fail, "broken"},
 		{"bandwidth test --htod", fast, nil, 0, "Result = PASS"},
-		{"bandwidth test --htod", fast, errors.New("broken"), exitFail, "Result = FAIL"},
+		{"bandwidth test --htod", fast, errors.New("broken"), exit.Fail, "Result = FAIL"},
 		{"bandwidth p2p", fast, nil, 0, "P2P Connectivity Matrix"},
-		{"bandwidth p2p", fast, errors.New("broken"), exitFail, "N/A"},
+		{"bandwidth p2p", fast, errors.New("broken"), exit.Fail, "N/A"},
 		{"bandwidth nv -t 5 -b 256", fast, nil, 0, "SUM device_to_device_memcpy_write_ce"},
-		{"bandwidth nv -t nosuch", fast, nil, exitFail, "Error: Testcase nosuch not found!"},
+		{"bandwidth nv -t nosuch", fast, nil, exit.Fail, "Error: Testcase nosuch not found!"},
 	} {
 		closed := false
 		openMachine = func(bool) (membw.Machine, error) {

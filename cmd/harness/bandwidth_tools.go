@@ -14,6 +14,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/perftest/membw"
 )
 
@@ -44,9 +45,9 @@ func parseTool(fs *flag.FlagSet, args []string, errOut io.Writer) (done bool, er
 	case errors.Is(err, flag.ErrHelp):
 		return true, nil
 	case err != nil:
-		return false, &statusError{exitUsage, nil} // already printed
+		return false, exit.With(exit.Usage, nil) // already printed
 	case fs.NArg() > 0:
-		return false, usagef("%s takes no argument %q", strings.TrimPrefix(fs.Name(), "harness "), fs.Arg(0))
+		return false, exit.Usagef("%s takes no argument %q", strings.TrimPrefix(fs.Name(), "harness "), fs.Arg(0))
 	}
 	return false, nil
 }
@@ -60,7 +61,7 @@ func onMachine(ctx context.Context, anywhere bool, f func(membw.Machine) error) 
 	err = f(m)
 	closed := m.Close()
 	if err != nil && ctx.Err() == nil {
-		return &statusError{exitFail, err}
+		return exit.With(exit.Fail, err)
 	}
 	return errors.Join(err, closed)
 }
@@ -97,13 +98,13 @@ func parseBandwidthTest(args []string, errOut io.Writer) (o membw.TestOptions, d
 	}
 	switch {
 	case !o.Pageable && *memory != "pinned":
-		err = usagef("--memory is pinned or pageable, not %q", *memory)
+		err = exit.Usagef("--memory is pinned or pageable, not %q", *memory)
 	case err != nil:
-		err = usagef("--device is a GPU's number or all, not %q", *device)
+		err = exit.Usagef("--device is a GPU's number or all, not %q", *device)
 	case o.Mode == "range" && (o.Start < 1 || o.End < o.Start || o.Increment < 1):
-		err = usagef("--mode=range takes --start, --end and --increment, in bytes: %d to %d by %d are no sizes", o.Start, o.End, o.Increment)
+		err = exit.Usagef("--mode=range takes --start, --end and --increment, in bytes: %d to %d by %d are no sizes", o.Start, o.End, o.Increment)
 	case o.Mode != "quick" && o.Mode != "range" && o.Mode != "shmoo":
-		err = usagef("--mode is quick, range or shmoo, not %q", o.Mode)
+		err = exit.Usagef("--mode is quick, range or shmoo, not %q", o.Mode)
 	}
 	return o, false, err
 }
@@ -119,7 +120,7 @@ func bandwidthP2P(ctx context.Context, args []string, out, errOut io.Writer) err
 		return err
 	}
 	if o.Elements < 1 {
-		return usagef("--numElems=%d: there must be one", o.Elements)
+		return exit.Usagef("--numElems=%d: there must be one", o.Elements)
 	}
 	return onMachine(ctx, false, func(m membw.Machine) error { return o.Run(ctx, m, out) })
 }
@@ -151,7 +152,7 @@ func bandwidthNV(ctx context.Context, args []string, out, errOut io.Writer) erro
 		return membw.ListNV(out)
 	}
 	if o.MiB < 1 || o.Samples < 1 {
-		return usagef("-b %d -i %d: there must be one of each", o.MiB, o.Samples)
+		return exit.Usagef("-b %d -i %d: there must be one of each", o.MiB, o.Samples)
 	}
 	o.Version, o.Driver = "assay "+version.Get().Version, "not known"
 	o.Host, _ = os.Hostname()

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/perftest/membw"
 )
 
@@ -42,7 +43,7 @@ func TestRepeated(t *testing.T) {
 // TestBandwidthPrograms: under NVIDIA's names the program is what they are.
 func TestBandwidthPrograms(t *testing.T) {
 	for args, want := range map[string]int{
-		"/usr/bin/nvbandwidth -l": 0, "./bandwidthTest --mode=no": exitUsage, "p2pBandwidthLatencyTest --help": 0, "bandwidthTest --help": 0,
+		"/usr/bin/nvbandwidth -l": 0, "./bandwidthTest --mode=no": exit.Usage, "p2pBandwidthLatencyTest --help": 0, "bandwidthTest --help": 0,
 	} {
 		var out, errOut strings.Builder
 		if got := run(strings.Fields(args), &out, &errOut); got != want {

@@ -13,6 +13,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/rootfs"
 	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 )
 
@@ -82,25 +83,25 @@ func certifyCommand(out, errOut io.Writer) *cli.Command {
 
 func (o *certifyOptions) validate() error {
 	if o.output == "text" || o.output == "json" {
-		return usagef("--output names a directory: say --format %s for stdout, or --out %s/", o.output, o.output)
+		return exit.Usagef("--output names a directory: say --format %s for stdout, or --out %s/", o.output, o.output)
 	}
 	if isDir(o.out) {
 		o.output, o.out = o.out, ""
 	}
 	if o.jobs < 1 || o.timeout <= 0 {
-		return usagef("--jobs and --timeout must be more than nothing")
+		return exit.Usagef("--jobs and --timeout must be more than nothing")
 	}
 	if err := o.fabric.check(); err != nil {
 		return err
 	}
 	if o.gpus < 0 || o.ports < 0 {
-		return usagef("--gpus %d --ports %d: there cannot be fewer than none", o.gpus, o.ports)
+		return exit.Usagef("--gpus %d --ports %d: there cannot be fewer than none", o.gpus, o.ports)
 	}
 	if o.resume && o.output == "" {
-		return usagef("--resume goes with --out DIR/, the directory of the run that was cut off")
+		return exit.Usagef("--resume goes with --out DIR/, the directory of the run that was cut off")
 	}
 	if o.sign.key != "" && o.output == "" && o.out == "" && o.push.to == "" {
-		return usagef("--sign-key: say with --output, --out or --push where the signed certificate is to go")
+		return exit.Usagef("--sign-key: say with --output, --out or --push where the signed certificate is to go")
 	}
 	for _, subject := range o.subjects.Value() {
 		if _, _, err := splitSubject(subject); err != nil {
@@ -109,7 +110,7 @@ func (o *certifyOptions) validate() error {
 	}
 	for _, kv := range o.env {
 		if name, _, ok := strings.Cut(kv, "="); !ok || name == "" {
-			return usagef("--env %q is not NAME=VALUE", kv)
+			return exit.Usagef("--env %q is not NAME=VALUE", kv)
 		}
 	}
 	return checkGlobs(slices.Concat(o.only, o.skip))
@@ -119,11 +120,11 @@ func (o *certifyOptions) validate() error {
 func splitSubject(s string) (name, digest string, err error) {
 	i := strings.LastIndex(s, "@")
 	if i < 0 {
-		return "", "", usagef("--subject %q is not NAME@sha256:…", s)
+		return "", "", exit.Usagef("--subject %q is not NAME@sha256:…", s)
 	}
 	name, digest = s[:i], s[i+1:]
 	if err := new(certificate.Statement).SetSubject(name, digest); err != nil {
-		return "", "", usagef("--subject: %w", err)
+		return "", "", exit.Usagef("--subject: %w", err)
 	}
 	return name, digest, nil
 }
@@ -134,7 +135,7 @@ const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbi
 func (o *certifyOptions) environment() (*suite.Env, error) {
 	root, err := rootfs.Open(o.root)
 	if err != nil {
-		return nil, usagef("--root: %w", err)
+		return nil, exit.Usagef("--root: %w", err)
 	}
 	env := &suite.Env{
 		Root: root, Platform: runtime.GOOS + "/" + runtime.GOARCH,
@@ -142,7 +143,7 @@ func (o *certifyOptions) environment() (*suite.Env, error) {
 	}
 	if root.Native() {
 		if len(o.env) > 0 {
-			return nil, usagef("--env goes with --root: here the environment is the harness's own")
+			return nil, exit.Usagef("--env goes with --root: here the environment is the harness's own")
 		}
 		env.Environ = os.Environ()
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/history"
 	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // baselineOptions are the options for comparing figures with an earlier certificate's.
@@ -31,11 +32,11 @@ func (o *baselineOptions) flags() []cli.Flag {
 func (o *baselineOptions) check() error {
 	switch {
 	case o.file == "" && o.fail:
-		return usagef("--fail-on-drift goes with --baseline")
+		return exit.Usagef("--fail-on-drift goes with --baseline")
 	case o.file == "":
 		return nil
 	case !(o.tolerance >= 0 && o.tolerance <= 100):
-		return usagef("--tolerance %v is no percentage", o.tolerance)
+		return exit.Usagef("--tolerance %v is no percentage", o.tolerance)
 	}
 	d, err := readDocument(o.file, nil)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/fabric"
 	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // silence disables the output of other ranks: only rank 0 writes and reports.
@@ -26,7 +27,7 @@ func (o *certifyOptions) silence() {
 func (o *certifyOptions) ofAll(ctx context.Context, c *certification, own *certificate.Statement, together []result.Result, dir *outputDir) (*certificate.Statement, error) {
 	g, err := c.fabric.Gather(ctx, own)
 	if err != nil {
-		return nil, &statusError{exitNotDone, fmt.Errorf("gathering the machines' certificates: %w", err)}
+		return nil, exit.With(exit.NotDone, fmt.Errorf("gathering the machines' certificates: %w", err))
 	}
 	told := o.site.act(ctx, own)
 	o.site = siteOptions{}
@@ -47,7 +48,7 @@ func (o *certifyOptions) ofAll(ctx context.Context, c *certification, own *certi
 // writeNodes writes each machine's certificate under its name.
 func writeNodes(dir string, f *fabric.Fabric, all []*certificate.Statement) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return &statusError{exitNotDone, err}
+		return exit.With(exit.NotDone, err)
 	}
 	for rank, st := range all {
 		if st == nil {
@@ -58,7 +59,7 @@ func writeNodes(dir string, f *fabric.Fabric, all []*certificate.Statement) erro
 			return err
 		}
 		if err := writeFile(filepath.Join(dir, fabric.FileName(f.Name(rank))+".json"), b); err != nil {
-			return &statusError{exitNotDone, err}
+			return exit.With(exit.NotDone, err)
 		}
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // notesFile records the progress of a run in its output directory, so that another run
@@ -42,7 +43,7 @@ func (o *certifyOptions) openNotes(c *certification, started time.Time) (*notes,
 	n := &notes{started: started}
 	if o.output == "" || c.file == nil {
 		if o.resume {
-			return nil, usagef("--resume is for suites about the machine; %s is made anew each time", c.suite.Name)
+			return nil, exit.Usagef("--resume is for suites about the machine; %s is made anew each time", c.suite.Name)
 		}
 		return n, nil
 	}
@@ -55,7 +56,7 @@ func (o *certifyOptions) openNotes(c *certification, started time.Time) (*notes,
 	}
 	f, err := os.Create(name)
 	if err != nil {
-		return nil, &statusError{exitNotDone, err}
+		return nil, exit.With(exit.NotDone, err)
 	}
 	n.file = f
 	n.line(noted{same, n.started})
@@ -79,23 +80,23 @@ const stale = 6 * time.Hour
 func (n *notes) read(name, same string) error {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return usagef("--resume: %s has no run that was cut off", filepath.Dir(name))
+		return exit.Usagef("--resume: %s has no run that was cut off", filepath.Dir(name))
 	}
 	if err != nil {
-		return usagef("--resume: %w", err)
+		return exit.Usagef("--resume: %w", err)
 	}
 	defer f.Close()
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, certificate.MaxSize)
 	var head noted
 	if !lines.Scan() || json.Unmarshal(lines.Bytes(), &head) != nil {
-		return usagef("--resume: %s cannot be read; run without --resume", name)
+		return exit.Usagef("--resume: %s cannot be read; run without --resume", name)
 	}
 	switch {
 	case head.Run != same:
-		return usagef("--resume: the run in %s was of another suite, harness or machine; run without --resume", filepath.Dir(name))
+		return exit.Usagef("--resume: the run in %s was of another suite, harness or machine; run without --resume", filepath.Dir(name))
 	case time.Since(head.Started) > stale:
-		return usagef("--resume: the run in %s began %v ago, and results of more than %v ago do not count; run without --resume", filepath.Dir(name), time.Since(head.Started).Round(time.Minute), stale)
+		return exit.Usagef("--resume: the run in %s began %v ago, and results of more than %v ago do not count; run without --resume", filepath.Dir(name), time.Since(head.Started).Round(time.Minute), stale)
 	}
 	n.started = head.Started
 	for lines.Scan() {

@@ -20,6 +20,7 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/plain"
 )
 
@@ -80,7 +81,7 @@ func (o *certifyOptions) prepare(ctx context.Context) (*certification, error) {
 	var specErr error
 	c.spec, specErr = image.ReadSpec(env.Root, o.spec)
 	if specErr != nil && o.spec != "" {
-		return nil, usagef("--spec %s: %w", o.spec, specErr)
+		return nil, exit.Usagef("--spec %s: %w", o.spec, specErr)
 	}
 	if c.spec != nil && !env.Root.Native() {
 		env.Platform = c.spec.Platform
@@ -98,13 +99,13 @@ func (o *certifyOptions) prepare(ctx context.Context) (*certification, error) {
 	c.checks, err = c.suite.Checks(ctx, env)
 	if err != nil {
 		if c.file != nil {
-			return nil, usagef("--suite: %w", err)
+			return nil, exit.Usagef("--suite: %w", err)
 		}
 		return nil, err
 	}
 	// Report what would make the certificate invalid before anything runs.
 	if err := (&certificate.Predicate{Suite: c.suite.Name, Node: c.node, Results: []result.Result{}}).Validate(); err != nil {
-		return nil, usagef("a certificate of this cannot be written: %w (a machine's name is NODE_NAME, SLURMD_NODENAME or the host's)", err)
+		return nil, exit.Usagef("a certificate of this cannot be written: %w (a machine's name is NODE_NAME, SLURMD_NODENAME or the host's)", err)
 	}
 	if machine != nil && !o.list && slices.ContainsFunc(c.checks, func(k suite.Check) bool { return slices.Contains(k.Uses, node.UseJob) }) {
 		if err := o.joinMachines(ctx, c, machine); err != nil {
@@ -120,7 +121,7 @@ func (o *certifyOptions) joinMachines(ctx context.Context, c *certification, mac
 		return err
 	}
 	if o.resume {
-		return usagef("--resume is for one machine: of several it is not known where each was")
+		return exit.Usagef("--resume is for one machine: of several it is not known where each was")
 	}
 	machine.Job = c.fabric
 	o.jobs = 1 // all machines must run their joint checks in the same order
@@ -130,7 +131,7 @@ func (o *certifyOptions) joinMachines(ctx context.Context, c *certification, mac
 // prepareMachine is prepare for a suite that is about the machine.
 func (o *certifyOptions) prepareMachine(ctx context.Context, c *certification, name string, cfg image.Config) (*node.Config, error) {
 	if !c.env.Root.Native() {
-		return nil, usagef("--root: the suite %s is about the machine that this runs on", name)
+		return nil, exit.Usagef("--root: the suite %s is about the machine that this runs on", name)
 	}
 	if _, err := o.suiteFile(name); err != nil { // before drivers are queried
 		return nil, err
@@ -172,9 +173,9 @@ func (o *certifyOptions) certify(ctx context.Context, c *certification) error {
 	switch {
 	case err != nil:
 	case ctx.Err() != nil:
-		err = &statusError{exitNotDone, errors.New("interrupted; no certificate was written" + notes.hint())}
+		err = exit.With(exit.NotDone, errors.New("interrupted; no certificate was written"+notes.hint()))
 	case going.Err() != nil:
-		err = &statusError{exitNotDone, context.Cause(going)}
+		err = exit.With(exit.NotDone, context.Cause(going))
 	}
 	stop()
 	if err != nil {
@@ -227,7 +228,7 @@ func (o *certifyOptions) publish(ctx context.Context, c *certification, st *cert
 	}
 	ref, err := o.push.push(ctx, signed, st)
 	if err != nil {
-		return &statusError{exitNotDone, fmt.Errorf("--push %s: %w (harness push sends what was written)", o.push.to, err)}
+		return exit.With(exit.NotDone, fmt.Errorf("--push %s: %w (harness push sends what was written)", o.push.to, err))
 	}
 	fmt.Fprintln(o.stderr, "harness: pushed", ref)
 	return nil
@@ -337,18 +338,18 @@ func writeIndented(w io.Writer, doc []byte) error {
 func (o *certifyOptions) verdict(st *certificate.Statement) error {
 	switch st.Predicate.Verdict {
 	case result.Fail:
-		return &statusError{code: exitFail}
+		return exit.With(exit.Fail, nil)
 	case result.Error:
-		return &statusError{code: exitNotDone}
+		return exit.With(exit.NotDone, nil)
 	case result.Skip:
-		return &statusError{exitNotDone, errors.New("every check was skipped: nothing was shown")}
+		return exit.With(exit.NotDone, errors.New("every check was skipped: nothing was shown"))
 	}
 	if !o.noSkip {
 		return nil
 	}
 	for _, r := range st.Predicate.Results {
 		if r.Verdict == result.Skip && !o.deselected(r.ID) {
-			return &statusError{exitFail, fmt.Errorf("--no-skip: %s was skipped: %s", r.ID, r.Reason)}
+			return exit.With(exit.Fail, fmt.Errorf("--no-skip: %s was skipped: %s", r.ID, r.Reason))
 		}
 	}
 	return nil
@@ -359,7 +360,7 @@ func (o *certifyOptions) printSuite() error {
 	name := o.chosen()
 	text, err := node.Text(name)
 	if err != nil {
-		return usagef("--show: the suite %q is not a file that comes with the harness (these are %s)", name, strings.Join(node.Names(), ", "))
+		return exit.Usagef("--show: the suite %q is not a file that comes with the harness (these are %s)", name, strings.Join(node.Names(), ", "))
 	}
 	_, err = o.stdout.Write(text)
 	return err

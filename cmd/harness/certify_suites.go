@@ -15,6 +15,7 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
@@ -54,18 +55,18 @@ func (o *certifyOptions) suiteFile(name string) (*suite.File, error) {
 	if ext := filepath.Ext(name); ext == ".yaml" || ext == ".yml" {
 		r, err := os.Open(name)
 		if err != nil {
-			return nil, usagef("--suite: %w", err)
+			return nil, exit.Usagef("--suite: %w", err)
 		}
 		defer r.Close()
 		f, err := suite.ParseFile(name, r)
 		if err != nil {
-			return nil, usagef("--suite: %w", err)
+			return nil, exit.Usagef("--suite: %w", err)
 		}
 		return f, nil
 	}
 	if !slices.Contains(node.Names(), name) {
 		all := append(node.Names(), imageSuite)
-		return nil, usagef("there is no suite %q; the nearest is %q (all: %s; or a file NAME.yaml)", name, nearest.To(name, all), strings.Join(all, ", "))
+		return nil, exit.Usagef("there is no suite %q; the nearest is %q (all: %s; or a file NAME.yaml)", name, nearest.To(name, all), strings.Join(all, ", "))
 	}
 	return node.Load(name)
 }
@@ -85,7 +86,7 @@ func (o *certifyOptions) config(id *machine.Identity) (*node.Config, error) {
 	}
 	if o.platform != "" {
 		if _, err := db.Platform(o.platform); err != nil {
-			return nil, usagef("--hardware: %w", err)
+			return nil, exit.Usagef("--hardware: %w", err)
 		}
 	}
 	return cfg, nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/perf"
 	"github.com/assay-hpc/assay/coll/perf/world"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
@@ -51,7 +52,7 @@ func collBench(ctx context.Context, args []string, out, errOut io.Writer) error 
 		return collTable(args[1:], out)
 	}
 	if n := nearest.To(op, perf.Collectives()); n != op {
-		return usagef("there is no operation %q; did you mean %q?", op, n)
+		return exit.Usagef("there is no operation %q; did you mean %q?", op, n)
 	}
 	cfg, err := perf.Parse(op, "", args[1:])
 	var usage *perf.UsageError
@@ -60,7 +61,7 @@ func collBench(ctx context.Context, args []string, out, errOut io.Writer) error 
 		_, err := io.WriteString(out, perf.Usage("harness coll "+op))
 		return err
 	case errors.As(err, &usage):
-		return usagef("coll %s: %w (see harness coll %s --help)", op, err, op)
+		return exit.Usagef("coll %s: %w (see harness coll %s --help)", op, err, op)
 	case err != nil:
 		return err
 	}
@@ -74,17 +75,17 @@ func collBench(ctx context.Context, args []string, out, errOut io.Writer) error 
 // collTable is "harness coll table": it prints comparisons as tables.
 func collTable(files []string, out io.Writer) error {
 	if len(files) == 0 {
-		return usagef("coll table needs the JSON of at least one comparison: harness coll OP --versus … --format json > FILE")
+		return exit.Usagef("coll table needs the JSON of at least one comparison: harness coll OP --versus … --format json > FILE")
 	}
 	for i, file := range files {
 		f, err := os.Open(file)
 		if err != nil {
-			return usagef("coll table: %w", err)
+			return exit.Usagef("coll table: %w", err)
 		}
 		d, err := perf.ReadDocument(f)
 		_ = f.Close() // only read from
 		if err != nil {
-			return usagef("coll table: %s: %w", file, err)
+			return exit.Usagef("coll table: %s: %w", file, err)
 		}
 		if i > 0 {
 			fmt.Fprintln(out)
@@ -112,16 +113,13 @@ func runColl(ctx context.Context, cfg perf.Config, out, errOut io.Writer) (*perf
 }
 
 // collError gives an error of a run the exit status that the harness's commands use.
-func collError(err error) error { return collStatus(fmt.Errorf("coll: %w", err)) }
-
-func collStatus(err error) error {
+func collError(err error) error {
 	var f *perf.Failure
-	var flags *perf.UsageError
-	var options world.UsageError
-	if errors.As(err, &flags) || errors.As(err, &options) || errors.As(err, &f) && f.Status == perf.InvalidUsage {
-		return usagef("%w", err)
+	var usage *perf.UsageError
+	if errors.As(err, &usage) || errors.As(err, &f) && f.Status == perf.InvalidUsage {
+		return exit.Usagef("coll: %w", err)
 	}
-	return err
+	return fmt.Errorf("coll: %w", err)
 }
 
 // verdict fails if data was wrong, or slower than required.
@@ -134,9 +132,9 @@ func verdict(res *perf.Result) error {
 				results += len(row.Engines)
 			}
 		}
-		return &statusError{exitFail, fmt.Errorf("coll: %d of %d results were wrong", res.OutOfBounds, results)}
+		return exit.With(exit.Fail, fmt.Errorf("coll: %d of %d results were wrong", res.OutOfBounds, results))
 	case res.Status != perf.OK:
-		return &statusError{exitFail, fmt.Errorf("coll: the average bus bandwidth of %.3f GB/s is below 0.9 times NCCL_TESTS_MIN_BW, %.3f GB/s", res.AvgBusBW, res.MinBusBW)}
+		return exit.With(exit.Fail, fmt.Errorf("coll: the average bus bandwidth of %.3f GB/s is below 0.9 times NCCL_TESTS_MIN_BW, %.3f GB/s", res.AvgBusBW, res.MinBusBW))
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/assay-hpc/assay/coll/perf"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // TestPerfProgram: a program's name chooses an operation, whatever its path
@@ -93,18 +94,18 @@ func TestCollErrors(t *testing.T) {
 		err  error
 		want int
 	}{
-		{&perf.Failure{Status: perf.EngineError, Err: context.Canceled}, exitNotDone},
-		{&perf.Failure{Status: perf.TimedOut, Err: context.Canceled}, exitNotDone},
-		{&perf.Failure{Status: perf.InvalidUsage, Err: errors.New("-r 9")}, exitUsage},
-		{&perf.UsageError{Text: "NCCL_TESTS_SPLIT"}, exitUsage},
-		{errors.New("no peers"), exitNotDone},
+		{&perf.Failure{Status: perf.EngineError, Err: context.Canceled}, exit.NotDone},
+		{&perf.Failure{Status: perf.TimedOut, Err: context.Canceled}, exit.NotDone},
+		{&perf.Failure{Status: perf.InvalidUsage, Err: errors.New("-r 9")}, exit.Usage},
+		{&perf.UsageError{Text: "NCCL_TESTS_SPLIT"}, exit.Usage},
+		{errors.New("no peers"), exit.NotDone},
 	} {
 		if got := exitCode(collError(tt.err)); got != tt.want {
 			t.Errorf("%v: exit code %d; want %d", tt.err, got, tt.want)
 		}
 	}
-	if got := exitCode(verdict(&perf.Result{OutOfBounds: 1, Rows: make([]perf.Row, 1), Status: perf.BadData})); got != exitFail {
-		t.Errorf("wrong data: exit code %d; want %d", got, exitFail)
+	if got := exitCode(verdict(&perf.Result{OutOfBounds: 1, Rows: make([]perf.Row, 1), Status: perf.BadData})); got != exit.Fail {
+		t.Errorf("wrong data: exit code %d; want %d", got, exit.Fail)
 	}
 }
 

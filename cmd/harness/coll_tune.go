@@ -11,6 +11,7 @@ import (
 	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/perf"
 	"github.com/assay-hpc/assay/coll/perf/world"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // collTune is "harness coll tune": it measures which algorithm is the fastest
@@ -44,23 +45,23 @@ func collTune(ctx context.Context, args []string, out, errOut io.Writer) error {
 	collectives, err := world.ParseCollectives(*names)
 	switch {
 	case *file == "":
-		return usagef("coll tune needs --out FILE, where the measurements go")
+		return exit.Usagef("coll tune needs --out FILE, where the measurements go")
 	case onGPUs && set["t"]:
-		return usagef("coll tune takes -t or -g: ranks are on the processor or on GPUs")
+		return exit.Usagef("coll tune takes -t or -g: ranks are on the processor or on GPUs")
 	case set["collectives"] && !onGPUs:
-		return usagef("coll tune takes --collectives with -g only")
+		return exit.Usagef("coll tune takes --collectives with -g only")
 	case err != nil:
-		return usagef("coll tune --collectives: %w", err)
+		return exit.Usagef("coll tune --collectives: %w", err)
 	case err1 != nil || err2 != nil || low < 1 || high < low || *factor < 2 || perProcess < 1:
-		return usagef("-b %s -e %s -f %d -t %d -g %d: no series of sizes, or no ranks", *from, *to, *factor, *threads, *gpuRanks)
+		return exit.Usagef("-b %s -e %s -f %d -t %d -g %d: no series of sizes, or no ranks", *from, *to, *factor, *threads, *gpuRanks)
 	}
 	m := &choose.Tables{Machine: perf.MachineName()}
 	if b, err := os.ReadFile(*file); err == nil {
 		if m, err = choose.ParseTables(b); err != nil {
-			return usagef("%s: %w; measure anew into another file, or remove this one", *file, err)
+			return exit.Usagef("%s: %w; measure anew into another file, or remove this one", *file, err)
 		}
 	} else if !errors.Is(err, os.ErrNotExist) {
-		return usagef("%w", err)
+		return exit.Usagef("%w", err)
 	}
 	bar := newStatusLine(errOut)
 	defer bar.clear()
@@ -79,7 +80,7 @@ func collTune(ctx context.Context, args []string, out, errOut io.Writer) error {
 	}
 	found, err := t.Run(ctx)
 	if err != nil {
-		return collStatus(err)
+		return err
 	}
 	bar.clear()
 	if found != "" {

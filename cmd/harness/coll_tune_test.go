@@ -8,6 +8,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/perf/world"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // TestTuneUsage: what is asked for wrongly is said before anything is opened.
@@ -32,13 +33,13 @@ func TestTuneUsage(t *testing.T) {
 		"-g 2 --out " + bad:                               bad + `: tuning tables: table 1, AllReduce among 2 GPUs "H": there are no rows; measure anew`,
 	} {
 		var out, errOut strings.Builder
-		if status := run(append([]string{"harness", "coll", "tune"}, strings.Fields(line)...), &out, &errOut); status != exitUsage || !strings.Contains(errOut.String(), want) {
+		if status := run(append([]string{"harness", "coll", "tune"}, strings.Fields(line)...), &out, &errOut); status != exit.Usage || !strings.Contains(errOut.String(), want) {
 			t.Errorf("%s: status %d, %s; want %q", line, status, errOut.String(), want)
 		}
 	}
 	if _, err := world.GPUs(); err != nil {
 		var out, errOut strings.Builder
-		if status := run(strings.Fields("harness coll tune -g 2"+file), &out, &errOut); status != exitNotDone || !strings.Contains(errOut.String(), "-g 2: ") {
+		if status := run(strings.Fields("harness coll tune -g 2"+file), &out, &errOut); status != exit.NotDone || !strings.Contains(errOut.String(), "-g 2: ") {
 			t.Errorf("without GPUs: status %d, %s", status, errOut.String())
 		}
 	}

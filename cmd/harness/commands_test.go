@@ -15,6 +15,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/perf"
 	"github.com/assay-hpc/assay/internal/doctest"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/perftest/mesh"
 )
@@ -101,7 +102,7 @@ func TestDocumentedCommands(t *testing.T) {
 				t.Chdir(t.TempDir())
 				var out, errOut bytes.Buffer
 				// 1 and 3 are about the machine.
-				if status := run(call.Args, &out, &errOut); status == exitUsage {
+				if status := run(call.Args, &out, &errOut); status == exit.Usage {
 					t.Errorf("%s: %s", call, errOut.String())
 				}
 			})

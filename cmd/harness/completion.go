@@ -5,6 +5,8 @@ import (
 	"io"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // The scripts query the program itself, with urfave/cli's hidden flag, so they are never
@@ -49,7 +51,7 @@ func completionCommand(out io.Writer) *cli.Command {
 
 func completion(c *cli.Context) (string, error) {
 	if c.NArg() != 1 {
-		return "", usagef("completion wants one shell: bash, zsh or fish")
+		return "", exit.Usagef("completion wants one shell: bash, zsh or fish")
 	}
 	switch c.Args().First() {
 	case "bash":
@@ -59,5 +61,5 @@ func completion(c *cli.Context) (string, error) {
 	case "fish":
 		return c.App.ToFishCompletion()
 	}
-	return "", usagef("there is no completion for %q: bash, zsh or fish", c.Args().First())
+	return "", exit.Usagef("there is no completion for %q: bash, zsh or fish", c.Args().First())
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 )
 
@@ -83,15 +84,15 @@ func diagCommand(out, errOut io.Writer) *cli.Command {
 func (o *diagOptions) plan() (diag.Plan, error) {
 	p, err := diag.Select(o.run, o.only.Value(), o.skip.Value())
 	if err != nil {
-		return p, usagef("%w", err)
+		return p, exit.Usagef("%w", err)
 	}
 	if p.Params, err = diag.ParseParams(o.params.Value()...); err != nil {
-		return p, usagef("-p: %w", err)
+		return p, exit.Usagef("-p: %w", err)
 	}
 	p.Duration, p.Timeout = o.duration, o.timeout
 	switch {
 	case o.duration < 0 || o.timeout < 0 || o.dcgmTimeout < 0:
-		return p, usagef("--duration %v --timeout %v --dcgm-timeout %v: they are from 0 up", o.duration, o.timeout, o.dcgmTimeout)
+		return p, exit.Usagef("--duration %v --timeout %v --dcgm-timeout %v: they are from 0 up", o.duration, o.timeout, o.dcgmTimeout)
 	}
 	if err := o.checkEngine(p); err != nil {
 		return p, err
@@ -102,7 +103,7 @@ func (o *diagOptions) plan() (diag.Plan, error) {
 	for text := range strings.SplitSeq(o.gpus, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(text))
 		if err != nil || n < 0 {
-			return p, usagef("--gpus %q is not a list of numbers such as 0,1", o.gpus)
+			return p, exit.Usagef("--gpus %q is not a list of numbers such as 0,1", o.gpus)
 		}
 		p.GPUs = append(p.GPUs, n)
 	}
@@ -134,7 +135,7 @@ func (o *diagOptions) report(ctx context.Context, plan diag.Plan) error {
 	var limits map[string]result.Rule
 	if o.limits != "" {
 		if err := json.Unmarshal([]byte(o.limits), &limits); err != nil {
-			return usagef("--limits: %w", err)
+			return exit.Usagef("--limits: %w", err)
 		}
 	}
 	begun := time.Now()
@@ -148,14 +149,14 @@ func (o *diagOptions) report(ctx context.Context, plan diag.Plan) error {
 	bar.clear()
 	switch {
 	case errors.Is(err, hostengine.ErrMissing):
-		return &statusError{exitNotDone, err}
+		return exit.With(exit.NotDone, err)
 	case errors.Is(err, diag.ErrGPUs):
-		return usagef("--gpus %s: %w", o.gpus, err)
+		return exit.Usagef("--gpus %s: %w", o.gpus, err)
 	case r == nil:
 		if errors.Is(err, driver.ErrNoDriver) {
 			return err
 		}
-		return &statusError{exitNotDone, err}
+		return exit.With(exit.NotDone, err)
 	}
 	out := &result.Report{Kind: "diag", Version: version.Get().String(), Time: begun.UTC().Truncate(time.Second), Seconds: time.Since(begun).Seconds(), Results: r.Results(limits)}
 	out.Host, _ = os.Hostname()
@@ -168,9 +169,9 @@ func (o *diagOptions) report(ctx context.Context, plan diag.Plan) error {
 	}
 	switch {
 	case out.Verdict == result.Fail || out.Verdict == result.Error:
-		return &statusError{exitFail, nil}
+		return exit.With(exit.Fail, nil)
 	case r.Status == result.Skip:
-		return &statusError{exitNotDone, errors.New("all tests were skipped: nothing is known of these GPUs")}
+		return exit.With(exit.NotDone, errors.New("all tests were skipped: nothing is known of these GPUs"))
 	}
 	return nil
 }

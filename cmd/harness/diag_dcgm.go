@@ -10,6 +10,7 @@ import (
 
 	"github.com/assay-hpc/assay/dcgm/diag"
 	"github.com/assay-hpc/assay/dcgm/hostengine"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // bothEngines is the value of --engine for all engines.
@@ -26,15 +27,15 @@ func (o *diagOptions) checkEngine(p diag.Plan) error {
 		return nil
 	case hostengine.Name, bothEngines:
 	default:
-		return usagef("--engine is assay, dcgm or both, not %q", o.engine)
+		return exit.Usagef("--engine is assay, dcgm or both, not %q", o.engine)
 	}
 	switch {
 	case o.gpus != "":
-		return usagef("--gpus numbers GPUs as CUDA does, and DCGM does otherwise: leave it out, or use --engine assay")
+		return exit.Usagef("--gpus numbers GPUs as CUDA does, and DCGM does otherwise: leave it out, or use --engine assay")
 	case o.engine == hostengine.Name && (len(p.Params) > 0 || o.duration > 0):
-		return usagef("-p and --duration are assay's: leave them out, or use --engine assay or both")
+		return exit.Usagef("-p and --duration are assay's: leave them out, or use --engine assay or both")
 	case o.engine == hostengine.Name && dcgmTests(p) == "":
-		return usagef("-r %s: DCGM has none of these tests; use --engine assay", o.run)
+		return exit.Usagef("-r %s: DCGM has none of these tests; use --engine assay", o.run)
 	}
 	return nil
 }

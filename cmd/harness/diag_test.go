@@ -12,6 +12,7 @@ import (
 
 	"github.com/assay-hpc/assay/dcgm/diag"
 	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // TestDiag: what children say becomes text, JSON and an exit status.
@@ -32,11 +33,11 @@ func TestDiag(t *testing.T) {
 		code   int
 		want   string
 	}{
-		{"pass", exitPass, "4300 GB/s"},
-		{"warn", exitPass, "memory: GPU 0: persistence mode is off\n    remedy: start nvidia-persistenced"},
-		{"fail", exitFail, "✗ memory: GPU 0: 2 words are wrong\n    remedy: replace the GPU"},
-		{"none", exitFail, "it ended without a result"},
-		{"skip", exitNotDone, "it takes two"},
+		{"pass", exit.Pass, "4300 GB/s"},
+		{"warn", exit.Pass, "memory: GPU 0: persistence mode is off\n    remedy: start nvidia-persistenced"},
+		{"fail", exit.Fail, "✗ memory: GPU 0: 2 words are wrong\n    remedy: replace the GPU"},
+		{"none", exit.Fail, "it ended without a result"},
+		{"skip", exit.NotDone, "it takes two"},
 	} {
 		diagCommandLine = func(ctx context.Context, name string) *exec.Cmd {
 			text := results[tt.result]
@@ -60,7 +61,7 @@ func TestDiag(t *testing.T) {
 		}
 	}
 	var out, errOut bytes.Buffer
-	if code := run([]string{"harness", "diag", "-r", "memory", "--gpus", "3"}, &out, &errOut); code != exitUsage || !strings.Contains(errOut.String(), "no such GPU: 3 of 1") {
+	if code := run([]string{"harness", "diag", "-r", "memory", "--gpus", "3"}, &out, &errOut); code != exit.Usage || !strings.Contains(errOut.String(), "no such GPU: 3 of 1") {
 		t.Errorf("GPU 3: status %d, %s", code, errOut.String())
 	}
 }
@@ -93,18 +94,18 @@ func TestDiagEngines(t *testing.T) {
 		code      int
 		want      string
 	}{
-		{there, "-r 2 --engine dcgm", exitPass, "the diagnostics of dcgm ran: version 4.4.1"},
-		{there, "-r memory --engine both", exitPass, "✓ dcgm/memory"},
-		{failing, "-r memory --engine dcgm", exitFail, "✗ dcgm/memory: GPU 0 as dcgm counts: DCGM says Fail"},
-		{failing, "-r memory --engine both", exitFail, "✗ dcgm/memory"},
-		{failing, "-r memory --engine assay", exitPass, "memory"},
-		{there, "-r p2p --engine both", exitPass, "– dcgm  it has none of the tests"},
-		{missing, "-r 1 --engine dcgm", exitNotDone, "dcgmi is not installed: there is no dcgmi on PATH"},
-		{missing, "-r memory --engine both", exitPass, "dcgmi is not installed"},
-		{there, "-r p2p --engine dcgm", exitUsage, "DCGM has none of these tests"},
-		{there, "-r 1 --engine dcgm --duration 5s", exitUsage, "-p and --duration are assay's"},
-		{there, "-r 1 --engine both --gpus 0", exitUsage, "DCGM does otherwise"},
-		{there, "-r 1 --engine nvidia", exitUsage, `--engine is assay, dcgm or both, not "nvidia"`},
+		{there, "-r 2 --engine dcgm", exit.Pass, "the diagnostics of dcgm ran: version 4.4.1"},
+		{there, "-r memory --engine both", exit.Pass, "✓ dcgm/memory"},
+		{failing, "-r memory --engine dcgm", exit.Fail, "✗ dcgm/memory: GPU 0 as dcgm counts: DCGM says Fail"},
+		{failing, "-r memory --engine both", exit.Fail, "✗ dcgm/memory"},
+		{failing, "-r memory --engine assay", exit.Pass, "memory"},
+		{there, "-r p2p --engine both", exit.Pass, "– dcgm  it has none of the tests"},
+		{missing, "-r 1 --engine dcgm", exit.NotDone, "dcgmi is not installed: there is no dcgmi on PATH"},
+		{missing, "-r memory --engine both", exit.Pass, "dcgmi is not installed"},
+		{there, "-r p2p --engine dcgm", exit.Usage, "DCGM has none of these tests"},
+		{there, "-r 1 --engine dcgm --duration 5s", exit.Usage, "-p and --duration are assay's"},
+		{there, "-r 1 --engine both --gpus 0", exit.Usage, "DCGM does otherwise"},
+		{there, "-r 1 --engine nvidia", exit.Usage, `--engine is assay, dcgm or both, not "nvidia"`},
 	} {
 		t.Setenv("PATH", tt.dir+":"+path)
 		var out, errOut bytes.Buffer
@@ -112,7 +113,7 @@ func TestDiagEngines(t *testing.T) {
 		if text := out.String() + errOut.String(); code != tt.code || !strings.Contains(text, tt.want) {
 			t.Errorf("%s: status %d, %s; want %d, %q", tt.args, code, text, tt.code, tt.want)
 		}
-		if tt.dir == missing && tt.code == exitNotDone && (out.Len() > 0 || strings.Count(errOut.String(), "\n") != 1) {
+		if tt.dir == missing && tt.code == exit.NotDone && (out.Len() > 0 || strings.Count(errOut.String(), "\n") != 1) {
 			t.Errorf("%s: %s%s; want one line", tt.args, out.String(), errOut.String())
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/assay-hpc/assay/harness/machine"
 	"github.com/assay-hpc/assay/harness/netenv"
 	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 )
 
@@ -58,7 +59,7 @@ func envCommand(out, errOut io.Writer) *cli.Command {
 		Before: noArgs,
 		Action: func(c *cli.Context) error {
 			if o.export && (c.IsSet("format") || c.IsSet("output")) {
-				return usagef("--export and --format both say in which form; give one of them")
+				return exit.Usagef("--export and --format both say in which form; give one of them")
 			}
 			return o.run(c.Context, out)
 		},
@@ -104,7 +105,7 @@ func (o *envOptions) plan(ctx context.Context, environ []string) (*netenv.Node, 
 	if name := valueOf(opt.Env, "NCCL_TOPO_FILE"); name != "" && o.topo == "" {
 		err := m.Overlay(name)
 		if bad := new(machine.FileError); errors.As(err, &bad) {
-			return nil, nil, usagef("NCCL_TOPO_FILE: %w", err)
+			return nil, nil, exit.Usagef("NCCL_TOPO_FILE: %w", err)
 		} else if err != nil {
 			fmt.Fprintf(o.stderr, "harness: NCCL_TOPO_FILE: %v\n", err)
 		}
@@ -129,7 +130,7 @@ func (o *envOptions) read() (*machine.Machine, error) {
 	}
 	m, err := machine.Read(opt)
 	if errors.Is(err, machine.ErrRoot) {
-		return nil, usagef("--root: %w", err)
+		return nil, exit.Usagef("--root: %w", err)
 	}
 	return m, err
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/netenv"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // peerNames returns the hosts that the flags name.
@@ -24,11 +25,11 @@ func (o *envOptions) peerNames() ([]string, error) {
 	if o.hostfile != "" {
 		text, err := os.ReadFile(o.hostfile)
 		if err != nil {
-			return nil, usagef("--hostfile: %w", err)
+			return nil, exit.Usagef("--hostfile: %w", err)
 		}
 		more := hostfileNames(string(text))
 		if len(more) == 0 {
-			return nil, usagef("--hostfile: %s names no host", o.hostfile)
+			return nil, exit.Usagef("--hostfile: %s names no host", o.hostfile)
 		}
 		names = append(names, more...)
 	}

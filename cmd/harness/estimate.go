@@ -9,6 +9,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/estimate"
 	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/internal/nearest"
 )
@@ -81,17 +82,17 @@ type estimateFigure struct {
 func (o *estimateOptions) validate(c *cli.Context) error {
 	switch {
 	case o.params == "" || !c.IsSet("gpus"):
-		return usagef("--params and --gpus are needed: how large the model is, and how many GPUs train it")
+		return exit.Usagef("--params and --gpus are needed: how large the model is, and how many GPUs train it")
 	case c.IsSet("tflops") && c.IsSet("peak"):
-		return usagef("--tflops and --peak both say how fast a GPU computes; give one of them")
+		return exit.Usagef("--tflops and --peak both say how fast a GPU computes; give one of them")
 	case c.IsSet("mfu") && o.tflops != 0:
-		return usagef("--mfu goes with --peak or --hardware")
+		return exit.Usagef("--mfu goes with --peak or --hardware")
 	case !(o.mfu > 0 && o.mfu <= 1):
-		return usagef("--mfu %g: it is a share above 0, up to 1", o.mfu)
+		return exit.Usagef("--mfu %g: it is a share above 0, up to 1", o.mfu)
 	case !(o.efficiency > 0 && o.efficiency <= 1):
-		return usagef("--efficiency %g: it is a share above 0, up to 1", o.efficiency)
+		return exit.Usagef("--efficiency %g: it is a share above 0, up to 1", o.efficiency)
 	case !slices.Contains(estimate.Strategies(), o.strategy):
-		return usagef("--strategy: there is no %q; did you mean %q?", o.strategy, nearest.To(o.strategy, estimate.Strategies()))
+		return exit.Usagef("--strategy: there is no %q; did you mean %q?", o.strategy, nearest.To(o.strategy, estimate.Strategies()))
 	}
 	for _, f := range []struct {
 		flag string
@@ -102,7 +103,7 @@ func (o *estimateOptions) validate(c *cli.Context) error {
 		{"seqlen", float64(o.sequence), 1e12}, {"batch", float64(o.batch), 1e12},
 	} {
 		if c.IsSet(f.flag) && !(f.v > 0 && f.v <= f.most) {
-			return usagef("--%s %g: it is a number above 0, up to %g", f.flag, f.v, f.most)
+			return exit.Usagef("--%s %g: it is a number above 0, up to %g", f.flag, f.v, f.most)
 		}
 	}
 	o.job = estimate.Job{
@@ -114,10 +115,10 @@ func (o *estimateOptions) validate(c *cli.Context) error {
 	}
 	var err error
 	if o.job.Params, err = estimate.ParseParams(o.params); err != nil {
-		return usagef("--params: %w", err)
+		return exit.Usagef("--params: %w", err)
 	}
 	if o.job.Bytes, err = estimate.ParseDType(o.dtype); err != nil {
-		return usagef("--dtype: %w", err)
+		return exit.Usagef("--dtype: %w", err)
 	}
 	for _, r := range []struct {
 		flag, text string
@@ -127,7 +128,7 @@ func (o *estimateOptions) validate(c *cli.Context) error {
 			continue
 		}
 		if *r.to, err = estimate.ParseRate(r.text); err != nil {
-			return usagef("%s: %w", r.flag, err)
+			return exit.Usagef("%s: %w", r.flag, err)
 		}
 	}
 	if o.platform != "" {
@@ -152,14 +153,14 @@ func (o *estimateOptions) fromPlatform() error {
 	}
 	p, err := db.Platform(o.platform)
 	if err != nil {
-		return usagef("--hardware: %w", err)
+		return exit.Usagef("--hardware: %w", err)
 	}
 	if o.job.PerNode == 0 {
 		o.job.PerNode = p.GPUsPerNode.Max()
 	}
 	g := db.GPUs[p.GPU]
 	if g == nil {
-		return usagef("--hardware: the data base names no GPU of %s", o.platform)
+		return exit.Usagef("--hardware: the data base names no GPU of %s", o.platform)
 	}
 	if g.NVLink != nil && o.intra == "" {
 		o.job.Intra = estimate.Rate(g.NVLink.UniGBps.Value * 1e9)
@@ -202,7 +203,7 @@ type estimateDoc struct {
 func (o *estimateOptions) run(out io.Writer) error {
 	e, err := estimate.Of(o.job)
 	if err != nil {
-		return usagef("%w: see --intra, --inter, --per-node, --seqlen and --batch", err)
+		return exit.Usagef("%w: see --intra, --inter, --per-node, --seqlen and --batch", err)
 	}
 	j := o.job
 	doc := estimateDoc{

@@ -11,6 +11,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/golden"
 )
 
@@ -64,7 +65,7 @@ func TestExamples(t *testing.T) {
 				page := filepath.Join(t.TempDir(), name)
 				form := map[string]string{"report.html": "html", "report.txt": "text"}[name]
 				code, _, errOut := tell("report", filepath.Join(dir, "certificate.dsse.json"), "--key", keyFile, "--format", form, "--out", page)
-				if code != exitPass {
+				if code != exit.Pass {
 					t.Fatal(errOut)
 				}
 				got := read(t, filepath.Dir(page), name)

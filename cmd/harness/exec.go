@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // execName is the name of the command that takes another command as its arguments.
@@ -39,11 +41,11 @@ func execCommand(errOut io.Writer) *cli.Command {
 		Action: func(c *cli.Context) error {
 			args := c.Args().Slice()
 			if len(args) == 0 {
-				return usagef("exec: which command? harness exec -- COMMAND")
+				return exit.Usagef("exec: which command? harness exec -- COMMAND")
 			}
 			program, err := exec.LookPath(args[0])
 			if err != nil {
-				return &statusError{exitNotDone, fmt.Errorf("exec: %w", err)}
+				return exit.With(exit.NotDone, fmt.Errorf("exec: %w", err))
 			}
 			wish, err := ncclWish(engine)
 			if err != nil {
@@ -55,7 +57,7 @@ func execCommand(errOut io.Writer) *cli.Command {
 			}
 			environ, nccl, err := chooseNCCL(wish, hasDriver(o.root), plan.Apply(os.Environ(), override))
 			if err != nil {
-				return &statusError{exitNotDone, fmt.Errorf("exec: %w", err)}
+				return exit.With(exit.NotDone, fmt.Errorf("exec: %w", err))
 			}
 			if !quiet {
 				fmt.Fprintln(errOut, "harness:", plan.Line(override))
@@ -67,7 +69,7 @@ func execCommand(errOut io.Writer) *cli.Command {
 				signal.Ignore(s)
 			}
 			err = syscall.Exec(program, args, environ)
-			return &statusError{exitNotDone, fmt.Errorf("exec: %s: %w", program, err)}
+			return exit.With(exit.NotDone, fmt.Errorf("exec: %s: %w", program, err))
 		},
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/libnccl"
 	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // Values of --engine and ASSAY_NCCL: which NCCL a command gets.
@@ -31,7 +32,7 @@ func ncclWish(flag string) (string, error) {
 	case "", ncclOurs, ncclNVIDIA, ncclAuto:
 		return wish, nil
 	}
-	return "", usagef("exec: %s is %s, %s or %s, not %q", from, ncclOurs, ncclNVIDIA, ncclAuto, wish)
+	return "", exit.Usagef("exec: %s is %s, %s or %s, not %q", from, ncclOurs, ncclNVIDIA, ncclAuto, wish)
 }
 
 // hasDriver reports whether the kernel module of a GPU driver is loaded. Querying the

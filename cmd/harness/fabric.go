@@ -12,6 +12,7 @@ import (
 	"github.com/assay-hpc/assay/coll/bootstrap"
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/harness/fabric"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // fabricOptions are the options of commands that several machines run together.
@@ -28,7 +29,7 @@ func (o *fabricOptions) flags() []cli.Flag {
 
 func (o *fabricOptions) check() error {
 	if o.wait <= 0 || o.silence <= 0 {
-		return usagef("--wait and --silence must be more than nothing")
+		return exit.Usagef("--wait and --silence must be more than nothing")
 	}
 	return nil
 }
@@ -42,13 +43,13 @@ func (o *fabricOptions) join(ctx context.Context, name string, stderr io.Writer)
 	}
 	where, err := bootstrap.Detect(knobs.Getenv)
 	if err != nil {
-		return nil, usagef("%w", err)
+		return nil, exit.Usagef("%w", err)
 	}
 	if where.Size == 1 {
 		return nil, nil
 	}
 	if where.LocalSize > 1 {
-		return nil, usagef("%d processes were started on a machine, and it takes one: srun --ntasks-per-node=1, mpirun --map-by ppr:1:node, torchrun --nproc-per-node=1", where.LocalSize)
+		return nil, exit.Usagef("%d processes were started on a machine, and it takes one: srun --ntasks-per-node=1, mpirun --map-by ppr:1:node, torchrun --nproc-per-node=1", where.LocalSize)
 	}
 	f, err := fabric.Join(ctx, where, fabric.Options{
 		Name: name, Run: runChildIn,
@@ -56,7 +57,7 @@ func (o *fabricOptions) join(ctx context.Context, name string, stderr io.Writer)
 		Lost: func(name, why string) { fmt.Fprintf(stderr, "harness: %s is lost: %s\n", name, why) },
 	})
 	if err != nil {
-		return nil, &statusError{exitNotDone, err}
+		return nil, exit.With(exit.NotDone, err)
 	}
 	return f, nil
 }
@@ -72,7 +73,7 @@ func leaveFabric(f *fabric.Fabric, failed error) error {
 	_, err := f.Ask(nil, func([][]byte) ([]byte, error) { return nil, nil })
 	f.Leave(nil)
 	if failed == nil && err != nil {
-		return &statusError{exitNotDone, err}
+		return exit.With(exit.NotDone, err)
 	}
 	return failed
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/internal/nearest"
 )
@@ -78,19 +79,19 @@ func healthCommand(out, errOut io.Writer) *cli.Command {
 func (o *healthOptions) expect() (x health.Expect, err error) {
 	switch {
 	case o.since < 0 || o.window < 0 || o.timeout <= 0:
-		return x, usagef("--since %v --window %v --timeout %v: none may be below 0, and --timeout must be more", o.since, o.window, o.timeout)
+		return x, exit.Usagef("--since %v --window %v --timeout %v: none may be below 0, and --timeout must be more", o.since, o.window, o.timeout)
 	case o.gpus < 0 || o.ports < 0:
-		return x, usagef("--gpus %d --ports %d: there cannot be fewer than none", o.gpus, o.ports)
+		return x, exit.Usagef("--gpus %d --ports %d: there cannot be fewer than none", o.gpus, o.ports)
 	case o.quiet && o.format == "json":
-		return x, usagef("--quiet is for text; JSON always has everything")
+		return x, exit.Usagef("--quiet is for text; JSON always has everything")
 	}
 	for _, p := range slices.Concat(o.only, o.skip) {
 		if !slices.ContainsFunc(health.IDs(), func(id string) bool { return suite.Covers(p, id) }) {
-			return x, usagef("no check matches %q; the nearest is %q (see health --list)", p, nearest.To(p, health.IDs()))
+			return x, exit.Usagef("no check matches %q; the nearest is %q (see health --list)", p, nearest.To(p, health.IDs()))
 		}
 	}
 	if !slices.ContainsFunc(health.IDs(), o.wanted) {
-		return x, usagef("--only and --skip leave no check")
+		return x, exit.Usagef("--only and --skip leave no check")
 	}
 	x.Since = o.since
 	if o.counted {
@@ -104,7 +105,7 @@ func (o *healthOptions) expect() (x health.Expect, err error) {
 	}
 	if o.platform != "" {
 		if x.Platform, err = x.DB.Platform(o.platform); err != nil {
-			return x, usagef("--hardware: %w", err)
+			return x, exit.Usagef("--hardware: %w", err)
 		}
 	}
 	if x.Rules, err = health.LoadRules(); err != nil || o.thresholds == "" {
@@ -112,11 +113,11 @@ func (o *healthOptions) expect() (x health.Expect, err error) {
 	}
 	f, err := os.Open(o.thresholds)
 	if err != nil {
-		return x, usagef("--thresholds: %w", err)
+		return x, exit.Usagef("--thresholds: %w", err)
 	}
 	defer f.Close()
 	if err := x.Rules.Override(o.thresholds, f); err != nil {
-		return x, usagef("--thresholds: %w", err)
+		return x, exit.Usagef("--thresholds: %w", err)
 	}
 	return x, nil
 }
@@ -135,7 +136,7 @@ func (elsewhere) Driver() (nvml.Driver, error) {
 func (o *healthOptions) run(ctx context.Context, x health.Expect) error {
 	f, err := sysfs.Open(o.root)
 	if err != nil {
-		return usagef("--root: %w", err)
+		return exit.Usagef("--root: %w", err)
 	}
 	src, getenv := openGPUs(), os.Getenv
 	if o.root != "/" {
@@ -152,9 +153,9 @@ func (o *healthOptions) run(ctx context.Context, x health.Expect) error {
 	// Failures are on stdout. One line reports them on stderr, in case only that is stored.
 	switch r.Verdict {
 	case result.Fail:
-		return &statusError{exitFail, fmt.Errorf("health: %s failed", plural(r.Count[result.Fail], "check"))}
+		return exit.With(exit.Fail, fmt.Errorf("health: %s failed", plural(r.Count[result.Fail], "check")))
 	case result.Error:
-		return &statusError{exitNotDone, fmt.Errorf("health: %s could not be made", plural(r.Count[result.Error], "check"))}
+		return exit.With(exit.NotDone, fmt.Errorf("health: %s could not be made", plural(r.Count[result.Error], "check")))
 	}
 	return nil
 }
@@ -168,7 +169,7 @@ func plural(n int, what string) string {
 
 func (o *healthOptions) printList(rules health.Rules) error {
 	if o.format == "json" {
-		return usagef("--list is text")
+		return exit.Usagef("--list is text")
 	}
 	var b strings.Builder
 	for _, id := range health.IDs() {

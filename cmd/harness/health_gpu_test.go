@@ -15,6 +15,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/gputest"
 )
 
@@ -48,7 +49,7 @@ func TestHealthGPUs(t *testing.T) {
 	if gpus, version := r.Of("gpu/answers").Objects, r.Of("driver/version").Reason; len(gpus) != d.GPUs || version != d.Version {
 		t.Errorf("%d GPUs of driver %s; want %d of %s", len(gpus), version, d.GPUs, d.Version)
 	}
-	if wrong, status := healthOf(t, "--only", "gpu/count", "--gpus", fmt.Sprint(d.GPUs+1)); status != exitFail || wrong.Verdict != result.Fail {
+	if wrong, status := healthOf(t, "--only", "gpu/count", "--gpus", fmt.Sprint(d.GPUs+1)); status != exit.Fail || wrong.Verdict != result.Fail {
 		t.Errorf("one GPU more than there is: status %d, verdict %s", status, wrong.Verdict)
 	}
 	agrees(t, r)

@@ -10,6 +10,7 @@ import (
 	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // A healthDriver has so many GPUs, of which one may be lost, or never answers.
@@ -50,13 +51,13 @@ func TestHealth(t *testing.T) {
 		status   int
 		out, err string
 	}{
-		{"--only gpu/persistence", healthDriver{gpus: 2, lost: -1}, exitPass, "PASS  health: 1 passed, 0 failed", ""},
-		{"--only gpu/count --gpus 2", healthDriver{gpus: 2, lost: -1}, exitPass, "✓ gpu/count  all GPUs are there: 2", ""},
-		{"--only gpu/count --gpus 8", healthDriver{gpus: 2, lost: -1}, exitFail, "the driver has 2 GPUs, not 8", "harness: health: 1 check failed\n"},
-		{"--only gpu/answers", healthDriver{gpus: 2, lost: 1}, exitFail, "GPU 1: the GPU is lost", "harness: health: 1 check failed\n"},
-		{"--only gpu/persistence", healthDriver{gpus: 2, lost: 1}, exitNotDone, "GPU 1: the GPU is lost", "harness: health: 1 check could not be made\n"},
-		{"--only gpu/persistence --timeout 100ms", healthDriver{gpus: 2, lost: 0, never: never}, exitNotDone, "no answer in time (100ms), asked for its fabric", "harness: health: 1 check could not be made\n"},
-		{"--only gpu/persistence", healthDriver{err: errors.New("NVML: Unknown Error")}, exitNotDone, "NVML: Unknown Error", "harness: health: 1 check could not be made\n"},
+		{"--only gpu/persistence", healthDriver{gpus: 2, lost: -1}, exit.Pass, "PASS  health: 1 passed, 0 failed", ""},
+		{"--only gpu/count --gpus 2", healthDriver{gpus: 2, lost: -1}, exit.Pass, "✓ gpu/count  all GPUs are there: 2", ""},
+		{"--only gpu/count --gpus 8", healthDriver{gpus: 2, lost: -1}, exit.Fail, "the driver has 2 GPUs, not 8", "harness: health: 1 check failed\n"},
+		{"--only gpu/answers", healthDriver{gpus: 2, lost: 1}, exit.Fail, "GPU 1: the GPU is lost", "harness: health: 1 check failed\n"},
+		{"--only gpu/persistence", healthDriver{gpus: 2, lost: 1}, exit.NotDone, "GPU 1: the GPU is lost", "harness: health: 1 check could not be made\n"},
+		{"--only gpu/persistence --timeout 100ms", healthDriver{gpus: 2, lost: 0, never: never}, exit.NotDone, "no answer in time (100ms), asked for its fabric", "harness: health: 1 check could not be made\n"},
+		{"--only gpu/persistence", healthDriver{err: errors.New("NVML: Unknown Error")}, exit.NotDone, "NVML: Unknown Error", "harness: health: 1 check could not be made\n"},
 	} {
 		openGPUs = func() health.Source { return tt.driver }
 		var out, errOut strings.Builder
@@ -76,7 +77,7 @@ func TestHealthHere(t *testing.T) {
 	if err := json.Unmarshal([]byte(out.String()), &r); err != nil || r.Schema != result.ReportSchema || len(r.Results) != len(health.IDs()) {
 		t.Fatalf("status %d, %v\n%s%s", status, err, out.String(), errOut.String())
 	}
-	if (status == exitFail) != (r.Verdict == result.Fail) || (status == exitNotDone) != (r.Verdict == result.Error) {
+	if (status == exit.Fail) != (r.Verdict == result.Fail) || (status == exit.NotDone) != (r.Verdict == result.Error) {
 		t.Errorf("status %d, verdict %s", status, r.Verdict)
 	}
 }

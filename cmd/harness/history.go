@@ -18,6 +18,7 @@ import (
 	"github.com/assay-hpc/assay/harness/report"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 )
 
@@ -59,16 +60,16 @@ func historyCommand(out, errOut io.Writer) *cli.Command {
 
 func (o *historyOptions) validate(args []string, now time.Time) (err error) {
 	if len(args) == 0 {
-		return usagef("history wants a directory of certificates, oci:DIR, or a REPO in a registry")
+		return exit.Usagef("history wants a directory of certificates, oci:DIR, or a REPO in a registry")
 	}
 	if o.format != "text" && o.format != "json" {
-		return usagef("--format is text or json, not %q", o.format)
+		return exit.Usagef("--format is text or json, not %q", o.format)
 	}
 	if !(o.tolerance > 0 && o.tolerance < 100) {
-		return usagef("--tolerance %v is not a percentage between 0 and 100", o.tolerance)
+		return exit.Usagef("--tolerance %v is not a percentage between 0 and 100", o.tolerance)
 	}
 	if _, err := path.Match(o.node, ""); err != nil {
-		return usagef("--node %q: %w", o.node, err)
+		return exit.Usagef("--node %q: %w", o.node, err)
 	}
 	if o.from, err = parseSince(o.since, now); err != nil {
 		return err
@@ -94,7 +95,7 @@ func parseSince(s string, now time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
 		return now.Add(-d), nil
 	}
-	return time.Time{}, usagef("--since %q is no date (2026-03-01), no time (2026-03-01T12:00:00Z) and no duration (30d, 12h)", s)
+	return time.Time{}, exit.Usagef("--since %q is no date (2026-03-01), no time (2026-03-01T12:00:00Z) and no duration (30d, 12h)", s)
 }
 
 func (o *historyOptions) run(ctx context.Context, args []string, now time.Time) error {
@@ -115,7 +116,7 @@ func (o *historyOptions) run(ctx context.Context, args []string, now time.Time) 
 	r.summary(o.stderr)
 	h := c.History()
 	if h.Certificates == 0 {
-		return &statusError{exitNotDone, fmt.Errorf("there is no certificate of interest among %d files: nothing is shown", r.seen)}
+		return exit.With(exit.NotDone, fmt.Errorf("there is no certificate of interest among %d files: nothing is shown", r.seen))
 	}
 	if o.html != "" {
 		var page bytes.Buffer
@@ -130,7 +131,7 @@ func (o *historyOptions) run(ctx context.Context, args []string, now time.Time) 
 		return err
 	}
 	if n := h.Worse(); o.failOnDrift && n > 0 {
-		return &statusError{exitFail, fmt.Errorf("--fail-on-drift: %d figures drifted", n)}
+		return exit.With(exit.Fail, fmt.Errorf("--fail-on-drift: %d figures drifted", n))
 	}
 	return nil
 }

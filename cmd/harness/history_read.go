@@ -15,6 +15,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/history"
 	ociregistry "github.com/assay-hpc/assay/harness/registry"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // A historyReader adds certificates from files, layouts and registries to a history.
@@ -40,18 +41,18 @@ func (r *historyReader) read(ctx context.Context, where string) error {
 	if dir, ok := strings.CutPrefix(where, "oci:"); ok {
 		docs, err := ociregistry.Layout(ctx, dir)
 		if err != nil {
-			return usagef("%w", err)
+			return exit.Usagef("%w", err)
 		}
 		return r.documents(docs)
 	}
 	if _, err := os.Stat(where); err == nil {
 		return r.files(ctx, where)
 	} else if strings.HasPrefix(where, ".") || filepath.IsAbs(where) || !strings.Contains(where, "/") {
-		return usagef("%s: no such directory (a registry's repository is HOST/NAME)", where)
+		return exit.Usagef("%s: no such directory (a registry's repository is HOST/NAME)", where)
 	}
 	repo, err := openRepository(where, r.opts.insecure)
 	if err != nil {
-		return usagef("%s is no directory, and as a registry's repository: %w", where, err)
+		return exit.Usagef("%s is no directory, and as a registry's repository: %w", where, err)
 	}
 	f := ociregistry.Filter{Since: r.opts.from}
 	if !strings.ContainsAny(r.opts.node, `*?[\`) {
@@ -72,7 +73,7 @@ func (r *historyReader) files(ctx context.Context, root string) error {
 		defer close(names)
 		return filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 			if err != nil {
-				return usagef("%w", err)
+				return exit.Usagef("%w", err)
 			}
 			if d.IsDir() || name != root && filepath.Ext(name) != ".json" {
 				return nil

@@ -17,6 +17,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
 	"github.com/assay-hpc/assay/harness/history"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // daily returns a node's certificate of some day; from the tenth on GPU 1 copies
@@ -65,7 +66,7 @@ func historyOf(t *testing.T, args ...string) *history.History {
 	t.Helper()
 	code, out, errOut := tell(append([]string{"history", "-o", "json"}, args...)...)
 	var h history.History
-	if err := json.Unmarshal([]byte(out), &h); code != exitPass || err != nil {
+	if err := json.Unmarshal([]byte(out), &h); code != exit.Pass || err != nil {
 		t.Fatalf("history %v: %d, %v, %s", args, code, err, errOut)
 	}
 	return &h
@@ -183,7 +184,7 @@ func TestHistoryRegistry(t *testing.T) {
 	for day := range 12 {
 		args = append(args, write(t, dir, daily(t, "n1", 2, day)))
 	}
-	if code, _, errOut := tell(append(args, repo)...); code != exitPass {
+	if code, _, errOut := tell(append(args, repo)...); code != exit.Pass {
 		t.Fatalf("push: %d, %s", code, errOut)
 	}
 	if h := historyOf(t, repo); h.Certificates != 12 || len(h.Drifts()) != 1 {
@@ -195,13 +196,13 @@ func TestHistoryRegistry(t *testing.T) {
 	if h := historyOf(t, repo, dir); h.Certificates != 12 || h.Repeated != 12 {
 		t.Errorf("repository and directory: %d certificates, %d repeated; want 12 and 12", h.Certificates, h.Repeated)
 	}
-	if code, _, errOut := tell("history", repo, "--node", "n2"); code != exitNotDone {
+	if code, _, errOut := tell("history", repo, "--node", "n2"); code != exit.NotDone {
 		t.Errorf("a node that is not there: %d, %s", code, errOut)
 	}
 	if _, err := layout.Write(dir, empty.Index); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, errOut := tell("history", "oci:"+dir); code != exitNotDone || !strings.Contains(errOut, "among 0 files") {
+	if code, _, errOut := tell("history", "oci:"+dir); code != exit.NotDone || !strings.Contains(errOut, "among 0 files") {
 		t.Errorf("an empty layout: %d, %s", code, errOut)
 	}
 }
@@ -212,7 +213,7 @@ func TestHistoryPage(t *testing.T) {
 		write(t, dir, daily(t, "n1", 2, day))
 	}
 	page := filepath.Join(t.TempDir(), "page.html")
-	if code, _, errOut := tell("history", dir, "--html", page); code != exitPass {
+	if code, _, errOut := tell("history", dir, "--html", page); code != exit.Pass {
 		t.Fatalf("history --html: %d, %s", code, errOut)
 	}
 	b, err := os.ReadFile(page)
@@ -254,7 +255,7 @@ func BenchmarkHistory(b *testing.B) {
 	b.SetBytes(bytes)
 	b.ResetTimer()
 	for range b.N {
-		if code, out, errOut := tell("history", dir); code != exitPass || !strings.Contains(out, "10000 certificates of 100 machines; 100 drifts") {
+		if code, out, errOut := tell("history", dir); code != exit.Pass || !strings.Contains(out, "10000 certificates of 100 machines; 100 drifts") {
 			b.Fatalf("%d, %s", code, errOut)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/assay-hpc/assay/harness/hunt"
 	"github.com/assay-hpc/assay/harness/machine"
 	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 )
 
@@ -72,10 +73,10 @@ func (o *huntOptions) validate(device string) error {
 	case "tcp", "rdma", "coll":
 		o.Tool = fabric.Tool(o.tool)
 	default:
-		return usagef("--tool is auto, tcp, rdma or coll, not %q", o.tool)
+		return exit.Usagef("--tool is auto, tcp, rdma or coll, not %q", o.tool)
 	}
 	if o.Duration < 0 {
-		return usagef("--duration must be more than nothing")
+		return exit.Usagef("--duration must be more than nothing")
 	}
 	switch device {
 	case "cpu":
@@ -86,7 +87,7 @@ func (o *huntOptions) validate(device string) error {
 			o.Coll = append(o.Coll, "-g", strconv.FormatUint(o.gpus, 10))
 		}
 	default:
-		return usagef("--device is gpu or cpu, not %q", device)
+		return exit.Usagef("--device is gpu or cpu, not %q", device)
 	}
 	if o.At == "" {
 		// topology/tree sets it to the switches from the root down, and the node.
@@ -106,7 +107,7 @@ func (o *huntOptions) run(ctx context.Context) (err error) {
 		return err
 	}
 	if f == nil {
-		return usagef("it takes several machines: start it with srun, mpirun or torchrun, a process on each")
+		return exit.Usagef("it takes several machines: start it with srun, mpirun or torchrun, a process on each")
 	}
 	defer func() { err = leaveFabric(f, err) }()
 	o.Ports, o.RDMA = huntPorts()
@@ -124,13 +125,13 @@ func (o *huntOptions) run(ctx context.Context) (err error) {
 	}
 	switch {
 	case err != nil:
-		return &statusError{exitNotDone, fmt.Errorf("hunt: %w", err)}
+		return exit.With(exit.NotDone, fmt.Errorf("hunt: %w", err))
 	case r == nil:
 		return nil
 	case r.Outcome == hunt.Found:
-		return &statusError{code: exitFail}
+		return exit.With(exit.Fail, nil)
 	case r.Outcome == hunt.Undecided:
-		return &statusError{code: exitNotDone}
+		return exit.With(exit.NotDone, nil)
 	}
 	return nil
 }

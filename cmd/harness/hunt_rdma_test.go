@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/fabric"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // TestRDMAHunt: a hunt over soft RoCE's ports, by three processes that take
@@ -51,7 +52,7 @@ func TestRDMAHunt(t *testing.T) {
 	if r.Measurements != 2*2*3 || strings.Contains(strings.Join(r.Notes, " "), "failed") {
 		t.Errorf("%d measurements; want a pair a round, both ways, of two ports, without a failure; notes %q", r.Measurements, r.Notes)
 	}
-	if status[1] != 0 || status[2] != 0 || status[0] == exitUsage {
+	if status[1] != 0 || status[2] != 0 || status[0] == exit.Usage {
 		t.Errorf("statuses %v", status)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/nearest"
 	"github.com/assay-hpc/assay/perftest/mesh"
 	"github.com/assay-hpc/assay/perftest/probe"
@@ -63,7 +64,7 @@ func ib(ctx context.Context, args []string, out, errOut io.Writer) error {
 	}
 	t, ok := probe.FindTool(name)
 	if !ok {
-		return usagef("ib: there is no tool %q; did you mean %q?", args[0], nearest.To(name, append(probe.ToolNames(), "mesh", "devices")))
+		return exit.Usagef("ib: there is no tool %q; did you mean %q?", args[0], nearest.To(name, append(probe.ToolNames(), "mesh", "devices")))
 	}
 	if err := ibTest(ctx, t, "harness ib "+t.Name, args[1:], out, errOut); err != nil {
 		return ibStatus(t, err)
@@ -86,10 +87,10 @@ func runIB(ctx context.Context, t probe.Tool, args []string, out, errOut io.Writ
 	name := filepath.Base(args[0])
 	err := ibTest(ctx, t, name, args[1:], out, errOut)
 	if err == nil {
-		return exitPass
+		return exit.Pass
 	}
 	code := exitCode(ibStatus(t, err))
-	if code == exitUsage {
+	if code == exit.Usage {
 		err = fmt.Errorf("%w (see %s --help)", err, name)
 	}
 	fmt.Fprintf(errOut, "%s: %v\n", name, err)
@@ -98,17 +99,17 @@ func runIB(ctx context.Context, t probe.Tool, args []string, out, errOut io.Writ
 
 // ibStatus gives an error its exit status.
 func ibStatus(t probe.Tool, err error) error {
-	code := exitNotDone
+	code := exit.NotDone
 	var flag *probe.FlagError
 	var usage *probe.UsageError
 	switch {
 	case errors.As(err, &flag), errors.As(err, &usage), errors.Is(err, wire.ErrLocal):
-		code = exitUsage
+		code = exit.Usage
 		err = fmt.Errorf("%w (see harness ib %s --help)", err, t.Name)
 	case errors.Is(err, probe.ErrFailed), errors.Is(err, wire.ErrMismatch):
-		code = exitFail
+		code = exit.Fail
 	}
-	return &statusError{code, fmt.Errorf("ib %s: %w", t.Name, err)}
+	return exit.With(code, fmt.Errorf("ib %s: %w", t.Name, err))
 }
 
 // ibTest runs one side of a test, as the program of the given name.
@@ -166,11 +167,11 @@ func ibDevices(args []string, out, errOut io.Writer) error {
 		return err
 	}
 	if *form != "text" && *form != "json" {
-		return usagef("--format is text or json, not %q", *form)
+		return exit.Usagef("--format is text or json, not %q", *form)
 	}
 	tree, err := sysfs.Open(*root)
 	if err != nil {
-		return usagef("ib devices: --root: %w", err)
+		return exit.Usagef("ib devices: --root: %w", err)
 	}
 	list, err := probe.Devices(tree, func(err error) { fmt.Fprintf(errOut, "harness: %v\n", err) })
 	switch {

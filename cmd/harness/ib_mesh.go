@@ -17,13 +17,14 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/perftest/mesh"
 	"github.com/assay-hpc/assay/perftest/probe"
 )
 
 // errMeshFailed sets the exit status without a message: the report already explains the
 // failure.
-var errMeshFailed = &statusError{exitFail, nil}
+var errMeshFailed = exit.With(exit.Fail, nil)
 
 // ibMesh is "harness ib mesh": it measures between all ports of a job.
 func ibMesh(ctx context.Context, args []string, out, errOut io.Writer) error {
@@ -33,7 +34,7 @@ func ibMesh(ctx context.Context, args []string, out, errOut io.Writer) error {
 		_, err = io.WriteString(out, mesh.Usage())
 		return err
 	case err != nil:
-		return usagef("ib mesh: %w (see harness ib mesh --help)", err)
+		return exit.Usagef("ib mesh: %w (see harness ib mesh --help)", err)
 	}
 	return runMesh(ctx, m, out, errOut)
 }
@@ -78,7 +79,7 @@ func runMesh(ctx context.Context, m *mesh.Args, out, errOut io.Writer) error {
 	}
 	broken := g.broken() // rank 0 may not know about that
 	closed := g.close()
-	var s *statusError
+	var s *exit.Error
 	var usage *mesh.UsageError
 	switch {
 	case err == nil:
@@ -86,20 +87,20 @@ func runMesh(ctx context.Context, m *mesh.Args, out, errOut io.Writer) error {
 	case errors.As(err, &s):
 		return err
 	case !first && !broken:
-		return &statusError{meshStatus(err), nil} // rank 0 says why
+		return exit.With(meshStatus(err), nil) // rank 0 says why
 	case errors.As(err, &usage):
-		return usagef("ib mesh: %w", err)
+		return exit.Usagef("ib mesh: %w", err)
 	}
-	return &statusError{meshStatus(err), fmt.Errorf("ib mesh: %w", err)}
+	return exit.With(meshStatus(err), fmt.Errorf("ib mesh: %w", err))
 }
 
 // meshStatus returns an error's exit status.
 func meshStatus(err error) int {
 	var usage *mesh.UsageError
 	if errors.As(err, &usage) {
-		return exitUsage
+		return exit.Usage
 	}
-	return exitNotDone
+	return exit.NotDone
 }
 
 // measureMesh runs the mesh, and writes its report.
@@ -211,7 +212,7 @@ func meetMesh(ctx context.Context) (*meshGroup, error) {
 	}
 	where, err := bootstrap.Detect(knobs.Getenv)
 	if err != nil {
-		return nil, &statusError{exitUsage, err}
+		return nil, exit.With(exit.Usage, err)
 	}
 	lost, lose := context.WithCancelCause(context.Background())
 	g := &meshGroup{Group: mesh.Alone{}, addr: "127.0.0.1", getenv: knobs.Getenv, lost: lost, lose: lose}

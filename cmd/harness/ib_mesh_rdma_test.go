@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/perftest/mesh"
 )
 
@@ -136,7 +137,7 @@ func TestRDMAMeshErrors(t *testing.T) {
 	stop := time.AfterFunc(5*time.Second, func() { _ = told.Process.Signal(os.Interrupt) }) // it may have ended, which is seen below
 	_ = told.Wait()                                                                         // its status is looked at
 	stop.Stop()
-	if told.ProcessState.ExitCode() != exitNotDone || said.String() != "harness: ib mesh: interrupted\n" {
+	if told.ProcessState.ExitCode() != exit.NotDone || said.String() != "harness: ib mesh: interrupted\n" {
 		t.Errorf("%v\n%s", told.ProcessState, said.String())
 	}
 

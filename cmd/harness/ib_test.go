@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/perftest/probe"
 	"github.com/assay-hpc/assay/perftest/probe/wire"
 )
@@ -95,14 +96,14 @@ func TestIBFailures(t *testing.T) {
 		err    error
 		status int
 	}{
-		{&probe.NotAvailable{What: "no device"}, exitNotDone},
-		{&probe.FlagError{Flag: "-d", Text: "no such device"}, exitUsage},
-		{fmt.Errorf("QP 1: %w: status 12", probe.ErrFailed), exitFail},
-		{&wire.Error{Peer: "x:1", Exchange: "a record", Kind: wire.ErrMismatch}, exitFail},
-		{&wire.Error{Peer: "x:1", Exchange: "a record", Kind: wire.ErrTimeout}, exitNotDone},
-		{&wire.Error{Peer: "x:1", Exchange: "a record", Kind: wire.ErrClosed}, exitNotDone},
-		{fmt.Errorf("%w at x:1", wire.ErrNoServer), exitNotDone},
-		{context.Canceled, exitNotDone},
+		{&probe.NotAvailable{What: "no device"}, exit.NotDone},
+		{&probe.FlagError{Flag: "-d", Text: "no such device"}, exit.Usage},
+		{fmt.Errorf("QP 1: %w: status 12", probe.ErrFailed), exit.Fail},
+		{&wire.Error{Peer: "x:1", Exchange: "a record", Kind: wire.ErrMismatch}, exit.Fail},
+		{&wire.Error{Peer: "x:1", Exchange: "a record", Kind: wire.ErrTimeout}, exit.NotDone},
+		{&wire.Error{Peer: "x:1", Exchange: "a record", Kind: wire.ErrClosed}, exit.NotDone},
+		{fmt.Errorf("%w at x:1", wire.ErrNoServer), exit.NotDone},
+		{context.Canceled, exit.NotDone},
 	} {
 		ibRuns(t, func(context.Context, probe.Config, probe.Events) (*probe.Outcome, error) { return nil, tt.err })
 		for _, line := range []string{"ib_write_bw x", "harness ib write_bw x"} {
@@ -121,7 +122,7 @@ func TestIBWithoutDevice(t *testing.T) {
 	}
 	for _, line := range []string{"ib_send_lat", "harness ib write_bw node2"} {
 		var out, errOut strings.Builder
-		if got := run(strings.Fields(line), &out, &errOut); got != exitNotDone || out.Len() > 0 || strings.Count(errOut.String(), "\n") != 1 || !strings.Contains(errOut.String(), "/sys/class/infiniband") {
+		if got := run(strings.Fields(line), &out, &errOut); got != exit.NotDone || out.Len() > 0 || strings.Count(errOut.String(), "\n") != 1 || !strings.Contains(errOut.String(), "/sys/class/infiniband") {
 			t.Errorf("%s: status %d\n%s%s", line, got, out.String(), errOut.String())
 		}
 	}
@@ -157,7 +158,7 @@ func TestMeshWithoutDevice(t *testing.T) {
 		t.Skip("this machine has RDMA devices")
 	}
 	var out, errOut strings.Builder
-	if got := run([]string{"harness", "ib", "mesh"}, &out, &errOut); got != exitNotDone || out.Len() > 0 || strings.Count(errOut.String(), "\n") != 1 ||
+	if got := run([]string{"harness", "ib", "mesh"}, &out, &errOut); got != exit.NotDone || out.Len() > 0 || strings.Count(errOut.String(), "\n") != 1 ||
 		!strings.Contains(errOut.String(), "/sys/class/infiniband") {
 		t.Errorf("status %d\n%s%s", got, out.String(), errOut.String())
 	}

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // What does not end when it is told ends all the same: after a while, or when
@@ -52,7 +54,7 @@ func TestLeave(t *testing.T) {
 			time.Sleep(200 * time.Millisecond) // two at once are one
 		}
 		var status *exec.ExitError
-		if err := cmd.Wait(); !errors.As(err, &status) || status.ExitCode() != exitNotDone || !strings.Contains(errOut.String(), tt.want) {
+		if err := cmd.Wait(); !errors.As(err, &status) || status.ExitCode() != exit.NotDone || !strings.Contains(errOut.String(), tt.want) {
 			t.Errorf("%+v: %v, %q", tt, err, errOut.String())
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/perf"
 	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/internal/nearest"
 	"github.com/assay-hpc/assay/perftest/mesh"
@@ -47,7 +48,7 @@ func leave(errOut io.Writer, after time.Duration) {
 	case <-time.After(after):
 		fmt.Fprintf(errOut, "harness: something did not end within %v: left without cleaning up\n", after)
 	}
-	os.Exit(exitNotDone)
+	os.Exit(exit.NotDone)
 }
 
 // run is main without the process: it always returns an exit status.
@@ -74,46 +75,12 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// The exit statuses, which scripts rely on.
-const (
-	exitPass    = 0
-	exitFail    = 1 // a check failed
-	exitUsage   = 2 // usage or bad input
-	exitNotDone = 3 // the command could not be carried out
-)
-
-// A statusError ends the program with a status. Its text is empty if stdout has reported
-// everything.
-type statusError struct {
-	code int
-	err  error
-}
-
-func (e *statusError) Error() string {
-	if e.err == nil {
-		return ""
-	}
-	return e.err.Error()
-}
-
-func (e *statusError) Unwrap() error { return e.err }
-
-func usagef(format string, a ...any) error {
-	return &statusError{exitUsage, fmt.Errorf(format, a...)}
-}
-
 func exitCode(err error) int {
-	var s *statusError
 	var usage grammar.UsageError
-	switch {
-	case err == nil:
-		return exitPass
-	case errors.As(err, &s):
-		return s.code
-	case errors.As(err, &usage):
-		return exitUsage
+	if errors.As(err, &usage) {
+		return exit.Usage
 	}
-	return exitNotDone
+	return exit.Of(err)
 }
 
 // newApp returns the command line. It holds no state between runs.
@@ -170,7 +137,7 @@ func onUsageError(c *cli.Context, err error, _ bool) error {
 	if c.Command != nil && c.Command.Name != "" && c.Command.Name != "harness" {
 		where = "harness " + c.Command.Name + " --help"
 	}
-	return usagef("%w (see %s)", err, where)
+	return exit.Usagef("%w (see %s)", err, where)
 }
 
 // showCommand contains the commands that inspect the machine and the image without
@@ -184,7 +151,7 @@ func showCommand(out, errOut io.Writer) *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usagef("there is no show %q: topology, platform, environment or inventory", c.Args().First())
+				return exit.Usagef("there is no show %q: topology, platform, environment or inventory", c.Args().First())
 			}
 			return cli.ShowSubcommandHelp(c)
 		},
@@ -200,13 +167,13 @@ func noCommand(c *cli.Context) error {
 	for _, cmd := range c.App.VisibleCommands() {
 		names = append(names, cmd.Name)
 	}
-	return usagef("there is no command %q; did you mean %q?", c.Args().First(), nearest.To(c.Args().First(), names))
+	return exit.Usagef("there is no command %q; did you mean %q?", c.Args().First(), nearest.To(c.Args().First(), names))
 }
 
 // noArgs refuses arguments to a command that takes none.
 func noArgs(c *cli.Context) error {
 	if c.Args().Present() {
-		return usagef("%s takes no argument %q", c.Command.Name, c.Args().First())
+		return exit.Usagef("%s takes no argument %q", c.Command.Name, c.Args().First())
 	}
 	return nil
 }

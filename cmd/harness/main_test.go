@@ -12,6 +12,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
 	"github.com/assay-hpc/assay/harness/sign/signtest"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
@@ -102,8 +103,8 @@ func TestJSONOnStdout(t *testing.T) {
 	var out, errOut strings.Builder
 	app := newApp(&out, &errOut)
 	err := app.RunContext(t.Context(), []string{"harness", "certify", "--root", t.TempDir(), "-o", "json"})
-	if got := exitCode(err); got != exitNotDone {
-		t.Errorf("an empty root: %v, status %d; want %d", err, got, exitNotDone)
+	if got := exitCode(err); got != exit.NotDone {
+		t.Errorf("an empty root: %v, status %d; want %d", err, got, exit.NotDone)
 	}
 	if _, err := certificate.Parse([]byte(out.String())); err != nil || !json.Valid([]byte(out.String())) {
 		t.Errorf("Parse of stdout = %v\n%s", err, out.String())

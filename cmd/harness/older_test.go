@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // TestOlder: certificates that the version before the one with harness/result made and
@@ -17,7 +19,7 @@ func TestOlder(t *testing.T) {
 		suite := strings.TrimSuffix(filepath.Base(file), ".dsse.json")
 		t.Run(suite, func(t *testing.T) {
 			var out, errOut strings.Builder
-			if status := run([]string{"harness", "verify", "--key", "testdata/older/key.pub", file}, &out, &errOut); status != exitPass {
+			if status := run([]string{"harness", "verify", "--key", "testdata/older/key.pub", file}, &out, &errOut); status != exit.Pass {
 				t.Errorf("verify: status %d, %s%s", status, out.String(), errOut.String())
 			}
 			for format, says := range map[string]string{
@@ -26,12 +28,12 @@ func TestOlder(t *testing.T) {
 				out.Reset()
 				errOut.Reset()
 				args := []string{"harness", "report", "--key", "testdata/older/key.pub", "--format", format, file}
-				if status := run(args, &out, &errOut); status != exitPass || !strings.Contains(out.String(), says) {
+				if status := run(args, &out, &errOut); status != exit.Pass || !strings.Contains(out.String(), says) {
 					t.Errorf("report --format %s: status %d, %s; want %q in\n%.2000s", format, status, errOut.String(), says, out.String())
 				}
 			}
 			out.Reset()
-			if status := run([]string{"harness", "history", "--key", "testdata/older/key.pub", file}, &out, &errOut); status != exitPass || !strings.Contains(out.String(), "1 certificate") {
+			if status := run([]string{"harness", "history", "--key", "testdata/older/key.pub", file}, &out, &errOut); status != exit.Pass || !strings.Contains(out.String(), "1 certificate") {
 				t.Errorf("history: status %d, %s%s", status, out.String(), errOut.String())
 			}
 		})

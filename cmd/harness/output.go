@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // An outputDir is a directory to which either all results are written, or none.
@@ -37,7 +39,7 @@ func openOutput(name string) (*outputDir, error) {
 }
 
 func (d *outputDir) failed(err error) error {
-	return &statusError{exitNotDone, fmt.Errorf("--out %s: nothing was written there: %w; name a directory that is writable and has room", d.name, err)}
+	return exit.With(exit.NotDone, fmt.Errorf("--out %s: nothing was written there: %w; name a directory that is writable and has room", d.name, err))
 }
 
 // write writes files by name. They get their names only after all of them are completely
@@ -59,7 +61,7 @@ func (d *outputDir) write(files map[string][]byte) error {
 	}
 	for _, name := range names {
 		if err := os.Rename(staged[name], filepath.Join(d.name, name)); err != nil {
-			return &statusError{exitNotDone, fmt.Errorf("--out %s: %w", d.name, err)}
+			return exit.With(exit.NotDone, fmt.Errorf("--out %s: %w", d.name, err))
 		}
 		delete(staged, name)
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // mount puts a small file system of its own on a new directory.
@@ -47,7 +49,7 @@ func TestOutputReadOnly(t *testing.T) {
 	dir := mount(t, unix.MS_RDONLY, "")
 	for _, into := range []string{dir, filepath.Join(dir, "new")} {
 		code, out, errOut := certifyInto(t, into)
-		if code != exitNotDone || out != "" || !strings.Contains(errOut, "--out "+into+"/: nothing was written there") || !strings.Contains(errOut, "read-only file system") {
+		if code != exit.NotDone || out != "" || !strings.Contains(errOut, "--out "+into+"/: nothing was written there") || !strings.Contains(errOut, "read-only file system") {
 			t.Errorf("certify into %s: %d, %q, %q", into, code, out, errOut)
 		}
 	}
@@ -58,7 +60,7 @@ func TestOutputFull(t *testing.T) {
 	dir := mount(t, 0, "size=16k")
 	into := filepath.Join(dir, "results")
 	code, out, errOut := certifyInto(t, into)
-	if code != exitNotDone || out != "" || !strings.Contains(errOut, "--out "+into+"/: nothing was written there") || !strings.Contains(errOut, "no space left") {
+	if code != exit.NotDone || out != "" || !strings.Contains(errOut, "--out "+into+"/: nothing was written there") || !strings.Contains(errOut, "no space left") {
 		t.Errorf("certify: %d, %q, %q", code, out, errOut)
 	}
 	if names := left(t, dir); len(names) > 0 {
@@ -69,7 +71,7 @@ func TestOutputFull(t *testing.T) {
 	if err := os.WriteFile(old, []byte("old"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, _ := certifyInto(t, dir); code != exitNotDone {
+	if code, _, _ := certifyInto(t, dir); code != exit.NotDone {
 		t.Errorf("certify over an older run: %d", code)
 	}
 	b, err := os.ReadFile(old)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/hardware"
 	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 )
 
@@ -33,7 +34,7 @@ func platformCommand(out, errOut io.Writer) *cli.Command {
 		Before: noArgs,
 		Action: func(c *cli.Context) error {
 			if o.topo != "" && c.IsSet("root") {
-				return usagef("--topo and --root both say which machine; give one of them")
+				return exit.Usagef("--topo and --root both say which machine; give one of them")
 			}
 			return o.run(out, os.Getenv)
 		},

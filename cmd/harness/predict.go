@@ -9,6 +9,7 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/predict"
 	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/internal/nearest"
 )
@@ -83,32 +84,32 @@ func (o *predictOptions) validate(c *cli.Context) error {
 		}
 	}
 	if modes > 1 {
-		return usagef("--table, --leave-one-out, --held-out and --hardware exclude one another")
+		return exit.Usagef("--table, --leave-one-out, --held-out and --hardware exclude one another")
 	}
 	if o.platform == "" {
 		for _, f := range []string{"gpus", "nodes", "collective", "algorithm", "sizes"} {
 			if c.IsSet(f) {
-				return usagef("--%s goes with --hardware", f)
+				return exit.Usagef("--%s goes with --hardware", f)
 			}
 		}
 		return nil
 	}
 	if c.IsSet("nodes") && o.nodes < 1 || c.IsSet("gpus") && o.gpus < 1 {
-		return usagef("--nodes and --gpus are 1 or more")
+		return exit.Usagef("--nodes and --gpus are 1 or more")
 	}
 	if o.gpus == 0 && o.nodes == 0 {
-		return usagef("--hardware needs --gpus: how many in all; or --nodes: all of theirs")
+		return exit.Usagef("--hardware needs --gpus: how many in all; or --nodes: all of theirs")
 	}
 	o.collectiveSet = c.IsSet("collective")
 	if o.gpus == 0 && o.algo != "" && !o.collectiveSet {
-		return usagef("--algorithm with --nodes alone needs --collective: not all have it")
+		return exit.Usagef("--algorithm with --nodes alone needs --collective: not all have it")
 	}
 	if o.gpus == 0 && !c.IsSet("sizes") {
 		o.sizes = clusterSizes
 	}
 	var ok bool
 	if o.collectiveParsed, ok = predict.CollectiveOf(o.collective); !ok {
-		return usagef("there is no model of %q; did you mean %q?", o.collective, nearest.To(o.collective, predict.Collectives()))
+		return exit.Usagef("there is no model of %q; did you mean %q?", o.collective, nearest.To(o.collective, predict.Collectives()))
 	}
 	var err error
 	o.sizesParsed, err = parseSizes(o.sizes)
@@ -131,7 +132,7 @@ func (o *predictOptions) compare(out io.Writer, db *platform.DB) error {
 		for _, key := range tables {
 			t, err := db.Table(key)
 			if err != nil {
-				return usagef("--table: %w", err)
+				return exit.Usagef("--table: %w", err)
 			}
 			c, err := predict.Compare(db, t, predict.DefaultFitted)
 			if err != nil {
@@ -155,7 +156,7 @@ func (o *predictOptions) predict(out io.Writer, db *platform.DB) error {
 	job := predict.Job{Platform: o.platform, GPUs: o.gpus, Nodes: o.nodes, Collective: o.collectiveParsed, Algorithm: o.algo}
 	p, err := predict.NewPredictor(db, job, predict.DefaultFitted)
 	if err != nil {
-		return usagef("%w", err)
+		return exit.Usagef("%w", err)
 	}
 	rows, err := o.predictAll(p)
 	if err != nil {

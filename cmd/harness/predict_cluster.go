@@ -7,6 +7,7 @@ import (
 	"github.com/assay-hpc/assay/coll/predict"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/scale"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // clusterSizes are the default sizes for a whole cluster.
@@ -36,14 +37,14 @@ type (
 func (o *predictOptions) cluster(out io.Writer, db *platform.DB) error {
 	p, err := db.Platform(o.platform)
 	if err != nil {
-		return usagef("%w", err)
+		return exit.Usagef("%w", err)
 	}
 	node := p.GPUsPerNode.Max()
 	if node == 0 {
-		return usagef("%s: the data base does not say how many GPUs a node has; give --gpus, too", o.platform)
+		return exit.Usagef("%s: the data base does not say how many GPUs a node has; give --gpus, too", o.platform)
 	}
 	if o.nodes > maxClusterNodes {
-		return usagef("--nodes: %d; at most %d can be predicted", o.nodes, maxClusterNodes)
+		return exit.Usagef("--nodes: %d; at most %d can be predicted", o.nodes, maxClusterNodes)
 	}
 	doc := clusterDoc{Schema: 1, Platform: o.platform, Nodes: o.nodes, GPUs: o.nodes * node, Run: scale.Of(o.nodes)}
 	names := []string{o.collective}
@@ -55,7 +56,7 @@ func (o *predictOptions) cluster(out io.Writer, db *platform.DB) error {
 		c, _ := predict.CollectiveOf(name)
 		p, err := predict.NewPredictor(db, predict.Job{Platform: o.platform, GPUs: doc.GPUs, Nodes: o.nodes, Collective: c, Algorithm: o.algo}, predict.DefaultFitted)
 		if err != nil {
-			return usagef("%w", err)
+			return exit.Usagef("%w", err)
 		}
 		rows, err := o.predictAll(p)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/coll/predict"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // The documents of harness predict --format json, schema 1.
@@ -135,7 +136,7 @@ func parseSizes(s string) ([]int64, error) {
 			return nil, err
 		}
 		if a > b {
-			return nil, usagef("--sizes %s: the first is larger than the last", s)
+			return nil, exit.Usagef("--sizes %s: the first is larger than the last", s)
 		}
 		var out []int64
 		for ; a <= b; a *= 2 {
@@ -167,7 +168,7 @@ func parseSize(s string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n < 1 || n > maxPredictSize>>shift {
-		return 0, usagef("--sizes: %q is not a size of 1 byte or more such as 65536, 64K, 1M or 8G", s)
+		return 0, exit.Usagef("--sizes: %q is not a size of 1 byte or more such as 65536, 64K, 1M or 8G", s)
 	}
 	return n << shift, nil
 }

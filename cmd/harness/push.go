@@ -15,6 +15,7 @@ import (
 	ociregistry "github.com/assay-hpc/assay/harness/registry" // certify.go has a function of that name
 	"github.com/assay-hpc/assay/harness/version"
 	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // pushTimeout is the time limit for one certificate, with all attempts.
@@ -42,7 +43,7 @@ func (o *pushOptions) registryFlags() []cli.Flag {
 // open opens the repository to push to.
 func (o *pushOptions) open() (err error) {
 	if o.repo, err = openRepository(o.to, o.insecure); err != nil {
-		return usagef("push: %w", err)
+		return exit.Usagef("push: %w", err)
 	}
 	return nil
 }
@@ -83,7 +84,7 @@ func (o *pushOptions) within(ctx context.Context, f func(context.Context) error)
 	defer cancel()
 	err := f(ctx)
 	if errors.Is(err, ociregistry.ErrSubject) || errors.Is(err, attest.ErrSubject) {
-		return &statusError{exitUsage, err}
+		return exit.With(exit.Usage, err)
 	}
 	return err
 }
@@ -99,7 +100,7 @@ func pushCommand(out io.Writer) *cli.Command {
 		Action: func(c *cli.Context) error {
 			args := c.Args().Slice()
 			if len(args) < 2 {
-				return usagef("push wants FILE... and REPO or REPO@sha256:…")
+				return exit.Usagef("push wants FILE... and REPO or REPO@sha256:…")
 			}
 			o.to = args[len(args)-1]
 			return o.run(c.Context, out, args[:len(args)-1])
@@ -110,7 +111,7 @@ func pushCommand(out io.Writer) *cli.Command {
 // run reads all files before it pushes any.
 func (o *pushOptions) run(ctx context.Context, out io.Writer, files []string) error {
 	if strings.HasSuffix(o.to, ".json") {
-		return usagef("the last argument is the repository, not a file: %q", o.to)
+		return exit.Usagef("the last argument is the repository, not a file: %q", o.to)
 	}
 	if err := o.open(); err != nil {
 		return err
@@ -130,7 +131,7 @@ func (o *pushOptions) run(ctx context.Context, out io.Writer, files []string) er
 			it.doc, err = certificate.Compact(b) // the digest must not depend on the indentation
 		}
 		if err != nil {
-			return usagef("%s: %w", f, err)
+			return exit.Usagef("%s: %w", f, err)
 		}
 		items = append(items, it)
 	}

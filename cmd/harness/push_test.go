@@ -12,6 +12,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
 	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // registryHost serves a registry.
@@ -29,7 +30,7 @@ func TestPush(t *testing.T) {
 	first := ""
 	for range 2 {
 		code, out, errOut := tell("push", node, host+"/owner/nodes")
-		if code != exitPass || !strings.HasPrefix(out, host+"/owner/nodes@sha256:") || first != "" && out != first {
+		if code != exit.Pass || !strings.HasPrefix(out, host+"/owner/nodes@sha256:") || first != "" && out != first {
 			t.Fatalf("push: %d, %q after %q, %s", code, out, first, errOut)
 		}
 		first = out
@@ -80,11 +81,11 @@ func TestPushOptions(t *testing.T) {
 		t.Errorf("push = %s, %v", ref, err)
 	}
 	o.to = host + "/Owner"
-	if err := o.check(); exitCode(err) != exitUsage {
+	if err := o.check(); exitCode(err) != exit.Usage {
 		t.Errorf("check of a bad name: %v", err)
 	}
 	o.to = host + "/owner/assay@" + verifyDigest
-	if err := o.check(); exitCode(err) != exitNotDone {
+	if err := o.check(); exitCode(err) != exit.NotDone {
 		t.Errorf("check of an image that is not there: %v", err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/report"
 	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/nearest"
 	"github.com/assay-hpc/assay/internal/plain"
 )
@@ -64,7 +65,7 @@ var renderings = []rendering{
 	{"prometheus", "metrics.prom", func(w io.Writer, docs []document) error { return report.Prometheus(w, statements(docs)...) }},
 	{"html", "report.html", func(w io.Writer, docs []document) error {
 		if len(docs) != 1 {
-			return usagef("a page shows one certificate, not %d: give one FILE, or another --format", len(docs))
+			return exit.Usagef("a page shows one certificate, not %d: give one FILE, or another --format", len(docs))
 		}
 		return report.HTML(w, docs[0].statement, report.Page{Signature: docs[0].signature, History: docs[0].history})
 	}},
@@ -86,7 +87,7 @@ func lookupRendering(format string) (rendering, error) {
 		}
 		names = append(names, r.format)
 	}
-	return rendering{}, usagef("--format is one of %s, not %q", strings.Join(names, ", "), format)
+	return rendering{}, exit.Usagef("--format is one of %s, not %q", strings.Join(names, ", "), format)
 }
 
 // columns returns the width of a terminal; 0: w is no terminal, or its width is unknown.
@@ -139,7 +140,7 @@ func reportCommand(out io.Writer) *cli.Command {
 
 func (o *reportOptions) run(ctx context.Context, files []string, out io.Writer) error {
 	if len(files) == 0 {
-		return usagef("report wants one FILE at least: a certificate, or a signed one's envelope")
+		return exit.Usagef("report wants one FILE at least: a certificate, or a signed one's envelope")
 	}
 	forms := renderings
 	toDir := isDir(o.output)
@@ -151,7 +152,7 @@ func (o *reportOptions) run(ctx context.Context, files []string, out io.Writer) 
 		forms = []rendering{r}
 	}
 	if len(o.history.Value()) > 0 && !slices.ContainsFunc(forms, func(r rendering) bool { return r.format == "html" }) {
-		return usagef("--history is shown in a page: say --format html")
+		return exit.Usagef("--history is shown in a page: say --format html")
 	}
 	keys, err := loadKeys(ctx, o.keys.Value())
 	if err != nil {
@@ -165,7 +166,7 @@ func (o *reportOptions) run(ctx context.Context, files []string, out io.Writer) 
 		}
 		if o.machine != "" {
 			if d.statement, err = d.inside(o.machine); err != nil {
-				return usagef("%s: %w", f, err)
+				return exit.Usagef("%s: %w", f, err)
 			}
 		}
 		docs = append(docs, d)
@@ -233,9 +234,9 @@ func readDocument(file string, keys []crypto.PublicKey) (document, error) {
 	st, a, err := certificate.Open(b, keys...)
 	switch {
 	case err != nil && len(keys) > 0:
-		return document{}, &statusError{exitFail, fmt.Errorf("%s: %w", file, err)}
+		return document{}, exit.With(exit.Fail, fmt.Errorf("%s: %w", file, err))
 	case err != nil:
-		return document{}, usagef("%s: %w", file, err)
+		return document{}, exit.Usagef("%s: %w", file, err)
 	}
 	return document{statement: st, signature: signatureOf(a)}, nil
 }
@@ -249,12 +250,12 @@ func signatureOf(a attest.Attachment) *report.Signature {
 func readCertificateFile(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, usagef("%w", err)
+		return nil, exit.Usagef("%w", err)
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, 2*certificate.MaxSize+1))
 	if err != nil {
-		return nil, usagef("%w", err)
+		return nil, exit.Usagef("%w", err)
 	}
 	return b, nil
 }

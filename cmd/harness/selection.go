@@ -5,13 +5,14 @@ import (
 	"slices"
 
 	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
 func checkGlobs(patterns []string) error {
 	for _, p := range patterns {
 		if _, err := path.Match(p, ""); err != nil || p == "" {
-			return usagef("%q is not a pattern of check ids (see certify --list)", p)
+			return exit.Usagef("%q is not a pattern of check ids (see certify --list)", p)
 		}
 	}
 	return nil
@@ -26,7 +27,7 @@ func (o *certifyOptions) matchesAny(checks []suite.Check) error {
 	}
 	for _, p := range slices.Concat(o.only, o.skip) {
 		if !slices.ContainsFunc(ids, func(id string) bool { return suite.Covers(p, id) }) {
-			return usagef("no check matches %q; the nearest is %q (see certify --list)", p, nearest.To(p, ids))
+			return exit.Usagef("no check matches %q; the nearest is %q (see certify --list)", p, nearest.To(p, ids))
 		}
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/sign"
 	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/plain"
 )
 
@@ -65,9 +66,9 @@ func (o *signOptions) sign(ctx context.Context, doc []byte) (envelope []byte, er
 // service does not answer, the command could not be carried out.
 func keyError(ctx context.Context, what, key string, err error) error {
 	if ctx.Err() == nil && !sign.IsReference(key) {
-		return usagef("%s: %w", what, err)
+		return exit.Usagef("%s: %w", what, err)
 	}
-	return &statusError{exitNotDone, fmt.Errorf("%s: %w", what, err)}
+	return exit.With(exit.NotDone, fmt.Errorf("%s: %w", what, err))
 }
 
 // loadKeys returns the public keys of files and references.
@@ -95,7 +96,7 @@ func signCommand(out io.Writer) *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 || o.key == "" {
-				return usagef("sign wants one FILE, a certificate, and --key KEY")
+				return exit.Usagef("sign wants one FILE, a certificate, and --key KEY")
 			}
 			return o.run(c.Context, c.Args().First(), to, out)
 		},
@@ -108,10 +109,10 @@ func (o *signOptions) run(ctx context.Context, file, to string, out io.Writer) e
 		return err
 	}
 	if attest.IsEnvelope(b) {
-		return usagef("%s: it is signed already", file)
+		return exit.Usagef("%s: it is signed already", file)
 	}
 	if _, err := certificate.Parse(b); err != nil {
-		return usagef("%s: %w", file, err)
+		return exit.Usagef("%s: %w", file, err)
 	}
 	doc, err := certificate.Compact(b)
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
 	"github.com/assay-hpc/assay/harness/sign/signtest"
 	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // nodeFile writes a node's certificate.
@@ -60,20 +61,20 @@ func TestSign(t *testing.T) {
 	node, out := nodeFile(t), filepath.Join(dir, "signed.json")
 	refs := []string{file, "hashivault://ours", signtest.Scheme + "://" + file}
 	for _, ref := range refs {
-		if code, _, errOut := tell("sign", node, "--key", ref, "--out", out); code != exitPass {
+		if code, _, errOut := tell("sign", node, "--key", ref, "--out", out); code != exit.Pass {
 			t.Fatalf("sign --key %s: %d, %s", ref, code, errOut)
 		}
 		for _, key := range refs {
 			// The sample fails, which verify says after the signature has held.
 			code, said, errOut := tell("verify", out, "--key", key)
-			if code != exitFail || !strings.Contains(said, "signed   by SHA256:") || !strings.Contains(errOut, "its verdict is fail") {
+			if code != exit.Fail || !strings.Contains(said, "signed   by SHA256:") || !strings.Contains(errOut, "its verdict is fail") {
 				t.Errorf("signed with %s, verify --key %s: %d, %s%s", ref, key, code, said, errOut)
 			}
-			if code, _, errOut := tell("report", out, "--key", key); code != exitPass {
+			if code, _, errOut := tell("report", out, "--key", key); code != exit.Pass {
 				t.Errorf("signed with %s, report --key %s: %d, %s", ref, key, code, errOut)
 			}
 		}
-		if code, _, errOut := tell("verify", out, "--key", "hashivault://other"); code != exitFail || !strings.Contains(errOut, "does not verify") {
+		if code, _, errOut := tell("verify", out, "--key", "hashivault://other"); code != exit.Fail || !strings.Contains(errOut, "does not verify") {
 			t.Errorf("signed with %s, verified with another: %d, %s", ref, code, errOut)
 		}
 	}
@@ -96,7 +97,7 @@ func TestSign(t *testing.T) {
 			t.Errorf("%s: %d, %s%s; want %d, …%s…", tt.args, code, stdout, errOut, tt.code, tt.said)
 		}
 	}
-	if code, stdout, _ := tell("sign", node, "--key", file); code != exitPass || !attest.IsEnvelope([]byte(stdout)) {
+	if code, stdout, _ := tell("sign", node, "--key", file); code != exit.Pass || !attest.IsEnvelope([]byte(stdout)) {
 		t.Errorf("sign to stdout: %d, %s", code, stdout)
 	}
 }
@@ -116,7 +117,7 @@ func TestSignOptions(t *testing.T) {
 	if err := app.Run([]string{"x", "--sign-key", missing}); err != nil || o.key != missing {
 		t.Fatalf("--sign-key gave %q, %v", o.key, err)
 	}
-	if err := o.check(); exitCode(err) != exitUsage {
+	if err := o.check(); exitCode(err) != exit.Usage {
 		t.Errorf("check of a file that is not there: %v", err)
 	}
 	_, key, err := ed25519.GenerateKey(rand.Reader)

@@ -14,6 +14,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/site/kubernetes"
 	"github.com/assay-hpc/assay/harness/site/slurm"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // siteOptions say which systems (Slurm, Kubernetes) are told what a certificate means for
@@ -68,9 +69,9 @@ func (o *siteOptions) named() bool { return o.slurm != "" || o.kubernetes }
 func (o *siteOptions) validate() error {
 	switch {
 	case o.slurm == "" && (o.s != slurm.Options{}):
-		return usagef("--slurm-node, --slurm-resume and --slurm-on-error go with --slurm")
+		return exit.Usagef("--slurm-node, --slurm-resume and --slurm-on-error go with --slurm")
 	case !o.kubernetes && (o.k != kubernetes.Options{}):
-		return usagef("--kubernetes-node and --kubernetes-taint go with --kubernetes")
+		return exit.Usagef("--kubernetes-node and --kubernetes-taint go with --kubernetes")
 	}
 	if o.slurm != "" {
 		found, err := slurm.Detect(os.Getenv)
@@ -82,7 +83,7 @@ func (o *siteOptions) validate() error {
 			err = o.s.Validate()
 		}
 		if err != nil {
-			return usagef("--slurm: %w", err)
+			return exit.Usagef("--slurm: %w", err)
 		}
 	}
 	if o.kubernetes {
@@ -90,7 +91,7 @@ func (o *siteOptions) validate() error {
 			o.k.Node = os.Getenv("NODE_NAME")
 		}
 		if err := o.k.Validate(); err != nil {
-			return usagef("--kubernetes: %w", err)
+			return exit.Usagef("--kubernetes: %w", err)
 		}
 	}
 	return nil
@@ -117,7 +118,7 @@ func (o *siteOptions) check(ctx context.Context) error {
 		all = append(all, prefixed("--kubernetes", err))
 	}
 	if err := errors.Join(all...); err != nil {
-		return &statusError{exitNotDone, fmt.Errorf("%w\n(harness apply acts later on a certificate that is made without these flags)", err)}
+		return exit.With(exit.NotDone, fmt.Errorf("%w\n(harness apply acts later on a certificate that is made without these flags)", err))
 	}
 	return nil
 }
@@ -150,7 +151,7 @@ func (o *siteOptions) act(ctx context.Context, st *certificate.Statement) error 
 		all = append(all, o.told("kubernetes", note, err))
 	}
 	if err := errors.Join(all...); err != nil {
-		return &statusError{exitNotDone, err}
+		return exit.With(exit.NotDone, err)
 	}
 	return nil
 }
@@ -176,10 +177,10 @@ func applyCommand(errOut io.Writer) *cli.Command {
 		Flags: append(o.flags(), &cli.StringSliceFlag{Name: "key", Destination: &keys, Usage: "act only on certificates that the public `KEY` signed, as for harness verify; may be repeated"}),
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {
-				return usagef("apply wants one FILE: a certificate, or a signed one's envelope; not %s", strings.Join(c.Args().Slice(), " "))
+				return exit.Usagef("apply wants one FILE: a certificate, or a signed one's envelope; not %s", strings.Join(c.Args().Slice(), " "))
 			}
 			if !o.named() {
-				return usagef("apply wants --slurm or --kubernetes")
+				return exit.Usagef("apply wants --slurm or --kubernetes")
 			}
 			if err := o.validate(); err != nil {
 				return err

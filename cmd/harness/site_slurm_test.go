@@ -13,6 +13,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/clustertest"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // A slurmSite is a Slurm cluster of two nodes, n1 and n2, with the scripts of
@@ -178,7 +179,7 @@ func TestSlurmApply(t *testing.T) {
 	out, status := s.run(65534, s.harness, with("apply", fail)...)
 	s.want("n1", false, "")
 	_, command, _ := strings.Cut(out, "can run: ")
-	if status != exitNotDone || !strings.Contains(out, noRight) || !strings.HasPrefix(command, "scontrol update") {
+	if status != exit.NotDone || !strings.Contains(out, noRight) || !strings.HasPrefix(command, "scontrol update") {
 		t.Fatalf("without rights: status %d, %s", status, out)
 	}
 	s.run(0, "sh", "-c", command)
@@ -203,7 +204,7 @@ func TestSlurmApply(t *testing.T) {
 	s.apply(0, "out of service already", with(fail)...)
 	s.want("n1", true, "fan assay: x")
 
-	s.apply(exitNotDone, "Node n9 not found; --slurm-node says", fail, "--slurm=health", "--slurm-node=n9")
+	s.apply(exit.NotDone, "Node n9 not found; --slurm-node says", fail, "--slurm=health", "--slurm-node=n9")
 }
 
 // submit submits a job that writes a file when it runs.

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/assay-hpc/assay/harness/site/slurm"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // TestSiteCheck: before any check runs, what is missing is said, all of it.
@@ -37,13 +38,13 @@ func TestSiteCheck(t *testing.T) {
 	}{
 		{"nobody", "exit 1", siteOptions{}, 0, nil},
 		{"slurm", answers, siteOptions{slurm: "auto"}, 0, nil},
-		{"no controller", "echo no controller >&2; exit 1", siteOptions{slurm: "health"}, exitNotDone, []string{"--slurm: scontrol show: no controller", "harness apply acts later"}},
+		{"no controller", "echo no controller >&2; exit 1", siteOptions{slurm: "health"}, exit.NotDone, []string{"--slurm: scontrol show: no controller", "harness apply acts later"}},
 		{"both", "echo no controller >&2; exit 1", func() (o siteOptions) {
 			o.slurm, o.kubernetes, o.k.Node = "auto", true, "n1"
 			return o
-		}(), exitNotDone, []string{"--slurm: scontrol show: no controller", "--kubernetes: no cluster to talk to"}},
-		{"no node", answers, siteOptions{kubernetes: true}, exitUsage, []string{"NODE_NAME"}},
-		{"resume alone", answers, siteOptions{s: slurm.Options{Resume: true}}, exitUsage, []string{"go with --slurm"}},
+		}(), exit.NotDone, []string{"--slurm: scontrol show: no controller", "--kubernetes: no cluster to talk to"}},
+		{"no node", answers, siteOptions{kubernetes: true}, exit.Usage, []string{"NODE_NAME"}},
+		{"resume alone", answers, siteOptions{s: slurm.Options{Resume: true}}, exit.Usage, []string{"go with --slurm"}},
 	} {
 		scontrol(tt.scontrol)
 		err := tt.o.check(t.Context())

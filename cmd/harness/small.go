@@ -14,6 +14,7 @@ import (
 	"github.com/assay-hpc/assay/harness/image"
 	"github.com/assay-hpc/assay/harness/rootfs"
 	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/internal/plain"
 	"github.com/assay-hpc/assay/perftest/verbs"
@@ -79,7 +80,7 @@ func inventoryCommand(out io.Writer) *cli.Command {
 func inventory(out io.Writer, format, dir string) error {
 	root, err := rootfs.Open(dir)
 	if err != nil {
-		return usagef("--root: %w", err)
+		return exit.Usagef("--root: %w", err)
 	}
 	inv, err := image.Inventory(root)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/plain"
 )
 
@@ -129,8 +130,8 @@ func TestNothingSteers(t *testing.T) {
 			commands = append(commands, []string{"sign", "--key", private, file})
 		}
 		var out, errOut bytes.Buffer
-		if code := run([]string{"harness", "report", file}, &out, &errOut); code != exitUsage {
-			t.Errorf("report of a damaged certificate = %d; want %d\n%s", code, exitUsage, b)
+		if code := run([]string{"harness", "report", file}, &out, &errOut); code != exit.Usage {
+			t.Errorf("report of a damaged certificate = %d; want %d\n%s", code, exit.Usage, b)
 		}
 		steers(t, "report of a damaged certificate", out.String()+errOut.String())
 	}
@@ -195,7 +196,7 @@ func TestConsole(t *testing.T) {
 func TestNameThatSteers(t *testing.T) {
 	t.Setenv("NODE_NAME", "a\x1b[2Jb")
 	code, stdout, stderr := tell("certify", "--suite", "quick", "--only", "platform")
-	if code != exitUsage || stdout != "" || !strings.Contains(stderr, `node: "a\x1b[2Jb" is not a name`) {
-		t.Errorf("certify = %d, %q, %q; want %d and the name", code, stdout, stderr, exitUsage)
+	if code != exit.Usage || stdout != "" || !strings.Contains(stderr, `node: "a\x1b[2Jb" is not a name`) {
+		t.Errorf("certify = %d, %q, %q; want %d and the name", code, stdout, stderr, exit.Usage)
 	}
 }

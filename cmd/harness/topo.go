@@ -14,6 +14,7 @@ import (
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/topology"
 	"github.com/assay-hpc/assay/harness/machine"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 )
 
@@ -44,7 +45,7 @@ func topoCommand(out, errOut io.Writer) *cli.Command {
 		Before: noArgs,
 		Action: func(c *cli.Context) error {
 			if o.load != "" && c.IsSet("root") {
-				return usagef("--load and --root both say which machine; give one of them")
+				return exit.Usagef("--load and --root both say which machine; give one of them")
 			}
 			return o.run(os.Getenv)
 		},
@@ -113,7 +114,7 @@ func readMachine(flag, file, root string, getenv func(string) string, stderr io.
 	m, err := machine.Read(o)
 	switch {
 	case errors.Is(err, machine.ErrRoot):
-		return nil, usagef("--root: %w", err)
+		return nil, exit.Usagef("--root: %w", err)
 	case err != nil:
 		return nil, err
 	}
@@ -130,12 +131,12 @@ func readMachine(flag, file, root string, getenv func(string) string, stderr io.
 func loadTopology(what, name string) (*topology.System, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, usagef("%s: %w", what, err)
+		return nil, exit.Usagef("%s: %w", what, err)
 	}
 	defer f.Close()
 	sys, err := topology.Load(f)
 	if err != nil {
-		return nil, usagef("%s: %s: %w", what, name, err)
+		return nil, exit.Usagef("%s: %s: %w", what, name, err)
 	}
 	return sys, nil
 }
@@ -192,7 +193,7 @@ func writeRings(w io.Writer, sys *topology.System) error {
 func writeGDR(w io.Writer, sys *topology.System) error {
 	k, _, err := knob.Load(os.Environ(), nil)
 	if err != nil {
-		return usagef("%w", err)
+		return exit.Usagef("%w", err)
 	}
 	var b strings.Builder
 	b.WriteString("\nGPUDirect RDMA, as NCCL would decide (harness coll stages data between hosts in host memory):\n\n")

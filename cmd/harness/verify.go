@@ -10,6 +10,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 func verifyCommand(out io.Writer) *cli.Command {
@@ -25,10 +26,10 @@ func verifyCommand(out io.Writer) *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {
-				return usagef("verify wants one FILE, a signed certificate's envelope")
+				return exit.Usagef("verify wants one FILE, a signed certificate's envelope")
 			}
 			if len(keys.Value()) == 0 {
-				return usagef("verify wants --key KEY, a public key that you trust: a signature alone proves nothing")
+				return exit.Usagef("verify wants --key KEY, a public key that you trust: a signature alone proves nothing")
 			}
 			return verify(c.Context, out, c.Args().First(), keys.Value(), subject)
 		},
@@ -38,7 +39,7 @@ func verifyCommand(out io.Writer) *cli.Command {
 func verify(ctx context.Context, out io.Writer, file string, keyNames []string, digest string) error {
 	if digest != "" {
 		if err := new(certificate.Statement).SetSubject("subject", digest); err != nil {
-			return usagef("--subject: %w", err)
+			return exit.Usagef("--subject: %w", err)
 		}
 	}
 	keys, err := loadKeys(ctx, keyNames)
@@ -54,14 +55,14 @@ func verify(ctx context.Context, out io.Writer, file string, keyNames []string, 
 		err = st.About(digest)
 	}
 	if err != nil {
-		return &statusError{exitFail, fmt.Errorf("%s: %w", file, err)}
+		return exit.With(exit.Fail, fmt.Errorf("%s: %w", file, err))
 	}
 	if err := printVerified(out, st, a.KeyIDs); err != nil {
 		return err
 	}
 	policy := attest.Policy{Keys: keys, Kinds: []attest.Kind{certificate.Kind}}
 	if _, err := policy.Verify(b, digest, ""); err != nil {
-		return &statusError{exitFail, fmt.Errorf("%s: it is what was signed, but %w (harness report shows why)", file, err)}
+		return exit.With(exit.Fail, fmt.Errorf("%s: it is what was signed, but %w (harness report shows why)", file, err))
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
 	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 var verifyDigest = "sha256:" + strings.Repeat("0a", 32)
@@ -114,9 +115,9 @@ func TestVerifySingleBytes(t *testing.T) {
 		envelope[i] ^= by
 		code, out, _ := tell("verify", save(t, filepath.Dir(good), "changed.json", envelope), "--key", key)
 		switch {
-		case code == exitFail && out == "":
+		case code == exit.Fail && out == "":
 			refused++
-		case code != exitPass || out != want || i < hint:
+		case code != exit.Pass || out != want || i < hint:
 			t.Errorf("byte %d changed to %q: status %d, %s", i, envelope[i], code, out)
 		}
 		envelope[i] ^= by
@@ -124,7 +125,7 @@ func TestVerifySingleBytes(t *testing.T) {
 	if refused < 900 {
 		t.Errorf("%d refusals of 1000", refused)
 	}
-	if code, _, errOut := tell("verify", save(t, filepath.Dir(good), "changed.json", envelope), "--key", key); code != exitPass {
+	if code, _, errOut := tell("verify", save(t, filepath.Dir(good), "changed.json", envelope), "--key", key); code != exit.Pass {
 		t.Errorf("the certificate as it was: status %d, %s", code, errOut)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/flight"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/plain"
 )
 
@@ -77,25 +78,25 @@ func (o *watchOptions) run(ctx context.Context, args []string) error {
 	for _, a := range args {
 		pid, err := strconv.Atoi(a)
 		if err != nil || pid < 1 {
-			return usagef("%q is not the number of a process", a)
+			return exit.Usagef("%q is not the number of a process", a)
 		}
 		pids = append(pids, pid)
 	}
 	switch {
 	case o.format != "text" && o.format != "json":
-		return usagef("--format is text or json, not %q", o.format)
+		return exit.Usagef("--format is text or json, not %q", o.format)
 	case o.last < 1 || o.last > flight.Entries:
-		return usagef("--last is from 1 to %d, not %d", flight.Entries, o.last)
+		return exit.Usagef("--last is from 1 to %d, not %d", flight.Entries, o.last)
 	case o.every <= 0:
-		return usagef("--every is a time, such as 1s, not %v", o.every)
+		return exit.Usagef("--every is a time, such as 1s, not %v", o.every)
 	case len(pids) > 0 && o.job != "":
-		return usagef("--job and PIDs exclude each other")
+		return exit.Usagef("--job and PIDs exclude each other")
 	}
 	live := !o.once && o.format == "text" && isTerminal(o.out)
 	for {
 		all, err := o.look(pids)
 		if err != nil {
-			return &statusError{exitNotDone, err}
+			return exit.With(exit.NotDone, err)
 		}
 		if o.format == "json" {
 			e := json.NewEncoder(o.out)

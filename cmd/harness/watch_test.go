@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/assay-hpc/assay/coll/flight"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 func TestWatch(t *testing.T) {
@@ -37,7 +38,7 @@ func TestWatch(t *testing.T) {
 			t.Errorf("no %s in:\n%s", want, out)
 		}
 	}
-	if code != exitPass || errs != "" || strings.Contains(out, "\x1b") {
+	if code != exit.Pass || errs != "" || strings.Contains(out, "\x1b") {
 		t.Errorf("status %d, %q, %q", code, errs, out)
 	}
 
@@ -46,7 +47,7 @@ func TestWatch(t *testing.T) {
 		Processes []watched
 	}
 	out, _, code = watch("-o", "json")
-	if err := json.Unmarshal([]byte(out), &report); err != nil || code != exitPass || report.Schema != "assay.watch/1" || len(report.Processes) == 0 {
+	if err := json.Unmarshal([]byte(out), &report); err != nil || code != exit.Pass || report.Schema != "assay.watch/1" || len(report.Processes) == 0 {
 		t.Errorf("status %d, %v: %s", code, err, out)
 	}
 	found := false
@@ -65,14 +66,14 @@ func TestWatch(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"x"}, exitUsage, `"x" is not the number of a process`},
-		{[]string{"--last", "65"}, exitUsage, "--last is from 1 to 64"},
-		{[]string{"--format", "yaml"}, exitUsage, "text or json"},
-		{[]string{"--every", "0s"}, exitUsage, "--every is a time"},
-		{[]string{"--job", "7", pid}, exitUsage, "exclude each other"},
-		{[]string{strconv.Itoa(os.Getppid())}, exitNotDone, "it has made no communicator"},
-		{[]string{"999999999"}, exitNotDone, "there is no process 999999999"},
-		{[]string{"--job", "no such job"}, exitNotDone, "no process of job no such job"},
+		{[]string{"x"}, exit.Usage, `"x" is not the number of a process`},
+		{[]string{"--last", "65"}, exit.Usage, "--last is from 1 to 64"},
+		{[]string{"--format", "yaml"}, exit.Usage, "text or json"},
+		{[]string{"--every", "0s"}, exit.Usage, "--every is a time"},
+		{[]string{"--job", "7", pid}, exit.Usage, "exclude each other"},
+		{[]string{strconv.Itoa(os.Getppid())}, exit.NotDone, "it has made no communicator"},
+		{[]string{"999999999"}, exit.NotDone, "there is no process 999999999"},
+		{[]string{"--job", "no such job"}, exit.NotDone, "no process of job no such job"},
 	} {
 		if _, errs, code := watch(c.args...); code != c.code || !strings.Contains(errs, c.want) {
 			t.Errorf("%q: status %d, %s", c.args, code, errs)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/perf"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // onGPUs decides whether ranks run on GPUs: they do, unless the flags ask for the
@@ -22,7 +23,7 @@ func onGPUs(cfg perf.Config, missing error) (bool, error) {
 	}
 	if cfg.Device == "cpu" {
 		if needed != "" {
-			return false, usagef("%s needs GPUs: leave out --device cpu", needed)
+			return false, exit.Usagef("%s needs GPUs: leave out --device cpu", needed)
 		}
 		return false, nil
 	}

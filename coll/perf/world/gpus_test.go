@@ -10,6 +10,7 @@ import (
 	"github.com/assay-hpc/assay/coll/bootstrap"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/perf"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // TestOnGPUs: ranks are GPUs where there are any, unless the processor is
@@ -17,20 +18,20 @@ import (
 func TestOnGPUs(t *testing.T) {
 	none := errors.New("no NVIDIA driver")
 	for line, want := range map[string]struct {
-		there, absent any // true, false or the kind of error
+		there, absent any // true, false or an exit status
 	}{
 		"":                               {true, false},
 		"-t 4":                           {true, false},
 		"--device cpu":                   {false, false},
-		"--device gpu":                   {true, "missing"},
-		"--engine nccl":                  {true, "missing"},
-		"--engine nccl --device cpu":     {"usage", "usage"},
-		"--versus nccl":                  {true, "missing"},
-		"--versus best --device gpu":     {true, "missing"},
-		"--versus best --device cpu":     {"usage", "usage"},
+		"--device gpu":                   {true, exit.NotDone},
+		"--engine nccl":                  {true, exit.NotDone},
+		"--engine nccl --device cpu":     {exit.Usage, exit.Usage},
+		"--versus nccl":                  {true, exit.NotDone},
+		"--versus best --device gpu":     {true, exit.NotDone},
+		"--versus best --device cpu":     {exit.Usage, exit.Usage},
 		"--versus NCCL_ALGO=Ring":        {true, false},
 		"--versus A=B,C=D --device cpu":  {false, false},
-		"--versus A=B,C=D --device=gpu ": {true, "missing"},
+		"--versus A=B,C=D --device=gpu ": {true, exit.NotDone},
 	} {
 		cfg, err := perf.Parse("all_reduce", "", strings.Fields(line))
 		if err != nil {
@@ -40,10 +41,7 @@ func TestOnGPUs(t *testing.T) {
 			use, err := onGPUs(cfg, missing)
 			got := any(use)
 			if err != nil {
-				got = "usage"
-				if errors.Is(err, none) {
-					got = "missing"
-				}
+				got = exit.Of(err)
 			}
 			if got != want {
 				t.Errorf("%q, GPUs missing: %v: %v; want %v (%v)", line, missing, got, want, err)

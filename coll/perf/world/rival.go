@@ -10,6 +10,7 @@ import (
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/perf"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // rival adds our own engine with other variables to a world, if --versus sets variables.
@@ -20,7 +21,7 @@ func (j *job) rival(ctx context.Context, w *World, versus string, devices []int)
 	environ := append(strings.Split(versus, ","), os.Environ()...) // the first of duplicates counts
 	knobs, warnings, err := knob.Load(environ, nil)
 	if err != nil {
-		return usagef("--versus %s: %w", versus, err)
+		return exit.Usagef("--versus %s: %w", versus, err)
 	}
 	for _, w := range knob.News(warnings) { // the rival may then not differ at all
 		if j.where.Rank == 0 {

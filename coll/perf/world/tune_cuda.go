@@ -19,6 +19,7 @@ import (
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/perf"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // tuneGPUs measures with GPUs. In the process of rank 0 it passes each table to add at
@@ -83,7 +84,7 @@ func (r *gpuTuner) all(ctx context.Context, t *Tuning) error {
 	engine, ok := r.communicator().Executor().(cuda.Tuner)
 	switch {
 	case r.Size() == 1:
-		return usagef("there is nothing to choose with one rank")
+		return exit.Usagef("there is nothing to choose with one rank")
 	case !ok:
 		return errors.New("the GPUs do not reach one another's memory: there is nothing to choose")
 	}

@@ -22,14 +22,6 @@ import (
 // in its calls and knobs.
 const libraryVersion = 23007
 
-// A UsageError says what is wrong with the options.
-type UsageError struct{ error }
-
-// Unwrap returns the cause.
-func (e UsageError) Unwrap() error { return errors.Unwrap(e.error) }
-
-func usagef(format string, a ...any) error { return UsageError{fmt.Errorf(format, a...)} }
-
 // A World is what the benchmark runs on, with the functions that end it.
 type World struct {
 	perf.World
