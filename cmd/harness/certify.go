@@ -1,40 +1,34 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"io"
-	"os"
 	"runtime"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/rootfs"
+	"github.com/assay-hpc/assay/harness/certify"
+	"github.com/assay-hpc/assay/harness/fabric"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 )
 
 type certifyOptions struct {
-	suite, spec, root     string
-	subjects              cli.StringSlice
-	format, output        string
-	out, inventory        string
-	only, skip, env       []string
-	noSkip, list, verbose bool
-	resume, show          bool
-	jobs, gpus, ports     int
-	counted, countedPorts bool // --gpus, --ports were given
-	platform              string
-	timeout               time.Duration
-	baseline              baselineOptions
-	sign                  signOptions
-	push                  pushOptions
-	site                  siteOptions
-	fabric                fabricOptions
-	stdout, stderr        io.Writer
+	certify.Options
+	format, output string
+	out, inventory string
+	verbose, show  bool
+	gpus, ports    int
+	baseline       baselineOptions
+	sign           signOptions
+	push           pushOptions
+	site           siteOptions
+	fabric         fabricOptions
+	stdout, stderr io.Writer
 }
 
 func certifyCommand(out, errOut io.Writer) *cli.Command {
@@ -47,13 +41,13 @@ func certifyCommand(out, errOut io.Writer) *cli.Command {
 			"Exits 0 if all checks passed (some may be skipped, with a reason), 1 if one failed,\n" +
 			"2 on wrong usage, 3 if checks could not be carried out or nothing was shown.",
 		Flags: slices.Concat([]cli.Flag{
-			&cli.StringFlag{Name: "suite", EnvVars: []string{"ASSAY_SUITE"}, Destination: &o.suite, Usage: "run the suite `NAME`, or a suite file FILE.yaml (default: node where there is a GPU or an RDMA device, else image)"},
+			&cli.StringFlag{Name: "suite", EnvVars: []string{"ASSAY_SUITE"}, Destination: &o.Suite, Usage: "run the suite `NAME`, or a suite file FILE.yaml (default: node where there is a GPU or an RDMA device, else image)"},
 			&cli.IntFlag{Name: "gpus", Destination: &o.gpus, Usage: "require `N` GPUs"},
 			&cli.IntFlag{Name: "ports", Destination: &o.ports, Usage: "require `N` RDMA ports that are up"},
-			&cli.StringFlag{Name: "hardware", Destination: &o.platform, Usage: "require the hardware profile `PROFILE`, such as hgx-h200"},
-			&cli.StringFlag{Name: "spec", Destination: &o.spec, Usage: "the image's declaration is in `FILE`, not in " + certificate.SpecPath + "; \"" + certificate.NoSpec + "\" believes no declaration"},
-			&cli.StringSliceFlag{Name: "subject", Destination: &o.subjects, Usage: "set the image `NAME@sha256:…` as the certificate's subject; repeat it for images that differ only in their entry point"},
-			&cli.StringFlag{Name: "root", Value: "/", Destination: &o.root, Usage: "check the image below `DIR`; its programs run only for /"},
+			&cli.StringFlag{Name: "hardware", Destination: &o.Hardware, Usage: "require the hardware profile `PROFILE`, such as hgx-h200"},
+			&cli.StringFlag{Name: "spec", Destination: &o.Spec, Usage: "the image's declaration is in `FILE`, not in " + certificate.SpecPath + "; \"" + certificate.NoSpec + "\" believes no declaration"},
+			&cli.StringSliceFlag{Name: "subject", Usage: "set the image `NAME@sha256:…` as the certificate's subject; repeat it for images that differ only in their entry point"},
+			&cli.StringFlag{Name: "root", Value: "/", Destination: &o.Root, Usage: "check the image below `DIR`; its programs run only for /"},
 			&cli.StringSliceFlag{Name: "env", Usage: "with --root: set `NAME=VALUE` in the image's environment; may be repeated"},
 			grammar.Format(&o.format, "text", "json"),
 			&cli.StringFlag{Name: "out", Destination: &o.out, Usage: "also write to `PATH`: a file gets the certificate, with --sign-key its envelope; a directory DIR/ gets certificate.json, report.txt, report.html, junit.xml and metrics.prom, too"},
@@ -61,18 +55,18 @@ func certifyCommand(out, errOut io.Writer) *cli.Command {
 			&cli.StringFlag{Name: "inventory", Destination: &o.inventory, Usage: "also write the list of packages to `FILE`"},
 			&cli.StringSliceFlag{Name: "only", Usage: "run checks whose id matches `GLOB`, and what they need; may be repeated"},
 			&cli.StringSliceFlag{Name: "skip", Usage: "leave out checks whose id matches `GLOB`; may be repeated"},
-			&cli.BoolFlag{Name: "resume", Destination: &o.resume, Usage: "with --out DIR/: continue an interrupted run; do not repeat finished checks"},
-			&cli.BoolFlag{Name: "no-skip", Destination: &o.noSkip, Usage: "count a skipped check as a failure (except those that --only and --skip leave out)"},
-			&cli.BoolFlag{Name: "list", Destination: &o.list, Usage: "list the suite's checks for this image, and exit"},
+			&cli.BoolFlag{Name: "resume", Destination: &o.Resume, Usage: "with --out DIR/: continue an interrupted run; do not repeat finished checks"},
+			&cli.BoolFlag{Name: "no-skip", Destination: &o.NoSkip, Usage: "count a skipped check as a failure (except those that --only and --skip leave out)"},
+			&cli.BoolFlag{Name: "list", Destination: &o.List, Usage: "list the suite's checks for this image, and exit"},
 			&cli.BoolFlag{Name: "show", Destination: &o.show, Usage: "print the suite's file as a template, and exit"},
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Destination: &o.verbose, Usage: "also show the output of checks that passed"},
-			&cli.IntFlag{Name: "jobs", Value: runtime.GOMAXPROCS(0), DefaultText: "the number of processors", Destination: &o.jobs, Usage: "run at most `N` checks at once"},
-			&cli.DurationFlag{Name: "timeout", Value: suite.DefaultTimeout, Destination: &o.timeout, Usage: "limit each check to `TIME`, unless it sets its own limit"},
+			&cli.IntFlag{Name: "jobs", Value: runtime.GOMAXPROCS(0), DefaultText: "the number of processors", Destination: &o.Jobs, Usage: "run at most `N` checks at once"},
+			&cli.DurationFlag{Name: "timeout", Value: suite.DefaultTimeout, Destination: &o.Timeout, Usage: "limit each check to `TIME`, unless it sets its own limit"},
 		}, o.baseline.flags(), o.sign.flags(), o.push.flags(), o.site.flags(), o.fabric.flags()),
 		Before: noArgs,
 		Action: func(c *cli.Context) error {
-			o.only, o.skip, o.env = c.StringSlice("only"), c.StringSlice("skip"), c.StringSlice("env")
-			o.counted, o.countedPorts = c.IsSet("gpus"), c.IsSet("ports")
+			o.Only, o.Skip, o.Env, o.Subjects = c.StringSlice("only"), c.StringSlice("skip"), c.StringSlice("env"), c.StringSlice("subject")
+			o.GPUs, o.Ports = given(c, "gpus", &o.gpus), given(c, "ports", &o.ports)
 			if err := o.validate(); err != nil {
 				return err
 			}
@@ -88,64 +82,61 @@ func (o *certifyOptions) validate() error {
 	if isDir(o.out) {
 		o.output, o.out = o.out, ""
 	}
-	if o.jobs < 1 || o.timeout <= 0 {
-		return exit.Usagef("--jobs and --timeout must be more than nothing")
-	}
 	if err := o.fabric.check(); err != nil {
 		return err
 	}
 	if o.gpus < 0 || o.ports < 0 {
 		return exit.Usagef("--gpus %d --ports %d: there cannot be fewer than none", o.gpus, o.ports)
 	}
-	if o.resume && o.output == "" {
+	if o.Resume && o.output == "" {
 		return exit.Usagef("--resume goes with --out DIR/, the directory of the run that was cut off")
 	}
 	if o.sign.key != "" && o.output == "" && o.out == "" && o.push.to == "" {
 		return exit.Usagef("--sign-key: say with --output, --out or --push where the signed certificate is to go")
 	}
-	for _, subject := range o.subjects.Value() {
-		if _, _, err := splitSubject(subject); err != nil {
-			return err
-		}
+	o.Dir = o.output
+	o.Join = func(ctx context.Context, name string) (*fabric.Fabric, error) {
+		return o.fabric.join(ctx, name, o.stderr)
 	}
-	for _, kv := range o.env {
-		if name, _, ok := strings.Cut(kv, "="); !ok || name == "" {
-			return exit.Usagef("--env %q is not NAME=VALUE", kv)
-		}
-	}
-	return checkGlobs(slices.Concat(o.only, o.skip))
+	return o.Validate()
 }
 
-// splitSubject reads NAME@sha256:….
-func splitSubject(s string) (name, digest string, err error) {
-	i := strings.LastIndex(s, "@")
-	if i < 0 {
-		return "", "", exit.Usagef("--subject %q is not NAME@sha256:…", s)
+// given returns the value of a flag that was given, else nil.
+func given(c *cli.Context, flag string, value *int) *int {
+	if !c.IsSet(flag) {
+		return nil
 	}
-	name, digest = s[:i], s[i+1:]
-	if err := new(certificate.Statement).SetSubject(name, digest); err != nil {
-		return "", "", exit.Usagef("--subject: %w", err)
-	}
-	return name, digest, nil
+	return value
 }
 
-// defaultPath is the PATH of a container that does not set it.
-const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+// baselineOptions are the options for comparing figures with an earlier certificate's.
+type baselineOptions struct {
+	file      string
+	tolerance float64 // %
+	fail      bool
+}
 
-func (o *certifyOptions) environment() (*suite.Env, error) {
-	root, err := rootfs.Open(o.root)
+func (o *baselineOptions) flags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "baseline", Destination: &o.file, Usage: "compare with the machine's earlier certificate in `FILE`, and warn of regressions beyond spread and tolerance"},
+		&cli.Float64Flag{Name: "tolerance", Value: 5, Destination: &o.tolerance, Usage: "with --baseline: ignore changes up to `PERCENT`"},
+		&cli.BoolFlag{Name: "fail-on-drift", Destination: &o.fail, Usage: "with --baseline: count regressions as failures"},
+	}
+}
+
+// read reads the earlier certificate.
+func (o *baselineOptions) read() (b certify.Baseline, err error) {
+	switch {
+	case o.file == "" && o.fail:
+		return b, exit.Usagef("--fail-on-drift goes with --baseline")
+	case o.file == "":
+		return b, nil
+	case !(o.tolerance >= 0 && o.tolerance <= 100):
+		return b, exit.Usagef("--tolerance %v is no percentage", o.tolerance)
+	}
+	d, err := readDocument(o.file, nil)
 	if err != nil {
-		return nil, exit.Usagef("--root: %w", err)
+		return b, fmt.Errorf("--baseline: %w", err)
 	}
-	env := &suite.Env{
-		Root: root, Platform: runtime.GOOS + "/" + runtime.GOARCH,
-		Environ: append([]string{defaultPath}, o.env...),
-	}
-	if root.Native() {
-		if len(o.env) > 0 {
-			return nil, exit.Usagef("--env goes with --root: here the environment is the harness's own")
-		}
-		env.Environ = os.Environ()
-	}
-	return env, nil
+	return certify.Baseline{Earlier: d.statement, Tolerance: o.tolerance / 100, Fail: o.fail}, nil
 }

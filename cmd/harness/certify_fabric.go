@@ -8,41 +8,42 @@ import (
 	"path/filepath"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/certify"
 	"github.com/assay-hpc/assay/harness/fabric"
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // silence disables the output of other ranks: only rank 0 writes and reports.
-func (o *certifyOptions) silence() {
-	o.output, o.out, o.inventory, o.resume = "", "", "", false
-	o.stdout, o.stderr = io.Discard, io.Discard
-	o.push, o.baseline = pushOptions{}, baselineOptions{}
+func (o *certifyOptions) silence(c *certify.Certification) {
+	o.output, o.out, o.inventory = "", "", ""
+	o.stdout, o.stderr, o.push = io.Discard, io.Discard, pushOptions{}
+	c.Dir, c.Resume, c.Baseline = "", false, certify.Baseline{}
 }
 
 // ofAll merges the certificates of all machines and the results of their joint checks
 // into one certificate. Rank 0 returns it, and also writes each machine's certificate to
 // a file; the other ranks return nil. Each machine informs the site about its own
 // certificate.
-func (o *certifyOptions) ofAll(ctx context.Context, c *certification, own *certificate.Statement, together []result.Result, dir *outputDir) (*certificate.Statement, error) {
-	g, err := c.fabric.Gather(ctx, own)
+func (o *certifyOptions) ofAll(ctx context.Context, c *certify.Certification, own *certificate.Statement, joint []result.Result, dir *outputDir) (*certificate.Statement, error) {
+	g, err := c.Fabric.Gather(ctx, own)
 	if err != nil {
 		return nil, exit.With(exit.NotDone, fmt.Errorf("gathering the machines' certificates: %w", err))
 	}
 	told := o.site.act(ctx, own)
 	o.site = siteOptions{}
-	if !c.first() {
+	if !c.First() {
 		return nil, told
 	}
 	if told != nil {
 		fmt.Fprintln(o.stderr, "harness:", told)
 	}
 	if dir != nil {
-		if err := writeNodes(filepath.Join(dir.name, "nodes"), c.fabric, g.Certificates); err != nil {
+		if err := writeNodes(filepath.Join(dir.name, "nodes"), c.Fabric, g.Certificates); err != nil {
 			return nil, err
 		}
 	}
-	return c.fabric.Merge(g, together)
+	return c.Fabric.Merge(g, joint)
 }
 
 // writeNodes writes each machine's certificate under its name.
@@ -63,17 +64,4 @@ func writeNodes(dir string, f *fabric.Fabric, all []*certificate.Statement) erro
 		}
 	}
 	return nil
-}
-
-// apart separates a machine's own results from those of checks that all machines run
-// together.
-func (c *certification) apart(all []result.Result) (own, together []result.Result) {
-	for _, r := range all {
-		if c.together(r.ID) {
-			together = append(together, r)
-		} else {
-			own = append(own, r)
-		}
-	}
-	return own, together
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/assay-hpc/assay/coll/bootstrap"
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/harness/fabric"
+	"github.com/assay-hpc/assay/harness/node"
 	"github.com/assay-hpc/assay/internal/exit"
 )
 
@@ -52,7 +53,7 @@ func (o *fabricOptions) join(ctx context.Context, name string, stderr io.Writer)
 		return nil, exit.Usagef("%d processes were started on a machine, and it takes one: srun --ntasks-per-node=1, mpirun --map-by ppr:1:node, torchrun --nproc-per-node=1", where.LocalSize)
 	}
 	f, err := fabric.Join(ctx, where, fabric.Options{
-		Name: name, Run: runChildIn,
+		Name: name, Run: node.RunChildIn,
 		Boot: bootstrap.Options{Ifname: knobs.SocketIfname, Family: knobs.SocketFamily, Timeout: o.wait, Silence: o.silence},
 		Lost: func(name, why string) { fmt.Fprintf(stderr, "harness: %s is lost: %s\n", name, why) },
 	})

@@ -21,19 +21,18 @@ import (
 	"github.com/assay-hpc/assay/harness/version"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
-	"github.com/assay-hpc/assay/internal/nearest"
 )
 
 // openGPUs returns the source of data about GPUs; tests replace it.
 var openGPUs = func() health.Source { return nvml.New() }
 
 type healthOptions struct {
-	format, platform, thresholds, root          string
-	only, skip                                  []string
-	gpus, ports                                 int
-	counted, countedPorts, quiet, verbose, list bool // counted: --gpus was given
-	since, window, timeout                      time.Duration
-	stdout, stderr                              io.Writer
+	format, platform, thresholds, root string
+	suite.Selection
+	gpus, ports            int
+	quiet, verbose, list   bool
+	since, window, timeout time.Duration
+	stdout, stderr         io.Writer
 }
 
 func healthCommand(out, errOut io.Writer) *cli.Command {
@@ -61,9 +60,8 @@ func healthCommand(out, errOut io.Writer) *cli.Command {
 		},
 		Before: noArgs,
 		Action: func(c *cli.Context) error {
-			o.only, o.skip, o.counted = c.StringSlice("only"), c.StringSlice("skip"), c.IsSet("gpus")
-			o.countedPorts = c.IsSet("ports")
-			x, err := o.expect()
+			o.Only, o.Skip = c.StringSlice("only"), c.StringSlice("skip")
+			x, err := o.expect(given(c, "gpus", &o.gpus), given(c, "ports", &o.ports))
 			if err != nil {
 				return err
 			}
@@ -76,7 +74,7 @@ func healthCommand(out, errOut io.Writer) *cli.Command {
 }
 
 // expect checks the flags, and reads the files and profiles that they name.
-func (o *healthOptions) expect() (x health.Expect, err error) {
+func (o *healthOptions) expect(gpus, ports *int) (x health.Expect, err error) {
 	switch {
 	case o.since < 0 || o.window < 0 || o.timeout <= 0:
 		return x, exit.Usagef("--since %v --window %v --timeout %v: none may be below 0, and --timeout must be more", o.since, o.window, o.timeout)
@@ -85,21 +83,13 @@ func (o *healthOptions) expect() (x health.Expect, err error) {
 	case o.quiet && o.format == "json":
 		return x, exit.Usagef("--quiet is for text; JSON always has everything")
 	}
-	for _, p := range slices.Concat(o.only, o.skip) {
-		if !slices.ContainsFunc(health.IDs(), func(id string) bool { return suite.Covers(p, id) }) {
-			return x, exit.Usagef("no check matches %q; the nearest is %q (see health --list)", p, nearest.To(p, health.IDs()))
-		}
+	if err := o.Match(health.IDs()); err != nil {
+		return x, exit.Usagef("%w (see health --list)", err)
 	}
-	if !slices.ContainsFunc(health.IDs(), o.wanted) {
+	if !slices.ContainsFunc(health.IDs(), o.Wants) {
 		return x, exit.Usagef("--only and --skip leave no check")
 	}
-	x.Since = o.since
-	if o.counted {
-		x.Count = &o.gpus
-	}
-	if o.countedPorts {
-		x.Ports = &o.ports
-	}
+	x.Since, x.Count, x.Ports = o.since, gpus, ports
 	if x.DB, err = platform.Load(); err != nil {
 		return x, err
 	}
@@ -122,10 +112,6 @@ func (o *healthOptions) expect() (x health.Expect, err error) {
 	return x, nil
 }
 
-func (o *healthOptions) wanted(id string) bool {
-	return !suite.CoversAny(o.skip, id) && (len(o.only) == 0 || suite.CoversAny(o.only, id))
-}
-
 // elsewhere is the source for --root: GPUs of another machine cannot be queried.
 type elsewhere struct{ health.Source }
 
@@ -146,7 +132,7 @@ func (o *healthOptions) run(ctx context.Context, x health.Expect) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	r := &result.Report{Kind: "health", Version: version.Get().String(), Host: s.Host(), Time: s.Time.UTC().Truncate(time.Second), Seconds: s.Took.Seconds(), Results: health.Run(s, x, o.wanted)}
+	r := &result.Report{Kind: "health", Version: version.Get().String(), Host: s.Host(), Time: s.Time.UTC().Truncate(time.Second), Seconds: s.Took.Seconds(), Results: health.Run(s, x, o.Wants)}
 	if err := writeFound(r, o.stdout, o.format, "", report.TextOptions{Quiet: o.quiet, Verbose: o.verbose}); err != nil {
 		return err
 	}
@@ -173,7 +159,7 @@ func (o *healthOptions) printList(rules health.Rules) error {
 	}
 	var b strings.Builder
 	for _, id := range health.IDs() {
-		if !o.wanted(id) {
+		if !o.Wants(id) {
 			continue
 		}
 		r := rules[id]

@@ -74,7 +74,10 @@ func (o *historyOptions) validate(args []string, now time.Time) (err error) {
 	if o.from, err = parseSince(o.since, now); err != nil {
 		return err
 	}
-	return checkGlobs(o.checks.Value())
+	if err := suite.CheckPatterns(o.checks.Value()); err != nil {
+		return exit.Usagef("%w (see certify --list)", err)
+	}
+	return nil
 }
 
 // parseSince parses a date, a time, or an age.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/perf/world"
 	"github.com/assay-hpc/assay/harness/image"
+	"github.com/assay-hpc/assay/harness/machine"
 	"github.com/assay-hpc/assay/harness/rootfs"
 	"github.com/assay-hpc/assay/harness/version"
 	"github.com/assay-hpc/assay/internal/exit"
@@ -122,6 +123,30 @@ func rankCommand(out io.Writer) *cli.Command {
 				}
 			}
 			return fmt.Errorf("no launcher says which rank this is (looked for %v)", rankVars)
+		},
+	}
+}
+
+// identifyCommand is for certify only. It queries drivers, which may hang or crash, so certify
+// runs it in a child process.
+func identifyCommand(out io.Writer) *cli.Command {
+	return &cli.Command{
+		Name: "identify", Usage: "say as JSON what this machine is, as certificates have it", Hidden: true,
+		Before: noArgs,
+		Action: func(c *cli.Context) error {
+			m, err := readMachine("", "", "/", os.Getenv, newConsole(os.Stderr))
+			if err != nil {
+				return err
+			}
+			cuda := func() (int, error) {
+				all, missing := world.GPUs()
+				return len(all), missing
+			}
+			id, err := m.Identify(machine.Drivers{NVML: openGPUs(), CUDA: cuda}, os.Getenv, os.Environ())
+			if err != nil {
+				return err
+			}
+			return writeJSON(out, id)
 		},
 	}
 }

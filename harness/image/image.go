@@ -59,7 +59,7 @@ func ReadSpec(root rootfs.FS, file string) (*certificate.ImageSpec, error) {
 // Suite returns the suite "image".
 func Suite(cfg Config) suite.Suite {
 	return suite.Suite{
-		Name: "image", Title: "the image is what it declares, and all in it loads and runs",
+		Name: Name, Title: "the image is what it declares, and all in it loads and runs",
 		Checks: func(_ context.Context, env *suite.Env) ([]suite.Check, error) { return checks(cfg, env), nil },
 	}
 }

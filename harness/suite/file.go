@@ -254,9 +254,7 @@ func (e *Entry) Select(only, skip, ids []string) (wanted func(id string) bool, e
 			}
 		}
 	}
-	wanted = func(id string) bool {
-		return (len(only) == 0 || CoversAny(only, id)) && !CoversAny(skip, id)
-	}
+	wanted = Selection{only, skip}.Wants
 	if !slices.ContainsFunc(ids, wanted) {
 		return nil, e.Errorf("with: only and skip leave no check of %s (there are %s)", e.Run, strings.Join(ids, ", "))
 	}

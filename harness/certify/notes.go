@@ -1,4 +1,4 @@
-package main
+package certify
 
 import (
 	"bufio"
@@ -39,17 +39,17 @@ type noted struct {
 
 // openNotes starts new notes, or resumes earlier ones. It refuses to resume those of
 // another suite, program or machine.
-func (o *certifyOptions) openNotes(c *certification, started time.Time) (*notes, error) {
+func (c *Certification) openNotes(started time.Time) (*notes, error) {
 	n := &notes{started: started}
-	if o.output == "" || c.file == nil {
-		if o.resume {
+	if c.Dir == "" || c.file == nil {
+		if c.Resume {
 			return nil, exit.Usagef("--resume is for suites about the machine; %s is made anew each time", c.suite.Name)
 		}
 		return n, nil
 	}
-	name := filepath.Join(o.output, notesFile)
-	same := o.sameness(c)
-	if o.resume {
+	name := filepath.Join(c.Dir, notesFile)
+	same := c.sameness()
+	if c.Resume {
 		if err := n.read(name, same); err != nil {
 			return nil, err
 		}
@@ -64,12 +64,12 @@ func (o *certifyOptions) openNotes(c *certification, started time.Time) (*notes,
 }
 
 // sameness returns a digest of all that must be equal in two runs with comparable results.
-func (o *certifyOptions) sameness(c *certification) string {
+func (c *Certification) sameness() string {
 	var ids []string
-	for _, check := range c.checks {
+	for _, check := range c.Checks {
 		ids = append(ids, check.ID)
 	}
-	b, _ := json.Marshal([]any{version.Get(), c.suite.Name, o.platform, o.counted, o.gpus, c.node.Identity, ids})
+	b, _ := json.Marshal([]any{version.Get(), c.suite.Name, c.Hardware, c.GPUs, c.node.Identity, ids})
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }

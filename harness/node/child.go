@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"bytes"
@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -15,11 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/urfave/cli/v2"
-
-	"github.com/assay-hpc/assay/coll/perf/world"
 	"github.com/assay-hpc/assay/harness/machine"
-	"github.com/assay-hpc/assay/harness/node"
 	"github.com/assay-hpc/assay/harness/suite"
 )
 
@@ -33,23 +28,23 @@ const (
 // childProgram is this program; tests replace it.
 var childProgram = "/proc/self/exe"
 
-// runChild runs a command of this program in a child process, and reports what the child
+// RunChild runs a command of this program in a child process, and reports what the child
 // writes to stderr. Whichever launcher started this process, the child is not a rank of
 // that job.
-func runChild(ctx context.Context, args ...string) (node.Output, error) {
-	return runChildIn(ctx, alone(os.Environ()), args...)
+func RunChild(ctx context.Context, args ...string) (Output, error) {
+	return RunChildIn(ctx, onlyRank(os.Environ()), args...)
 }
 
-// alone adds variables with which a process sees itself as the only one of a torchrun
+// onlyRank adds variables with which a process sees itself as the only one of a torchrun
 // job. torchrun's variables take precedence over those of other launchers.
-func alone(environ []string) []string {
+func onlyRank(environ []string) []string {
 	return append(environ, "TORCHELASTIC_RUN_ID=alone", "TORCHELASTIC_RESTART_COUNT=0", "RANK=0", "WORLD_SIZE=1",
 		"LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=1")
 }
 
-// runChildIn is runChild with an environment for the child. NAME=VALUE arguments before
+// RunChildIn is RunChild with an environment for the child. NAME=VALUE arguments before
 // the command are added to it.
-func runChildIn(ctx context.Context, environ []string, args ...string) (node.Output, error) {
+func RunChildIn(ctx context.Context, environ []string, args ...string) (Output, error) {
 	// Pdeathsig fires when the parent's thread dies, so stay on this thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -67,11 +62,11 @@ func runChildIn(ctx context.Context, environ []string, args ...string) (node.Out
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = childEnds
 	if err := cmd.Start(); err != nil {
-		return node.Output{}, err
+		return Output{}, err
 	}
 	err := cmd.Wait()
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // processes left in the group, if any
-	result := node.Output{Stdout: out.Bytes(), Stderr: said.String()}
+	result := Output{Stdout: out.Bytes(), Stderr: said.String()}
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
@@ -142,8 +137,7 @@ func (l *lines) String() string {
 	return fmt.Sprintf("%s\n[%d bytes]\n%s", l.head, l.left, l.end)
 }
 
-// askIdentity runs identify.
-func askIdentity(ctx context.Context, run func(context.Context, ...string) (node.Output, error)) (*machine.Identity, error) {
+func askIdentity(ctx context.Context, run runner) (*machine.Identity, error) {
 	ctx, stop := context.WithTimeoutCause(ctx, childLimit, fmt.Errorf("no answer within %v", childLimit))
 	defer stop()
 	out, err := run(ctx, "identify")
@@ -160,36 +154,12 @@ func askIdentity(ctx context.Context, run func(context.Context, ...string) (node
 	return id, nil
 }
 
-// identified runs identify in a child process. If that fails, it returns an identity with the
+// Identify runs "harness identify" in a child process. If that fails, it returns an identity with the
 // machine's name and the reason.
-func identified(ctx context.Context, run func(context.Context, ...string) (node.Output, error)) *machine.Identity {
+func Identify(ctx context.Context, run runner) *machine.Identity {
 	id, err := askIdentity(ctx, run)
 	if err != nil {
 		return machine.Unidentified(err)
 	}
 	return id
-}
-
-// identifyCommand is for certify only. It queries drivers, which may hang or crash, so certify
-// runs it in a child process.
-func identifyCommand(out io.Writer) *cli.Command {
-	return &cli.Command{
-		Name: "identify", Usage: "say as JSON what this machine is, as certificates have it", Hidden: true,
-		Before: noArgs,
-		Action: func(c *cli.Context) error {
-			m, err := readMachine("", "", "/", os.Getenv, newConsole(os.Stderr))
-			if err != nil {
-				return err
-			}
-			cuda := func() (int, error) {
-				all, missing := world.GPUs()
-				return len(all), missing
-			}
-			id, err := m.Identify(machine.Drivers{NVML: openGPUs(), CUDA: cuda}, os.Getenv, os.Environ())
-			if err != nil {
-				return err
-			}
-			return writeJSON(out, id)
-		},
-	}
 }

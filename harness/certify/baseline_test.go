@@ -1,8 +1,6 @@
-package main
+package certify
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -32,21 +30,9 @@ func TestBaseline(t *testing.T) {
 		"another machine": {func(st *certificate.Statement) { st.Predicate.Node.Identity = []string{"x"} }, true, result.Skip, "not of this machine"},
 		"an image":        {func(st *certificate.Statement) { st.Predicate.Node = nil }, true, result.Skip, "not of this machine"},
 	} {
-		earlier := certificatetest.Node(2)
-		b, err := earlier.Marshal()
-		if err != nil {
-			t.Fatal(err)
-		}
-		file := filepath.Join(t.TempDir(), "earlier.json")
-		if err := os.WriteFile(file, b, 0o644); err != nil {
-			t.Fatal(err)
-		}
 		now := certificatetest.Node(2)
 		tt.change(now)
-		o := baselineOptions{file: file, tolerance: 5, fail: tt.fail}
-		if err := o.check(); err != nil {
-			t.Fatal(err)
-		}
+		o := Baseline{Earlier: certificatetest.Node(2), Tolerance: 0.05, Fail: tt.fail}
 		r := o.result(now.Predicate)
 		if r.Verdict != tt.want || !strings.Contains(r.Reason, tt.text) {
 			t.Errorf("%s: %s: %s; want %s, …%s…", name, r.Verdict, r.Reason, tt.want, tt.text)

@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"context"
@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/assay-hpc/assay/harness/node"
 )
 
 // asChild has a shell script in this program's place.
@@ -37,13 +35,13 @@ func TestRunChild(t *testing.T) {
 		"refuses": {"echo harness: no >&2; exit 3", "", "harness: no\n", 3},
 	} {
 		asChild(t, tt.script)
-		out, err := runChild(t.Context(), "diag", "-r", "memory")
+		out, err := RunChild(t.Context(), "diag", "-r", "memory")
 		if err != nil || string(out.Stdout) != tt.out || out.Stderr != tt.err || out.Status != tt.status {
 			t.Errorf("%s: %q, %q, %d, %v", name, out.Stdout, out.Stderr, out.Status, err)
 		}
 	}
 	childProgram = filepath.Join(t.TempDir(), "nothing")
-	if _, err := runChild(t.Context(), "diag"); !errors.Is(err, os.ErrNotExist) {
+	if _, err := RunChild(t.Context(), "diag"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a program that is not there: %v", err)
 	}
 }
@@ -62,7 +60,7 @@ func TestRunChildEnded(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}()
-	if _, err := runChild(ctx, "diag"); err == nil || err.Error() != "enough" {
+	if _, err := RunChild(ctx, "diag"); err == nil || err.Error() != "enough" {
 		t.Errorf("%v; want the cause", err)
 	}
 	b, err := os.ReadFile(pids)
@@ -83,17 +81,17 @@ func TestRunChildEnded(t *testing.T) {
 }
 
 func TestAskIdentity(t *testing.T) {
-	answer := func(out string, status int, err error) func(context.Context, ...string) (node.Output, error) {
-		return func(context.Context, ...string) (node.Output, error) {
-			return node.Output{Stdout: []byte(out), Status: status}, err
+	answer := func(out string, status int, err error) runner {
+		return func(context.Context, ...string) (Output, error) {
+			return Output{Stdout: []byte(out), Status: status}, err
 		}
 	}
-	for name, run := range map[string]func(context.Context, ...string) (node.Output, error){
+	for name, run := range map[string]runner{
 		"status":    answer("", 3, nil),
 		"no JSON":   answer("Bus error", 0, nil),
 		"not begun": answer("", 0, errors.New("no program")),
 	} {
-		id := identified(t.Context(), run)
+		id := Identify(t.Context(), run)
 		if id.Node.Name == "" || len(id.Node.Identity) == 0 || !strings.Contains(id.Facts.Why, "asking what this machine is") {
 			t.Errorf("%s: %+v", name, id)
 		}

@@ -1,0 +1,345 @@
+// Package certify makes certificates. It determines which suite is about this machine or image,
+// prepares its checks and runs them, on several machines together, continues a run that was cut
+// off, and compares figures with those of an earlier certificate. What becomes of a certificate is
+// the caller's matter. Errors carry an exit status of package exit.
+package certify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/fabric"
+	"github.com/assay-hpc/assay/harness/image"
+	"github.com/assay-hpc/assay/harness/node"
+	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/harness/rootfs"
+	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/exit"
+)
+
+// Options say what is certified, and how.
+type Options struct {
+	Suite    string   // its name, or a file; "": what fits the machine
+	Spec     string   // file of the image's declaration; "": the image's own; or certificate.NoSpec
+	Root     string   // directory of the image; its programs run only for "/"
+	Env      []string // of an image below another root, NAME=VALUE
+	Subjects []string // NAME@sha256:…
+	suite.Selection
+	GPUs, Ports *int   // required numbers; nil: not specified
+	Hardware    string // required platform; "": not specified
+	Jobs        int    // checks at once
+	Timeout     time.Duration
+	NoSkip      bool // skipped checks count as failures
+	Baseline    Baseline
+
+	// Dir is where a suite about the machine records its progress; "": nowhere. With Resume it
+	// continues the run that was cut off there.
+	Dir    string
+	Resume bool
+
+	// List is set if the checks will not run. Otherwise Join connects the machines of a job, of
+	// which this one has the given name; it returns nil if there are no others.
+	List bool
+	Join func(ctx context.Context, name string) (*fabric.Fabric, error)
+}
+
+// Validate reports what is wrong with the options before anything is read.
+func (o *Options) Validate() error {
+	if o.Jobs < 1 || o.Timeout <= 0 {
+		return exit.Usagef("--jobs and --timeout must be more than nothing")
+	}
+	for _, subject := range o.Subjects {
+		if _, _, err := splitSubject(subject); err != nil {
+			return err
+		}
+	}
+	for _, kv := range o.Env {
+		if name, _, ok := strings.Cut(kv, "="); !ok || name == "" {
+			return exit.Usagef("--env %q is not NAME=VALUE", kv)
+		}
+	}
+	if err := suite.CheckPatterns(slices.Concat(o.Only, o.Skip)); err != nil {
+		return exit.Usagef("%w (see certify --list)", err)
+	}
+	return nil
+}
+
+// splitSubject reads NAME@sha256:….
+func splitSubject(s string) (name, digest string, err error) {
+	i := strings.LastIndex(s, "@")
+	if i < 0 {
+		return "", "", exit.Usagef("--subject %q is not NAME@sha256:…", s)
+	}
+	name, digest = s[:i], s[i+1:]
+	if err := new(certificate.Statement).SetSubject(name, digest); err != nil {
+		return "", "", exit.Usagef("--subject: %w", err)
+	}
+	return name, digest, nil
+}
+
+// A Certification is a suite and what it runs on.
+type Certification struct {
+	Options
+	Env    *suite.Env
+	Fabric *fabric.Fabric // nil: no other machines
+	Checks []suite.Check
+
+	suite *suite.Suite
+	file  *suite.File // nil: the suite image
+	spec  *certificate.ImageSpec
+	node  *certificate.Node // nil: the suite is not about the machine
+	notes *notes
+}
+
+// Prepare determines what to check, and on what.
+func Prepare(ctx context.Context, o Options) (*Certification, error) {
+	env, err := o.environment()
+	if err != nil {
+		return nil, err
+	}
+	c := &Certification{Options: o, Env: env}
+	var specErr error
+	c.spec, specErr = image.ReadSpec(env.Root, o.Spec)
+	if specErr != nil && o.Spec != "" {
+		return nil, exit.Usagef("--spec %s: %w", o.Spec, specErr)
+	}
+	if c.spec != nil && !env.Root.Native() {
+		env.Platform = c.spec.Platform
+	}
+	self, _ := os.Executable() // fails without /proc; the check that needs it says so
+	cfg := image.Config{Spec: c.spec, Unbelieved: o.Spec == certificate.NoSpec, SpecErr: specErr, Version: version.Get().Version, Self: self}
+	name := o.Chosen()
+	var machine *node.Config
+	if name == image.Name {
+		s := image.Suite(cfg)
+		c.suite = &s
+	} else if machine, err = c.prepareMachine(ctx, name, cfg); err != nil {
+		return nil, err
+	}
+	c.Checks, err = c.suite.Checks(ctx, env)
+	if err != nil {
+		if c.file != nil {
+			return nil, exit.Usagef("--suite: %w", err)
+		}
+		return nil, err
+	}
+	// Report what would make the certificate invalid before anything runs.
+	if err := (&certificate.Predicate{Suite: c.suite.Name, Node: c.node, Results: []result.Result{}}).Validate(); err != nil {
+		return nil, exit.Usagef("a certificate of this cannot be written: %w (a machine's name is NODE_NAME, SLURMD_NODENAME or the host's)", err)
+	}
+	if err := c.Match(c.ids()); err != nil {
+		return nil, exit.Usagef("%w (see certify --list)", err)
+	}
+	if machine != nil && !o.List && slices.ContainsFunc(c.Checks, together) {
+		return c, c.joinMachines(ctx, machine)
+	}
+	return c, nil
+}
+
+// defaultPath is the PATH of a container that does not set it.
+const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+func (o *Options) environment() (*suite.Env, error) {
+	root, err := rootfs.Open(o.Root)
+	if err != nil {
+		return nil, exit.Usagef("--root: %w", err)
+	}
+	env := &suite.Env{
+		Root: root, Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		Environ: append([]string{defaultPath}, o.Env...),
+	}
+	if root.Native() {
+		if len(o.Env) > 0 {
+			return nil, exit.Usagef("--env goes with --root: here the environment is the harness's own")
+		}
+		env.Environ = os.Environ()
+	}
+	return env, nil
+}
+
+// prepareMachine is Prepare for a suite that is about the machine.
+func (c *Certification) prepareMachine(ctx context.Context, name string, cfg image.Config) (*node.Config, error) {
+	if !c.Env.Root.Native() {
+		return nil, exit.Usagef("--root: the suite %s is about the machine that this runs on", name)
+	}
+	var err error
+	if c.file, err = suiteFile(name); err != nil { // before drivers are queried
+		return nil, err
+	}
+	id := node.Identify(ctx, node.RunChild)
+	machine, err := c.config(id)
+	if err != nil {
+		return nil, err
+	}
+	c.node = &id.Node
+	s := c.file.Suite(suite.FileSuite(name), append(machine.Kinds(), image.Kind(c.Env, cfg)))
+	c.suite = &s
+	return machine, nil
+}
+
+// joinMachines connects the machines that run checks together.
+func (c *Certification) joinMachines(ctx context.Context, machine *node.Config) (err error) {
+	if c.Fabric, err = c.Join(ctx, c.node.Name); err != nil || c.Fabric == nil {
+		return err
+	}
+	if c.Resume {
+		return exit.Usagef("--resume is for one machine: of several it is not known where each was")
+	}
+	machine.Job = c.Fabric
+	c.Jobs = 1 // all machines must run their joint checks in the same order
+	return nil
+}
+
+// Name returns the suite's name.
+func (c *Certification) Name() string { return c.suite.Name }
+
+// Long reports whether the suite is about the machine: then it takes minutes.
+func (c *Certification) Long() bool { return c.file != nil }
+
+// First reports whether this process represents all machines.
+func (c *Certification) First() bool { return c.Fabric == nil || c.Fabric.Rank() == 0 }
+
+func (c *Certification) ids() (ids []string) {
+	for _, k := range c.Checks {
+		ids = append(ids, k.ID)
+	}
+	return ids
+}
+
+// Deselected reports whether the options left a check out.
+func (c *Certification) Deselected(id string) bool {
+	return !c.Wants(id) && id != baselineID // which is in no suite
+}
+
+// together reports whether all machines run a check together.
+func together(c suite.Check) bool { return slices.Contains(c.Uses, node.UseJob) }
+
+// apart separates a machine's own results from those of checks that all machines run
+// together.
+func (c *Certification) apart(all []result.Result) (own, joint []result.Result) {
+	for _, r := range all {
+		if slices.ContainsFunc(c.Checks, func(k suite.Check) bool { return k.ID == r.ID && together(k) }) {
+			joint = append(joint, r)
+		} else {
+			own = append(own, r)
+		}
+	}
+	return own, joint
+}
+
+// Run runs the checks. It returns this machine's certificate, and of several machines the results
+// of their joint checks. observe is called for every event of the run. The caller calls Close, and
+// before that Done, if everything has been written.
+func (c *Certification) Run(ctx context.Context, observe func(suite.Event)) (st *certificate.Statement, joint []result.Result, err error) {
+	if c.notes, err = c.openNotes(time.Now()); err != nil {
+		return nil, nil, err
+	}
+	going, stop := ctx, func() {}
+	if c.Fabric != nil {
+		going, stop = c.Fabric.UntilGone(ctx)
+	}
+	results, err := c.runChecks(going, observe)
+	switch {
+	case err != nil:
+	case ctx.Err() != nil:
+		err = exit.With(exit.NotDone, errors.New("interrupted; no certificate was written"+c.notes.hint()))
+	case going.Err() != nil:
+		err = exit.With(exit.NotDone, context.Cause(going))
+	}
+	stop()
+	if err != nil {
+		return nil, nil, err
+	}
+	if c.Fabric != nil {
+		results, joint = c.apart(results)
+	}
+	st, err = c.statement(results)
+	return st, joint, err
+}
+
+// Done deletes what was recorded for resuming.
+func (c *Certification) Done() { c.notes.done() }
+
+// Close ends the recording. A run that was cut off can be resumed.
+func (c *Certification) Close() {
+	if c.notes != nil {
+		c.notes.close()
+	}
+}
+
+// runChecks runs the checks within the suite's time limit.
+func (c *Certification) runChecks(ctx context.Context, observe func(suite.Event)) ([]result.Result, error) {
+	if c.file != nil && c.file.Limit > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, c.file.Limit, fmt.Errorf("the suite's limit of %v", c.file.Limit))
+		defer stop()
+	}
+	return suite.Run(ctx, c.Env, c.Checks, suite.Options{
+		Parallel: c.Jobs, Timeout: c.Timeout, Select: c.Select, Earlier: c.notes.earlier,
+		Observe: func(e suite.Event) {
+			observe(e)
+			if e.Result != nil && ctx.Err() == nil {
+				c.notes.add(e.Result)
+			}
+		},
+	})
+}
+
+// statement creates the certificate.
+func (c *Certification) statement(results []result.Result) (*certificate.Statement, error) {
+	v := version.Get()
+	p := certificate.Predicate{
+		Suite: c.suite.Name, Started: c.notes.started, Finished: time.Now(), Results: results, Node: c.node,
+		Harness:     certificate.Harness{Version: v.Version, Commit: v.Commit},
+		Environment: image.Describe(c.Env.Root, c.spec),
+	}
+	p.Environment.Platform = c.Env.Platform
+	if r := c.Baseline.result(p); r != nil {
+		p.Results = append(p.Results, *r)
+	}
+	st := certificate.New(p)
+	for _, subject := range c.Subjects {
+		name, digest, err := splitSubject(subject)
+		if err == nil {
+			err = st.AddSubject(name, digest)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if c.node != nil {
+		if err := st.SetNode(c.node); err != nil {
+			return nil, err
+		}
+	}
+	return st, nil
+}
+
+// Verdict turns a certificate's verdict into the error that ends the program; nil: it passed.
+func (c *Certification) Verdict(st *certificate.Statement) error {
+	switch st.Predicate.Verdict {
+	case result.Fail:
+		return exit.With(exit.Fail, nil)
+	case result.Error:
+		return exit.With(exit.NotDone, nil)
+	case result.Skip:
+		return exit.With(exit.NotDone, errors.New("every check was skipped: nothing was shown"))
+	}
+	if !c.NoSkip {
+		return nil
+	}
+	for _, r := range st.Predicate.Results {
+		if r.Verdict == result.Skip && !c.Deselected(r.ID) {
+			return exit.With(exit.Fail, fmt.Errorf("--no-skip: %s was skipped: %s", r.ID, r.Reason))
+		}
+	}
+	return nil
+}
