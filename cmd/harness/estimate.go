@@ -24,7 +24,7 @@ type estimateOptions struct {
 	recompute               bool
 	format                  string
 	job                     estimate.Job
-	figures                 []estimateFigure
+	figures                 []estimate.Figure
 }
 
 const estimateText = `How many bytes a training step sends, how long that takes on given links, how
@@ -71,14 +71,6 @@ func estimateCommand(out io.Writer) *cli.Command {
 	}
 }
 
-// An estimateFigure is a figure that was taken from the data base.
-type estimateFigure struct {
-	Flag   string  `json:"flag"`
-	Value  float64 `json:"value"`
-	Unit   string  `json:"unit"`
-	Source string  `json:"source"`
-}
-
 func (o *estimateOptions) validate(c *cli.Context) error {
 	switch {
 	case o.params == "" || !c.IsSet("gpus"):
@@ -107,7 +99,7 @@ func (o *estimateOptions) validate(c *cli.Context) error {
 		}
 	}
 	o.job = estimate.Job{
-		Strategy: estimate.Strategy(o.strategy), GPUs: o.gpus, PerNode: o.perNode, Efficiency: o.efficiency,
+		DType: strings.ToLower(o.dtype), Strategy: estimate.Strategy(o.strategy), GPUs: o.gpus, PerNode: o.perNode, Efficiency: o.efficiency,
 		FLOPS: o.tflops * 1e12, Sequence: o.sequence, Batch: o.batch, Recompute: o.recompute,
 	}
 	if o.peak != 0 {
@@ -178,41 +170,13 @@ func (o *estimateOptions) fromPlatform() error {
 }
 
 func (o *estimateOptions) use(flag string, f platform.Figure, value float64, unit string) {
-	o.figures = append(o.figures, estimateFigure{flag, value, unit, f.Source})
-}
-
-// estimateDoc is the document of harness estimate --format json, schema 1.
-type estimateDoc struct {
-	Schema     int              `json:"schema"`
-	Params     float64          `json:"params"`
-	DType      string           `json:"dtype"`
-	Strategy   string           `json:"strategy"`
-	GPUs       int              `json:"gpus"`
-	PerNode    int              `json:"perNode"`
-	Intra      float64          `json:"intraBytesPerSecond,omitempty"`
-	Inter      float64          `json:"interBytesPerSecond,omitempty"`
-	Efficiency float64          `json:"efficiency"`
-	FLOPS      float64          `json:"flops,omitempty"`
-	Sequence   int              `json:"seqlen"`
-	Batch      int              `json:"batch"`
-	Recompute  bool             `json:"recompute"`
-	Figures    []estimateFigure `json:"figures,omitempty"` // from the data base
-	estimate.Estimate
+	o.figures = append(o.figures, estimate.Figure{Flag: flag, Value: value, Unit: unit, Source: f.Source})
 }
 
 func (o *estimateOptions) run(out io.Writer) error {
-	e, err := estimate.Of(o.job)
+	r, err := o.job.Report(o.figures)
 	if err != nil {
 		return exit.Usagef("%w: see --intra, --inter, --per-node, --seqlen and --batch", err)
 	}
-	j := o.job
-	doc := estimateDoc{
-		Schema: 1, Params: j.Params, DType: strings.ToLower(o.dtype), Strategy: o.strategy, GPUs: j.GPUs, PerNode: min(j.PerNode, j.GPUs),
-		Intra: float64(j.Intra), Inter: float64(j.Inter), Efficiency: j.Efficiency, FLOPS: j.FLOPS, Sequence: j.Sequence, Batch: j.Batch,
-		Recompute: j.Recompute, Figures: o.figures, Estimate: e,
-	}
-	if o.format == "json" {
-		return writeJSON(out, doc)
-	}
-	return doc.writeText(out)
+	return writeReport(r, out, o.format, "")
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/assay-hpc/assay/harness/hardware"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
@@ -41,17 +40,6 @@ func platformCommand(out, errOut io.Writer) *cli.Command {
 	}
 }
 
-// platformDoc is the document of harness show platform --format json, schema 1.
-type platformDoc struct {
-	Schema int           `json:"schema"`
-	Node   platform.Node `json:"node"`
-	// Skipped is why the driver was not queried; "": it was, or the machine is from
-	// a file.
-	Skipped string `json:"skipped,omitempty"`
-	platform.Expectation
-	Sources map[string]hardware.Source `json:"sources"` // of the figures
-}
-
 func (o *platformOptions) run(out io.Writer, getenv func(string) string) error {
 	db, err := platform.Load()
 	if err != nil {
@@ -61,14 +49,5 @@ func (o *platformOptions) run(out io.Writer, getenv func(string) string) error {
 	if err != nil {
 		return err
 	}
-	doc := platformDoc{Schema: 1, Node: m.Platform()}
-	if m.Skipped != nil {
-		doc.Skipped = m.Skipped.Error()
-	}
-	doc.Expectation = db.Expect(doc.Node)
-	doc.Sources = db.SourcesOf(doc.Figures)
-	if o.format == "json" {
-		return writeJSON(out, doc)
-	}
-	return doc.writeText(out)
+	return writeReport(db.Describe(m.Platform(), m.Skipped), out, o.format, "")
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/sysfs/sysfstest"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/golden"
@@ -101,14 +102,14 @@ func checkPlatformJSON(t *testing.T, args []string, text string) {
 	if code := run(append([]string{"harness", "platform", "-o", "json"}, args...), &out, &errOut); code != exit.Pass {
 		t.Fatalf("-o json: status %d, %s", code, errOut.String())
 	}
-	var doc platformDoc
+	var doc platform.Report
 	dec := json.NewDecoder(strings.NewReader(out.String()))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&doc); err != nil || doc.Schema != 1 {
 		t.Fatalf("schema %d, %v", doc.Schema, err)
 	}
 	var again strings.Builder
-	if err := doc.writeText(&again); err != nil || again.String() != text {
+	if err := doc.WriteText(&again); err != nil || again.String() != text {
 		t.Errorf("the JSON makes another text (%v):\n%s", err, again.String())
 	}
 }

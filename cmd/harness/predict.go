@@ -2,7 +2,6 @@ package main
 
 import (
 	"io"
-	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -25,6 +24,9 @@ type predictOptions struct {
 	collectiveSet     bool
 	sizesParsed       []int64
 }
+
+// clusterSizes are the default sizes for a whole cluster.
+const clusterSizes = "1M,16M,128M,1G,8G,16G"
 
 const predictText = `Without --hardware, the published tables of the hardware data base are
 predicted and compared, row by row. With it, times are predicted for a platform
@@ -65,13 +67,14 @@ func predictCommand(out io.Writer) *cli.Command {
 			if err != nil {
 				return err
 			}
-			if o.platform != "" && o.gpus == 0 {
-				return o.cluster(out, db)
+			job := predict.Job{Platform: o.platform, GPUs: o.gpus, Nodes: o.nodes, Collective: o.collectiveParsed, Algorithm: o.algo}
+			switch {
+			case o.platform == "":
+				return o.compare(out, db)
+			case o.gpus == 0:
+				return o.cluster(out, db, job)
 			}
-			if o.platform != "" {
-				return o.predict(out, db)
-			}
-			return o.compare(out, db)
+			return o.predict(out, db, job)
 		},
 	}
 }
@@ -112,8 +115,10 @@ func (o *predictOptions) validate(c *cli.Context) error {
 		return exit.Usagef("there is no model of %q; did you mean %q?", o.collective, nearest.To(o.collective, predict.Collectives()))
 	}
 	var err error
-	o.sizesParsed, err = parseSizes(o.sizes)
-	return err
+	if o.sizesParsed, err = predict.ParseSizes(o.sizes); err != nil {
+		return exit.Usagef("--sizes: %w", err)
+	}
+	return nil
 }
 
 // compare predicts published tables, and compares the values.
@@ -145,66 +150,39 @@ func (o *predictOptions) compare(out io.Writer, db *platform.DB) error {
 	if err != nil {
 		return err
 	}
-	if o.format == "json" {
-		return writeJSON(out, comparisonsDoc(list, skipped, !o.leaveOneOut))
+	fitted := &predict.DefaultFitted
+	if o.leaveOneOut {
+		fitted = nil
 	}
-	return printComparisons(out, list, skipped)
+	return writeReport(predict.NewComparisons(fitted, list, skipped), out, o.format, "")
 }
 
 // predict predicts a collective on a platform, without published rows.
-func (o *predictOptions) predict(out io.Writer, db *platform.DB) error {
-	job := predict.Job{Platform: o.platform, GPUs: o.gpus, Nodes: o.nodes, Collective: o.collectiveParsed, Algorithm: o.algo}
+func (o *predictOptions) predict(out io.Writer, db *platform.DB, job predict.Job) error {
 	p, err := predict.NewPredictor(db, job, predict.DefaultFitted)
 	if err != nil {
 		return exit.Usagef("%w", err)
 	}
-	rows, err := o.predictAll(p)
+	f, err := p.Forecast(o.sizesParsed)
 	if err != nil {
 		return err
 	}
-	if o.format == "json" {
-		return writeJSON(out, predictionDoc{
-			Schema: 1, Platform: o.platform, GPUs: o.gpus, Collective: o.collective, Rows: predictedRows(rows), Figures: p.Figures(),
-		})
-	}
-	return printPrediction(out, db.Platforms[o.platform].Name, o, rows, p.Figures())
+	return writeReport(f, out, o.format, "")
 }
 
-func printPrediction(out io.Writer, name string, o *predictOptions, rows []predict.Prediction, used []predict.Used) error {
-	w := errWriter{out: out}
-	w.printf("%s: %s, %d GPUs (predicted, not measured)\n", name, o.collective, o.gpus)
-	w.printf("%14s %12s %10s %10s  %s\n", "bytes", "time us", "algbw GB/s", "busbw GB/s", "by")
-	for _, r := range rows {
-		w.printf("%14d %12.1f %10.2f %10.2f  %s %s%s\n", r.Bytes, micros(r), gb(r.AlgBW), gb(r.BusBW), r.Algorithm, r.Protocol, extended(predictedRow{Simulated: r.Simulated}, o.gpus))
-	}
-	w.printf("\nfigures:\n")
-	for _, u := range used {
-		w.printf("  %-33s %-46s %s\n", u.Name, u.Value, u.Source)
-	}
-	return w.err
-}
-
-func printComparisons(out io.Writer, list []predict.Comparison, skipped []error) error {
-	w := errWriter{out: out}
-	var all []float64
-	for _, c := range list {
-		t := c.Table
-		w.printf("%s: %s, %d GPUs on %d nodes (%s", t.Title, t.Collective, t.GPUs, t.Nodes, t.Source)
-		if c.Key != "" {
-			w.printf(", table %s", c.Key)
+// cluster predicts collectives over all GPUs of nodes.
+func (o *predictOptions) cluster(out io.Writer, db *platform.DB, job predict.Job) error {
+	collectives := []op.Collective{job.Collective}
+	if !o.collectiveSet {
+		collectives = nil
+		for _, name := range predict.Collectives() {
+			c, _ := predict.CollectiveOf(name)
+			collectives = append(collectives, c)
 		}
-		w.printf(")\n%14s %12s %8s %12s %8s %8s  %s\n", "bytes", "published us", "busbw", "predicted us", "busbw", "error", "by")
-		for _, r := range c.Rows {
-			w.printf("%14d %12.1f %8.2f %12.1f %8.2f %+7.1f%%  %s %s\n", r.Bytes, r.Published.Seconds()*1e6, gb(r.Row), micros(r.Prediction), gb(r.BusBW), 100*r.Error(), r.Algorithm, r.Protocol)
-			all = append(all, max(r.Error(), -r.Error()))
-		}
-		w.printf("%14s %.1f%%, max %.1f%%\n\n", "error: median", 100*c.Median(), 100*c.Max())
 	}
-	if slices.Sort(all); len(list) > 1 {
-		w.printf("all %d rows of %d tables: median error %.1f%%, max %.1f%%\n", len(all), len(list), 100*all[len(all)/2], 100*all[len(all)-1])
+	d, err := predict.ForCluster(db, job, collectives, o.sizesParsed)
+	if err != nil {
+		return err
 	}
-	for _, err := range skipped {
-		w.printf("not predicted: %v\n", err)
-	}
-	return w.err
+	return writeReport(d, out, o.format, "")
 }

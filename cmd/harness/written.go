@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 
@@ -14,19 +15,17 @@ type written interface{ WriteText(io.Writer) error }
 // writeReport writes a report as text or JSON, and if file is not "" as JSON
 // to a file.
 func writeReport(d written, out io.Writer, format, file string) error {
-	b, err := json.MarshalIndent(d, "", "  ")
-	if err != nil {
-		return err
-	}
-	b = append(b, '\n')
 	if file != "" {
-		if err := writeFile(file, b); err != nil {
+		var b bytes.Buffer
+		if err := writeJSON(&b, d); err != nil {
+			return err
+		}
+		if err := writeFile(file, b.Bytes()); err != nil {
 			return err
 		}
 	}
 	if format == "json" {
-		_, err = out.Write(b)
-		return err
+		return writeJSON(out, d)
 	}
 	return d.WriteText(out)
 }
@@ -47,4 +46,10 @@ func (f found) WriteText(w io.Writer) error {
 func writeFound(r *result.Report, out io.Writer, format, file string, opt report.TextOptions) error {
 	r.Sum()
 	return writeReport(found{r, opt}, out, format, file)
+}
+
+func writeJSON(out io.Writer, v any) error {
+	enc := json.NewEncoder(out)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
 }

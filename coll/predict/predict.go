@@ -60,6 +60,7 @@ type Used struct {
 // A Predictor predicts one job at any size. It may be used concurrently.
 type Predictor struct {
 	job  Job
+	name string // of the platform
 	sys  system
 	fit  Fitted
 	ways []way
@@ -111,7 +112,7 @@ func newPredictor(db *platform.DB, j Job, fit Fitted, m memo) (*Predictor, error
 	if err != nil {
 		return nil, err
 	}
-	p := &Predictor{job: j, sys: sys, fit: fit, memo: m}
+	p := &Predictor{job: j, name: db.Platforms[j.Platform].Name, sys: sys, fit: fit, memo: m}
 	if err := p.addRings(); err != nil {
 		return nil, err
 	}

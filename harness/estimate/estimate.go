@@ -44,18 +44,19 @@ const StateBytes = 18
 
 // A Job is a training run.
 type Job struct {
-	Params     float64  // of the model
-	Bytes      float64  // per parameter or gradient on the links
-	Strategy   Strategy // "": DataParallel
-	GPUs       int      // total
-	PerNode    int      // at most on a node
-	Intra      Rate     // from a GPU to the others of its node, one direction
-	Inter      Rate     // from a node to the others, one direction: all its NICs together
-	Efficiency float64  // the share of both rates that data can use; 0: 1
-	FLOPS      float64  // that a GPU really achieves per second; 0: not known
-	Sequence   int      // tokens
-	Batch      int      // sequences per step, over all GPUs; 0: not known
-	Recompute  bool     // activations are computed twice
+	Params     float64  `json:"params"`                        // of the model
+	DType      string   `json:"dtype"`                         // on the links; its name, for reports
+	Bytes      float64  `json:"-"`                             // per parameter or gradient on the links
+	Strategy   Strategy `json:"strategy"`                      // "": DataParallel
+	GPUs       int      `json:"gpus"`                          // total
+	PerNode    int      `json:"perNode"`                       // at most on a node
+	Intra      Rate     `json:"intraBytesPerSecond,omitempty"` // from a GPU to the others of its node, one direction
+	Inter      Rate     `json:"interBytesPerSecond,omitempty"` // from a node to the others, one direction: all its NICs together
+	Efficiency float64  `json:"efficiency"`                    // the share of both rates that data can use; 0: 1
+	FLOPS      float64  `json:"flops,omitempty"`               // that a GPU really achieves per second; 0: not known
+	Sequence   int      `json:"seqlen"`                        // tokens
+	Batch      int      `json:"batch"`                         // sequences per step, over all GPUs; 0: not known
+	Recompute  bool     `json:"recompute"`                     // activations are computed twice
 }
 
 // An Estimate is the cost of a Job's step.

@@ -1,19 +1,43 @@
-package main
+package platform
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
 
-	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/hardware"
 )
 
-func (d *platformDoc) writeText(out io.Writer) error {
-	w := errWriter{out: out}
+// A Report is what a machine is and what it should reach: the document of "harness show platform",
+// schema 1.
+type Report struct {
+	Schema int  `json:"schema"`
+	Node   Node `json:"node"`
+	// Skipped is why the driver was not queried; "": it was, or the machine is from
+	// a file.
+	Skipped string `json:"skipped,omitempty"`
+	Expectation
+	Sources map[string]hardware.Source `json:"sources"` // of the figures
+}
+
+// Describe reports on a node, whose driver was not queried for the given reason; nil: it was.
+func (db *DB) Describe(n Node, skipped error) *Report {
+	d := &Report{Schema: 1, Node: n, Expectation: db.Expect(n)}
+	if skipped != nil {
+		d.Skipped = skipped.Error()
+	}
+	d.Sources = db.SourcesOf(d.Figures)
+	return d
+}
+
+// WriteText writes the report for people.
+func (d *Report) WriteText(out io.Writer) error {
+	var b bytes.Buffer
 	r := d.Recognition
-	line := func(what, format string, a ...any) { w.printf("%-10s %s\n", what, fmt.Sprintf(format, a...)) }
+	line := func(what, format string, a ...any) { fmt.Fprintf(&b, "%-10s %s\n", what, fmt.Sprintf(format, a...)) }
 	line("machine", "%s", d.machine())
 	if d.Node.Container != "" {
 		line("inside", "%s", d.Node.Container)
@@ -34,11 +58,12 @@ func (d *platformDoc) writeText(out io.Writer) error {
 	for _, text := range r.Differences {
 		line("", "differs: %s", text)
 	}
-	d.writeFigures(&w)
-	return w.err
+	d.writeFigures(&b)
+	_, err := b.WriteTo(out)
+	return err
 }
 
-func (d *platformDoc) machine() string {
+func (d *Report) machine() string {
 	dmi := d.Node.DMI
 	text := strings.TrimSpace(dmi.Vendor + " " + dmi.Product)
 	if text == "" {
@@ -50,7 +75,7 @@ func (d *platformDoc) machine() string {
 	return text
 }
 
-func (d *platformDoc) writeGPUs(line func(what, format string, a ...any)) {
+func (d *Report) writeGPUs(line func(what, format string, a ...any)) {
 	r := d.Recognition
 	for _, g := range r.GPUs {
 		known := g.Model
@@ -82,7 +107,7 @@ func (d *platformDoc) writeGPUs(line func(what, format string, a ...any)) {
 	}
 }
 
-func nicText(c platform.NICGroup, gpus int) string {
+func nicText(c NICGroup, gpus int) string {
 	text := fmt.Sprintf("%d x %s", c.Count, c.Name)
 	if c.Gbit > 0 {
 		text += fmt.Sprintf(", %g Gb/s", c.Gbit)
@@ -100,22 +125,22 @@ func nicText(c platform.NICGroup, gpus int) string {
 }
 
 // writeFigures prints the figures, and the sources that they name.
-func (d *platformDoc) writeFigures(w *errWriter) {
+func (d *Report) writeFigures(b *bytes.Buffer) {
 	if len(d.Figures) == 0 {
 		return
 	}
-	w.printf("\n%-53s %-8s %8s %8s %8s  %s\n", "what it should reach", "unit", "peak", "typical", "floor", "why")
+	fmt.Fprintf(b, "\n%-53s %-8s %8s %8s %8s  %s\n", "what it should reach", "unit", "peak", "typical", "floor", "why")
 	for _, e := range d.Figures {
-		w.printf("%-53s %-8s %8s %8s %8s  %s\n", figureTitle(e), e.Unit, figureValue(e.Peak), figureValue(e.Typical), figureFloor(e), figureWhy(e))
+		fmt.Fprintf(b, "%-53s %-8s %8s %8s %8s  %s\n", figureTitle(e), e.Unit, figureValue(e.Peak), figureValue(e.Typical), figureFloor(e), figureWhy(e))
 	}
-	w.printf("\nsources\n")
+	fmt.Fprintf(b, "\nsources\n")
 	for _, key := range slices.Sorted(maps.Keys(d.Sources)) {
 		s := d.Sources[key]
-		w.printf("  %-12s %s\n", key, strings.TrimSpace(strings.Join([]string{s.What, s.URL, s.File}, " ")))
+		fmt.Fprintf(b, "  %-12s %s\n", key, strings.TrimSpace(strings.Join([]string{s.What, s.URL, s.File}, " ")))
 	}
 }
 
-func figureTitle(e platform.Expected) string {
+func figureTitle(e Expected) string {
 	text := e.Title
 	if e.GPUs > 0 {
 		text += fmt.Sprintf(", %d GPUs", e.GPUs)
@@ -143,14 +168,14 @@ func sizeText(n int64) string {
 	return fmt.Sprintf("%d%s", n, unit)
 }
 
-func figureValue(c *platform.Cited) string {
+func figureValue(c *Cited) string {
 	if c == nil {
 		return "-"
 	}
 	return threeDigits(c.Value)
 }
 
-func figureFloor(e platform.Expected) string {
+func figureFloor(e Expected) string {
 	if e.Floor == nil {
 		return "-"
 	}
@@ -166,7 +191,7 @@ func threeDigits(v float64) string {
 }
 
 // figureWhy names the sources of the floor, and of the figures that it may be a share of.
-func figureWhy(e platform.Expected) string {
+func figureWhy(e Expected) string {
 	var parts []string
 	switch f := e.Floor; {
 	case f == nil && e.Peak == nil && e.Typical == nil:
@@ -188,8 +213,8 @@ func figureWhy(e platform.Expected) string {
 }
 
 // citedSource names the source, and its confidence if that is not high.
-func citedSource(c platform.Cited) string {
-	if c.Confidence == platform.High {
+func citedSource(c Cited) string {
+	if c.Confidence == High {
 		return "(" + c.Source + ")"
 	}
 	return fmt.Sprintf("(%s, %s)", c.Source, c.Confidence)
