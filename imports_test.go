@@ -24,7 +24,7 @@ var layers = [][]string{
 	{"coll/choose", "coll/transport/verbs", "coll/transport/netplugin"},
 	{"coll/executor", "coll/transport/netplugin/netplugintest"},
 	{"coll", "coll/cuda"},
-	{"coll/perf/world"},
+	{"coll/perf/world", "coll/watch"},
 }
 
 func TestLayers(t *testing.T) {

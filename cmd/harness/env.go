@@ -11,10 +11,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/harness/machine"
 	"github.com/assay-hpc/assay/harness/netenv"
-	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 )
@@ -100,22 +98,34 @@ func (o *envOptions) plan(ctx context.Context, environ []string) (*netenv.Node, 
 	if err != nil {
 		return nil, nil, err
 	}
-	opt := o.Options
-	opt.Env, opt.Problems = alreadySet(environ, m.FS)
-	if name := valueOf(opt.Env, "NCCL_TOPO_FILE"); name != "" && o.topo == "" {
-		err := m.Overlay(name)
-		if bad := new(machine.FileError); errors.As(err, &bad) {
-			return nil, nil, exit.Usagef("NCCL_TOPO_FILE: %w", err)
-		} else if err != nil {
-			fmt.Fprintf(o.stderr, "harness: NCCL_TOPO_FILE: %v\n", err)
+	node, plan, err := m.Plan(environ, machine.LookUp(ctx, names), o.Options)
+	if bad := new(machine.FileError); errors.As(err, &bad) {
+		return nil, nil, exit.Usagef("NCCL_TOPO_FILE: %w", err)
+	}
+	return node, plan, err
+}
+
+// peerNames returns the hosts that the flags name.
+func (o *envOptions) peerNames() ([]string, error) {
+	var names []string
+	for name := range strings.SplitSeq(o.peers, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			names = append(names, name)
 		}
 	}
-	node, err := m.Environment(valueOf(opt.Env, "LD_LIBRARY_PATH"))
-	if err != nil {
-		return nil, nil, err
+	if o.hostfile != "" {
+		text, err := os.ReadFile(o.hostfile)
+		if err != nil {
+			return nil, exit.Usagef("--hostfile: %w", err)
+		}
+		more := machine.HostfileNames(string(text))
+		if len(more) == 0 {
+			return nil, exit.Usagef("--hostfile: %s names no host", o.hostfile)
+		}
+		names = append(names, more...)
 	}
-	node.Peers = lookUp(ctx, names)
-	return node, netenv.Make(node, opt), nil
+	slices.Sort(names)
+	return slices.Compact(names), nil
 }
 
 // read reads the machine without its driver, which reports only the GPUs that this process may
@@ -133,37 +143,4 @@ func (o *envOptions) read() (*machine.Machine, error) {
 		return nil, exit.Usagef("--root: %w", err)
 	}
 	return m, err
-}
-
-func valueOf(env []netenv.Setting, name string) string {
-	i := slices.IndexFunc(env, func(s netenv.Setting) bool { return s.Name == name })
-	if i < 0 {
-		return ""
-	}
-	return env[i].Value
-}
-
-// alreadySet returns the settings from the environment and those that NCCL's files add,
-// and the problems of both.
-func alreadySet(environ []string, files sysfs.FS) (set []netenv.Setting, problems []string) {
-	for _, entry := range environ {
-		name, value, _ := strings.Cut(entry, "=")
-		if !slices.ContainsFunc(set, func(s netenv.Setting) bool { return s.Name == name }) { // getenv returns the first
-			set = append(set, netenv.Setting{Name: name, Value: value, From: "environment"})
-		}
-	}
-	read := func(name string) ([]byte, error) {
-		text, err := files.Text(name)
-		return []byte(text), err
-	}
-	k, _, err := knob.Load(environ, read)
-	if err != nil {
-		return set, strings.Split(err.Error(), "\n")
-	}
-	for _, s := range k.Settings() {
-		if s.From != "environment" {
-			set = append(set, netenv.Setting{Name: s.Name, Value: s.Value, From: s.From})
-		}
-	}
-	return set, nil
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/assay-hpc/assay/harness/libnccl"
+	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/internal/exit"
 )
 
@@ -47,15 +49,15 @@ func execCommand(errOut io.Writer) *cli.Command {
 			if err != nil {
 				return exit.With(exit.NotDone, fmt.Errorf("exec: %w", err))
 			}
-			wish, err := ncclWish(engine)
+			wish, err := libnccl.Wish(engine)
 			if err != nil {
-				return err
+				return exit.Usagef("exec: %w", err)
 			}
 			_, plan, err := o.plan(c.Context, os.Environ())
 			if err != nil {
 				return err
 			}
-			environ, nccl, err := chooseNCCL(wish, hasDriver(o.root), plan.Apply(os.Environ(), override))
+			environ, nccl, err := libnccl.Choose(wish, hasDriver(o.root), plan.Apply(os.Environ(), override))
 			if err != nil {
 				return exit.With(exit.NotDone, fmt.Errorf("exec: %w", err))
 			}
@@ -72,4 +74,15 @@ func execCommand(errOut io.Writer) *cli.Command {
 			return exit.With(exit.NotDone, fmt.Errorf("exec: %s: %w", program, err))
 		},
 	}
+}
+
+// hasDriver reports whether the kernel module of a GPU driver is loaded. Querying the
+// rest of the driver takes a second.
+func hasDriver(root string) bool {
+	machine, err := sysfs.Open(root)
+	if err != nil {
+		return false
+	}
+	_, err = machine.Text("/proc/driver/nvidia/version")
+	return err == nil
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/assay-hpc/assay/coll/flight"
+	"github.com/assay-hpc/assay/coll/watch"
 	"github.com/assay-hpc/assay/internal/exit"
 )
 
@@ -21,13 +22,13 @@ func TestWatch(t *testing.T) {
 	l.Ended(1)
 	l.Say("it stands still: rank 3 sleeps")
 	pid := strconv.Itoa(os.Getpid())
-	watch := func(args ...string) (string, string, int) {
+	runWatch := func(args ...string) (string, string, int) {
 		var out, errOut bytes.Buffer
 		code := run(append([]string{"harness", "watch"}, args...), &out, &errOut)
 		return out.String(), errOut.String(), code
 	}
 
-	out, errs, code := watch("--last", "2", pid)
+	out, errs, code := runWatch("--last", "2", pid)
 	for _, want := range []string{
 		`(?m)^PID +COMMAND +STATE +COMMUNICATOR +RANK +GPU +CALLS +ENDED +LAST OPERATION +CALLED$`,
 		`(?m)^` + pid + ` +\S+ +running +tp\S+ +1 of 4 +2 +2 +1 +Sends or Recvs +\d\S* ago$`,
@@ -44,9 +45,9 @@ func TestWatch(t *testing.T) {
 
 	var report struct {
 		Schema    string
-		Processes []watched
+		Processes []watch.Process
 	}
-	out, _, code = watch("-o", "json")
+	out, _, code = runWatch("-o", "json")
 	if err := json.Unmarshal([]byte(out), &report); err != nil || code != exit.Pass || report.Schema != "assay.watch/1" || len(report.Processes) == 0 {
 		t.Errorf("status %d, %v: %s", code, err, out)
 	}
@@ -75,7 +76,7 @@ func TestWatch(t *testing.T) {
 		{[]string{"999999999"}, exit.NotDone, "there is no process 999999999"},
 		{[]string{"--job", "no such job"}, exit.NotDone, "no process of job no such job"},
 	} {
-		if _, errs, code := watch(c.args...); code != c.code || !strings.Contains(errs, c.want) {
+		if _, errs, code := runWatch(c.args...); code != c.code || !strings.Contains(errs, c.want) {
 			t.Errorf("%q: status %d, %s", c.args, code, errs)
 		}
 	}

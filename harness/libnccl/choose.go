@@ -1,4 +1,4 @@
-package main
+package libnccl
 
 import (
 	"fmt"
@@ -6,49 +6,35 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/assay-hpc/assay/harness/libnccl"
-	"github.com/assay-hpc/assay/harness/sysfs"
-	"github.com/assay-hpc/assay/internal/exit"
 )
 
-// Values of --engine and ASSAY_NCCL: which NCCL a command gets.
+// Which NCCL a command gets: values of "harness exec --engine" and of Variable.
 const (
-	ncclOurs   = "ours"
-	ncclNVIDIA = "nvidia"
-	ncclAuto   = "auto"
-
-	ncclVariable = "ASSAY_NCCL"
+	WishOurs   = "ours"
+	WishNVIDIA = "nvidia"
+	WishAuto   = "auto"
 )
 
-// ncclWish returns the value of the flag, or else of the environment variable. "" means
-// that nothing is to be changed.
-func ncclWish(flag string) (string, error) {
+// Variable is the environment variable that chooses for commands without --engine.
+const Variable = "ASSAY_NCCL"
+
+// Wish returns which NCCL a command should get: the value of the flag, or else of Variable. ""
+// means that nothing is to be changed.
+func Wish(flag string) (string, error) {
 	wish, from := flag, "--engine"
 	if wish == "" {
-		wish, from = os.Getenv(ncclVariable), ncclVariable
+		wish, from = os.Getenv(Variable), Variable
 	}
 	switch wish {
-	case "", ncclOurs, ncclNVIDIA, ncclAuto:
+	case "", WishOurs, WishNVIDIA, WishAuto:
 		return wish, nil
 	}
-	return "", exit.Usagef("exec: %s is %s, %s or %s, not %q", from, ncclOurs, ncclNVIDIA, ncclAuto, wish)
+	return "", fmt.Errorf("%s is %s, %s or %s, not %q", from, WishOurs, WishNVIDIA, WishAuto, wish)
 }
 
-// hasDriver reports whether the kernel module of a GPU driver is loaded. Querying the
-// rest of the driver takes a second.
-func hasDriver(root string) bool {
-	machine, err := sysfs.Open(root)
-	if err != nil {
-		return false
-	}
-	_, err = machine.Text("/proc/driver/nvidia/version")
-	return err == nil
-}
-
-// chooseNCCL returns the environment in which a program gets the NCCL of a wish, and a
-// line that says which one it is, "" if nothing was changed.
-func chooseNCCL(wish string, driver bool, environ []string) (_ []string, said string, err error) {
+// Choose returns the environment in which a program gets the NCCL of a wish, and a line that says
+// which one it is, "" if nothing was changed. driver says whether there is a GPU driver.
+func Choose(wish string, driver bool, environ []string) (_ []string, said string, err error) {
 	if wish == "" {
 		return environ, "", nil
 	}
@@ -56,18 +42,18 @@ func chooseNCCL(wish string, driver bool, environ []string) (_ []string, said st
 	if err != nil {
 		return nil, "", err
 	}
-	places := ncclPlaces(self)
+	in := places(self)
 	switch wish {
-	case ncclOurs:
-		ours, err := findOurs(places)
+	case WishOurs:
+		ours, err := findOurs(in)
 		if err != nil {
 			return nil, "", err
 		}
 		environ, said = withOurs(ours, environ)
-	case ncclNVIDIA:
+	case WishNVIDIA:
 		environ, said = withNVIDIA(environ)
 	default:
-		ours, err := findOurs(places)
+		ours, err := findOurs(in)
 		if err != nil || !driver || preloaded(environ) {
 			return environ, "", nil
 		}
@@ -75,33 +61,33 @@ func chooseNCCL(wish string, driver bool, environ []string) (_ []string, said st
 		return environ, said, nil
 	}
 	// The program may start others through harness exec.
-	return setIn(environ, ncclVariable, wish), said, nil
+	return setIn(environ, Variable, wish), said, nil
 }
 
-// ncclPlaces returns the paths at which our library may be: in images it is in the
+// places returns the paths at which our library may be: in images it is in the
 // directory lib next to the program's bin, after make libnccl next to the program.
-func ncclPlaces(self string) []string {
+func places(self string) []string {
 	bin := filepath.Dir(self)
-	return []string{filepath.Join(filepath.Dir(bin), "lib", libnccl.Name), filepath.Join(bin, libnccl.Name)}
+	return []string{filepath.Join(filepath.Dir(bin), "lib", Name), filepath.Join(bin, Name)}
 }
 
 // preloaded reports whether LD_PRELOAD already contains an NCCL library.
 func preloaded(environ []string) bool {
-	return slices.ContainsFunc(entries(environ, "LD_PRELOAD"), func(file string) bool { return filepath.Base(file) == libnccl.Name })
+	return slices.ContainsFunc(entries(environ, "LD_PRELOAD"), func(file string) bool { return filepath.Base(file) == Name })
 }
 
 // findOurs returns the path of our library.
 func findOurs(places []string) (string, error) {
 	var wrong []string
 	for _, p := range places {
-		err := libnccl.Installed(p)
+		err := Installed(p)
 		if err == nil {
 			return p, nil
 		}
 		wrong = append(wrong, err.Error())
 	}
 	return "", fmt.Errorf("assay's %s was not found: %s; remedy: make libnccl makes it and %s: copy both into one of these directories, or take --engine %s",
-		libnccl.Name, strings.Join(wrong, "; "), libnccl.Engine, ncclNVIDIA)
+		Name, strings.Join(wrong, "; "), Engine, WishNVIDIA)
 }
 
 // withOurs preloads our library: a program that brings its own NCCL finds that by an
@@ -117,10 +103,10 @@ func withOurs(ours string, environ []string) ([]string, string) {
 // withNVIDIA removes our library, and ensures that the loader finds NVIDIA's.
 func withNVIDIA(environ []string) ([]string, string) {
 	environ = withoutLibraries(environ, func(file string) bool {
-		id, err := libnccl.ReadFile(file)
-		return err == nil && id.Maker == libnccl.Assay
+		id, err := ReadFile(file)
+		return err == nil && id.Maker == Assay
 	})
-	dir, first := libnccl.FindNVIDIA(valueIn(environ, "LD_LIBRARY_PATH"))
+	dir, first := FindNVIDIA(valueIn(environ, "LD_LIBRARY_PATH"))
 	if dir == "" {
 		return environ, "NCCL is what the program brings: the loader finds none of NVIDIA's"
 	}
@@ -129,14 +115,14 @@ func withNVIDIA(environ []string) ([]string, string) {
 	if !first {
 		environ = prepend(environ, "LD_LIBRARY_PATH", dir)
 	}
-	return environ, "NCCL is NVIDIA's: " + filepath.Join(dir, libnccl.Name) + ", unless the program brings its own"
+	return environ, "NCCL is NVIDIA's: " + filepath.Join(dir, Name) + ", unless the program brings its own"
 }
 
 // withoutLibraries removes libraries from LD_PRELOAD, and their directories from
 // LD_LIBRARY_PATH.
 func withoutLibraries(environ []string, out func(file string) bool) []string {
 	environ = withoutEntries(environ, "LD_PRELOAD", out)
-	return withoutEntries(environ, "LD_LIBRARY_PATH", func(dir string) bool { return out(filepath.Join(dir, libnccl.Name)) })
+	return withoutEntries(environ, "LD_LIBRARY_PATH", func(dir string) bool { return out(filepath.Join(dir, Name)) })
 }
 
 // entries returns the entries of one of the loader's lists.

@@ -1,4 +1,4 @@
-package main
+package machine
 
 import (
 	"context"
@@ -16,8 +16,8 @@ func TestHostfileNames(t *testing.T) {
 		"fd00::1 slots=8 max-slots=8\r\nc\r\n": "fd00::1 c",
 		":8\n@\n":                              "",
 	} {
-		if got := strings.Join(hostfileNames(in), " "); got != want {
-			t.Errorf("hostfileNames(%q) = %s; want %s", in, got, want)
+		if got := strings.Join(HostfileNames(in), " "); got != want {
+			t.Errorf("HostfileNames(%q) = %s; want %s", in, got, want)
 		}
 	}
 }
@@ -25,7 +25,7 @@ func TestHostfileNames(t *testing.T) {
 // TestLookUp: addresses are themselves, names come from the system, and a name
 // that nobody knows says so; all in the order of the question.
 func TestLookUp(t *testing.T) {
-	got := lookUp(context.Background(), []string{"fd00::1", "localhost", "no-such-host.invalid"})
+	got := LookUp(context.Background(), []string{"fd00::1", "localhost", "no-such-host.invalid"})
 	if len(got) != 3 || got[0].Addrs[0].String() != "fd00::1" || got[0].Err != "" {
 		t.Fatalf("lookUp = %+v", got)
 	}

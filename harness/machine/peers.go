@@ -1,46 +1,20 @@
-package main
+package machine
 
 import (
 	"context"
 	"net"
 	"net/netip"
-	"os"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/assay-hpc/assay/harness/netenv"
-	"github.com/assay-hpc/assay/internal/exit"
 )
 
-// peerNames returns the hosts that the flags name.
-func (o *envOptions) peerNames() ([]string, error) {
-	var names []string
-	for name := range strings.SplitSeq(o.peers, ",") {
-		if name = strings.TrimSpace(name); name != "" {
-			names = append(names, name)
-		}
-	}
-	if o.hostfile != "" {
-		text, err := os.ReadFile(o.hostfile)
-		if err != nil {
-			return nil, exit.Usagef("--hostfile: %w", err)
-		}
-		more := hostfileNames(string(text))
-		if len(more) == 0 {
-			return nil, exit.Usagef("--hostfile: %s names no host", o.hostfile)
-		}
-		names = append(names, more...)
-	}
-	slices.Sort(names)
-	return slices.Compact(names), nil
-}
-
-// hostfileNames parses a host file: one host per line, followed by fields that do not
+// HostfileNames parses a host file: one host per line, followed by fields that do not
 // matter here (slots=8), and comments after #. It drops users before @ and numbers of
 // slots after a colon.
-func hostfileNames(text string) []string {
+func HostfileNames(text string) []string {
 	var out []string
 	for line := range strings.Lines(text) {
 		line, _, _ = strings.Cut(line, "#")
@@ -66,8 +40,8 @@ const (
 	lookUps    = 100
 )
 
-// lookUp resolves the addresses of hosts.
-func lookUp(ctx context.Context, names []string) []netenv.Peer {
+// LookUp resolves the addresses of hosts.
+func LookUp(ctx context.Context, names []string) []netenv.Peer {
 	ctx, cancel := context.WithTimeout(ctx, lookUpTime)
 	defer cancel()
 	out := make([]netenv.Peer, len(names))

@@ -1,0 +1,66 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/assay-hpc/assay/coll/knob"
+	"github.com/assay-hpc/assay/harness/netenv"
+	"github.com/assay-hpc/assay/harness/sysfs"
+)
+
+// Plan determines the variables that the node needs beside those that are set already, in the
+// environment and in NCCL's files. peers are the job's other hosts. NCCL_TOPO_FILE changes the
+// machine, unless its topology is from a file; an error that is a *FileError is about that file.
+func (m *Machine) Plan(environ []string, peers []netenv.Peer, o netenv.Options) (*netenv.Node, *netenv.Plan, error) {
+	o.Env, o.Problems = alreadySet(environ, m.FS)
+	if name := valueOf(o.Env, "NCCL_TOPO_FILE"); name != "" && m.o.System == nil {
+		err := m.Overlay(name)
+		if bad := new(FileError); errors.As(err, &bad) {
+			return nil, nil, err
+		} else if err != nil {
+			m.note(fmt.Sprintf("NCCL_TOPO_FILE: %v", err))
+		}
+	}
+	node, err := m.Environment(valueOf(o.Env, "LD_LIBRARY_PATH"))
+	if err != nil {
+		return nil, nil, err
+	}
+	node.Peers = peers
+	return node, netenv.Make(node, o), nil
+}
+
+func valueOf(env []netenv.Setting, name string) string {
+	i := slices.IndexFunc(env, func(s netenv.Setting) bool { return s.Name == name })
+	if i < 0 {
+		return ""
+	}
+	return env[i].Value
+}
+
+// alreadySet returns the settings from the environment and those that NCCL's files add,
+// and the problems of both.
+func alreadySet(environ []string, files sysfs.FS) (set []netenv.Setting, problems []string) {
+	for _, entry := range environ {
+		name, value, _ := strings.Cut(entry, "=")
+		if !slices.ContainsFunc(set, func(s netenv.Setting) bool { return s.Name == name }) { // getenv returns the first
+			set = append(set, netenv.Setting{Name: name, Value: value, From: "environment"})
+		}
+	}
+	read := func(name string) ([]byte, error) {
+		text, err := files.Text(name)
+		return []byte(text), err
+	}
+	k, _, err := knob.Load(environ, read)
+	if err != nil {
+		return set, strings.Split(err.Error(), "\n")
+	}
+	for _, s := range k.Settings() {
+		if s.From != "environment" {
+			set = append(set, netenv.Setting{Name: s.Name, Value: s.Value, From: s.From})
+		}
+	}
+	return set, nil
+}
