@@ -132,8 +132,8 @@ var lattice = []rule{
 	},
 	{
 		name: "the machines of a job", who: []string{"harness/fabric"}, not: []string{"./..."},
-		except: []string{"./harness/certificate", "./harness/result", "./harness/fabric", "./harness/gather", "./harness/hunt", "./coll/bootstrap", "./coll/perf", "./perftest/tcp"},
-		why:    "it brings machines together and asks them to measure; what is measured on one of them is the harness's commands",
+		except: []string{"./harness/certificate", "./harness/result", "./harness/fabric", "./harness/gather", "./harness/hunt", "./harness/sysfs", "./coll/bootstrap", "./coll/perf", "./perftest/tcp", "./perftest/probe"},
+		why:    "it brings machines together and measures between two of them; what is measured on one is the harness's commands",
 	},
 	{
 		name: "gathering", who: []string{"harness/gather"}, not: []string{"./..."}, except: []string{"./harness/gather", "./harness/certificate", "./harness/result", "./harness/stat", "./internal/attest", "./internal/meet"}, deep: true,

@@ -25,7 +25,7 @@ func collTune(ctx context.Context, args []string, out, errOut io.Writer) error {
 	from, to := fs.String("b", "8", "smallest size"), fs.String("e", "", "largest size (default 16M; of GPUs 1G)")
 	factor := fs.Int("f", 0, "factor between sizes (default 8; of GPUs 2)")
 	names := fs.String("collectives", "", "on GPUs, only these: all_reduce,all_gather,...")
-	if done, err := parseTool(fs, args, errOut); done || err != nil {
+	if done, err := exit.ParseFlags(fs, args, errOut); done || err != nil {
 		return err
 	}
 	set := map[string]bool{}

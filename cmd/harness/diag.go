@@ -110,6 +110,26 @@ func (o *diagOptions) plan() (diag.Plan, error) {
 	return p, nil
 }
 
+// checkEngine refuses what an engine cannot do.
+func (o *diagOptions) checkEngine(p diag.Plan) error {
+	switch o.engine {
+	case diag.Assay:
+		return nil
+	case hostengine.Name, hostengine.Both:
+	default:
+		return exit.Usagef("--engine is assay, dcgm or both, not %q", o.engine)
+	}
+	switch {
+	case o.gpus != "":
+		return exit.Usagef("--gpus numbers GPUs as CUDA does, and DCGM does otherwise: leave it out, or use --engine assay")
+	case o.engine == hostengine.Name && (len(p.Params) > 0 || o.duration > 0):
+		return exit.Usagef("-p and --duration are assay's: leave them out, or use --engine assay or both")
+	case o.engine == hostengine.Name && hostengine.Tests(p) == "":
+		return exit.Usagef("-r %s: DCGM has none of these tests; use --engine assay", o.run)
+	}
+	return nil
+}
+
 // diagChild runs one test in a child process. Only the parent uses its input and output
 // format.
 func diagChild(ctx context.Context, name string, out io.Writer) error {
@@ -140,12 +160,13 @@ func (o *diagOptions) report(ctx context.Context, plan diag.Plan) error {
 	}
 	begun := time.Now()
 	bar := newStatusLine(o.stderr)
-	r, err := o.engines(ctx, plan, func(e diag.Event) {
+	runner := diag.Runner{Command: diagCommandLine, Observe: func(e diag.Event) {
 		bar.show("%.78s", fmt.Sprintf("%d/%d %s %s", e.Done+1, e.Total, e.Test.Name, e.Text))
 		if bar.w == nil && e.Result != nil { // the log of a run of some minutes shows how far it is
 			fmt.Fprintf(o.stderr, "%d/%d %s: %s\n", e.Done, e.Total, e.Test.Name, e.Result.Status)
 		}
-	})
+	}}
+	r, err := hostengine.RunAll(ctx, o.engine, plan, runner, o.dcgmTimeout)
 	bar.clear()
 	switch {
 	case errors.Is(err, hostengine.ErrMissing):

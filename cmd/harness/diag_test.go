@@ -118,27 +118,3 @@ func TestDiagEngines(t *testing.T) {
 		}
 	}
 }
-
-// TestDCGMTests: a level as it is, or those of its tests that DCGM has.
-func TestDCGMTests(t *testing.T) {
-	for _, tt := range []struct {
-		run        string
-		only, skip []string
-		want       string
-	}{
-		{"3", nil, nil, "3"},
-		{"long", nil, nil, "3"},
-		{"2", nil, []string{"pcie"}, "software,memory"},
-		{"3", []string{"p2p", "memory"}, nil, "memory"},
-		{"memory,p2p", nil, nil, "memory"},
-		{"p2p", nil, nil, ""},
-	} {
-		p, err := diag.Select(tt.run, tt.only, tt.skip)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := dcgmTests(p); got != tt.want {
-			t.Errorf("-r %s, only %v, skip %v: %q; want %q", tt.run, tt.only, tt.skip, got, tt.want)
-		}
-	}
-}

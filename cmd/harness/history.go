@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto"
 	"fmt"
 	"io"
 	"path"
@@ -13,11 +12,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/history"
+	"github.com/assay-hpc/assay/harness/registry"
 	"github.com/assay-hpc/assay/harness/report"
 	"github.com/assay-hpc/assay/harness/suite"
-	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 )
@@ -31,8 +29,7 @@ type historyOptions struct {
 	insecure, verbose   bool
 	stdout, stderr      io.Writer
 
-	from    time.Time // parsed since
-	trusted []crypto.PublicKey
+	from time.Time // parsed since
 }
 
 func historyCommand(out, errOut io.Writer) *cli.Command {
@@ -105,21 +102,21 @@ func (o *historyOptions) run(ctx context.Context, args []string, now time.Time) 
 	if err := o.validate(args, now); err != nil {
 		return err
 	}
-	var err error
-	if o.trusted, err = loadKeys(ctx, o.keys.Value()); err != nil {
+	keys, err := loadKeys(ctx, o.keys.Value())
+	if err != nil {
 		return err
 	}
 	c := history.NewCollector(history.Options{Tolerance: o.tolerance / 100, Wants: o.wantsCheck})
-	r := newHistoryReader(o, c)
+	r := registry.Reader{To: c, Since: o.from, Node: o.node, Keys: keys, Options: registryOptions(o.insecure)}
 	for _, where := range args {
-		if err := r.read(ctx, where); err != nil {
+		if err := r.Read(ctx, where); err != nil {
 			return err
 		}
 	}
-	r.summary(o.stderr)
+	r.Summary(o.stderr)
 	h := c.History()
 	if h.Certificates == 0 {
-		return exit.With(exit.NotDone, fmt.Errorf("there is no certificate of interest among %d files: nothing is shown", r.seen))
+		return exit.With(exit.NotDone, fmt.Errorf("there is no certificate of interest among %d files: nothing is shown", r.Seen()))
 	}
 	if o.html != "" {
 		var page bytes.Buffer
@@ -156,30 +153,4 @@ func (h historyText) WriteText(w io.Writer) error {
 func (o *historyOptions) wantsCheck(id string) bool {
 	patterns := o.checks.Value()
 	return len(patterns) == 0 || suite.CoversAny(patterns, id)
-}
-
-// wants reports whether a certificate is of interest.
-func (o *historyOptions) wants(st *certificate.Statement) bool {
-	if st.Predicate.Finished.Before(o.from) {
-		return false
-	}
-	if o.node == "" {
-		return true
-	}
-	n := st.Predicate.Node
-	if n == nil {
-		return false
-	}
-	ok, _ := path.Match(o.node, n.Name) // validate has checked the pattern
-	return ok
-}
-
-// parse parses a document as a certificate, and verifies it. nil means that it is
-// something else.
-func (o *historyOptions) parse(b []byte) (*certificate.Statement, error) {
-	if !attest.IsEnvelope(b) && !bytes.Contains(b, []byte(certificate.PredicateType)) {
-		return nil, nil
-	}
-	st, _, err := certificate.Open(b, o.trusted...)
-	return st, err
 }

@@ -110,7 +110,7 @@ func (o *huntOptions) run(ctx context.Context) (err error) {
 		return exit.Usagef("it takes several machines: start it with srun, mpirun or torchrun, a process on each")
 	}
 	defer func() { err = leaveFabric(f, err) }()
-	o.Ports, o.RDMA = huntPorts()
+	o.Ports, o.RDMA = fabric.RDMAPorts()
 	bar := newStatusLine(o.stderr)
 	if f.Rank() == 0 {
 		o.Progress = func(round, undecided int) { bar.show("round %d, %d undecided", round, undecided) }

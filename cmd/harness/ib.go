@@ -163,7 +163,7 @@ func ibDevices(args []string, out, errOut io.Writer) error {
 	root := set.String("root", "/", "read sys below `DIR`")
 	form := set.String("format", "text", "`FORMAT`: text or json")
 	set.StringVar(form, "output", "text", "its earlier name")
-	if done, err := parseTool(set, args, errOut); done || err != nil {
+	if done, err := exit.ParseFlags(set, args, errOut); done || err != nil {
 		return err
 	}
 	if *form != "text" && *form != "json" {

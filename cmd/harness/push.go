@@ -12,7 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/harness/certificate"
-	ociregistry "github.com/assay-hpc/assay/harness/registry" // certify.go has a function of that name
+	"github.com/assay-hpc/assay/harness/registry"
 	"github.com/assay-hpc/assay/harness/version"
 	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/exit"
@@ -25,7 +25,7 @@ const pushTimeout = 3 * time.Minute
 type pushOptions struct {
 	to       string
 	insecure bool
-	repo     *ociregistry.Repository
+	repo     *registry.Repository
 }
 
 const pushUsage = "`REPO` in a registry, or to an image in it, REPO@sha256:…; credentials are docker's"
@@ -42,14 +42,14 @@ func (o *pushOptions) registryFlags() []cli.Flag {
 
 // open opens the repository to push to.
 func (o *pushOptions) open() (err error) {
-	if o.repo, err = openRepository(o.to, o.insecure); err != nil {
+	if o.repo, err = registry.Open(o.to, registryOptions(o.insecure)); err != nil {
 		return exit.Usagef("push: %w", err)
 	}
 	return nil
 }
 
-func openRepository(where string, insecure bool) (*ociregistry.Repository, error) {
-	return ociregistry.Open(where, ociregistry.Options{Insecure: insecure, UserAgent: "assay-harness/" + version.Get().Version})
+func registryOptions(insecure bool) registry.Options {
+	return registry.Options{Insecure: insecure, UserAgent: "assay-harness/" + version.Get().Version}
 }
 
 // check reports, before anything runs, whether the registry would accept a push. A
@@ -83,7 +83,7 @@ func (o *pushOptions) within(ctx context.Context, f func(context.Context) error)
 	ctx, cancel := context.WithTimeoutCause(ctx, pushTimeout, fmt.Errorf("it was not done within %v", pushTimeout))
 	defer cancel()
 	err := f(ctx)
-	if errors.Is(err, ociregistry.ErrSubject) || errors.Is(err, attest.ErrSubject) {
+	if errors.Is(err, registry.ErrSubject) || errors.Is(err, attest.ErrSubject) {
 		return exit.With(exit.Usage, err)
 	}
 	return err

@@ -246,14 +246,9 @@ func signatureOf(a attest.Attachment) *report.Signature {
 	return &report.Signature{Verified: a.Signature == attest.Verified, Keys: a.KeyIDs}
 }
 
-// readCertificateFile reads a file, up to a size that no certificate exceeds.
+// readCertificateFile reads a file that may contain a certificate.
 func readCertificateFile(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, exit.Usagef("%w", err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, 2*certificate.MaxSize+1))
+	b, err := certificate.ReadFile(name)
 	if err != nil {
 		return nil, exit.Usagef("%w", err)
 	}

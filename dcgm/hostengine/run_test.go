@@ -113,3 +113,27 @@ func zombie(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err != nil || strings.Contains(string(b), ") Z ")
 }
+
+// TestTests: a level as it is, or those of its tests that DCGM has.
+func TestTests(t *testing.T) {
+	for _, tt := range []struct {
+		run        string
+		only, skip []string
+		want       string
+	}{
+		{"3", nil, nil, "3"},
+		{"long", nil, nil, "3"},
+		{"2", nil, []string{"pcie"}, "software,memory"},
+		{"3", []string{"p2p", "memory"}, nil, "memory"},
+		{"memory,p2p", nil, nil, "memory"},
+		{"p2p", nil, nil, ""},
+	} {
+		p, err := diag.Select(tt.run, tt.only, tt.skip)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := Tests(p); got != tt.want {
+			t.Errorf("-r %s, only %v, skip %v: %q; want %q", tt.run, tt.only, tt.skip, got, tt.want)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
@@ -170,4 +171,15 @@ func (s *Statement) SHA256() (string, error) {
 	}
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:]), nil
+}
+
+// ReadFile reads a file that may contain a certificate or an envelope, up to a size that none
+// exceeds.
+func ReadFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, 2*MaxSize+1))
 }

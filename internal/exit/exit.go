@@ -4,7 +4,10 @@ package exit
 
 import (
 	"errors"
+	"flag"
 	"fmt"
+	"io"
+	"strings"
 )
 
 // The exit statuses.
@@ -47,4 +50,19 @@ func Of(err error) int {
 		return e.Status
 	}
 	return NotDone
+}
+
+// ParseFlags parses the flags of a command without operands. done says that help was asked for; it
+// has been written to errOut.
+func ParseFlags(fs *flag.FlagSet, args []string, errOut io.Writer) (done bool, err error) {
+	fs.SetOutput(errOut)
+	switch err := fs.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return true, nil
+	case err != nil:
+		return false, With(Usage, nil) // already printed
+	case fs.NArg() > 0:
+		return false, Usagef("%s takes no argument %q", strings.TrimPrefix(fs.Name(), "harness "), fs.Arg(0))
+	}
+	return false, nil
 }

@@ -33,6 +33,9 @@ type NVOptions struct {
 	Testcases []string // names or indexes
 	Prefixes  []string // of names
 
+	List       bool // list the testcases, and measure nothing
+	NoAffinity bool // host memory is allocated wherever this thread runs
+
 	Version string // of this program
 	Driver  string
 	Host    string

@@ -1,4 +1,4 @@
-package main
+package fabric
 
 import (
 	"context"
@@ -9,29 +9,28 @@ import (
 	"slices"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/fabric"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/perftest/probe"
 )
 
-// A huntProber measures RDMA writes between ports, in both directions at once.
-type huntProber struct {
+// An rdmaProber measures RDMA writes between ports, in both directions at once.
+type rdmaProber struct {
 	tree  sysfs.FS
-	ports map[string]huntPort
+	ports map[string]rdmaPort
 }
 
-type huntPort struct {
+type rdmaPort struct {
 	device string
 	number int
 	rate   float64 // B/s
 }
 
-// huntMessage is the size of a message.
-const huntMessage = 64 << 10
+// rdmaMessage is the size of a message.
+const rdmaMessage = 64 << 10
 
-// huntPorts returns the names of this machine's active ports and their prober, or nil if
-// there are none.
-func huntPorts() ([]string, fabric.Prober) {
+// RDMAPorts returns the names of this machine's active ports and their prober, or nil if there are
+// none.
+func RDMAPorts() ([]string, Prober) {
 	tree, err := sysfs.Open("/")
 	if err != nil {
 		return nil, nil
@@ -40,11 +39,11 @@ func huntPorts() ([]string, fabric.Prober) {
 	if err != nil {
 		return nil, nil
 	}
-	p := &huntProber{tree: tree, ports: map[string]huntPort{}}
+	p := &rdmaProber{tree: tree, ports: map[string]rdmaPort{}}
 	for _, d := range devices {
 		for _, port := range d.Ports {
 			if port.State == "ACTIVE" {
-				p.ports[fmt.Sprintf("%s/%d", d.Name, port.Number)] = huntPort{d.Name, port.Number, port.Rate.Gbit / 8 * 1e9}
+				p.ports[fmt.Sprintf("%s/%d", d.Name, port.Number)] = rdmaPort{d.Name, port.Number, port.Rate.Gbit / 8 * 1e9}
 			}
 		}
 	}
@@ -55,19 +54,19 @@ func huntPorts() ([]string, fabric.Prober) {
 }
 
 // config returns the configuration of a measurement that takes d at the port's rate.
-func (p *huntProber) config(name string, d time.Duration) (huntPort, probe.Config, error) {
+func (p *rdmaProber) config(name string, d time.Duration) (rdmaPort, probe.Config, error) {
 	port, ok := p.ports[name]
 	if !ok {
 		return port, probe.Config{}, fmt.Errorf("there is no port %s", name)
 	}
 	c := probe.Default(probe.Write, probe.Bandwidth)
 	c.Device, c.IBPort, c.Bidirectional, c.Port = port.device, port.number, true, 0
-	c.Size, c.Iterations = huntMessage, max(20, uint64(port.rate*d.Seconds()/huntMessage))
+	c.Size, c.Iterations = rdmaMessage, max(20, uint64(port.rate*d.Seconds()/rdmaMessage))
 	return port, c, nil
 }
 
-// Listen implements fabric.Prober.
-func (p *huntProber) Listen(ctx context.Context, name string, d time.Duration) (at int, wait func() (fabric.Side, error), err error) {
+// Listen implements Prober.
+func (p *rdmaProber) Listen(ctx context.Context, name string, d time.Duration) (at int, wait func() (Side, error), err error) {
 	port, c, err := p.config(name, d)
 	if err != nil {
 		return 0, nil, err
@@ -75,13 +74,13 @@ func (p *huntProber) Listen(ctx context.Context, name string, d time.Duration) (
 	before := p.counters(port)
 	ready, done := make(chan string, 1), make(chan error, 1)
 	go func() {
-		_, err := ibRun(ctx, c, probe.Events{Waiting: func(addr string) { ready <- addr }})
+		_, err := probe.Run(ctx, c, probe.Events{Waiting: func(addr string) { ready <- addr }})
 		done <- err
 	}()
 	select {
 	case addr := <-ready:
 		to, err := netip.ParseAddrPort(addr)
-		return int(to.Port()), func() (fabric.Side, error) {
+		return int(to.Port()), func() (Side, error) {
 			err := <-done
 			return p.side(port, before), err
 		}, err
@@ -93,15 +92,15 @@ func (p *huntProber) Listen(ctx context.Context, name string, d time.Duration) (
 	}
 }
 
-// Measure implements fabric.Prober.
-func (p *huntProber) Measure(ctx context.Context, name, host string, at int, d time.Duration) (there, back float64, own fabric.Side, err error) {
+// Measure implements Prober.
+func (p *rdmaProber) Measure(ctx context.Context, name, host string, at int, d time.Duration) (there, back float64, own Side, err error) {
 	port, c, err := p.config(name, d)
 	if err != nil {
 		return 0, 0, own, err
 	}
 	c.Host, c.Port = host, at
 	before := p.counters(port)
-	out, err := ibRun(ctx, c, probe.Events{})
+	out, err := probe.Run(ctx, c, probe.Events{})
 	if err != nil {
 		return 0, 0, own, err
 	}
@@ -113,7 +112,7 @@ func (p *huntProber) Measure(ctx context.Context, name, host string, at int, d t
 }
 
 // counters returns a port's counters, nil if they cannot be read.
-func (p *huntProber) counters(port huntPort) map[string]uint64 {
+func (p *rdmaProber) counters(port rdmaPort) map[string]uint64 {
 	c, err := p.tree.Counters(port.device, port.number)
 	if err != nil {
 		return nil
@@ -127,7 +126,7 @@ var resent = []string{"packet_seq_err", "local_ack_timeout_err", "roce_adp_retra
 
 // side returns the packet loss that a port has seen since before. Each event is at least
 // one packet.
-func (p *huntProber) side(port huntPort, before map[string]uint64) (s fabric.Side) {
+func (p *rdmaProber) side(port rdmaPort, before map[string]uint64) (s Side) {
 	after := p.counters(port)
 	up := func(name string) uint64 {
 		if was, is := before[name], after[name]; is > was {
