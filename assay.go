@@ -28,7 +28,7 @@ var Lock []byte
 //go:embed coll/choose/*.go coll/choose/tables.json coll/executor coll/cuda/*.go coll/cuda/bench/*.go coll/cuda/bench/check.ptx coll/nccl/*.go coll/nccl/*.c coll/nccl/*.h
 //go:embed coll/cuda/driver/*.go coll/cuda/driver/*.c coll/cuda/driver/*.h coll/cuda/driver/*.S coll/cuda/driver/lib
 //go:embed dcgm/diag/*.go dcgm/diag/ptx dcgm/hostengine/*.go
-//go:embed perftest/membw/*.go perftest/membw/ptx perftest/judge/*.go perftest/mesh/*.go perftest/mesh/heatmap.html perftest/tcp/*.go
+//go:embed perftest/gpumem perftest/membw/*.go perftest/membw/ptx perftest/judge/*.go perftest/mesh/*.go perftest/mesh/heatmap.html perftest/tcp/*.go
 //go:embed dcgm/health/*.go dcgm/health/thresholds.yaml
 //go:embed coll/cuda/kernels/*.go coll/cuda/kernels/*.cu coll/cuda/kernels/*.cuh coll/cuda/kernels/*.h coll/cuda/kernels/gen coll/cuda/kernels/ptx
 var HarnessSource embed.FS

@@ -132,7 +132,7 @@ var lattice = []rule{
 	},
 	{
 		name: "the machines of a job", who: []string{"harness/fabric"}, not: []string{"./..."},
-		except: []string{"./harness/certificate", "./harness/result", "./harness/fabric", "./harness/gather", "./harness/hunt", "./harness/sysfs", "./coll/bootstrap", "./coll/perf", "./perftest/tcp", "./perftest/probe"},
+		except: []string{"./harness/certificate", "./harness/result", "./harness/fabric", "./harness/gather", "./harness/hunt", "./harness/sysfs", "./coll/bootstrap", "./coll/knob", "./coll/perf", "./perftest/tcp", "./perftest/probe", "./internal/exit"},
 		why:    "it brings machines together and measures between two of them; what is measured on one is the harness's commands",
 	},
 	{
@@ -160,11 +160,11 @@ var lattice = []rule{
 		why: "coll is a library that programs import; the verbs transport is the one place that needs perftest's binding",
 	},
 	{
-		name: "perftest", who: []string{"perftest/..."}, unless: []string{"perftest/membw"}, not: []string{"./coll/...", "./dcgm/...", "./harness/suite", "./build/..."},
-		why: "the three engines do not know one another; membw uses the CUDA binding",
+		name: "perftest", who: []string{"perftest/..."}, unless: []string{"perftest/membw", "perftest/gpumem"}, not: []string{"./coll/...", "./dcgm/...", "./harness/suite", "./build/..."},
+		why: "the three engines do not know one another; membw and gpumem use the CUDA binding",
 	},
 	{
-		name: "what perftest stands on", who: []string{"perftest/..."}, unless: []string{"perftest/membw"}, not: []string{"./..."},
+		name: "what perftest stands on", who: []string{"perftest/..."}, unless: []string{"perftest/membw", "perftest/gpumem"}, not: []string{"./..."},
 		except: []string{"./perftest/...", "./harness/result", "./harness/rootfs", "./harness/stat", "./harness/sysfs", "./harness/dl", "./harness/probe", "./harness/version", "./internal/meet", "./internal/nearest"},
 		deep:   true,
 		why:    "it measures with the harness's leaves alone, so that a test needs two hosts and nothing else of assay",
@@ -192,7 +192,7 @@ var lattice = []rule{
 		why:    "it judges what it is given, in the certificate's words: harness/nvml asks the driver",
 	},
 	{
-		name: "the exceptions' exception", who: []string{"perftest/membw", "dcgm/diag"}, not: []string{"./coll/..."}, except: []string{"./coll/cuda/driver"},
+		name: "the exceptions' exception", who: []string{"perftest/membw", "perftest/gpumem", "dcgm/diag"}, not: []string{"./coll/..."}, except: []string{"./coll/cuda/driver"},
 		why: "only the CUDA binding is shared",
 	},
 	{

@@ -138,5 +138,5 @@ func (o *baselineOptions) read() (b certify.Baseline, err error) {
 	if err != nil {
 		return b, fmt.Errorf("--baseline: %w", err)
 	}
-	return certify.Baseline{Earlier: d.statement, Tolerance: o.tolerance / 100, Fail: o.fail}, nil
+	return certify.Baseline{Earlier: d.Statement, Tolerance: o.tolerance / 100, Fail: o.fail}, nil
 }

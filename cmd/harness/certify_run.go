@@ -29,7 +29,7 @@ func (o *certifyOptions) run(ctx context.Context) (err error) {
 		return err
 	}
 	if c.Fabric != nil {
-		defer func() { err = leaveFabric(c.Fabric, err) }()
+		defer func() { err = c.Fabric.Finish(err) }()
 	}
 	if o.List {
 		return o.printList(c)
@@ -119,7 +119,7 @@ func (o *certifyOptions) write(c *certify.Certification, st *certificate.Stateme
 		}
 	}
 	if dir != nil {
-		files, err := rendered([]document{{statement: st}}, renderings...)
+		files, err := report.Render([]report.Document{{Statement: st}}, report.Forms...)
 		if err != nil {
 			return err
 		}

@@ -109,7 +109,7 @@ func (o *huntOptions) run(ctx context.Context) (err error) {
 	if f == nil {
 		return exit.Usagef("it takes several machines: start it with srun, mpirun or torchrun, a process on each")
 	}
-	defer func() { err = leaveFabric(f, err) }()
+	defer func() { err = f.Finish(err) }()
 	o.Ports, o.RDMA = fabric.RDMAPorts()
 	bar := newStatusLine(o.stderr)
 	if f.Rank() == 0 {

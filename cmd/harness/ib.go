@@ -16,6 +16,7 @@ import (
 	"github.com/assay-hpc/assay/harness/version"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/perftest/gpumem"
 	"github.com/assay-hpc/assay/perftest/mesh"
 	"github.com/assay-hpc/assay/perftest/probe"
 	"github.com/assay-hpc/assay/perftest/probe/wire"
@@ -128,7 +129,7 @@ func ibTest(ctx context.Context, t probe.Tool, name string, args []string, out, 
 	for _, r := range c.Remarks() {
 		fmt.Fprintf(errOut, "%s: %s\n", name, r)
 	}
-	c.Allocate = gpuMemory
+	c.Allocate = gpumem.Allocate
 	return ibMeasure(ctx, &c, name, out, errOut)
 }
 

@@ -10,14 +10,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/assay-hpc/assay/coll/bootstrap"
-	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/topology"
+	"github.com/assay-hpc/assay/harness/fabric"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/harness/version"
 	"github.com/assay-hpc/assay/internal/exit"
+	"github.com/assay-hpc/assay/perftest/gpumem"
 	"github.com/assay-hpc/assay/perftest/mesh"
 	"github.com/assay-hpc/assay/perftest/probe"
 )
@@ -55,30 +55,36 @@ func platformPorts(name string) (float64, error) {
 	return p.NICs.GbitEach.Value, nil
 }
 
+// A meshGroup represents the processes of the job.
+type meshGroup struct {
+	mesh.Group
+	*fabric.Ranks
+}
+
 // runMesh measures. Rank 0 prints the report.
 func runMesh(ctx context.Context, m *mesh.Args, out, errOut io.Writer) error {
-	g, err := meetMesh(ctx)
+	ranks, err := fabric.Meet(ctx)
 	if err != nil {
 		return fmt.Errorf("ib mesh: %w", err)
 	}
-	defer g.lose(nil)
+	g := meshGroup{mesh.Alone{}, ranks}
+	if ranks.Net != nil {
+		g.Group = ranks.Net
+	}
 	first := g.Rank() == 0
-	// The mesh ends when one of its processes is lost, so that no other waits for it.
-	together, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stop := context.AfterFunc(g.lost, func() { cancel(context.Cause(g.lost)) })
+	together, stop := ranks.UntilLost(ctx)
 	defer stop()
 	err = measureMesh(together, m, g, out, errOut)
 	if err != nil && ctx.Err() != nil {
-		g.abort()
+		ranks.Abort()
 		return errors.New("ib mesh: interrupted")
 	}
-	if cause := context.Cause(g.lost); cause != nil {
-		g.abort()
+	if cause := ranks.Lost(); cause != nil {
+		ranks.Abort()
 		return fmt.Errorf("ib mesh: %w", cause)
 	}
-	broken := g.broken() // rank 0 may not know about that
-	closed := g.close()
+	broken := ranks.Broken() // rank 0 may not know about that
+	closed := ranks.Close()
 	var s *exit.Error
 	var usage *mesh.UsageError
 	switch {
@@ -104,7 +110,7 @@ func meshStatus(err error) int {
 }
 
 // measureMesh runs the mesh, and writes its report.
-func measureMesh(ctx context.Context, m *mesh.Args, g *meshGroup, out, errOut io.Writer) error {
+func measureMesh(ctx context.Context, m *mesh.Args, g meshGroup, out, errOut io.Writer) error {
 	o, err := g.options(m)
 	if err != nil {
 		return err
@@ -142,9 +148,9 @@ func measureMesh(ctx context.Context, m *mesh.Args, g *meshGroup, out, errOut io
 }
 
 // options returns the mesh's options.
-func (g *meshGroup) options(m *mesh.Args) (mesh.Options, error) {
+func (g meshGroup) options(m *mesh.Args) (mesh.Options, error) {
 	o := m.Options
-	o.Addr, o.Measure, o.Config.Allocate = g.addr, ibRun, gpuMemory
+	o.Addr, o.Measure, o.Config.Allocate = g.Addr, ibRun, gpumem.Allocate
 	tree, err := sysfs.Open("/")
 	if err != nil {
 		return o, err
@@ -155,7 +161,7 @@ func (g *meshGroup) options(m *mesh.Args) (mesh.Options, error) {
 		return o, err
 	}
 	o.Host, _, _ = strings.Cut(host, ".")
-	id, err := topology.HostID(g.getenv, tree)
+	id, err := topology.HostID(g.Getenv, tree)
 	if err != nil {
 		return o, fmt.Errorf("telling hosts apart: %w; NCCL_HOSTID can say it", err)
 	}
@@ -180,80 +186,4 @@ func writeMesh(r *mesh.Report, m *mesh.Args, out io.Writer) error {
 		return r.WriteText(out, view)
 	}
 	return writeJSON(out, r)
-}
-
-// A meshGroup represents the processes of the job.
-type meshGroup struct {
-	mesh.Group
-	net    *bootstrap.Net // nil: no other processes
-	addr   string
-	getenv func(string) string
-	lost   context.Context // ends when another process was lost
-	lose   context.CancelCauseFunc
-}
-
-// A lostError says that another process was lost.
-type lostError struct {
-	rank int
-	what string
-}
-
-func (e *lostError) Error() string { return fmt.Sprintf("rank %d was lost: %s", e.rank, e.what) }
-
-// meshPatience is the timeout of an exchange: processes with nothing to measure in a
-// step wait for those that measure, which have a limit of their own.
-const meshPatience = 24 * time.Hour
-
-// meetMesh finds the other processes that a launcher started.
-func meetMesh(ctx context.Context) (*meshGroup, error) {
-	knobs, _, err := knob.Load(os.Environ(), nil)
-	if err != nil {
-		return nil, err
-	}
-	where, err := bootstrap.Detect(knobs.Getenv)
-	if err != nil {
-		return nil, exit.With(exit.Usage, err)
-	}
-	lost, lose := context.WithCancelCause(context.Background())
-	g := &meshGroup{Group: mesh.Alone{}, addr: "127.0.0.1", getenv: knobs.Getenv, lost: lost, lose: lose}
-	if where.Size == 1 {
-		return g, nil
-	}
-	boot := bootstrap.Options{
-		Ifname: knobs.SocketIfname, Family: knobs.SocketFamily,
-		OnDeath: func(rank int, what string) { lose(&lostError{rank, what}) },
-	}
-	id, root, err := bootstrap.ShareID(ctx, where, boot)
-	if err != nil {
-		return nil, fmt.Errorf("finding the other processes of the job (%s): %w", where.Launcher, err)
-	}
-	if root != nil {
-		context.AfterFunc(ctx, func() { root.Close() })
-	}
-	// The root gives up joining after its own timeout, and informs all processes.
-	boot.Timeout = meshPatience
-	joining, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-	if g.net, err = bootstrap.Join(joining, id, where.Rank, where.Size, boot); err != nil {
-		return nil, err
-	}
-	g.Group, g.addr = g.net, g.net.Addr().String()
-	return g, nil
-}
-
-// broken reports whether the processes can no longer exchange data.
-func (g *meshGroup) broken() bool { return g.net != nil && g.net.Err() != nil }
-
-func (g *meshGroup) close() error {
-	if g.net == nil {
-		return nil
-	}
-	return g.net.Close()
-}
-
-// abort leaves the group at once.
-func (g *meshGroup) abort() {
-	if g.net != nil {
-		g.net.Abort()
-	}
 }

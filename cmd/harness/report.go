@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -20,75 +18,8 @@ import (
 	"github.com/assay-hpc/assay/harness/report"
 	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/exit"
-	"github.com/assay-hpc/assay/internal/nearest"
 	"github.com/assay-hpc/assay/internal/plain"
 )
-
-// A document is a certificate, as it was read from a file.
-type document struct {
-	statement *certificate.Statement
-	signature *report.Signature // nil: it is not reported
-	history   []*certificate.Statement
-}
-
-// A rendering is an output format of certificates.
-type rendering struct {
-	format, file string // its name, and the name of its file in a directory
-	write        func(w io.Writer, docs []document) error
-}
-
-var renderings = []rendering{
-	{"text", "report.txt", func(w io.Writer, docs []document) error {
-		for i, d := range docs {
-			if i > 0 {
-				fmt.Fprintln(w)
-			}
-			if err := report.Text(painted(w), d.statement, report.TextOptions{Color: colored(w), Width: columns(w), Verbose: true}); err != nil {
-				return err
-			}
-		}
-		return nil
-	}},
-	{"json", "certificate.json", func(w io.Writer, docs []document) error {
-		for _, d := range docs {
-			b, err := d.statement.Marshal()
-			if err != nil {
-				return err
-			}
-			if _, err := w.Write(b); err != nil {
-				return err
-			}
-		}
-		return nil
-	}},
-	{"junit", "junit.xml", func(w io.Writer, docs []document) error { return report.JUnit(w, statements(docs)...) }},
-	{"prometheus", "metrics.prom", func(w io.Writer, docs []document) error { return report.Prometheus(w, statements(docs)...) }},
-	{"html", "report.html", func(w io.Writer, docs []document) error {
-		if len(docs) != 1 {
-			return exit.Usagef("a page shows one certificate, not %d: give one FILE, or another --format", len(docs))
-		}
-		return report.HTML(w, docs[0].statement, report.Page{Signature: docs[0].signature, History: docs[0].history})
-	}},
-}
-
-func statements(docs []document) (out []*certificate.Statement) {
-	for _, d := range docs {
-		out = append(out, d.statement)
-	}
-	return out
-}
-
-// lookupRendering finds a rendering by its format.
-func lookupRendering(format string) (rendering, error) {
-	var names []string
-	for _, r := range renderings {
-		if r.format == format {
-			return r, nil
-		}
-		names = append(names, r.format)
-	}
-	return rendering{}, exit.Usagef("--format is one of %s, not %q", strings.Join(names, ", "), format)
-}
 
 // columns returns the width of a terminal; 0: w is no terminal, or its width is unknown.
 func columns(w io.Writer) int {
@@ -103,17 +34,9 @@ func columns(w io.Writer) int {
 	return int(size.Col)
 }
 
-// rendered returns the files of certificates, by their names in a directory.
-func rendered(docs []document, all ...rendering) (map[string][]byte, error) {
-	files := map[string][]byte{}
-	for _, r := range all {
-		var b bytes.Buffer
-		if err := r.write(&b, docs); err != nil {
-			return nil, err
-		}
-		files[r.file] = b.Bytes()
-	}
-	return files, nil
+// textOptions returns the options of a text for people, as the terminal is.
+func textOptions(w io.Writer) report.TextOptions {
+	return report.TextOptions{Color: colored(w), Width: columns(w), Verbose: true}
 }
 
 type reportOptions struct {
@@ -142,30 +65,30 @@ func (o *reportOptions) run(ctx context.Context, files []string, out io.Writer) 
 	if len(files) == 0 {
 		return exit.Usagef("report wants one FILE at least: a certificate, or a signed one's envelope")
 	}
-	forms := renderings
+	forms := report.Forms
 	toDir := isDir(o.output)
 	if o.format != "" || !toDir {
-		r, err := lookupRendering(cmp.Or(o.format, "text"))
+		r, err := report.LookupForm(cmp.Or(o.format, "text"))
 		if err != nil {
 			return err
 		}
-		forms = []rendering{r}
+		forms = []report.Form{r}
 	}
-	if len(o.history.Value()) > 0 && !slices.ContainsFunc(forms, func(r rendering) bool { return r.format == "html" }) {
+	if len(o.history.Value()) > 0 && !slices.ContainsFunc(forms, func(f report.Form) bool { return f.Format == "html" }) {
 		return exit.Usagef("--history is shown in a page: say --format html")
 	}
 	keys, err := loadKeys(ctx, o.keys.Value())
 	if err != nil {
 		return err
 	}
-	var docs []document
+	var docs []report.Document
 	for _, f := range files {
 		d, err := readDocument(f, keys)
 		if err != nil {
 			return err
 		}
 		if o.machine != "" {
-			if d.statement, err = d.inside(o.machine); err != nil {
+			if d.Statement, err = d.Inside(o.machine); err != nil {
 				return exit.Usagef("%s: %w", f, err)
 			}
 		}
@@ -176,20 +99,20 @@ func (o *reportOptions) run(ctx context.Context, files []string, out io.Writer) 
 		if err != nil {
 			return fmt.Errorf("--history: %w", err)
 		}
-		docs[0].history = append(docs[0].history, d.statement)
+		docs[0].History = append(docs[0].History, d.Statement)
 	}
 	if o.output == "" {
-		if forms[0].format != "text" { // other formats are written byte for byte
+		if forms[0].Format != "text" { // other formats are written byte for byte
 			out = plain.Raw(out)
 		}
-		return forms[0].write(out, docs)
+		return forms[0].Write(painted(out), docs, textOptions(out))
 	}
-	made, err := rendered(docs, forms...)
+	made, err := report.Render(docs, forms...)
 	if err != nil {
 		return err
 	}
 	if !toDir {
-		return writeFile(o.output, made[forms[0].file])
+		return writeFile(o.output, made[forms[0].File])
 	}
 	dir, err := openOutput(o.output)
 	if err != nil {
@@ -197,25 +120,6 @@ func (o *reportOptions) run(ctx context.Context, files []string, out io.Writer) 
 	}
 	defer dir.close()
 	return dir.write(made)
-}
-
-// inside returns the certificate of a machine from a cluster's certificate.
-func (d *document) inside(machine string) (*certificate.Statement, error) {
-	var names []string
-	for _, m := range d.statement.Predicate.Machines {
-		switch {
-		case m.Name != machine:
-			names = append(names, m.Name)
-		case m.Certificate == nil:
-			return nil, fmt.Errorf("the certificate of %s is not inside: it is the file with the SHA-256 %s", machine, m.SHA256)
-		default:
-			return m.Certificate, nil
-		}
-	}
-	if names == nil {
-		return nil, errors.New("--machine: it is not a certificate of several machines")
-	}
-	return nil, fmt.Errorf("--machine: there is no %q; did you mean %q?", machine, nearest.To(machine, names))
 }
 
 // isDir reports whether a name is an existing directory's, or ends with a separator.
@@ -226,19 +130,19 @@ func isDir(name string) bool {
 
 // readDocument reads a certificate or an envelope. With keys, it accepts only what one
 // of them signed.
-func readDocument(file string, keys []crypto.PublicKey) (document, error) {
+func readDocument(file string, keys []crypto.PublicKey) (report.Document, error) {
 	b, err := readCertificateFile(file)
 	if err != nil {
-		return document{}, err
+		return report.Document{}, err
 	}
 	st, a, err := certificate.Open(b, keys...)
 	switch {
 	case err != nil && len(keys) > 0:
-		return document{}, exit.With(exit.Fail, fmt.Errorf("%s: %w", file, err))
+		return report.Document{}, exit.With(exit.Fail, fmt.Errorf("%s: %w", file, err))
 	case err != nil:
-		return document{}, exit.Usagef("%s: %w", file, err)
+		return report.Document{}, exit.Usagef("%s: %w", file, err)
 	}
-	return document{statement: st, signature: signatureOf(a)}, nil
+	return report.Document{Statement: st, Signature: signatureOf(a)}, nil
 }
 
 // signatureOf returns what a report says about a document's signature.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/site/kubernetes"
 	"github.com/assay-hpc/assay/harness/site/slurm"
+	"github.com/assay-hpc/assay/harness/site/inform"
 	"github.com/assay-hpc/assay/internal/exit"
 )
 
@@ -97,74 +97,31 @@ func (o *siteOptions) validate() error {
 	return nil
 }
 
+// options returns what the flags say, once validate has completed them.
+func (o *siteOptions) options() (t inform.Options) {
+	if o.slurm != "" {
+		t.Slurm = &o.s
+	}
+	if o.kubernetes {
+		t.Kubernetes = &o.k
+	}
+	return t
+}
+
 // check reports, before any check of a suite runs, what is missing for informing the site.
 func (o *siteOptions) check(ctx context.Context) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	var all []error
-	if o.slurm != "" {
-		s, err := slurm.Find()
-		if err == nil {
-			err = s.Check(ctx, o.s)
-		}
-		all = append(all, prefixed("--slurm", err))
-	}
-	if o.kubernetes {
-		c, err := kubernetes.Connect()
-		if err == nil {
-			err = c.Check(ctx, o.k)
-		}
-		all = append(all, prefixed("--kubernetes", err))
-	}
-	if err := errors.Join(all...); err != nil {
+	if err := o.options().Check(ctx); err != nil {
 		return exit.With(exit.NotDone, fmt.Errorf("%w\n(harness apply acts later on a certificate that is made without these flags)", err))
 	}
 	return nil
 }
 
-func prefixed(flag string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", flag, err)
-}
-
-// act informs the site of what the certificate means. If one system cannot be informed,
-// the other still is.
+// act informs the site of what the certificate means, and prints what was done.
 func (o *siteOptions) act(ctx context.Context, st *certificate.Statement) error {
-	var all []error
-	if o.slurm != "" {
-		var note string
-		s, err := slurm.Find()
-		if err == nil {
-			note, err = slurm.Act(ctx, s, st, o.s)
-		}
-		all = append(all, o.told("slurm", note, err))
-	}
-	if o.kubernetes {
-		var note string
-		c, err := kubernetes.Connect()
-		if err == nil {
-			note, err = c.Act(ctx, st, o.k)
-		}
-		all = append(all, o.told("kubernetes", note, err))
-	}
-	if err := errors.Join(all...); err != nil {
-		return exit.With(exit.NotDone, err)
-	}
-	return nil
-}
-
-// told prints what was done, or returns the error.
-func (o *siteOptions) told(whom, note string, err error) error {
-	if err != nil {
-		return fmt.Errorf("%s: %w", whom, err)
-	}
-	if note != "" {
-		fmt.Fprintf(o.stderr, "%s: %s\n", whom, note)
-	}
-	return nil
+	return o.options().Act(ctx, st, func(whom, note string) { fmt.Fprintf(o.stderr, "%s: %s\n", whom, note) })
 }
 
 func applyCommand(errOut io.Writer) *cli.Command {
@@ -193,7 +150,7 @@ func applyCommand(errOut io.Writer) *cli.Command {
 			if err != nil {
 				return err
 			}
-			return o.act(c.Context, d.statement)
+			return o.act(c.Context, d.Statement)
 		},
 	}
 }

@@ -68,7 +68,11 @@ func (o *topoOptions) run(getenv func(string) string) error {
 		return sys.WriteJSON(o.stdout, matrix)
 	}
 	if len(sys.GPUs) == 0 {
-		if err := o.writeProcessors(m); err != nil {
+		skipped := m.Skipped
+		if o.root != "/" {
+			skipped = nil // the driver is this machine's
+		}
+		if err := sys.WriteProcessors(o.stdout, skipped); err != nil {
 			return err
 		}
 	}
@@ -76,12 +80,16 @@ func (o *topoOptions) run(getenv func(string) string) error {
 		return err
 	}
 	if o.rings {
-		if err := writeRings(o.stdout, sys); err != nil {
+		if err := sys.WriteRings(o.stdout); err != nil {
 			return err
 		}
 	}
 	if o.gdr {
-		return writeGDR(o.stdout, sys)
+		k, _, err := knob.Load(os.Environ(), nil)
+		if err != nil {
+			return exit.Usagef("%w", err)
+		}
+		return sys.WriteGDR(o.stdout, coll.GDROptions(k))
 	}
 	return nil
 }
@@ -153,61 +161,4 @@ func (o *topoOptions) write(sys *topology.System) error {
 		return err
 	}
 	return writeFile(o.dump, b.Bytes())
-}
-
-// writeProcessors prints what is known about a machine without GPUs.
-func (o *topoOptions) writeProcessors(m *machine.Machine) error {
-	var b strings.Builder
-	b.WriteString("There are no GPUs.\n")
-	if m.Skipped != nil && o.root == "/" {
-		fmt.Fprintf(&b, "GPUs: skipped: %v\n", m.Skipped)
-	}
-	b.WriteByte('\n')
-	for _, c := range m.System.CPUs {
-		fmt.Fprintf(&b, "NUMA node %d: processors %v", c.ID, c.CPUs)
-		if len(c.Distances) > 1 {
-			fmt.Fprintf(&b, ", distances %v", c.Distances)
-		}
-		b.WriteByte('\n')
-	}
-	b.WriteByte('\n')
-	_, err := io.WriteString(o.stdout, b.String())
-	return err
-}
-
-func writeRings(w io.Writer, sys *topology.System) error {
-	var b strings.Builder
-	b.WriteString("\nRings:\n\n")
-	rings := sys.Rings()
-	for i, r := range rings {
-		fmt.Fprintf(&b, "  %2d: %v %.1f GB/s over %v\n", i, r.GPUs, r.GBps, r.Over)
-	}
-	if len(rings) == 0 {
-		b.WriteString("  none: a ring takes two GPUs\n")
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-// writeGDR prints for each GPU whether its card could access the GPU's memory.
-func writeGDR(w io.Writer, sys *topology.System) error {
-	k, _, err := knob.Load(os.Environ(), nil)
-	if err != nil {
-		return exit.Usagef("%w", err)
-	}
-	var b strings.Builder
-	b.WriteString("\nGPUDirect RDMA, as NCCL would decide (harness coll stages data between hosts in host memory):\n\n")
-	for g, nic := range sys.Rails() {
-		if nic < 0 {
-			fmt.Fprintf(&b, "  GPU%d: no network card\n", g)
-			continue
-		}
-		d := sys.GDR(g, nic, coll.GDROptions(k))
-		fmt.Fprintf(&b, "  GPU%d: %s %v: %v\n", g, sys.Label(nic), d.Distance, d)
-	}
-	if len(sys.GPUs) == 0 {
-		b.WriteString("  none: there are no GPUs\n")
-	}
-	_, err = io.WriteString(w, b.String())
-	return err
 }

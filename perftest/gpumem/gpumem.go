@@ -1,6 +1,6 @@
 //go:build cuda && cgo
 
-package main
+package gpumem
 
 import (
 	"errors"
@@ -15,8 +15,8 @@ import (
 	"github.com/assay-hpc/assay/perftest/probe"
 )
 
-// gpuMemory allocates memory of a GPU for a test.
-var gpuMemory = func(c *probe.Config, n int) (*probe.Memory, error) {
+// Allocate allocates memory of a GPU for a test.
+var Allocate = func(c *probe.Config, n int) (*probe.Memory, error) {
 	all, err := rig.Find(sysfs.FS{})
 	if errors.Is(err, driver.ErrNoDriver) || errors.Is(err, driver.ErrNoDevice) {
 		return nil, &probe.NotAvailable{What: fmt.Sprintf("--use_cuda: %v", err)}

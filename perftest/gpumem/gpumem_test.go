@@ -1,6 +1,6 @@
 //go:build cuda && cgo
 
-package main
+package gpumem
 
 import (
 	"errors"
@@ -10,17 +10,20 @@ import (
 	"testing"
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/internal/gputest"
 	"github.com/assay-hpc/assay/perftest/probe"
 )
 
 // TestGPUsProbeMemory: memory for a probe is a GPU's, with a DMA buffer if that
 // is asked for.
 func TestGPUsProbeMemory(t *testing.T) {
-	n := needsGPUs(t, 1)
-	all, err := driver.Devices()
-	if err != nil {
-		t.Fatal(err)
+	var all []driver.DeviceInfo
+	err := driver.Init()
+	if err == nil {
+		all, err = driver.Devices()
 	}
+	n := len(all)
+	gputest.Need(t, 1, n, err, driver.ErrNoDriver, driver.ErrNoDevice)
 	for i, d := range all {
 		for _, dmabuf := range []bool{false, true} {
 			for _, byBus := range []bool{false, true} {
@@ -29,7 +32,7 @@ func TestGPUsProbeMemory(t *testing.T) {
 				if byBus {
 					c.GPU, c.GPUBusID = -1, strings.ToUpper(d.PCI.String())
 				}
-				m, err := gpuMemory(&c, 100_000)
+				m, err := Allocate(&c, 100_000)
 				if dmabuf && !d.CanDMABuf {
 					var none *probe.NotAvailable
 					if !errors.As(err, &none) {
@@ -56,7 +59,7 @@ func TestGPUsProbeMemory(t *testing.T) {
 	}
 	for _, c := range []probe.Config{{GPU: n}, {GPU: -1, GPUBusID: "ffff:00:00.0"}, {GPU: -1, GPUBusID: "first"}} {
 		var flag *probe.FlagError
-		if _, err := gpuMemory(&c, 1); !errors.As(err, &flag) {
+		if _, err := Allocate(&c, 1); !errors.As(err, &flag) {
 			t.Errorf("GPU %d %s: %v", c.GPU, c.GPUBusID, err)
 		}
 	}
@@ -68,7 +71,7 @@ func TestGPUsProbeMemoryNone(t *testing.T) {
 		t.Skip("there is a driver")
 	}
 	var none *probe.NotAvailable
-	if _, err := gpuMemory(&probe.Config{}, 1); !errors.As(err, &none) {
+	if _, err := Allocate(&probe.Config{}, 1); !errors.As(err, &none) {
 		t.Error(err)
 	}
 }
