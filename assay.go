@@ -21,7 +21,7 @@ var Lock []byte
 // HarnessSource is the part of the module that ./cmd/harness needs, with the code for GPUs, the
 // program that compiles its kernels, and libnccl.so.2.
 //
-//go:embed go.mod go.sum cmd/harness cmd/libnccl/*.go cmd/libnccl/build cmd/libnccl/engine.map cmd/libnccl/front internal/exit internal/nearest internal/grammar internal/meet internal/attest/*.go internal/oci/*.go internal/plain internal/rig/*.go
+//go:embed go.mod go.sum cmd/harness cmd/libnccl/*.go cmd/libnccl/build cmd/libnccl/engine.map cmd/libnccl/front internal/exit internal/outfile internal/nearest internal/grammar internal/meet internal/attest/*.go internal/oci/*.go internal/plain internal/rig/*.go
 //go:embed harness/certificate harness/certify harness/dpkg harness/elf harness/estimate harness/fabric harness/gather harness/hardware/*.go harness/hardware/*.yaml harness/hardware/platforms harness/history harness/hunt harness/image harness/ldso harness/libnccl harness/machine harness/netenv harness/nvml/*.go harness/node harness/platform harness/result harness/registry harness/report harness/rootfs harness/scale/*.go harness/sign harness/site harness/stat harness/suite harness/sysfs harness/version
 //go:embed coll/*.go coll/bootstrap coll/debug coll/elem/*.go coll/elem/*.s coll/flight coll/host coll/knob coll/op coll/perf/*.go coll/perf/world coll/schedule coll/topology coll/transport/*.go coll/transport/netplugin/*.go coll/transport/netplugin/*.c coll/transport/netplugin/*.h coll/transport/rendezvous coll/transport/shm coll/transport/slots coll/transport/socket coll/transport/verbs/*.go coll/predict/*.go coll/watch
 //go:embed perftest/probe/*.go perftest/probe/*.c perftest/probe/*.h perftest/probe/wire/*.go perftest/verbs/*.go perftest/verbs/*.c perftest/verbs/*.h

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +15,7 @@ import (
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/build/solve"
 	"github.com/assay-hpc/assay/internal/oci"
+	"github.com/assay-hpc/assay/internal/outfile"
 )
 
 // LockReport gives the outcome for each requested entry.
@@ -335,23 +334,12 @@ func (w *Workspace) WriteLock() error {
 	if w.LockPath == "" {
 		return errEmbeddedLock
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(w.LockPath), ".matrix-*.lock")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name())
 	l := w.Lock
 	if w.forgotten != nil {
 		l = l.Clone()
 		l.Keep(w.forgotten)
 	}
-	if _, err := tmp.Write(l.Marshal()); err != nil {
-		return err
-	}
-	if err := errors.Join(tmp.Chmod(0o644), tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), w.LockPath)
+	return outfile.Write(w.LockPath, l.Marshal())
 }
 
 // NotLockedError says what a build lacks and which command resolves it.

@@ -16,6 +16,7 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/oci"
+	"github.com/assay-hpc/assay/internal/outfile"
 )
 
 // A record says that the image of a recipe was built and passed its gate. Everything that goes
@@ -87,11 +88,7 @@ func (r record) write(file string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
-	tmp := fmt.Sprintf("%s.%d.tmp", file, os.Getpid())
-	if err := os.WriteFile(tmp, data, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(tmp, file)
+	return outfile.Write(file, data)
 }
 
 // allUpToDate returns the result of a build that has nothing to do, without starting a builder.

@@ -1,13 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
-	"os"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/build/driver"
 	"github.com/assay-hpc/assay/internal/grammar"
+	"github.com/assay-hpc/assay/internal/outfile"
 )
 
 type certifyFlags struct {
@@ -77,18 +78,9 @@ func (o *certifyFlags) run(c *cli.Context) error {
 }
 
 func writeCertificates(file string, res []driver.ImageResult) error {
-	f, err := os.CreateTemp(".", ".certificate-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
+	var b bytes.Buffer
 	for _, r := range res {
-		if _, err := fmt.Fprintf(f, "%s\n", r.Certificate); err != nil {
-			return err
-		}
+		fmt.Fprintf(&b, "%s\n", r.Certificate)
 	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), file)
+	return outfile.Write(file, b.Bytes())
 }

@@ -33,14 +33,6 @@ func (o *common) onlyFlag() cli.Flag {
 	return &cli.StringSliceFlag{Name: "only", Usage: "targets whose name matches `GLOB`; may be repeated", Destination: &o.only}
 }
 
-// noArgs refuses arguments to a command that takes none.
-func noArgs(c *cli.Context) error {
-	if c.Args().Present() {
-		return usagef("%s takes no argument %q", c.Command.Name, c.Args().First())
-	}
-	return nil
-}
-
 // complete prints completions for a shell: flags if the word begins with "-", otherwise
 // the matrix's targets, or nothing if the matrix cannot be read.
 func (o *common) complete(c *cli.Context) {

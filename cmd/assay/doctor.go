@@ -15,7 +15,7 @@ func doctorCommand() *cli.Command {
 	return &cli.Command{
 		Name: "doctor", Usage: "list missing prerequisites and how to install them",
 		Flags:  append(o.flags(grammar.Format(&o.output, "text", "json")), bf.flags()...),
-		Before: noArgs,
+		Before: grammar.NoArgs,
 		Action: func(c *cli.Context) error {
 			w, err := o.open(c)
 			if err != nil {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -20,6 +19,7 @@ import (
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/internal/grammar"
+	"github.com/assay-hpc/assay/internal/outfile"
 )
 
 func jobsCommand() *cli.Command {
@@ -40,7 +40,7 @@ func jobsListCommand() *cli.Command {
 	return &cli.Command{
 		Name: "list", Usage: "show the platforms that jobs can be rendered for, and their variants; -o json has every fact with its source",
 		Flags:  []cli.Flag{grammar.Format(&form, "table", "json")},
-		Before: noArgs,
+		Before: grammar.NoArgs,
 		Action: func(c *cli.Context) error {
 			doc, err := jobs.Load()
 			if err != nil {
@@ -184,7 +184,7 @@ func (o *jobsRender) run(c *cli.Context) error {
 		return err
 	}
 	if o.out != "" && o.out != "-" {
-		return writeFile(o.out, text)
+		return outfile.Write(o.out, text)
 	}
 	_, err = c.App.Writer.Write(text)
 	return err
@@ -215,20 +215,6 @@ func (o *jobsRender) defaultImage() (string, error) {
 		return cmp.Or(semver.Compare("v"+a.CUDA, "v"+b.CUDA), cmp.Compare(a.Release, b.Release))
 	})
 	return f.Repository + ":" + newest.Moving[0], nil
-}
-
-// writeFile writes a file atomically: completely or not at all.
-func writeFile(name string, text []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(name), ".jobs-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // no effect after the rename
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), name)
 }
 
 type jobsCheck struct {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/assay-hpc/assay/build/driver"
 	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/internal/plain"
 )
@@ -67,8 +68,7 @@ func carryOut(ctx context.Context, args []string, out, errOut io.Writer) int {
 	fmt.Fprintln(errOut, "assay: "+err.Error())
 	var input *driver.InputError
 	var usage *usageError
-	var flag grammar.UsageError
-	if errors.As(err, &input) || errors.As(err, &usage) || errors.As(err, &flag) {
+	if errors.As(err, &input) || errors.As(err, &usage) || exit.Of(err) == exit.Usage {
 		return exitUsage
 	}
 	return exitCannot
@@ -97,7 +97,7 @@ func newApp(out, errOut io.Writer) *cli.App {
 		Commands: slices.Concat(
 			grammar.Group("Images", planCommand(), buildCommand(), certifyCommand(), publishCommand(), inspectCommand(), lockCommand(), dockerfileCommand()),
 			grammar.Group("Clusters", jobsCommand()),
-			grammar.Group("This program", schemaCommand(), doctorCommand(), versionCommand(), completionCommand(), grammar.ManCommand(out, "assay", noHelp)),
+			grammar.Group("This program", schemaCommand(), doctorCommand(), versionCommand(), grammar.CompletionCommand("print the completion script for bash, zsh or fish", fishCompletion), grammar.ManCommand(out, "assay", noHelp)),
 		),
 		// Errors are returned to run, which alone decides the exit status.
 		ExitErrHandler: func(*cli.Context, error) {},

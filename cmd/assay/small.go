@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -46,7 +45,7 @@ func versionCommand() *cli.Command {
 	return &cli.Command{
 		Name: "version", Usage: "print version, commit and build date",
 		Flags:  []cli.Flag{grammar.Format(&form, "text", "json")},
-		Before: noArgs,
+		Before: grammar.NoArgs,
 		Action: func(c *cli.Context) error {
 			if form == "json" {
 				return writeJSON(c.App.Writer, version.Get())
@@ -104,48 +103,9 @@ func dockerfileCommand() *cli.Command {
 	}
 }
 
-// completions are shell scripts that query the program itself for completions.
-var completions = map[string]string{
-	"bash": `# assay completion bash > /etc/bash_completion.d/assay
-_assay() {
-  local cur=${COMP_WORDS[COMP_CWORD]} words=("${COMP_WORDS[@]:0:COMP_CWORD}")
-  [[ $cur == -* ]] && words+=("${cur/#--/-}") # a bare "--" would end the flags
-  COMPREPLY=($(compgen -W "$("${words[@]}" --generate-bash-completion 2>/dev/null)" -- "$cur"))
-}
-complete -o bashdefault -o default -F _assay assay
-`,
-	"zsh": `#compdef assay
-# assay completion zsh > "${fpath[1]}/_assay"
-_assay() {
-  local -a opts words_before
-  words_before=("${(@)words[1,CURRENT-1]}")
-  [[ ${words[CURRENT]} == -* ]] && words_before+=("${words[CURRENT]/#--/-}")
-  opts=("${(@f)$("${words_before[@]}" --generate-bash-completion 2>/dev/null)}")
-  compadd -- "${opts[@]}"
-  _files
-}
-compdef _assay assay
-`,
-	"fish": `# assay completion fish > ~/.config/fish/completions/assay.fish
+// fishCompletion queries the program itself, for targets, too.
+func fishCompletion(*cli.App) (string, error) {
+	return `# assay completion fish > ~/.config/fish/completions/assay.fish
 complete -c assay -f -a '(eval (commandline -opc) --generate-bash-completion 2>/dev/null)'
-`,
-}
-
-func completionCommand() *cli.Command {
-	return &cli.Command{
-		Name: "completion", Usage: "print the completion script for bash, zsh or fish",
-		ArgsUsage:    "bash|zsh|fish",
-		BashComplete: func(c *cli.Context) { fmt.Fprint(c.App.Writer, "bash\nzsh\nfish\n") },
-		Action: func(c *cli.Context) error {
-			if c.NArg() > 1 {
-				return usagef("completion wants one shell: bash, zsh or fish")
-			}
-			text, ok := completions[strings.ToLower(c.Args().First())]
-			if !ok {
-				return usagef("completion wants bash, zsh or fish")
-			}
-			_, err := fmt.Fprint(c.App.Writer, text)
-			return err
-		},
-	}
+`, nil
 }

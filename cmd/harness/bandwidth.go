@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -147,17 +145,8 @@ func (o *bandwidthOptions) run(ctx context.Context, options membw.Options) (err 
 	}
 	r.Version = version.Get().String()
 	r.Host, _ = os.Hostname()
-	r.Driver = driverLine(driver, m.CUDA())
+	r.Driver = membw.DriverLine(driver, m.CUDA())
 	return o.report(r)
-}
-
-// driverLine describes the driver.
-func driverLine(name string, cuda int) string {
-	line := fmt.Sprintf("CUDA %d.%d", cuda/1000, cuda%1000/10)
-	if name != "" {
-		line = "Driver " + name + ", " + line
-	}
-	return line
 }
 
 // report writes the report and returns the exit status of its verdict.
@@ -176,23 +165,11 @@ func bandwidthTable(_ context.Context, files []string, out, _ io.Writer) error {
 	}
 	var reports []*membw.Report
 	for _, name := range files {
-		b, err := os.ReadFile(name)
+		r, err := membw.ReadReport(name)
 		if err != nil {
 			return exit.Usagef("%w", err)
-		}
-		r := new(membw.Report)
-		if err := json.Unmarshal(b, r); err != nil || r.Schema != result.ReportSchema || r.Kind != "bandwidth" {
-			return exit.Usagef("%s is not a report of harness bandwidth, schema %d: %w", name, result.ReportSchema, cmpErr(err))
 		}
 		reports = append(reports, r)
 	}
 	return membw.WriteMarkdown(out, reports)
-}
-
-// cmpErr returns err, or an error about the schema if err is nil.
-func cmpErr(err error) error {
-	if err == nil {
-		return errors.New("another schema")
-	}
-	return err
 }

@@ -32,7 +32,7 @@ func runBandwidth(ctx context.Context, args []string, out, errOut io.Writer) (co
 	if err != nil && err.Error() != "" {
 		fmt.Fprintf(errOut, "%s: %v\n", name, err)
 	}
-	return exitCode(err), true
+	return exit.Of(err), true
 }
 
 // onMachine runs a tool on the GPUs. A wrong or failed measurement is a failed check.

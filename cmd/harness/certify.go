@@ -63,7 +63,7 @@ func certifyCommand(out, errOut io.Writer) *cli.Command {
 			&cli.IntFlag{Name: "jobs", Value: runtime.GOMAXPROCS(0), DefaultText: "the number of processors", Destination: &o.Jobs, Usage: "run at most `N` checks at once"},
 			&cli.DurationFlag{Name: "timeout", Value: suite.DefaultTimeout, Destination: &o.Timeout, Usage: "limit each check to `TIME`, unless it sets its own limit"},
 		}, o.baseline.flags(), o.sign.flags(), o.push.flags(), o.site.flags(), o.fabric.flags()),
-		Before: noArgs,
+		Before: grammar.NoArgs,
 		Action: func(c *cli.Context) error {
 			o.Only, o.Skip, o.Env, o.Subjects = c.StringSlice("only"), c.StringSlice("skip"), c.StringSlice("env"), c.StringSlice("subject")
 			o.GPUs, o.Ports = given(c, "gpus", &o.gpus), given(c, "ports", &o.ports)

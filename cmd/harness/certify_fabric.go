@@ -4,14 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certify"
-	"github.com/assay-hpc/assay/harness/fabric"
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/exit"
+	"github.com/assay-hpc/assay/internal/outfile"
 )
 
 // silence disables the output of other ranks: only rank 0 writes and reports.
@@ -25,7 +24,7 @@ func (o *certifyOptions) silence(c *certify.Certification) {
 // into one certificate. Rank 0 returns it, and also writes each machine's certificate to
 // a file; the other ranks return nil. Each machine informs the site about its own
 // certificate.
-func (o *certifyOptions) ofAll(ctx context.Context, c *certify.Certification, own *certificate.Statement, joint []result.Result, dir *outputDir) (*certificate.Statement, error) {
+func (o *certifyOptions) ofAll(ctx context.Context, c *certify.Certification, own *certificate.Statement, joint []result.Result, dir *outfile.Dir) (*certificate.Statement, error) {
 	g, err := c.Fabric.Gather(ctx, own)
 	if err != nil {
 		return nil, exit.With(exit.NotDone, fmt.Errorf("gathering the machines' certificates: %w", err))
@@ -39,29 +38,9 @@ func (o *certifyOptions) ofAll(ctx context.Context, c *certify.Certification, ow
 		fmt.Fprintln(o.stderr, "harness:", told)
 	}
 	if dir != nil {
-		if err := writeNodes(filepath.Join(dir.name, "nodes"), c.Fabric, g.Certificates); err != nil {
+		if err := c.Fabric.WriteCertificates(filepath.Join(dir.Name, "nodes"), g.Certificates); err != nil {
 			return nil, err
 		}
 	}
 	return c.Fabric.Merge(g, joint)
-}
-
-// writeNodes writes each machine's certificate under its name.
-func writeNodes(dir string, f *fabric.Fabric, all []*certificate.Statement) error {
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return exit.With(exit.NotDone, err)
-	}
-	for rank, st := range all {
-		if st == nil {
-			continue
-		}
-		b, err := st.Marshal()
-		if err != nil {
-			return err
-		}
-		if err := writeFile(filepath.Join(dir, fabric.FileName(f.Name(rank))+".json"), b); err != nil {
-			return exit.With(exit.NotDone, err)
-		}
-	}
-	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/assay-hpc/assay/harness/report"
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/exit"
+	"github.com/assay-hpc/assay/internal/outfile"
 	"github.com/assay-hpc/assay/internal/plain"
 )
 
@@ -47,21 +48,21 @@ func (o *certifyOptions) run(ctx context.Context) (err error) {
 
 // certify runs the checks and writes all requested output.
 func (o *certifyOptions) certify(ctx context.Context, c *certify.Certification) error {
-	var dir *outputDir
+	var dir *outfile.Dir
 	if !c.First() {
 		o.silence(c)
 	}
 	if o.output != "" {
 		var err error
-		if dir, err = openOutput(o.output); err != nil {
-			return err
+		if dir, err = outfile.OpenDir(o.output); err != nil {
+			return outFailed(o.output, err)
 		}
-		defer dir.close()
+		defer dir.Close()
 	}
 	defer c.Close()
-	show := newProgress(o.stderr, c.Long())
-	st, joint, err := c.Run(ctx, show.observe)
-	show.clear()
+	progress, clear := newProgress(o.stderr, c.Long())
+	st, joint, err := c.Run(ctx, progress.Observe)
+	clear()
 	if err != nil {
 		return err
 	}
@@ -85,7 +86,7 @@ func (o *certifyOptions) certify(ctx context.Context, c *certify.Certification) 
 }
 
 // publish writes the certificate to all requested destinations.
-func (o *certifyOptions) publish(ctx context.Context, c *certify.Certification, st *certificate.Statement, dir *outputDir) error {
+func (o *certifyOptions) publish(ctx context.Context, c *certify.Certification, st *certificate.Statement, dir *outfile.Dir) error {
 	doc, err := st.Marshal()
 	if err != nil {
 		return err
@@ -112,9 +113,9 @@ func (o *certifyOptions) publish(ctx context.Context, c *certify.Certification, 
 
 // write writes the requested documents. It writes stdout last, so that what stdout says
 // is already true.
-func (o *certifyOptions) write(c *certify.Certification, st *certificate.Statement, doc, signed []byte, dir *outputDir) error {
+func (o *certifyOptions) write(c *certify.Certification, st *certificate.Statement, doc, signed []byte, dir *outfile.Dir) error {
 	if o.out != "" {
-		if err := writeFile(o.out, signed); err != nil {
+		if err := outfile.Write(o.out, signed); err != nil {
 			return err
 		}
 	}
@@ -126,8 +127,8 @@ func (o *certifyOptions) write(c *certify.Certification, st *certificate.Stateme
 		if o.sign.key != "" {
 			files["certificate.dsse.json"] = signed
 		}
-		if err := dir.write(files); err != nil {
-			return err
+		if err := dir.Write(files); err != nil {
+			return outFailed(dir.Name, err)
 		}
 	}
 	if o.inventory != "" {
@@ -139,7 +140,7 @@ func (o *certifyOptions) write(c *certify.Certification, st *certificate.Stateme
 		if err != nil {
 			return err
 		}
-		if err := writeFile(o.inventory, b); err != nil {
+		if err := outfile.Write(o.inventory, b); err != nil {
 			return err
 		}
 	}

@@ -124,17 +124,8 @@ func collError(err error) error {
 
 // verdict fails if data was wrong, or slower than required.
 func verdict(res *perf.Result) error {
-	switch {
-	case res.OutOfBounds > 0:
-		results := 2 * len(res.Rows)
-		if res.Versus != nil {
-			for _, row := range res.Versus.Rows {
-				results += len(row.Engines)
-			}
-		}
-		return exit.With(exit.Fail, fmt.Errorf("coll: %d of %d results were wrong", res.OutOfBounds, results))
-	case res.Status != perf.OK:
-		return exit.With(exit.Fail, fmt.Errorf("coll: the average bus bandwidth of %.3f GB/s is below 0.9 times NCCL_TESTS_MIN_BW, %.3f GB/s", res.AvgBusBW, res.MinBusBW))
+	if err := res.Wrong(); err != nil {
+		return exit.With(exit.Fail, fmt.Errorf("coll: %w", err))
 	}
 	return nil
 }

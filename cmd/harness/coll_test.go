@@ -100,11 +100,11 @@ func TestCollErrors(t *testing.T) {
 		{&perf.UsageError{Text: "NCCL_TESTS_SPLIT"}, exit.Usage},
 		{errors.New("no peers"), exit.NotDone},
 	} {
-		if got := exitCode(collError(tt.err)); got != tt.want {
+		if got := exit.Of(collError(tt.err)); got != tt.want {
 			t.Errorf("%v: exit code %d; want %d", tt.err, got, tt.want)
 		}
 	}
-	if got := exitCode(verdict(&perf.Result{OutOfBounds: 1, Rows: make([]perf.Row, 1), Status: perf.BadData})); got != exit.Fail {
+	if got := exit.Of(verdict(&perf.Result{OutOfBounds: 1, Rows: make([]perf.Row, 1), Status: perf.BadData})); got != exit.Fail {
 		t.Errorf("wrong data: exit code %d; want %d", got, exit.Fail)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/assay-hpc/assay/coll/perf"
 	"github.com/assay-hpc/assay/coll/perf/world"
 	"github.com/assay-hpc/assay/internal/exit"
+	"github.com/assay-hpc/assay/internal/outfile"
 )
 
 // collTune is "harness coll tune": it measures which algorithm is the fastest
@@ -72,7 +73,7 @@ func collTune(ctx context.Context, args []string, out, errOut io.Writer) error {
 			if err != nil {
 				return err
 			}
-			return writeFile(*file, b)
+			return outfile.Write(*file, b)
 		},
 		Show: func(text string) { bar.show("%s", text) },
 		Log:  func(text string) { bar.clear(); fmt.Fprintln(errOut, text) },

@@ -65,7 +65,7 @@ func diagCommand(out, errOut io.Writer) *cli.Command {
 		},
 		OnUsageError: onUsageError,
 		Action: func(c *cli.Context) error {
-			if err := noArgs(c); err != nil {
+			if err := grammar.NoArgs(c); err != nil {
 				return err
 			}
 			if o.child != "" {

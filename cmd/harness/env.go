@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -54,7 +53,7 @@ func envCommand(out, errOut io.Writer) *cli.Command {
 			grammar.Format(&o.format, "text", "json"),
 			&cli.BoolFlag{Name: "export", Destination: &o.export, Usage: "print lines for a shell to evaluate"},
 		}, o.flags()...),
-		Before: noArgs,
+		Before: grammar.NoArgs,
 		Action: func(c *cli.Context) error {
 			if o.export && (c.IsSet("format") || c.IsSet("output")) {
 				return exit.Usagef("--export and --format both say in which form; give one of them")
@@ -94,15 +93,13 @@ func (o *envOptions) plan(ctx context.Context, environ []string) (*netenv.Node, 
 	if err != nil {
 		return nil, nil, err
 	}
-	m, err := o.read()
+	// The driver is not asked: it reports only the GPUs that this process may use, and all
+	// processes of a host must find the same network cards.
+	m, err := machine.Read(machine.Options{Root: o.root, File: o.topo, Flag: "--topo", Note: noting(o.stderr)})
 	if err != nil {
 		return nil, nil, err
 	}
-	node, plan, err := m.Plan(environ, machine.LookUp(ctx, names), o.Options)
-	if bad := new(machine.FileError); errors.As(err, &bad) {
-		return nil, nil, exit.Usagef("NCCL_TOPO_FILE: %w", err)
-	}
-	return node, plan, err
+	return m.Plan(environ, machine.LookUp(ctx, names), o.Options)
 }
 
 // peerNames returns the hosts that the flags name.
@@ -126,21 +123,4 @@ func (o *envOptions) peerNames() ([]string, error) {
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil
-}
-
-// read reads the machine without its driver, which reports only the GPUs that this process may
-// use: all processes of a host must find the same network cards.
-func (o *envOptions) read() (*machine.Machine, error) {
-	opt := machine.Options{Root: o.root, Note: func(text string) { fmt.Fprintln(o.stderr, "harness:", text) }}
-	if o.topo != "" {
-		var err error
-		if opt.System, err = loadTopology("--topo", o.topo); err != nil {
-			return nil, err
-		}
-	}
-	m, err := machine.Read(opt)
-	if errors.Is(err, machine.ErrRoot) {
-		return nil, exit.Usagef("--root: %w", err)
-	}
-	return m, err
 }

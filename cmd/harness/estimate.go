@@ -61,7 +61,7 @@ func estimateCommand(out io.Writer) *cli.Command {
 			&cli.BoolFlag{Name: "recompute", Value: true, Destination: &o.recompute, Usage: "recompute activations; --recompute=false keeps them"},
 			grammar.Format(&o.format, "text", "json"),
 		},
-		Before: noArgs,
+		Before: grammar.NoArgs,
 		Action: func(c *cli.Context) error {
 			if err := o.validate(c); err != nil {
 				return err

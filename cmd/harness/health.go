@@ -58,7 +58,7 @@ func healthCommand(out, errOut io.Writer) *cli.Command {
 			&cli.BoolFlag{Name: "list", Destination: &o.list, Usage: "list the checks with limits and sources, and exit"},
 			&cli.StringFlag{Name: "root", Value: "/", Destination: &o.root, Usage: "read sys, proc, dev and var/log below `DIR`, without asking the driver"},
 		},
-		Before: noArgs,
+		Before: grammar.NoArgs,
 		Action: func(c *cli.Context) error {
 			o.Only, o.Skip = c.StringSlice("only"), c.StringSlice("skip")
 			x, err := o.expect(given(c, "gpus", &o.gpus), given(c, "ports", &o.ports))

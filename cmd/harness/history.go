@@ -18,6 +18,7 @@ import (
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
+	"github.com/assay-hpc/assay/internal/outfile"
 )
 
 type historyOptions struct {
@@ -123,7 +124,7 @@ func (o *historyOptions) run(ctx context.Context, args []string, now time.Time) 
 		if err := report.History(&page, "History", h); err != nil {
 			return err
 		}
-		if err := writeFile(o.html, page.Bytes()); err != nil {
+		if err := outfile.Write(o.html, page.Bytes()); err != nil {
 			return err
 		}
 	}

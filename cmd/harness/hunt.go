@@ -53,7 +53,7 @@ func huntCommand(out, errOut io.Writer) *cli.Command {
 			&cli.StringFlag{Name: "switch", EnvVars: []string{"ASSAY_SWITCH"}, Destination: &o.At, Usage: "place this machine at the switch or rack `NAME`, to compare paths between switches (default: Slurm's topology)"},
 			grammar.Format(&o.output, "text", "json"),
 		}, o.job.flags()...),
-		Before: noArgs,
+		Before: grammar.NoArgs,
 		Action: func(c *cli.Context) error {
 			if err := o.validate(c.String("device")); err != nil {
 				return err

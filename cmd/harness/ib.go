@@ -16,6 +16,7 @@ import (
 	"github.com/assay-hpc/assay/harness/version"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/internal/outfile"
 	"github.com/assay-hpc/assay/perftest/gpumem"
 	"github.com/assay-hpc/assay/perftest/mesh"
 	"github.com/assay-hpc/assay/perftest/probe"
@@ -90,7 +91,7 @@ func runIB(ctx context.Context, t probe.Tool, args []string, out, errOut io.Writ
 	if err == nil {
 		return exit.Pass
 	}
-	code := exitCode(ibStatus(t, err))
+	code := exit.Of(ibStatus(t, err))
 	if code == exit.Usage {
 		err = fmt.Errorf("%w (see %s --help)", err, name)
 	}
@@ -191,7 +192,7 @@ func ibReport(c *probe.Config, table *probe.Table, o *probe.Outcome, out io.Writ
 	if c.JSONFile != "" {
 		b, err := c.PerftestJSON(o)
 		if err == nil {
-			err = writeFile(c.JSONFile, b)
+			err = outfile.Write(c.JSONFile, b)
 		}
 		if err != nil {
 			return fmt.Errorf("--out_json: %w", err)

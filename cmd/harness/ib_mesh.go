@@ -17,6 +17,7 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/harness/version"
 	"github.com/assay-hpc/assay/internal/exit"
+	"github.com/assay-hpc/assay/internal/outfile"
 	"github.com/assay-hpc/assay/perftest/gpumem"
 	"github.com/assay-hpc/assay/perftest/mesh"
 	"github.com/assay-hpc/assay/perftest/probe"
@@ -176,7 +177,7 @@ func writeMesh(r *mesh.Report, m *mesh.Args, out io.Writer) error {
 		var b bytes.Buffer
 		err := r.WriteHTML(&b, view)
 		if err == nil {
-			err = writeFile(m.HTML, b.Bytes())
+			err = outfile.Write(m.HTML, b.Bytes())
 		}
 		if err != nil {
 			return fmt.Errorf("--html: %w", err)

@@ -68,19 +68,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	app := newApp(out, errOut)
 	err := app.RunContext(ctx, grammar.Args(app, args, execName))
-	code := exitCode(err)
+	code := exit.Of(err)
 	if err != nil && err.Error() != "" {
 		fmt.Fprintln(errOut, "harness:", err)
 	}
 	return code
-}
-
-func exitCode(err error) int {
-	var usage grammar.UsageError
-	if errors.As(err, &usage) {
-		return exit.Usage
-	}
-	return exit.Of(err)
 }
 
 // newApp returns the command line. It holds no state between runs.
@@ -103,7 +95,7 @@ func newApp(out, errOut io.Writer) *cli.App {
 			grammar.Group("Inspect", showCommand(out, errOut)),
 			grammar.Group("Node", healthCommand(out, errOut), diagCommand(out, errOut), applyCommand(errOut), execCommand(errOut)),
 			grammar.Group("Predict", predictCommand(out), estimateCommand(out)),
-			grammar.Group("This program", versionCommand(out), completionCommand(out), grammar.ManCommand(out, "harness", ownHelp)),
+			grammar.Group("This program", versionCommand(out), grammar.CompletionCommand("print a completion script for a shell", (*cli.App).ToFishCompletion), grammar.ManCommand(out, "harness", ownHelp)),
 			grammar.Hide(topoCommand(out, errOut), platformCommand(out, errOut), envCommand(out, errOut), inventoryCommand(out), rankCommand(out), identifyCommand(out)),
 		),
 	}
@@ -168,12 +160,4 @@ func noCommand(c *cli.Context) error {
 		names = append(names, cmd.Name)
 	}
 	return exit.Usagef("there is no command %q; did you mean %q?", c.Args().First(), nearest.To(c.Args().First(), names))
-}
-
-// noArgs refuses arguments to a command that takes none.
-func noArgs(c *cli.Context) error {
-	if c.Args().Present() {
-		return exit.Usagef("%s takes no argument %q", c.Command.Name, c.Args().First())
-	}
-	return nil
 }

@@ -103,7 +103,7 @@ func TestJSONOnStdout(t *testing.T) {
 	var out, errOut strings.Builder
 	app := newApp(&out, &errOut)
 	err := app.RunContext(t.Context(), []string{"harness", "certify", "--root", t.TempDir(), "-o", "json"})
-	if got := exitCode(err); got != exit.NotDone {
+	if got := exit.Of(err); got != exit.NotDone {
 		t.Errorf("an empty root: %v, status %d; want %d", err, got, exit.NotDone)
 	}
 	if _, err := certificate.Parse([]byte(out.String())); err != nil || !json.Valid([]byte(out.String())) {

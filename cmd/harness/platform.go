@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/assay-hpc/assay/harness/machine"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
@@ -30,7 +31,7 @@ func platformCommand(out, errOut io.Writer) *cli.Command {
 			&cli.StringFlag{Name: "topo", Destination: &o.topo, Usage: "read the machine from `FILE`, written by harness show topology --dump or by NCCL (NCCL_TOPO_DUMP_FILE)"},
 			&cli.StringFlag{Name: "root", Value: "/", Destination: &o.root, Usage: "read sys and proc below `DIR`, without asking the driver"},
 		},
-		Before: noArgs,
+		Before: grammar.NoArgs,
 		Action: func(c *cli.Context) error {
 			if o.topo != "" && c.IsSet("root") {
 				return exit.Usagef("--topo and --root both say which machine; give one of them")
@@ -45,7 +46,7 @@ func (o *platformOptions) run(out io.Writer, getenv func(string) string) error {
 	if err != nil {
 		return err
 	}
-	m, err := readMachine("--topo", o.topo, o.root, getenv, o.stderr)
+	m, err := machine.Read(machine.Options{Root: o.root, File: o.topo, Flag: "--topo", Places: getenv("NCCL_TOPO_FILE"), Driver: true, Note: noting(o.stderr)})
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func predictCommand(out io.Writer) *cli.Command {
 			&cli.StringFlag{Name: "sizes", Aliases: []string{"s"}, Value: "1M:16G", Destination: &o.sizes, Usage: "`LIST` of bytes with K, M, G (powers of 1024), or FROM:TO in doublings"},
 			grammar.Format(&o.format, "text", "json"),
 		},
-		Before: noArgs,
+		Before: grammar.NoArgs,
 		Action: func(c *cli.Context) error {
 			if err := o.validate(c); err != nil {
 				return err

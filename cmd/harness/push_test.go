@@ -81,11 +81,11 @@ func TestPushOptions(t *testing.T) {
 		t.Errorf("push = %s, %v", ref, err)
 	}
 	o.to = host + "/Owner"
-	if err := o.check(); exitCode(err) != exit.Usage {
+	if err := o.check(); exit.Of(err) != exit.Usage {
 		t.Errorf("check of a bad name: %v", err)
 	}
 	o.to = host + "/owner/assay@" + verifyDigest
-	if err := o.check(); exitCode(err) != exit.NotDone {
+	if err := o.check(); exit.Of(err) != exit.NotDone {
 		t.Errorf("check of an image that is not there: %v", err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/assay-hpc/assay/harness/report"
 	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/exit"
+	"github.com/assay-hpc/assay/internal/outfile"
 	"github.com/assay-hpc/assay/internal/plain"
 )
 
@@ -112,14 +113,22 @@ func (o *reportOptions) run(ctx context.Context, files []string, out io.Writer) 
 		return err
 	}
 	if !toDir {
-		return writeFile(o.output, made[forms[0].File])
+		return outfile.Write(o.output, made[forms[0].File])
 	}
-	dir, err := openOutput(o.output)
+	dir, err := outfile.OpenDir(o.output)
 	if err != nil {
-		return err
+		return outFailed(o.output, err)
 	}
-	defer dir.close()
-	return dir.write(made)
+	defer dir.Close()
+	return outFailed(o.output, dir.Write(made))
+}
+
+// outFailed explains why a directory was not written; nil: it was.
+func outFailed(dir string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return exit.With(exit.NotDone, fmt.Errorf("--out %s: %w; name a directory that is writable and has room", dir, err))
 }
 
 // isDir reports whether a name is an existing directory's, or ends with a separator.

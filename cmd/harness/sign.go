@@ -14,6 +14,7 @@ import (
 	"github.com/assay-hpc/assay/harness/sign"
 	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/exit"
+	"github.com/assay-hpc/assay/internal/outfile"
 	"github.com/assay-hpc/assay/internal/plain"
 )
 
@@ -129,5 +130,5 @@ func (o *signOptions) run(ctx context.Context, file, to string, out io.Writer) e
 		_, err = plain.Raw(out).Write(envelope)
 		return err
 	}
-	return writeFile(to, envelope)
+	return outfile.Write(to, envelope)
 }

@@ -117,7 +117,7 @@ func TestSignOptions(t *testing.T) {
 	if err := app.Run([]string{"x", "--sign-key", missing}); err != nil || o.key != missing {
 		t.Fatalf("--sign-key gave %q, %v", o.key, err)
 	}
-	if err := o.check(); exitCode(err) != exit.Usage {
+	if err := o.check(); exit.Of(err) != exit.Usage {
 		t.Errorf("check of a file that is not there: %v", err)
 	}
 	_, key, err := ed25519.GenerateKey(rand.Reader)

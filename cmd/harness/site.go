@@ -11,9 +11,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/site/inform"
 	"github.com/assay-hpc/assay/harness/site/kubernetes"
 	"github.com/assay-hpc/assay/harness/site/slurm"
-	"github.com/assay-hpc/assay/harness/site/inform"
 	"github.com/assay-hpc/assay/internal/exit"
 )
 

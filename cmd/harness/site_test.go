@@ -48,8 +48,8 @@ func TestSiteCheck(t *testing.T) {
 	} {
 		scontrol(tt.scontrol)
 		err := tt.o.check(t.Context())
-		if exitCode(err) != tt.status {
-			t.Errorf("%s: status %d, %v; want %d", tt.name, exitCode(err), err, tt.status)
+		if exit.Of(err) != tt.status {
+			t.Errorf("%s: status %d, %v; want %d", tt.name, exit.Of(err), err, tt.status)
 		}
 		for _, want := range tt.want {
 			if err == nil || !strings.Contains(err.Error(), want) {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"strconv"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -26,7 +25,7 @@ func versionCommand(out io.Writer) *cli.Command {
 	return &cli.Command{
 		Name: "version", Usage: "say which build this is",
 		Flags:  []cli.Flag{grammar.Format(&format, "text", "json")},
-		Before: noArgs,
+		Before: grammar.NoArgs,
 		Action: func(*cli.Context) error {
 			v := version.Get()
 			if format == "json" {
@@ -35,10 +34,10 @@ func versionCommand(out io.Writer) *cli.Command {
 					GPUs    string `json:"gpus,omitempty"`
 					Kernels string `json:"kernels,omitempty"`
 					RDMA    string `json:"rdma"`
-				}{v, world.AboutGPUs(), world.AboutKernels(), aboutRDMA()})
+				}{v, world.AboutGPUs(), world.AboutKernels(), verbs.About()})
 			}
 			_, err := fmt.Fprintf(out, "harness %v %s %s/%s\n", v, v.Go, v.OS, v.Arch)
-			for _, part := range [][2]string{{"GPUs", world.AboutGPUs()}, {"Kernels", world.AboutKernels()}, {"RDMA", aboutRDMA()}} {
+			for _, part := range [][2]string{{"GPUs", world.AboutGPUs()}, {"Kernels", world.AboutKernels()}, {"RDMA", verbs.About()}} {
 				if err == nil && part[1] != "" {
 					_, err = fmt.Fprintf(out, "%s: %s\n", part[0], part[1])
 				}
@@ -46,21 +45,6 @@ func versionCommand(out io.Writer) *cli.Command {
 			return err
 		},
 	}
-}
-
-// aboutRDMA says whether libibverbs is found, and the devices for which it has a provider.
-func aboutRDMA() string {
-	if err := verbs.Load(); err != nil {
-		return fmt.Sprintf("skipped: %v", err)
-	}
-	names, err := verbs.Names()
-	switch {
-	case err != nil:
-		return "libibverbs; no devices: " + strings.TrimPrefix(err.Error(), verbs.ErrNoLibrary.Error()+": ")
-	case len(names) == 0:
-		return "libibverbs; no devices"
-	}
-	return "libibverbs; " + strings.Join(names, ", ")
 }
 
 func inventoryCommand(out io.Writer) *cli.Command {
@@ -71,7 +55,7 @@ func inventoryCommand(out io.Writer) *cli.Command {
 			grammar.Format(&format, "text", "json"),
 			&cli.StringFlag{Name: "root", Value: "/", Destination: &root, Usage: "read the image below `DIR`"},
 		},
-		Before: noArgs,
+		Before: grammar.NoArgs,
 		Action: func(*cli.Context) error {
 			return inventory(out, format, root)
 		},
@@ -112,7 +96,7 @@ var rankVars = [][2]string{
 func rankCommand(out io.Writer) *cli.Command {
 	return &cli.Command{
 		Name: "rank", Usage: "print this process's rank, as the launcher says", Hidden: true,
-		Before: noArgs,
+		Before: grammar.NoArgs,
 		Action: func(*cli.Context) error {
 			for _, v := range rankVars {
 				rank, err1 := strconv.Atoi(os.Getenv(v[0]))
@@ -132,9 +116,9 @@ func rankCommand(out io.Writer) *cli.Command {
 func identifyCommand(out io.Writer) *cli.Command {
 	return &cli.Command{
 		Name: "identify", Usage: "say as JSON what this machine is, as certificates have it", Hidden: true,
-		Before: noArgs,
+		Before: grammar.NoArgs,
 		Action: func(c *cli.Context) error {
-			m, err := readMachine("", "", "/", os.Getenv, newConsole(os.Stderr))
+			m, err := machine.Read(machine.Options{Root: "/", Places: os.Getenv("NCCL_TOPO_FILE"), Driver: true, Note: noting(newConsole(os.Stderr))})
 			if err != nil {
 				return err
 			}

@@ -5,13 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/internal/plain"
 )
@@ -96,95 +93,17 @@ func (l *statusLine) clear() {
 	}
 }
 
-// progress shows the running checks on one line of a terminal, and problems above it.
+// newProgress shows the running checks on one line of a terminal, and problems above it.
 // Elsewhere, if the suite is a long one, it prints a line for each check that took long
 // or found something.
-type progress struct {
-	w        io.Writer
-	terminal bool
-	begun    time.Time
-	running  []running
-	now      func() time.Time
-}
-
-type running struct{ id, text string }
-
-func newProgress(w io.Writer, long bool) *progress {
-	p := &progress{w: w, terminal: isTerminal(w), begun: time.Now(), now: time.Now}
-	if !p.terminal && !long {
-		p.w = nil
+func newProgress(w io.Writer, long bool) (p *suite.Progress, clear func()) {
+	bar := newStatusLine(w)
+	p = suite.NewProgress()
+	if bar.w != nil {
+		p.Show = func(text string) { bar.show("%s", plain.Line(text)) }
 	}
-	return p
-}
-
-// notable is the duration from which a finished check gets a line of its own.
-const notable = 500 * time.Millisecond
-
-func (p *progress) observe(e suite.Event) {
-	if p.w == nil {
-		return
+	if bar.w != nil || long {
+		p.Print = func(line string) { bar.clear(); fmt.Fprintln(w, line) }
 	}
-	i := slices.IndexFunc(p.running, func(r running) bool { return r.id == e.Check.ID })
-	switch {
-	case e.Result != nil:
-		if i >= 0 {
-			p.running = slices.Delete(p.running, i, i+1)
-		}
-		p.ended(e)
-	case i < 0:
-		p.running = append(p.running, running{id: e.Check.ID})
-	default:
-		p.running[i].text = e.Text
-	}
-	if p.terminal {
-		p.show(e)
-	}
-}
-
-// ended prints a line for a finished check, if it is worth one.
-func (p *progress) ended(e suite.Event) {
-	r := e.Result
-	bad := r.Verdict != result.Pass && r.Verdict != result.Skip
-	took := time.Duration(r.Seconds * float64(time.Second))
-	if !bad && (p.terminal || took < notable) {
-		return
-	}
-	if p.terminal {
-		fmt.Fprint(p.w, overwrite)
-	}
-	line := fmt.Sprintf("%d/%d %s %s", e.Done, e.Total, r.Verdict, r.ID)
-	if bad {
-		line += ": " + r.Reason
-	}
-	fmt.Fprintf(p.w, "%.300s (%v)\n", line, took.Round(100*time.Millisecond))
-}
-
-// show writes the progress line.
-func (p *progress) show(e suite.Event) {
-	text := ""
-	if n := len(p.running); n > 0 {
-		last := p.running[n-1]
-		for _, r := range p.running { // prefer a check that has a text
-			if r.text != "" {
-				last = r
-			}
-		}
-		text = last.id
-		if last.text != "" {
-			text += ": " + last.text
-		}
-	}
-	const width = 20
-	full := 0
-	if e.Total > 0 {
-		full = width * e.Done / e.Total
-	}
-	bar := strings.Repeat("=", full) + strings.Repeat(" ", width-full)
-	fmt.Fprintf(p.w, overwrite+"[%s] %d/%d %v %.80s", bar, e.Done, e.Total, p.now().Sub(p.begun).Round(time.Second), plain.Line(text))
-}
-
-func (p *progress) clear() {
-	if p.w != nil && p.terminal {
-		fmt.Fprint(p.w, overwrite)
-	}
+	return p, bar.clear
 }

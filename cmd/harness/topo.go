@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,6 +15,7 @@ import (
 	"github.com/assay-hpc/assay/harness/machine"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
+	"github.com/assay-hpc/assay/internal/outfile"
 )
 
 type topoOptions struct {
@@ -42,7 +42,7 @@ func topoCommand(out, errOut io.Writer) *cli.Command {
 			&cli.StringFlag{Name: "dump", Destination: &o.dump, Usage: "also write the topology to `FILE`: NCCL's XML if its name ends in .xml, otherwise JSON"},
 			&cli.StringFlag{Name: "root", Value: "/", Destination: &o.root, Usage: "read sys and proc below `DIR`, without asking the driver"},
 		},
-		Before: noArgs,
+		Before: grammar.NoArgs,
 		Action: func(c *cli.Context) error {
 			if o.load != "" && c.IsSet("root") {
 				return exit.Usagef("--load and --root both say which machine; give one of them")
@@ -53,7 +53,7 @@ func topoCommand(out, errOut io.Writer) *cli.Command {
 }
 
 func (o *topoOptions) run(getenv func(string) string) error {
-	m, err := readMachine("--load", o.load, o.root, getenv, o.stderr)
+	m, err := machine.Read(machine.Options{Root: o.root, File: o.load, Flag: "--load", Places: getenv("NCCL_TOPO_FILE"), Driver: true, Note: noting(o.stderr)})
 	if err != nil {
 		return err
 	}
@@ -109,44 +109,9 @@ func (o *topoOptions) writeMatrix(m *topology.Matrix) error {
 	return err
 }
 
-// readMachine reads the machine that a command's flags name: the topology from a file, or all
-// of it below a root.
-func readMachine(flag, file, root string, getenv func(string) string, stderr io.Writer) (*machine.Machine, error) {
-	o := machine.Options{Root: root, Driver: true, Note: func(text string) { fmt.Fprintln(stderr, "harness:", text) }}
-	if file != "" {
-		var err error
-		if o.System, err = loadTopology(flag, file); err != nil {
-			return nil, err
-		}
-	}
-	m, err := machine.Read(o)
-	switch {
-	case errors.Is(err, machine.ErrRoot):
-		return nil, exit.Usagef("--root: %w", err)
-	case err != nil:
-		return nil, err
-	}
-	if name := getenv("NCCL_TOPO_FILE"); name != "" && root == "/" && file == "" {
-		file, err := loadTopology("NCCL_TOPO_FILE", name)
-		if err != nil {
-			return nil, err
-		}
-		m.System.Overlay(file)
-	}
-	return m, nil
-}
-
-func loadTopology(what, name string) (*topology.System, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, exit.Usagef("%s: %w", what, err)
-	}
-	defer f.Close()
-	sys, err := topology.Load(f)
-	if err != nil {
-		return nil, exit.Usagef("%s: %s: %w", what, name, err)
-	}
-	return sys, nil
+// noting returns a function that prints notes about a machine.
+func noting(stderr io.Writer) func(text string) {
+	return func(text string) { fmt.Fprintln(stderr, "harness:", text) }
 }
 
 func (o *topoOptions) write(sys *topology.System) error {
@@ -160,5 +125,5 @@ func (o *topoOptions) write(sys *topology.System) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(o.dump, b.Bytes())
+	return outfile.Write(o.dump, b.Bytes())
 }

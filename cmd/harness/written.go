@@ -7,6 +7,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/report"
 	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/outfile"
 )
 
 // A written is a report that can be written as text or as JSON.
@@ -20,7 +21,7 @@ func writeReport(d written, out io.Writer, format, file string) error {
 		if err := writeJSON(&b, d); err != nil {
 			return err
 		}
-		if err := writeFile(file, b.Bytes()); err != nil {
+		if err := outfile.Write(file, b.Bytes()); err != nil {
 			return err
 		}
 	}

@@ -77,3 +77,20 @@ func (t *StragglerSummary) String() string {
 	}
 	return who
 }
+
+// Wrong says that data was wrong, or slower than required; nil: neither.
+func (r *Result) Wrong() error {
+	switch {
+	case r.OutOfBounds > 0:
+		results := 2 * len(r.Rows)
+		if r.Versus != nil {
+			for _, row := range r.Versus.Rows {
+				results += len(row.Engines)
+			}
+		}
+		return fmt.Errorf("%d of %d results were wrong", r.OutOfBounds, results)
+	case r.Status != OK:
+		return fmt.Errorf("the average bus bandwidth of %.3f GB/s is below 0.9 times NCCL_TESTS_MIN_BW, %.3f GB/s", r.AvgBusBW, r.MinBusBW)
+	}
+	return nil
+}

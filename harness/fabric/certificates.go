@@ -9,9 +9,12 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/gather"
+	"github.com/assay-hpc/assay/internal/outfile"
 )
 
 // Gathered is what the first machine received from all machines.
@@ -145,4 +148,24 @@ func packed(st *certificate.Statement) ([]byte, error) {
 	_, err = w.Write(doc)
 	err = errors.Join(err, w.Close())
 	return out.Bytes(), err
+}
+
+// WriteCertificates writes each machine's certificate, by rank, to a file of its name.
+func (f *Fabric) WriteCertificates(dir string, all []*certificate.Statement) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	for rank, st := range all {
+		if st == nil {
+			continue
+		}
+		b, err := st.Marshal()
+		if err != nil {
+			return err
+		}
+		if err := outfile.Write(filepath.Join(dir, FileName(f.Name(rank))+".json"), b); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 
@@ -14,14 +15,18 @@ import (
 	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // Options say which node to read.
 type Options struct {
 	// Root is the directory that contains sys, proc, dev, etc and opt; "/" is this node.
 	Root string
-	// System is a topology that was read from a file; nil: the topology is read from Root.
-	System *topology.System
+	// File is a file with the topology, which a flag named; "": the topology is read from Root.
+	File, Flag string
+	// Places is a file that says where devices are, as NCCL_TOPO_FILE does; it is used if the
+	// topology is this node's. "": there is none.
+	Places string
 	// Driver queries NVIDIA's driver for NVLinks. That only works for this node.
 	Driver bool
 	// Note reports what could not be read; nil: nothing is reported.
@@ -38,15 +43,17 @@ type Machine struct {
 	o Options
 }
 
-// ErrRoot says that there is no directory to read the node from.
-var ErrRoot = errors.New("it cannot be read as a root directory")
-
-// Read reads a node. An error that is ErrRoot is about Options.Root.
+// Read reads a node. Errors about the options carry an exit status.
 func Read(o Options) (*Machine, error) {
-	m := &Machine{System: o.System, o: o}
+	m := &Machine{o: o}
 	var err error
+	if o.File != "" {
+		if m.System, err = load(o.Flag, o.File); err != nil {
+			return nil, err
+		}
+	}
 	if m.FS, err = sysfs.Open(o.Root); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrRoot, err)
+		return nil, exit.Usagef("--root: it cannot be read as a root directory: %w", err)
 	}
 	if m.System == nil {
 		err = m.readSystem()
@@ -57,7 +64,29 @@ func Read(o Options) (*Machine, error) {
 	for _, text := range m.System.Notes {
 		m.note(text)
 	}
+	if o.Places == "" || o.File != "" || o.Root != "/" {
+		return m, nil
+	}
+	file, err := load("NCCL_TOPO_FILE", o.Places)
+	if err != nil {
+		return nil, err
+	}
+	m.System.Overlay(file)
 	return m, nil
+}
+
+// load reads a topology from a file. Errors begin with the flag or variable that names it.
+func load(what, name string) (*topology.System, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, exit.Usagef("%s: %w", what, err)
+	}
+	defer f.Close()
+	sys, err := topology.Load(f)
+	if err != nil {
+		return nil, exit.Usagef("%s: %s: %w", what, name, err)
+	}
+	return sys, nil
 }
 
 // readSystem reads the topology.
@@ -79,30 +108,21 @@ func (m *Machine) readSystem() error {
 	return errors.Join(err, closeDriver())
 }
 
-// Overlay places devices according to a file, as NCCL does with NCCL_TOPO_FILE. The file is below
-// Options.Root.
-func (m *Machine) Overlay(name string) error {
+// overlay places devices according to a file, as NCCL does with NCCL_TOPO_FILE. The file is below
+// Options.Root. If it cannot be read, that is a note.
+func (m *Machine) overlay(name string) error {
 	text, err := m.FS.Text(name)
 	if err != nil {
-		return err
+		m.note(fmt.Sprintf("NCCL_TOPO_FILE: %v", err))
+		return nil
 	}
 	file, err := topology.Load(strings.NewReader(text))
 	if err != nil {
-		return &FileError{name, err}
+		return exit.Usagef("NCCL_TOPO_FILE: %s: %w", name, err)
 	}
 	m.System.Overlay(file)
 	return nil
 }
-
-// A FileError says that a topology file is not valid.
-type FileError struct {
-	Name string
-	Err  error
-}
-
-func (e *FileError) Error() string { return e.Name + ": " + e.Err.Error() }
-
-func (e *FileError) Unwrap() error { return e.Err }
 
 func (m *Machine) note(text string) {
 	if m.o.Note != nil {
@@ -131,7 +151,7 @@ func PCIGPUs(f sysfs.FS) (n int) {
 // Platform describes the node for the hardware database. DMI and container are read from Root,
 // and unknown if the topology is from a file.
 func (m *Machine) Platform() platform.Node {
-	if m.o.System != nil {
+	if m.o.File != "" {
 		return describe(m.System, driverAsked(m.System))
 	}
 	n := describe(m.System, m.Skipped == nil && m.o.Driver)

@@ -1,8 +1,6 @@
 package machine
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -13,15 +11,12 @@ import (
 
 // Plan determines the variables that the node needs beside those that are set already, in the
 // environment and in NCCL's files. peers are the job's other hosts. NCCL_TOPO_FILE changes the
-// machine, unless its topology is from a file; an error that is a *FileError is about that file.
+// machine, unless its topology is from a file.
 func (m *Machine) Plan(environ []string, peers []netenv.Peer, o netenv.Options) (*netenv.Node, *netenv.Plan, error) {
 	o.Env, o.Problems = alreadySet(environ, m.FS)
-	if name := valueOf(o.Env, "NCCL_TOPO_FILE"); name != "" && m.o.System == nil {
-		err := m.Overlay(name)
-		if bad := new(FileError); errors.As(err, &bad) {
+	if name := valueOf(o.Env, "NCCL_TOPO_FILE"); name != "" && m.o.File == "" {
+		if err := m.overlay(name); err != nil {
 			return nil, nil, err
-		} else if err != nil {
-			m.note(fmt.Sprintf("NCCL_TOPO_FILE: %v", err))
 		}
 	}
 	node, err := m.Environment(valueOf(o.Env, "LD_LIBRARY_PATH"))

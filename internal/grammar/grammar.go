@@ -18,6 +18,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // Configure urfave/cli for both programs.
@@ -50,15 +52,20 @@ func Format(dst *string, forms ...string) *cli.StringFlag {
 		Name: "format", Aliases: []string{"o"}, Usage: "`FORMAT` on stdout: " + list(forms), Value: forms[0], Destination: dst,
 		Action: func(_ *cli.Context, form string) error {
 			if !slices.Contains(forms, form) {
-				return UsageError{fmt.Errorf("--format is %s, not %q", list(forms), form)}
+				return exit.Usagef("--format is %s, not %q", list(forms), form)
 			}
 			return nil
 		},
 	}
 }
 
-// A UsageError is an invalid command line.
-type UsageError struct{ error }
+// NoArgs refuses arguments to a command that takes none.
+func NoArgs(c *cli.Context) error {
+	if c.Args().Present() {
+		return exit.Usagef("%s takes no argument %q", c.Command.Name, c.Args().First())
+	}
+	return nil
+}
 
 func list(words []string) string {
 	if n := len(words); n > 1 {

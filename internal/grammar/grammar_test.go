@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // app has one command, build, with a flag that had another name.
@@ -44,7 +46,7 @@ func TestFlags(t *testing.T) {
 	var ran []string
 	a := app(io.Discard, &ran)
 	err := a.Run(Args(a, strings.Fields("x build -o xml")))
-	if _, ok := err.(UsageError); !ok || err.Error() != `--format is text or json, not "xml"` || ran != nil {
+	if exit.Of(err) != exit.Usage || err.Error() != `--format is text or json, not "xml"` || ran != nil {
 		t.Errorf("another format: %v", err)
 	}
 }

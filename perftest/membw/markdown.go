@@ -1,8 +1,11 @@
 package membw
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -61,4 +64,30 @@ func markdown(res *result.Result) string {
 	}
 	return fmt.Sprintf("| %s | %s | %.1f | %.1f | %.1f | %s | %s | %s | %s |\n", f.title, f.unit(),
 		slices.Min(values), stat.Median(values), slices.Max(values), peak, rival, ratio, res.Verdict)
+}
+
+// ReadReport reads a report from a file, which "harness bandwidth --format json" wrote.
+func ReadReport(name string) (*Report, error) {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	r := new(Report)
+	err = json.Unmarshal(b, r)
+	if err == nil && (r.Schema != result.ReportSchema || r.Kind != "bandwidth") {
+		err = errors.New("another schema")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s is not a report of harness bandwidth, schema %d: %w", name, result.ReportSchema, err)
+	}
+	return r, nil
+}
+
+// DriverLine describes the driver, by its version ("" if it is not known) and that of CUDA.
+func DriverLine(version string, cuda int) string {
+	line := fmt.Sprintf("CUDA %d.%d", cuda/1000, cuda%1000/10)
+	if version != "" {
+		line = "Driver " + version + ", " + line
+	}
+	return line
 }
