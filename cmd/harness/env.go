@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -89,7 +87,7 @@ func (o *envOptions) run(ctx context.Context, out io.Writer) error {
 
 // plan reads the node and makes its plan.
 func (o *envOptions) plan(ctx context.Context, environ []string) (*netenv.Node, *netenv.Plan, error) {
-	names, err := o.peerNames()
+	names, err := machine.PeerNames(o.peers, o.hostfile)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -100,27 +98,4 @@ func (o *envOptions) plan(ctx context.Context, environ []string) (*netenv.Node, 
 		return nil, nil, err
 	}
 	return m.Plan(environ, machine.LookUp(ctx, names), o.Options)
-}
-
-// peerNames returns the hosts that the flags name.
-func (o *envOptions) peerNames() ([]string, error) {
-	var names []string
-	for name := range strings.SplitSeq(o.peers, ",") {
-		if name = strings.TrimSpace(name); name != "" {
-			names = append(names, name)
-		}
-	}
-	if o.hostfile != "" {
-		text, err := os.ReadFile(o.hostfile)
-		if err != nil {
-			return nil, exit.Usagef("--hostfile: %w", err)
-		}
-		more := machine.HostfileNames(string(text))
-		if len(more) == 0 {
-			return nil, exit.Usagef("--hostfile: %s names no host", o.hostfile)
-		}
-		names = append(names, more...)
-	}
-	slices.Sort(names)
-	return slices.Compact(names), nil
 }

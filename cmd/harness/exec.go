@@ -12,7 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/harness/libnccl"
-	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/harness/machine"
 	"github.com/assay-hpc/assay/internal/exit"
 )
 
@@ -57,7 +57,7 @@ func execCommand(errOut io.Writer) *cli.Command {
 			if err != nil {
 				return err
 			}
-			environ, nccl, err := libnccl.Choose(wish, hasDriver(o.root), plan.Apply(os.Environ(), override))
+			environ, nccl, err := libnccl.Choose(wish, machine.HasDriver(o.root), plan.Apply(os.Environ(), override))
 			if err != nil {
 				return exit.With(exit.NotDone, fmt.Errorf("exec: %w", err))
 			}
@@ -74,15 +74,4 @@ func execCommand(errOut io.Writer) *cli.Command {
 			return exit.With(exit.NotDone, fmt.Errorf("exec: %s: %w", program, err))
 		},
 	}
-}
-
-// hasDriver reports whether the kernel module of a GPU driver is loaded. Querying the
-// rest of the driver takes a second.
-func hasDriver(root string) bool {
-	machine, err := sysfs.Open(root)
-	if err != nil {
-		return false
-	}
-	_, err = machine.Text("/proc/driver/nvidia/version")
-	return err == nil
 }

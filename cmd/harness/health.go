@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -66,7 +65,10 @@ func healthCommand(out, errOut io.Writer) *cli.Command {
 				return err
 			}
 			if o.list {
-				return o.printList(x.Rules)
+				if o.format == "json" {
+					return exit.Usagef("--list is text")
+				}
+				return x.Rules.Write(o.stdout, o.Wants)
 			}
 			return o.run(c.Context, x)
 		},
@@ -151,24 +153,4 @@ func plural(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
-}
-
-func (o *healthOptions) printList(rules health.Rules) error {
-	if o.format == "json" {
-		return exit.Usagef("--list is text")
-	}
-	var b strings.Builder
-	for _, id := range health.IDs() {
-		if !o.Wants(id) {
-			continue
-		}
-		r := rules[id]
-		limit := ""
-		if r.Limit != nil {
-			limit = fmt.Sprintf(", limit %v %s", *r.Limit, r.Unit)
-		}
-		fmt.Fprintf(&b, "%-30s %s\n%-30s   %s%s: %s\n", id, health.Title(id), "", r.Severity, limit, r.Source)
-	}
-	_, err := io.WriteString(o.stdout, b.String())
-	return err
 }

@@ -46,14 +46,7 @@ func platformPorts(name string) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	p, err := db.Platform(name)
-	switch {
-	case err != nil:
-		return 0, err
-	case p.NICs == nil || p.NICs.GbitEach.Value == 0:
-		return 0, fmt.Errorf("the rate of %s's ports is not known: use --expect", name)
-	}
-	return p.NICs.GbitEach.Value, nil
+	return db.PortGbit(name)
 }
 
 // A meshGroup represents the processes of the job.

@@ -134,18 +134,7 @@ func (o *predictOptions) compare(out io.Writer, db *platform.DB) error {
 	case len(tables) == 0:
 		list, err = predict.CompareAll(db, predict.DefaultFitted)
 	default:
-		for _, key := range tables {
-			t, err := db.Table(key)
-			if err != nil {
-				return exit.Usagef("--table: %w", err)
-			}
-			c, err := predict.Compare(db, t, predict.DefaultFitted)
-			if err != nil {
-				return err
-			}
-			c.Key = key
-			list = append(list, c)
-		}
+		list, err = predict.CompareTables(db, tables, predict.DefaultFitted)
 	}
 	if err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 
 	"github.com/urfave/cli/v2"
 
@@ -86,27 +85,17 @@ func inventory(out io.Writer, format, dir string) error {
 	return nil
 }
 
-// rankVars are the variables in which launchers pass a process its rank and the number
-// of ranks: Open MPI, MPICH and Intel MPI (PMI), Slurm.
-var rankVars = [][2]string{
-	{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, {"PMI_RANK", "PMI_SIZE"}, {"SLURM_PROCID", "SLURM_NTASKS"},
-}
-
 // rankCommand is the command that mpirun starts in the check mpi/ranks.
 func rankCommand(out io.Writer) *cli.Command {
 	return &cli.Command{
 		Name: "rank", Usage: "print this process's rank, as the launcher says", Hidden: true,
 		Before: grammar.NoArgs,
 		Action: func(*cli.Context) error {
-			for _, v := range rankVars {
-				rank, err1 := strconv.Atoi(os.Getenv(v[0]))
-				size, err2 := strconv.Atoi(os.Getenv(v[1]))
-				if err1 == nil && err2 == nil {
-					_, err := fmt.Fprintln(out, image.RankLine(rank, size))
-					return err
-				}
+			line, err := image.OwnRank(os.Getenv)
+			if err == nil {
+				_, err = fmt.Fprintln(out, line)
 			}
-			return fmt.Errorf("no launcher says which rank this is (looked for %v)", rankVars)
+			return err
 		},
 	}
 }

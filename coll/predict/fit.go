@@ -12,6 +12,7 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/stat"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // A Comparison compares a published table with the model.
@@ -51,6 +52,23 @@ func (c Comparison) errors() []float64 {
 // Compare predicts every row of a table.
 func Compare(db *platform.DB, t *platform.Table, fit Fitted) (Comparison, error) {
 	return compare(db, t, fit, nil)
+}
+
+// CompareTables predicts every row of the tables with some keys.
+func CompareTables(db *platform.DB, keys []string, fit Fitted) (list []Comparison, err error) {
+	for _, key := range keys {
+		t, err := db.Table(key)
+		if err != nil {
+			return nil, exit.Usagef("--table: %w", err)
+		}
+		c, err := Compare(db, t, fit)
+		if err != nil {
+			return nil, err
+		}
+		c.Key = key
+		list = append(list, c)
+	}
+	return list, nil
 }
 
 func compare(db *platform.DB, t *platform.Table, fit Fitted, m memo) (Comparison, error) {

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 
 	"go.yaml.in/yaml/v3"
@@ -117,4 +118,22 @@ func parse(in io.Reader) (Rules, error) {
 		}
 	}
 	return f.Thresholds, nil
+}
+
+// Write lists the wanted checks, with their limits and sources.
+func (rules Rules) Write(w io.Writer, wanted func(id string) bool) error {
+	var b strings.Builder
+	for _, id := range IDs() {
+		if !wanted(id) {
+			continue
+		}
+		r := rules[id]
+		limit := ""
+		if r.Limit != nil {
+			limit = fmt.Sprintf(", limit %v %s", *r.Limit, r.Unit)
+		}
+		fmt.Fprintf(&b, "%-30s %s\n%-30s   %s%s: %s\n", id, Title(id), "", r.Severity, limit, r.Source)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -25,8 +26,8 @@ var mpiEnv = []string{
 
 const ranks = 2
 
-// RankLine returns the line that `harness rank` prints and mpiRanks expects.
-func RankLine(rank, size int) string { return fmt.Sprintf("assay rank %d of %d", rank, size) }
+// lineOf returns the line that `harness rank` prints and mpiRanks expects.
+func lineOf(rank, size int) string { return fmt.Sprintf("assay rank %d of %d", rank, size) }
 
 var rankLine = regexp.MustCompile(`assay rank \d+ of \d+`)
 
@@ -53,7 +54,7 @@ func (s *state) mpiRanks(ctx context.Context, env *suite.Env) result.Result {
 	slices.Sort(got)
 	var want []string
 	for r := range ranks {
-		want = append(want, RankLine(r, ranks))
+		want = append(want, lineOf(r, ranks))
 	}
 	if !slices.Equal(got, want) {
 		return result.Failed("the ranks called themselves %q; want %q", got, want).WithOutput(out)
@@ -88,4 +89,23 @@ func raiseLoopback() error {
 		return fmt.Errorf("bring lo up: %w", err)
 	}
 	return nil
+}
+
+// rankVars are the variables in which launchers pass a process its rank and the number
+// of ranks: Open MPI, MPICH and Intel MPI (PMI), Slurm.
+var rankVars = [][2]string{
+	{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, {"PMI_RANK", "PMI_SIZE"}, {"SLURM_PROCID", "SLURM_NTASKS"},
+}
+
+// OwnRank returns the line that "harness rank" prints: which rank this process is, as its launcher
+// says.
+func OwnRank(getenv func(string) string) (string, error) {
+	for _, v := range rankVars {
+		rank, err1 := strconv.Atoi(getenv(v[0]))
+		size, err2 := strconv.Atoi(getenv(v[1]))
+		if err1 == nil && err2 == nil {
+			return lineOf(rank, size), nil
+		}
+	}
+	return "", fmt.Errorf("no launcher says which rank this is (looked for %v)", rankVars)
 }

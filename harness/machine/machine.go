@@ -199,3 +199,14 @@ func pciNumber(v uint16) string {
 	}
 	return fmt.Sprintf("%04x", v)
 }
+
+// HasDriver reports whether the kernel module of a GPU driver is loaded. Querying the
+// rest of the driver takes a second.
+func HasDriver(root string) bool {
+	files, err := sysfs.Open(root)
+	if err != nil {
+		return false
+	}
+	_, err = files.Text("/proc/driver/nvidia/version")
+	return err == nil
+}

@@ -4,17 +4,43 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/assay-hpc/assay/harness/netenv"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
-// HostfileNames parses a host file: one host per line, followed by fields that do not
+// PeerNames returns the hosts of a list with commas, and those of a host file; "": there is none.
+func PeerNames(list, hostfile string) ([]string, error) {
+	var names []string
+	for name := range strings.SplitSeq(list, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			names = append(names, name)
+		}
+	}
+	if hostfile != "" {
+		text, err := os.ReadFile(hostfile)
+		if err != nil {
+			return nil, exit.Usagef("--hostfile: %w", err)
+		}
+		more := hostfileNames(string(text))
+		if len(more) == 0 {
+			return nil, exit.Usagef("--hostfile: %s names no host", hostfile)
+		}
+		names = append(names, more...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// hostfileNames parses a host file: one host per line, followed by fields that do not
 // matter here (slots=8), and comments after #. It drops users before @ and numbers of
 // slots after a colon.
-func HostfileNames(text string) []string {
+func hostfileNames(text string) []string {
 	var out []string
 	for line := range strings.Lines(text) {
 		line, _, _ = strings.Cut(line, "#")

@@ -16,8 +16,8 @@ func TestHostfileNames(t *testing.T) {
 		"fd00::1 slots=8 max-slots=8\r\nc\r\n": "fd00::1 c",
 		":8\n@\n":                              "",
 	} {
-		if got := strings.Join(HostfileNames(in), " "); got != want {
-			t.Errorf("HostfileNames(%q) = %s; want %s", in, got, want)
+		if got := strings.Join(hostfileNames(in), " "); got != want {
+			t.Errorf("hostfileNames(%q) = %s; want %s", in, got, want)
 		}
 	}
 }

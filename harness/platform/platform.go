@@ -281,3 +281,15 @@ func (n *NICs) Gbit() (float64, Figure) {
 	}
 	return 0, Figure{}
 }
+
+// PortGbit returns the rate of a platform's RDMA ports in Gb/s.
+func (db *DB) PortGbit(name string) (float64, error) {
+	p, err := db.Platform(name)
+	switch {
+	case err != nil:
+		return 0, err
+	case p.NICs == nil || p.NICs.GbitEach.Value == 0:
+		return 0, fmt.Errorf("the rate of %s's ports is not known: use --expect", name)
+	}
+	return p.NICs.GbitEach.Value, nil
+}
