@@ -29,6 +29,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/oci"
 )
 
@@ -158,7 +159,7 @@ func (w *Workspace) NewSolver(ctx context.Context, o BuildOptions) (*solve.Solve
 	progress, err := solve.NewProgress(os.Stderr, cmp.Or(o.Progress, "auto"))
 	if err != nil {
 		closeAll()
-		return nil, nil, &InputError{err}
+		return nil, nil, exit.With(exit.Usage, err)
 	}
 	s := &solve.Solver{
 		Builders: builders, OutDir: o.OutDir, Zstd: o.Zstd, Epoch: w.Epoch(), Progress: progress, CacheFrom: o.CacheFrom, CacheTo: o.CacheTo,
@@ -449,7 +450,7 @@ func (b *build) finish(ctx context.Context, res *BuildResult, start time.Time) (
 	if b.o.Push != "" {
 		var err error
 		if repo, err = oci.OpenRepository(b.o.Push, oci.Options{}); err != nil {
-			return res, &InputError{err}
+			return res, exit.With(exit.Usage, err)
 		}
 	}
 	for i, t := range b.targets {

@@ -21,6 +21,7 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/attest/walk"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/oci"
 )
 
@@ -202,7 +203,7 @@ func (w *Workspace) candidates(ctx context.Context, ref, tmp string) ([]candidat
 			return nil, err
 		}
 		if err := oci.CheckReference(w.Mirror.Image(ref)); err != nil {
-			return nil, &InputError{err}
+			return nil, exit.With(exit.Usage, err)
 		}
 		w.Log("fetching %s", w.Mirror.Image(ref))
 		d, err := l.Fetch(ctx, w.Mirror.Image(ref), oci.Options{})
@@ -212,11 +213,11 @@ func (w *Workspace) candidates(ctx context.Context, ref, tmp string) ([]candidat
 		what = d.Digest.String()
 	} else {
 		if l, err = oci.Open(dir); err != nil {
-			return nil, &InputError{err}
+			return nil, exit.With(exit.Usage, err)
 		}
 		d, err := l.Find(what)
 		if err != nil {
-			return nil, &InputError{err}
+			return nil, exit.With(exit.Usage, err)
 		}
 		title = cmp.Or(d.Annotations[oci.AnnotationRefName], what)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/golden"
 )
 
@@ -139,9 +140,8 @@ func TestSelect(t *testing.T) {
 	if got, err = w.Select([]string{"*"}); err != nil || len(got) != len(w.Targets) {
 		t.Errorf("Select(*) = %d targets, %v; want all %d", len(got), err, len(w.Targets))
 	}
-	var bad *InputError
-	if _, err = w.Select([]string{"fabric-debian11"}); !errors.As(err, &bad) || !strings.Contains(err.Error(), "fabric-debian12") {
-		t.Errorf("Select of a misspelt name = %v; want an InputError with the nearest", err)
+	if _, err = w.Select([]string{"fabric-debian11"}); exit.Of(err) != exit.Usage || !strings.Contains(err.Error(), "fabric-debian12") {
+		t.Errorf("Select of a misspelt name = %v; want bad input with the nearest", err)
 	}
 }
 
@@ -171,9 +171,8 @@ func TestNotLocked(t *testing.T) {
 		},
 		"cuda12.9.1-ubuntu24.04": {{Kind: component.MissingImage, Key: "docker.io/nvidia/cuda:12.9.1-devel-ubuntu24.04"}},
 	})
-	var bad *InputError
-	if !errors.As(err, &bad) {
-		t.Errorf("it is a %T; want an InputError: exit status 2", err)
+	if exit.Of(err) != exit.Usage {
+		t.Errorf("it is a %T; want exit status 2", err)
 	}
 	golden.Check(t, "notlocked.golden", err.Error()+"\n")
 }
@@ -184,9 +183,8 @@ func TestBuildRefuses(t *testing.T) {
 	w := open(t, Options{Matrix: file})
 	out := filepath.Join(t.TempDir(), "out")
 	res, err := w.Build(t.Context(), BuildOptions{OutDir: out, Builders: []string{"unix:///nonexistent/buildkitd.sock"}})
-	var bad *InputError
-	if res != nil || !errors.As(err, &bad) {
-		t.Fatalf("Build = %v, %v; want an InputError", res, err)
+	if res != nil || exit.Of(err) != exit.Usage {
+		t.Fatalf("Build = %v, %v; want bad input", res, err)
 	}
 	for _, part := range []string{strings.TrimSuffix(file, ".yaml") + ".lock does not pin", "base base-bookworm-minbase/amd64", "assay lock fabric-debian12", "--unlocked"} {
 		if !strings.Contains(err.Error(), part) {
@@ -272,11 +270,10 @@ func TestEmbedded(t *testing.T) {
 	if w.LockPath != "" || w.File.Name != "matrix.yaml (embedded)" || w.lockName() != "matrix.lock (embedded)" {
 		t.Errorf("without a file, it opens %q with %q", w.File.Name, w.lockName())
 	}
-	var bad *InputError
-	if err := w.WriteLock(); !errors.As(err, &bad) || !strings.Contains(err.Error(), "--matrix") {
+	if err := w.WriteLock(); exit.Of(err) != exit.Usage || !strings.Contains(err.Error(), "--matrix") {
 		t.Errorf("WriteLock of the embedded lock = %v; want the remedy", err)
 	}
-	if _, err := w.LockTargets(t.Context(), nil, BuildOptions{}); !errors.As(err, &bad) {
+	if _, err := w.LockTargets(t.Context(), nil, BuildOptions{}); exit.Of(err) != exit.Usage {
 		t.Errorf("LockTargets of the embedded lock = %v", err)
 	}
 	// A matrix in the working directory goes first.
@@ -309,9 +306,8 @@ func TestOpenErrors(t *testing.T) {
 		{"a bad mirror", Options{Matrix: file, Mirrors: []string{"docker.io"}}, `--mirror "docker.io" is not FROM=TO`},
 	} {
 		_, err := Open(tt.o)
-		var input *InputError
-		if !errors.As(err, &input) || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: Open = %v; want an InputError with %s", tt.name, err, tt.want)
+		if exit.Of(err) != exit.Usage || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: Open = %v; want bad input with %s", tt.name, err, tt.want)
 		}
 	}
 }

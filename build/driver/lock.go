@@ -14,6 +14,7 @@ import (
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/build/solve"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/oci"
 	"github.com/assay-hpc/assay/internal/outfile"
 )
@@ -327,7 +328,7 @@ func (w *Workspace) Stale() ([]string, error) {
 	return slices.DeleteFunc(have, func(k string) bool { return slices.Contains(kept, k) }), nil
 }
 
-var errEmbeddedLock = badInput("the embedded matrix has an embedded lock, which cannot be written; give --matrix FILE")
+var errEmbeddedLock = exit.Usagef("the embedded matrix has an embedded lock, which cannot be written; give --matrix FILE")
 
 // WriteLock atomically replaces matrix.lock.
 func (w *Workspace) WriteLock() error {
@@ -356,6 +357,6 @@ func NotLockedError(lockName string, need map[string][]component.Missing) error 
 		}
 		fmt.Fprintf(&b, "  %s:\n    %s\n", target, strings.Join(keys, "\n    "))
 	}
-	return badInput("%s does not pin all that is needed:\n%sresolve it on a machine that reaches these sources:\n  assay lock %s\nor build with --unlocked, which resolves for this build alone",
+	return exit.Usagef("%s does not pin all that is needed:\n%sresolve it on a machine that reaches these sources:\n  assay lock %s\nor build with --unlocked, which resolves for this build alone",
 		lockName, b.String(), strings.Join(names, " "))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/assay-hpc/assay/build/inspect"
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/oci"
 )
 
@@ -20,7 +21,7 @@ import (
 // The tags are set last, after what the registry itself serves has also passed the policy.
 func Publish(ctx context.Context, l *oci.Layout, name string, repo *oci.Repository, tags []string, policy attest.Policy) (oci.Result, error) {
 	if err := repo.CheckTags(tags); err != nil {
-		return oci.Result{}, &InputError{err}
+		return oci.Result{}, exit.With(exit.Usage, err)
 	}
 	rep, err := inspect.Inspect(ctx, l.Source(name), policy)
 	if err != nil {

@@ -25,15 +25,8 @@ import (
 	"github.com/assay-hpc/assay/build/mirror"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/build/source"
+	"github.com/assay-hpc/assay/internal/exit"
 )
-
-// An InputError is bad input: exit status 2.
-type InputError struct{ Err error }
-
-func (e *InputError) Error() string { return e.Err.Error() }
-func (e *InputError) Unwrap() error { return e.Err }
-
-func badInput(format string, args ...any) error { return &InputError{fmt.Errorf(format, args...)} }
 
 // Options are common to all commands.
 type Options struct {
@@ -133,7 +126,7 @@ func (w *Workspace) mirrors() error {
 	for _, l := range lines {
 		r, err := mirror.ParseRule(l)
 		if err != nil {
-			return &InputError{err}
+			return exit.With(exit.Usage, err)
 		}
 		rules = append(rules, r)
 	}
@@ -153,14 +146,14 @@ func (w *Workspace) matrix() error {
 		lockName = w.LockPath
 		lockText, err = os.ReadFile(w.LockPath)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return &InputError{err}
+			return exit.With(exit.Usage, err)
 		}
 	}
 	if w.File, w.Targets, err = parseMatrix(name, text); err != nil {
 		return err
 	}
 	if w.Lock, err = lock.Read(lockName, bytes.NewReader(lockText)); err != nil {
-		return &InputError{err}
+		return exit.With(exit.Usage, err)
 	}
 	return nil
 }
@@ -177,7 +170,7 @@ func readMatrix(name string) (string, []byte, error) {
 	}
 	text, err := os.ReadFile(name)
 	if err != nil {
-		return "", nil, &InputError{err}
+		return "", nil, exit.With(exit.Usage, err)
 	}
 	return name, text, nil
 }
@@ -185,11 +178,11 @@ func readMatrix(name string) (string, []byte, error) {
 func parseMatrix(name string, text []byte) (*matrix.File, []matrix.Target, error) {
 	f, err := matrix.Parse(name, bytes.NewReader(text))
 	if err != nil {
-		return nil, nil, &InputError{err}
+		return nil, nil, exit.With(exit.Usage, err)
 	}
 	targets, err := f.Targets()
 	if err != nil {
-		return nil, nil, &InputError{err}
+		return nil, nil, exit.With(exit.Usage, err)
 	}
 	return f, targets, nil
 }
@@ -214,7 +207,7 @@ func (w *Workspace) Select(names []string) ([]matrix.Target, error) {
 	}
 	ts, err := matrix.Select(w.Targets, names)
 	if err != nil {
-		return nil, &InputError{err}
+		return nil, exit.With(exit.Usage, err)
 	}
 	return ts, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/report"
 	"github.com/assay-hpc/assay/harness/sign"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 )
 
@@ -39,7 +40,7 @@ func (o *builderFlags) flags() []cli.Flag {
 func positive(flag string) func(*cli.Context, time.Duration) error {
 	return func(_ *cli.Context, d time.Duration) error {
 		if d <= 0 {
-			return usagef("--%s %v is not a positive duration, such as 90s", flag, d)
+			return exit.Usagef("--%s %v is not a positive duration, such as 90s", flag, d)
 		}
 		return nil
 	}
@@ -114,7 +115,7 @@ func (o *buildFlags) run(c *cli.Context) error {
 		return err
 	}
 	if res.Failed() {
-		return &failedError{}
+		return exit.With(exit.Fail, nil)
 	}
 	return nil
 }
@@ -122,7 +123,7 @@ func (o *buildFlags) run(c *cli.Context) error {
 func (o *buildFlags) options(c *cli.Context) (driver.BuildOptions, error) {
 	dir, ok := strings.CutPrefix(o.dest, "oci:")
 	if !ok || dir == "" {
-		return driver.BuildOptions{}, usagef("--out %q is not oci:DIR", o.dest)
+		return driver.BuildOptions{}, exit.Usagef("--out %q is not oci:DIR", o.dest)
 	}
 	ps, err := platforms(o.platform.Value())
 	if err != nil {
@@ -138,7 +139,7 @@ func (o *buildFlags) options(c *cli.Context) (driver.BuildOptions, error) {
 			err = sign.Check(opts.SignKey)
 		}
 		if err != nil {
-			return opts, &driver.InputError{Err: err}
+			return opts, exit.With(exit.Usage, err)
 		}
 	}
 	return opts, nil

@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/build/driver"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/internal/outfile"
 )
@@ -37,10 +38,10 @@ func certifyCommand() *cli.Command {
 
 func (o *certifyFlags) run(c *cli.Context) error {
 	if c.NArg() != 1 {
-		return usagef("certify wants one image: a reference such as ghcr.io/owner/assay:TAG, or oci:DIR")
+		return exit.Usagef("certify wants one image: a reference such as ghcr.io/owner/assay:TAG, or oci:DIR")
 	}
 	if o.trust.Target != "" && o.trust.ImageHarness {
-		return usagef("--target and --image-harness exclude each other: the image's own harness believes the image")
+		return exit.Usagef("--target and --image-harness exclude each other: the image's own harness believes the image")
 	}
 	w, err := o.open(c)
 	if err != nil {
@@ -72,7 +73,7 @@ func (o *certifyFlags) run(c *cli.Context) error {
 		failed = failed || r.Error != ""
 	}
 	if failed {
-		return &failedError{}
+		return exit.With(exit.Fail, nil)
 	}
 	return nil
 }

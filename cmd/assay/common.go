@@ -12,6 +12,7 @@ import (
 	assay "github.com/assay-hpc/assay"
 	"github.com/assay-hpc/assay/build/driver"
 	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/internal/exit"
 )
 
 // common are the flags of every command that reads the matrix.
@@ -65,7 +66,7 @@ func platforms(list []string) ([]recipe.Platform, error) {
 	for _, s := range list {
 		p, err := recipe.ParsePlatform(s)
 		if err != nil {
-			return nil, &usageError{err}
+			return nil, exit.With(exit.Usage, err)
 		}
 		out = append(out, p)
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/build/driver"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 )
 
@@ -38,7 +39,7 @@ func doctorCommand() *cli.Command {
 			}
 			for _, f := range found {
 				if !f.OK && err == nil {
-					return &failedError{}
+					return exit.With(exit.Fail, nil)
 				}
 			}
 			return err

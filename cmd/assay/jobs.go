@@ -18,6 +18,7 @@ import (
 	"github.com/assay-hpc/assay/build/jobs"
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/internal/outfile"
 )
@@ -28,7 +29,7 @@ func jobsCommand() *cli.Command {
 		Subcommands: []*cli.Command{jobsListCommand(), jobsRenderCommand(), jobsCheckCommand()},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usagef("jobs has no command %q: list, render or check", c.Args().First())
+				return exit.Usagef("jobs has no command %q: list, render or check", c.Args().First())
 			}
 			return cli.ShowSubcommandHelp(c)
 		},
@@ -146,7 +147,7 @@ func (o *jobsRender) flags() []cli.Flag {
 
 func (o *jobsRender) run(c *cli.Context) error {
 	if c.NArg() != 1 {
-		return usagef("jobs render wants one PROFILE; \"assay jobs list\" has them all")
+		return exit.Usagef("jobs render wants one PROFILE; \"assay jobs list\" has them all")
 	}
 	o.Profile = c.Args().First()
 	for i, v := range jobs.VariantNames {
@@ -157,14 +158,14 @@ func (o *jobsRender) run(c *cli.Context) error {
 	for _, kv := range o.env.Value() {
 		name, value, ok := strings.Cut(kv, "=")
 		if !ok {
-			return usagef("--env %q is not NAME=VALUE", kv)
+			return exit.Usagef("--env %q is not NAME=VALUE", kv)
 		}
 		o.Env = append(o.Env, jobs.Var{Name: name, Value: value})
 	}
 	if o.hosts != "" {
 		hosts, err := jobs.Hosts(o.hosts)
 		if err != nil {
-			return usagef("--hosts: %w", err)
+			return exit.Usagef("--hosts: %w", err)
 		}
 		o.Hosts = hosts
 	}
@@ -178,7 +179,7 @@ func (o *jobsRender) run(c *cli.Context) error {
 	text, err := jobs.Render(o.Options)
 	var no *jobs.Refusal
 	if errors.As(err, &no) {
-		return usagef("these flags make no job:\n  %s", strings.Join(no.Problems, "\n  "))
+		return exit.Usagef("these flags make no job:\n  %s", strings.Join(no.Problems, "\n  "))
 	}
 	if err != nil {
 		return err
@@ -198,7 +199,7 @@ func (o *jobsRender) defaultImage() (string, error) {
 	}
 	p, err := doc.Profile(o.Profile)
 	if err != nil {
-		return "", &usageError{err}
+		return "", exit.With(exit.Usage, err)
 	}
 	f, targets, err := driver.ReadMatrix(o.matrix)
 	if err != nil {
@@ -209,7 +210,7 @@ func (o *jobsRender) defaultImage() (string, error) {
 		return t.CUDA == "" || t.Variant != p.Image || !arch || len(t.Moving) == 0
 	})
 	if len(fits) == 0 {
-		return "", &driver.InputError{Err: fmt.Errorf("%s has no CUDA image for %s on %s; name one with --image", f.Name, p.ID, p.Arch.Value)}
+		return "", exit.Usagef("%s has no CUDA image for %s on %s; name one with --image", f.Name, p.ID, p.Arch.Value)
 	}
 	newest := slices.MaxFunc(fits, func(a, b matrix.Target) int {
 		return cmp.Or(semver.Compare("v"+a.CUDA, "v"+b.CUDA), cmp.Compare(a.Release, b.Release))
@@ -240,11 +241,11 @@ func jobsCheckCommand() *cli.Command {
 
 func (o *jobsCheck) run(c *cli.Context) error {
 	if !c.Args().Present() {
-		return usagef("jobs check wants a FILE, or several")
+		return exit.Usagef("jobs check wants a FILE, or several")
 	}
 	files, err := readFiles(c.Args().Slice(), c.App.Reader)
 	if err != nil {
-		return &usageError{err}
+		return exit.With(exit.Usage, err)
 	}
 	found := jobs.Check(files)
 	count := map[string]int{}
@@ -260,7 +261,7 @@ func (o *jobsCheck) run(c *cli.Context) error {
 		_, err = fmt.Fprintf(c.App.Writer, "%d files, %d errors, %d warnings, %d skipped\n", len(files), count[jobs.LevelError], count[jobs.LevelWarning], count[jobs.LevelSkipped])
 	}
 	if err == nil && (count[jobs.LevelError] > 0 || o.noSkip && count[jobs.LevelSkipped] > 0) {
-		return &failedError{}
+		return exit.With(exit.Fail, nil)
 	}
 	return err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/assay-hpc/assay/build/driver"
 	"github.com/assay-hpc/assay/build/matrix"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 )
 
@@ -70,7 +71,7 @@ func (o *lockFlags) run(c *cli.Context) error {
 		fmt.Fprintf(c.App.Writer, "%s: %d resolved, %d unresolved\n", w.LockPath, len(rep.Resolved), len(rep.Unresolved))
 	}
 	if err == nil && len(rep.Unresolved) > 0 {
-		return &failedError{}
+		return exit.With(exit.Fail, nil)
 	}
 	return err
 }
@@ -88,10 +89,10 @@ func (o *lockFlags) checkLock(c *cli.Context, w *driver.Workspace, targets []mat
 		fmt.Fprintf(c.App.ErrWriter, "assay: %s is in the lock but no target needs it; \"assay lock\" drops it\n", k)
 	}
 	if len(need) > 0 {
-		return &failedError{driver.NotLockedError(w.LockPath, need).Error()}
+		return exit.With(exit.Fail, driver.NotLockedError(w.LockPath, need))
 	}
 	if len(stale) > 0 {
-		return &failedError{}
+		return exit.With(exit.Fail, nil)
 	}
 	fmt.Fprintf(c.App.Writer, "%s pins everything that %d targets need\n", w.LockPath, len(targets))
 	return nil

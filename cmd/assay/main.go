@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,18 +14,10 @@ import (
 	"github.com/containerd/log"
 	"github.com/urfave/cli/v2"
 
-	"github.com/assay-hpc/assay/build/driver"
 	"github.com/assay-hpc/assay/harness/version"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/internal/plain"
-)
-
-// Exit statuses that scripts rely on.
-const (
-	exitFailed = 1 // a check or a build failed
-	exitUsage  = 2 // bad usage or bad input
-	exitCannot = 3 // the command could not be carried out
 )
 
 func main() {
@@ -56,34 +47,13 @@ func carryOut(ctx context.Context, args []string, out, errOut io.Writer) int {
 		return 0
 	case ctx.Err() != nil:
 		fmt.Fprintln(errOut, "assay: interrupted")
-		return exitCannot
+		return exit.NotDone
 	}
-	var failed *failedError
-	if errors.As(err, &failed) {
-		if failed.msg != "" {
-			fmt.Fprintln(errOut, "assay: "+failed.msg)
-		}
-		return exitFailed
+	if text := err.Error(); text != "" {
+		fmt.Fprintln(errOut, "assay: "+text)
 	}
-	fmt.Fprintln(errOut, "assay: "+err.Error())
-	var input *driver.InputError
-	var usage *usageError
-	if errors.As(err, &input) || errors.As(err, &usage) || exit.Of(err) == exit.Usage {
-		return exitUsage
-	}
-	return exitCannot
+	return exit.Of(err)
 }
-
-// failedError reports a failed check or build. Its message is msg, or has been printed
-// already.
-type failedError struct{ msg string }
-
-func (e *failedError) Error() string { return e.msg }
-
-// usageError is an invalid command line.
-type usageError struct{ error }
-
-func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
 func newApp(out, errOut io.Writer) *cli.App {
 	app := &cli.App{
@@ -107,7 +77,7 @@ func newApp(out, errOut io.Writer) *cli.App {
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usagef("there is no command %q; \"assay help\" lists them", c.Args().First())
+				return exit.Usagef("there is no command %q; \"assay help\" lists them", c.Args().First())
 			}
 			return cli.ShowAppHelp(c)
 		},
@@ -125,4 +95,4 @@ func newApp(out, errOut io.Writer) *cli.App {
 // noHelp returns no further help: no command parses flags by itself.
 func noHelp(string) string { return "" }
 
-func onUsage(_ *cli.Context, err error, _ bool) error { return &usageError{err} }
+func onUsage(_ *cli.Context, err error, _ bool) error { return exit.With(exit.Usage, err) }

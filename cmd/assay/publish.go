@@ -17,6 +17,7 @@ import (
 	"github.com/assay-hpc/assay/build/inspect"
 	"github.com/assay-hpc/assay/harness/sign"
 	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/internal/oci"
 )
@@ -41,7 +42,7 @@ func publishCommand() *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 2 {
-				return usagef("publish wants TARGET and REPO")
+				return exit.Usagef("publish wants TARGET and REPO")
 			}
 			dir, err := layoutDir(from)
 			if err != nil {
@@ -63,7 +64,7 @@ func publishCommand() *cli.Command {
 			}
 			repo, err := oci.OpenRepository(where, oci.Options{Insecure: insecure})
 			if err != nil {
-				return &driver.InputError{Err: err}
+				return exit.With(exit.Usage, err)
 			}
 			res, err := driver.Publish(c.Context, l, name, repo, tags.Value(), policy)
 			if err != nil {
@@ -117,7 +118,7 @@ func inspectCommand() *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {
-				return usagef("inspect wants one image: a reference, or oci:DIR")
+				return exit.Usagef("inspect wants one image: a reference, or oci:DIR")
 			}
 			ref := c.Args().First()
 			policy := attest.Policy{Target: cmp.Or(target, impliedTarget(ref)), Platforms: some(platform.Value())}
@@ -126,7 +127,7 @@ func inspectCommand() *cli.Command {
 				return err
 			}
 			if policy.Required, err = inspect.Require(require.Value()); err != nil {
-				return usagef("--require: %w", err)
+				return exit.Usagef("--require: %w", err)
 			}
 			if len(policy.Keys) > 0 && len(require.Value()) == 0 {
 				policy.Required = inspect.All
@@ -194,7 +195,7 @@ func loadKeys(ctx context.Context, names []string) ([]crypto.PublicKey, error) {
 	for _, key := range names {
 		k, err := sign.Public(ctx, key)
 		if err != nil {
-			return nil, &driver.InputError{Err: err}
+			return nil, exit.With(exit.Usage, err)
 		}
 		keys = append(keys, k)
 	}
@@ -205,7 +206,7 @@ func loadKeys(ctx context.Context, names []string) ([]crypto.PublicKey, error) {
 // could not be read (3).
 func verifyFailed(err error) error {
 	if inspect.Failed(err) {
-		return &failedError{err.Error()}
+		return exit.With(exit.Fail, err)
 	}
 	return noSuchImage(err)
 }
@@ -218,7 +219,7 @@ func noSuchImage(err error) error {
 	var path *fs.PathError
 	noLayout := errors.As(err, &path) && errors.Is(err, fs.ErrNotExist) && filepath.Base(path.Path) == "index.json"
 	if errors.As(err, &nf) || errors.As(err, &bad) || noLayout {
-		return &driver.InputError{Err: err}
+		return exit.With(exit.Usage, err)
 	}
 	return err
 }
@@ -226,7 +227,7 @@ func noSuchImage(err error) error {
 func layoutDir(s string) (string, error) {
 	dir, ok := strings.CutPrefix(s, "oci:")
 	if !ok || dir == "" {
-		return "", usagef("%q is not oci:DIR", s)
+		return "", exit.Usagef("%q is not oci:DIR", s)
 	}
 	return dir, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 )
 
@@ -23,7 +24,7 @@ func schemaCommand() *cli.Command {
 		BashComplete: func(c *cli.Context) { fmt.Fprint(c.App.Writer, "matrix\ncertificate\n") },
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 1 {
-				return usagef("schema takes one argument: matrix or certificate")
+				return exit.Usagef("schema takes one argument: matrix or certificate")
 			}
 			var doc []byte
 			switch c.Args().First() {
@@ -32,7 +33,7 @@ func schemaCommand() *cli.Command {
 			case "certificate":
 				doc = certificate.Schema()
 			default:
-				return usagef("there is no schema of %q: matrix or certificate", c.Args().First())
+				return exit.Usagef("there is no schema of %q: matrix or certificate", c.Args().First())
 			}
 			_, err := c.App.Writer.Write(doc)
 			return err
@@ -69,10 +70,10 @@ func dockerfileCommand() *cli.Command {
 		Action: func(c *cli.Context) error {
 			p, err := recipe.ParsePlatform(platform)
 			if err != nil {
-				return &usageError{err}
+				return exit.With(exit.Usage, err)
 			}
 			if c.NArg() != 1 {
-				return usagef("dockerfile wants one TARGET; \"assay plan\" lists them")
+				return exit.Usagef("dockerfile wants one TARGET; \"assay plan\" lists them")
 			}
 			w, err := o.open(c)
 			if err != nil {
@@ -83,7 +84,7 @@ func dockerfileCommand() *cli.Command {
 				return err
 			}
 			if len(ts) != 1 {
-				return usagef("dockerfile writes one target, and %q are %d", c.Args().First(), len(ts))
+				return exit.Usagef("dockerfile writes one target, and %q are %d", c.Args().First(), len(ts))
 			}
 			res, err := w.Recipe(ts[0], p, p)
 			if err != nil {
