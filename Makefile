@@ -163,6 +163,18 @@ test-jobs: ## every rendered Slurm script through a real sbatch --test-only, bas
 test-html: ## pages of reports in a browser: axe, keyboard, light and dark, narrow and wide (needs chromium and npm)
 	@OUT='$(OUT)/html' ./.ci/html
 
+.PHONY: site
+site: ## build docs/ as a static site with search into out/site (needs npm)
+	@OUT='$(OUT)' ./.ci/site/build
+
+.PHONY: test-site
+test-site: ## the site in a browser: links, axe, light and dark, narrow and wide, search (needs chromium and npm; 3 minutes)
+	@OUT='$(OUT)' ./.ci/site/test
+
+.PHONY: pictures
+pictures: build ## make the pictures in docs/pictures again (needs chromium, npm and pngquant)
+	@OUT='$(OUT)/pictures' ./.ci/pictures
+
 .PHONY: test-junit
 test-junit: ## JUnit files of reports against Jenkins's schema (needs xmllint and npm)
 	@OUT='$(OUT)/junit' ./.ci/junit
@@ -170,6 +182,11 @@ test-junit: ## JUnit files of reports against Jenkins's schema (needs xmllint an
 .PHONY: release-snapshot
 release-snapshot: ## build what a release has into out/release, twice, and install it; changed files must be refused (5 minutes)
 	@OUT='$(OUT)/release' ./.ci/test-release
+
+.PHONY: release-files
+release-files: deps ## build what a release has into out/release, for this architecture, the harness for GPUs among it (installs CUDA's toolkit)
+	./.ci/deps-cuda
+	OUT='$(OUT)/release' ARCHES="$$(go env GOARCH)" ./.ci/release
 
 .PHONY: lint
 lint: ## formatting, vet, staticcheck, workflows, schema

@@ -66,15 +66,15 @@ func TestPublishedSchema(t *testing.T) {
 	golden.File(t, filepath.Join("..", "..", "docs", "certificate.schema.json"), string(certificate.Schema()))
 }
 
-// TestREADME wants every command in the README's table.
-func TestREADME(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+// TestOverview wants every command in the table of docs/overview.md.
+func TestOverview(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "overview.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range newApp(io.Discard, io.Discard).Commands {
 		if !c.Hidden && !strings.Contains(string(text), "`assay "+c.Name+"`") {
-			t.Errorf("README.md does not name the command %q", c.Name)
+			t.Errorf("docs/overview.md does not name the command %q", c.Name)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func Documents(t testing.TB, root string) []Command {
 	bin := standIns(t)
 	var out []Command
 	n := 0
-	for _, pattern := range []string{"README.md", "docs/*.md", "docs/design/*.md", "examples/*/README.md"} {
+	for _, pattern := range []string{"README.md", "docs/*.md", "docs/*/*.md", "examples/*/README.md"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)
@@ -203,7 +203,7 @@ func fill(text string) string {
 
 // known are the programs that documents and examples may call. Each has a stand-in.
 var known = strings.Fields(`assay harness all_reduce_perf all_gather_perf alltoall_perf ib_write_bw ib_send_lat
-	make go openssl docker enroot kubectl sbatch srun scontrol mpirun torchrun systemctl cp mkdir rm cat head hostname date sleep seq sort tr id sed awk grep tee touch mv ssh env sh bash nvidia-smi timeout`)
+	make go gh openssl docker python enroot kubectl sbatch srun scontrol mpirun torchrun systemctl cp mkdir rm cat head hostname date sleep seq sort tr id sed awk grep tee touch mv ssh env sh bash nvidia-smi timeout`)
 
 // standIn writes its name and arguments as one line: \x01 separates them, \x02 is a
 // line feed inside one. bash writes at each line feed, and the programs of a
