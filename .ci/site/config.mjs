@@ -6,7 +6,7 @@ import { links } from "./links.mjs"
 import { plots } from "./plots.mjs"
 import { accessible, slug } from "./markup.mjs"
 
-const repository = process.env.SITE_REPOSITORY
+const repository = process.env.SITE_REPOSITORY ?? "https://github.com/assay-hpc/assay"
 const base = process.env.SITE_BASE
 const page = (text, name) => ({ text, link: `/${name}` })
 
@@ -92,7 +92,7 @@ export default defineConfig({
       md.linkify.set({ fuzzyLink: false, fuzzyEmail: false })
       md.disable("emoji", true)
       md.use(accessible)
-      md.use(plots)
+      md.use(plots, { repository, root: process.env.SITE_ROOT })
       md.use(links, { base, repository, root: process.env.SITE_ROOT })
     },
   },

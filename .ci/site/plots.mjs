@@ -4,6 +4,8 @@
 //   {"curves": CHECK, "name": WORDS, "from": BYTES, "of": [DIR, ...]}     a curve of one check on several machines
 //   {"curves": [CHECK, ...], "name": WORDS, "from": BYTES, "of": [DIR]}   several checks' curves on one machine
 //   {"bars": {CHECK: LABEL, ...}, "of": [DIR]}                            measured, as a fraction of what is expected
+//   {"times": COLLECTIVE, "command": TEXT, "of": [{"gpu": NAME, "ranks": N, "when": DATE}, ...]}
+//                                                                         from the tuner's tables
 //
 // The table below a plot has every figure; a curve is drawn from BYTES on.
 import { readFileSync } from "node:fs"
@@ -52,7 +54,35 @@ const figure = (title, body, of) =>
   of.map(c => `<p class="source">${c.source}</p>`).join("") +
   "</figure>\n"
 
-function curves({ title, curves: checks, name, from = 1, of: dirs }) {
+// lines draws series over bytes; the vertical axis is linear from zero, or logarithmic.
+function lines(title, unit, series, { from = 1, logarithmic = false } = {}) {
+  const all = [...new Set(series.flatMap(s => s.points.map(p => p.x)))].sort((a, b) => a - b)
+  const xs = all.filter(v => v >= from)
+  const ys = series.flatMap(s => s.points.filter(p => p.x >= from).map(p => p.y))
+  const [left, right, top, bottom, width, height] = [52, 28, 14, 48, 720, 340]
+  const x = v => left + (Math.log2(v / xs[0]) / Math.log2(xs.at(-1) / xs[0])) * (width - left - right)
+  const decade = v => 10 ** Math.floor(Math.log10(v))
+  const [least, most] = logarithmic ? [decade(Math.min(...ys)), Math.max(...ys) * 1.2] : [0, Math.max(...ys) * 1.05]
+  const share = v => (logarithmic ? Math.log(v / least) / Math.log(most / least) : v / most)
+  const y = v => height - bottom - share(v) * (height - top - bottom)
+  const ticksY = logarithmic ? Array.from({ length: 8 }, (_, i) => least * 10 ** i).filter(v => v <= most) : steps(most)
+  const at = n => n.toFixed(1)
+  let svg = `<div class="drawing" tabindex="0" role="group" aria-label="plot"><svg viewBox="0 0 ${width} ${height}" role="img" aria-label="${escape(title)}">`
+  for (const v of ticksY) svg += `<path class="grid" d="M${left} ${at(y(v))}H${width - right}"/><text class="tick" x="${left - 6}" y="${at(y(v) + 4)}" text-anchor="end">${round(v)}</text>`
+  const step = Math.ceil(Math.log2(xs.at(-1) / xs[0]) / 8)
+  for (let v = xs[0], i = 0; v <= xs.at(-1); v *= 2, i++) if (i % step === 0) svg += `<text class="tick" x="${at(x(v))}" y="${height - bottom + 18}" text-anchor="middle">${binary(v)}</text>`
+  svg += `<text x="${(left + width - right) / 2}" y="${height - 6}" text-anchor="middle">bytes</text>`
+  series.forEach((s, i) => {
+    const points = s.points.filter(p => p.x >= from).map(p => [at(x(p.x)), at(y(p.y))])
+    svg += `<g class="s${i}"><path class="line" d="M${points.map(p => p.join(" ")).join("L")}"/>${points.map(p => `<circle class="dot" cx="${p[0]}" cy="${p[1]}" r="2.5"/>`).join("")}</g>`
+  })
+  svg += "</svg></div>"
+  const legend = `<ul class="legend">${series.map((s, i) => `<li class="s${i}"><svg viewBox="0 0 34 12" aria-hidden="true"><path class="line" d="M0 6H34"/></svg>${escape(s.name)}</li>`).join("")}</ul>`
+  const rows = all.map(v => [binary(v), ...series.map(s => s.points.find(p => p.x === v)).map(p => (p ? round(p.y) : ""))])
+  return legend + svg + table(`${title} (${unit})`, ["bytes", ...series.map(s => s.name)], rows)
+}
+
+function curves({ title, curves: checks, name, from, of: dirs }) {
   const of = dirs.map(dir => certificate(dir, [checks].flat()[0].includes("host/")))
   const twice = c => of.some(d => d !== c && d.machine === c.machine) ? ` (${c.dir.split("/").at(-1)})` : ""
   const series = of.flatMap(c => [checks].flat().map(id => {
@@ -60,26 +90,22 @@ function curves({ title, curves: checks, name, from = 1, of: dirs }) {
     if (curve.x !== "B") fail(`${id}: the horizontal axis is ${curve.x}, not bytes`)
     return { name: Array.isArray(checks) ? id.split("/").at(-1) : c.machine + twice(c), unit: curve.y, points: curve.points.filter(p => p.x > 0) }
   }))
-  const unit = series[0].unit
-  const all = [...new Set(series.flatMap(s => s.points.map(p => p.x)))].sort((a, b) => a - b)
-  const xs = all.filter(v => v >= from)
-  const most = Math.max(...series.flatMap(s => s.points.map(p => p.y))) * 1.05
-  const [left, right, top, bottom, width, height] = [52, 28, 14, 48, 720, 340]
-  const x = v => left + (Math.log2(v / xs[0]) / Math.log2(xs.at(-1) / xs[0])) * (width - left - right)
-  const y = v => height - bottom - (v / most) * (height - top - bottom)
-  const at = n => n.toFixed(1)
-  let svg = `<div class="drawing" tabindex="0" role="group" aria-label="plot"><svg viewBox="0 0 ${width} ${height}" role="img" aria-label="${escape(title)}">`
-  for (const v of steps(most)) svg += `<path class="grid" d="M${left} ${at(y(v))}H${width - right}"/><text class="tick" x="${left - 6}" y="${at(y(v) + 4)}" text-anchor="end">${round(v)}</text>`
-  const ticks = xs.filter(v => Number.isInteger(Math.log2(v)))
-  for (const v of ticks.filter((_, i) => i % Math.ceil(ticks.length / 8) === 0)) svg += `<text class="tick" x="${at(x(v))}" y="${height - bottom + 18}" text-anchor="middle">${binary(v)}</text>`
-  svg += `<text x="${(left + width - right) / 2}" y="${height - 6}" text-anchor="middle">bytes</text>`
-  series.forEach((s, i) => {
-    svg += `<g class="s${i}"><path class="line" d="M${s.points.filter(p => p.x >= from).map(p => `${at(x(p.x))} ${at(y(p.y))}`).join("L")}"/>${s.points.filter(p => p.x >= from).map(p => `<circle class="dot" cx="${at(x(p.x))}" cy="${at(y(p.y))}" r="2.5"/>`).join("")}</g>`
+  const { unit } = series[0]
+  return figure(`${title} (${unit})`, lines(title, unit, series, { from }), of)
+}
+
+// A rule of the tuner is for messages up to a size, and has the time that its choice took
+// for that size, in ns. Size 0 stands for all longer ones, so its time is not drawn.
+function times({ title, times: collective, command, of }, { repository, root }) {
+  const file = "coll/choose/tables.json"
+  const { tables } = JSON.parse(readFileSync(`${root}/${file}`, "utf8"))
+  const series = of.map(({ gpu, ranks }) => {
+    const { rows } = tables.find(t => t.gpu === gpu && t.ranks === ranks && t.collective === collective) ?? fail(`${file} has no ${collective} of ${ranks} × ${gpu}`)
+    const points = rows.flatMap(r => r.took).filter(([size]) => size > 0).map(([size, ns]) => ({ x: size, y: ns / 1000 }))
+    return { name: `${ranks} × ${gpu}`, points: points.sort((a, b) => a.x - b.x) }
   })
-  svg += "</svg></div>"
-  const legend = `<ul class="legend">${series.map((s, i) => `<li class="s${i}"><svg viewBox="0 0 34 12" aria-hidden="true"><path class="line" d="M0 6H34"/></svg>${escape(s.name)}</li>`).join("")}</ul>`
-  const rows = all.map(v => [binary(v), ...series.map(s => s.points.find(p => p.x === v)).map(p => (p ? round(p.y) : ""))])
-  return figure(`${title} (${unit})`, legend + svg + table(title, ["bytes", ...series.map(s => s.name)], rows), of)
+  const source = ({ gpu, ranks, when }) => `${ranks} × ${escape(gpu)}, committed on ${when}: <a href="${repository}/blob/main/${file}" target="_blank" rel="noreferrer">${file}</a>`
+  return figure(`${title} (µs)`, lines(title, "µs", series, { logarithmic: true }), of.map(o => ({ command, source: source(o) })))
 }
 
 function bars({ title, bars: checks, of: dirs }) {
@@ -105,11 +131,11 @@ function bars({ title, bars: checks, of: dirs }) {
   return figure(title, svg + table(title, ["what", "measured", "expected", "of it", "limit"], figures), of)
 }
 
-export function plots(md) {
+export function plots(md, where) {
   const fence = md.renderer.rules.fence
   md.renderer.rules.fence = (tokens, at, ...rest) => {
     if (tokens[at].info.trim() !== "plot") return fence(tokens, at, ...rest)
     const plot = JSON.parse(tokens[at].content)
-    return plot.bars ? bars(plot) : curves(plot)
+    return plot.bars ? bars(plot) : plot.times ? times(plot, where) : curves(plot)
   }
 }

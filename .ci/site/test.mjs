@@ -25,7 +25,7 @@ const server = createServer((request, response) => {
   createReadStream(file || join(site, "404.html")).pipe(response)
 })
 await new Promise(done => server.listen(0, "127.0.0.1", done))
-const origin = new URL(`http:${"//"}127.0.0.1:${server.address().port}`).origin
+const origin = `http://127.0.0.1:${server.address().port}`
 
 let failed = false
 const report = (what, wrong) => {
