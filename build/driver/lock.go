@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -213,12 +214,17 @@ func (w *Workspace) Forget(targets []matrix.Target) error {
 	return err
 }
 
-// needed returns every entry that the targets need, locked or not, by key.
-func (w *Workspace) needed(targets []matrix.Target) (map[string]component.Missing, error) {
+// neededBy returns every entry that the targets need, locked or not, by target.
+func (w *Workspace) neededBy(targets []matrix.Target) (map[string][]component.Missing, error) {
 	saved := w.Lock
 	defer func() { w.Lock = saved }()
 	w.Lock = lock.New()
-	need, err := w.Unlocked(targets, nil)
+	return w.Unlocked(targets, nil)
+}
+
+// needed returns every entry that the targets need, locked or not, by key.
+func (w *Workspace) needed(targets []matrix.Target) (map[string]component.Missing, error) {
+	need, err := w.neededBy(targets)
 	all := map[string]component.Missing{}
 	for _, list := range need {
 		for _, m := range list {
@@ -326,6 +332,56 @@ func (w *Workspace) Stale() ([]string, error) {
 	}
 	kept := keys(w.Lock)
 	return slices.DeleteFunc(have, func(k string) bool { return slices.Contains(kept, k) }), nil
+}
+
+// A LockDiff is what differs between an earlier lock and the matrix's.
+type LockDiff struct {
+	SchemaVersion int          `json:"schemaVersion"`
+	Changes       []LockChange `json:"changes"`
+}
+
+// A LockChange is one entry that differs, with the targets that need it: none if only the earlier
+// lock has the entry.
+type LockChange struct {
+	lock.Change
+	Targets []string `json:"targets"`
+}
+
+// DiffLock compares the lock file old with the matrix's lock. Given targets, it leaves out entries
+// that none of them needs.
+func (w *Workspace) DiffLock(old string, targets []matrix.Target) (LockDiff, error) {
+	out := LockDiff{SchemaVersion: 1, Changes: []LockChange{}}
+	f, err := os.Open(old)
+	if err != nil {
+		return out, exit.With(exit.Usage, err)
+	}
+	defer f.Close()
+	was, err := lock.Read(old, f)
+	if err != nil {
+		return out, exit.With(exit.Usage, err)
+	}
+	all := len(targets) == 0
+	if all {
+		targets = w.Targets
+	}
+	need, err := w.neededBy(targets)
+	if err != nil {
+		return out, err
+	}
+	users := map[string][]string{}
+	for name, list := range need {
+		for _, m := range list {
+			users[m.Key] = append(users[m.Key], name)
+		}
+	}
+	for _, c := range lock.Diff(was, w.Lock) {
+		names := slices.Sorted(slices.Values(users[c.Key]))
+		names = slices.Compact(names)
+		if len(names) > 0 || all {
+			out.Changes = append(out.Changes, LockChange{Change: c, Targets: append([]string{}, names...)})
+		}
+	}
+	return out, nil
 }
 
 var errEmbeddedLock = exit.Usagef("the embedded matrix has an embedded lock, which cannot be written; give --matrix FILE")

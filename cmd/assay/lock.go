@@ -1,13 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/build/driver"
+	"github.com/assay-hpc/assay/build/lock"
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
@@ -17,6 +21,7 @@ type lockFlags struct {
 	common
 	builderFlags
 	check, update bool
+	diff          string
 	form          string
 }
 
@@ -29,6 +34,7 @@ func lockCommand() *cli.Command {
 		Flags: append(o.common.flags(o.onlyFlag(),
 			&cli.BoolFlag{Name: "check", Usage: "change nothing; exit 1 if the targets need what the lock lacks", Destination: &o.check},
 			&cli.BoolFlag{Name: "update", Usage: "resolve again the entries that are already locked", Destination: &o.update},
+			&cli.StringFlag{Name: "diff", Usage: "change nothing; show what differs between the earlier lock `FILE` and this one, by target", Destination: &o.diff},
 			grammar.Format(&o.form, "text", "json"),
 		), o.builderFlags.flags()...),
 		BashComplete: o.complete,
@@ -37,6 +43,9 @@ func lockCommand() *cli.Command {
 }
 
 func (o *lockFlags) run(c *cli.Context) error {
+	if o.diff != "" && (o.check || o.update) {
+		return exit.Usagef("--diff changes and checks nothing: give it without --check and --update")
+	}
 	w, err := o.open(c)
 	if err != nil {
 		return err
@@ -46,6 +55,20 @@ func (o *lockFlags) run(c *cli.Context) error {
 		if targets, err = w.Select(names); err != nil {
 			return err
 		}
+	}
+	if o.diff != "" {
+		if len(o.names(c)) == 0 {
+			targets = nil
+		}
+		d, err := w.DiffLock(o.diff, targets)
+		if err != nil {
+			return err
+		}
+		if o.form == "json" {
+			return writeJSON(c.App.Writer, d)
+		}
+		lockDiffText(c.App.Writer, d)
+		return nil
 	}
 	if o.check {
 		return o.checkLock(c, w, targets)
@@ -96,4 +119,65 @@ func (o *lockFlags) checkLock(c *cli.Context, w *driver.Workspace, targets []mat
 	}
 	fmt.Fprintf(c.App.Writer, "%s pins everything that %d targets need\n", w.LockPath, len(targets))
 	return nil
+}
+
+// lockDiffText prints the changes. Those that the same targets need are below one heading.
+func lockDiffText(out io.Writer, d driver.LockDiff) {
+	if len(d.Changes) == 0 {
+		fmt.Fprintln(out, "the locks pin the same")
+		return
+	}
+	groups := map[string][]driver.LockChange{}
+	var order []string
+	for _, c := range d.Changes {
+		key := cmp.Or(strings.Join(c.Targets, " "), "needed by no target any longer")
+		if groups[key] == nil {
+			order = append(order, key)
+		}
+		groups[key] = append(groups[key], c)
+	}
+	for _, key := range order {
+		fmt.Fprintf(out, "%s\n", key)
+		for _, c := range groups[key] {
+			lockChangeText(out, c.Change)
+		}
+	}
+}
+
+func lockChangeText(out io.Writer, c lock.Change) {
+	note := ""
+	switch {
+	case c.Added:
+		note = ", new"
+	case c.Removed:
+		note = ", removed"
+	case c.Kind == "debs" && len(c.Packages) == 0:
+		note = ": what is asked for differs, the packages do not"
+	}
+	if c.Kind != "debs" {
+		fmt.Fprintf(out, "  %s %s: %s -> %s%s\n", c.Kind, c.Key, shortDigest(c.Old), shortDigest(c.New), note)
+		return
+	}
+	fmt.Fprintf(out, "  packages %s%s\n", c.Key, note)
+	for _, p := range c.Packages {
+		name := p.Name + ":" + p.Arch
+		switch {
+		case p.Old == "":
+			fmt.Fprintf(out, "    %s %s, new\n", name, p.New)
+		case p.New == "":
+			fmt.Fprintf(out, "    %s %s, removed\n", name, p.Old)
+		case p.Old == p.New:
+			fmt.Fprintf(out, "    %s %s, other content\n", name, p.New)
+		default:
+			fmt.Fprintf(out, "    %s %s -> %s\n", name, p.Old, p.New)
+		}
+	}
+}
+
+// shortDigest shortens a digest to what tells two of them apart.
+func shortDigest(d string) string {
+	if d == "" {
+		return "none"
+	}
+	return d[:min(len(d), len("sha256:")+12)]
 }
