@@ -195,6 +195,10 @@ lint: ## formatting, vet, staticcheck, workflows, schema
 	go tool staticcheck ./...
 	go tool actionlint
 
+.PHONY: vuln
+vuln: ## known vulnerabilities in what the code calls (needs the Go vulnerability database; "skipped" without it)
+	@./.ci/vuln/check
+
 .PHONY: fmt
 fmt: ## format the code
 	gofmt -w .
