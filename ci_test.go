@@ -32,7 +32,7 @@ func TestWorkflowTriggers(t *testing.T) {
 	}
 	for _, name := range []string{"build.yml", "lock.yml"} {
 		file := filepath.Join(".github", "workflows", name)
-		files := []string{"matrix.yaml", "matrix.lock", "go.mod", "go.sum", file}
+		files := []string{"matrix.yaml", "matrix.lock", "go.mod", "go.sum", "action/install", file}
 		if name == "build.yml" {
 			files = append(files, ".github/workflows/image.yml") // which it calls
 		}
@@ -136,5 +136,164 @@ func TestCached(t *testing.T) {
 		if (err == nil) != (tt.want == "") || !strings.Contains(string(out), tt.want) {
 			t.Errorf("%s: %v, %q; want %q", tt.name, err, out, tt.want)
 		}
+	}
+}
+
+// TestVuln: .ci/vuln/check never takes an unreachable database for a result.
+func TestVuln(t *testing.T) {
+	// The first call is with -db DB -scan module -format json: six arguments.
+	const lost = `echo 'govulncheck: fetching vulnerabilities: Get "https://db.example.test": no such host' >&2; exit 1`
+	for _, tt := range []struct {
+		name, program, ci string
+		ok                bool
+		want              string
+	}{
+		{"no database", lost, "", true, "skipped: the vulnerability database cannot be read: govulncheck: fetching"},
+		{"no database in CI", lost, "true", false, "vuln: failed: the vulnerability database cannot be read"},
+		{"another error", "echo 'govulncheck: no go.mod' >&2; exit 1", "", false, "no go.mod"},
+		{"nothing found", "[ $# = 6 ] || echo \"$@\"", "true", true, "-db file:///db ./..."},
+		{"a vulnerability", "[ $# = 6 ] && exit; echo 'Vulnerability #1'; exit 3", "", false, "Vulnerability #1"},
+	} {
+		program := filepath.Join(t.TempDir(), "govulncheck")
+		if err := os.WriteFile(program, []byte("#!/bin/sh\n"+tt.program+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(".ci/vuln/check")
+		cmd.Env = append(os.Environ(), "GOVULNCHECK="+program, "GOVULNDB=file:///db", "CI="+tt.ci)
+		out, err := cmd.CombinedOutput()
+		if (err == nil) != tt.ok || !strings.Contains(string(out), tt.want) {
+			t.Errorf("%s: %v, %q; want %q", tt.name, err, out, tt.want)
+		}
+	}
+}
+
+// TestDependabot: every module, every package.json and every file that uses actions is in
+// .github/dependabot.yml.
+func TestDependabot(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(".github", "dependabot.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Updates []struct {
+			Ecosystem   string `yaml:"package-ecosystem"`
+			Directories []string
+		}
+	}
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string][]string{}
+	for _, u := range doc.Updates {
+		got[u.Ecosystem] = append(got[u.Ecosystem], u.Directories...)
+	}
+	out, err := exec.Command("git", "ls-files").Output()
+	if err != nil {
+		t.Skipf("git ls-files: %v", err)
+	}
+	ecosystems := map[string]string{"go.mod": "gomod", "package.json": "npm", "action.yml": "github-actions"}
+	want := map[string][]string{"github-actions": {"/"}} // the workflows
+	for file := range strings.Lines(string(out)) {
+		dir, name := filepath.Split("/" + strings.TrimSpace(file))
+		if e := ecosystems[name]; e != "" && !strings.Contains(dir, "/testdata/") {
+			want[e] = append(want[e], filepath.Clean(dir))
+		}
+	}
+	for e, dirs := range want {
+		slices.Sort(dirs)
+		slices.Sort(got[e])
+		if !slices.Equal(dirs, got[e]) {
+			t.Errorf("%s: directories %q; want %q", e, got[e], dirs)
+		}
+	}
+}
+
+// TestActionsPinned: an action of another repository is used by a commit, the same one
+// everywhere, with its version in a comment.
+func TestActionsPinned(t *testing.T) {
+	uses := regexp.MustCompile(`uses: (.+)`)
+	pinned := regexp.MustCompile(`^([\w.-]+/[\w.-]+(?:/[\w.-]+)*)@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
+	files, err := filepath.Glob(".github/workflows/*.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := map[string]string{}
+	for _, file := range append(files, "action/action.yml") {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range uses.FindAllStringSubmatch(string(text), -1) {
+			if strings.HasPrefix(m[1], "./") {
+				continue
+			}
+			p := pinned.FindStringSubmatch(m[1])
+			switch {
+			case p == nil:
+				t.Errorf("%s: %s is not pinned as OWNER/NAME@COMMIT # vX.Y.Z", file, m[1])
+			case first[p[1]] == "":
+				first[p[1]] = m[1]
+			case first[p[1]] != m[1]:
+				t.Errorf("%s: %s; elsewhere %s", file, m[1], first[p[1]])
+			}
+		}
+	}
+}
+
+// TestActionsScripts: bash reads the scripts of action.yml, and shellcheck finds nothing in them
+// and in the files beside it. actionlint reads workflows alone.
+func TestActionsScripts(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("action", "action.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type step struct {
+		Uses, Shell, Run string
+		Env              map[string]string
+	}
+	var doc struct {
+		Inputs map[string]struct{ Description string }
+		Runs   struct{ Steps []step }
+	}
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	for name, in := range doc.Inputs {
+		if in.Description == "" {
+			t.Errorf("the input %s has no description", name)
+		}
+		if !strings.Contains(string(text), "${{ inputs."+name+" ") {
+			t.Errorf("the input %s is not used", name)
+		}
+	}
+	for _, m := range regexp.MustCompile(`\binputs\.([\w-]+)`).FindAllStringSubmatch(string(text), -1) {
+		if _, ok := doc.Inputs[m[1]]; !ok {
+			t.Errorf("there is no input %s", m[1])
+		}
+	}
+	dir := t.TempDir()
+	files := []string{"action/build", "action/install", ".ci/vuln/check"}
+	for i, s := range doc.Runs.Steps {
+		if s.Run == "" {
+			continue
+		}
+		if s.Shell != "bash" {
+			t.Errorf("step %d: shell %q; want bash", i+1, s.Shell)
+		}
+		if strings.Contains(s.Run, "${{") {
+			t.Errorf("step %d: an expression in a script; give it by env", i+1)
+		}
+		file := filepath.Join(dir, "step"+string(rune('1'+i)))
+		if err := os.WriteFile(file, []byte("#!/usr/bin/env bash\nset -euo pipefail\n"+s.Run), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	shellcheck, err := exec.LookPath("shellcheck")
+	if err != nil {
+		t.Skip("no shellcheck")
+	}
+	if out, err := exec.Command(shellcheck, files...).CombinedOutput(); err != nil {
+		t.Errorf("shellcheck: %v\n%s", err, out)
 	}
 }

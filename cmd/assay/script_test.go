@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 //	exits STATUS COMMAND...              runs a command that must end with that status
 //
 // Where a script brings no matrix.yaml it has testdata/matrix.yaml. $REGISTRY is a registry in the test's process, $KEYS a directory with two
-// key pairs: ours.key, ours.pub, other.key, other.pub.
+// key pairs: ours.key, ours.pub, other.key, other.pub. $ACTION is the repository's directory action.
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
@@ -80,8 +80,12 @@ func setUp(env *testscript.Env) error {
 	if err := defaultMatrix(env.WorkDir); err != nil {
 		return err
 	}
+	action, err := filepath.Abs(filepath.Join("..", "..", "action"))
+	if err != nil {
+		return err
+	}
 	for k, v := range map[string]string{
-		"ASSAY_STATE_DIR": filepath.Join(env.WorkDir, ".state"), "XDG_CONFIG_HOME": filepath.Join(env.WorkDir, ".config"),
+		"ACTION": action, "ASSAY_STATE_DIR": filepath.Join(env.WorkDir, ".state"), "XDG_CONFIG_HOME": filepath.Join(env.WorkDir, ".config"),
 		"DOCKER_CONFIG": filepath.Join(env.WorkDir, ".docker"), "GOPROXY": "https://goproxy.example.test",
 		"REGISTRY": strings.TrimPrefix(srv.URL, "http://"), "KEYS": keys,
 		"BUILDKIT_HOST": "", "ASSAY_BUILDKITD": "", "GITHUB_WORKFLOW_REF": "", "GITHUB_RUN_ID": "",
