@@ -139,6 +139,13 @@ test-gpu: ## build the bundle that tries and measures the engine on GPUs, and ru
 	  rm -rf $(OUT)/gpu && mkdir -p $(OUT)/gpu && tar -xJf $(OUT)/assay-gpu.tar.xz -C $(OUT)/gpu && $(OUT)/gpu/run -o $(OUT)/gpu-results; \
 	else echo "skipped: no GPU on this machine: run the bundle on one that has some"; fi
 
+.PHONY: bench-overlap
+bench-overlap: ## on two GPUs: collectives beside matrix products of PyTorch, by our libnccl and by NVIDIA's in one run
+	LDFLAGS='$(LDFLAGS)' ./.ci/gpu/bundle $(OUT)/assay-gpu.tar.xz
+	@if [ "$$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')" -ge 2 ]; then \
+	  rm -rf $(OUT)/gpu && mkdir -p $(OUT)/gpu && tar -xJf $(OUT)/assay-gpu.tar.xz -C $(OUT)/gpu && $(OUT)/gpu/run -o $(OUT)/gpu-results overlap; \
+	else echo "skipped: fewer than two GPUs on this machine: on one that has them, unpack the bundle and ./run overlap"; fi
+
 .PHONY: test-rdma
 test-rdma: ## the tests that need RDMA devices, in an emulated machine that has two (makes it first, some minutes, needs root)
 	@OUT='$(OUT)' ./.ci/rdma/test
