@@ -74,7 +74,7 @@ func settings(c *C.struct_assay_config) (env []string) {
 	for _, s := range [...]struct {
 		name  string
 		value C.int32_t
-	}{{"NCCL_MIN_NRINGS", c.min_ctas}, {"NCCL_MAX_NRINGS", c.max_ctas}, {"NCCL_IB_TC", c.traffic_class}, {"NCCL_COLLNET_ENABLE", c.coll_net}} {
+	}{{"NCCL_MIN_NRINGS", c.min_ctas}, {"NCCL_MAX_NRINGS", c.max_ctas}, {"NCCL_IB_TC", c.traffic_class}, {"NCCL_COLLNET_ENABLE", c.coll_net}, {"NCCL_CTA_POLICY", c.cta_policy}} {
 		if s.value != C.INT_MIN {
 			env = append(env, s.name+"="+strconv.Itoa(int(s.value)))
 		}

@@ -35,6 +35,7 @@ type Env struct {
 	Rings               [][]int     // NCCL_RINGS, those for this number of ranks
 	MinChannels         int         // 0: not set
 	MaxChannels         int         // 0: not set
+	FewCTAs             bool        // NCCL_CTA_POLICY
 	BuffSize            int64       // NCCL_BUFFSIZE
 	Threads             int         // NCCL_NTHREADS; 0: not set
 	SingleRingThreshold int64       // knob.Auto: not set
@@ -88,7 +89,7 @@ func sumOf(b []byte) []byte { s := sha256.Sum256(b); return s[:] }
 // device. After an error the Env can still be compared with those of other ranks.
 func New(k *knob.Knobs, rings [][]int, device string) (e Env, err error) {
 	e = Env{
-		Algo: k.Algo, Proto: k.Proto, Rings: rings, MinChannels: k.MinChannels, MaxChannels: k.MaxChannels, BuffSize: k.BuffSize,
+		Algo: k.Algo, Proto: k.Proto, Rings: rings, MinChannels: k.MinChannels, MaxChannels: k.MaxChannels, FewCTAs: k.FewCTAs(), BuffSize: k.BuffSize,
 		Threads: k.Threads, SingleRingThreshold: k.SingleRingThreshold, LLThreshold: k.LLThreshold, P2P: k.P2P(), SHMDisable: k.SHMDisable,
 		CollNetEnable: k.CollNetEnable, CollNetThreshold: k.CollNetThreshold, GPUAlgo: k.GPUAlgo, Version: release(), Device: device,
 	}
@@ -132,6 +133,7 @@ func (e *Env) Terms() []Term {
 		{Name: "NCCL_RINGS", Value: set(len(e.Rings) > 0, e.Rings)},
 		{Name: "NCCL_MIN_CTAS or an older name of it", Value: set(e.MinChannels > 0, e.MinChannels)},
 		{Name: "NCCL_MAX_CTAS or an older name of it", Value: set(e.MaxChannels > 0, e.MaxChannels)},
+		{Name: "NCCL_CTA_POLICY", Value: map[bool]string{true: "EFFICIENCY", false: "DEFAULT"}[e.FewCTAs]},
 		{Name: "NCCL_BUFFSIZE", Value: fmt.Sprint(e.BuffSize)},
 		{Name: "NCCL_NTHREADS", Value: set(e.Threads > 0, e.Threads)},
 		{Name: "NCCL_SINGLE_RING_THRESHOLD", Value: set(e.SingleRingThreshold >= 0, e.SingleRingThreshold)},

@@ -14,6 +14,7 @@ type Search[C stringer] struct {
 	Limit  func(k C) C                   // limits a choice to what settings and devices allow
 	Can    func(k C, bytes int) bool     // whether settings and devices allow it at all
 	Time   func(C, int) (float64, error) // microseconds, or 0 if it could not be done
+	Blocks func(k C) int                 // multiprocessors that it takes
 
 	bytes int
 	found []finding[C] // at bytes, each choice once
@@ -38,6 +39,9 @@ const (
 	// near is how much slower than the fastest a choice may be for similar ones to be tried.
 	near  = 1.5
 	likes = 3 // similar choices are tried for at most this many
+	// alike is how much slower than the fastest a choice with fewer blocks may be: what it leaves to
+	// products that run at the same time is worth more.
+	alike = 1.03
 	// steady is the size from which bandwidth decides: the best choice for such a message is
 	// best for all longer ones.
 	steady = 64 << 20
@@ -78,19 +82,16 @@ func (s *Search[C]) best(last *C) (none finding[C], err error) {
 			}
 		}
 	}
-	top := s.fastest(1)
-	if len(top) == 0 {
-		return none, nil
-	}
-	if last == nil || top[0].choice == *last {
-		return top[0], nil
+	top, ok := s.top()
+	if !ok || last == nil || top.choice == *last {
+		return top, nil
 	}
 	old, err := s.try(*last)
-	if err != nil || old.micros == 0 {
-		return top[0], err
+	if err != nil || old.micros == 0 || s.Blocks(top.choice) < s.Blocks(*last) {
+		return top, err
 	}
 	// The fastest of many may have been lucky: the two are measured once more.
-	for _, f := range []*finding[C]{&old, &top[0]} {
+	for _, f := range []*finding[C]{&old, &top} {
 		micros, err := s.Time(f.choice, s.bytes)
 		if err != nil {
 			return none, err
@@ -99,10 +100,21 @@ func (s *Search[C]) best(last *C) (none finding[C], err error) {
 			f.micros = max(f.micros, micros)
 		}
 	}
-	if top[0].micros < better*old.micros {
-		return top[0], nil
+	if top.micros < better*old.micros {
+		return top, nil
 	}
 	return old, nil
+}
+
+// top returns the choice with the fewest blocks among those about as fast as the fastest one.
+func (s *Search[C]) top() (top finding[C], ok bool) {
+	fast := s.fastest(len(s.found))
+	for _, f := range fast {
+		if f.micros <= alike*fast[0].micros && (!ok || s.Blocks(f.choice) < s.Blocks(top.choice)) {
+			top, ok = f, true
+		}
+	}
+	return top, ok
 }
 
 // try measures a choice, if it is possible and was not measured yet. Its time is 0 if it

@@ -66,7 +66,7 @@ func TestChoices(t *testing.T) {
 						t.Fatalf("%s: %v of %d bytes, %d ranks: %v in the processor's memory", name, coll, bytes, ranks, c)
 					case c.threads < 32 || c.threads > exchangeThreads || c.threads%32 != 0:
 						t.Fatalf("%s: %v of %d bytes, %d ranks: %v", name, coll, bytes, ranks, c)
-					case i.protocol == simple && (c.chunk < 128 || c.chunk > ch.chunk || c.chunk%128 != 0 || i.roles > 2 && c.channels > resultChannel):
+					case i.protocol == simple && (c.chunk < 128 || c.chunk > ch.chunk || c.chunk%128 != 0 || i.results && c.channels > resultChannel):
 						t.Fatalf("%s: %v of %d bytes, %d ranks: %v", name, coll, bytes, ranks, c)
 					}
 				})
@@ -102,9 +102,22 @@ func TestSettingsCount(t *testing.T) {
 	if c := ch.choose(op.AllReduce, 1024); c.threads != 32 {
 		t.Errorf("40 threads: %v", c)
 	}
-	if c := ch.choose(op.AllReduce, 64<<20); c.kernel != allReduceSimple || c.threads != 64 {
+	if c := ch.choose(op.AllReduce, 64<<20); c.kernel != allReduceSimple || c.threads != 32*2*servedWarps {
 		t.Errorf("40 threads: 64 MB by %v", c)
 	}
+	for _, blocks := range []int{1, 2, 7, fewBlocks} {
+		ch.env.MaxChannels, ch.env.FewCTAs = blocks, false
+		if blocks == fewBlocks {
+			ch.env.MaxChannels, ch.env.FewCTAs = 0, true
+		}
+		if c := ch.choose(op.AllReduce, 64<<20); c.channels != max(1, blocks/2) {
+			t.Errorf("at most %d blocks: 64 MB by %v", blocks, c)
+		}
+		if c := ch.choose(op.AllGather, 1<<10); c.channels > blocks {
+			t.Errorf("at most %d blocks: 1 KB by %v", blocks, c)
+		}
+	}
+	ch.env.FewCTAs = false
 	ch.env.Threads, ch.env.SingleRingThreshold, ch.env.LLThreshold = 0, 64<<10, 1<<20
 	if c := ch.choose(op.AllReduce, 8<<10); c.channels != 1 {
 		t.Errorf("one channel below 64 KB: %v", c)

@@ -71,7 +71,8 @@ func (x *exchange) choose(t *op.Transfer) choice {
 	}
 	c.threads = x.chooser.warps(exchangeThreads)
 	if kernelInfo[c.kernel].protocol == simple {
-		c.chunk = min(exchangeChunk, x.chooser.chunk)
+		c.threads = max(c.threads, 32*servedWarps)
+		c.chunk = x.chooser.step(exchangeChunk, c.threads)
 	}
 	return c
 }

@@ -29,6 +29,7 @@ func (ch *chooser) tune(c op.Collective, sizes []int, measure func(choice string
 		Coarse: func(bytes int) []choice { return ch.coarse(c, bytes) },
 		Like:   func(k choice, bytes int) []choice { return like(c, k, bytes) },
 		Limit:  ch.limit,
+		Blocks: func(k choice) int { return k.channels * kernelInfo[k.kernel].roles },
 		Can:    func(k choice, bytes int) bool { return ch.permitted(c, k.kernel, bytes) && ch.fits(c, k, bytes) },
 		Time: func(k choice, bytes int) (float64, error) {
 			ch.force = k
@@ -54,7 +55,7 @@ func (ch *chooser) coarse(c op.Collective, bytes int) (out []choice) {
 		case k == copies:
 			out = append(out, ch.copies(c, bytes)...)
 		case kernelInfo[k].protocol == simple:
-			for _, channels := range [...]int{8, 16, 24, 32, 48, 64} { // limit may reduce them
+			for _, channels := range [...]int{8, 12, 16, 24, 32, 48, 64} { // limit may reduce them
 				if bytes >= leastChunked {
 					out = append(out, choice{k, channels, exchangeThreads, chunk})
 				}

@@ -24,7 +24,7 @@ var guide = []Knob{
 	{Name: "NCCL_BUFFSIZE", Default: "4194304", Status: Honoured, kind: bytes(minBuffSize, maxBuffSize, func(k *Knobs) *int64 { return &k.BuffSize }),
 		Effect: "bytes of slots between two ranks, for each channel; more among a thousand ranks, where a message has to hold an element of each"},
 	{Name: "NCCL_NTHREADS", Default: "auto", Status: Honoured, kind: integer(1, 512, func(k *Knobs) *int { return &k.Threads }),
-		Effect: "at most this many threads of a CUDA block, in whole warps; on host memory one goroutine works for a rank"},
+		Effect: "at most this many threads of a CUDA block, in whole warps; kernels for long messages have 128 at least, or 256; on host memory one goroutine works for a rank"},
 	{Name: "NCCL_RINGS", Default: "auto", Status: Honoured, kind: ringLists,
 		Effect: "the orders of the ranks in the ring algorithm, one a channel; rings of another length than the communicator are left out, as NCCL 2.3 does (gone from NCCL after 2.4)"},
 	{Name: "NCCL_MAX_NRINGS", Since: "2.0.5", Default: "auto", Status: Honoured, kind: integer(1, maxChannels, func(k *Knobs) *int { return &k.maxNames[0] }),

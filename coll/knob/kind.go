@@ -111,6 +111,17 @@ func oneOf(field func(*Knobs) *string, words ...string) kind {
 	}}
 }
 
+// numbered parses one of a few words, or its number, from 0.
+func numbered(field func(*Knobs) *string, words ...string) kind {
+	word := oneOf(field, words...)
+	return kind{fmt.Sprintf("%s, or 0 to %d", strings.Join(words, ", "), len(words)-1), func(k *Knobs, s string) error {
+		if n, err := number(s, 0, int64(len(words)-1)); err == nil {
+			s = words[n]
+		}
+		return word.set(k, s)
+	}}
+}
+
 // level parses a distance. The numbers are those of the guide, which is older than NVL.
 func level(field func(*Knobs) *PathLevel) kind {
 	numbers := []PathLevel{LOC, PIX, PXB, PHB, SYS}

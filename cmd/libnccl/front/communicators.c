@@ -31,7 +31,8 @@ struct field {
 #define FIELD(name, since, least, most, to) {#name, offsetof(ncclConfig_t, name), since, least, most, offsetof(struct assay_config, to)}
 static const struct field fields[] = {
     FIELD(blocking, 21400, 0, 1, blocking), FIELD(minCTAs, 21700, 1, INT_MAX, min_ctas), FIELD(maxCTAs, 21700, 1, INT_MAX, max_ctas),
-    FIELD(trafficClass, 22500, 0, INT_MAX, traffic_class), FIELD(collnetEnable, 22700, 0, 1, coll_net)};
+    FIELD(trafficClass, 22500, 0, INT_MAX, traffic_class), FIELD(collnetEnable, 22700, 0, 1, coll_net),
+    FIELD(CTAPolicy, 22700, 0, 2, cta_policy)};
 #undef FIELD
 
 // has reports whether a configuration has a field: a program may be of an older release.
@@ -39,7 +40,7 @@ static int has(const ncclConfig_t *c, size_t at, size_t bytes, unsigned since) {
 
 // configure takes over what a program's configuration says, of whichever release.
 static ncclResult_t configure(const char *what, const ncclConfig_t *from, struct assay_config *to) {
-  *to = (struct assay_config){from != NULL, UNSET, UNSET, UNSET, UNSET, UNSET, NULL, NULL};
+  *to = (struct assay_config){from != NULL, UNSET, UNSET, UNSET, UNSET, UNSET, UNSET, NULL, NULL};
   if (!from) return ncclSuccess;
   if (from->magic != CONFIG_MAGIC || from->size < offsetof(ncclConfig_t, cgaClusterSize))
     return fail(ncclInvalidArgument, "%s: the configuration was not made with NCCL_CONFIG_INITIALIZER", what);
@@ -50,6 +51,7 @@ static ncclResult_t configure(const char *what, const ncclConfig_t *from, struct
     if (n == UNSET) continue;
     if (n < f->least || n > f->most) {
       if (f->most == 1) return fail(ncclInvalidArgument, "%s: %s is %d; want 0 or 1", what, f->name, n);
+      if (f->most < INT_MAX) return fail(ncclInvalidArgument, "%s: %s is %d; want %d to %d", what, f->name, n, f->least, f->most);
       return fail(ncclInvalidArgument, "%s: %s is %d; want %d or more", what, f->name, n, f->least);
     }
     *(int32_t *)((char *)to + f->to) = n;

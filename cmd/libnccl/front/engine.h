@@ -43,7 +43,7 @@ enum assay_how { ASSAY_NEW, ASSAY_SPLIT, ASSAY_SHRINK, ASSAY_GROW };
 // What a program says of a communicator that it wants: those fields of ncclConfig_t
 // that have an effect. INT_MIN and NULL: nothing.
 struct assay_config {
-  int32_t given, blocking, min_ctas, max_ctas, traffic_class, coll_net;
+  int32_t given, blocking, min_ctas, max_ctas, traffic_class, coll_net, cta_policy;
   const char *net, *name;
 };
 

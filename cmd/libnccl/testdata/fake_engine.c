@@ -37,8 +37,9 @@ int assay_make(char **environ, struct assay_new *list, size_t n, char *text) {
     else if (w->how == ASSAY_SPLIT)
       printf("  split %zu of %zu: of %lu color %d key %d\n", i + 1, n, (unsigned long)w->parent, w->color, w->key);
     else
-      printf("  new %zu of %zu: rank %d of %d device %d id %d ctas %d %d net %s\n", i + 1, n, w->rank, w->ranks, w->device, w->id[127],
-             w->config.min_ctas == INT_MIN ? -1 : w->config.min_ctas, w->config.max_ctas == INT_MIN ? -1 : w->config.max_ctas, w->config.net ? w->config.net : "-");
+      printf("  new %zu of %zu: rank %d of %d device %d id %d ctas %d %d, %d net %s\n", i + 1, n, w->rank, w->ranks, w->device, w->id[127],
+             w->config.min_ctas == INT_MIN ? -1 : w->config.min_ctas, w->config.max_ctas == INT_MIN ? -1 : w->config.max_ctas,
+             w->config.cta_policy == INT_MIN ? -1 : w->config.cta_policy, w->config.net ? w->config.net : "-");
     w->code = w->ranks == -1 ? ncclInvalidArgument : w->ranks == 7 ? ncclInProgress : ncclSuccess;
     w->comm = w->ranks == -1 || (w->how == ASSAY_SPLIT && w->color == -1) ? 0 : handles++;
     if (w->ranks == -1) {

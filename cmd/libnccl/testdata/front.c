@@ -42,7 +42,11 @@ static void releases(void) {
   SAY(ncclCommInitRankConfig(&c, 2, id, 1, &full));
   full.minCTAs = UNSET, full.trafficClass = -1;
   SAY(ncclCommInitRankConfig(&c, 2, id, 1, &full));
-  full.version = 21700; // which had no traffic class
+  full.trafficClass = UNSET, full.CTAPolicy = 3;
+  SAY(ncclCommInitRankConfig(&c, 2, id, 1, &full));
+  full.CTAPolicy = 1;
+  SAY(ncclCommInitRankConfig(&c, 2, id, 1, &full));
+  full.trafficClass = -1, full.version = 21700; // which had no traffic class
   SAY(ncclCommInitRankConfig(&c, 2, id, 1, &full));
 }
 

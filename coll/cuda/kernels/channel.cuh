@@ -6,12 +6,13 @@
 __device__ __forceinline__ Channel *channel_of(const Comm &c, int owner, uint32_t ch) { return (Channel *)c.win[owner] + ch; }
 
 // begin waits for the kernel before, and copies what is known of a channel to
-// shared memory: every thread needs it, and must have it before it is changed.
-__device__ __forceinline__ void begin(const Comm &c, Channel &s, uint32_t ch) {
+// shared memory: every thread needs it, and must have it before it is changed. It is the first
+// one, `index`, of so many threads that do so.
+__device__ __forceinline__ void begin(const Comm &c, Channel &s, uint32_t ch, uint32_t index, uint32_t threads) {
   dependents_launch();
   dependency_wait();
   const uint32_t *from = (const uint32_t *)channel_of(c, c.rank, ch);
-  for (uint32_t i = threadIdx.x; i < 5 * MAX_RANKS + 2; i += blockDim.x) ((uint32_t *)&s)[i] = ld_volatile(from + i);
+  for (uint32_t i = index; i < 5 * MAX_RANKS + 2; i += threads) ((uint32_t *)&s)[i] = ld_volatile(from + i);
   __syncthreads();
 }
 

@@ -1,6 +1,8 @@
 // Collectives over chunks: whole runs of memory, then a fence and a number.
-// Best for long messages. Each role of an operation has blocks of its own, so
-// that pushing, reducing and copying out overlap without a schedule.
+// Best for long messages. Each role of an operation has blocks of its own, or
+// half a block, so that pushing, reducing and copying out overlap without a
+// schedule; in a block some warps wait and tell, so that moving data waits for
+// neither.
 #ifndef ASSAY_CHUNKS_CUH
 #define ASSAY_CHUNKS_CUH
 #include "packets.cuh"
@@ -51,38 +53,89 @@ __device__ __forceinline__ void await_step(const Comm &c, const Args &a, const L
     await_posted(c, l, p, number, wait);
 }
 
-// post tells a peer that message s.sent[p]+1 is there. All threads' writes to
-// it come before, by a barrier of the block and the fence.
-__device__ __forceinline__ void post(const Comm &c, Channel &s, const Line &l, int p) {
+// post tells a peer that message `number` is there, which is step k of an operation. All threads'
+// writes to it come before, by a barrier and the fence.
+__device__ __forceinline__ void post(const Comm &c, const Args &a, const Line &l, int p, uint32_t number, uint32_t k) {
+  if (k == 0) st_volatile(sign_of(c, p, l.ch, c.rank, number), a.sign);
   fence_system();
-  s.sent[p]++;
-  st_volatile(&channel_of(c, p, l.state)->posted[c.rank], s.sent[p]);
+  st_volatile(&channel_of(c, p, l.state)->posted[c.rank], number);
 }
 
-// post_step is post of step k of an operation.
-__device__ __forceinline__ void post_step(const Comm &c, const Args &a, Channel &s, const Line &l, int p, uint32_t k) {
-  if (k == 0) st_volatile(sign_of(c, p, l.ch, c.rank, s.sent[p] + 1), a.sign);
-  post(c, s, l, p);
-}
+// release gives the slot of message `number` back to the peer that filled it.
+__device__ __forceinline__ void release(const Comm &c, const Line &l, int p, uint32_t number) { st_volatile(&channel_of(c, p, l.state)->acked[c.rank], number); }
 
-// release gives a slot back to the peer that filled it.
-__device__ __forceinline__ void release(const Comm &c, Channel &s, const Line &l, int p) {
-  s.received[p]++;
-  st_volatile(&channel_of(c, p, l.state)->acked[c.rank], s.received[p]);
-}
-
-// leave_sent and leave_received write back what a role has changed, and what
-// it knows without a look: the slots before the last depth ones are done with.
-__device__ __forceinline__ void leave_sent(const Comm &c, const Channel &s, const Line &l) {
-  __syncthreads();
-  if (threadIdx.x >= (uint32_t)c.ranks) return;
+// leave_sent and leave_received write back how many messages went to a peer, or came from it,
+// and what is known without a look: the slots before the last depth ones are done with.
+__device__ __forceinline__ void leave_sent(const Comm &c, const Channel &s, const Line &l, int p, uint32_t messages) {
   Channel *mine = channel_of(c, c.rank, l.state);
-  mine->sent[threadIdx.x] = s.sent[threadIdx.x];
-  mine->credit[threadIdx.x] = s.sent[threadIdx.x] - c.depth;
+  mine->sent[p] = s.sent[p] + messages;
+  mine->credit[p] = s.sent[p] + messages - c.depth;
 }
-__device__ __forceinline__ void leave_received(const Comm &c, const Channel &s, const Line &l) {
+__device__ __forceinline__ void leave_received(const Comm &c, const Channel &s, const Line &l, int p, uint32_t messages) {
+  channel_of(c, c.rank, l.state)->received[p] = s.received[p] + messages;
+}
+
+// Most warps of a block move data. Two serve them: the waiter waits for what the next step needs,
+// and the teller tells peers that a step is done. A fence takes up to 4 us, and 112 KB are moved in
+// 5: a block that did one after the other carried 12 GB/s on an H100, and carries 20.
+enum { SERVING = 64 };
+
+// A Team is the warps of a block that have one role: all, or a half. The last two serve the others.
+struct Team {
+  uint32_t first, threads;  // of the block
+  uint32_t barriers;        // the first one of its own
+  __device__ __forceinline__ uint32_t index() const { return threadIdx.x - first; }
+  __device__ __forceinline__ uint32_t movers() const { return threads - SERVING; }
+  __device__ __forceinline__ bool moves() const { return index() < movers(); }
+  __device__ __forceinline__ bool waits() const { return index() / 32 == movers() / 32; }
+  __device__ __forceinline__ bool tells() const { return index() / 32 > movers() / 32; }
+};
+__device__ __forceinline__ Team whole_block() { return {0, blockDim.x, 1}; }
+
+// A serving warp has a lane for each peer that data comes from, and TO + p for each that it goes to.
+enum { TO = MAX_RANKS, EXTRA = 31 };
+__device__ __forceinline__ int serving_lane() { return threadIdx.x % 32; }
+
+// Named barriers of a team, two of each for steps in turn.
+enum { READY = 0, MOVED = 2, FREE = 4, BARRIERS = 6 };
+
+// run_steps runs steps 0, 1, … while more(k): the waiter calls wait(k), then the movers move(k),
+// then the teller tell(k). The waiter and the teller do not wait for each other: ranks that told
+// their peers of a step only when the next one is ready could wait for one another. A barrier is
+// used again two steps later. Its use before has ended by then, because nobody arrives at READY for
+// step k + 2 before the movers are done with step k.
+template <class More, class Wait, class Move, class Tell>
+__device__ __forceinline__ void run_steps(const Team &t, const More &more, const Wait &wait, const Move &move, const Tell &tell) {
+  const uint32_t one = t.movers() + 32, both = t.threads;
+  if (t.waits()) {
+    uint32_t k = 0;
+    for (; more(k); k++) {
+      if (k >= 2) barrier_sync(t.barriers + FREE + k % 2, one);
+      wait(k);
+      __syncwarp();
+      barrier_arrive(t.barriers + READY + k % 2, both);
+    }
+    for (uint32_t j = k < 2 ? 0 : k - 2; j < k; j++) barrier_sync(t.barriers + FREE + j % 2, one);
+  } else if (t.tells()) {
+    for (uint32_t k = 0; k < 2 && more(k); k++) barrier_arrive(t.barriers + READY + k, both);
+    for (uint32_t k = 0; more(k); k++) {
+      barrier_sync(t.barriers + MOVED + k % 2, one);
+      if (more(k + 2)) barrier_arrive(t.barriers + READY + k % 2, both);
+      tell(k);
+      __syncwarp();
+    }
+  } else {
+    for (uint32_t k = 0; more(k); k++) {
+      barrier_sync(t.barriers + READY + k % 2, both);
+      move(k);
+      __syncwarp();
+      barrier_arrive(t.barriers + MOVED + k % 2, one);
+      barrier_arrive(t.barriers + FREE + k % 2, one);
+    }
+  }
+  // No barrier may be for more threads than the block has left: a GPU takes that for an illegal
+  // instruction.
   __syncthreads();
-  if (threadIdx.x < (uint32_t)c.ranks) channel_of(c, c.rank, l.state)->received[threadIdx.x] = s.received[threadIdx.x];
 }
 
 // A Source reads 16 bytes of memory.
@@ -93,47 +146,100 @@ struct Slot {  // what a peer wrote
   __device__ static __forceinline__ uint4 load(const char *p) { return ld_slot((const uint4 *)p); }
 };
 
-// A warp moves pieces of UNROLL rows of its own: NVLink carries a fifth more of
-// such from a few blocks than of rows of whole blocks.
-enum { UNROLL = 4, ROW = 512, PIECE = UNROLL * ROW };
+// A row is what the lanes of a warp move with 16 bytes each. A warp moves rows of its own: NVLink
+// carries a fifth more of such from a few blocks than of rows of whole blocks.
+enum { ROW = 512 };
 
-// copy moves n bytes with all threads of a block.
-template <class S> __device__ __forceinline__ void copy(char *dst, const char *src, uint64_t n) {
-  uint64_t done = 0;
-  if ((((uintptr_t)dst | (uintptr_t)src) & 15) == 0) {
-    const uint64_t whole = n & ~(uint64_t)15, row = (uint64_t)blockDim.x * 16;
-    for (; done + UNROLL * row <= whole; done += UNROLL * row) {
-      const uint64_t at = done + (uint64_t)(threadIdx.x / 32) * PIECE + (threadIdx.x % 32) * 16;
-      uint4 v[UNROLL];
-#pragma unroll
-      for (int i = 0; i < UNROLL; i++) v[i] = S::load(src + at + i * ROW);
-#pragma unroll
-      for (int i = 0; i < UNROLL; i++) *(uint4 *)(dst + at + i * ROW) = v[i];
+// A Rows says at compile time how many rows there are, and whether they are there in whole.
+template <int N, bool WHOLE> struct Rows {
+  enum { n = N, whole = WHOLE };
+};
+
+// each_row moves n bytes with the moving warps of a team: it calls load(regs, Rows, at, end), then
+// store(regs, Rows, at, end), for each warp's rows. at is this lane's place in the first of the Rows,
+// end is behind the warp's last one, and a Regs holds what is loaded. aligned: whole rows are moved
+// MANY at a time, and FEW of the rest; otherwise all are moved FEW at a time and never taken for
+// whole. AHEAD: the next rows are loaded before these are stored, so that both go on at once.
+template <template <int> class Regs, int MANY, int FEW, bool AHEAD, class Load, class Store>
+__device__ __forceinline__ void each_row(const Team &t, uint64_t n, bool aligned, const Load &load, const Store &store) {
+  const uint32_t all = (uint32_t)((n + ROW - 1) / ROW), warps = t.movers() / 32, per = (all + warps - 1) / warps;
+  uint32_t row = t.index() / 32 * per;
+  const uint32_t last = min(row + per, all), sure = aligned ? min(last, (uint32_t)(n / ROW)) : 0;
+  const uint64_t end = min((uint64_t)last * ROW, n), lane = threadIdx.x % 32 * 16;
+  const auto at = [&](uint32_t r) { return (uint64_t)r * ROW + lane; };
+  const Rows<MANY, true> rows;
+  if (!AHEAD) {
+    for (; row + MANY <= sure; row += MANY) {
+      Regs<MANY> a;
+      load(a, rows, at(row), end);
+      store(a, rows, at(row), end);
     }
-    const uint64_t at = done + (uint64_t)threadIdx.x * 16;
-    uint4 v[UNROLL];
-#pragma unroll
-    for (int i = 0; i < UNROLL; i++)
-      if (at + i * row < whole) v[i] = S::load(src + at + i * row);
-#pragma unroll
-    for (int i = 0; i < UNROLL; i++)
-      if (at + i * row < whole) *(uint4 *)(dst + at + i * row) = v[i];
-    done = whole;
+  } else if (row + MANY <= sure) {
+    Regs<MANY> a, b;
+    load(a, rows, at(row), end);
+    for (;;) {
+      row += MANY;
+      if (row + MANY > sure) {
+        store(a, rows, at(row - MANY), end);
+        break;
+      }
+      load(b, rows, at(row), end);
+      store(a, rows, at(row - MANY), end);
+      row += MANY;
+      if (row + MANY > sure) {
+        store(b, rows, at(row - MANY), end);
+        break;
+      }
+      load(a, rows, at(row), end);
+      store(b, rows, at(row - MANY), end);
+    }
   }
-  for (uint64_t at = done + (uint64_t)threadIdx.x * 16; at < n; at += (uint64_t)blockDim.x * 16) {
-    uint32_t w[4];
-    load_words(w, src, at, n);
-    store_words(w, dst, at, n);
+  for (; row < last; row += FEW) {
+    Regs<FEW> a;
+    load(a, Rows<FEW, false>(), at(row), end);
+    store(a, Rows<FEW, false>(), at(row), end);
   }
 }
 
+// copy moves n bytes with the moving warps of a team.
+template <int N> struct Copied {
+  uint4 v[N];
+};
+template <class S> __device__ __forceinline__ void copy(const Team &t, char *dst, const char *src, uint64_t n) {
+  const bool aligned = (((uintptr_t)dst | (uintptr_t)src) & 15) == 0;
+  const auto load = [&](auto &regs, auto rows, uint64_t at, uint64_t end) {
+#pragma unroll
+    for (int u = 0; u < rows.n; u++) {
+      if (rows.whole) {
+        regs.v[u] = S::load(src + at + u * ROW);
+      } else if (at + u * ROW < end) {
+        uint32_t w[4];
+        load_words(w, src, at + u * ROW, n);
+        regs.v[u] = make_uint4(w[0], w[1], w[2], w[3]);
+      }
+    }
+  };
+  const auto store = [&](auto &regs, auto rows, uint64_t at, uint64_t end) {
+#pragma unroll
+    for (int u = 0; u < rows.n; u++) {
+      if (rows.whole) {
+        *(uint4 *)(dst + at + u * ROW) = regs.v[u];
+      } else if (at + u * ROW < end) {
+        const uint32_t w[4] = {regs.v[u].x, regs.v[u].y, regs.v[u].z, regs.v[u].w};
+        store_words(w, dst, at + u * ROW, n);
+      }
+    }
+  };
+  each_row<Copied, 4, 2, true>(t, n, aligned, load, store);
+}
+
 // copy_scaled is copy with the rank's own factor.
-template <int T> __device__ __forceinline__ void copy_scaled(char *dst, const char *src, uint64_t n, const Args &a) {
+template <int T> __device__ __forceinline__ void copy_scaled(const Team &t, char *dst, const char *src, uint64_t n, const Args &a) {
   if (!(a.scale & 1)) {
-    copy<Memory>(dst, src, n);
+    copy<Memory>(t, dst, src, n);
     return;
   }
-  for (uint64_t at = (uint64_t)threadIdx.x * 16; at < n; at += (uint64_t)blockDim.x * 16) {
+  for (uint64_t at = (uint64_t)t.index() * 16; at < n; at += (uint64_t)t.movers() * 16) {
     uint32_t w[4];
     load_words(w, src, at, n);
     scale_words<T, 4>(w, factor_of<T>(a));
@@ -144,154 +250,126 @@ template <int T> __device__ __forceinline__ void copy_scaled(char *dst, const ch
 // step_at is where step k of a channel begins in a message.
 __device__ __forceinline__ uint64_t step_at(const Args &a, uint32_t ch, uint32_t channels, uint32_t k) { return ((uint64_t)k * channels + ch) * a.chunk; }
 
-// push_step sends step k of in[p] to each peer of a mask, and reports whether
-// there was one. T < 0: bytes, as they are.
-template <int T> __device__ __forceinline__ bool push_step(const Comm &c, const Args &a, Channel &s, const Line &line, uint32_t ch, uint32_t mask, uint32_t k, Waiter &wait) {
-  // A block has channel ch of every message, if that has so many.
-  bool more = false;
-  for (int p = 0; p < c.ranks; p++)
-    if ((mask >> p & 1) && ch < to_channels(a, p) && step_at(a, ch, to_channels(a, p), k) < a.send[p]) more = true;
-  if (!more) return false;
-  const int me = threadIdx.x;
-  const bool mine = me < c.ranks && (mask >> me & 1) && ch < to_channels(a, me) && step_at(a, ch, to_channels(a, me), k) < a.send[me];
-  if (mine) await_credit(c, s, line.state, me, s.sent[me] + 1, c.depth, wait);
-  __syncthreads();
-  // Channels begin with different peers: where all blocks of all ranks went
-  // from peer to peer together, they would soon meet at the same one.
-  int j = ch % max(c.ranks - 1, 1);
-  for (int i = 1; i < c.ranks; i++) {
-    if (++j >= c.ranks) j = 1;
-    const int p = next_peer(c, j);
-    if (!(mask >> p & 1) || ch >= to_channels(a, p)) continue;
-    const uint64_t at = step_at(a, ch, to_channels(a, p), k);
-    if (at >= a.send[p]) continue;
-    char *dst = chunk_of(c, p, line.ch, c.rank, s.sent[p] + 1);
-    const uint64_t n = min((uint64_t)a.chunk, a.send[p] - at);
-    if (T < 0)
-      copy<Memory>(dst, a.in[p] + at, n);
-    else
-      copy_scaled<T < 0 ? 0 : T>(dst, a.in[p] + at, n, a);
-  }
-  __syncthreads();
-  if (mine) post_step(c, a, s, line, me, k);
-  return true;
+// sends and takes report whether a channel has a step k of the message to a peer, or from it.
+__device__ __forceinline__ bool sends(const Args &a, uint32_t ch, int p, uint32_t k) { return ch < to_channels(a, p) && step_at(a, ch, to_channels(a, p), k) < a.send[p]; }
+__device__ __forceinline__ bool takes(const Args &a, uint32_t ch, int p, uint32_t k) { return ch < from_channels(a, p) && step_at(a, ch, from_channels(a, p), k) < a.recv[p]; }
+
+// owns reports whether a channel has a step k of the rank's own part, which own_step copies.
+__device__ __forceinline__ bool owns(const Comm &c, const Args &a, uint32_t ch, uint32_t k) { return a.in[c.rank] != a.out[c.rank] && step_at(a, ch, a.channels, k) < a.send[c.rank]; }
+__device__ __forceinline__ void own_step(const Team &t, const Comm &c, const Args &a, uint32_t ch, uint32_t k) {
+  const uint64_t at = step_at(a, ch, a.channels, k);
+  copy<Memory>(t, a.out[c.rank] + at, a.in[c.rank] + at, min((uint64_t)a.chunk, a.send[c.rank] - at));
 }
 
-// push_role sends in[p] to each peer of a mask.
-template <int T> __device__ __forceinline__ void push_role(const Comm &c, const Args &a, uint32_t ch, uint32_t mask) {
+// push_role sends in[p] to each peer of a mask. OWN: it copies the rank's own part as well,
+// between the steps: the link is busy with those of other blocks meanwhile. T < 0: bytes, as
+// they are.
+template <int T, bool OWN> __device__ __forceinline__ void push_role(const Team &t, const Comm &c, const Args &a, uint32_t ch, uint32_t mask) {
   SHARED(Channel, s);
   const Line line(ch);
-  Waiter wait(c, line.state);
-  begin(c, s, line.state);
-  for (uint32_t k = 0; push_step<T>(c, a, s, line, ch, mask, k, wait); k++) {
-  }
-  leave_sent(c, s, line);
+  begin(c, s, line.state, t.index(), t.threads);
+  Waiter waiting(c, line.state);
+  const int me = serving_lane() - TO;
+  const bool serves = me >= 0 && me < c.ranks && (mask >> me & 1);
+  const auto more = [&](uint32_t k) {
+    if (OWN && owns(c, a, ch, k)) return true;
+    for (int p = 0; p < c.ranks; p++)
+      if ((mask >> p & 1) && sends(a, ch, p, k)) return true;
+    return false;
+  };
+  const auto wait = [&](uint32_t k) {
+    if (serves && sends(a, ch, me, k)) await_credit(c, s, line.state, me, s.sent[me] + 1 + k, c.depth, waiting);
+  };
+  const auto move = [&](uint32_t k) {
+    // Channels begin with different peers: where all blocks of all ranks went
+    // from peer to peer together, they would soon meet at the same one.
+    int j = ch % max(c.ranks - 1, 1);
+    for (int i = 1; i < c.ranks; i++) {
+      if (++j >= c.ranks) j = 1;
+      const int p = next_peer(c, j);
+      if (!(mask >> p & 1) || !sends(a, ch, p, k)) continue;
+      const uint64_t at = step_at(a, ch, to_channels(a, p), k), n = min((uint64_t)a.chunk, a.send[p] - at);
+      char *dst = chunk_of(c, p, line.ch, c.rank, s.sent[p] + 1 + k);
+      if (T < 0)
+        copy<Memory>(t, dst, a.in[p] + at, n);
+      else
+        copy_scaled<T < 0 ? 0 : T>(t, dst, a.in[p] + at, n, a);
+    }
+    if (OWN && owns(c, a, ch, k)) own_step(t, c, a, ch, k);
+  };
+  uint32_t sent = 0;
+  const auto tell = [&](uint32_t k) {
+    if (OWN && a.in_place && serving_lane() == EXTRA) st_volatile(&channel_of(c, c.rank, line.state)->pushed, s.used + k + 1);
+    if (!serves || !sends(a, ch, me, k)) return;
+    post(c, a, line, me, s.sent[me] + 1 + k, k);
+    sent++;
+  };
+  run_steps(t, more, wait, move, tell);
+  if (t.tells() && me >= 0 && me < c.ranks) leave_sent(c, s, line, me, sent);
 }
 
-// take_step copies step k of what comes from each peer of a mask to out[p], and
-// reports whether there was one.
-__device__ __forceinline__ bool take_step(const Comm &c, const Args &a, Channel &s, const Line &line, uint32_t ch, uint32_t mask, uint32_t k, Waiter &wait) {
-  bool more = false;
-  for (int p = 0; p < c.ranks; p++)
-    if ((mask >> p & 1) && ch < from_channels(a, p) && step_at(a, ch, from_channels(a, p), k) < a.recv[p]) more = true;
-  if (!more) return false;
-  const int me = threadIdx.x;
-  const bool mine = me < c.ranks && (mask >> me & 1) && ch < from_channels(a, me) && step_at(a, ch, from_channels(a, me), k) < a.recv[me];
-  if (mine) await_step(c, a, line, me, s.received[me] + 1, k, wait);
-  __syncthreads();
-  for (int j = 1; j < c.ranks; j++) {
-    const int p = next_peer(c, j);
-    if (!(mask >> p & 1) || ch >= from_channels(a, p)) continue;
-    const uint64_t at = step_at(a, ch, from_channels(a, p), k);
-    if (at >= a.recv[p]) continue;
-    copy<Slot>(a.out[p] + at, chunk_of(c, c.rank, line.ch, p, s.received[p] + 1), min((uint64_t)a.chunk, a.recv[p] - at));
-  }
-  __syncthreads();
-  if (mine) release(c, s, line, me);
-  return true;
+// Where what comes overwrites what goes, a step is taken only after the same one was pushed, of
+// which the two blocks of a channel count.
+__device__ __forceinline__ void await_pushed(const Comm &c, const Line &line, uint32_t number, Waiter &waiting) {
+  const uint32_t *pushed = &channel_of(c, c.rank, line.state)->pushed;
+  uint32_t got;
+  while (behind(got = ld_acquire(pushed), number))
+    if (!waiting.again(c.rank, number, got)) break;
+  waiting.met();
 }
 
-// take_role copies what comes from each peer of a mask to out[p].
-__device__ __forceinline__ void take_role(const Comm &c, const Args &a, uint32_t ch, uint32_t base, uint32_t mask) {
+// leave_pushed ends an exchange in place of so many steps. Only when the last one is seen is it
+// sure that the other block has begun, and seen what was used.
+__device__ __forceinline__ void leave_pushed(const Comm &c, const Channel &s, const Line &line, uint32_t steps, Waiter &waiting) {
+  await_pushed(c, line, s.used + steps, waiting);
+  channel_of(c, c.rank, line.state)->used = s.used + steps;
+}
+
+// steps_in is how many steps a channel has of a message that is cut for so many.
+__device__ __forceinline__ uint32_t steps_in(const Args &a, uint32_t ch, uint32_t channels, uint64_t bytes) {
+  const uint64_t first = (uint64_t)ch * a.chunk, row = (uint64_t)channels * a.chunk;
+  return ch < channels && first < bytes ? (uint32_t)((bytes - first + row - 1) / row) : 0;
+}
+
+// take_role copies what comes from each peer of a mask to out[p]. IN_PLACE: of an exchange that
+// may be in place.
+template <bool IN_PLACE> __device__ __forceinline__ void take_role(const Team &t, const Comm &c, const Args &a, uint32_t ch, uint32_t base, uint32_t mask) {
   SHARED(Channel, s);
   const Line line(base + ch);
-  Waiter wait(c, line.state);
-  begin(c, s, line.state);
-  for (uint32_t k = 0; take_step(c, a, s, line, ch, mask, k, wait); k++) {
-  }
-  leave_received(c, s, line);
-}
-
-// own_step copies step k of a rank's own part, and reports whether there was one.
-__device__ __forceinline__ bool own_step(const Comm &c, const Args &a, uint32_t ch, uint32_t k) {
-  const uint64_t at = step_at(a, ch, a.channels, k), n = a.send[c.rank];
-  if (at >= n || a.in[c.rank] == a.out[c.rank]) return false;
-  copy<Memory>(a.out[c.rank] + at, a.in[c.rank] + at, min((uint64_t)a.chunk, n - at));
-  return true;
-}
-
-// exchange_role sends in[p] to each peer, and copies the own part between the
-// steps: the link is busy with those of other blocks meanwhile.
-__device__ __forceinline__ void exchange_role(const Comm &c, const Args &a, uint32_t ch) {
-  SHARED(Channel, s);
-  const Line line(ch);
-  Waiter wait(c, line.state);
-  begin(c, s, line.state);
-  bool push = true, own = true;
-  for (uint32_t k = 0; push || own; k++) {
-    if (push) push = push_step<-1>(c, a, s, line, ch, peers_of(c), k, wait);
-    if (own) own = own_step(c, a, ch, k);
-  }
-  leave_sent(c, s, line);
-}
-
-// push_steps is how many steps a channel of an exchange pushes.
-__device__ __forceinline__ uint32_t push_steps(const Comm &c, const Args &a, uint32_t ch) {
-  uint32_t most = 0;
-  for (int p = 0; p < c.ranks; p++) {
-    const uint64_t first = (uint64_t)ch * a.chunk, row = (uint64_t)to_channels(a, p) * a.chunk;
-    if (p != c.rank && ch < to_channels(a, p) && first < a.send[p]) most = max(most, (uint32_t)((a.send[p] - first + row - 1) / row));
-  }
-  return most;
-}
-
-// Where what comes overwrites what goes, a step is taken only after the same one
-// was pushed, of which the two blocks of a channel count.
-__device__ __forceinline__ void push_in_place(const Comm &c, const Args &a, uint32_t ch) {
-  SHARED(Channel, s);
-  const Line line(ch);
-  Waiter wait(c, line.state);
-  begin(c, s, line.state);
-  for (uint32_t k = 0; push_step<-1>(c, a, s, line, ch, peers_of(c), k, wait); k++)
-    if (threadIdx.x == 0) st_volatile(&channel_of(c, c.rank, line.state)->pushed, s.used + k + 1);
-  leave_sent(c, s, line);
-}
-
-__device__ __forceinline__ void await_pushed(const Comm &c, const Line &line, uint32_t number, Waiter &wait) {
-  if (threadIdx.x == 0) {
-    const uint32_t *pushed = &channel_of(c, c.rank, line.state)->pushed;
-    uint32_t got;
-    while (behind(got = ld_acquire(pushed), number))
-      if (!wait.again(c.rank, number, got)) break;
-    wait.met();
-  }
-  __syncthreads();
-}
-
-__device__ __forceinline__ void take_in_place(const Comm &c, const Args &a, uint32_t ch) {
-  SHARED(Channel, s);
-  const Line line(ch);
-  Waiter wait(c, line.state);
-  begin(c, s, line.state);
-  const uint32_t steps = push_steps(c, a, ch);
-  for (uint32_t k = 0;; k++) {
-    if (k < steps) await_pushed(c, line, s.used + k + 1, wait);
-    if (!take_step(c, a, s, line, ch, peers_of(c), k, wait)) break;
-  }
-  // Only now is it sure that the other block has begun, and seen what was used.
-  await_pushed(c, line, s.used + steps, wait);
-  leave_received(c, s, line);
-  if (threadIdx.x == 0) channel_of(c, c.rank, line.state)->used = s.used + steps;
+  begin(c, s, line.state, t.index(), t.threads);
+  Waiter waiting(c, line.state);
+  const int me = serving_lane();
+  const bool serves = me < c.ranks && (mask >> me & 1), in_place = IN_PLACE && a.in_place;
+  uint32_t pushes = 0;
+  if (in_place)
+    for (int p = 0; p < c.ranks; p++)
+      if (p != c.rank) pushes = max(pushes, steps_in(a, ch, to_channels(a, p), a.send[p]));
+  const auto more = [&](uint32_t k) {
+    for (int p = 0; p < c.ranks; p++)
+      if ((mask >> p & 1) && takes(a, ch, p, k)) return true;
+    return false;
+  };
+  const auto wait = [&](uint32_t k) {
+    if (serves && takes(a, ch, me, k)) await_step(c, a, line, me, s.received[me] + 1 + k, k, waiting);
+    if (in_place && me == EXTRA && k < pushes) await_pushed(c, line, s.used + k + 1, waiting);
+  };
+  const auto move = [&](uint32_t k) {
+    for (int j = 1; j < c.ranks; j++) {
+      const int p = next_peer(c, j);
+      if (!(mask >> p & 1) || !takes(a, ch, p, k)) continue;
+      const uint64_t at = step_at(a, ch, from_channels(a, p), k);
+      copy<Slot>(t, a.out[p] + at, chunk_of(c, c.rank, line.ch, p, s.received[p] + 1 + k), min((uint64_t)a.chunk, a.recv[p] - at));
+    }
+  };
+  uint32_t received = 0;
+  const auto tell = [&](uint32_t k) {
+    if (!serves || !takes(a, ch, me, k)) return;
+    release(c, line, me, s.received[me] + 1 + k);
+    received++;
+  };
+  run_steps(t, more, wait, move, tell);
+  if (t.tells() && me < c.ranks) leave_received(c, s, line, me, received);
+  if (in_place && t.waits() && me == EXTRA) leave_pushed(c, s, line, pushes, waiting);
 }
 
 // In phases every rank sends to one peer and receives from one, as long as it
@@ -302,185 +380,281 @@ __device__ __forceinline__ void take_in_place(const Comm &c, const Args &a, uint
 __device__ __forceinline__ int phase_to(const Comm &c, int j) { return c.ranks & (c.ranks - 1) ? next_peer(c, j) : c.rank ^ j; }
 __device__ __forceinline__ int phase_from(const Comm &c, int j) { return c.ranks & (c.ranks - 1) ? next_peer(c, c.ranks - j) : c.rank ^ j; }
 
-// steps_of is how many steps a channel has of a message.
-__device__ __forceinline__ uint32_t steps_of(const Args &a, uint32_t ch, uint64_t bytes) {
-  const uint64_t first = step_at(a, ch, a.channels, 0), row = (uint64_t)a.channels * a.chunk;
-  return first < bytes ? (uint32_t)((bytes - first + row - 1) / row) : 0;
-}
-
-// push_phase sends to a peer what there is at a place of the message.
-__device__ __forceinline__ void push_phase(const Comm &c, const Args &a, Channel &s, const Line &line, int p, uint64_t at, uint32_t k, Waiter &wait) {
-  if (threadIdx.x == 0) await_credit(c, s, line.state, p, s.sent[p] + 1, c.depth, wait);
-  __syncthreads();
-  copy<Memory>(chunk_of(c, p, line.ch, c.rank, s.sent[p] + 1), a.in[p] + at, min((uint64_t)a.chunk, a.send[p] - at));
-  __syncthreads();
-  if (threadIdx.x == 0) post_step(c, a, s, line, p, k);
-}
-
-__device__ __forceinline__ void push_phases(const Comm &c, const Args &a, uint32_t ch) {
+// push_phases sends to one peer after the other, and copies the own part between the steps.
+__device__ __forceinline__ void push_phases(const Team &t, const Comm &c, const Args &a, uint32_t ch) {
   SHARED(Channel, s);
   const Line line(ch);
-  Waiter wait(c, line.state);
-  begin(c, s, line.state);
-  uint32_t pushed = 0, copied = 0;
+  begin(c, s, line.state, t.index(), t.threads);
+  Waiter waiting(c, line.state);
+  uint32_t before = 0;  // steps of the phases before
   for (int j = 1; j < c.ranks; j++) {
     const int p = phase_to(c, j);
-    const uint32_t steps = steps_of(a, ch, a.send[p]);
-    for (uint32_t k = 0; k < steps; k++) {
-      push_phase(c, a, s, line, p, step_at(a, ch, a.channels, k), k, wait);
-      pushed++;
-      if (a.in_place && threadIdx.x == 0) st_volatile(&channel_of(c, c.rank, line.state)->pushed, s.used + pushed);
-      if (own_step(c, a, ch, copied)) copied++;
-    }
+    const uint32_t steps = steps_in(a, ch, a.channels, a.send[p]);
+    run_steps(t, [&](uint32_t k) { return k < steps; },
+              [&](uint32_t k) {
+                if (serving_lane() == TO) await_credit(c, s, line.state, p, s.sent[p] + 1 + k, c.depth, waiting);
+              },
+              [&](uint32_t k) {
+                const uint64_t at = step_at(a, ch, a.channels, k);
+                copy<Memory>(t, chunk_of(c, p, line.ch, c.rank, s.sent[p] + 1 + k), a.in[p] + at, min((uint64_t)a.chunk, a.send[p] - at));
+                if (owns(c, a, ch, before + k)) own_step(t, c, a, ch, before + k);
+              },
+              [&](uint32_t k) {
+                if (a.in_place && serving_lane() == EXTRA) st_volatile(&channel_of(c, c.rank, line.state)->pushed, s.used + before + k + 1);
+                if (serving_lane() == TO) post(c, a, line, p, s.sent[p] + 1 + k, k);
+              });
+    if (t.tells() && serving_lane() == TO) leave_sent(c, s, line, p, steps);
+    before += steps;
   }
-  while (own_step(c, a, ch, copied)) copied++;
-  leave_sent(c, s, line);
+  if (t.moves())
+    for (uint32_t k = before; owns(c, a, ch, k); k++) own_step(t, c, a, ch, k);
 }
 
-// take_phase copies to its place what comes from a peer.
-__device__ __forceinline__ void take_phase(const Comm &c, const Args &a, Channel &s, const Line &line, int p, uint64_t at, uint32_t k, Waiter &wait) {
-  if (threadIdx.x == 0) await_step(c, a, line, p, s.received[p] + 1, k, wait);
-  __syncthreads();
-  copy<Slot>(a.out[p] + at, chunk_of(c, c.rank, line.ch, p, s.received[p] + 1), min((uint64_t)a.chunk, a.recv[p] - at));
-  __syncthreads();
-  if (threadIdx.x == 0) release(c, s, line, p);
-}
-
-__device__ __forceinline__ void take_phases(const Comm &c, const Args &a, uint32_t ch) {
+// take_phases copies to its place what comes from one peer after the other.
+__device__ __forceinline__ void take_phases(const Team &t, const Comm &c, const Args &a, uint32_t ch) {
   SHARED(Channel, s);
   const Line line(ch);
-  Waiter wait(c, line.state);
-  begin(c, s, line.state);
-  uint32_t pushed = 0;
+  begin(c, s, line.state, t.index(), t.threads);
+  Waiter waiting(c, line.state);
+  uint32_t before = 0;
   for (int j = 1; j < c.ranks; j++) {
     const int p = phase_from(c, j);
-    const uint32_t steps = steps_of(a, ch, a.recv[p]);
-    for (uint32_t k = 0; k < steps; k++) {
-      if (a.in_place) await_pushed(c, line, s.used + ++pushed, wait);
-      take_phase(c, a, s, line, p, step_at(a, ch, a.channels, k), k, wait);
-    }
+    const uint32_t steps = steps_in(a, ch, a.channels, a.recv[p]);
+    run_steps(t, [&](uint32_t k) { return k < steps; },
+              [&](uint32_t k) {
+                if (serving_lane() == 0) await_step(c, a, line, p, s.received[p] + 1 + k, k, waiting);
+                if (a.in_place && serving_lane() == EXTRA) await_pushed(c, line, s.used + before + k + 1, waiting);
+              },
+              [&](uint32_t k) {
+                const uint64_t at = step_at(a, ch, a.channels, k);
+                copy<Slot>(t, a.out[p] + at, chunk_of(c, c.rank, line.ch, p, s.received[p] + 1 + k), min((uint64_t)a.chunk, a.recv[p] - at));
+              },
+              [&](uint32_t k) {
+                if (serving_lane() == 0) release(c, line, p, s.received[p] + 1 + k);
+              });
+    if (t.tells() && serving_lane() == 0) leave_received(c, s, line, p, steps);
+    before += steps;
   }
-  leave_received(c, s, line);
-  if (a.in_place && threadIdx.x == 0) channel_of(c, c.rank, line.state)->used = s.used + pushed;
+  if (a.in_place && t.waits() && serving_lane() == EXTRA) leave_pushed(c, s, line, before, waiting);
 }
 
 __device__ __forceinline__ void exchange_chunks(const Comm &c, const Args &a) {
+  const Team t = whole_block();
   const uint32_t ch = blockIdx.x;
   if (a.phased) {
     if (blockIdx.y == 0)
-      push_phases(c, a, ch);
+      push_phases(t, c, a, ch);
     else
-      take_phases(c, a, ch);
+      take_phases(t, c, a, ch);
   } else if (blockIdx.y == 0) {
-    if (a.in_place)
-      push_in_place(c, a, ch);
-    else
-      exchange_role(c, a, ch);
-  } else if (a.in_place) {
-    take_in_place(c, a, ch);
+    push_role<-1, true>(t, c, a, ch, peers_of(c));
   } else {
-    take_role(c, a, ch, 0, peers_of(c));
+    take_role<true>(t, c, a, ch, 0, peers_of(c));
   }
+}
+
+__device__ __forceinline__ void load_slot(uint32_t (&w)[4], const char *p) {
+  const uint4 v = ld_slot((const uint4 *)p);
+  w[0] = v.x, w[1] = v.y, w[2] = v.z, w[3] = v.w;
+}
+
+// load_user and store_user are load_words and store_words, of 16 bytes that are known to be
+// aligned and there in whole if WHOLE.
+template <bool WHOLE> __device__ __forceinline__ void load_user(uint32_t (&w)[4], const char *p, uint64_t at, uint64_t end) {
+  if (!WHOLE) return load_words(w, p, at, end);
+  const uint4 v = *(const uint4 *)(p + at);
+  w[0] = v.x, w[1] = v.y, w[2] = v.z, w[3] = v.w;
+}
+template <bool WHOLE> __device__ __forceinline__ void store_user(const uint32_t (&w)[4], char *p, uint64_t at, uint64_t end) {
+  if (!WHOLE) return store_words(w, p, at, end);
+  *(uint4 *)(p + at) = make_uint4(w[0], w[1], w[2], w[3]);
+}
+
+// Taken holds what a rank has and what came from peers, of N rows.
+template <int N, int PEERS> struct Taken {
+  uint32_t own[N][4], w[N][PEERS][4];
+};
+template <int N> using TakenOne = Taken<N, 1>;
+template <int N> using TakenAll = Taken<N, ASSAY_RANKS>;
+
+// pass_rows moves n bytes with the moving warps of a team, from the rank's own input, if there is
+// one, and from a slot, if there is one; with REDUCE, the two reduced. They go into a peer's slot
+// and to the output, where there are such. Slots are longer than chunks by what 16 bytes need.
+template <bool REDUCE, int T, int OP>
+__device__ __forceinline__ void pass_rows(const Team &t, const Args &a, const char *own_in, const char *slot, char *out, char *keep, uint64_t n, bool last) {
+  const bool aligned = (((uintptr_t)own_in | (uintptr_t)keep) & 15) == 0;
+  const auto load = [&](auto &regs, auto rows, uint64_t at, uint64_t end) {
+#pragma unroll
+    for (int u = 0; u < rows.n; u++) {
+      if (!rows.whole && at + u * ROW >= end) continue;
+      if (own_in) load_user<rows.whole>(regs.own[u], own_in, at + u * ROW, n);
+      if (slot) load_slot(regs.w[u][0], slot + at + u * ROW);
+    }
+  };
+  const auto store = [&](auto &regs, auto rows, uint64_t at, uint64_t end) {
+#pragma unroll
+    for (int u = 0; u < rows.n; u++) {
+      if (!rows.whole && at + u * ROW >= end) continue;
+      uint32_t(&own)[4] = regs.own[u];
+      if (REDUCE) {
+        scaled<T>(own, a);
+        if (slot) {
+          Reducer<T, OP, 4> r;
+          r.first(regs.w[u][0]);
+          r.add(own);
+          r.result(own);
+        }
+        if (last) divided<T>(own, a);
+      } else if (slot) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) own[i] = regs.w[u][0][i];
+      }
+      if (out) *(uint4 *)(out + at + u * ROW) = make_uint4(own[0], own[1], own[2], own[3]);
+      if (keep) store_user<rows.whole>(own, keep, at + u * ROW, n);
+    }
+  };
+  each_row<TakenOne, 4, 1, true>(t, n, aligned, load, store);
+}
+
+// Slots are where a step's data come from and go to, by rank.
+struct Slots {
+  const char *in[MAX_RANKS];
+  char *out[MAX_RANKS];
+};
+typedef Slots TwoSlots[2];  // of steps in turn
+
+// combine_rows is a step of combine_role, of n bytes from several peers. The slots' addresses stay
+// in shared memory, and few rows are moved at a time: registers have no room for more.
+template <bool RELAY, int T, int OP>
+__device__ __forceinline__ void combine_rows(const Team &t, const Comm &c, const Args &a, const Slots &slots, uint32_t sources, uint32_t targets, const char *own_in, char *keep, uint64_t n) {
+  const bool aligned = (((uintptr_t)own_in | (uintptr_t)keep) & 15) == 0;
+  enum { MANY = ASSAY_RANKS > 4 ? 1 : 2 };
+  const auto load = [&](auto &regs, auto rows, uint64_t at, uint64_t end) {
+#pragma unroll
+    for (int u = 0; u < rows.n; u++) {
+      if (!rows.whole && at + u * ROW >= end) continue;
+      if (!RELAY) load_user<rows.whole>(regs.own[u], own_in, at + u * ROW, n);
+#pragma unroll
+      for (int p = 0; p < ASSAY_RANKS; p++)
+        if (sources >> p & 1) load_slot(regs.w[u][p], slots.in[p] + at + u * ROW);
+    }
+  };
+  const auto store = [&](auto &regs, auto rows, uint64_t at, uint64_t end) {
+#pragma unroll
+    for (int u = 0; u < rows.n; u++) {
+      if (!rows.whole && at + u * ROW >= end) continue;
+      uint32_t(&own)[4] = regs.own[u];
+      if (RELAY) {
+#pragma unroll
+        for (int p = 0; p < ASSAY_RANKS; p++)
+          if (sources >> p & 1)
+            for (int i = 0; i < 4; i++) own[i] = regs.w[u][p][i];
+      } else {
+        scaled<T>(own, a);
+        fold<T, OP>(own, regs.w[u], sources, c.rank);
+        divided<T>(own, a);
+      }
+      // Slots are longer than chunks by what 16 bytes need.
+#pragma unroll
+      for (int p = 0; p < ASSAY_RANKS; p++)
+        if (targets >> p & 1) *(uint4 *)(slots.out[p] + at + u * ROW) = make_uint4(own[0], own[1], own[2], own[3]);
+      if (keep) store_user<rows.whole>(own, keep, at + u * ROW, n);
+    }
+  };
+  each_row<TakenAll, MANY, 1, false>(t, n, aligned, load, store);
 }
 
 // A role that combines what comes from the sources, writes it to out[rank],
 // and passes it on to the targets over the result channels.
 //
-// RELAY: there is one source, the root, and nothing to combine.
-template <bool RELAY, int T, int OP>
-__device__ __forceinline__ void combine_role(const Comm &c, const Args &a, uint32_t ch, uint32_t sources, uint32_t targets, bool keep) {
+// RELAY: there is one source, the root, and nothing to combine. ONE: there is one source.
+template <bool RELAY, bool ONE, int T, int OP>
+__device__ __forceinline__ void combine_role(const Team &t, const Comm &c, const Args &a, uint32_t ch, uint32_t sources, uint32_t targets, bool keep) {
   SHARED(Channel, s);
   SHARED(Channel, r);
+  SHARED(TwoSlots, slots);
   const Line line(ch), result(RESULT_CHANNEL + ch);
-  Waiter wait(c, line.state);
-  begin(c, s, line.state);
-  begin(c, r, result.state);
+  begin(c, s, line.state, t.index(), t.threads);
+  begin(c, r, result.state, t.index(), t.threads);
+  Waiter waiting(c, line.state);
   const uint64_t total = RELAY ? a.recv[c.rank] : a.send[c.rank];
-  const int me = threadIdx.x, other = (int)threadIdx.x - 32;
-  for (uint32_t k = 0;; k++) {
-    const uint64_t at = step_at(a, ch, a.channels, k);
-    if (at >= total) break;
-    const uint64_t n = min((uint64_t)a.chunk, total - at);
-    const bool from = me < c.ranks && (sources >> me & 1);
-    const bool to = other >= 0 && other < c.ranks && (targets >> other & 1);
-    if (from) await_step(c, a, line, me, s.received[me] + 1, k, wait);
-    if (to) await_credit(c, r, result.state, other, r.sent[other] + 1, c.depth, wait);
-    __syncthreads();
-    const char *in[ASSAY_RANKS];
-    char *out[ASSAY_RANKS];
-#pragma unroll
-    for (int p = 0; p < ASSAY_RANKS; p++) {
-      if (sources >> p & 1) in[p] = chunk_of(c, c.rank, line.ch, p, s.received[p] + 1);
-      if (targets >> p & 1) out[p] = chunk_of(c, p, result.ch, c.rank, r.sent[p] + 1);
+  const int me = serving_lane(), other = me - TO;
+  const bool from = me < c.ranks && (sources >> me & 1);
+  const bool to = other >= 0 && other < c.ranks && (targets >> other & 1);
+  const auto more = [&](uint32_t k) { return step_at(a, ch, a.channels, k) < total; };
+  const auto wait = [&](uint32_t k) {
+    if (from) {
+      slots[k % 2].in[me] = chunk_of(c, c.rank, line.ch, me, s.received[me] + 1 + k);
+      await_step(c, a, line, me, s.received[me] + 1 + k, k, waiting);
     }
-    enum { U = 2 };
-    const uint64_t row = ROW, first = (uint64_t)(threadIdx.x / 32) * U * ROW + (threadIdx.x % 32) * 16;
-    for (uint64_t i = first; i < n; i += (uint64_t)blockDim.x * U * 16) {
-      uint32_t own[U][4], w[U][ASSAY_RANKS][4];
-#pragma unroll
-      for (int u = 0; u < U; u++) {
-        if (i + u * row >= n) continue;
-        if (!RELAY) load_words(own[u], a.in[c.rank] + at, i + u * row, n);
-#pragma unroll
-        for (int p = 0; p < ASSAY_RANKS; p++)
-          if (sources >> p & 1) {
-            uint4 v = ld_slot((const uint4 *)(in[p] + i + u * row));
-            w[u][p][0] = v.x, w[u][p][1] = v.y, w[u][p][2] = v.z, w[u][p][3] = v.w;
-          }
-      }
-#pragma unroll
-      for (int u = 0; u < U; u++) {
-        if (i + u * row >= n) continue;
-        if (RELAY) {
-#pragma unroll
-          for (int p = 0; p < ASSAY_RANKS; p++)
-            if (sources >> p & 1) own[u][0] = w[u][p][0], own[u][1] = w[u][p][1], own[u][2] = w[u][p][2], own[u][3] = w[u][p][3];
-        } else {
-          scaled<T>(own[u], a);
-          fold<T, OP>(own[u], w[u], sources, c.rank);
-          divided<T>(own[u], a);
-        }
-        // Slots are longer than chunks by what 16 bytes need.
-#pragma unroll
-        for (int p = 0; p < ASSAY_RANKS; p++)
-          if (targets >> p & 1) *(uint4 *)(out[p] + i + u * row) = make_uint4(own[u][0], own[u][1], own[u][2], own[u][3]);
-        if (keep) store_words(own[u], a.out[c.rank] + at, i + u * row, n);
-      }
+    if (to) {
+      slots[k % 2].out[other] = chunk_of(c, other, result.ch, c.rank, r.sent[other] + 1 + k);
+      await_credit(c, r, result.state, other, r.sent[other] + 1 + k, c.depth, waiting);
     }
-    __syncthreads();
-    if (from) release(c, s, line, me);
-    if (to) post_step(c, a, r, result, other, k);
-  }
-  leave_received(c, s, line);
-  leave_sent(c, r, result);
+  };
+  const auto move = [&](uint32_t k) {
+    const uint64_t at = step_at(a, ch, a.channels, k), n = min((uint64_t)a.chunk, total - at);
+    const Slots &slot = slots[k % 2];
+    const char *own = RELAY ? nullptr : a.in[c.rank] + at;
+    char *out = keep ? a.out[c.rank] + at : nullptr;
+    if (!ONE) {
+      combine_rows<RELAY, T, OP>(t, c, a, slot, sources, targets, own, out, n);
+    } else {
+      const int p = __ffs(sources) - 1;
+      pass_rows<true, T, OP>(t, a, own, slot.in[p], targets ? slot.out[p] : nullptr, out, n, true);
+    }
+  };
+  uint32_t steps = 0;
+  const auto tell = [&](uint32_t k) {
+    if (from) release(c, line, me, s.received[me] + 1 + k);
+    if (to) post(c, a, result, other, r.sent[other] + 1 + k, k);
+    steps++;
+  };
+  run_steps(t, more, wait, move, tell);
+  if (!t.tells()) return;
+  if (from) leave_received(c, s, line, me, steps);
+  if (to) leave_sent(c, r, result, other, steps);
 }
 
+// allreduce_chunks has two blocks for a channel. One combines. Of the other, a half pushes and a half
+// takes: each of these loads and stores half as much as combining does.
 template <int T, int OP> __device__ __forceinline__ void allreduce_chunks(const Comm &c, const Args &a) {
   const uint32_t ch = blockIdx.x, peers = peers_of(c), self = 1u << c.rank;
   const bool owner = a.owners & self, target = a.targets & self;
   if (blockIdx.y == 0) {
-    push_role<T>(c, a, ch, peers & a.owners);
-  } else if (blockIdx.y == 1) {
-    if (owner) combine_role<false, T, OP>(c, a, ch, peers, peers & a.targets, target || a.targets == 0);
-  } else if (target) {
-    take_role(c, a, ch, RESULT_CHANNEL, peers & a.owners);
+    const uint32_t half = target ? blockDim.x / 64 * 32 : blockDim.x;
+    const bool pushes = threadIdx.x < half;
+    const Team t = pushes ? Team{0, half, 1} : Team{half, blockDim.x - half, 1 + BARRIERS};
+    if (pushes)
+      push_role<T, false>(t, c, a, ch, peers & a.owners);
+    else
+      take_role<false>(t, c, a, ch, RESULT_CHANNEL, peers & a.owners);
+    return;
   }
+  if (!owner) return;
+  const Team t = whole_block();
+  const bool keep = target || a.targets == 0;
+  if (c.ranks == 2)
+    combine_role<false, true, T, OP>(t, c, a, ch, peers, peers & a.targets, keep);
+  else
+    combine_role<false, false, T, OP>(t, c, a, ch, peers, peers & a.targets, keep);
 }
 
 __device__ __forceinline__ void relay_chunks(const Comm &c, const Args &a) {
+  const Team t = whole_block();
   const uint32_t ch = blockIdx.x, peers = peers_of(c), self = 1u << c.rank, root = 1u << a.root;
   if (blockIdx.y == 0) {
-    if (c.rank == a.root) push_role<-1>(c, a, ch, peers & a.owners);
+    if (c.rank == a.root) push_role<-1, false>(t, c, a, ch, peers & a.owners);
   } else if (blockIdx.y == 1) {
-    if (a.owners & self) combine_role<true, 0, 0>(c, a, ch, root, peers & ~root, true);
+    if (a.owners & self) combine_role<true, false, 0, 0>(t, c, a, ch, root, peers & ~root, true);
   } else if (c.rank != a.root) {
-    take_role(c, a, ch, RESULT_CHANNEL, peers & a.owners);
-  } else {
+    take_role<false>(t, c, a, ch, RESULT_CHANNEL, peers & a.owners);
+  } else if (t.moves()) {
     dependency_wait();
     for (int o = 0; o < c.ranks; o++) {
       if (!(a.owners >> o & 1) || a.in[o] == a.out[o]) continue;
       for (uint64_t at = (uint64_t)ch * a.chunk; at < a.send[o]; at += (uint64_t)gridDim.x * a.chunk)
-        copy<Memory>(a.out[o] + at, a.in[o] + at, min((uint64_t)a.chunk, a.send[o] - at));
+        copy<Memory>(t, a.out[o] + at, a.in[o] + at, min((uint64_t)a.chunk, a.send[o] - at));
     }
   }
 }
@@ -489,58 +663,38 @@ __device__ __forceinline__ void relay_chunks(const Comm &c, const Args &a) {
 // is there, so that a link has one sender: a Broadcast from the root on, or a
 // Reduce that ends there, to which every rank adds what it has.
 template <bool REDUCE, int T, int OP> __device__ __forceinline__ void chain_chunks(const Comm &c, const Args &a) {
+  const Team t = whole_block();
   SHARED(Channel, s);
   const uint32_t ch = blockIdx.x;
   const Line line(ch);
-  Waiter wait(c, line.state);
-  begin(c, s, line.state);
+  begin(c, s, line.state, t.index(), t.threads);
+  Waiter waiting(c, line.state);
   const int prev = next_peer(c, c.ranks - 1), next = next_peer(c, 1);
   const bool from = c.rank != (REDUCE ? (a.root + 1) % c.ranks : a.root);  // the first one of the chain
   const bool to = (REDUCE ? c.rank : next) != a.root;                      // the last one
   const bool keep = REDUCE ? !to : from || a.in[c.rank] != a.out[c.rank];
   const uint64_t total = a.send[c.rank];
-  for (uint32_t k = 0;; k++) {
-    const uint64_t at = step_at(a, ch, a.channels, k);
-    if (at >= total) break;
-    const uint64_t n = min((uint64_t)a.chunk, total - at);
-    if (from && threadIdx.x == 0) await_step(c, a, line, prev, s.received[prev] + 1, k, wait);
-    if (to && threadIdx.x == 32) await_credit(c, s, line.state, next, s.sent[next] + 1, c.depth, wait);
-    __syncthreads();
-    const char *in = chunk_of(c, c.rank, line.ch, prev, s.received[prev] + 1);
-    char *out = chunk_of(c, next, line.ch, c.rank, s.sent[next] + 1);
-    const uint64_t first = (uint64_t)(threadIdx.x / 32) * PIECE + (threadIdx.x % 32) * 16;
-    for (uint64_t i = first; i < n; i += (uint64_t)blockDim.x * UNROLL * 16) {
-      uint32_t own[UNROLL][4], w[UNROLL][ASSAY_RANKS][4];
-#pragma unroll
-      for (int u = 0; u < UNROLL; u++) {
-        if (i + u * ROW >= n) continue;
-        if (REDUCE || !from) load_words(own[u], a.in[c.rank] + at, i + u * ROW, n);
-        if (from) {
-          const uint4 v = ld_slot((const uint4 *)(in + i + u * ROW));
-          w[u][0][0] = v.x, w[u][0][1] = v.y, w[u][0][2] = v.z, w[u][0][3] = v.w;
-        }
-      }
-#pragma unroll
-      for (int u = 0; u < UNROLL; u++) {
-        if (i + u * ROW >= n) continue;
-        if (REDUCE) {
-          scaled<T>(own[u], a);
-          if (from) fold<T, OP>(own[u], w[u], 1, 1);
-          if (!to) divided<T>(own[u], a);
-        } else if (from) {
-          own[u][0] = w[u][0][0], own[u][1] = w[u][0][1], own[u][2] = w[u][0][2], own[u][3] = w[u][0][3];
-        }
-        // Slots are longer than chunks by what 16 bytes need.
-        if (to) *(uint4 *)(out + i + u * ROW) = make_uint4(own[u][0], own[u][1], own[u][2], own[u][3]);
-        if (keep) store_words(own[u], a.out[c.rank] + at, i + u * ROW, n);
-      }
-    }
-    __syncthreads();
-    if (from && threadIdx.x == 0) release(c, s, line, prev);
-    if (to && threadIdx.x == 32) post_step(c, a, s, line, next, k);
-  }
-  leave_received(c, s, line);
-  leave_sent(c, s, line);
+  const int me = serving_lane();
+  uint32_t steps = 0;
+  run_steps(t, [&](uint32_t k) { return step_at(a, ch, a.channels, k) < total; },
+            [&](uint32_t k) {
+              if (from && me == 0) await_step(c, a, line, prev, s.received[prev] + 1 + k, k, waiting);
+              if (to && me == TO) await_credit(c, s, line.state, next, s.sent[next] + 1 + k, c.depth, waiting);
+            },
+            [&](uint32_t k) {
+              const uint64_t at = step_at(a, ch, a.channels, k), n = min((uint64_t)a.chunk, total - at);
+              const char *own = REDUCE || !from ? a.in[c.rank] + at : nullptr;
+              const char *in = from ? chunk_of(c, c.rank, line.ch, prev, s.received[prev] + 1 + k) : nullptr;
+              char *out = to ? chunk_of(c, next, line.ch, c.rank, s.sent[next] + 1 + k) : nullptr;
+              pass_rows<REDUCE, T, OP>(t, a, own, in, out, keep ? a.out[c.rank] + at : nullptr, n, !to);
+            },
+            [&](uint32_t k) {
+              if (from && me == 0) release(c, line, prev, s.received[prev] + 1 + k);
+              if (to && me == TO) post(c, a, line, next, s.sent[next] + 1 + k, k);
+              steps++;
+            });
+  if (t.tells() && from && me == 0) leave_received(c, s, line, prev, steps);
+  if (t.tells() && to && me == TO) leave_sent(c, s, line, next, steps);
 }
 
 // combine_local reduces what lies on this device: in[0 … ranks) to out[rank].

@@ -49,6 +49,12 @@ __device__ __forceinline__ uint64_t now_ns() {
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
   return t;
 }
+// barrier_sync and barrier_arrive are a named barrier (1 to 15) of so many threads. All lanes of a
+// warp call them together, after a __syncwarp if they may have parted. A warp that arrives does not
+// wait; those that wait see what it wrote before. (The forms for parted lanes, barrier.sync and
+// barrier.arrive, as CUDA 11.8 compiles them, ended in illegal instructions on an H100.)
+__device__ __forceinline__ void barrier_sync(uint32_t name, uint32_t threads) { asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory"); }
+__device__ __forceinline__ void barrier_arrive(uint32_t name, uint32_t threads) { asm volatile("bar.arrive %0, %1;" ::"r"(name), "r"(threads) : "memory"); }
 // dependency_wait returns when the kernel before has ended and its writes are
 // there, if this one was launched early.
 __device__ __forceinline__ void dependency_wait() {

@@ -35,7 +35,7 @@ func TestEmulator(t *testing.T) {
 
 	t.Run("selftest", func(t *testing.T) {
 		out, err := exec.Command(filepath.Join(dir, "selftest")).CombinedOutput()
-		const cases = 16
+		const cases = 20
 		if n := strings.Count(string(out), "ok: "); err != nil || n < cases {
 			t.Errorf("%v; %d cases passed, of %d at least\n%s", err, n, cases, out)
 		}

@@ -115,6 +115,9 @@ uint32_t atomicCAS(uint32_t *p, uint32_t expected, uint32_t v) {
   return atomic(p, [=](uint32_t old) { return old == expected ? v : old; });
 }
 
+void barrier_sync(uint32_t name, uint32_t threads) { machine->named_barrier(name, threads, true); }
+void barrier_arrive(uint32_t name, uint32_t threads) { machine->named_barrier(name, threads, false); }
+
 uint64_t now_ns() { return machine->now; }
 void pause_ns(unsigned) { machine->yield(); }
 void dependency_wait() { machine->wait_for_grid_before(); }

@@ -136,6 +136,9 @@ uint32_t atomicAdd(uint32_t *, uint32_t);
 uint32_t atomicExch(uint32_t *, uint32_t);
 uint32_t atomicCAS(uint32_t *, uint32_t expected, uint32_t v);
 
+void barrier_sync(uint32_t name, uint32_t threads);
+void barrier_arrive(uint32_t name, uint32_t threads);
+
 uint64_t now_ns();
 void pause_ns(unsigned);
 void dependency_wait();

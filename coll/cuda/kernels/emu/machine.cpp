@@ -262,6 +262,35 @@ void Machine::release_block(Block *b) {
   b->stores.widen_to_block();
 }
 
+// named_barrier is one of so many threads. A thread arrives once each time; what it stored before,
+// the fences of others wait for.
+void Machine::named_barrier(unsigned name, unsigned threads, bool wait) {
+  Thread &t = *self_;
+  Block *b = t.block;
+  if (name == 0 || name >= 16 || threads == 0 || threads % 32 || threads > b->threads.size()) return fail("there is no such barrier");
+  Named &n = b->named[name];
+  if (threads > b->live) return fail("threads have ended for which a barrier waits");
+  if (n.threads && n.threads != threads) return fail("threads meet at a barrier that is for other numbers of them");
+  if (std::find(n.arrived.begin(), n.arrived.end(), &t) != n.arrived.end()) return fail("a thread arrives a second time at a barrier");
+  n.threads = threads;
+  n.arrived.push_back(&t);
+  b->stores.widen(t.index);
+  t.instruction = {t.instruction.collectives + 1, 0};
+  const bool last = n.arrived.size() == threads;
+  if (last) {
+    for (Thread *w : n.waiting) wake(w);
+    n = Named();
+    progress();
+  } else if (wait) {
+    n.waiting.push_back(&t);
+    t.wait = Wait::named;
+    b->ready[t.warp] &= ~(1u << t.lane);
+    yield();
+    return;
+  }
+  maybe_yield(4);
+}
+
 // warp_collective waits for the lanes of the mask. They all give value; it
 // becomes the result.
 void Machine::warp_collective() {
@@ -421,7 +450,7 @@ std::string Machine::running() const {
 
 // report says of every warp that has not ended what its first thread waits for.
 std::string Machine::report() const {
-  static const char *names[] = {"polls", "in a warp's collective", "at a barrier", "for the grid before", "ended"};
+  static const char *names[] = {"polls", "in a warp's collective", "at a barrier", "at a named barrier", "for the grid before", "ended"};
   std::string s = "nothing changes any more:\n";
   for (const Block *b : blocks_) {
     char text[400];

@@ -26,7 +26,7 @@ struct Launch {
   bool lines = false;     // lines of 128 bytes that a warp stores at once arrive at once
 };
 
-enum class Wait : uint8_t { none, warp, block, grid, ended };
+enum class Wait : uint8_t { none, warp, block, named, grid, ended };
 enum class Collective : uint8_t { sync, any, all, ballot, shuffle };
 
 struct Block;
@@ -47,12 +47,19 @@ struct Thread {
 
 struct Grid;
 
+// A Named is a barrier of some of a block's threads, of which some may not wait for it.
+struct Named {
+  unsigned threads = 0;  // that it is for; 0: none has arrived
+  std::vector<Thread *> arrived, waiting;
+};
+
 struct Block {
   Grid *grid;
   uint3 index;
   std::vector<Thread *> threads;
   std::vector<uint32_t> ready;  // lanes, by warp
   unsigned live, arrived;       // threads: not ended, at the barrier
+  Named named[16];
   bool triggered = false;       // allows the next grid to start
   unsigned speed = 256;         // of 256: how often its turn is taken
   Stores stores;
@@ -92,6 +99,7 @@ class Machine {
   void yield();
   void maybe_yield(uint32_t n) { if (random.one_in(n)) yield(); }
   void block_barrier();
+  void named_barrier(unsigned name, unsigned threads, bool wait);
   void warp_collective();
   // store is done some time; whole if it may be part of a line that a warp
   // stores at once.

@@ -331,7 +331,7 @@ void Maker::allreduce() {
   if (simple && r.one_in(3)) owners = 1 + r.below(everyone);
   if (simple && r.one_in(2)) targets = r.one_in(2) ? 0 : r.one_in(2) ? 1u << r.below(n) : r.below(everyone + 1);
   name(std::string("allreduce_") + protocol_name(protocol) + "_" + type_name(type) + "_" + op_name(what) + (targets == everyone ? "" : targets ? ", to some" : ", scattered"));
-  common(simple ? 3 : 1);
+  common(simple ? 2 : 1);
   std::vector<size_t> part = parts(!simple), at(n + 1);
   for (int p = 0; p < n; p++) at[p + 1] = at[p] + (owners >> p & 1 ? part[p] : part[p] = 0);
   const bool in_place = r.one_in(2);

@@ -117,6 +117,55 @@ void fenced_chunks(Pair &m, int rank) { chunks(m, rank, true, true); }
 void chunks_without_fence(Pair &m, int rank) { chunks(m, rank, false, true); }
 void chunks_without_barrier(Pair &m, int rank) { chunks(m, rank, true, false); }
 
+// A warp moves data, and another one tells the peer, by a named barrier at which the first does not
+// wait.
+void told(Pair &m, int rank, bool barrier) {
+  Window &mine = m.window[rank], &peer = m.window[1 - rank];
+  const bool moves = threadIdx.x < 32;
+  for (int k = 0; k < kMessages; k++) {
+    const uint32_t n = k + 1, name = 1 + k % 2;
+    if (moves) {
+      for (unsigned t = threadIdx.x; t < 64; t += 32) {
+        const uint32_t w = word(rank, k, t);
+        st_volatile(&peer.line[t / 8][t % 8], make_uint4(w, w, w, w));
+      }
+      if (barrier) barrier_arrive(name, 64);
+    } else {
+      if (barrier) barrier_sync(name, 64);
+      if (threadIdx.x == 32) {
+        fence_system();
+        st_volatile(&peer.flag, n);
+      }
+    }
+    while (ld_acquire(&mine.flag) != n) {}
+    __syncthreads();
+    m.out[rank][k * 64 + threadIdx.x] = ld_slot(&mine.line[threadIdx.x / 8][threadIdx.x % 8]).w;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      st_release(&peer.ack, n);
+      while (ld_acquire(&mine.ack) != n) {}
+    }
+    __syncthreads();
+  }
+}
+void told_by_another_warp(Pair &m, int rank) { told(m, rank, true); }
+void told_without_barrier(Pair &m, int rank) { told(m, rank, false); }
+void left_before_a_barrier(Pair &, int) {
+  if (threadIdx.x < 32)
+    barrier_arrive(1, 64);
+  else
+    barrier_sync(1, 64);
+}
+void barriers_not_in_turns(Pair &m, int rank) {
+  for (int k = 0; k < 2; k++) {
+    if (threadIdx.x < 32)
+      barrier_arrive(1, 64);
+    else
+      barrier_sync(1, 64);
+  }
+  told(m, rank, true);
+}
+
 // What lanes and threads do together.
 void together(Pair &m, int rank) {
   SHARED(uint32_t, sum);
@@ -181,6 +230,10 @@ const Case cases[] = {
     {"lines where stores of 16 bytes tear", whole_lines, wrong, false},
     {"chunks", fenced_chunks, nullptr, false},
     {"chunks without a fence", chunks_without_fence, wrong, false},
+    {"chunks told by another warp", told_by_another_warp, nullptr, false},
+    {"chunks told by another warp without a barrier", told_without_barrier, wrong, false},
+    {"a warp that leaves before a barrier", left_before_a_barrier, "threads have ended for which a barrier waits", false},
+    {"a barrier used twice without a turn", barriers_not_in_turns, "a thread arrives a second time at a barrier", false},
     {"chunks without a barrier", chunks_without_barrier, wrong, false},
     {"together", together, nullptr, false},
     {"lanes in two collectives", lanes_in_two_collectives, "different collectives", false},

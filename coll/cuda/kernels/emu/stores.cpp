@@ -38,6 +38,11 @@ void Stores::widen_to_block() {
   for (Store &s : queue_) s.reach = Reach::block;
 }
 
+void Stores::widen(unsigned thread) {
+  for (Store &s : queue_)
+    if (s.thread == thread) s.reach = Reach::block;
+}
+
 int Stores::pending(unsigned thread) const {
   for (size_t i = 0; i < queue_.size(); i++)
     if (visible(queue_[i], thread)) return int(i);

@@ -42,6 +42,8 @@ class Stores {
   // whole block, wait for what these threads stored.
   void widen_to_warp(unsigned warp, uint32_t mask);
   void widen_to_block();
+  // widen lets the fences of the whole block wait for what one thread stored.
+  void widen(unsigned thread);
   // visible reports whether thread's fence waits for s.
   static bool visible(const Store &s, unsigned thread);
   // pending is the index of a store that thread's fence has to wait for, or -1.

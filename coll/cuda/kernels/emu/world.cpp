@@ -2,14 +2,14 @@
 
 namespace emu {
 
-constexpr unsigned kMaxThreads = 128;
+constexpr unsigned kMaxThreads = 224;
 // kOld is how far an acknowledgement is behind at most.
 constexpr uint32_t kOld = 0x10000;
 constexpr uint32_t kPacketSlot = 2 * kMaxThreads * 16;
 
 World::World(uint64_t seed, int n) : ranks(n), machine(seed), stop(n), reports(n) {
   Random &r = machine.random;
-  threads = 64 + 32 * r.below((kMaxThreads - 64) / 32 + 1);
+  threads = 192 + 32 * r.below((kMaxThreads - 192) / 32 + 1);  // of each half two warps serve the others
   one_way = r.one_in(4);
   one_way_over = Protocol(r.below(3));
   Comm c = {};
