@@ -1,6 +1,9 @@
 package state
 
 import (
+	"errors"
+	"fmt"
+	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -40,10 +43,28 @@ func Start(cmd *exec.Cmd, empty ...string) (wait func() error, err error) {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
+		if errors.Is(err, syscall.EINVAL) && !mountPoint("/") {
+			err = fmt.Errorf("%w: the root directory is not a mount point, as after chroot; mount it to itself before (mount --bind DIR DIR)", err)
+		}
 		started <- err
 		if err == nil {
 			ended <- cmd.Wait()
 		}
 	}()
 	return func() error { return <-ended }, <-started
+}
+
+// mountPoint reports whether something is mounted at a directory, which private mount namespaces
+// need of the root directory. It is true if that is not known.
+func mountPoint(dir string) bool {
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return true
+	}
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) > 4 && f[4] == dir {
+			return true
+		}
+	}
+	return false
 }
