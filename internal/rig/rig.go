@@ -32,15 +32,9 @@ type kernel struct {
 // Find lists the GPUs, none of which is open. The error is driver.ErrNoDriver or driver.ErrNoDevice
 // if there are none. Positions that the kernel does not report are not known.
 func Find(f sysfs.FS) ([]*GPU, error) {
-	if err := driver.Init(); err != nil {
-		return nil, err
-	}
-	all, err := driver.Devices()
+	all, err := driver.Present()
 	if err != nil {
 		return nil, err
-	}
-	if len(all) == 0 {
-		return nil, driver.ErrNoDevice
 	}
 	where := places(f)
 	var out []*GPU

@@ -67,6 +67,18 @@ func Devices() ([]DeviceInfo, error) {
 	return all, nil
 }
 
+// Present is Devices, but without any the reason is an error: ErrNoDriver or ErrNoDevice.
+func Present() ([]DeviceInfo, error) {
+	if err := Init(); err != nil {
+		return nil, err
+	}
+	all, err := Devices()
+	if err == nil && len(all) == 0 {
+		err = ErrNoDevice
+	}
+	return all, err
+}
+
 // Bus returns a GPU's PCI address.
 func Bus(ordinal int) (string, error) {
 	if err := Init(); err != nil {

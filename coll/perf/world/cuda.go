@@ -24,15 +24,9 @@ var gpuFactory = cuda.Factory
 func GPUs() ([]perf.Device, error) { return listGPUs() }
 
 var listGPUs = sync.OnceValues(func() ([]perf.Device, error) {
-	if err := driver.Init(); err != nil {
-		return nil, err
-	}
-	all, err := driver.Devices()
+	all, err := driver.Present()
 	if err != nil {
 		return nil, err
-	}
-	if len(all) == 0 {
-		return nil, driver.ErrNoDevice
 	}
 	var out []perf.Device
 	for _, d := range all {
