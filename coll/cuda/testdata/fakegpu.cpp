@@ -1,8 +1,8 @@
 // A libcuda.so.1 for tests of the engine on machines without a GPU: devices
 // whose kernels run on the emulator of kernels/emu, as streams that go on by
-// themselves. Blocks have 64 threads, whatever was asked for: the kernels are
-// right with any number. They are those for MAX_RANKS, whichever variant of a
-// module was loaded.
+// themselves. Blocks have 64 threads, or 192 where warps serve others, whatever
+// was asked for: the kernels are right with any number from there on. They are
+// those for MAX_RANKS, whichever variant of a module was loaded.
 #include <cuda.h>
 #include <dlfcn.h>
 #include <pthread.h>
@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -623,7 +624,8 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **p
   dladdr((void *)f, &info);
   const std::string name = info.dli_sname ? info.dli_sname : "kernel";
   const dim3 grid = {c->gridDimX, c->gridDimY, c->gridDimZ};
-  const unsigned threads = c->blockDimX < 64 ? c->blockDimX : 64;
+  const bool chunks = name.find("_simple") != std::string::npos || name.find("_chain") != std::string::npos;
+  const unsigned threads = std::min(c->blockDimX, chunks ? 192u : 64u);
   return put(c->hStream, {nullptr, nullptr, [=, comm = *(Comm *)params[0], args = *(Args *)params[1]] {
     emu::Launch l;
     l.name = name;
