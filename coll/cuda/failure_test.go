@@ -301,7 +301,7 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// With NCCL_CHECK_POINTERS, memory that is none is found before a kernel finds
+// With NCCL_CHECK_POINTERS, an address without memory is found before a kernel finds
 // it, and the communicator goes on.
 func TestPointers(t *testing.T) {
 	for name, w := range places(gpuCount(t)) {
@@ -317,7 +317,7 @@ func TestPointers(t *testing.T) {
 			host := make([]byte, 4096)
 			each(t, all, func(g *gpuRank) error {
 				bad := coll.Device(uintptr(unsafe.Pointer(unsafe.SliceData(host))), len(host))
-				for want, b := range map[string]coll.Buffer{"no address": bad, "its allocation ends": g.at(arenaBytes-64, 4096)} {
+				for want, b := range map[string]coll.Buffer{"not an address": bad, "its allocation ends": g.at(arenaBytes-64, 4096)} {
 					err := g.Comm.AllReduce(b, b, 1024, coll.Float32, coll.Sum)
 					if coll.CodeOf(err) != coll.InvalidArgument || !strings.Contains(err.Error(), want) {
 						return fmt.Errorf("rank %d: %v; want one with %q", g.Rank(), err, want)
