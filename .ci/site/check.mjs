@@ -2,7 +2,7 @@
 //
 //   check.mjs SITE BASE ROOT
 //
-// The exit status is 1 if a link leads nowhere.
+// The exit status is 1 if a link leads nowhere, or a page has no text.
 import { existsSync, readFileSync, readdirSync, statSync } from "node:fs"
 import { join, posix } from "node:path"
 import { slug } from "./markup.mjs"
@@ -19,6 +19,8 @@ const find = path => [path, `${path}.html`, join(path, "index.html")].find(p => 
 let links = 0
 const pages = readdirSync(site, { recursive: true }).filter(f => f.endsWith(".html") && !f.endsWith("report.html"))
 for (const page of pages) {
+  // VitePress goes on after a page that it could not render.
+  if (page !== "404.html" && !/<h1[\s>]/.test(html(join(site, page)))) wrong.push(`${page}: the page has no text; the build's output says why`)
   for (const [, href] of html(join(site, page)).matchAll(/<a [^>]*?href="([^"]*)"/g)) {
     if (/^[a-z]+:/i.test(href)) continue
     links++

@@ -13,6 +13,9 @@ export function accessible(md) {
   rules.th_open = (tokens, at, _, __, self) => (heads(tokens, at) ? `<th${self.renderAttrs(tokens[at])}>` : "<td>")
   rules.th_close = (tokens, at) => (heads(tokens, at) ? "</th>\n" : "</td>\n")
 
+  // Braces are text: VitePress would take {{ }} in code for an expression.
+  rules.code_inline = (tokens, at, _, __, self) => `<code v-pre${self.renderAttrs(tokens[at])}>${md.utils.escapeHtml(tokens[at].content)}</code>`
+
   // Code that is only indented looks like code in a fence.
   rules.code_block = (tokens, at, ...rest) => {
     tokens[at].info = "text"
