@@ -201,7 +201,7 @@ func (ch *chooser) limit(c choice) choice {
 			most = min(most, max(1, blocks/roles))
 		}
 	}
-	c.channels = min(max(c.channels, ch.env.MinChannels/roles, 1), most)
+	c.channels = min(max(c.channels, (ch.env.MinChannels+roles-1)/roles, 1), most)
 	c.threads = max(ch.warps(c.threads), 32*kernelInfo[c.kernel].warps)
 	if kernelInfo[c.kernel].protocol == simple && c.kernel != copies {
 		c.chunk = ch.step(c.chunk, c.threads)
@@ -221,8 +221,8 @@ func (ch *chooser) few() int {
 	return 0
 }
 
-// rowsAhead is how many rows of 512 bytes a warp loads while it stores as many: AHEAD in the
-// kernels.
+// rowsAhead is how many rows of 512 bytes a warp loads while it stores as many: MANY of each_row in
+// the kernels.
 const rowsAhead = 4
 
 // step returns the bytes of a step of a kernel that moves chunks: at most chunk, and what the warps
