@@ -2,6 +2,7 @@ package diag
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"strconv"
 	"sync"
@@ -126,16 +127,9 @@ func p2p(ctx context.Context, j *job) error {
 	before := j.tally()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	devices := make([]Device, len(j.gpus))
-	for i, g := range j.gpus {
-		d, err := j.machine.Device(g.Index)
-		if err != nil {
-			return err
-		}
-		if _, _, err := d.Take(int64(j.params["size_mb"]) * 1e6); err != nil {
-			return err
-		}
-		devices[i] = d
+	devices, err := j.takeAll()
+	if err != nil {
+		return err
 	}
 	for a := range j.gpus {
 		for b := range j.gpus {
@@ -152,12 +146,31 @@ func p2p(ctx context.Context, j *job) error {
 		}
 	}
 	j.counted(before, nvlinkCounters)
-	for _, d := range devices {
-		if err := d.Free(); err != nil {
-			return err
+	return freeAll(devices)
+}
+
+// takeAll prepares all GPUs and the parameter size_mb of each one's memory.
+func (j *job) takeAll() ([]Device, error) {
+	devices := make([]Device, len(j.gpus))
+	for i, g := range j.gpus {
+		d, err := j.machine.Device(g.Index)
+		if err != nil {
+			return nil, err
 		}
+		if _, _, err := d.Take(int64(j.params["size_mb"]) * 1e6); err != nil {
+			return nil, err
+		}
+		devices[i] = d
 	}
-	return nil
+	return devices, nil
+}
+
+func freeAll(devices []Device) error {
+	var errs []error
+	for _, d := range devices {
+		errs = append(errs, d.Free())
+	}
+	return errors.Join(errs...)
 }
 
 // pair tests the access of GPU a to the memory of GPU b.
