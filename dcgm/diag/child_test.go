@@ -131,6 +131,12 @@ func TestFaults(t *testing.T) {
 		{"p2p", "slow", "", result.Fail, "GPU 0: write: 126.7 GB/s is 28 % of 450 (mle-net)"},
 		{"p2p", "peer", "", result.Fail, "GPU 0: writing to GPU 1, as that one finds it: 1 words"},
 		{"p2p", "peer", "", result.Fail, "GPU 1: reading from GPU 0: 1 words"},
+		{"nvlink_stress", "", "", result.Pass, ""},
+		{"nvlink_stress", "staged", "", result.Pass, ""},
+		{"nvlink_stress", "peer", "", result.Fail, "GPU 0: writing to GPU 1, as that one finds it: "},
+		{"nvlink_stress", "peer", "", result.Fail, "GPU 1: reading from GPU 0: "},
+		{"nvlink_stress", "nvlink_recovery", "", result.Fail, "GPU 1: NVLink recoveries: 1000 during the test; 0 are allowed"},
+		{"nvlink_stress", "no context", "", result.Error, "cuDevicePrimaryCtxRetain"},
 		{"memory_bandwidth", "", "", result.Pass, ""},
 		{"memory_bandwidth", "slow", "", result.Fail, "GPU 1: triad: 1400 GB/s is 29 % of 4800"},
 		{"memory_bandwidth", "", "memory_bandwidth.minimum_bandwidth=4300000", result.Fail, "GPU 0: triad: 4200 GB/s is 98 % of 4300 (parameter)"},
@@ -170,7 +176,7 @@ func TestFaults(t *testing.T) {
 				}
 			}
 			for _, f := range got.Findings {
-				if f.GPU == 0 && tt.fault != "" && tt.test != "p2p" {
+				if f.GPU == 0 && tt.fault != "" && tt.test != "p2p" && tt.test != "nvlink_stress" {
 					t.Errorf("GPU 0 is blamed: %s", f.Text)
 				}
 				if f.Status == result.Fail && f.Remedy == "" {
@@ -212,5 +218,29 @@ func TestRunnerGPUs(t *testing.T) {
 	stop()
 	if _, err := runner(t, "").Run(ctx, p); err == nil {
 		t.Error("interrupted, and nothing is said")
+	}
+}
+
+// TestTournament: in a tournament's rounds each GPU meets each other one once, and is the partner
+// of its partner.
+func TestTournament(t *testing.T) {
+	for n := 2; n <= 16; n++ {
+		met := map[[2]int]int{}
+		for round := range tournament(n) {
+			for a := range n {
+				b := partner(n, round, a)
+				if b < 0 || b >= n || partner(n, round, b) != a || n%2 == 0 && a == b {
+					t.Fatalf("%d GPUs, round %d: the partner of %d is %d, whose partner is %d", n, round, a, b, partner(n, round, b))
+				}
+				met[[2]int{a, b}]++
+			}
+		}
+		for a := range n {
+			for b := range n {
+				if a != b && met[[2]int{a, b}] != 1 {
+					t.Errorf("%d GPUs: %d meets %d %d times", n, a, b, met[[2]int{a, b}])
+				}
+			}
+		}
 	}
 }

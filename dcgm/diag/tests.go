@@ -33,10 +33,11 @@ func seconds(s float64) param { return param{Name: duration, Default: s, Usage: 
 // injected is the parameter of tests that can inject the error that they should find.
 var injected = param{Name: "inject_error", Usage: "1: make the error that the test is to find", hidden: true}
 
-// Limits of pcieCounters during a test.
+// Limits of pcieCounters and nvlinkCounters during a test.
 var (
 	maxReplays   = param{Name: "max_pcie_replays", Default: 80, Usage: "more of them during the test fail it"}
 	maxCorrected = param{Name: "aer_threshold", Default: 480, Usage: "corrected errors of PCIe; more of them during the test fail it"}
+	maxCRC       = param{Name: "max_nvlink_crc", Default: 100, Usage: "CRC errors of NVLink; more of them during the test fail it"}
 )
 
 // allTests returns all tests, in the order in which they run: copies before tests that heat the
@@ -69,7 +70,7 @@ func allTests() []Test {
 			Level: 2, Limit: 10 * time.Minute, run: p2p, Params: []param{
 				{Name: "size_mb", Default: 256, Usage: "MB that are written and read"},
 				{Name: "min_bandwidth", Usage: "GB/s that writes must reach; 0: what the platform should"},
-				{Name: "max_nvlink_crc", Default: 100, Usage: "CRC errors of NVLink; more of them during the test fail it"},
+				maxCRC,
 			}},
 		{Name: "memory_bandwidth", Category: "Stress", Title: "streams through a GPU's memory",
 			Fails: "below the platform's floor",
@@ -117,6 +118,13 @@ func allTests() []Test {
 				seconds(60),
 				{Name: "copies", Default: 64, Usage: "of 64 MB that are timed together"},
 				maxReplays, maxCorrected,
+			}},
+		{Name: "nvlink_stress", Category: "Stress", Title: "GPUs write to and read from one another in pairs, all pairs at once, over and over",
+			Fails: "data is wrong; errors of NVLink, see below",
+			Level: 4, Limit: 3 * time.Minute, run: nvlinkStress, Params: []param{
+				seconds(60),
+				{Name: "size_mb", Default: 1024, Usage: "MB that are written and read"},
+				maxCRC,
 			}},
 		{Name: "pulse_test", Category: "Hardware", Title: "load on and off, at once on all GPUs",
 			Fails: "as `diagnostic`, without a rate",
