@@ -31,7 +31,8 @@
 // receive buffer. Other overlaps are errors.
 //
 // Results of AllReduce are the same bits on every rank, and the same from run
-// to run for the same ranks, size and settings.
+// to run for the same ranks, size and settings. With ASSAY_SAME_BITS=1 results of all
+// reductions depend on the ranks' data only: elements are reduced in the order of the ranks.
 //
 // # Groups
 //

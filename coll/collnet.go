@@ -72,6 +72,8 @@ func (c *Comm) unwanted() string {
 	switch {
 	case !k.CollNetEnable:
 		return "NCCL_COLLNET_ENABLE is not 1"
+	case k.SameBits:
+		return "ASSAY_SAME_BITS is 1, and the network adds in its own order"
 	case hosts == 1:
 		return "all ranks are of one host"
 	case hosts < k.CollNetThreshold:

@@ -36,6 +36,7 @@ type Env struct {
 	MinChannels         int         // 0: not set
 	MaxChannels         int         // 0: not set
 	FewCTAs             bool        // NCCL_CTA_POLICY
+	SameBits            bool        // ASSAY_SAME_BITS: only algorithms for which schedule.InOrder is true
 	BuffSize            int64       // NCCL_BUFFSIZE
 	Threads             int         // NCCL_NTHREADS; 0: not set
 	SingleRingThreshold int64       // knob.Auto: not set
@@ -89,7 +90,7 @@ func sumOf(b []byte) []byte { s := sha256.Sum256(b); return s[:] }
 // device. After an error the Env can still be compared with those of other ranks.
 func New(k *knob.Knobs, rings [][]int, device string) (e Env, err error) {
 	e = Env{
-		Algo: k.Algo, Proto: k.Proto, Rings: rings, MinChannels: k.MinChannels, MaxChannels: k.MaxChannels, FewCTAs: k.FewCTAs(), BuffSize: k.BuffSize,
+		Algo: k.Algo, Proto: k.Proto, Rings: rings, MinChannels: k.MinChannels, MaxChannels: k.MaxChannels, FewCTAs: k.FewCTAs(), SameBits: k.SameBits, BuffSize: k.BuffSize,
 		Threads: k.Threads, SingleRingThreshold: k.SingleRingThreshold, LLThreshold: k.LLThreshold, P2P: k.P2P(), SHMDisable: k.SHMDisable,
 		CollNetEnable: k.CollNetEnable, CollNetThreshold: k.CollNetThreshold, GPUAlgo: k.GPUAlgo, Version: release(), Device: device,
 	}
@@ -134,6 +135,7 @@ func (e *Env) Terms() []Term {
 		{Name: "NCCL_MIN_CTAS or an older name of it", Value: set(e.MinChannels > 0, e.MinChannels)},
 		{Name: "NCCL_MAX_CTAS or an older name of it", Value: set(e.MaxChannels > 0, e.MaxChannels)},
 		{Name: "NCCL_CTA_POLICY", Value: map[bool]string{true: "EFFICIENCY", false: "DEFAULT"}[e.FewCTAs]},
+		{Name: "ASSAY_SAME_BITS", Value: flag(e.SameBits)},
 		{Name: "NCCL_BUFFSIZE", Value: fmt.Sprint(e.BuffSize)},
 		{Name: "NCCL_NTHREADS", Value: set(e.Threads > 0, e.Threads)},
 		{Name: "NCCL_SINGLE_RING_THRESHOLD", Value: set(e.SingleRingThreshold >= 0, e.SingleRingThreshold)},

@@ -252,13 +252,20 @@ func (t *Tuner) algorithms(c op.Collective) ([]string, error) {
 		if forms[c][a] == nil || a == schedule.Hierarchical && (t.groups == 1 || t.groups == t.ranks) {
 			continue
 		}
+		if t.env.SameBits && !schedule.InOrder(c, a) {
+			continue
+		}
 		all = append(all, a)
 		if t.env.Algo.Allows(c, a) || t.env.CollNetOnly(c) {
 			allowed = append(allowed, a)
 		}
 	}
 	if len(allowed) == 0 {
-		return nil, fmt.Errorf("NCCL_ALGO leaves no algorithm for %v here; there are %s", c, strings.Join(all, ", "))
+		here := "here"
+		if t.env.SameBits {
+			here = "with ASSAY_SAME_BITS=1"
+		}
+		return nil, fmt.Errorf("NCCL_ALGO leaves no algorithm for %v %s; there are %s; name one of them or unset it", c, here, strings.Join(all, ", "))
 	}
 	if len(t.env.Rings) > 0 && slices.Contains(allowed, schedule.Ring) {
 		return []string{schedule.Ring}, nil

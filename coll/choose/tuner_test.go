@@ -183,6 +183,7 @@ func TestTunerErrors(t *testing.T) {
 		{testEnv(t, []int{1, 1}, 1, Transport{}), `2 hosts over "SHM" and ""`},
 		{testEnv(t, []int{2}, 2, Transport{}, "NCCL_SHM_DISABLE=1"), `over "" and ""`},
 		{fourLocal(t, "NCCL_ALGO=hierarchical"), "NCCL_ALGO leaves no algorithm for AllReduce here; there are ring, tree"},
+		{fourLocal(t, "NCCL_ALGO=ring", "ASSAY_SAME_BITS=1"), "NCCL_ALGO leaves no algorithm for AllReduce with ASSAY_SAME_BITS=1; there are one-shot, two-shot; name one of them or unset it"},
 	} {
 		if _, err := tt.e.Tuner(); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("Tuner() = %v; want %q", err, tt.want)
@@ -204,7 +205,7 @@ func TestTotal(t *testing.T) {
 		var settings []string
 		for _, s := range []string{
 			one("", "NCCL_ALGO=ring,tree,one-shot", "NCCL_ALGO=^double-tree", "NCCL_ALGO=allreduce:collnetdirect", "NCCL_ALGO=tree"), one("", "NCCL_PROTO=LL", "NCCL_PROTO=^LL"),
-			one("", "NCCL_MIN_NRINGS=3", "NCCL_MAX_NRINGS=2"), one("", "NCCL_BUFFSIZE=20000"), one("", "NCCL_LL_THRESHOLD=777"), one("", "NCCL_SINGLE_RING_THRESHOLD=12345"), one("", "NCCL_SHM_DISABLE=1"), one("", "ASSAY_TUNING=testdata/own.json"),
+			one("", "NCCL_MIN_NRINGS=3", "NCCL_MAX_NRINGS=2"), one("", "NCCL_BUFFSIZE=20000"), one("", "NCCL_LL_THRESHOLD=777"), one("", "NCCL_SINGLE_RING_THRESHOLD=12345"), one("", "NCCL_SHM_DISABLE=1"), one("", "ASSAY_SAME_BITS=1"), one("", "ASSAY_TUNING=testdata/own.json"),
 		} {
 			if s != "" {
 				settings = append(settings, s)
@@ -225,6 +226,9 @@ func TestTotal(t *testing.T) {
 		for c := op.NumCollectives - 1; c < op.NumCollectives; c-- { // in another order
 			for n := 1; n < 1<<40; n *= 3 {
 				a, b := u.Pick(c, n), again.Pick(c, n)
+				if e.SameBits && !schedule.InOrder(c, a.Algorithm) {
+					t.Fatalf("%v of %d bytes on %v with %v: %+v", c, n, hosts, settings, a)
+				}
 				if a != b || a.Algorithm == "" || a.Channels < 1 || a.Channels > e.Channels() || a.Window < 1 || a.Window > int64(e.Slot) {
 					t.Fatalf("%v of %d bytes on %v with %v: %+v and %+v", c, n, hosts, settings, a, b)
 				}

@@ -245,6 +245,9 @@ func (ch *chooser) warps(threads int) int {
 
 // fits reports whether a kernel can do an operation of the given bytes.
 func (ch *chooser) fits(c op.Collective, k choice, bytes int) bool {
+	if ch.env.SameBits && !ch.inOrder(c, k.kernel) {
+		return false
+	}
 	if ch.hosted && (k.kernel == copies || kernelInfo[k.kernel].protocol == ll128) { // these need windows on devices
 		return false
 	}
@@ -257,6 +260,18 @@ func (ch *chooser) fits(c op.Collective, k choice, bytes int) bool {
 		return ch.ranks == 2 || ringed(c) || c == op.SendRecv
 	}
 	return bytes <= ch.capacity(kernelInfo[k.kernel].protocol, k.channels, k.threads)
+}
+
+// inOrder reports whether a kernel reduces each element in the order of the ranks. Rings of copies
+// and chains begin with another rank, which makes no difference to two.
+func (ch *chooser) inOrder(c op.Collective, k kernel) bool {
+	switch {
+	case !c.Reduces():
+		return true
+	case k == copies, k == reduceChain:
+		return ch.ranks == 2
+	}
+	return k != nvidia
 }
 
 // part returns the length of the parts into which a vector is cut for the ranks. The last

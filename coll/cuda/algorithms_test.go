@@ -93,6 +93,34 @@ func algo(t *testing.T, s string) knob.Filter {
 	return k.Algo
 }
 
+// TestSameBits: with ASSAY_SAME_BITS=1 no rule, no setting and no forced choice leads to a kernel
+// that reduces in another order than that of the ranks.
+func TestSameBits(t *testing.T) {
+	for _, ranks := range []int{2, 4, 8} {
+		for _, force := range []choice{{}, {copies, 32, 512, 4 << 20}, {reduceChain, 8, 512, 64 << 10}, {kernel: nvidia}} {
+			for _, hosted := range []bool{false, true} {
+				ch := testChooser(ranks)
+				ch.env.SameBits, ch.library, ch.force = true, true, force
+				var err error
+				if ch.measured, err = choose.GPURules(nil, "NVIDIA H200", ranks, choiceFor); err != nil {
+					t.Fatal(err)
+				}
+				if hosted {
+					ch.layout, ch.measured = ch.onHost(), choose.Rules[choice]{}
+				}
+				sizes(func(bytes int) {
+					for c := range op.NumCollectives {
+						k := ch.choose(c, bytes)
+						if c.Reduces() && (k.kernel == nvidia || ranks > 2 && (k.kernel == copies || k.kernel == reduceChain)) || !ch.fits(c, k, bytes) {
+							t.Fatalf("%d ranks, %v of %d bytes with %v forced: %v", ranks, c, bytes, force, k)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
 func TestSettingsCount(t *testing.T) {
 	ch := testChooser(4)
 	if c := ch.choose(op.AllReduce, 1024); c.kernel != reduceLL {

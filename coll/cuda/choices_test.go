@@ -72,6 +72,7 @@ func TestChosen(t *testing.T) {
 		{"ring", func(c *chooser) { c.env.Algo = algo(t, "ring") }},
 		{"3 channels", func(c *chooser) { c.env.MaxChannels = 3 }},
 		{"few blocks", func(c *chooser) { c.env.FewCTAs = true }},
+		{"same bits", func(c *chooser) { c.env.SameBits = true }},
 		{"100 channels", func(c *chooser) { c.env.MinChannels = 100 }},
 		{"8 blocks", func(c *chooser) { c.blocks = 8 }},
 		{"40 threads", func(c *chooser) { c.env.Threads = 40 }},

@@ -67,7 +67,7 @@ type libraryOffer struct{ Version int64 } // 0: none
 func openLibrary(ctx context.Context, cfg executor.Config, dev *device, does string) (*library, error) {
 	var mine libraryOffer
 	var lib *nccl.Library
-	if file := cfg.Fallback(); file != "" {
+	if file := cfg.Fallback(); file != "" && !cfg.Env.SameBits { // it reduces in its own order
 		var err error
 		if lib, err = libraryOf(file); err != nil {
 			cfg.Log.Warnf("rank %d: ASSAY_NCCL_FALLBACK: %v", cfg.Rank, err)

@@ -33,6 +33,7 @@ type Knobs struct {
 	MinChannels int     // NCCL_MIN_CTAS and its older names; 0: the tuner's choice
 	MaxChannels int     // NCCL_MAX_CTAS and its older names; 0: the tuner's choice
 	CTAPolicy   string  // NCCL_CTA_POLICY, as a word; use the method FewCTAs
+	SameBits    bool    // ASSAY_SAME_BITS
 	BuffSize    int64   // NCCL_BUFFSIZE: bytes per connection
 	Threads     int     // NCCL_NTHREADS: most threads of a CUDA block; 0: no limit
 	// Operations of fewer bytes use one channel and the low-latency protocol.

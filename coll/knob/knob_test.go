@@ -107,6 +107,7 @@ var good = []struct {
 	{"ASSAY_GPU_ALGO=copy:8:512:65536", func(k *Knobs) { k.GPUAlgo = "copy:8:512:65536" }},
 	{"ASSAY_TUNING=/etc/tuning.json", func(k *Knobs) { k.Tuning = "/etc/tuning.json" }},
 	{"ASSAY_NCCL_FALLBACK=/usr/lib/libnccl.so.2", func(k *Knobs) { k.Fallback = "/usr/lib/libnccl.so.2" }},
+	{"ASSAY_SAME_BITS=1", func(k *Knobs) { k.SameBits = true }},
 	{"ASSAY_HANG_AFTER=0", func(k *Knobs) { k.HangAfter = 0 }},
 	{"ASSAY_HANG_DIR=/var/log", func(k *Knobs) { k.HangDir = "/var/log" }},
 }
@@ -116,6 +117,7 @@ var bad = map[string][]string{
 	"NCCL_P2P_DISABLE":            {"yes", "2", "-1", "1 ", "true", "1_", "99999999999999999999"},
 	"NCCL_P2P_LEVEL":              {"5", "-1", "NVLINK", "NET"},
 	"NCCL_SHM_DISABLE":            {"on"},
+	"ASSAY_SAME_BITS":             {"yes", "2"},
 	"NCCL_SOCKET_IFNAME":          {"^", "=", "eth,", ",eth", "eth 0", "eth,^lo", "a/b"},
 	"NCCL_DEBUG":                  {"DEBUG", "1"},
 	"NCCL_BUFFSIZE":               {"4M", "0", "1023", "-1", "1.5", "1_024", "1073741825"},

@@ -68,6 +68,8 @@ var newer = []Knob{
 		Effect: "ours: the measurements, made by harness coll tune, by which algorithms are chosen; unset: those that came with the program"},
 	{Name: "ASSAY_GPU_ALGO", Default: "unset", Status: Honoured, kind: text("kernel:channels:threads:bytes of a step", func(k *Knobs) *string { return &k.GPUAlgo }),
 		Effect: "ours: how everything on GPUs is done that can be done so, for measurements"},
+	{Name: "ASSAY_SAME_BITS", Default: "0", Status: Honoured, kind: flag(func(k *Knobs) *bool { return &k.SameBits }),
+		Effect: "ours: 1: each element is reduced in the order of the ranks, so the bits of a result depend on the ranks' data only, and not on size, algorithm, channels, hosts or devices; rings, trees, chains, the network's reductions and NVIDIA's library are not used for reductions"},
 	{Name: "ASSAY_NCCL_FALLBACK", Default: "unset", Status: Honoured, kind: text("a file name", func(k *Knobs) *string { return &k.Fallback }),
 		Effect: "ours: NVIDIA's libnccl.so.2, or its directory, for what the engine does not do on GPUs, or measured rules give it; 0: there is none; unset: where assay's libnccl.so.2 is used, it is looked up where the loader would"},
 	{Name: "ASSAY_HANG_AFTER", Default: "10", Status: Honoured, kind: seconds(func(k *Knobs) *time.Duration { return &k.HangAfter }),

@@ -3,44 +3,17 @@ package schedule
 // One-shot: every message goes straight to its receiver, one hop. Latency
 // does not grow with the number of ranks, but the bytes of AllReduce do.
 
-// oneShotAllReduce: each rank sends its vector to Everyone and reduces what all ranks have sent
-// in the order of the ranks, so that all get the same bits. Out of place zero copy is safe. In
-// place it is not: a rank may finish, and write its output, before others have read its input.
+// oneShotAllReduce: each rank sends its vector to Everyone and reduces what all ranks have sent, so
+// that all get the same bits. Out of place zero copy is safe. In place it is not: a rank may
+// finish, and write its output, before others have read its input.
 func oneShotAllReduce(s *Schedule, o Options) error {
 	n := o.Ranks
 	s.Blocks = 1
 	s.lanes(func(rank, _ int) ([][]Step, int) {
-		b := block(0)
-		steps := make([]Step, 0, n+1)
-		steps = append(steps, do(b).load(in(0)).send(Everyone))
-		// The partial result is in scratch memory, because in place the rank's own input must
-		// stay intact until its turn.
-		steps = append(steps, firstTwo(rank)...)
-		for r := 2; r < n; r++ {
-			step := do(b).load(scratch(0)).store(scratch(0))
-			if r == rank {
-				step = step.load(in(0))
-			} else {
-				step = step.recvMulti(int32(r))
-			}
-			steps = append(steps, step)
-		}
-		steps[len(steps)-1].Dst = out(0)
-		return [][]Step{steps}, 1
+		send := do(block(0)).load(in(0)).send(Everyone)
+		return [][]Step{append([]Step{send}, collect(rank, n, block(0), in(0), out(0), Step.recvMulti)...)}, 1
 	})
 	return nil
-}
-
-// firstTwo reduces the contributions of ranks 0 and 1 into scratch memory.
-func firstTwo(rank int) []Step {
-	step := do(block(0)).store(scratch(0))
-	switch rank {
-	case 0:
-		return []Step{step.load(in(0)).recvMulti(1)}
-	case 1:
-		return []Step{step.load(in(0)).recvMulti(0)}
-	}
-	return []Step{step.recvMulti(0), step.load(scratch(0)).recvMulti(1)}
 }
 
 // oneShotBroadcast: the root sends to Everyone. Zero copy is safe.
@@ -63,18 +36,36 @@ func oneShotReduce(s *Schedule, o Options) error {
 		if rank != s.Root {
 			return [][]Step{{do(block(0)).load(in(0)).send(int32(s.Root))}}, 0
 		}
-		return [][]Step{collect(rank, n, block(0), in(0), out(0))}, 0
+		return [][]Step{collect(rank, n, block(0), in(0), out(0), Step.recv)}, 1
 	})
 	return nil
 }
 
-// collect reduces own and what all other ranks send into dst.
-func collect(rank, n int, data Span, own, dst Ref) []Step {
+// collect reduces own and what all other ranks send into dst, in the order of the ranks: the bits do
+// not depend on the rank that reduces, and so neither on how a vector is cut. Partial results are in
+// one block of scratch memory, because in place the rank's own part must stay intact until its turn.
+func collect(rank, n int, data Span, own, dst Ref, recv func(Step, int32) Step) []Step {
 	steps := make([]Step, 0, n)
-	for k := 1; k < n; k++ {
-		steps = append(steps, do(data).load(own).recv(int32(mod(rank-k, n))).store(dst))
-		own = dst
+	next := do(data).store(scratch(0))
+	for r := range n {
+		if r == rank {
+			next = next.load(own)
+			if r == 0 { // it has no operand yet but this one
+				continue
+			}
+			if r == 1 {
+				next = recv(next, 0)
+			}
+		} else {
+			if r == 0 && rank == 1 { // the step of rank 1 receives it
+				continue
+			}
+			next = recv(next, int32(r))
+		}
+		steps = append(steps, next)
+		next = do(data).load(scratch(0)).store(scratch(0))
 	}
+	steps[len(steps)-1].Dst = dst
 	return steps
 }
 
@@ -94,7 +85,7 @@ func oneShotAllGather(s *Schedule, o Options) error {
 func oneShotReduceScatter(s *Schedule, o Options) error {
 	n := o.Ranks
 	s.lanes(func(rank, _ int) ([][]Step, int) {
-		return [][]Step{deal(rank, n), collect(rank, n, block(rank), in(rank), out(0))}, 0
+		return [][]Step{deal(rank, n), collect(rank, n, block(rank), in(rank), out(0), Step.recv)}, 1
 	})
 	return nil
 }

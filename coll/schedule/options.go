@@ -175,6 +175,13 @@ func ZeroCopySafe(c op.Collective, algorithm string, inPlace bool) bool {
 	return true
 }
 
+// InOrder reports whether an algorithm reduces each element in the order of the ranks, (x0 op x1) op
+// x2 …, so that its bits depend on nothing else. Collectives that reduce nothing have only such
+// algorithms.
+func InOrder(c op.Collective, algorithm string) bool {
+	return !c.Reduces() || algorithm == OneShot || algorithm == TwoShot
+}
+
 func (o Options) validate(c op.Collective) error {
 	if o.Ranks < 1 || o.Ranks > MaxRanks {
 		return fmt.Errorf("%d ranks; there may be 1 to %d", o.Ranks, MaxRanks)

@@ -17,7 +17,8 @@ import (
 //   - no memory is read before it is written, lanes of a rank are ordered by
 //     messages where one writes what the other uses (up to 256 lanes in all);
 //   - every output block is the reduction of exactly what it should be, in
-//     place as well as out of place, and AllReduce gives all the same bits;
+//     place as well as out of place, and AllReduce gives all the same bits,
+//     InOrder those of a reduction in the order of the ranks;
 //   - for the algorithms of this package, the bytes moved are those of Volume.
 //
 // The steps of a lane, and which lane uses a connection, do not depend on
@@ -92,7 +93,12 @@ func (m *machine) verify() (wrong, error) {
 			for b := range n {
 				got := m.ranks[r].cells[m.ranks[r].index(w, m.ranks[r].output+b)]
 				want, reduced, from := s.want(r, b)
-				if reduced {
+				switch {
+				case reduced && InOrder(s.Collective, s.Algorithm):
+					if want = s.inOrder(from); got.sum == want.sum && got != want {
+						return wrong{r, w, b}, fmt.Errorf("rank %d, window %d: output block %d is not reduced in the order of the ranks", r, w, b)
+					}
+				case reduced:
 					want = value{sums[from], got.tree}
 				}
 				if got != want {
@@ -111,6 +117,15 @@ func (m *machine) verify() (wrong, error) {
 		}
 	}
 	return wrong{}, nil
+}
+
+// inOrder is block b of all ranks' inputs, reduced in the order of the ranks.
+func (s *Schedule) inOrder(b int) value {
+	v := leaf(0, b)
+	for r := 1; r < s.Ranks; r++ {
+		v = reduce(v, leaf(r, b))
+	}
+	return v
 }
 
 // explain says how often which rank's contribution is in a wrong block.
