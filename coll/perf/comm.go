@@ -2,6 +2,7 @@ package perf
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/op"
@@ -58,6 +59,11 @@ type Device struct {
 	Bus   [3]int // PCI domain, bus, device; zero for a processor
 	Name  string
 }
+
+// Address is the device's PCI address, such as 0000:3b:00.
+func (d Device) Address() string { return address(d.Bus) }
+
+func address(bus [3]int) string { return fmt.Sprintf("%04x:%02x:%02x", bus[0], bus[1], bus[2]) }
 
 // A World is what a process has opened: its own ranks, and what the benchmark must know about
 // them. Only Comms must be set. The caller closes Comms itself after Run.

@@ -33,12 +33,14 @@ type Config struct {
 	Timestamps         bool
 	JSONFile           string // -J; empty: none
 	Average            Average
-	Memory             bool // -M
-	Unalign            int  // -u in elements
-	PerIter            bool // -I
-	PerIterSkip        int  // -K
-	Slowest            int  // --slowest; 0: none
-	Batches            int  // --batches, of small messages on GPUs
+	Memory             bool   // -M
+	Unalign            int    // -u in elements
+	PerIter            bool   // -I
+	PerIterSkip        int    // -K
+	Slowest            int    // --slowest; 0: none
+	Batches            int    // --batches, of small messages on GPUs
+	SameBits           bool   // --same-bits
+	Inject             string // --inject-error: a rank, or the PCI address of its device; empty: none
 
 	Shape  []int64 // --shape
 	Trials int     // --trials

@@ -13,7 +13,8 @@ import (
 //
 // As in nccl-tests the values of floats are chosen so that every order of reduction, and every
 // partial result, is exact; only the average is compared with a tolerance, of two units in the
-// last place.
+// last place. For --same-bits it is the other way: sums are rounded, and their bits tell in which
+// order they were made.
 
 // periods are the primes to choose from: the first that is not shorter than the data (or as large
 // as is worth its memory), nor than twice the number of ranks.
@@ -44,6 +45,8 @@ type generator struct {
 	red  Reduction
 	n    int
 	seed uint64
+	// rounded data is for sums whose bits depend on the order of the ranks.
+	rounded bool
 }
 
 // exact reports whether results are compared bit for bit.
@@ -78,6 +81,10 @@ func (g generator) want(period int) []byte {
 		acc := g.scaled(i, 0)
 		for r := 1; r < g.n; r++ {
 			acc = g.combine(acc, g.scaled(i, r))
+			if g.rounded {
+				f := floatFormats[g.t]
+				acc.f = f.decode(f.encode(acc.f))
+			}
 		}
 		b = elem.AppendBits(b, g.t, g.bits(g.finish(acc)))
 	}
@@ -101,6 +108,9 @@ func (g generator) value(i uint64, rank int) number {
 		return number{i: g.wrap(h)}
 	}
 	f := floatFormats[g.t]
+	if g.rounded { // exponents differ by up to 15: mantissas overlap in part
+		return number{f: math.Copysign(math.Ldexp(mantissa(f, h), int(h>>60)), float64(int64(h<<1)))}
+	}
 	common := hash(g.seed, i, 1<<41) // the same on all ranks
 	first := int(common >> 8 % uint64(g.n))
 	turn := (rank - first + g.n) % g.n

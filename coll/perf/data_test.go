@@ -169,3 +169,33 @@ func BenchmarkVerify(b *testing.B) {
 		})
 	}
 }
+
+// TestRoundedShowsTheOrder: the bits of rounded data's sums are those of the engine's arithmetic in
+// the order of the ranks, and other orders give others.
+func TestRoundedShowsTheOrder(t *testing.T) {
+	const period = 1021
+	for _, typ := range []elem.Type{elem.Float32, elem.Float64} {
+		for _, n := range []int{2, 3, 8} {
+			g := generator{t: typ, red: Reductions[0], n: n, seed: 1, rounded: true}
+			want := &pattern{t: typ, data: g.want(period)}
+			sum := func(order ...int) []byte {
+				out := g.input(order[0], period)
+				for _, r := range order[1:] {
+					elem.Reduce(typ, elem.Sum, out, out, g.input(r, period))
+				}
+				return out
+			}
+			order := make([]int, n)
+			for i := range order {
+				order[i] = i
+			}
+			if bad := want.wrong(sum(order...), want.data); bad != 0 {
+				t.Errorf("%v, %d ranks: %d of %d sums in the order of the ranks are wrong", typ, n, bad, period)
+			}
+			rotated := append(order[1:], order[0])
+			if bad := want.wrong(sum(rotated...), want.data); n > 2 && bad < period/8 {
+				t.Errorf("%v, %d ranks: rotated, only %d of %d sums differ", typ, n, bad, period)
+			}
+		}
+	}
+}

@@ -114,6 +114,8 @@ var flags = []flag{
 	{0, "device", "cpu/gpu", "what a rank is; GPUs where there is a driver for them", oneOf("device", func(c *Config) *string { return &c.Device }, "cpu", "gpu")},
 	{0, "slowest", "count", "below each row this many of the steps that took longest, with their ranks: iterations (on GPUs: their launches) and waits for the end", countFlag("slowest", func(c *Config) *int { return &c.Slowest })},
 	{0, "batches", "count", "on GPUs, up to 4 MiB: this many times the iterations of -n, of which the median is shown (default 3; 1 as nccl-tests does)", countFlag("batches", func(c *Config) *int { return &c.Batches })},
+	{0, "same-bits", "", "sums of data whose bits depend on the order of addition must have the bits of the ranks' order; runs with ASSAY_SAME_BITS=1", func(c *Config, _ string) error { c.SameBits = true; return nil }},
+	{0, "inject-error", "rank", "", func(c *Config, v string) error { c.Inject = v; return nil }}, // for testing the checks
 	{0, "min-time", "ms", "as many iterations as take so long, at most 2000, instead of -n", setMinTime},
 	{0, "versus", "nccl/best/NAME=VALUE,...", "compare with another engine in the same run: NCCL, NCCL in whatever mode is fastest, or our own with other variables", setVersus},
 	{0, "graph", "off/on/both", "with --versus: eager launches, CUDA graphs, or both", oneOf("graph", func(c *Config) *string { return &c.Launch }, "off", "on", "both")},
@@ -210,6 +212,9 @@ func Usage(program string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "USAGE: %s\n", program)
 	for _, f := range flags {
+		if f.help == "" {
+			continue
+		}
 		head := "      --" + f.long
 		if f.short != 0 {
 			head = fmt.Sprintf("  -%c, --%s", f.short, f.long)
@@ -228,6 +233,9 @@ func Usage(program string) string {
 func FlagNames() []string {
 	var out []string
 	for _, f := range flags {
+		if f.help == "" {
+			continue
+		}
 		if f.short != 0 {
 			out = append(out, "-"+string(f.short))
 		}

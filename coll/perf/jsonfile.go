@@ -179,7 +179,7 @@ func newFileReport(r *reporter, res *Result, cause error) *fileReport {
 	}
 	for i, x := range r.ranks {
 		if i == 0 || r.process[i] != r.process[i-1] {
-			bus := fmt.Sprintf("%04x:%02x:%02x", x.Bus[0], x.Bus[1], x.Bus[2])
+			bus := address(x.Bus)
 			f.Config.Devices = append(f.Config.Devices, fileDevice{i, x.Group, x.Pid, x.Host, x.Device, bus, x.Name})
 		}
 	}

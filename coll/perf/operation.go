@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 
 	"github.com/assay-hpc/assay/coll/op"
 )
@@ -187,7 +188,7 @@ func (o *operation) grouped(f func() error) func() error {
 // truth returns the expected data of a round of verification.
 func (w *worker) truth(o *operation, round int) *truth {
 	n := w.comm.Size()
-	g := generator{t: o.k.t, red: o.k.red, n: n, seed: uint64(round) + 1}
+	g := generator{t: o.k.t, red: o.k.red, n: n, seed: uint64(round) + 1, rounded: w.cfg.SameBits}
 	p := period(w.maxBytes()/int64(o.k.t.Size()), n)
 	return w.source.truth(w.c, g, w.comm.Rank(), o.k.root, p)
 }
@@ -209,6 +210,9 @@ func (w *worker) verify(ctx context.Context, o *operation) (int64, error) {
 		if err := o.launchOnce(); err != nil {
 			return 0, err
 		}
+		if err := w.inject(); err != nil {
+			return 0, err
+		}
 		var err error
 		if bad, err = t.wrong(o.v, o.inPlace, &w.buffers, &w.medium); err != nil {
 			return 0, w.failed(EngineError, err)
@@ -221,4 +225,25 @@ func (w *worker) verify(ctx context.Context, o *operation) (int64, error) {
 		}
 	}
 	return bad, nil
+}
+
+// inject changes a byte of this rank's result, if it is the one of --inject-error: verification
+// must find that.
+func (w *worker) inject() error {
+	if w.cfg.Inject == "" {
+		return nil
+	}
+	mine := strconv.Itoa(w.world.Rank()) == w.cfg.Inject
+	if d := w.session.world.Device; d != nil && !mine {
+		mine = d(w.i).Address() == w.cfg.Inject
+	}
+	first := w.recv.data()
+	if !mine || len(first) == 0 {
+		return nil
+	}
+	if l := w.medium.lane; l != nil {
+		return w.failed(EngineError, l.Fill(first[:1], []byte{0xa5}, 0))
+	}
+	first[0] ^= 1
+	return nil
 }

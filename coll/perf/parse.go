@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
@@ -153,6 +154,9 @@ func (c *Config) validate() error {
 		{len(c.Libraries) > 0 && c.Engine == "assay" && c.Versus == "", "--library is for --engine nccl, or --versus nccl"},
 		{len(c.Libraries) > 0 && strings.Contains(c.Versus, "="), "--library goes with --versus nccl or best, not with variables"},
 		{c.Versus != "" && c.Engine != "assay" && len(c.Libraries) < 2, "--versus compares --engine assay with another"},
+		{c.SameBits && !c.addsFloats(), "--same-bits is for sums (-o sum) of float or double by all_reduce, reduce and reduce_scatter"},
+		{c.SameBits && c.Versus != "", "--same-bits goes without --versus: what it costs is what --versus ASSAY_SAME_BITS=1 shows"},
+		{c.SameBits && c.Engine != "assay", "--same-bits is for --engine assay: other engines do not promise an order"},
 		{c.Versus == "" && c.Launch != "both", "--graph goes with --versus: -G launches graphs"},
 	} {
 		if r.bad {
@@ -161,6 +165,25 @@ func (c *Config) validate() error {
 	}
 	if c.Versus != "" && !slices.Contains(c.given, "iters") && !slices.Contains(c.given, "min-time") {
 		c.MinTime = versusTime
+	}
+	return nil
+}
+
+// addsFloats reports whether all that is measured are sums whose bits are the same on host memory
+// and on devices, if they are added in the same order.
+func (c *Config) addsFloats() bool {
+	for _, t := range c.Types {
+		if t != elem.Float32 && t != elem.Float64 {
+			return false
+		}
+	}
+	return CheckSameBits(c.Collective) == nil && len(c.Ops) == 1 && c.Ops[0] == Reductions[0]
+}
+
+// CheckSameBits returns an error if a collective adds nothing, so that --same-bits is not for it.
+func CheckSameBits(collective string) error {
+	if k, ok := findCollective(collective); !ok || !k.Reduces() {
+		return fmt.Errorf("%s adds nothing; all_reduce, reduce and reduce_scatter do", collective)
 	}
 	return nil
 }

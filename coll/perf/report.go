@@ -122,6 +122,9 @@ func (r *reporter) placement(v volume, ms []measure, iters int) Placement {
 		times[i] = float64(m.elapsed) / 1e3 / float64(ops)
 		issued[i] = float64(m.issued) / 1e3 / float64(ops)
 		p.Wrong += m.wrong
+		if m.wrong > 0 {
+			p.WrongOn = append(p.WrongOn, i)
+		}
 	}
 	if ms[0].wrong < 0 {
 		p.Wrong = -1
@@ -142,6 +145,15 @@ func (r *reporter) placement(v volume, ms []measure, iters int) Placement {
 	return p
 }
 
+// on names a rank and its device.
+func (r *reporter) on(rank int) string {
+	x := r.ranks[rank]
+	if x.Bus == [3]int{} {
+		return fmt.Sprintf("rank %d", rank)
+	}
+	return fmt.Sprintf("rank %d (GPU %d, %s)", rank, x.Device, address(x.Bus))
+}
+
 // maxRows bounds what is stored of a run without end (-N 0).
 const maxRows = 1 << 16
 
@@ -151,6 +163,11 @@ func (r *reporter) row(row Row) error {
 		r.sum += p.BusBW
 		if p.Wrong > 0 {
 			r.res.OutOfBounds++
+		}
+		for _, rank := range p.WrongOn {
+			if on := r.on(rank); !slices.Contains(r.res.WrongOn, on) {
+				r.res.WrongOn = append(r.res.WrongOn, on)
+			}
 		}
 		if p.Straggler != nil {
 			r.count(p)

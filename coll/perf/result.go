@@ -2,15 +2,17 @@ package perf
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
 // A Result is the result of a run. Only the process with rank 0 has rows.
 type Result struct {
-	Rows        []Row   // at most 65,536 of them
-	OutOfBounds int     // failed checks, one for each size and placement
-	AvgBusBW    float64 // GB/s: the mean over all rows and both placements
-	MinBusBW    float64 // NCCL_TESTS_MIN_BW; 0: not set
+	Rows        []Row    // at most 65,536 of them
+	OutOfBounds int      // failed checks, one for each size and placement
+	AvgBusBW    float64  // GB/s: the mean over all rows and both placements
+	WrongOn     []string // ranks with wrong data, with their devices
+	MinBusBW    float64  // NCCL_TESTS_MIN_BW; 0: not set
 	Status      Status
 	Straggler   *StragglerSummary // nil with one rank
 	Shape       *ShapeResult
@@ -56,7 +58,8 @@ type Placement struct {
 	Time      float64    `json:"time_us"`
 	AlgBW     float64    `json:"algbw_gbs"`
 	BusBW     float64    `json:"busbw_gbs"`
-	Wrong     int64      `json:"wrong"` // elements, over all ranks; -1: not verified
+	Wrong     int64      `json:"wrong"`              // elements, over all ranks; -1: not verified
+	WrongOn   []int      `json:"wrong_on,omitempty"` // ranks
 	Algorithm string     `json:"algorithm,omitempty"`
 	Straggler *Straggler `json:"straggler,omitempty"`
 	Iter      *IterStats `json:"iterations,omitempty"`
@@ -88,7 +91,11 @@ func (r *Result) Wrong() error {
 				results += len(row.Engines)
 			}
 		}
-		return fmt.Errorf("%d of %d results were wrong", r.OutOfBounds, results)
+		on := ""
+		if len(r.WrongOn) > 0 {
+			on = ", on " + strings.Join(r.WrongOn, ", ")
+		}
+		return fmt.Errorf("%d of %d results were wrong%s", r.OutOfBounds, results, on)
 	case r.Status != OK:
 		return fmt.Errorf("the average bus bandwidth of %.3f GB/s is below 0.9 times NCCL_TESTS_MIN_BW, %.3f GB/s", r.AvgBusBW, r.MinBusBW)
 	}

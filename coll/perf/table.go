@@ -156,8 +156,8 @@ func devices(ranks []introduction) string {
 		if i > 0 && x.Process != ranks[i-1].Process {
 			flush()
 		}
-		fmt.Fprintf(&block, "#  Rank %2d Group %2d Pid %6d on %10s device %2d [%04x:%02x:%02x] %s\n",
-			i, x.Group, x.Pid, x.Host, x.Device, x.Bus[0], x.Bus[1], x.Bus[2], x.Name)
+		fmt.Fprintf(&block, "#  Rank %2d Group %2d Pid %6d on %10s device %2d [%s] %s\n",
+			i, x.Group, x.Pid, x.Host, x.Device, address(x.Bus), x.Name)
 	}
 	flush()
 	return all.String()

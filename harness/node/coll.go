@@ -25,9 +25,10 @@ type collParams struct {
 	Min        string        `yaml:"min"`
 	Max        string        `yaml:"max"`
 	Factor     int           `yaml:"factor"`
-	MinTime    time.Duration `yaml:"min_time"` // per size
-	Over       string        `yaml:"over"`     // nodes: all machines of the job
-	Split      string        `yaml:"split"`    // into groups of machines, like NCCL_TESTS_SPLIT
+	MinTime    time.Duration `yaml:"min_time"`  // per size
+	Over       string        `yaml:"over"`      // nodes: all machines of the job
+	SameBits   bool          `yaml:"same_bits"` // not how fast, but whether sums have the same bits on whatever GPUs
+	Split      string        `yaml:"split"`     // into groups of machines, like NCCL_TESTS_SPLIT
 }
 
 // coll returns one check per operation.
@@ -47,6 +48,8 @@ func (c *Config) coll(e *suite.Entry) ([]suite.Check, error) {
 		return nil, e.Errorf("with: over: %q; want nodes, or nothing", p.Over)
 	case p.Split != "" && p.Over == "":
 		return nil, e.Errorf("with: split: it goes with over: nodes")
+	case p.SameBits && (p.Over != "" || p.Engine != "assay"):
+		return nil, e.Errorf("with: same_bits: it goes without over, and with assay's engine")
 	case p.Ranks < 2 && p.Over == "" || p.Ranks < 1 || p.Factor < 2:
 		return nil, e.Errorf("with: ranks and factor are 2 at least")
 	}
@@ -72,6 +75,15 @@ func (c *Config) coll(e *suite.Entry) ([]suite.Check, error) {
 		}
 		if p.Over != "" {
 			check.Title, check.Uses = fmt.Sprintf("%s over all machines is right, and fast enough", op), []string{useGPUs, useHost, useNetwork, UseJob}
+		}
+		if p.SameBits {
+			check.Title = fmt.Sprintf("%s has the same bits on whatever GPUs the ranks are", op)
+			if p.Device == "cpu" {
+				check.Title = fmt.Sprintf("%s among %d ranks on host memory adds in the order of the ranks", op, p.Ranks)
+			}
+			if perf.CheckSameBits(op) != nil {
+				return nil, e.Errorf("with: operations: same_bits: %w", perf.CheckSameBits(op))
+			}
 		}
 		if p.Split != "" {
 			check.Title = fmt.Sprintf("%s over groups of machines (%s) at once is right, and fast enough", op, p.Split)
@@ -105,6 +117,9 @@ func (c *Config) collective(ctx context.Context, e *suite.Entry, p collParams, o
 	}
 	if own != nil {
 		return *own
+	}
+	if p.SameBits {
+		return c.sameBits(ctx, p, op, ranks)
 	}
 	ms := strconv.FormatFloat(float64(p.MinTime)/float64(time.Millisecond), 'f', -1, 64)
 	args := []string{
@@ -183,7 +198,7 @@ func (c *Config) collResult(e *suite.Entry, d *perf.Document, op string, nodes i
 		}
 	}
 	if d.Bad > 0 {
-		res.Verdict, res.Reason = result.Fail, fmt.Sprintf("%d results were wrong", d.Bad)
+		res.Verdict, res.Reason = result.Fail, fmt.Sprintf("%d results were wrong%s", d.Bad, wrongOn(d))
 		res.Remedy = "do not use the node: run harness diag -r 3 to find out which GPU or link it is"
 	}
 	return res

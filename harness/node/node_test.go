@@ -225,12 +225,14 @@ func TestEntriesRefused(t *testing.T) {
 		"{run: bandwidth, with: {samples: 0}}":                              "1 at least",
 		"{run: bandwidth, limits: {h2d: {value: 1}}}":                       `"h2d" is not a figure`,
 		"{run: coll}": "operations: name one at least",
-		"{run: coll, with: {operations: [all_redeuce]}}":                         `did you mean "all_reduce"?`,
-		"{run: coll, with: {operations: [all_reduce], device: tpu}}":             "want gpu or cpu",
-		"{run: coll, with: {operations: [all_reduce], engine: mpi}}":             "want assay",
-		"{run: coll, with: {operations: [all_reduce], ranks: 1}}":                "2 at least",
-		"{run: coll, with: {operations: [all_reduce]}, limits: {x: {value: 1}}}": `"x" is not a figure`,
-		"{run: mesh, with: {arg: []}}":                                           `did you mean "args"?`,
+		"{run: coll, with: {operations: [all_redeuce]}}":                               `did you mean "all_reduce"?`,
+		"{run: coll, with: {operations: [all_reduce], device: tpu}}":                   "want gpu or cpu",
+		"{run: coll, with: {operations: [all_reduce], engine: mpi}}":                   "want assay",
+		"{run: coll, with: {operations: [all_reduce], ranks: 1}}":                      "2 at least",
+		"{run: coll, with: {operations: [all_gather], same_bits: true}}":               "all_gather adds nothing",
+		"{run: coll, with: {operations: [all_reduce], same_bits: true, engine: nccl}}": "with assay's engine",
+		"{run: coll, with: {operations: [all_reduce]}, limits: {x: {value: 1}}}":       `"x" is not a figure`,
+		"{run: mesh, with: {arg: []}}":                                                 `did you mean "args"?`,
 	} {
 		f, err := suite.ParseFile("own.yaml", strings.NewReader("version: 1\ntitle: t\nchecks:\n- "+entry+"\n"))
 		if err == nil {
@@ -549,4 +551,55 @@ func TestMesh(t *testing.T) {
 	want(t, certify(t, &Config{Machine: facts{Ports: 2}, Run: run}, "{run: mesh}")["mesh"], result.Fail, "port mlx5_1/1 is down | look")
 	want(t, certify(t, &Config{Run: run}, "{run: mesh}")["mesh"], result.Skip, "no RDMA device has a port that is up")
 	want(t, certify(t, &Config{Machine: facts{Ports: 1}, Run: run}, "{run: mesh}")["mesh"], result.Skip, "it takes two")
+}
+
+// TestSameBits: a GPU whose sums have other bits is named, whichever rank it is in a rotation.
+func TestSameBits(t *testing.T) {
+	const entry = "{run: coll, with: {operations: [reduce_scatter], same_bits: true, min: 64K, max: 64M, factor: 32}}"
+	var seen []string
+	rotations := func(bad string) func(context.Context, ...string) (Output, error) {
+		seen = nil
+		return func(ctx context.Context, args ...string) (Output, error) {
+			devices, ok := strings.CutPrefix(args[0], "CUDA_VISIBLE_DEVICES=")
+			if !ok || !slices.Contains(args, "--same-bits") {
+				t.Errorf("harness %v", args)
+			}
+			seen = append(seen, devices)
+			d := document(1)
+			for i, name := range strings.Split(devices, ",") {
+				var intro struct {
+					Devices []map[string]any `json:"devices"`
+				}
+				intro.Devices = []map[string]any{{"rank": i, "bus": []int{0, 0x10 + int(name[0]-'0'), 0}}}
+				b, err := json.Marshal(intro)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var one perf.Document
+				if err := json.Unmarshal(b, &one); err != nil {
+					t.Fatal(err)
+				}
+				d.Devices = append(d.Devices, one.Devices...)
+				if name == bad {
+					d.Rows[1].InPlace.Wrong, d.Rows[1].InPlace.WrongOn, d.Bad = 3, []int{i}, 1
+				}
+			}
+			return says(t, min(d.Bad, 1), d)(ctx, args...)
+		}
+	}
+	check := func(bad string) result.Result {
+		return certify(t, &Config{Machine: twoGPUs, Run: rotations(bad)}, entry)["coll/reduce_scatter"]
+	}
+	want(t, check(""), result.Pass, "2 ranks, 2 rotations of 8 sums, all with the bits of the ranks' order")
+	if !slices.Equal(seen, []string{"0,1", "1,0"}) {
+		t.Errorf("rotations %q", seen)
+	}
+	want(t, check("1"), result.Fail, "GPU 0000:11:00: other bits in 2 sums of 8, in 2 of 2 rotations | do not use it: run harness diag -r memory,sm_stress,p2p")
+	t.Setenv("CUDA_VISIBLE_DEVICES", "3,5")
+	want(t, check("5"), result.Fail, "GPU 0000:15:00: other bits")
+	if !slices.Equal(seen, []string{"3,5", "5,3"}) {
+		t.Errorf("rotations %q", seen)
+	}
+	host := &Config{Run: says(t, 0, document(1))}
+	want(t, certify(t, host, "{run: coll, id: host, with: {operations: [reduce], same_bits: true, device: cpu, ranks: 2}}")["host/reduce"], result.Pass, "1 rotation of 4 sums")
 }

@@ -37,6 +37,7 @@ var table = slices.Concat(
 
 	each("coll", "GB/s", Higher, "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "alltoall", "gather", "scatter", "sendrecv", "bus bandwidth"),
 	each("coll", "%", Lower, "behind the median rank"),
+	each("coll", "errors", Lower, "sums with other bits"),
 	each("hunt", "ratio", Higher, "bandwidth, of what is usual"),
 
 	each("diag", "GB/s", Higher, "write", "read", "copy", "triad", "verify", "verify and invert", "copy through the host",

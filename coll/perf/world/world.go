@@ -152,6 +152,7 @@ func Open(ctx context.Context, cfg perf.Config, warn io.Writer) (*World, error) 
 	if err != nil {
 		return nil, err
 	}
+	j.knobs.SameBits = j.knobs.SameBits || cfg.SameBits
 	if use {
 		return j.gpuWorld(ctx, cfg, gpus)
 	}
