@@ -3,12 +3,18 @@
 package diag
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"os"
 	"runtime"
 	"testing"
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/harness/nvml"
+	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/internal/gputest"
 )
@@ -223,6 +229,39 @@ func TestGPUProducts(t *testing.T) {
 			p, err = d.Product(productWork{Kind: k, Seed: 10, For: 0.05})
 			check(t, err)
 			t.Logf("%s by %s: %.2f TFLOP/s, %d blocks, %.3f s", k, p.Way, p.Flops/p.Seconds/1e12, len(p.Blocks), p.Seconds)
+		}
+	}
+}
+
+// TestGPUPairs: the tests among GPUs pass, whichever thread their goroutine came from.
+func TestGPUPairs(t *testing.T) {
+	if n := len(open(t).GPUs()); n < 2 {
+		t.Skip("it takes two GPUs")
+	}
+	db, err := platform.Load()
+	check(t, err)
+	size := 256.0
+	if os.Getenv(gputest.Fake) != "" {
+		size = 4
+	}
+	for _, name := range []string{"p2p", "nvlink_stress"} {
+		test, _ := find(name)
+		in, err := json.Marshal(request{Params: map[string]float64{duration: 0.2, "size_mb": size, "max_nvlink_crc": 100}})
+		check(t, err)
+		env := Environment{
+			Open: func() (Machine, error) { return Open(sysfs.FS{}) }, DB: db, Root: t.TempDir(),
+			Sensors: func() (Sensors, error) { return nil, errors.New("none here") },
+			Links:   func() (map[sysfs.BusID]nvml.Links, error) { return nil, errors.New("none here") },
+		}
+		var out bytes.Buffer
+		done := make(chan error)
+		go func() { done <- Child(t.Context(), test.Name, env, bytes.NewReader(in), &out) }()
+		check(t, <-done)
+		var last message
+		lines := bytes.Split(bytes.TrimSpace(out.Bytes()), []byte("\n"))
+		check(t, json.Unmarshal(lines[len(lines)-1], &last))
+		if last.Result == nil || last.Result.Status != result.Pass || len(last.Result.Measurements) == 0 {
+			t.Errorf("%s: %s", name, out.Bytes())
 		}
 	}
 }

@@ -21,6 +21,8 @@ func nvlinkStress(ctx context.Context, j *job) error {
 		return nil
 	}
 	before := j.tally()
+	runtime.LockOSThread() // GPUs are prepared in a context of this thread
+	defer runtime.UnlockOSThread()
 	devices, err := j.takeAll()
 	if err != nil {
 		return err
