@@ -17,20 +17,22 @@ type Times [op.NumCollectives][][2]int64
 // measurements, it returns the times of the nearest tables: those of GPUs of that name before
 // others, then those with the closest number of ranks.
 func GPUTimes(t *Tables, gpu string, ranks int) (times Times) {
+	var other [op.NumCollectives]bool // measured on other GPUs
 	for c := range op.NumCollectives {
-		times[c] = points(t.nearest(gpu, ranks, c))
+		rows, far := t.nearest(gpu, ranks, c)
+		times[c], other[c] = points(rows), far
 	}
 	// Gather and Scatter are AllToAlls of fewer messages.
 	for _, c := range [...]op.Collective{op.Gather, op.Scatter} {
-		if times[c] == nil {
+		if times[c] == nil || other[c] && !other[op.AllToAll] {
 			times[c] = times[op.AllToAll]
 		}
 	}
 	return times
 }
 
-// nearest returns the rows of the nearest measured table of GPUs.
-func (t *Tables) nearest(gpu string, ranks int, c op.Collective) (rows []Row) {
+// nearest returns the rows of the nearest measured table of GPUs, and whether it is of other GPUs.
+func (t *Tables) nearest(gpu string, ranks int, c op.Collective) (rows []Row, other bool) {
 	least := [2]int{math.MaxInt}
 	for _, of := range []*Tables{t, known()} {
 		if of == nil {
@@ -49,7 +51,7 @@ func (t *Tables) nearest(gpu string, ranks int, c op.Collective) (rows []Row) {
 			}
 		}
 	}
-	return rows
+	return rows, least[0] > 0
 }
 
 // points returns the times of rows.
