@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"github.com/assay-hpc/assay/coll/perf/world"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/internal/outfile"
 )
 
 // collCommand is the collective benchmark. Its flags are nccl-tests', which
@@ -41,10 +43,13 @@ func completeColl(out io.Writer, args []string) {
 // collBench runs "harness coll OP FLAG…".
 func collBench(ctx context.Context, args []string, out, errOut io.Writer) error {
 	if len(args) == 0 || args[0] == "-h" || args[0] == "--help" {
-		_, err := fmt.Fprintf(out, "Operations: %s\n            tune (measures which algorithms are fastest; see harness coll tune --help)\n            table FILE... (what --versus measured, from --format json, as Markdown)\n\n%s", strings.Join(perf.Collectives(), " "), perf.Usage("harness coll OP [FLAG...]"))
+		_, err := fmt.Fprintf(out, "Operations: %s\n            tune (measures which algorithms are fastest; see harness coll tune --help)\n            table FILE... (what --versus measured, from --format json, as Markdown)\n            --versus best (all operations beside NCCL, in about a minute; --plot FILE.png)\n\n%s", strings.Join(perf.Collectives(), " "), perf.Usage("harness coll OP [FLAG...]"))
 		return err
 	}
 	op := args[0]
+	if strings.HasPrefix(op, "-") {
+		return collEvery(ctx, args, out, errOut)
+	}
 	if op == "tune" {
 		return collTune(ctx, args[1:], out, errOut)
 	}
@@ -70,6 +75,42 @@ func collBench(ctx context.Context, args []string, out, errOut io.Writer) error 
 		return collError(err)
 	}
 	return verdict(res)
+}
+
+// collEvery is "harness coll --versus ENGINE": it compares all collectives, and draws how much faster
+// ours are.
+func collEvery(ctx context.Context, flags []string, out, errOut io.Writer) error {
+	cfg, err := perf.Parse(perf.Collectives()[0], "", flags)
+	switch {
+	case err != nil:
+		return collError(err)
+	case cfg.Versus == "":
+		return exit.Usagef("coll: name an operation first (harness coll all_reduce ...), or compare all of them (harness coll --versus best)")
+	}
+	bar := newStatusLine(errOut)
+	docs, err := world.Every(ctx, flags, func(op string) { bar.show("%s", op) }, errOut)
+	bar.clear()
+	if err != nil {
+		return collError(err)
+	}
+	r := perf.NewRatios(docs)
+	if cfg.Output == "json" {
+		e := json.NewEncoder(out)
+		e.SetIndent("", "  ")
+		err = e.Encode(docs)
+	} else {
+		err = r.Text(out)
+	}
+	if err == nil && cfg.Plot != "" {
+		var b []byte
+		if b, err = r.PNG(); err == nil {
+			err = outfile.Write(cfg.Plot, b)
+		}
+	}
+	if bad := r.Wrong(); err == nil && bad != nil {
+		return exit.With(exit.Fail, fmt.Errorf("coll: %w", bad))
+	}
+	return err
 }
 
 // collTable is "harness coll table": it prints comparisons as tables.

@@ -26,15 +26,13 @@ func ReadDocument(r io.Reader) (*Document, error) {
 	return &d, nil
 }
 
-// Markdown writes a comparison as a table: a line for each size, with our time, the other
-// engine's, and the ratio, for each launch and placement. If there are several kinds of memory it
-// shows the one on which the other engine was fastest.
-func (d *Document) Markdown(w io.Writer) error {
-	type cell struct {
-		graph, inPlace bool
-	}
-	cells := map[int64]map[cell]*VersusRow{}
-	var used []cell
+// A cell is how an operation is launched and where its result goes.
+type cell struct{ graph, inPlace bool }
+
+// cells returns the rows of a comparison by size and cell, and the cells in their order. If there are
+// several kinds of memory it returns the one on which the other engine was fastest.
+func (d *Document) cells() (cells map[int64]map[cell]*VersusRow, used []cell) {
+	cells = map[int64]map[cell]*VersusRow{}
 	for i := range d.Versus.Rows {
 		row := &d.Versus.Rows[i]
 		if len(row.Engines) < 2 || row.Bytes == 0 {
@@ -51,6 +49,13 @@ func (d *Document) Markdown(w io.Writer) error {
 			used = append(used, at)
 		}
 	}
+	return cells, used
+}
+
+// Markdown writes a comparison as a table: a line for each size, with our time, the other
+// engine's, and the ratio, for each launch and placement.
+func (d *Document) Markdown(w io.Writer) error {
+	cells, used := d.cells()
 	var b strings.Builder
 	fmt.Fprintf(&b, "`%s`, %d × %s, %s", d.Collective, d.Ranks, d.Devices[0].Name, d.Started[:min(10, len(d.Started))])
 	for _, e := range d.Rivals {

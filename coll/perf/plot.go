@@ -101,9 +101,10 @@ const (
 	plotTop, plotBottom   = 60, 540
 )
 
-// palette is that of Okabe and Ito. Color-blind people can tell its colors apart.
+// palette is that of Okabe and Ito, whose colors color-blind people can tell apart, and three more.
 var palette = []color.RGBA{
 	{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255}, {230, 159, 0, 255}, {86, 180, 233, 255}, {0, 0, 0, 255},
+	{136, 34, 85, 255}, {110, 150, 0, 255}, {150, 150, 150, 255},
 }
 
 var gray, black = color.RGBA{210, 210, 210, 255}, color.RGBA{0, 0, 0, 255}
