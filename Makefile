@@ -84,7 +84,7 @@ test-all: deps build ## what make test leaves out, too: more races, CUDA images 
 	ASSAY_TEST_ALL=1 go test -count=1 -timeout $(HANG) $(if $(SKIP),-skip '$(SKIP)') ./build/e2e ./build/standin
 	go test -count=1 -timeout $(HANG) -run '^Test(Launch|Slurm)' ./cmd/harness
 	@echo "left to targets of their own: test-race, test-cold, test-long, test-cuda, test-emulated, test-libnccl, test-kernels, test-arm64, test-gpu, test-rdma, test-fabric,"
-	@echo "test-kubernetes, test-jobs, test-html, test-site, test-junit, and test-slurm with eight nodes; make help says what they are"
+	@echo "test-kubernetes, test-chart, test-jobs, test-html, test-site, test-junit, and test-slurm with eight nodes; make help says what they are"
 
 .PHONY: test-race
 test-race: deps ## the race detector for every package (half an hour)
@@ -159,8 +159,12 @@ test-fabric: ## the suite fabric and the hunt on a cluster of namespaces, hosts 
 	@./.ci/fabric/test
 
 .PHONY: test-kubernetes
-test-kubernetes: ## nodes marked on a real API server, all rendered manifests taken by it; it is built first (some ten minutes, kept in the cache)
+test-kubernetes: ## nodes marked on a real API server, all rendered manifests taken by it, the chart; it is built first (some twenty minutes, kept in the cache)
 	@./.ci/kubernetes/test
+
+.PHONY: test-chart
+test-chart: ## the Helm chart on a real API server and scheduler: 1,000 forgeries refused; alerts and dashboard on a real Prometheus (2 minutes, built as for test-kubernetes)
+	@./.ci/kubernetes/test chart
 
 .PHONY: test-jobs
 test-jobs: ## every rendered Slurm script through a real sbatch --test-only, bash and shellcheck (a minute)

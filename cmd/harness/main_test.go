@@ -2,6 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -33,7 +37,7 @@ func TestScript(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"status": status, "certificate": parseCertificate, "mode": mode, "files": files,
+			"status": status, "certificate": parseCertificate, "mode": mode, "files": files, "connector": connector,
 		},
 	})
 }
@@ -87,6 +91,28 @@ func files(ts *testscript.TestScript, _ bool, args []string) {
 	if !slices.Equal(got, args[1:]) {
 		ts.Fatalf("%s has %v; want %v", args[0], got, args[1:])
 	}
+}
+
+// connector listens on a Unix socket as NVSentinel's platform connector does, and appends each
+// message to a file: connector SOCKET FILE.
+func connector(ts *testscript.TestScript, _ bool, args []string) {
+	listener, err := net.Listen("unix", ts.MkAbs(args[0]))
+	ts.Check(err)
+	file := ts.MkAbs(args[1])
+	ts.Check(os.WriteFile(file, nil, 0o644))
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	server := &http.Server{Protocols: &protocols, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		message, err := io.ReadAll(r.Body)
+		code := "0"
+		if old, readErr := os.ReadFile(file); errors.Join(err, readErr, os.WriteFile(file, append(append(old, message...), '\n'), 0o644)) != nil {
+			code = "13"
+		}
+		w.Header().Set("Content-Type", "application/grpc")
+		w.Header().Set("Grpc-Status", code)
+	})}
+	go server.Serve(listener)
+	ts.Defer(func() { server.Close() })
 }
 
 func TestNearest(t *testing.T) {

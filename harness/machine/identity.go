@@ -31,6 +31,11 @@ type Facts struct {
 type Identity struct {
 	Facts Facts            `json:"machine"`
 	Node  certificate.Node `json:"node"`
+	Boot  string           `json:"boot,omitempty"` // new with each boot
+	// Energy contains, by UUID, the mJ that each GPU has used since the driver started it. The
+	// counter begins again when the GPU is reset or the driver loaded. A GPU without persistence
+	// mode is left out: the driver starts it again for each process.
+	Energy map[string]uint64 `json:"energy,omitempty"`
 }
 
 // Drivers are the sources that Identify queries about GPUs.
@@ -54,6 +59,9 @@ func (m *Machine) Identify(d Drivers, getenv func(string) string, environ []stri
 	}
 	r, out := &id.Facts.Expect.Recognition, &id.Node
 	out.Name = NodeName(getenv)
+	if h, err := m.FS.Host(); err == nil {
+		id.Boot = h.BootID
+	}
 	out.Vendor, out.Product, out.Container = found.DMI.Vendor, found.DMI.Product, found.Container
 	out.Cloud, out.Platform, out.Differences = r.Cloud, r.Platform, r.Differences
 	if r.Cloud != "" {
@@ -102,6 +110,12 @@ func (id *Identity) askDriver(src health.Source) {
 		n.GPUs = append(n.GPUs, certificate.GPU{
 			Index: i, Name: g.Name.Value, UUID: g.UUID, Bus: g.Bus.String(), VBIOS: g.VBIOS.Value, Memory: int64(g.MemoryBytes.Value),
 		})
+		if g.Energy.Err == nil && g.Persistence.Err == nil && g.Persistence.Value {
+			if id.Energy == nil {
+				id.Energy = map[string]uint64{}
+			}
+			id.Energy[g.UUID] = g.Energy.Value
+		}
 	}
 }
 

@@ -12,7 +12,7 @@ var suites embed.FS
 
 // Names are the suites that come with the harness: those for one machine, the shortest first,
 // then the one for several.
-func Names() []string { return []string{"quick", "node", "full", "fabric"} }
+func Names() []string { return []string{"health", "quick", "node", "full", "fabric"} }
 
 // Load returns one of the suites that come with the harness.
 func Load(name string) (*suite.File, error) {

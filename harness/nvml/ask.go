@@ -142,6 +142,7 @@ func (a *asker) power() {
 	limit, ret1 := d.GetEnforcedPowerLimit() // milliwatts
 	normal, ret2 := d.GetPowerManagementDefaultLimit()
 	a.g.Power = fact(Power{Limit: float64(limit) / 1e3, Default: float64(normal) / 1e3}, worse(ret1, ret2))
+	a.g.Energy = fact(d.GetTotalEnergyConsumption())
 }
 
 // Names of NVML's modes and recovery actions.

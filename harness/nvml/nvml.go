@@ -71,6 +71,7 @@ type GPU struct {
 	Compute     sysfs.Fact[string] // compute mode: Default, Exclusive_Process, …
 	Recovery    sysfs.Fact[string] // recovery action: None, Reset, …
 	Processes   sysfs.Fact[[]int]  // PIDs that hold a context, for compute or graphics
+	Energy      sysfs.Fact[uint64] // mJ since the driver started the GPU
 }
 
 // Modes says whether something is on, and whether it will be on after a reset.

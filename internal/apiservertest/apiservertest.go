@@ -26,9 +26,12 @@ func Available() bool { return programs() != "" }
 
 func programs() string { return os.Getenv("ASSAY_KUBERNETES_BIN") }
 
+// Program returns the path of one of the programs that "make test-kubernetes" builds.
+func Program(name string) string { return filepath.Join(programs(), name) }
+
 // Start starts etcd and kube-apiserver, which stop when the test ends. It returns the configuration
-// to connect to the server, without a user. Users have no rights, except Admin, who always exists.
-// A user's bearer token is the user's name.
+// to connect to the server, without a user. Users have no rights, except Admin, who always exists,
+// and kubelets, whose names are system:node:NODE. A user's bearer token is the user's name.
 func Start(t *testing.T, users ...string) *rest.Config {
 	t.Helper()
 	if !Available() {
@@ -42,7 +45,11 @@ func Start(t *testing.T, users ...string) *rest.Config {
 	}
 	var tokens strings.Builder
 	for _, u := range users {
-		fmt.Fprintf(&tokens, "%s,%s,%s\n", u, u, u)
+		groups := ""
+		if strings.HasPrefix(u, "system:node:") {
+			groups = ",system:nodes"
+		}
+		fmt.Fprintf(&tokens, "%s,%s,%s%s\n", u, u, u, groups)
 	}
 	fmt.Fprintf(&tokens, "%s,%s,%s,system:masters\n", Admin, Admin, Admin)
 	tokenFile := filepath.Join(dir, "users")
@@ -54,12 +61,41 @@ func Start(t *testing.T, users ...string) *rest.Config {
 		"--listen-peer-urls=http://"+peer, "--initial-advertise-peer-urls=http://"+peer, "--initial-cluster=default=http://"+peer)
 	_, portNumber, _ := net.SplitHostPort(port)
 	start(t, dir, "kube-apiserver", "--etcd-servers=http://"+client, "--bind-address=127.0.0.1", "--secure-port="+portNumber,
-		"--cert-dir="+filepath.Join(dir, "cert"), "--authorization-mode=RBAC", "--token-auth-file="+tokenFile,
+		"--cert-dir="+filepath.Join(dir, "cert"), "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--token-auth-file="+tokenFile,
 		"--service-account-issuer=https://test", "--service-account-key-file="+key, "--service-account-signing-key-file="+key,
 		"--service-cluster-ip-range=10.0.0.0/24")
 	config := &rest.Config{Host: "https://" + port, TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(dir, "cert", "apiserver.crt")}}
 	waitReady(t, config)
 	return config
+}
+
+// Kubeconfig writes a file by which a program connects to the server with a token, and returns its
+// path.
+func Kubeconfig(t *testing.T, config *rest.Config, token string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: x, user: x}}]\n"+
+		"clusters: [{name: x, cluster: {server: %q, certificate-authority: %q}}]\nusers: [{name: x, user: {token: %q}}]\n", config.Host, config.CAFile, token)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// StartScheduler starts kube-scheduler, which stops when the test ends.
+func StartScheduler(t *testing.T, config *rest.Config) {
+	t.Helper()
+	start(t, t.TempDir(), "kube-scheduler", "--kubeconfig="+Kubeconfig(t, config, Admin), "--leader-elect=false", "--secure-port=0",
+		"--authentication-kubeconfig=", "--authorization-kubeconfig=")
+}
+
+// StartPrometheus starts Prometheus with the file prometheus.yml of a directory, and returns its
+// address. It stops when the test ends.
+func StartPrometheus(t *testing.T, dir string) string {
+	t.Helper()
+	address := freePort(t)
+	start(t, dir, "prometheus", "--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
+	return address
 }
 
 // As returns a client configuration for a user.
@@ -86,7 +122,7 @@ func start(t *testing.T, dir, program string, args ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(filepath.Join(programs(), program), args...)
+	cmd := exec.Command(Program(program), args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -23,18 +23,20 @@ import (
 
 // A server is a real API server with the definitions that our jobs need.
 type server struct {
+	config *rest.Config // without a user
 	client dynamic.Interface
 	mapper *restmapper.DeferredDiscoveryRESTMapper
 }
 
-func startServer(t *testing.T) *server {
+func startServer(t *testing.T, users ...string) *server {
 	t.Helper()
 	if !apiservertest.Available() {
 		t.Skip("needs a real API server: make test-kubernetes")
 	}
-	config := apiservertest.As(apiservertest.Start(t), apiservertest.Admin)
-	config.QPS, config.Burst = -1, -1 // nobody else asks
-	config.WarningHandler = rest.NoWarnings{}
+	all := apiservertest.Start(t, users...)
+	all.QPS, all.Burst = -1, -1 // nobody else asks
+	all.WarningHandler = rest.NoWarnings{}
+	config := apiservertest.As(all, apiservertest.Admin)
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +45,7 @@ func startServer(t *testing.T) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &server{client, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(found))}
+	return &server{all, client, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(found))}
 }
 
 // documents are the objects of a file.
@@ -67,21 +69,29 @@ func documents(t *testing.T, text []byte) (out []*unstructured.Unstructured) {
 // making it would take: admission, defaults, validation.
 func (s *server) post(t *testing.T, o *unstructured.Unstructured, options metav1.CreateOptions) (*unstructured.Unstructured, error) {
 	t.Helper()
+	options.FieldValidation = metav1.FieldValidationStrict
+	to, err := s.resource(o)
+	if err != nil {
+		return nil, err
+	}
+	return to.Create(t.Context(), o, options)
+}
+
+// resource is where objects of its kind and namespace are.
+func (s *server) resource(o *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
 	kind := o.GroupVersionKind()
 	m, err := s.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
 		return nil, err
 	}
-	options.FieldValidation = metav1.FieldValidationStrict
-	to := dynamic.ResourceInterface(s.client.Resource(m.Resource))
-	if m.Scope.Name() == "namespace" {
-		namespace := o.GetNamespace()
-		if namespace == "" {
-			namespace = metav1.NamespaceDefault
-		}
-		to = s.client.Resource(m.Resource).Namespace(namespace)
+	if m.Scope.Name() != "namespace" {
+		return s.client.Resource(m.Resource), nil
 	}
-	return to.Create(t.Context(), o, options)
+	namespace := o.GetNamespace()
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	return s.client.Resource(m.Resource).Namespace(namespace), nil
 }
 
 // dryRun says why the server refuses an object, or what of it the server would

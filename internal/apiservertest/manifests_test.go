@@ -57,21 +57,27 @@ const jobSets, jobSetsSum = "sigs.k8s.io/jobset@v0.11.1", "h1:WgLEBnXTeX+4MxfVkI
 // jobSetCRD is the definition in that module.
 func jobSetCRD(t *testing.T) []byte {
 	t.Helper()
-	cmd := exec.Command("go", "mod", "download", "-json", jobSets)
+	return fileOf(t, jobSets, jobSetsSum, "config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml")
+}
+
+// fileOf is a file of a module.
+func fileOf(t *testing.T, name, sum, file string) []byte {
+	t.Helper()
+	cmd := exec.Command("go", "mod", "download", "-json", name)
 	cmd.Dir = t.TempDir() // no module's own go.mod is changed
 	out, err := cmd.Output()
 	var module struct{ Dir, Sum, Error string }
 	if err := errors.Join(err, json.Unmarshal(out, &module)); err != nil {
-		t.Fatalf("go mod download %s: %v %s", jobSets, err, module.Error)
+		t.Fatalf("go mod download %s: %v %s", name, err, module.Error)
 	}
-	if module.Sum != jobSetsSum {
-		t.Fatalf("%s has the sum %s; want %s", jobSets, module.Sum, jobSetsSum)
+	if module.Sum != sum {
+		t.Fatalf("%s has the sum %s; want %s", name, module.Sum, sum)
 	}
-	crd, err := os.ReadFile(filepath.Join(module.Dir, "config", "components", "crd", "bases", "jobset.x-k8s.io_jobsets.yaml"))
+	text, err := os.ReadFile(filepath.Join(module.Dir, filepath.FromSlash(file)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return crd
+	return text
 }
 
 // startCluster is a server that knows MPIJobs, as the operator's pinned module
@@ -233,7 +239,7 @@ func TestRendered(t *testing.T) {
 // TestFiles: the same for the files under examples.
 func TestFiles(t *testing.T) {
 	s := startCluster(t)
-	files := []string{"../../examples/kubernetes/rbac.yaml"} // first: it has the namespace of the others
+	files := []string{"../../examples/kubernetes/assay.yaml"} // first: it has the namespace of the others
 	for _, pattern := range []string{"kubernetes/*.yaml", "jobs/*.yaml"} {
 		list, err := filepath.Glob(filepath.Join("../../examples", pattern))
 		if err != nil || len(list) == 0 {

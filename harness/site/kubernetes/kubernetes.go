@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/site"
 )
 
 // What is written to a node.
@@ -31,6 +32,8 @@ const (
 	// VerdictKey is the key of the label and the taint, with the value pass or fail. A node on
 	// which the checks could not be run has no such label.
 	VerdictKey = "assay-hpc.github.io/verdict"
+	// Pending is the label's value while a node waits for its certification.
+	Pending = "pending"
 	// CertificateKey is the key of the annotation: the SHA-256 of the certificate's canonical
 	// form.
 	CertificateKey = "assay-hpc.github.io/certificate"
@@ -43,6 +46,7 @@ var taintEffects = []string{"NoSchedule", "PreferNoSchedule", "NoExecute"}
 type Options struct {
 	Node  string
 	Taint string // effect of the taint of a node that fails; "": do not change taints
+	Pods  bool   // Check also looks for the right that Busy needs
 }
 
 // Validate reports missing or wrong options.
@@ -102,24 +106,44 @@ func (c *Cluster) Act(ctx context.Context, st *certificate.Statement, o Options)
 	}
 	sum := sha256.Sum256(doc)
 	digest := "sha256:" + hex.EncodeToString(sum[:])
+	cond := condition(st)
+	err = c.write(ctx, o, cond, func(n *node) ([]byte, error) { return n.metaPatch(st, digest, o.Taint) })
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("node %s: %s=%s, %s: %s", o.Node, ConditionType, cond.Status, cond.Reason, cond.Message), nil
+}
+
+// Withdraw labels a node as pending, and says why in its condition, so that no pod which selects
+// certified nodes is sent there. A node that failed keeps its label.
+func (c *Cluster) Withdraw(ctx context.Context, o Options, why string) error {
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	cond := nodeCondition{Type: ConditionType, Status: "Unknown", Reason: "CertificationPending", Message: site.Prefix + why}
+	return c.write(ctx, o, cond, (*node).pendingPatch)
+}
+
+// write does writeOnce until no other client writes in between. Its error names the node, and
+// missing rights.
+func (c *Cluster) write(ctx context.Context, o Options, cond nodeCondition, meta func(*node) ([]byte, error)) error {
 	again := func(err error) bool { return ctx.Err() == nil && passing(err) }
-	err = retry.OnError(backoff, again, func() error { return c.write(ctx, st, digest, o) })
+	err := retry.OnError(backoff, again, func() error { return c.writeOnce(ctx, o.Node, cond, meta) })
 	if apierrors.IsForbidden(err) {
 		if missing := c.Check(ctx, o); missing != nil {
 			err = missing
 		}
 	}
 	if err != nil {
-		return "", fmt.Errorf("node %s: %w", o.Node, err)
+		return fmt.Errorf("node %s: %w", o.Node, err)
 	}
-	cond := condition(st)
-	return fmt.Sprintf("node %s: %s=%s, %s: %s", o.Node, ConditionType, cond.Status, cond.Reason, cond.Message), nil
+	return nil
 }
 
-// write reads the node and writes what differs: first taint, label and annotation, which keep
+// writeOnce reads the node and writes what differs: first taint, label and annotation, which keep
 // work away, then the condition, which informs people.
-func (c *Cluster) write(ctx context.Context, st *certificate.Statement, digest string, o Options) error {
-	object, err := c.client.Resource(nodes).Get(ctx, o.Node, metav1.GetOptions{})
+func (c *Cluster) writeOnce(ctx context.Context, name string, cond nodeCondition, meta func(*node) ([]byte, error)) error {
+	object, err := c.client.Resource(nodes).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -127,21 +151,21 @@ func (c *Cluster) write(ctx context.Context, st *certificate.Statement, digest s
 	if err != nil {
 		return err
 	}
-	patch, err := n.metaPatch(st, digest, o.Taint)
+	patch, err := meta(n)
 	if err != nil {
 		return err
 	}
-	changed, err := c.client.Resource(nodes).Patch(ctx, o.Node, mergePatch, patch, metav1.PatchOptions{FieldManager: manager})
+	changed, err := c.client.Resource(nodes).Patch(ctx, name, mergePatch, patch, metav1.PatchOptions{FieldManager: manager})
 	if err != nil {
 		return err
 	}
 	if n, err = readNode(changed.Object); err != nil {
 		return err
 	}
-	if patch, err = n.statusPatch(condition(st), c.now()); err != nil {
+	if patch, err = n.statusPatch(cond, c.now()); err != nil {
 		return err
 	}
-	_, err = c.client.Resource(nodes).Patch(ctx, o.Node, strategicPatch, patch, metav1.PatchOptions{FieldManager: manager}, "status")
+	_, err = c.client.Resource(nodes).Patch(ctx, name, strategicPatch, patch, metav1.PatchOptions{FieldManager: manager}, "status")
 	return err
 }
 
@@ -153,6 +177,9 @@ type right struct{ verb, resource, subresource string }
 
 // rights are the rights that Act needs.
 var rights = []right{{"get", "nodes", ""}, {"patch", "nodes", ""}, {"patch", "nodes", "status"}}
+
+// podRights are the rights that Busy needs.
+var podRights = []right{{"list", "pods", ""}}
 
 // A Denied lists the rights that this process lacks.
 type Denied struct {
@@ -169,7 +196,7 @@ func (d *Denied) Error() string {
 		}
 		rules = append(rules, fmt.Sprintf(`{apiGroups: [""], resources: [%s], verbs: [%s]}`, resource, r.verb))
 	}
-	return "this account may not write onto nodes; its ClusterRole lacks " + strings.Join(rules, ", ")
+	return "this account may not mark nodes; its ClusterRole lacks " + strings.Join(rules, ", ")
 }
 
 var reviews = schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "selfsubjectaccessreviews"}
@@ -179,8 +206,12 @@ func (c *Cluster) Check(ctx context.Context, o Options) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
+	needed := rights
+	if o.Pods {
+		needed = slices.Concat(rights, podRights)
+	}
 	var missing []right
-	for _, r := range rights {
+	for _, r := range needed {
 		allowed, err := c.may(ctx, r, o.Node)
 		if err != nil {
 			return fmt.Errorf("asking for rights: %w", err)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,10 +15,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/apiservertest"
 )
 
 func statement(v result.Verdict) *certificate.Statement {
@@ -240,5 +243,90 @@ func TestValidate(t *testing.T) {
 		if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v; want %q", o, err, want)
 		}
+	}
+}
+
+// TestWithdraw: a node waits, says why, and one that failed keeps its label.
+func TestWithdraw(t *testing.T) {
+	s := startServer(t)
+	s.newNode(t, "gpu-1")
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	c, o := open(t, s.as(harness), at), Options{Node: "gpu-1", Taint: "NoSchedule"}
+	for _, tt := range []struct {
+		before result.Verdict
+		want   ours
+	}{
+		{"", ours{"Unknown", "CertificationPending", "assay: it was booted", "12:00:00", "12:00:00", Pending, "", ""}},
+		{result.Pass, ours{"Unknown", "CertificationPending", "assay: it was booted", "12:00:00", "12:00:00", Pending, "", ""}},
+		{result.Fail, ours{"Unknown", "CertificationPending", "assay: it was booted", "12:00:00", "12:00:00", "fail", "", "NoSchedule"}},
+	} {
+		if tt.before != "" {
+			if _, err := c.Act(t.Context(), statement(tt.before), o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.Withdraw(t.Context(), o, "it was booted"); err != nil {
+			t.Fatal(err)
+		}
+		got := s.read(t, "gpu-1")
+		got.Certificate = ""
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("after %q (-want +got):\n%s", tt.before, diff)
+		}
+	}
+	if err := c.Withdraw(t.Context(), Options{Node: "gpu-2"}, "x"); err == nil || !strings.Contains(err.Error(), `node gpu-2: nodes "gpu-2" not found`) {
+		t.Errorf("another node: %v", err)
+	}
+}
+
+// TestBusy: the pods that hold GPUs of a node, and no others.
+func TestBusy(t *testing.T) {
+	if !apiservertest.Available() {
+		t.Skip("needs a real API server: make test-kubernetes")
+	}
+	s := startServer(t)
+	s.newNode(t, "gpu-1")
+	for _, tt := range []struct{ name, node, resource, init, phase string }{
+		{"gpu", "gpu-1", "nvidia.com/gpu", "", "Running"},
+		{"mig", "gpu-1", "nvidia.com/mig-1g.10gb", "", "Pending"},
+		{"init", "gpu-1", "cpu", "nvidia.com/gpu.shared", "Pending"},
+		{"done", "gpu-1", "nvidia.com/gpu", "", "Succeeded"},
+		{"failed", "gpu-1", "nvidia.com/gpu", "", "Failed"},
+		{"cpu", "gpu-1", "cpu", "", "Running"},
+		{"elsewhere", "gpu-2", "nvidia.com/gpu", "", "Running"},
+	} {
+		of := func(name string) map[string]any {
+			return map[string]any{"name": "x" + name[:1], "image": "x", "resources": map[string]any{"limits": map[string]any{name: "1"}}}
+		}
+		spec := map[string]any{"nodeName": tt.node, "containers": []any{of(tt.resource)}}
+		if tt.init != "" {
+			spec["initContainers"] = []any{of(tt.init)}
+		}
+		in := s.admin.Resource(pods).Namespace("default")
+		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": tt.name}, "spec": spec}}
+		if tt.name == "gpu" { // no controller gives the namespace what pods run as
+			account := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "default"}}}
+			if _, err := s.admin.Resource(corev1.SchemeGroupVersion.WithResource("serviceaccounts")).Namespace("default").Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := in.Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := in.Patch(t.Context(), tt.name, mergePatch, []byte(`{"status":{"phase":"`+tt.phase+`"}}`), metav1.PatchOptions{}, "status"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := open(t, s.as(harness), time.Now())
+	busy, err := c.Busy(t.Context(), "gpu-1")
+	if want := []string{"default/gpu", "default/init", "default/mig"}; err != nil || !slices.Equal(busy, want) {
+		t.Errorf("%v, %v; want %v", busy, err, want)
+	}
+	if _, err := open(t, s.as(reader), time.Now()).Busy(t.Context(), "gpu-1"); err == nil || !strings.Contains(err.Error(), "the pods of node gpu-1") {
+		t.Errorf("without the right: %v", err)
+	}
+	err = open(t, s.as(reader), time.Now()).Check(t.Context(), Options{Node: "gpu-1", Pods: true})
+	if err == nil || !strings.Contains(err.Error(), "resources: [pods], verbs: [list]") {
+		t.Errorf("the missing right: %v", err)
 	}
 }

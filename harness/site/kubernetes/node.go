@@ -77,6 +77,15 @@ func (n *node) metaPatch(st *certificate.Statement, digest, effect string) ([]by
 	return json.Marshal(patch)
 }
 
+// pendingPatch returns the patch of the label of a node that waits for its certification.
+func (n *node) pendingPatch() ([]byte, error) {
+	metadata := map[string]any{"resourceVersion": n.Metadata.ResourceVersion}
+	if n.Metadata.Labels[VerdictKey] != string(result.Fail) {
+		metadata["labels"] = map[string]any{VerdictKey: Pending}
+	}
+	return json.Marshal(map[string]any{"metadata": metadata})
+}
+
 // taints returns the node's new taints. A verdict other than pass or fail changes none.
 func (n *node) taints(v result.Verdict, effect string) (taints []map[string]any, changed bool) {
 	if effect == "" || v != result.Pass && v != result.Fail {

@@ -17,9 +17,9 @@ import (
 	"github.com/assay-hpc/assay/internal/apiservertest"
 )
 
-// install makes the objects of an example on the API server, which refuses fields
-// that it does not know.
-func (s *apiServer) install(t *testing.T, file string) {
+// install makes the objects of an example that are wanted on the API server, which refuses
+// fields that it does not know.
+func (s *apiServer) install(t *testing.T, file string, wanted func(name string) bool) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(examples, file))
 	if err != nil {
@@ -29,6 +29,9 @@ func (s *apiServer) install(t *testing.T, file string) {
 		object := new(unstructured.Unstructured)
 		if err := yaml.Unmarshal([]byte(doc), &object.Object); err != nil {
 			t.Fatal(err)
+		}
+		if !wanted(object.GetName()) {
+			continue
 		}
 		gvk := object.GroupVersionKind()
 		plural := strings.ToLower(gvk.Kind) + "s"
@@ -79,9 +82,9 @@ func TestExamples(t *testing.T) {
 		t.Skip("needs a real API server: make test-kubernetes")
 	}
 	s := startServer(t)
-	for _, file := range []string{"rbac.yaml", "job.yaml", "daemonset.yaml"} {
-		s.install(t, file)
-	}
+	const policy = "assay-nodes"
+	s.install(t, "assay.yaml", func(name string) bool { return name != policy })
+	s.install(t, "job.yaml", func(string) bool { return true })
 	s.newNode(t, "gpu-1")
 	s.newNode(t, "gpu-2")
 	c := open(t, s.as(s.podToken(t, "gpu-1")), time.Now())
@@ -92,7 +95,7 @@ func TestExamples(t *testing.T) {
 	if err := act("gpu-2"); err != nil {
 		t.Fatalf("without the policy a pod may mark other nodes: %v", err)
 	}
-	s.install(t, "policy.yaml")
+	s.install(t, "assay.yaml", func(name string) bool { return name == policy })
 	const want = "a certifying pod may change its own node alone"
 	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(300 * time.Millisecond) { // it takes effect by and by
 		err := act("gpu-2")

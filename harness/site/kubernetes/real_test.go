@@ -32,7 +32,7 @@ func grant(t *testing.T, config *rest.Config) {
 		t.Fatal(err)
 	}
 	var role *rbacv1.ClusterRole
-	for _, object := range manifest(t, "rbac.yaml") {
+	for _, object := range manifest(t, "assay.yaml") {
 		if r, ok := object.(*rbacv1.ClusterRole); ok {
 			role = r
 		}
