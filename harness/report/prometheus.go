@@ -73,6 +73,9 @@ func imageName(s *certificate.Statement) string {
 func (m *metrics) certificate(of labels, s *certificate.Statement) {
 	p := &s.Predicate
 	info := of.with("harness", p.Harness.Version, "target", p.Environment.Target, "recipe", p.Environment.Recipe, "kernel", p.Environment.Kernel, "os", p.Environment.OS)
+	if n := p.Node; n != nil { // by which like nodes can be compared
+		info = info.with("hardware", n.Platform, "gpus", strconv.Itoa(len(n.GPUs)), "driver", n.Driver)
+	}
 	m.add("assay_certificate_info", "What the certificate is about and where it was made; always 1.", info, 1)
 	count := result.Count(p.Results)
 	for _, v := range result.Verdicts() {

@@ -233,7 +233,7 @@ func TestChartDashboard(t *testing.T) {
 				}
 			}
 		}
-		if healthy == 5 && maps.EqualFunc(nodes, want, slices.Equal) {
+		if healthy == 6 && maps.EqualFunc(nodes, want, slices.Equal) {
 			break
 		}
 		if time.Now().After(end) {
