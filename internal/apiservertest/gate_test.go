@@ -409,17 +409,28 @@ func TestChartStale(t *testing.T) {
 			t.Errorf("its agent was silent for %v: %q; want %q", since, got, want)
 		}
 	}
-	// The label alone, without the agent's condition, is no pass for longer.
-	s.newNode("alone", 8)
+	// The label alone, without the agent's condition or its time, is no pass for longer.
 	pass := fmt.Sprintf(`{"metadata":{"labels":{%q:"pass"}}}`, verdictKey)
-	if _, err := s.as("writer").Resource(nodesOf).Patch(t.Context(), "alone", types.MergePatchType, []byte(pass), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
+	for name, condition := range map[string]string{"alone": "", "timeless": `{"status":{"conditions":[{"type":"AssayCertified","status":"True"}]}}`} {
+		s.newNode(name, 8)
+		nodes := s.as("writer").Resource(nodesOf)
+		_, err := nodes.Patch(t.Context(), name, types.MergePatchType, []byte(pass), metav1.PatchOptions{})
+		if err == nil && condition != "" {
+			_, err = nodes.Patch(t.Context(), name, types.StrategicMergePatchType, []byte(condition), metav1.PatchOptions{}, "status")
+		}
+		if err == nil {
+			err = s.report("forger", name, now, "")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.verdict(name); got != "stale" {
+			t.Errorf("%s: %q; want stale", name, got)
+		}
 	}
-	if err := s.report("forger", "alone", now, ""); err != nil {
-		t.Fatal(err)
-	}
-	if got := s.verdict("alone"); got != "stale" {
-		t.Errorf("without a condition: %q; want stale", got)
+	// A kubelet that does not say when it looked is not refused.
+	if _, err := s.as(users[0]).Resource(nodesOf).Patch(t.Context(), "n0", types.StrategicMergePatchType, []byte(`{"status":{"conditions":[{"type":"Ready","status":"True","lastHeartbeatTime":null}]}}`), metav1.PatchOptions{}, "status"); err != nil {
+		t.Errorf("a report without a time: %v", err)
 	}
 }
 
