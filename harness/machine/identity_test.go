@@ -9,6 +9,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/topology"
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
@@ -89,5 +90,29 @@ func TestDrawing(t *testing.T) {
 		if count[certificate.PartGPU] != len(sys.GPUs) || count[certificate.PartCPU] != len(sys.CPUs) {
 			t.Errorf("%s: %v; want %d GPUs, %d processors", f, count, len(sys.GPUs), len(sys.CPUs))
 		}
+	}
+}
+
+// gpus are the GPUs of a driver.
+type gpus []nvml.GPU
+
+func (g gpus) Driver() (nvml.Driver, error) {
+	return nvml.Driver{GPUs: len(g), Version: "580.65.06"}, nil
+}
+func (g gpus) GPU(i int, _ func(string)) (nvml.GPU, error) { return g[i], nil }
+func (g gpus) Counters(int) (map[string]uint64, error)     { return nil, nil }
+
+// TestEnergy: it is known of the GPUs that the driver keeps running, and of no others.
+func TestEnergy(t *testing.T) {
+	known, unknown := sysfs.Known(uint64(100)), sysfs.Unknown[uint64](nvml.ErrNotSupported)
+	var id Identity
+	id.askDriver(gpus{
+		{UUID: "GPU-a", Energy: known, Persistence: sysfs.Known(true)},
+		{UUID: "GPU-b", Energy: known, Persistence: sysfs.Known(false)},
+		{UUID: "GPU-c", Energy: unknown, Persistence: sysfs.Known(true)},
+		{UUID: "GPU-d", Energy: known, Persistence: sysfs.Unknown[bool](nvml.ErrNotSupported)},
+	})
+	if d := cmp.Diff(map[string]uint64{"GPU-a": 100}, id.Energy); d != "" || len(id.Node.GPUs) != 4 {
+		t.Errorf("%d GPUs; energy (-want +got):\n%s", len(id.Node.GPUs), d)
 	}
 }

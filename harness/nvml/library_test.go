@@ -72,13 +72,14 @@ func quiet(string) {}
 // TestGPU: a GPU's answers are where they belong, in the units of the facts.
 func TestGPU(t *testing.T) {
 	d := answers(&mock.Device{
-		GetNameFunc:               func() (string, nvml.Return) { return "NVIDIA H200", nvml.SUCCESS },
-		GetEccModeFunc:            func() (nvml.EnableState, nvml.EnableState, nvml.Return) { return 1, 0, nvml.SUCCESS },
-		GetRemappedRowsFunc:       func() (int, int, bool, bool, nvml.Return) { return 1, 2, true, false, nvml.SUCCESS },
-		ValidateInforomFunc:       func() nvml.Return { return nvml.ERROR_CORRUPTED_INFOROM },
-		GetEnforcedPowerLimitFunc: func() (uint32, nvml.Return) { return 700000, nvml.SUCCESS },
-		GetMigModeFunc:            func() (int, int, nvml.Return) { return 0, 0, nvml.ERROR_NOT_SUPPORTED },
-		GetRepairStatusFunc:       func() (nvml.RepairStatus, nvml.Return) { panic("the library does not have it") },
+		GetNameFunc:                   func() (string, nvml.Return) { return "NVIDIA H200", nvml.SUCCESS },
+		GetEccModeFunc:                func() (nvml.EnableState, nvml.EnableState, nvml.Return) { return 1, 0, nvml.SUCCESS },
+		GetRemappedRowsFunc:           func() (int, int, bool, bool, nvml.Return) { return 1, 2, true, false, nvml.SUCCESS },
+		ValidateInforomFunc:           func() nvml.Return { return nvml.ERROR_CORRUPTED_INFOROM },
+		GetEnforcedPowerLimitFunc:     func() (uint32, nvml.Return) { return 700000, nvml.SUCCESS },
+		GetMigModeFunc:                func() (int, int, nvml.Return) { return 0, 0, nvml.ERROR_NOT_SUPPORTED },
+		GetTotalEnergyConsumptionFunc: func() (uint64, nvml.Return) { return 4287529, nvml.SUCCESS },
+		GetRepairStatusFunc:           func() (nvml.RepairStatus, nvml.Return) { panic("the library does not have it") },
 		GetComputeRunningProcessesFunc: func() ([]nvml.ProcessInfo, nvml.Return) {
 			return []nvml.ProcessInfo{{Pid: 7}}, nvml.SUCCESS
 		},
@@ -111,8 +112,8 @@ func TestGPU(t *testing.T) {
 	if g.Bus != (sysfs.BusID{Bus: 0x3b}) || g.ID != "2335" || g.Name.Value != "NVIDIA H200" || g.ECC.Value != (Modes{Now: true}) {
 		t.Errorf("%+v", g)
 	}
-	if g.Remap.Value != (Remap{Uncorrectable: 2, Pending: true}) || g.InfoROMOK.Value || g.InfoROMOK.Err != nil || g.Power.Value.Limit != 700 {
-		t.Errorf("remap %+v, InfoROM %+v, power %+v", g.Remap, g.InfoROMOK, g.Power)
+	if g.Remap.Value != (Remap{Uncorrectable: 2, Pending: true}) || g.InfoROMOK.Value || g.InfoROMOK.Err != nil || g.Power.Value.Limit != 700 || g.Energy.Value != 4287529 {
+		t.Errorf("remap %+v, InfoROM %+v, power %+v, energy %+v", g.Remap, g.InfoROMOK, g.Power, g.Energy)
 	}
 	if !errors.Is(g.MIG.Err, ErrNotSupported) || !errors.Is(g.Repair.Err, ErrNotSupported) {
 		t.Errorf("MIG: %v, repair: %v; want neither supported", g.MIG.Err, g.Repair.Err)
