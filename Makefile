@@ -158,6 +158,10 @@ test-slurm: deps ## a real Slurm: rendered jobs on two nodes and on eight, also 
 test-fabric: ## the suite fabric and the hunt on a cluster of namespaces, hosts made slow, lossy or dead at random, TRIALS=N of each (5 minutes, needs root)
 	@./.ci/fabric/test
 
+.PHONY: test-rootless
+test-rootless: deps build ## build an image as a fresh user without rights, run it as an unknown user ID by podman and runc (needs root)
+	@./.ci/rootless/test
+
 .PHONY: test-kubernetes
 test-kubernetes: ## nodes marked on a real API server, all rendered manifests taken by it, the chart; it is built first (some twenty minutes, kept in the cache)
 	@./.ci/kubernetes/test

@@ -21,6 +21,8 @@ require (
 	github.com/klauspost/compress v1.19.2
 	github.com/klauspost/pgzip v1.2.6
 	github.com/moby/buildkit v0.33.1
+	github.com/moby/sys/user v0.4.1
+	github.com/moby/sys/userns v0.2.0
 	github.com/opencontainers/go-digest v1.0.0
 	github.com/opencontainers/image-spec v1.1.1
 	github.com/prometheus/client_golang v1.24.1
@@ -47,9 +49,13 @@ require (
 	k8s.io/apimachinery v0.36.3
 	k8s.io/client-go v0.36.3
 	k8s.io/kube-openapi v0.0.0-20260319004828-5883c5ee87b9
+	k8s.io/pod-security-admission v0.36.3
 )
 
-require github.com/containerd/errdefs v1.0.0 // indirect
+require (
+	github.com/containerd/errdefs v1.0.0 // indirect
+	k8s.io/component-base v0.36.3 // indirect
+)
 
 require (
 	github.com/emicklei/go-restful/v3 v3.13.0 // indirect
@@ -229,8 +235,6 @@ require (
 	github.com/moby/sys/reexec v0.1.0 // indirect
 	github.com/moby/sys/sequential v0.7.0 // indirect
 	github.com/moby/sys/signal v0.7.1 // indirect
-	github.com/moby/sys/user v0.4.1 // indirect
-	github.com/moby/sys/userns v0.2.0 // indirect
 	github.com/morikuni/aec v1.1.0 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/natefinch/atomic v1.0.1 // indirect

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,7 +39,10 @@ var ErrNotPossible = errors.New("debootstrap cannot run here")
 // Check reports whether bases for the architecture can be built on this machine.
 func Check(arch string) error {
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("%w: it needs root (chroot, mknod); run as root or give --builder", ErrNotPossible)
+		if err := state.CanBeRoot(); err != nil {
+			return fmt.Errorf("%w: it needs root (chroot, mount), or a user namespace: %w", ErrNotPossible, err)
+		}
+		return fmt.Errorf("%w: it needs root (chroot, mount); run as root (sudo), or by assay without a builder whose address starts with ssh://", ErrNotPossible)
 	}
 	if _, err := exec.LookPath("debootstrap"); err != nil {
 		return fmt.Errorf("%w: it is not installed; run: apt-get install debootstrap (or make deps)", ErrNotPossible)
@@ -68,7 +72,7 @@ func (m *Maker) Resolve(ctx context.Context, d matrix.Debootstrap, arch string) 
 	if _, err := os.Stat(keyring); err != nil {
 		return nil, fmt.Errorf("%w: %s is missing; run: apt-get install debian-archive-keyring (or make deps)", ErrNotPossible, keyring)
 	}
-	if err := m.run(ctx, "--download-only", "--force-check-gpg", "--keyring="+keyring, "--arch="+arch, "--variant="+d.Variant, d.Suite, root, m.Archive); err != nil {
+	if err := m.run(ctx, root, "--download-only", "--force-check-gpg", "--keyring="+keyring, "--arch="+arch, "--variant="+d.Variant, d.Suite, root, m.Archive); err != nil {
 		return nil, err
 	}
 	lists, _ := filepath.Glob(filepath.Join(root, "var/lib/apt/lists/*_Packages"))
@@ -104,9 +108,28 @@ func (m *Maker) downloaded(debpaths string, index map[string]recipe.Deb) ([]reci
 	return debs, nil
 }
 
-func (m *Maker) run(ctx context.Context, args ...string) error {
+// bindDevices gives the target, in $TARGET, the devices that debootstrap would make: the kernel
+// lets nobody make devices in a user namespace. debootstrap makes only those that are missing.
+const bindDevices = `mkdir -p "$TARGET/dev"
+for d in null zero full random urandom tty; do
+  : >"$TARGET/dev/$d"
+  mount --bind "/dev/$d" "$TARGET/dev/$d"
+done
+: >"$TARGET/dev/console"
+ln -s pts/ptmx "$TARGET/dev/ptmx"
+unset TARGET
+exec debootstrap "$@"`
+
+// run runs debootstrap on a target directory; rest are the operands after it.
+func (m *Maker) run(ctx context.Context, target string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "debootstrap", args...)
 	cmd.Env = append(cleanEnv(), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", m.Epoch.Unix()))
+	if state.InUserNamespace() {
+		cmd = exec.CommandContext(ctx, "/bin/sh", append([]string{"-euc", bindDevices, "sh"}, args...)...)
+		// In what it takes for an unprivileged container, debootstrap does not try whether it can
+		// make devices.
+		cmd.Env = append(cleanEnv(), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", m.Epoch.Unix()), "container=lxc", "TARGET="+target)
+	}
 	if m.Netrc != "" {
 		// Not in the URL, which appears in the process list, in debootstrap's log and in the
 		// base. debootstrap's wget reads this file.
@@ -175,7 +198,7 @@ func (m *Maker) Make(ctx context.Context, d matrix.Debootstrap, arch string, deb
 		return "", err
 	}
 	m.Log("debootstrap %s %s", d.Suite, arch)
-	if err := m.run(ctx, "--no-check-gpg", "--arch="+arch, "--variant="+d.Variant, d.Suite, root, "file://"+repo); err != nil {
+	if err := m.run(ctx, root, "--no-check-gpg", "--arch="+arch, "--variant="+d.Variant, d.Suite, root, "file://"+repo); err != nil {
 		return "", err
 	}
 	if err := m.normalise(root, d.Suite); err != nil {
@@ -197,6 +220,11 @@ func (m *Maker) normalise(root, suite string) error {
 				return err
 			}
 		}
+	}
+	// debootstrap leaves its own time here when it is root of the machine, and the package's
+	// otherwise.
+	if err := os.Chtimes(filepath.Join(root, "proc"), m.Epoch, m.Epoch); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	if err := m.shadow(filepath.Join(root, "etc/shadow")); err != nil {
 		return err

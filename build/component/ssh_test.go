@@ -44,14 +44,15 @@ as() { # without a way back to root, as in a restricted pod
 	shift
 	chroot "$root" setpriv --reuid "$uid" --regid "$uid" --clear-groups --no-new-privs "$@"
 }
-login() { # USER PORT: what whoami says there
+login() { # USER PORT [UID]: what whoami says there
 	for _ in $(seq 600); do
 		if grep -q 'Server listening' "$bed/log"; then break; fi
 		if ! kill -0 "$server" 2>/dev/null; then break; fi
 		sleep 0.1
 	done
-	uid=$(chroot "$root" id -u "$1")
+	uid=${3-$(chroot "$root" id -u "$1")}
 	key=/home/mpi/.ssh/id_ecdsa
+	if [ -n "${3-}" ]; then key=/home/assay/.ssh/id_ecdsa; fi
 	if [ "$uid" = 0 ]; then key=/tmp/key; install -m 0600 "$root/home/mpi/.ssh/id_ecdsa" "$root$key"; fi
 	as "$uid" ssh -o BatchMode=yes -i "$key" -p "$2" "$1@127.0.0.1" 'echo "logged in as $(id -un)"' || { cat "$bed/log" >&2; return 1; }
 }
@@ -67,13 +68,17 @@ func sshdSetup(t *testing.T) []string {
 	if _, err := os.Stat("/usr/sbin/sshd"); seed == "" && err != nil {
 		t.Skip("there is no sshd, and ASSAY_FABRIC_SSHD names no unpacked openssh-server: .ci/fabric/sshd gets one")
 	}
-	for _, tool := range []string{"ssh", "ssh-keygen", "setpriv", "unshare", "dpkg-divert"} {
+	for _, tool := range []string{"ssh", "ssh-keygen", "setpriv", "unshare", "dpkg-divert", "gcc"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skip(err)
 		}
 	}
 	if out, err := exec.Command("unshare", "--mount", "--net", "true").CombinedOutput(); err != nil {
 		t.Skipf("no namespaces here: %v: %s", err, out)
+	}
+	nss, err := filepath.Abs("nss/nss.c")
+	if err != nil {
+		t.Fatal(err)
 	}
 	files, script := t.TempDir(), ""
 	for _, st := range resolved(t, input(t, fabric, amd64, amd64)).Image().Steps {
@@ -94,7 +99,7 @@ func sshdSetup(t *testing.T) []string {
 			}
 		}
 	}
-	return append(os.Environ(), "SEED="+seed, "FILES="+files, "IMAGE="+script)
+	return append(os.Environ(), "SEED="+seed, "FILES="+files, "IMAGE="+script, "NSS="+nss)
 }
 
 // TestSSHD starts the image's sshd as pods do: as root and as another user, on a
@@ -123,6 +128,22 @@ login mpi 2222`, "logged in as mpi\n"},
 ASSAY_SSHD_KEYS=/tmp/keys as 4712 /usr/sbin/sshd -De -p 2222 2> "$bed/log" & server=$!
 login mpi 2222
 stat -c 'mode %a' "$root/tmp/keys/ssh_host_ed25519_key"`, "logged in as mpi\nmode 600\n"},
+		{"a user without a name, read-only", `gcc -O2 -fPIC -shared -o "$root/usr/lib/$(gcc -print-multiarch)/libnss_assay.so.2" "$NSS"
+cp -r "$root/home/mpi/.ssh" "$root/home/assay/"
+chmod 0644 "$root"/home/assay/.ssh/*
+mount -o remount,ro "$root"
+ASSAY_SSHD_KEYS=/tmp/keys as 12345 /usr/sbin/sshd -De -p 2222 2> "$bed/log" & server=$!
+login assay 2222 12345
+as 12345 getent passwd assay 12345 4713 0 || true
+chroot "$root" getent passwd assay || echo "root learns nothing"
+as 4712 getent passwd assay || echo "nor does a user with a name"`,
+			"^logged in as assay\nassay:\\*:12345:12345::/home/assay:/bin/bash\nassay:\\*:12345:12345::/home/assay:/bin/bash\nroot:x:0:0:[^\n]*\nroot learns nothing\nnor does a user with a name\n$"},
+		{"a node's name", `NODE_NAME=node-a as 0 /usr/sbin/sshd -De -p 2200 2> "$bed/log" & server=$!
+login root 2200 >/dev/null
+as 0 ssh -i /tmp/key -p 2200 root@127.0.0.1 'echo "on $NODE_NAME"'
+pid=$(grep -l '^sshd.openssh$' "$root"/proc/[0-9]*/comm | head -n 1)
+test -n "$pid"
+grep -aq NODE_NAME "${pid%comm}environ" || echo "/proc has not kept it"`, "^on node-a\n/proc has not kept it\n$"},
 		{"nobody tests a configuration", `ASSAY_SSHD_KEYS=/tmp/keys as 65534 /usr/sbin/sshd -t 2>&1 || echo "status $?"
 stat -c 'directory %a %U' "$root/run/sshd"`, "^directory 755 root\n$"},
 	} {

@@ -173,7 +173,10 @@ var ErrCannotStart = errors.New("cannot start buildkitd")
 // Check reports whether our own daemon could be started.
 func Check(binary string) error {
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("%w: it needs root; run as root (sudo), or give --builder ADDR (or BUILDKIT_HOST) of a running one", ErrCannotStart)
+		if err := state.CanBeRoot(); err != nil {
+			return fmt.Errorf("%w: it needs root or a user namespace: %w; or run as root (sudo), or give --builder ADDR (or BUILDKIT_HOST) of a running one", ErrCannotStart, err)
+		}
+		return fmt.Errorf("%w: it needs root; run as root (sudo), or by assay, which becomes root in a user namespace", ErrCannotStart)
 	}
 	if _, err := exec.LookPath("runc"); err != nil {
 		return fmt.Errorf("%w: runc is not installed; run: apt-get install runc (or make deps)", ErrCannotStart)
@@ -273,9 +276,15 @@ func spawn(binary, dir string, lock *os.File) (*process, error) {
 	p.cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	p.cmd.ExtraFiles = []*os.File{lock}
+	containers := "/run/runc" // where runc keeps them
+	if state.InUserNamespace() {
+		// /run is not ours. runc keeps them here, unless it takes the user for the machine's root.
+		containers = filepath.Join(dir, "run")
+		p.cmd.Env = append(p.cmd.Env, "XDG_RUNTIME_DIR="+containers, "USER=assay")
+	}
 	// Ctrl-C goes to assay, which cancels builds before it stops the daemon. If assay dies, the
-	// daemon dies too, with its containers, which runc keeps in /run/runc.
-	wait, err := state.Start(p.cmd, "/run/runc")
+	// daemon dies too, with its containers.
+	wait, err := state.Start(p.cmd, containers)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCannotStart, err)
 	}

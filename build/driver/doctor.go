@@ -13,6 +13,7 @@ import (
 
 	"github.com/assay-hpc/assay/build/base"
 	"github.com/assay-hpc/assay/build/daemon"
+	"github.com/assay-hpc/assay/build/state"
 )
 
 // A Finding is one thing that commands need on this machine.
@@ -36,10 +37,15 @@ func (w *Workspace) Doctor(ctx context.Context, o BuildOptions) []Finding {
 }
 
 func rights() Finding {
-	f := Finding{What: "root", OK: os.Geteuid() == 0, Detail: fmt.Sprintf("uid %d", os.Geteuid()), For: "build, certify, lock with our own builder; debootstrap"}
-	if !f.OK {
-		f.Remedy = "run with sudo, or give --builder ADDR"
+	f := Finding{What: "root", OK: true, Detail: fmt.Sprintf("uid %d", os.Geteuid()), For: "build, certify, lock with our own builder; debootstrap"}
+	if os.Geteuid() == 0 {
+		return f
 	}
+	if err := state.CanBeRoot(); err != nil {
+		f.OK, f.Detail, f.Remedy = false, f.Detail+", "+err.Error(), "run with sudo, or give --builder ADDR"
+		return f
+	}
+	f.Detail += ", root in a user namespace"
 	return f
 }
 

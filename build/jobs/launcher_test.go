@@ -80,7 +80,9 @@ func TestLauncher(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-			cmd.Env = append(os.Environ(), "DIR="+dir, "TMPDIR="+dir, "DIE="+tt.die, "FIRST="+tt.first, "LAST="+tt.last, "OMPI_MCA_plm_rsh_agent="+filepath.Join(dir, "agent"))
+			cmd.Env = append(os.Environ(), "DIR="+dir, "TMPDIR="+dir, "DIE="+tt.die, "FIRST="+tt.first, "LAST="+tt.last,
+				"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", // the test may be root, the pods are not
+				"OMPI_MCA_plm_rsh_agent="+filepath.Join(dir, "agent"))
 			var out, errOut bytes.Buffer
 			cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &errOut, time.Second
 			err = cmd.Run()

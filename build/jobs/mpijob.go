@@ -22,6 +22,17 @@ func (j *job) mpiJob() ([]byte, error) {
 	if j.certifies() {
 		c.Env = append(c.Env, nodeName())
 	}
+	launcher, keys := j.launcher(), "/root/.ssh"
+	if j.restricted() {
+		c.Env = append(c.Env, corev1.EnvVar{Name: "ASSAY_SSHD_KEYS", Value: "/tmp/sshd"})
+		restrict(&worker.Spec)
+		restrict(&launcher.Spec)
+		worker.Spec.SecurityContext.Sysctls = []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "22"}}
+		if j.Claim != "" {
+			worker.Spec.SecurityContext.FSGroup = ptr[int64](userID)
+		}
+		keys = userHome + "/.ssh"
+	}
 	o := &mpi.MPIJob{
 		TypeMeta:   metav1.TypeMeta{APIVersion: mpi.SchemeGroupVersion.String(), Kind: mpi.Kind},
 		ObjectMeta: j.meta(),
@@ -34,10 +45,10 @@ func (j *job) mpiJob() ([]byte, error) {
 				TTLSecondsAfterFinished: ptr[int32](keepFor),
 			},
 			MPIReplicaSpecs: map[mpi.MPIReplicaType]*mpi.ReplicaSpec{
-				mpi.MPIReplicaTypeLauncher: {Replicas: ptr[int32](1), RestartPolicy: mpi.RestartPolicyNever, Template: j.launcher()},
+				mpi.MPIReplicaTypeLauncher: {Replicas: ptr[int32](1), RestartPolicy: mpi.RestartPolicyNever, Template: launcher},
 				mpi.MPIReplicaTypeWorker:   {Replicas: ptr(int32(j.Nodes)), RestartPolicy: mpi.RestartPolicyNever, Template: worker},
 			},
-			SSHAuthMountPath:       "/root/.ssh",
+			SSHAuthMountPath:       keys,
 			LauncherCreationPolicy: mpi.LauncherCreationPolicyWaitForWorkersReady,
 			MPIImplementation:      mpi.MPIImplementationOpenMPI,
 		},
@@ -46,6 +57,32 @@ func (j *job) mpiJob() ([]byte, error) {
 		return j.document(j.computeDomain(), o)
 	}
 	return j.document(o)
+}
+
+// userID is in no base's /etc/passwd. There the images' libnss_assay.so.2 gives the user a name and
+// the home userHome, so that OpenSSH runs.
+const (
+	userID   = 10001
+	userHome = "/home/assay"
+)
+
+// restricted reports whether the job keeps to the Pod Security Standard "restricted". With RDMA it
+// cannot: adapters pin memory, for which IPC_LOCK is needed, and Kubernetes gives added
+// capabilities to root alone. Nor may such a pod mount devices of the host.
+func (j *job) restricted() bool { return !j.rdma && len(j.devices) == 0 }
+
+// restrict lets a pod run as a user other than root and without any right, as the Pod Security
+// Standard "restricted" requires.
+func restrict(p *corev1.PodSpec) {
+	p.SecurityContext = &corev1.PodSecurityContext{
+		RunAsUser: ptr[int64](userID), RunAsNonRoot: ptr(true),
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+	for i := range p.Containers {
+		p.Containers[i].SecurityContext = &corev1.SecurityContext{
+			AllowPrivilegeEscalation: ptr(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		}
+	}
 }
 
 func (j *job) launcher() corev1.PodTemplateSpec {

@@ -20,16 +20,13 @@ func (j *job) placed() []string {
 // for a dead host. So each of the first N ranks, where N is the number of ranks that
 // write a certificate, prints its exit status (tell), and the launcher reads these lines
 // (follow): after N of them it gives mpirun ten seconds to exit and returns the highest
-// status. Both scripts get N as their first argument. sshd does not pass the pod's
-// environment on, but it is process 1, and its environment has the node's name. NO_COLOR
-// is set because mpirun gives ranks a terminal, although the output goes to a log.
+// status. Both scripts get N as their first argument. The node's name comes from the
+// images' sshd, which passes NODE_NAME on. NO_COLOR is set because mpirun gives ranks a
+// terminal, although the output goes to a log.
 const (
 	told = "assay: ended with status "
 
-	tell = `while IFS= read -r -d '' v; do
-  case $v in NODE_NAME=*) export "$v" ;; esac
-done </proc/1/environ
-export NO_COLOR=1
+	tell = `export NO_COLOR=1
 status=0
 "${@:2}" || status=$?
 if [ "$OMPI_COMM_WORLD_RANK" -lt "$1" ]; then echo "` + told + `$status"; fi
@@ -73,7 +70,10 @@ func (j *job) tellers() int {
 // mpirun returns mpirun's arguments on Kubernetes. Variables for the ranks are passed on
 // by name: sshd gives them nothing of the pod's environment.
 func (j *job) mpirun() []string {
-	args := append([]string{"--allow-run-as-root", "--hostfile", "/etc/mpi/hostfile"}, j.placed()...)
+	args := append([]string{"--hostfile", "/etc/mpi/hostfile"}, j.placed()...)
+	if !j.restricted() {
+		args = append([]string{"--allow-run-as-root"}, args...)
+	}
 	if j.Run == RunNCCL && j.profile.Image == "" { // the image sets it for NCCL's plugins and HPC-X
 		args = append(args, "-x", "LD_LIBRARY_PATH")
 	}

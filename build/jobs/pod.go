@@ -184,6 +184,9 @@ func (j *job) document(objects ...any) ([]byte, error) {
 	if j.certifies() {
 		s.comment(j.inPods())
 	}
+	if j.Scheduler == MPIOperator {
+		s.comment(j.rights())
+	}
 	for _, v := range append(j.onMake[:len(j.onMake):len(j.onMake)], j.vars...) {
 		s.comment(v.Name + ": " + v.reason())
 	}
@@ -198,6 +201,14 @@ func (j *job) document(objects ...any) ([]byte, error) {
 		s.b.Write(text)
 	}
 	return s.bytes(), nil
+}
+
+// rights says which Pod Security Standard the pods of an MPIJob keep to.
+func (j *job) rights() string {
+	if j.restricted() {
+		return "It runs in namespaces under the Pod Security Standard restricted."
+	}
+	return "It runs as root, with IPC_LOCK where there are RDMA adapters, because they pin memory: the namespace needs the Pod Security Standard privileged."
 }
 
 // inPods says where a certification's results are on Kubernetes.

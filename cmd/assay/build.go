@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/assay-hpc/assay/build/driver"
 	"github.com/assay-hpc/assay/build/fetch"
+	"github.com/assay-hpc/assay/build/state"
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/report"
 	"github.com/assay-hpc/assay/harness/sign"
@@ -52,6 +55,34 @@ func (o *builderFlags) addrs() []string {
 	return slices.DeleteFunc(slices.Clone(o.builders.Value()), func(a string) bool { return a == "" })
 }
 
+// again says whether commands may run this program again: only the program itself, not a test.
+var again bool
+
+// asRoot carries out a command of a user other than root by running this program again as root of
+// a user namespace: our builder and debootstrap need that. Without such namespaces the command goes
+// on, since it may need neither; otherwise they report the reason. So does one whose builder is
+// reached by ssh, because ssh looks for its keys in the home of the user that it runs as.
+func (o *builderFlags) asRoot(c *cli.Context, run func(*cli.Context) error) error {
+	overSSH := func(addr string) bool { return strings.HasPrefix(addr, "ssh://") }
+	self, err := os.Executable()
+	if !again || os.Geteuid() == 0 || err != nil || slices.ContainsFunc(o.addrs(), overSSH) {
+		return run(c)
+	}
+	status, err := state.AsRoot(c.Context, append([]string{self}, os.Args[1:]...)...)
+	if errors.Is(err, state.ErrNoUserNamespace) {
+		return run(c)
+	}
+	if err != nil {
+		return err
+	}
+	return reported(status)
+}
+
+// reported is the exit status of this program when it ran again, which has reported everything.
+type reported int
+
+func (reported) Error() string { return "" }
+
 type buildFlags struct {
 	common
 	builderFlags
@@ -87,7 +118,12 @@ func buildCommand() *cli.Command {
 			grammar.Format(&o.form, "text", "json"),
 		), o.builderFlags.flags()...),
 		BashComplete: o.complete,
-		Action:       func(c *cli.Context) error { return o.run(c) },
+		Action: func(c *cli.Context) error {
+			if o.dry {
+				return o.run(c)
+			}
+			return o.asRoot(c, o.run)
+		},
 	}
 }
 

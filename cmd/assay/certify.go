@@ -32,7 +32,7 @@ func certifyCommand() *cli.Command {
 			&cli.BoolFlag{Name: "image-harness", Usage: "run the image's own harness, which believes what the image declares; the certificate says so", Destination: &o.trust.ImageHarness},
 			grammar.Format(&o.form, "text", "json"),
 		), o.builderFlags.flags()...),
-		Action: func(c *cli.Context) error { return o.run(c) },
+		Action: func(c *cli.Context) error { return o.asRoot(c, o.run) },
 	}
 }
 

@@ -38,7 +38,12 @@ func lockCommand() *cli.Command {
 			grammar.Format(&o.form, "text", "json"),
 		), o.builderFlags.flags()...),
 		BashComplete: o.complete,
-		Action:       func(c *cli.Context) error { return o.run(c) },
+		Action: func(c *cli.Context) error {
+			if o.check || o.diff != "" {
+				return o.run(c)
+			}
+			return o.asRoot(c, o.run)
+		},
 	}
 }
 

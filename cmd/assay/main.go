@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,6 +25,9 @@ func main() {
 	// BuildKit's client library logs messages that are of no use to users.
 	_ = log.SetLevel("fatal")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	again = true
+	// debootstrap and runc, which Debian does not put on the PATH of users other than root.
+	_ = os.Setenv("PATH", os.Getenv("PATH")+":/usr/local/sbin:/usr/sbin:/sbin")
 	code := run(ctx, os.Args, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
@@ -42,9 +46,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func carryOut(ctx context.Context, args []string, out, errOut io.Writer) int {
 	app := newApp(out, errOut)
 	err := app.RunContext(ctx, grammar.Args(app, args))
+	var ran reported
 	switch {
 	case err == nil:
 		return 0
+	case errors.As(err, &ran):
+		return int(ran)
 	case ctx.Err() != nil:
 		fmt.Fprintln(errOut, "assay: interrupted")
 		return exit.NotDone
