@@ -84,7 +84,7 @@ test-all: deps build ## what make test leaves out, too: more races, CUDA images 
 	ASSAY_TEST_ALL=1 go test -count=1 -timeout $(HANG) $(if $(SKIP),-skip '$(SKIP)') ./build/e2e ./build/standin
 	go test -count=1 -timeout $(HANG) -run '^Test(Launch|Slurm)' ./cmd/harness
 	@echo "left to targets of their own: test-race, test-cold, test-long, test-cuda, test-emulated, test-libnccl, test-kernels, test-arm64, test-gpu, test-rdma, test-fabric,"
-	@echo "test-kubernetes, test-chart, test-jobs, test-html, test-site, test-junit, and test-slurm with eight nodes; make help says what they are"
+	@echo "test-rootless, test-kubernetes, test-chart, test-jobs, test-html, test-site, test-junit, and test-slurm with eight nodes; make help says what they are"
 
 .PHONY: test-race
 test-race: deps ## the race detector for every package (half an hour)

@@ -58,8 +58,9 @@ func ssh(b *builder, _ string) {
 		Script: `dpkg-divert --quiet --local --rename --divert /usr/sbin/sshd.openssh --add /usr/sbin/sshd
 rm -f /var/lib/dpkg/*-old /var/log/dpkg.log
 install -d -m 0755 /run/sshd
+touch /etc/nsswitch.conf
+grep -q '^passwd:' /etc/nsswitch.conf || echo 'passwd: files' >>/etc/nsswitch.conf
 sed -i 's/^passwd:.*/& assay/' /etc/nsswitch.conf
-grep -q '^passwd:.* assay$' /etc/nsswitch.conf
 install -d -m 0775 /home/assay
 `,
 	})
