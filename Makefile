@@ -21,6 +21,10 @@ help: ## list the targets
 deps: ## install what a fresh Debian or Ubuntu lacks (needs root)
 	@./.ci/deps
 
+.PHONY: build-deps
+build-deps: # the part of them that building images needs
+	@./.ci/deps build
+
 .PHONY: build
 build: $(BIN)/buildkitd ## build assay, harness and buildkitd into bin/
 	$(GOBUILD) -ldflags '$(LDFLAGS)' -o $(BIN)/assay ./cmd/assay
@@ -44,12 +48,12 @@ $(BIN)/buildkitd: go.mod go.sum
 	$(GOBUILD) -ldflags '-s -w' -o $@ github.com/moby/buildkit/cmd/buildkitd
 
 .PHONY: demo
-demo: deps build ## build fabric-debian12, certify it, print the certificate
+demo: build-deps build ## build fabric-debian12, certify it, print the certificate
 	$(BIN)/assay build fabric-debian12 --platform linux/$(shell go env GOARCH) --out oci:$(OUT)
 	$(BIN)/assay inspect oci:$(OUT):fabric-debian12
 
 .PHONY: demo-cuda
-demo-cuda: deps build ## build and certify the smallest CUDA image from Debian's archive alone (amd64; 2 GB to download, 20 GB of disk, 10 minutes)
+demo-cuda: build-deps build ## build and certify the smallest CUDA image from Debian's archive alone (amd64; 2 GB to download, 20 GB of disk, 10 minutes)
 	$(BIN)/assay build cuda12.4-debian13-minimal --out oci:$(OUT)
 	$(BIN)/assay inspect oci:$(OUT):cuda12.4-debian13-minimal
 
@@ -197,6 +201,10 @@ test-junit: ## JUnit files of reports against Jenkins's schema (needs xmllint an
 .PHONY: release-snapshot
 release-snapshot: ## build what a release has into out/release, twice, and install it; changed files must be refused (5 minutes)
 	@OUT='$(OUT)/release' ./.ci/test-release
+
+.PHONY: test-fresh
+test-fresh: ## README's section Start on a bare Debian and a bare Ubuntu, with the clock (half an hour, needs root)
+	@OUT='$(OUT)' ./.ci/fresh
 
 .PHONY: release-files
 release-files: deps ## build what a release has into out/release, for this architecture, the harness for GPUs among it (installs CUDA's toolkit)

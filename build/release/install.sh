@@ -26,13 +26,22 @@ Linux/x86_64) arch=amd64 ;;
 Linux/aarch64) arch=arm64 ;;
 *) fail "there is no release for $(uname -s) on $(uname -m)" ;;
 esac
-for tool in curl tar sha256sum; do
-  command -v $tool >/dev/null || fail "$tool is missing"
+case $url in
+file://*) tools="tar gzip sha256sum" ;;
+*) tools="curl tar gzip sha256sum" ;;
+esac
+for tool in $tools; do
+  command -v "$tool" >/dev/null || fail "$tool is missing: install it first, such as by apt-get install $tool"
 done
 
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-fetch() { curl -fsSL --retry 3 -o "$dir/$1" "$url/$1" || fail "$url/$1 cannot be fetched"; }
+fetch() {
+  case $url in
+  file://*) cp "${url#file://}/$1" "$dir/$1" ;; # which needs no curl
+  *) curl -fsSL --retry 3 -o "$dir/$1" "$url/$1" ;;
+  esac || fail "$url/$1 cannot be fetched"
+}
 fetch SHA256SUMS
 if [ -n "${ASSAY_KEY:-}" ]; then
   command -v openssl >/dev/null || fail "openssl is missing, which verifies the signature"
