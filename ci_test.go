@@ -2,8 +2,14 @@ package assay_test
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +19,9 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/assay-hpc/assay/build/lock"
+	"github.com/assay-hpc/assay/build/recipe"
 )
 
 // TestWorkflowTriggers: a push that changes anything that assay is compiled from,
@@ -167,6 +176,84 @@ func TestVuln(t *testing.T) {
 	}
 }
 
+// TestCVEs: .ci/cves asks OSV for both versions of what changed, and names what only the earlier
+// one had. The answers have the form of recorded ones.
+func TestCVEs(t *testing.T) {
+	deb := func(name, source, version string) recipe.Deb {
+		return recipe.Deb{Name: name, Version: version, Arch: "amd64", URL: "debian:pool/main/x/" + source + "/" + name + ".deb", SHA256: version}
+	}
+	locked := func(versions ...string) *lock.Lock {
+		l := lock.New()
+		l.Debs = map[string]lock.PackageSet{
+			"old/amd64": {Packages: []recipe.Deb{deb("libssl1.1", "openssl", versions[0]), deb("openssl", "openssl", versions[0])}},
+			"new/amd64": {Packages: []recipe.Deb{deb("libpam0g", "pam", versions[1]), deb("bash", "bash", versions[2])}},
+		}
+		return l
+	}
+	type change struct {
+		lock.Change
+		Targets []string `json:"targets"`
+	}
+	var changes []change
+	for _, c := range lock.Diff(locked("1.1.1n-0+deb10u5", "1.5.2-6+deb12u1", "5.2.15-2+b13"), locked("1.1.1n-0+deb10u6", "1.5.2-6+deb12u2", "5.2.15-2+b14")) {
+		targets := map[string][]string{"old/amd64": {"fabric-debian10"}, "new/amd64": {"cuda12.4-debian12", "fabric-debian12"}}[c.Key]
+		changes = append(changes, change{c, targets})
+	}
+	in, err := json.Marshal(map[string]any{"changes": changes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]string{
+		"Debian:10 openssl 1.1.1n-0+deb10u5": `{"vulns": [{"id": "DLA-3530-1", "modified": "2026-03-09T01:19:28.929204Z"}]}`,
+		"Debian:12 pam 1.5.2-6+deb12u1":      `{"vulns": [{"id": "DEBIAN-CVE-2024-22365", "modified": "2026-03-09T01:21:14.798998Z"}, {"id": "DEBIAN-CVE-2025-8941", "modified": "2026-03-09T01:21:14.798998Z"}]}`,
+		"Debian:12 pam 1.5.2-6+deb12u2":      `{"vulns": [{"id": "DEBIAN-CVE-2024-22365", "modified": "2026-03-09T01:21:14.798998Z"}]}`,
+	}
+	more := ""
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var ask struct {
+			Queries []struct {
+				Package struct{ Ecosystem, Name string }
+				Version string
+			}
+		}
+		if err := json.NewDecoder(r.Body).Decode(&ask); err != nil || r.Method != http.MethodPost || r.URL.Path != "/v1/querybatch" {
+			http.Error(w, "bad request", http.StatusBadRequest)
+			return
+		}
+		var answers []string
+		for _, q := range ask.Queries {
+			a := cmp.Or(known[q.Package.Ecosystem+" "+q.Package.Name+" "+q.Version], "{}")
+			if q.Package.Name == more {
+				a = `{"vulns": [{"id": "DEBIAN-CVE-2001-1", "modified": "2026-03-09T01:21:14.798998Z"}], "next_page_token": "x"}`
+			}
+			answers = append(answers, a)
+		}
+		fmt.Fprintf(w, `{"results": [%s]}`, strings.Join(answers, ", "))
+	}))
+	defer server.Close()
+	cves := func(url string) (string, error) {
+		cmd := exec.Command(".ci/cves")
+		cmd.Stdin = bytes.NewReader(in)
+		cmd.Env = append(os.Environ(), "OSV="+url, "no_proxy=127.0.0.1")
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	const openssl = "openssl 1.1.1n-0+deb10u5 → 1.1.1n-0+deb10u6 (Debian:10): "
+	want := openssl + "DLA-3530-1\npam 1.5.2-6+deb12u1 → 1.5.2-6+deb12u2 (Debian:12): CVE-2025-8941\n2 changed source packages, 2 vulnerabilities fixed\n"
+	if got, err := cves(server.URL); err != nil || got != want {
+		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
+	}
+	more = "openssl"
+	if got, err := cves(server.URL); err != nil || !strings.Contains(got, openssl+"more than the data base lists at once\n") {
+		t.Errorf("%v\n%s", err, got)
+	}
+	server.Close()
+	var exit *exec.ExitError
+	if got, err := cves(server.URL); !errors.As(err, &exit) || exit.ExitCode() != 3 || !strings.Contains(got, "cannot be asked") {
+		t.Errorf("without a data base: %v\n%s", err, got)
+	}
+}
+
 // TestDependabot: every module, every package.json and every file that uses actions is in
 // .github/dependabot.yml.
 func TestDependabot(t *testing.T) {
@@ -272,7 +359,7 @@ func TestActionsScripts(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	files := []string{"action/build", "action/install", ".ci/vuln/check"}
+	files := []string{"action/build", "action/install", ".ci/vuln/check", ".ci/cves", ".ci/fresh", ".ci/release", ".ci/test-release"}
 	for i, s := range doc.Runs.Steps {
 		if s.Run == "" {
 			continue

@@ -3,6 +3,7 @@ package lock
 import (
 	"cmp"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 )
@@ -26,8 +27,11 @@ type Change struct {
 type PackageChange struct {
 	Name string `json:"name"`
 	Arch string `json:"arch"`
-	Old  string `json:"old,omitempty"` // version, "" if the old set lacks the package
-	New  string `json:"new,omitempty"` // version, "" if the new set lacks the package
+	// Source is the source package that it is built from; "" if its address in the archive does not
+	// say so.
+	Source string `json:"source,omitempty"`
+	Old    string `json:"old,omitempty"` // version, "" if the old set lacks the package
+	New    string `json:"new,omitempty"` // version, "" if the new set lacks the package
 }
 
 // Diff lists the entries that differ, in the order of the file. It compares what is pinned, not
@@ -59,13 +63,16 @@ func diffEntries(kind string, old, now map[string]Entry) []Change {
 
 func diffPackages(old, now PackageSet) []PackageChange {
 	type id struct{ name, arch string }
-	type content struct{ versions, sums []string }
+	type content struct {
+		versions, sums []string
+		source         string
+	}
 	index := func(s PackageSet) map[id]content {
 		m := map[id]content{}
 		for _, d := range s.Packages {
 			k := id{d.Name, d.Arch}
 			c := m[k]
-			m[k] = content{append(c.versions, d.Version), append(c.sums, d.SHA256)}
+			m[k] = content{append(c.versions, d.Version), append(c.sums, d.SHA256), source(d.URL)}
 		}
 		return m
 	}
@@ -75,11 +82,20 @@ func diffPackages(old, now PackageSet) []PackageChange {
 	maps.Copy(all, is)
 	for k := range all {
 		if !slices.Equal(was[k].sums, is[k].sums) || !slices.Equal(was[k].versions, is[k].versions) {
-			out = append(out, PackageChange{k.name, k.arch, strings.Join(was[k].versions, ", "), strings.Join(is[k].versions, ", ")})
+			out = append(out, PackageChange{k.name, k.arch, cmp.Or(is[k].source, was[k].source), strings.Join(was[k].versions, ", "), strings.Join(is[k].versions, ", ")})
 		}
 	}
 	slices.SortFunc(out, func(a, b PackageChange) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Arch, b.Arch)) })
 	return out
+}
+
+// source is the source package of a file in an archive: Debian's and Ubuntu's have a directory for
+// each, pool/main/o/openssl/libssl3_….deb.
+func source(url string) string {
+	if dir, _ := path.Split(url); strings.Contains(dir, "pool/") {
+		return path.Base(dir)
+	}
+	return ""
 }
 
 // keys returns the keys of both maps, sorted.

@@ -10,7 +10,7 @@ import (
 
 func TestDiff(t *testing.T) {
 	deb := func(name, version, sum string) recipe.Deb {
-		return recipe.Deb{Name: name, Version: version, Arch: "amd64", SHA256: sum}
+		return recipe.Deb{Name: name, Version: version, Arch: "amd64", SHA256: sum, URL: "debian:pool/main/s/source/" + name + ".deb"}
 	}
 	old, now := New(), New()
 	old.Epoch, now.Epoch = 0, 86400
@@ -22,11 +22,13 @@ func TestDiff(t *testing.T) {
 		"same/amd64": {Request: "r", Packages: []recipe.Deb{deb("z", "1", "s")}},
 		"set/amd64":  {Request: "r", Packages: []recipe.Deb{deb("gone", "1", "s"), deb("kept", "1", "s"), deb("up", "1:9", "s"), deb("rebuilt", "7", "s")}},
 		"asks/amd64": {Request: "r"},
+		"flat/amd64": {Request: "r", Packages: []recipe.Deb{{Name: "cuda", Version: "1", Arch: "amd64", URL: "https://x/cuda_1.deb"}}},
 	}
 	now.Debs = map[string]PackageSet{
 		"same/amd64": {Request: "r", Packages: []recipe.Deb{deb("z", "1", "s")}},
 		"set/amd64":  {Request: "r", Packages: []recipe.Deb{deb("kept", "1", "s"), deb("new", "2", "s"), deb("rebuilt", "7", "S"), deb("up", "1:10", "t")}},
 		"asks/amd64": {Request: "R"},
+		"flat/amd64": {Request: "r", Packages: []recipe.Deb{{Name: "cuda", Version: "2", Arch: "amd64", URL: "https://x/cuda_2.deb"}}},
 	}
 	want := []Change{
 		{Kind: "image", Key: "a:1", Old: "1", New: "2"},
@@ -34,11 +36,12 @@ func TestDiff(t *testing.T) {
 		{Kind: "image", Key: "c:1", Old: "3", Removed: true},
 		{Kind: "image", Key: "d:1", Added: true},
 		{Kind: "debs", Key: "asks/amd64"},
+		{Kind: "debs", Key: "flat/amd64", Packages: []PackageChange{{Name: "cuda", Arch: "amd64", Old: "1", New: "2"}}},
 		{Kind: "debs", Key: "set/amd64", Packages: []PackageChange{
-			{Name: "gone", Arch: "amd64", Old: "1"},
-			{Name: "new", Arch: "amd64", New: "2"},
-			{Name: "rebuilt", Arch: "amd64", Old: "7", New: "7"},
-			{Name: "up", Arch: "amd64", Old: "1:9", New: "1:10"},
+			{Name: "gone", Arch: "amd64", Source: "source", Old: "1"},
+			{Name: "new", Arch: "amd64", Source: "source", New: "2"},
+			{Name: "rebuilt", Arch: "amd64", Source: "source", Old: "7", New: "7"},
+			{Name: "up", Arch: "amd64", Source: "source", Old: "1:9", New: "1:10"},
 		}},
 	}
 	if diff := cmp.Diff(want, Diff(old, now)); diff != "" {
