@@ -203,7 +203,7 @@ func fill(text string) string {
 
 // known are the programs that documents and examples may call. Each has a stand-in.
 var known = strings.Fields(`assay harness all_reduce_perf all_gather_perf alltoall_perf ib_write_bw ib_send_lat
-	make go gh openssl docker python enroot kubectl sbatch srun scontrol mpirun torchrun systemctl cp mkdir rm cat head hostname date sleep seq sort tr id sed awk grep tee touch mv ssh env sh bash nvidia-smi timeout`)
+	make go git gh openssl docker python enroot kubectl sbatch srun scontrol mpirun torchrun systemctl cp mkdir rm cat head hostname date sleep seq sort tr id sed awk grep tee touch mv ssh env sh bash nvidia-smi timeout`)
 
 // standIn writes its name and arguments as one line: \x01 separates them, \x02 is a
 // line feed inside one. bash writes at each line feed, and the programs of a
@@ -237,6 +237,8 @@ func standIns(t testing.TB) string {
 		switch name {
 		case "sleep": // it does not wait, and the third call ends an endless loop
 			text = "#!/bin/bash\necho >>$DOCTEST_CALLS.sleeps\nmapfile -t n <$DOCTEST_CALLS.sleeps\n[ ${#n[@]} -lt 3 ] || kill $PPID\n"
+		case "git": // what is cloned is a directory, for cd
+			text += "[ \"$1\" != clone ] || /bin/mkdir -p \"${2##*/}\"\n"
 		case "sh", "bash":
 			text += "shell=sh\n" + shell
 		case "srun", "mpirun", "docker", "torchrun", "enroot", "env", "timeout":
