@@ -204,7 +204,7 @@ release-snapshot: ## build what a release has into out/release, twice, and insta
 	@OUT='$(OUT)/release' ./.ci/test-release
 
 .PHONY: test-fresh
-test-fresh: ## README's section Start on a bare Debian and a bare Ubuntu, with the clock (half an hour, needs root)
+test-fresh: deps ## README's section Start on a bare Debian and a bare Ubuntu, with the clock (half an hour, needs root)
 	@OUT='$(OUT)' ./.ci/fresh
 
 .PHONY: release-files
