@@ -200,7 +200,7 @@ test-junit: ## JUnit files of reports against Jenkins's schema (needs xmllint an
 	@OUT='$(OUT)/junit' ./.ci/junit
 
 .PHONY: release-snapshot
-release-snapshot: ## build what a release has into out/release, twice, and install it; changed files must be refused (5 minutes)
+release-snapshot: ## build what a release has into out/release, twice, and install it; changed files must be refused (3 minutes)
 	@OUT='$(OUT)/release' ./.ci/test-release
 
 .PHONY: test-fresh
