@@ -14,30 +14,39 @@ import (
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
-// A Group is the processes of a job that continue when some of them die. Only the end of
-// rank 0 is the end of all. A Net is for communicators, which end with the first death; a
-// Group is for the communication around them.
+// A Group is the processes of a job that continue when some of them die. A Net is for
+// communicators, which end with the first death; a Group is for the communication around
+// them.
 //
-// It is a star: each rank has one connection, to rank 0, with heartbeats in both
-// directions. So rank 0's traffic grows with the number of ranks, and the traffic of the
-// others does not.
+// It is a star: each rank has one connection, to the root, which is rank 0, with
+// heartbeats in both directions. So the root's traffic grows with the number of ranks, and
+// the traffic of the others does not. When the root is lost, the Group ends, and Next
+// connects those that are left in a new one, with another root.
 type Group struct {
 	rank, size int
+	root       int
 	o          Options
 	secret     []byte
+	here       []byte
 	addr       netip.Addr // this rank's, as others reach it
-	first      netip.Addr // rank 0's, as this rank reaches it
+	first      netip.Addr // the root's, as this rank reaches it
 	turn       chan struct{}
 	seq        uint32 // number of the current exchange; guarded by turn
 
-	hub *groupHub // rank 0's; nil elsewhere
-	up  *link     // to rank 0; nil there
-	wg  sync.WaitGroup
+	hub  *groupHub // the root's; nil elsewhere
+	up   *link     // to the root; nil there
+	door *groupHub // where the others come if this rank is the next root; nil at the root
+	wg   sync.WaitGroup
 
 	answers chan answer
 	ended   context.Context // ends when this rank cannot continue, with the reason
 	end     context.CancelCauseFunc
 	loss    *loss
+	pulse   *pulse
+	roster  roster // what the root said when all had joined
+
+	mu     sync.Mutex
+	lostBy map[int]string // lost ranks that this rank has heard of; guarded by mu
 }
 
 // A loss notifies waiters of the next lost rank.
@@ -65,7 +74,7 @@ func (l *loss) tell() {
 	}
 }
 
-// An answer is rank 0's answer to a part of an exchange.
+// An answer is the root's answer to a part of an exchange.
 type answer struct {
 	seq  uint32
 	text []byte
@@ -82,29 +91,65 @@ func Await(ctx context.Context, w World, here []byte, o Options) (*Group, error)
 	if len(here) > MaxBlock {
 		return nil, fmt.Errorf("%d bytes about rank %d; at most %d are possible", len(here), w.Rank, MaxBlock)
 	}
-	id, h, err := w.share(ctx, o, func(o Options, secret [secretBytes]byte) *hub { return newCrewHub(w.Size, o, secret).hub })
+	id, h, err := w.share(ctx, o, func(o Options, secret [secretBytes]byte) *hub { return newCrewHub(0, w.Size, o, secret).hub })
 	if err != nil {
 		return nil, err
 	}
-	c := &Group{
-		rank: w.Rank, size: w.Size, o: o, secret: id.secret(), turn: make(chan struct{}, 1), answers: make(chan answer, 1), loss: new(loss),
-	}
-	c.ended, c.end = context.WithCancelCause(context.Background())
+	c := newGroup(w.Rank, w.Size, 0, o, id.secret(), here)
 	if w.Rank != 0 {
-		if err := c.report(ctx, id, here); err != nil {
+		ctx, cancel := o.patience(ctx, "it did not begin within %v", o.Timeout)
+		defer cancel()
+		if err := c.report(ctx, id); err != nil {
 			return nil, fmt.Errorf("rank %d cannot connect to rank 0: %w", w.Rank, err)
 		}
 		return c, nil
 	}
-	c.hub = h.policy.(*groupHub)
-	c.loss = &c.hub.loss
-	if _, err := c.hub.exchange(ctx, o.Timeout, here, func([][]byte) ([][]byte, error) { return nil, nil }); err != nil {
-		c.Close(err)
+	if err := c.gather(ctx, h.policy.(*groupHub), o.Timeout, func([][]byte) error { return nil }); err != nil {
 		return nil, err
 	}
-	c.addr = c.hub.address()
-	c.first = c.addr
 	return c, nil
+}
+
+func newGroup(rank, size, root int, o Options, secret, here []byte) *Group {
+	c := &Group{
+		rank: rank, size: size, root: root, o: o, secret: secret, here: here, turn: make(chan struct{}, 1), answers: make(chan answer, 1),
+		loss: new(loss), lostBy: map[int]string{},
+	}
+	c.ended, c.end = context.WithCancelCause(context.Background())
+	c.pulse = newPulse(o.Silence, func(err error) { c.end(err) })
+	return c
+}
+
+// gather is the root's side of joining. judge may refuse those that have joined.
+func (c *Group) gather(ctx context.Context, h *groupHub, limit time.Duration, judge func(parts [][]byte) error) error {
+	c.hub, c.loss = h, &h.loss
+	h.alive = c.pulse.check
+	_, err := h.exchange(ctx, limit, introduce(netip.AddrPort{}, c.here), func(parts [][]byte) ([][]byte, error) {
+		if err := judge(parts); err != nil {
+			return nil, err
+		}
+		var answers [][]byte
+		c.roster, answers = h.roster(parts)
+		return answers, nil
+	})
+	if err != nil {
+		c.Close(err)
+		return err
+	}
+	c.addr = h.address()
+	c.first = c.addr
+	return nil
+}
+
+// Root returns the rank to which all are connected.
+func (c *Group) Root() int { return c.root }
+
+// Deputies returns the ranks that are the next roots, in this order.
+func (c *Group) Deputies() (ranks []int) {
+	for _, d := range c.roster.deputies {
+		ranks = append(ranks, d.rank)
+	}
+	return ranks
 }
 
 // Rank returns this rank.
@@ -116,25 +161,30 @@ func (c *Group) Size() int { return c.size }
 // Addr returns this rank's address as others reach it.
 func (c *Group) Addr() netip.Addr { return c.addr }
 
-// First returns rank 0's address as this rank reaches it.
+// First returns the root's address as this rank reaches it.
 func (c *Group) First() netip.Addr { return c.first }
 
 // Key returns a key that only this group has; see Net.Key.
 func (c *Group) Key(label string) []byte { return derive(c.secret, "group "+label) }
 
-// Context returns a context that ends when this rank cannot continue, because rank 0 is
-// lost or has closed; the cause contains the reason.
+// Context returns a context that ends when this rank cannot continue, because the root is
+// lost (the cause is ErrLost: then Next may continue) or has closed; the cause contains the
+// reason.
 func (c *Group) Context() context.Context { return c.ended }
 
-// Here returns, at rank 0, what a rank gave to Await; nil: it did not join.
+// Here returns, at the root and its deputies, what a rank gave to Await; nil: it did not
+// join.
 func (c *Group) Here(rank int) []byte {
-	if c.hub == nil {
-		return nil
+	switch {
+	case c.hub != nil:
+		return c.hub.here(rank)
+	case rank >= 0 && rank < len(c.roster.heres):
+		return c.roster.heres[rank]
 	}
-	return c.hub.here(rank)
+	return nil
 }
 
-// Lost returns, at rank 0, which ranks are lost, and why.
+// Lost returns, at the root, which ranks are lost, and why.
 func (c *Group) Lost() map[int]string {
 	if c.hub == nil {
 		return nil
@@ -146,13 +196,13 @@ func (c *Group) Lost() map[int]string {
 // ranks are notified.
 func (c *Group) NextLoss() <-chan struct{} { return c.loss.wait() }
 
-// Exchange sends b, at most MaxBlock bytes, from each remaining rank to rank 0, which
+// Exchange sends b, at most MaxBlock bytes, from each remaining rank to the root, which
 // answers each of them: judge gets the data of all ranks, by rank and nil where a rank is
 // lost, and returns the answers, which may be fewer than ranks. All call Exchange, in the
-// same order, and get their answers. judge is called at rank 0 only; all ranks get its
+// same order, and get their answers. judge is called at the root only; all ranks get its
 // error.
 //
-// When the deadline of ctx passes at rank 0, ranks that have not called Exchange are
+// When the deadline of ctx passes at the root, ranks that have not called Exchange are
 // lost, and the exchange continues. Any other end of ctx ends the exchange, and the
 // rank's part in the Group.
 func (c *Group) Exchange(ctx context.Context, b []byte, judge func(all [][]byte) ([][]byte, error)) ([]byte, error) {
@@ -166,6 +216,9 @@ func (c *Group) Exchange(ctx context.Context, b []byte, judge func(all [][]byte)
 		return nil, context.Cause(ctx)
 	}
 	if c.hub != nil {
+		if err := context.Cause(c.ended); err != nil {
+			return nil, err
+		}
 		return c.hub.exchange(ctx, 0, b, judge)
 	}
 	defer func() { c.seq++ }()
@@ -173,7 +226,7 @@ func (c *Group) Exchange(ctx context.Context, b []byte, judge func(all [][]byte)
 	select {
 	case a := <-c.answers:
 		if a.seq != c.seq {
-			return nil, fmt.Errorf("rank %d: rank 0 answered its exchange %d, and this is %d", c.rank, a.seq, c.seq)
+			return nil, fmt.Errorf("rank %d: rank %d answered its exchange %d, and this is %d", c.rank, c.root, a.seq, c.seq)
 		}
 		return a.text, a.err
 	case <-c.ended.Done():
@@ -184,53 +237,80 @@ func (c *Group) Exchange(ctx context.Context, b []byte, judge func(all [][]byte)
 }
 
 // Close leaves the Group. why, if not nil, is the reason that the others are told: for a
-// rank, why it is lost; for rank 0, why all end.
+// rank, why it is lost; for the root, why all end.
 func (c *Group) Close(why error) {
 	var text []byte
 	if why != nil {
 		text = []byte(why.Error())
 		text = text[:min(len(text), maxHello)]
 	}
+	c.pulse.stop()
 	if c.hub != nil {
 		c.hub.close(func() { c.hub.leave(text) })
-		c.end(ErrClosed)
-		return
 	}
-	c.up.finish(frameLeave, text, time.Now().Add(closeTime))
+	if c.up != nil {
+		c.up.finish(frameLeave, text, time.Now().Add(closeTime))
+	}
+	if c.door != nil {
+		c.door.Close()
+	}
 	c.wg.Wait()
 	c.end(ErrClosed)
 }
 
-// report connects a rank to rank 0, and waits for the answer to exchange 0, which tells
+// report connects a rank to the root, and waits for the answer to exchange 0, which tells
 // it to begin.
-func (c *Group) report(ctx context.Context, id ID, here []byte) error {
-	ctx, cancel := c.o.patience(ctx, "it did not begin within %v", c.o.Timeout)
-	defer cancel()
+func (c *Group) report(ctx context.Context, id ID) error {
 	// Others reach this rank at the local address of this connection. A link-local
 	// address, for which they need a zone of their own, is the last choice.
 	conn, err := id.call(ctx, hello{purpose: toGroup, from: int32(c.rank), to: nobodyRank, size: int32(c.size)}, c.o, true)
 	if err != nil {
-		return err
-	}
-	c.addr, c.first = meet.AddrPort(conn.LocalAddr()).Addr(), meet.AddrPort(conn.RemoteAddr()).Addr()
-	c.up = newLink(c, c.o.Silence, 0, conn)
-	c.up.start(&c.wg)
-	if _, err := c.Exchange(ctx, here, nil); err != nil {
 		c.Close(err)
 		return err
+	}
+	return c.join(ctx, conn)
+}
+
+// join is report over a connection to the root, which it owns.
+func (c *Group) join(ctx context.Context, conn net.Conn) error {
+	c.addr, c.first = meet.AddrPort(conn.LocalAddr()).Addr(), meet.AddrPort(conn.RemoteAddr()).Addr()
+	c.up = newLink(c, c.o.Silence, c.root, conn)
+	c.up.start(&c.wg)
+	at, err := c.openDoor()
+	var answer []byte
+	if err == nil {
+		answer, err = c.Exchange(ctx, introduce(at, c.here), nil)
+	}
+	if err == nil {
+		err = c.roster.decode(answer, c.size)
+	}
+	if err != nil {
+		c.Close(err)
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for rank, why := range c.roster.lost {
+		c.lostBy[rank] = why
 	}
 	return nil
 }
 
-// handle processes a frame from rank 0, at another rank.
+// handle processes a frame from the root, at another rank.
 func (c *Group) handle(l *link, k meet.Kind, p []byte) error {
 	switch k {
 	case frameBeat:
 	case frameDeath:
+		if len(p) < 4 {
+			return fmt.Errorf("rank %d's report of a death is cut off", c.root)
+		}
+		c.mu.Lock()
+		c.lostBy[int(int32(binary.BigEndian.Uint32(p)))] = string(p[4:])
+		c.mu.Unlock()
 		c.loss.tell()
 	case framePart, frameFailed:
 		if len(p) < 4 {
-			return errors.New("rank 0's answer is cut off")
+			return fmt.Errorf("rank %d's answer is cut off", c.root)
 		}
 		a := answer{seq: binary.BigEndian.Uint32(p), text: slices.Clone(p[4:])}
 		if k == frameFailed {
@@ -239,24 +319,24 @@ func (c *Group) handle(l *link, k meet.Kind, p []byte) error {
 		select {
 		case c.answers <- a:
 		default:
-			return errors.New("rank 0 sent an answer without a question")
+			return fmt.Errorf("rank %d sent an answer without a question", c.root)
 		}
 	case frameLeave:
 		l.left.Store(true)
-		why := wrapf(ErrClosed, "rank 0 has ended")
+		why := wrapf(ErrClosed, "rank %d has ended", c.root)
 		if len(p) > 0 {
-			why = wrapf(ErrClosed, "rank 0 has ended: %s", p)
+			why = wrapf(ErrClosed, "rank %d has ended: %s", c.root, p)
 		}
 		c.end(why)
 	default:
-		return fmt.Errorf("rank 0 sent a frame of unknown kind %d", k)
+		return fmt.Errorf("rank %d sent a frame of unknown kind %d", c.root, k)
 	}
 	return nil
 }
 
-// lost handles the loss of rank 0, at another rank.
-func (c *Group) lost(l *link, err error) {
-	c.end(wrapf(ErrLost, "rank 0 is lost: %s", silentOr(err, c.o.Silence)))
+// lost handles the loss of the root, at another rank.
+func (c *Group) lost(_ *link, err error) {
+	c.end(&lossError{c.root, silentOr(err, c.o.Silence)})
 }
 
 // silentOr returns why a link broke.

@@ -9,17 +9,22 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
-// A groupHub is rank 0's part of a Group. Joining is the first exchange, number 0.
+// A groupHub is the root's part of a Group. Joining is the first exchange, number 0. The
+// other ranks have one as well, which is shut until they are the root: their door.
 type groupHub struct {
 	*hub
+	rank   int
 	size   int
 	deaths events
 	loss   loss
+	shut   atomic.Pointer[string] // why nobody may join; nil: all may
+	alive  func() error           // returns an error if this process was stopped; nil: unknown
 
 	// Guarded by the hub's lock; by rank. A lost rank's link stays in ranks.
 	ranks  []*arrival
@@ -31,22 +36,24 @@ type groupHub struct {
 	all    chan struct{} // closed when absent is 0; a new one for each exchange
 }
 
-func newCrewHub(size int, o Options, secret [secretBytes]byte) *groupHub {
+func newCrewHub(rank, size int, o Options, secret [secretBytes]byte) *groupHub {
 	h := &groupHub{
-		size: size, ranks: make([]*arrival, size), parts: make([][]byte, size), heres: make([][]byte, size),
+		rank: rank, size: size, ranks: make([]*arrival, size), parts: make([][]byte, size), heres: make([][]byte, size),
 		lostBy: map[int]string{}, absent: size, all: make(chan struct{}),
 	}
-	h.hub = newHub("rank 0", o, o.Silence, secret, h)
+	h.hub = newHub(fmt.Sprintf("rank %d", rank), o, o.Silence, secret, h)
 	h.deaths.wg = &h.running
 	return h
 }
 
 func (h *groupHub) admit(hello hello) error {
-	switch {
+	switch why := h.shut.Load(); {
 	case hello.purpose != toGroup || hello.to != nobodyRank:
-		return fmt.Errorf("it wants %q of rank %d; this is a group's rank 0", byte(hello.purpose), hello.to)
-	case int(hello.size) != h.size || hello.from <= 0 || int(hello.from) >= h.size:
-		return fmt.Errorf("it is rank %d of %d; this is rank 0 of %d", hello.from, hello.size, h.size)
+		return fmt.Errorf("it wants %q of rank %d; this is a group's root", byte(hello.purpose), hello.to)
+	case int(hello.size) != h.size || hello.from < 0 || int(hello.from) >= h.size || int(hello.from) == h.rank:
+		return fmt.Errorf("it is rank %d of %d; this is rank %d of %d", hello.from, hello.size, h.rank, h.size)
+	case why != nil:
+		return errors.New(*why)
 	}
 	return nil
 }
@@ -57,11 +64,11 @@ func (h *groupHub) enter(m *arrival) {
 	var refused string
 	switch {
 	case h.ended:
-		refused = "rank 0 has ended"
+		refused = fmt.Sprintf("rank %d has ended", h.rank)
 	case h.ranks[m.rank] != nil:
 		refused = fmt.Sprintf("rank %d joined twice", m.rank)
 	case lost:
-		refused = fmt.Sprintf("rank %d joined too late: the others did not wait longer than %v", m.rank, h.o.Timeout)
+		refused = fmt.Sprintf("rank %d joined too late: the others continued without it", m.rank)
 	default:
 		h.ranks[m.rank] = m
 		return
@@ -94,12 +101,12 @@ func (h *groupHub) hear(m *arrival, k meet.Kind, p []byte) error {
 
 // give stores a rank's part of the current exchange.
 func (h *groupHub) give(rank int, part []byte) {
-	if h.parts[rank] == nil { // otherwise rank 0 tries again
+	if h.parts[rank] == nil { // otherwise the root tries again
 		h.present()
 	}
 	h.parts[rank] = part
-	if h.seq == 0 {
-		h.heres[rank] = part
+	if h.seq == 0 && len(part) >= addrBytes {
+		h.heres[rank] = part[addrBytes:]
 	}
 }
 
@@ -129,7 +136,7 @@ func (h *groupHub) lose(rank int, why string, tell bool) {
 	h.loss.tell()
 	for m := range h.arrivals {
 		if m.rank != rank {
-			m.send(frameDeath, nil)
+			m.send(frameDeath, append(binary.BigEndian.AppendUint32(nil, uint32(rank)), why...))
 		}
 	}
 	if f := h.o.OnDeath; f != nil && tell {
@@ -140,10 +147,13 @@ func (h *groupHub) lose(rank int, why string, tell bool) {
 	}
 }
 
-// exchange is rank 0's side of an exchange. It waits for limit, or if that is 0 until the
+// exchange is the root's side of an exchange. It waits for limit, or if that is 0 until the
 // deadline of ctx: a rank that has not given its part by then is lost.
 func (h *groupHub) exchange(ctx context.Context, limit time.Duration, own []byte, judge func([][]byte) ([][]byte, error)) ([]byte, error) {
 	all, err := h.collect(ctx, limit, own)
+	if err == nil && h.alive != nil {
+		err = h.alive()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -169,10 +179,10 @@ func (h *groupHub) exchange(ctx context.Context, limit time.Duration, own []byte
 		m.send(kind, slices.Concat(seq, text))
 	}
 	h.next()
-	if err != nil || len(answers) == 0 {
+	if err != nil || len(answers) <= h.rank {
 		return nil, err
 	}
-	return answers[0], nil
+	return answers[h.rank], nil
 }
 
 // collect waits for the parts of all remaining ranks.
@@ -185,7 +195,7 @@ func (h *groupHub) collect(ctx context.Context, limit time.Duration, own []byte)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.give(0, append([]byte{}, own...))
+	h.give(h.rank, append([]byte{}, own...))
 	all := h.all
 	h.mu.Unlock()
 	select {

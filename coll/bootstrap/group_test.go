@@ -308,7 +308,7 @@ func FuzzCrew(f *testing.F) {
 		a, b := net.Pipe()
 		defer a.Close()
 		defer b.Close()
-		h := newCrewHub(3, local().withDefaults(), randomSecret())
+		h := newCrewHub(0, 3, local().withDefaults(), randomSecret())
 		m := &arrival{hub: h.hub, size: 3}
 		m.link = newLink(m, time.Hour, 1, a)
 		h.hub.arrivals[m] = true
@@ -322,7 +322,7 @@ func FuzzCrew(f *testing.F) {
 		if h.absent < 3-gone || h.absent > 3-len(h.lostBy) {
 			t.Errorf("%d of 3 ranks are waited for; %v are lost, %q was given", h.absent, h.lostBy, h.parts)
 		}
-		c := &Group{rank: 1, size: 3, answers: make(chan answer, 1), loss: new(loss)}
+		c := &Group{rank: 1, size: 3, answers: make(chan answer, 1), loss: new(loss), lostBy: map[int]string{}}
 		c.ended, c.end = context.WithCancelCause(context.Background())
 		up := newLink(c, time.Hour, 0, b)
 		_ = c.handle(up, meet.Kind(k1), p1)
