@@ -1,10 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"io"
+	"os"
 	"path/filepath"
+	"sync"
+	"time"
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certify"
@@ -13,34 +17,64 @@ import (
 	"github.com/assay-hpc/assay/internal/outfile"
 )
 
-// silence disables the output of other ranks: only rank 0 writes and reports.
-func (o *certifyOptions) silence(c *certify.Certification) {
-	o.output, o.out, o.inventory = "", "", ""
-	o.stdout, o.stderr, o.push = io.Discard, io.Discard, pushOptions{}
-	c.Dir, c.Resume, c.Baseline = "", false, certify.Baseline{}
+// certifyAll makes the certificate of all machines, of their own certificates and the results of
+// their joint checks. The first machine writes it, and each machine's certificate to a file; it is
+// done by another if the first is lost. Each machine informs the site about its own certificate.
+// before is what lastWritten returned when the run began.
+func (o *certifyOptions) certifyAll(ctx context.Context, c *certify.Certification, own *certificate.Statement, joint []result.Result, dir *outfile.Dir, before time.Time) error {
+	inform := sync.OnceValue(func() error { return o.site.act(ctx, own) })
+	var all *certificate.Statement // nil unless this machine wrote it
+	err := c.Fabric.Together(func() error {
+		g, err := c.Fabric.Gather(ctx, own)
+		if err != nil {
+			return exit.With(exit.NotDone, fmt.Errorf("gathering the machines' certificates: %w", err))
+		}
+		told := inform()
+		if g == nil {
+			return nil
+		}
+		if told != nil {
+			fmt.Fprintln(o.stderr, "harness:", told)
+		}
+		if all, err = c.Fabric.Merge(g, joint); err != nil {
+			return err
+		}
+		if c.Fabric.Minority() && !o.lastWritten().Equal(before) {
+			return exit.With(exit.NotDone, fmt.Errorf("nothing was written to %s: machines that this one cannot reach have written their certificate there", cmp.Or(o.output, o.out)))
+		}
+		if dir == nil && o.output != "" {
+			if dir, err = outfile.OpenDir(o.output); err != nil {
+				return outFailed(o.output, err)
+			}
+			defer dir.Close()
+		}
+		if dir != nil {
+			if err := c.Fabric.WriteCertificates(filepath.Join(dir.Name, "nodes"), g.Certificates); err != nil {
+				return err
+			}
+		}
+		return o.publish(ctx, c, all, dir)
+	})
+	switch {
+	case err != nil:
+		return errors.Join(err, inform()) // a full disk must not keep a bad node in use
+	case all == nil:
+		return inform()
+	}
+	c.Done()
+	return c.Verdict(all)
 }
 
-// ofAll merges the certificates of all machines and the results of their joint checks
-// into one certificate. Rank 0 returns it, and also writes each machine's certificate to
-// a file; the other ranks return nil. Each machine informs the site about its own
-// certificate.
-func (o *certifyOptions) ofAll(ctx context.Context, c *certify.Certification, own *certificate.Statement, joint []result.Result, dir *outfile.Dir) (*certificate.Statement, error) {
-	g, err := c.Fabric.Gather(ctx, own)
+// lastWritten returns when the certificate at the place where this one is to go was written; 0:
+// there is none.
+func (o *certifyOptions) lastWritten() time.Time {
+	name := o.out
+	if o.output != "" {
+		name = filepath.Join(o.output, "certificate.json")
+	}
+	st, err := os.Stat(name)
 	if err != nil {
-		return nil, exit.With(exit.NotDone, fmt.Errorf("gathering the machines' certificates: %w", err))
+		return time.Time{}
 	}
-	told := o.site.act(ctx, own)
-	o.site = siteOptions{}
-	if !c.First() {
-		return nil, told
-	}
-	if told != nil {
-		fmt.Fprintln(o.stderr, "harness:", told)
-	}
-	if dir != nil {
-		if err := c.Fabric.WriteCertificates(filepath.Join(dir.Name, "nodes"), g.Certificates); err != nil {
-			return nil, err
-		}
-	}
-	return c.Fabric.Merge(g, joint)
+	return st.ModTime()
 }

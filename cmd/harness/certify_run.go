@@ -49,10 +49,10 @@ func (o *certifyOptions) run(ctx context.Context) (err error) {
 // certify runs the checks and writes all requested output.
 func (o *certifyOptions) certify(ctx context.Context, c *certify.Certification) error {
 	var dir *outfile.Dir
-	if !c.First() {
-		o.silence(c)
-	}
-	if o.output != "" {
+	said, before := o.stderr, o.lastWritten()
+	if !c.First() { // it writes and records nothing, unless it becomes the first
+		said, c.Dir, c.Baseline = io.Discard, "", certify.Baseline{}
+	} else if o.output != "" {
 		var err error
 		if dir, err = outfile.OpenDir(o.output); err != nil {
 			return outFailed(o.output, err)
@@ -60,16 +60,14 @@ func (o *certifyOptions) certify(ctx context.Context, c *certify.Certification) 
 		defer dir.Close()
 	}
 	defer c.Close()
-	progress, clear := newProgress(o.stderr, c.Long())
+	progress, clear := newProgress(said, c.Long())
 	st, joint, err := c.Run(ctx, progress.Observe)
 	clear()
 	if err != nil {
 		return err
 	}
 	if c.Fabric != nil {
-		if st, err = o.ofAll(ctx, c, st, joint, dir); err != nil || st == nil {
-			return err
-		}
+		return o.certifyAll(ctx, c, st, joint, dir, before)
 	}
 	if err := o.publish(ctx, c, st, dir); err != nil {
 		return errors.Join(err, o.site.act(ctx, st)) // a full disk must not keep a bad node in use

@@ -74,28 +74,31 @@ var trialKinds = []trialKind{
 	{"clean", nil},
 }
 
+// numberOf reads a number from the environment.
+func numberOf(t *testing.T, name string, otherwise uint64) uint64 {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
+
 // TestFabricTrials has harness hunt find hosts that were made slow, lossy or dead
 // at random, ASSAY_FABRIC_TRIALS times each, among ASSAY_FABRIC_HOSTS hosts (8;
 // fewer take more rounds). ASSAY_FABRIC_SEED is the first trial's seed, the others'
 // follow; ASSAY_FABRIC_KIND restricts them to a kind.
 func TestFabricTrials(t *testing.T) {
-	number := func(name string, otherwise uint64) uint64 {
-		text := os.Getenv(name)
-		if text == "" {
-			return otherwise
-		}
-		n, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		return n
-	}
-	count := int(number("ASSAY_FABRIC_TRIALS", 0))
+	count := int(numberOf(t, "ASSAY_FABRIC_TRIALS", 0))
 	if count == 0 {
 		t.Skip("ASSAY_FABRIC_TRIALS says how many: make test-fabric TRIALS=50")
 	}
-	c := newLabour(t, clustertest.Options{Hosts: int(number("ASSAY_FABRIC_HOSTS", 8)), Rate: trialRate})
-	seed := number("ASSAY_FABRIC_SEED", uint64(time.Now().UnixNano()))
+	c := newLabour(t, clustertest.Options{Hosts: int(numberOf(t, "ASSAY_FABRIC_HOSTS", 8)), Rate: trialRate})
+	seed := numberOf(t, "ASSAY_FABRIC_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("%d hosts, ASSAY_FABRIC_SEED=%d", len(c.Hosts), seed)
 	var done []*trial
 	for i := range count {

@@ -112,17 +112,19 @@ func (o *huntOptions) run(ctx context.Context) (err error) {
 	defer func() { err = f.Finish(err) }()
 	o.Ports, o.RDMA = fabric.RDMAPorts()
 	bar := newStatusLine(o.stderr)
-	if f.Rank() == 0 {
-		o.Progress = func(round, undecided int) { bar.show("round %d, %d undecided", round, undecided) }
-	}
+	o.Progress = func(round, undecided int) { bar.show("round %d, %d undecided", round, undecided) }
 	defer bar.clear()
-	r, err := f.Hunt(ctx, o.HuntOptions)
-	if r != nil {
-		r.Host, r.Version = f.Name(0), version.Get().String()
-		if werr := writeReport(r, o.stdout, o.output, ""); werr != nil {
-			return werr
+	var r *fabric.HuntReport
+	err = f.Together(func() (err error) {
+		r, err = f.Hunt(ctx, o.HuntOptions)
+		if r != nil {
+			r.Host, r.Version = f.Name(f.Rank()), version.Get().String()
+			if werr := writeReport(r, o.stdout, o.output, ""); werr != nil {
+				return werr
+			}
 		}
-	}
+		return err
+	})
 	switch {
 	case err != nil:
 		return exit.With(exit.NotDone, fmt.Errorf("hunt: %w", err))

@@ -204,8 +204,9 @@ func (c *Certification) Name() string { return c.suite.Name }
 // Long reports whether the suite is about the machine: then it takes minutes.
 func (c *Certification) Long() bool { return c.file != nil }
 
-// First reports whether this process represents all machines.
-func (c *Certification) First() bool { return c.Fabric == nil || c.Fabric.Rank() == 0 }
+// First reports whether this process represents all machines. It may do so later, if the one that
+// does is lost.
+func (c *Certification) First() bool { return c.Fabric == nil || c.Fabric.First() }
 
 func (c *Certification) ids() (ids []string) {
 	for _, k := range c.Checks {

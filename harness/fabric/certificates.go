@@ -23,6 +23,8 @@ type Gathered struct {
 	Certificates []*certificate.Statement
 	// Missing is the reason, by rank.
 	Missing map[int]string
+	// First is the rank of the first machine.
+	First int
 	// Summary covers all machines that reported, including those without a certificate here.
 	Summary *gather.Summary
 }
@@ -38,8 +40,8 @@ type seat struct {
 	Above map[int]string `json:"above,omitempty"` // addresses of the machines above it
 }
 
-// Gather sends the results of each machine's own checks to the first machine. All machines call it.
-// On the others it returns nil once the first machine has their data.
+// Gather sends the results of each machine's own checks to the first machine. All machines call it,
+// within Together. On the others it returns nil once the first machine has their data.
 func (f *Fabric) Gather(ctx context.Context, own *certificate.Statement) (*Gathered, error) {
 	l, err := net.Listen("tcp", net.JoinHostPort(f.group.Addr().String(), "0"))
 	if err != nil {
@@ -62,7 +64,7 @@ func (f *Fabric) Gather(ctx context.Context, own *certificate.Statement) (*Gathe
 	if err := json.Unmarshal(b, &at); err != nil {
 		return nil, err
 	}
-	g := &Gathered{Certificates: make([]*certificate.Statement, f.Size()), Missing: f.Lost()}
+	g := &Gathered{Certificates: make([]*certificate.Statement, f.Size()), Missing: f.Lost(), First: f.Rank()}
 	o := gather.Options{
 		Rank: at.Rank, Size: at.Size, Fanout: fanout, Token: f.group.Key("gather"), Listener: l,
 		Peers: func(_ context.Context, rank int) (string, error) {
@@ -77,7 +79,7 @@ func (f *Fabric) Gather(ctx context.Context, own *certificate.Statement) (*Gathe
 			return a, nil
 		},
 	}
-	if f.Rank() == 0 {
+	if f.First() {
 		o.Name = func(rank int) string { return f.Name(took[rank]) }
 		o.Keep = func(rank int, doc []byte) error {
 			if err := g.keep(took[rank], doc); err != nil {
@@ -85,14 +87,16 @@ func (f *Fabric) Gather(ctx context.Context, own *certificate.Statement) (*Gathe
 			}
 			return nil
 		}
-		g.Certificates[0] = own
+		g.Certificates[f.Rank()] = own
 	} else if at.Size <= mostDocuments {
 		if o.Document, err = packed(own); err != nil {
 			return nil, err
 		}
 	}
+	ctx, stop := f.untilLost(ctx)
+	defer stop()
 	g.Summary, _, err = gather.Run(ctx, gather.Summarize(at.Rank, own), o)
-	if err != nil || f.Rank() != 0 {
+	if err != nil || !f.First() {
 		return nil, err
 	}
 	for _, m := range g.Summary.Missing {

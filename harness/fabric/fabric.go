@@ -1,7 +1,7 @@
 // Package fabric joins the machines of a job, with one process on each. It runs commands on all of
 // them at once, gathers the results of their own checks, and hunts for those that are slower than
-// the rest. A machine that does not start, hangs or dies is named, and the others continue. Only
-// the loss of the first machine ends the job for all.
+// the rest. A machine that does not start, hangs or dies is named, and the others continue. If it
+// was the first machine, to which all others are connected, another one becomes the first.
 package fabric
 
 import (
@@ -19,15 +19,25 @@ import (
 )
 
 // A Fabric is one machine's end of the job. All machines call its methods in the same order, one at
-// a time.
+// a time. One machine is the first: it judges, writes, and is rank 0 until that is lost.
 type Fabric struct {
-	group *bootstrap.Group
+	group *bootstrap.Group // in which the current operation takes place
 	o     Options
 	ctx   context.Context // the process's
 
 	mu    sync.Mutex
-	names []string  // of all machines, at the first one
-	last  time.Time // of the last exchange
+	names []string         // of all machines, at the first one and its deputies
+	next  *bootstrap.Group // differs from group after the first machine was lost, until resume
+	moved chan struct{}    // closed when next changes
+
+	last    time.Time // of the last exchange
+	done    int       // operations that are complete
+	outcome outcome   // of the last one
+
+	following sync.WaitGroup // the goroutine that follows from group to group
+	quit      context.CancelFunc
+	ended     context.Context // ends when this machine cannot continue, with the reason
+	end       context.CancelCauseFunc
 }
 
 // Options of a machine.
@@ -40,7 +50,8 @@ type Options struct {
 	// Run runs a command of the harness, for Fabric.Run and hunts by
 	// collectives.
 	Run Runner
-	// Lost is called on the first machine when another machine is lost. It may be nil.
+	// Lost is called on the first machine when another machine is lost, also on one that becomes
+	// the first because that one was. It may be nil.
 	Lost func(name, why string)
 }
 
@@ -78,14 +89,15 @@ func Join(ctx context.Context, w bootstrap.World, o Options) (*Fabric, error) {
 		f.group.Close(err)
 		return nil, err
 	}
+	f.next, f.moved = f.group, make(chan struct{})
+	f.ended, f.end = context.WithCancelCause(context.Background())
+	ctx, f.quit = context.WithCancel(ctx)
+	f.following.Go(func() { f.follow(ctx, f.group) })
 	return f, nil
 }
 
 // christen gives each machine a unique name.
 func (f *Fabric) christen() error {
-	if f.Rank() != 0 {
-		return nil
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	count := map[string]int{}
@@ -111,7 +123,10 @@ func (f *Fabric) Rank() int { return f.group.Rank() }
 // Size returns the planned number of machines, including the lost ones.
 func (f *Fabric) Size() int { return f.group.Size() }
 
-// Name returns the name of a machine. Only the first machine knows all names.
+// First reports whether this machine is the first.
+func (f *Fabric) First() bool { return f.Rank() == f.group.Root() }
+
+// Name returns the name of a machine. Only the first machine and its deputies know all names.
 func (f *Fabric) Name(rank int) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -132,12 +147,25 @@ func (f *Fabric) left() (ranks []int) {
 	return ranks
 }
 
-// Leave ends this machine's part. If why is not nil, it is sent to the others.
-func (f *Fabric) Leave(why error) { f.group.Close(why) }
+// Minority reports, on the first machine, whether fewer than half of the machines that joined are
+// left. If the others were not lost but cannot be reached, they have another first machine.
+func (f *Fabric) Minority() bool {
+	joined := 0
+	for rank := range f.Size() {
+		if f.group.Here(rank) != nil {
+			joined++
+		}
+	}
+	return 2*len(f.left()) < joined
+}
 
-// Gone returns a context that ends when the first machine is lost or leaves. Its cause is the
-// reason.
-func (f *Fabric) Gone() context.Context { return f.group.Context() }
+// Leave ends this machine's part. If why is not nil, it is sent to the others.
+func (f *Fabric) Leave(why error) {
+	f.quit()
+	f.following.Wait()
+	f.next.Close(why)
+	f.end(bootstrap.ErrClosed)
+}
 
 // slack is how much longer than the others a machine may always take: a machine with checks that
 // run into their time limits is late, but has the most to report.
@@ -151,7 +179,7 @@ func (f *Fabric) exchange(b []byte, judge func(all [][]byte) ([][]byte, error)) 
 
 func (f *Fabric) exchangeWithin(patience time.Duration, b []byte, judge func(all [][]byte) ([][]byte, error)) ([]byte, error) {
 	ctx := f.ctx
-	if f.Rank() == 0 {
+	if f.First() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, patience)
 		defer cancel()
@@ -163,33 +191,15 @@ func (f *Fabric) exchangeWithin(patience time.Duration, b []byte, judge func(all
 // Ask sends b of each remaining machine to the first one, which calls judge with all of them, by
 // rank (nil for a lost machine). All machines receive judge's answer.
 func (f *Fabric) Ask(b []byte, judge func(all [][]byte) ([]byte, error)) ([]byte, error) {
+	return f.operation(func() ([]byte, error) { return f.ask(b, judge) })
+}
+
+// ask is Ask as a part of an operation.
+func (f *Fabric) ask(b []byte, judge func(all [][]byte) ([]byte, error)) ([]byte, error) {
 	return f.exchange(b, func(all [][]byte) ([][]byte, error) {
 		answer, err := judge(all)
 		return slices.Repeat([][]byte{answer}, len(all)), err
 	})
-}
-
-// ask is Ask with values that are encoded as JSON.
-func ask[T, A any](f *Fabric, own T, judge func(all []*T) (A, error)) (answer A, err error) {
-	b, err := json.Marshal(own)
-	if err != nil {
-		return answer, err
-	}
-	got, err := f.Ask(b, func(all [][]byte) ([]byte, error) {
-		list, err := decoded[T](all)
-		if err != nil {
-			return nil, err
-		}
-		answer, err := judge(list)
-		if err != nil {
-			return nil, err
-		}
-		return json.Marshal(answer)
-	})
-	if err == nil {
-		err = json.Unmarshal(got, &answer)
-	}
-	return answer, err
 }
 
 // decoded decodes the values of the machines; nil for a lost machine.

@@ -96,8 +96,8 @@ type found struct {
 	Error  string     `json:"error,omitempty"`
 }
 
-// Hunt finds the machines that are slower than the rest. All machines call it. On the first machine
-// it returns a report of the results so far even with an error.
+// Hunt finds the machines that are slower than the rest. All machines call it, within Together. On
+// the first machine it returns a report of the results so far even with an error.
 func (f *Fabric) Hunt(ctx context.Context, o HuntOptions) (*HuntReport, error) {
 	begun := time.Now()
 	p, err := newProbes(ctx, f, o)
@@ -110,7 +110,7 @@ func (f *Fabric) Hunt(ctx context.Context, o HuntOptions) (*HuntReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err = f.Ask(b, func(all [][]byte) ([]byte, error) {
+	b, err = f.ask(b, func(all [][]byte) ([]byte, error) {
 		setups, err := decoded[setup](all)
 		if err != nil {
 			return nil, err
@@ -158,7 +158,7 @@ func (f *Fabric) rounds(ctx context.Context, p *probes, d *driver) error {
 		if t.End {
 			return nil
 		}
-		together, stop := f.UntilGone(ctx)
+		together, stop := f.untilLost(ctx)
 		results, err = p.measure(together, f, t.Jobs, d)
 		stop()
 		if err != nil {

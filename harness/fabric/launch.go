@@ -47,7 +47,11 @@ func (f *Fabric) Finish(failed error) error {
 		f.Leave(failed)
 		return failed
 	}
-	_, err := f.Ask(nil, func([][]byte) ([]byte, error) { return nil, nil })
+	_, err := f.ask(nil, func([][]byte) ([]byte, error) { return nil, nil })
+	if f.firstLost() { // everything was written before; machines that do not know it yet are told
+		_, _ = f.resume()
+		err = nil
+	}
 	f.Leave(nil)
 	if failed == nil {
 		return err

@@ -21,7 +21,7 @@ const inside = certificate.MaxSize / 2
 // results of the checks that all did together. A machine without a certificate has a result that
 // says so. The machines' certificates are embedded if all of them fit; else only their digests are.
 func (f *Fabric) Merge(g *Gathered, together []result.Result) (*certificate.Statement, error) {
-	first := g.Certificates[0]
+	first := g.Certificates[g.First]
 	p := certificate.Predicate{
 		Suite: first.Predicate.Suite, Started: first.Predicate.Started, Finished: first.Predicate.Finished,
 		Harness: first.Predicate.Harness, Environment: first.Predicate.Environment,

@@ -7,9 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/assay-hpc/assay/coll/bootstrap"
 )
 
 // An Output is what a command of the harness wrote, and its exit status.
@@ -26,7 +29,7 @@ type Runner func(ctx context.Context, environ []string, args ...string) (Output,
 type place struct {
 	Rank  int    `json:"rank"`
 	Size  int    `json:"size"`
-	First string `json:"first"` // address of the machine of rank 0
+	First string `json:"first"` // address of the first machine
 	Token string `json:"token"` // unique to this run
 }
 
@@ -53,21 +56,64 @@ type ending struct {
 const maxTries = 3
 
 // Run runs a command of the harness on all remaining machines, as one job. On the first machine it
-// returns the output of its own process; the error reports failures on other machines. When a
-// machine is lost during the run, the command is stopped and the remaining machines run it again.
+// returns the output of its own process, and its deputies get that, too; the error reports failures
+// on other machines. When a machine is lost during the run, the command is stopped and the remaining
+// machines run it again.
 func (f *Fabric) Run(ctx context.Context, args ...string) (Output, error) {
 	for try := 1; ; try++ {
-		out, again, err := f.runOnce(ctx, try, false, args)
-		if !again {
-			return out, err
+		d, err := f.runOnce(ctx, try, false, args)
+		if err != nil || !d.Again {
+			return d.output(err)
 		}
 	}
 }
 
-// RunOn is Run for a command that itself continues when machines are lost.
+// RunOn is Run for a command that itself continues when machines are lost. It is run again if the
+// first machine is.
 func (f *Fabric) RunOn(ctx context.Context, args ...string) (Output, error) {
-	out, _, err := f.runOnce(ctx, maxTries, true, args)
+	d, err := f.runOnce(ctx, maxTries, true, args)
+	return d.output(err)
+}
+
+// A decision is the end of a command on all machines.
+type decision struct {
+	Again bool   `json:"again"`
+	Error string `json:"error,omitempty"`
+	// Output is that of the first machine's process. On machines that are not its deputies it is
+	// that of their own process.
+	Output *Output `json:"output,omitempty"`
+}
+
+func (d decision) output(err error) (out Output, _ error) {
+	if d.Output != nil {
+		out = *d.Output
+	}
+	if err == nil && d.Error != "" {
+		err = errors.New(d.Error)
+	}
 	return out, err
+}
+
+// maxShared is how much of a process's output the deputies get.
+const maxShared = bootstrap.MaxBlock / 2
+
+// share returns the answers with a decision: deputies get the first machine's output with it, so
+// that what was measured is not lost with that machine.
+func (f *Fabric) share(d decision, out Output) ([][]byte, error) {
+	short, err := json.Marshal(d)
+	if err != nil {
+		return nil, err
+	}
+	answers := slices.Repeat([][]byte{short}, f.Size())
+	d.Output = &out
+	long, err := json.Marshal(d)
+	if err != nil || len(long) > maxShared {
+		return answers, err
+	}
+	for _, rank := range f.group.Deputies() {
+		answers[rank] = long
+	}
+	return answers, nil
 }
 
 // broken is the time in which a command may notice and report by itself that a machine is lost.
@@ -91,25 +137,41 @@ func whole(ctx context.Context, loss <-chan struct{}) (context.Context, func()) 
 	return ctx, func() { cancel(nil) }
 }
 
-func (f *Fabric) runOnce(ctx context.Context, try int, on bool, args []string) (out Output, again bool, err error) {
+func (f *Fabric) runOnce(ctx context.Context, try int, on bool, args []string) (d decision, err error) {
+	var own Output
+	b, err := f.operation(func() (b []byte, err error) {
+		own, b, err = f.attempt(ctx, try, on, args)
+		return b, err
+	})
+	if err == nil {
+		err = json.Unmarshal(b, &d)
+	}
+	if d.Output == nil {
+		d.Output = &own
+	}
+	return d, err
+}
+
+// attempt runs a command once, and returns the output of this machine's process, and the decision.
+func (f *Fabric) attempt(ctx context.Context, try int, on bool, args []string) (out Output, b []byte, err error) {
 	loss := f.group.NextLoss()
 	var took []int // ranks that take part, on the first machine
-	b, err := f.exchange([]byte(addr(f.group.Addr())), func(all [][]byte) ([][]byte, error) {
+	b, err = f.exchange([]byte(addr(f.group.Addr())), func(all [][]byte) ([][]byte, error) {
 		took = f.left()
-		return f.places(took, string(all[0]))
+		return f.places(took, string(all[f.Rank()]))
 	})
 	if err != nil {
-		return out, false, err
+		return out, nil, err
 	}
 	var p place
 	if err := json.Unmarshal(b, &p); err != nil {
-		return out, false, err
+		return out, nil, err
 	}
 	// Each machine has its own address for the first one.
 	if p.Rank > 0 {
 		p.First = addr(f.group.First())
 	}
-	together, stop := f.UntilGone(ctx)
+	together, stop := f.untilLost(ctx)
 	if !on {
 		end := stop
 		var broke func()
@@ -125,28 +187,21 @@ func (f *Fabric) runOnce(ctx context.Context, try int, on bool, args []string) (
 	case out.Status != 0:
 		e.Error = lastWords(out.Stderr)
 	}
-	type decision struct {
-		Again bool   `json:"again"`
-		Error string `json:"error,omitempty"`
+	if b, err = json.Marshal(e); err != nil {
+		return out, nil, err
 	}
-	d, err := ask(f, e, func(all []*ending) (decision, error) {
-		err := f.outcome(took, all)
-		if err == nil {
-			return decision{}, nil
+	b, err = f.exchange(b, func(all [][]byte) ([][]byte, error) {
+		endings, err := decoded[ending](all)
+		if err != nil {
+			return nil, err
 		}
-		lost := false
-		for _, rank := range took {
-			lost = lost || all[rank] == nil
+		if err := f.verdict(took, endings); err != nil {
+			lost := slices.ContainsFunc(took, func(rank int) bool { return endings[rank] == nil })
+			return f.share(decision{Again: lost && try < maxTries && ctx.Err() == nil && len(f.left()) > 1, Error: err.Error()}, out)
 		}
-		return decision{Again: lost && try < maxTries && ctx.Err() == nil && len(f.left()) > 1, Error: err.Error()}, nil
+		return f.share(decision{}, out)
 	})
-	switch {
-	case err != nil:
-		return out, false, err
-	case d.Error != "":
-		return out, d.Again, fmt.Errorf("%s", d.Error)
-	}
-	return out, false, nil
+	return out, b, err
 }
 
 // places returns the places of the participating machines, by rank.
@@ -165,10 +220,10 @@ func (f *Fabric) places(took []int, first string) ([][]byte, error) {
 	return answers, nil
 }
 
-// outcome returns an error if a command failed. Statuses 0 and 1 come with a report. Status 3 is no
+// verdict returns an error if a command failed. Statuses 0 and 1 come with a report. Status 3 is no
 // failure either unless it has an error message. A lost machine is a failure only if the first
 // machine's process did not succeed without it.
-func (f *Fabric) outcome(took []int, all []*ending) error {
+func (f *Fabric) verdict(took []int, all []*ending) error {
 	bad := func(e *ending) bool {
 		switch e.Status {
 		case 0:
@@ -180,7 +235,8 @@ func (f *Fabric) outcome(took []int, all []*ending) error {
 		}
 		return true
 	}
-	fine := all[0] != nil && !bad(all[0])
+	own := all[f.Rank()]
+	fine := own != nil && !bad(own)
 	lost := f.Lost()
 	for _, rank := range took {
 		if all[rank] == nil && !fine {
@@ -188,20 +244,12 @@ func (f *Fabric) outcome(took []int, all []*ending) error {
 		}
 	}
 	// The first machine is last: often it only says that another process ended, but not why.
-	for _, rank := range append(took[1:len(took):len(took)], took[0]) {
+	for _, rank := range append(took[1:len(took):len(took)], took[0]) { // the lowest rank left is the first
 		if e := all[rank]; e != nil && bad(e) {
 			return fmt.Errorf("%s: status %d: %s", f.Name(rank), e.Status, e.Error)
 		}
 	}
 	return nil
-}
-
-// UntilGone returns a context that ends with ctx, and when the first machine is lost.
-func (f *Fabric) UntilGone(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	gone := f.group.Context()
-	stop := context.AfterFunc(gone, func() { cancel(context.Cause(gone)) })
-	return ctx, func() { stop(); cancel(nil) }
 }
 
 func lastWords(text string) string {

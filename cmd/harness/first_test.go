@@ -1,0 +1,243 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/exit"
+)
+
+// firstSuite has steps of each kind: machines by themselves, and all together.
+const firstSuite = `version: 1
+title: machines are fit, and work together
+limit: 2m
+checks:
+  - run: health
+    with: {window: 0s, only: [node/hugepages]}
+  - run: coll
+    id: coll/host
+    with: {operations: [all_reduce, alltoall], over: nodes, device: cpu, ranks: 1, max: 64K, factor: 8, min_time: 20ms}
+  - run: hunt
+    with: {tool: tcp, duration: 30ms, args: [--max-rounds, "3"]}
+`
+
+// A firstJob is machines that are processes of this one, which find one another over
+// loopback. Each writes to a directory of its own.
+type firstJob struct {
+	t     *testing.T
+	dir   string
+	ranks []*clusterRank
+	clusterJob
+}
+
+func startFirst(ctx context.Context, t *testing.T, n int) *firstJob {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := &firstJob{t: t, dir: t.TempDir()}
+	j.start = time.Now()
+	suite := filepath.Join(j.dir, "fabric.yaml")
+	if err := os.WriteFile(suite, []byte(firstSuite), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	port := freePort(t)
+	for i := range n {
+		r := &clusterRank{done: make(chan struct{})}
+		r.cmd = exec.CommandContext(ctx, self, "certify", "--suite", suite, "--out", j.out(i)+"/", "--wait", "30s", "--silence", "3s")
+		r.cmd.Args[0] = "harness" // see TestMain
+		r.cmd.Env = append(os.Environ(), fmt.Sprintf("RANK=%d", i), fmt.Sprintf("WORLD_SIZE=%d", n), "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "MASTER_ADDR=127.0.0.1",
+			"MASTER_PORT="+port, "TORCHELASTIC_RUN_ID="+j.dir, "ASSAY_JOB_SECRET=s3cret", "NCCL_SOCKET_IFNAME=lo", fmt.Sprintf("NODE_NAME=node%d", i), "CUDA_VISIBLE_DEVICES=")
+		r.cmd.Stdout, r.cmd.Stderr = &r.stdout, &r.stderr
+		r.cmd.WaitDelay = time.Second
+		if err := r.cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			r.err = r.cmd.Wait()
+			r.wall = time.Since(j.start)
+			close(r.done)
+		}()
+		j.ranks = append(j.ranks, r)
+	}
+	j.clusterJob.ranks = j.ranks
+	return j
+}
+
+func (j *firstJob) out(rank int) string { return filepath.Join(j.dir, fmt.Sprintf("out%d", rank)) }
+
+// certificate returns what a machine wrote; nil: nothing.
+func (j *firstJob) certificate(rank int) *certificate.Statement {
+	j.t.Helper()
+	doc, err := os.ReadFile(filepath.Join(j.out(rank), "certificate.json"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = certificatetest.Validate(doc)
+	}
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	st, err := certificate.Parse(doc)
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	return st
+}
+
+func statusOf(err error) int {
+	var e *exec.ExitError
+	if errors.As(err, &e) {
+		return e.ExitCode()
+	}
+	return map[bool]int{true: 0, false: -2}[err == nil]
+}
+
+// judge returns how the machines without the first one ended, or what is wrong with that.
+// met is whether all had met when it was lost.
+func (j *firstJob) judge(met bool) (end string, err error) {
+	first := j.certificate(0)
+	var wrote []int
+	for rank := 1; rank < len(j.ranks); rank++ {
+		if j.certificate(rank) != nil {
+			wrote = append(wrote, rank)
+		}
+	}
+	statuses := func(want func(rank int) int) error {
+		for rank := 1; rank < len(j.ranks); rank++ {
+			if got := statusOf(j.ranks[rank].err); got != want(rank) {
+				return fmt.Errorf("rank %d ended with %d; want %d", rank, got, want(rank))
+			}
+		}
+		return nil
+	}
+	switch {
+	case len(wrote) == 0 && first != nil:
+		return "rank 0 had written", statuses(func(int) int { return exit.Pass })
+	case len(wrote) == 0 && !met:
+		for rank := 1; rank < len(j.ranks); rank++ {
+			if text := j.ranks[rank].stderr.String(); !strings.Contains(text, "rank 0") {
+				return "", fmt.Errorf("rank %d does not name rank 0: %q", rank, text)
+			}
+		}
+		return "had not met", statuses(func(int) int { return exit.NotDone })
+	case len(wrote) != 1 || wrote[0] != 1:
+		return "", fmt.Errorf("ranks %v wrote a certificate; want rank 1 alone", wrote)
+	}
+	if err := statuses(func(rank int) int { return map[bool]int{true: exit.NotDone}[rank == 1] }); err != nil {
+		return "", err
+	}
+	st := j.certificate(1)
+	if st.Predicate.Verdict != result.Error {
+		return "", fmt.Errorf("the verdict is %s", st.Predicate.Verdict)
+	}
+	got := map[string]result.Result{}
+	for _, r := range st.Predicate.Results {
+		got[r.ID] = r
+	}
+	if r := got["node/node0"]; r.Verdict != result.Error || !strings.Contains(r.Reason, "rank 1 took over") {
+		return "", fmt.Errorf("of node0 it says %s, %q", r.Verdict, r.Reason)
+	}
+	for _, id := range []string{"node/node1", "node/node2", "node/node3", "coll/host/all_reduce", "coll/host/alltoall"} {
+		if got[id].Verdict != result.Pass {
+			return "", fmt.Errorf("%s: %s, %q", id, got[id].Verdict, got[id].Reason)
+		}
+	}
+	if v := got["hunt"].Verdict; v != result.Pass && v != result.Warn && v != result.Fail { // 3 rounds of a busy machine
+		return "", fmt.Errorf("hunt: %s, %q", v, got["hunt"].Reason)
+	}
+	if len(st.Predicate.Machines) != 3 || !strings.Contains(j.ranks[1].stderr.String(), "node0 is lost: ") {
+		return "", fmt.Errorf("%d machines inside; it printed %q", len(st.Predicate.Machines), &j.ranks[1].stderr)
+	}
+	return "rank 1 took over", nil
+}
+
+// TestFirstLost kills or stops the first of four machines at a random moment. The others
+// end within a minute, and the certificate names it; or all say that they had not met; or it
+// had written everything. ASSAY_FABRIC_TRIALS says how often, ASSAY_FABRIC_SEED the first
+// seed.
+func TestFirstLost(t *testing.T) {
+	count := int(numberOf(t, "ASSAY_FABRIC_TRIALS", 1))
+	seed := numberOf(t, "ASSAY_FABRIC_SEED", uint64(time.Now().UnixNano()))
+	ends, longest := map[string]int{}, time.Duration(0)
+	for i := range count {
+		for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
+			rng := rand.New(rand.NewPCG(seed+uint64(i), uint64(signal)))
+			moment := 50*time.Millisecond + time.Duration(rng.Int64N(int64(4*time.Second)))
+			end, after, err := firstLost(t, signal, moment, count == 1)
+			if longest = max(longest, after); after > time.Minute && err == nil {
+				err = errors.New("too late")
+			}
+			ends[fmt.Sprintf("%v: %s", signal, end)]++
+			t.Logf("%d: %v after %v: %s, %v later", i+1, signal, moment, end, after.Round(10*time.Millisecond))
+			if err != nil {
+				t.Errorf("ASSAY_FABRIC_SEED=%d: %v after %v: %v", seed+uint64(i), signal, moment, err)
+			}
+		}
+	}
+	t.Logf("%d trials of each, longest %v: %v", count, longest.Round(10*time.Millisecond), ends)
+}
+
+// firstLost makes one trial. It returns how it ended, and how long after the signal. With
+// atWork the moment counts from when all have met.
+func firstLost(t *testing.T, signal syscall.Signal, moment time.Duration, atWork bool) (end string, after time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	j := startFirst(ctx, t, 4)
+	first := j.ranks[0]
+	met := func() bool {
+		_, err := os.Stat(filepath.Join(j.out(0), ".certify.partial")) // it is at its checks
+		return err == nil
+	}
+	if atWork {
+		for !met() && ctx.Err() == nil {
+			time.Sleep(5 * time.Millisecond)
+		}
+		moment /= 8
+	}
+	time.Sleep(moment)
+	if err := first.cmd.Process.Signal(signal); errors.Is(err, os.ErrProcessDone) {
+		j.wait(-1)
+		return "rank 0 had ended", 0, nil
+	} else if err != nil {
+		return "", 0, err
+	}
+	begun, all := time.Now(), met()
+	j.wait(0)
+	after = time.Since(begun)
+	if ctx.Err() != nil {
+		return "", after, fmt.Errorf("not ended within minutes\n%s", j.String())
+	}
+	if signal == syscall.SIGSTOP {
+		before := j.certificate(0)
+		if err := first.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			return "", after, err
+		}
+		<-first.done
+		if before == nil && all && j.certificate(0) != nil && j.certificate(1) != nil {
+			return "", after, fmt.Errorf("rank 0 was stopped, and wrote a certificate after the others\n%s", j.String())
+		}
+		if before == nil && !strings.Contains(first.stderr.String(), "was stopped for more than 3s") && all {
+			return "", after, fmt.Errorf("rank 0 does not say that it was stopped\n%s", j.String())
+		}
+	}
+	<-first.done
+	if end, err = j.judge(all); err != nil {
+		err = fmt.Errorf("%w\n%s", err, j.String())
+	}
+	return end, after, err
+}
