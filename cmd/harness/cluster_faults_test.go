@@ -14,7 +14,8 @@ import (
 )
 
 // TestClusterFaults: a host dies, hangs, or is cut off while all work together, or
-// is not there at all. The run ends, and the certificate names the host.
+// is not there at all. The run ends, and the certificate names the host. If it is the
+// first one, another writes it.
 func TestClusterFaults(t *testing.T) {
 	c := newLabour(t, clustertest.Options{})
 	seed := uint64(time.Now().UnixNano())
@@ -22,15 +23,22 @@ func TestClusterFaults(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for _, tt := range []struct {
 		name  string
+		first bool                            // it is the first host
 		fault func(h *clustertest.Host) error // nil: the host's harness is not started
 	}{
-		{"killed", func(h *clustertest.Host) error { h.Kill(); return nil }},
-		{"frozen", (*clustertest.Host).Freeze},
-		{"cut", (*clustertest.Host).Cut},
-		{"absent", nil},
+		{"killed", false, func(h *clustertest.Host) error { h.Kill(); return nil }},
+		{"frozen", false, (*clustertest.Host).Freeze},
+		{"cut", false, (*clustertest.Host).Cut},
+		{"absent", false, nil},
+		{"first-killed", true, func(h *clustertest.Host) error { h.Kill(); return nil }},
+		{"first-frozen", true, (*clustertest.Host).Freeze},
+		{"first-cut", true, (*clustertest.Host).Cut},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			rank, moment := 1+rng.IntN(len(c.Hosts)-1), time.Duration(rng.Int64N(int64(300*time.Millisecond)))
+			if tt.first {
+				rank = 0
+			}
 			host := c.Hosts[rank]
 			ctx, end := context.WithTimeout(t.Context(), 4*time.Minute)
 			defer end()
@@ -57,10 +65,20 @@ func TestClusterFaults(t *testing.T) {
 			if ctx.Err() != nil {
 				t.Fatalf("%s, %v after the start of what they do together: the run did not end within minutes\n%s", host.Name, moment, j)
 			}
-			t.Logf("%s, %v after the start of what they do together: the first ended after %v", host.Name, moment, j.ranks[0].wall)
+			t.Logf("%s, %v after the start of what they do together: the last ended after %v", host.Name, moment, j.last(rank))
 			c.named(t, tt.name, rank, j)
 		})
 	}
+}
+
+// last returns when the last rank but one ended.
+func (j *clusterJob) last(but int) (wall time.Duration) {
+	for i, r := range j.ranks {
+		if i != but {
+			wall = max(wall, r.wall)
+		}
+	}
+	return wall
 }
 
 // named wants a certificate in which one host could not be certified, and the

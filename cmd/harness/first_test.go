@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -15,7 +16,9 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/harness/fabric"
 	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/clustertest"
 	"github.com/assay-hpc/assay/internal/exit"
 )
 
@@ -42,7 +45,8 @@ type firstJob struct {
 	clusterJob
 }
 
-func startFirst(ctx context.Context, t *testing.T, n int) *firstJob {
+// startFirst starts n machines that certify, or what args says.
+func startFirst(ctx context.Context, t *testing.T, n int, args func(rank int) []string) *firstJob {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -54,10 +58,15 @@ func startFirst(ctx context.Context, t *testing.T, n int) *firstJob {
 	if err := os.WriteFile(suite, []byte(firstSuite), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	if args == nil {
+		args = func(rank int) []string {
+			return []string{"certify", "--suite", suite, "--out", j.out(rank) + "/", "--wait", "30s", "--silence", "3s"}
+		}
+	}
 	port := freePort(t)
 	for i := range n {
 		r := &clusterRank{done: make(chan struct{})}
-		r.cmd = exec.CommandContext(ctx, self, "certify", "--suite", suite, "--out", j.out(i)+"/", "--wait", "30s", "--silence", "3s")
+		r.cmd = exec.CommandContext(ctx, self, args(i)...)
 		r.cmd.Args[0] = "harness" // see TestMain
 		r.cmd.Env = append(os.Environ(), fmt.Sprintf("RANK=%d", i), fmt.Sprintf("WORLD_SIZE=%d", n), "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "MASTER_ADDR=127.0.0.1",
 			"MASTER_PORT="+port, "TORCHELASTIC_RUN_ID="+j.dir, "ASSAY_JOB_SECRET=s3cret", "NCCL_SOCKET_IFNAME=lo", fmt.Sprintf("NODE_NAME=node%d", i), "CUDA_VISIBLE_DEVICES=")
@@ -108,9 +117,8 @@ func statusOf(err error) int {
 }
 
 // judge returns how the machines without the first one ended, or what is wrong with that.
-// met is whether all had met when it was lost.
-func (j *firstJob) judge(met bool) (end string, err error) {
-	first := j.certificate(0)
+// met is whether all had met when it was lost, written whether it had written when they ended.
+func (j *firstJob) judge(met, written bool) (end string, err error) {
 	var wrote []int
 	for rank := 1; rank < len(j.ranks); rank++ {
 		if j.certificate(rank) != nil {
@@ -126,7 +134,7 @@ func (j *firstJob) judge(met bool) (end string, err error) {
 		return nil
 	}
 	switch {
-	case len(wrote) == 0 && first != nil:
+	case len(wrote) == 0 && written:
 		return "rank 0 had written", statuses(func(int) int { return exit.Pass })
 	case len(wrote) == 0 && !met:
 		for rank := 1; rank < len(j.ranks); rank++ {
@@ -172,6 +180,9 @@ func (j *firstJob) judge(met bool) (end string, err error) {
 // seed.
 func TestFirstLost(t *testing.T) {
 	count := int(numberOf(t, "ASSAY_FABRIC_TRIALS", 1))
+	if count == 0 {
+		t.Skip("ASSAY_FABRIC_TRIALS=0")
+	}
 	seed := numberOf(t, "ASSAY_FABRIC_SEED", uint64(time.Now().UnixNano()))
 	ends, longest := map[string]int{}, time.Duration(0)
 	for i := range count {
@@ -197,7 +208,7 @@ func TestFirstLost(t *testing.T) {
 func firstLost(t *testing.T, signal syscall.Signal, moment time.Duration, atWork bool) (end string, after time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	j := startFirst(ctx, t, 4)
+	j := startFirst(ctx, t, 4, nil)
 	first := j.ranks[0]
 	met := func() bool {
 		_, err := os.Stat(filepath.Join(j.out(0), ".certify.partial")) // it is at its checks
@@ -222,8 +233,8 @@ func firstLost(t *testing.T, signal syscall.Signal, moment time.Duration, atWork
 	if ctx.Err() != nil {
 		return "", after, fmt.Errorf("not ended within minutes\n%s", j.String())
 	}
+	before := j.certificate(0)
 	if signal == syscall.SIGSTOP {
-		before := j.certificate(0)
 		if err := first.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 			return "", after, err
 		}
@@ -236,8 +247,112 @@ func firstLost(t *testing.T, signal syscall.Signal, moment time.Duration, atWork
 		}
 	}
 	<-first.done
-	if end, err = j.judge(all); err != nil {
+	if end, err = j.judge(all, before != nil); err != nil {
 		err = fmt.Errorf("%w\n%s", err, j.String())
 	}
 	return end, after, err
+}
+
+// TestFirstLostHunt: a hunt whose first machine is killed is made by the others, and its
+// report names that machine.
+func TestFirstLostHunt(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	j := startFirst(ctx, t, 4, func(int) []string {
+		return []string{"hunt", "--tool", "tcp", "--duration", "1s", "--max-rounds", "4", "--format", "json", "--wait", "30s", "--silence", "3s"}
+	})
+	time.Sleep(5 * time.Second) // of 12
+	if err := j.ranks[0].cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	j.wait(-1)
+	var r fabric.HuntReport
+	if err := json.Unmarshal(j.ranks[1].stdout.Bytes(), &r); err != nil {
+		t.Fatalf("%v\n%s", err, j.String())
+	}
+	if len(r.Lost) != 1 || r.Lost[0].Machine != "node0" || !strings.Contains(r.Lost[0].Reason, "rank 1 took over") || statusOf(j.ranks[1].err) == exit.Pass || r.Rounds == 0 {
+		t.Errorf("%+v\n%s", r.Lost, j.String())
+	}
+	for _, rank := range []int{2, 3} {
+		if j.ranks[rank].err != nil || j.ranks[rank].stdout.Len() > 0 {
+			t.Errorf("rank %d\n%s", rank, j.String())
+		}
+	}
+}
+
+// TestFabricFirst kills, freezes or cuts off the first host of a cluster at a random moment,
+// ASSAY_FABRIC_TRIALS times each. All hosts write to one directory.
+func TestFabricFirst(t *testing.T) {
+	count := int(numberOf(t, "ASSAY_FABRIC_TRIALS", 0))
+	if count == 0 {
+		t.Skip("ASSAY_FABRIC_TRIALS says how many: make test-fabric TRIALS=50")
+	}
+	c := newLabour(t, clustertest.Options{})
+	c.file(t, "first.yaml", firstSuite)
+	seed := numberOf(t, "ASSAY_FABRIC_SEED", uint64(time.Now().UnixNano()))
+	host := c.Hosts[0]
+	faults := []struct {
+		name string
+		do   func() error
+	}{{"killed", func() error { host.Kill(); return nil }}, {"frozen", host.Freeze}, {"cut", host.Cut}}
+	ends, longest := map[string]int{}, map[string]time.Duration{}
+	for i := range count {
+		for k, fault := range faults {
+			rng := rand.New(rand.NewPCG(seed+uint64(i), uint64(k)))
+			moment := 50*time.Millisecond + time.Duration(rng.Int64N(int64(6*time.Second)))
+			dir := fmt.Sprintf("first-%d-%s", i, fault.name)
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+			j := c.job(ctx, dir, nil, "certify", "--suite", "/shared/first.yaml", "--out", "/shared/"+dir+"/", "--wait", "20s", "--silence", "3s")
+			time.Sleep(moment)
+			in := filepath.Join(c.Shared, dir)
+			_, notMet := os.Stat(filepath.Join(in, ".certify.partial"))
+			_, notWritten := os.Stat(filepath.Join(in, "certificate.json"))
+			if err := fault.do(); err != nil {
+				t.Fatal(err)
+			}
+			begun := time.Now()
+			j.wait(0)
+			after := time.Since(begun)
+			host.Kill() // a frozen one never ends
+			j.wait(-1)
+			if ctx.Err() != nil {
+				t.Fatalf("%s after %v: the run did not end within minutes\n%s", fault.name, moment, j)
+			}
+			cancel()
+			host.Boot()
+			longest[fault.name] = max(longest[fault.name], after)
+			_, none := os.Stat(filepath.Join(in, "certificate.json"))
+			var end string
+			switch {
+			case none != nil && notMet != nil:
+				end = "had not met"
+				for _, r := range j.ranks[1:] {
+					if statusOf(r.err) != exit.NotDone || !strings.Contains(r.stderr.String(), "rank 0") {
+						t.Errorf("%s after %v\n%s", fault.name, moment, j)
+					}
+				}
+			case none != nil:
+				t.Errorf("%s after %v: there is no certificate\n%s", fault.name, moment, j)
+				end = "wrong"
+			case notWritten == nil:
+				end = "rank 0 had written"
+			default:
+				if st := c.certificate(t, dir+"/certificate.json"); st.Predicate.Verdict == result.Pass && statusOf(j.ranks[1].err) == exit.Pass {
+					end = "rank 0 had written" // between looking and the fault
+					break
+				}
+				end = "rank 1 took over"
+				c.named(t, dir, 0, j)
+				if statusOf(j.ranks[1].err) != exit.NotDone && statusOf(j.ranks[1].err) != exit.Fail {
+					t.Errorf("%s after %v: rank 1 ended with %v\n%s", fault.name, moment, j.ranks[1].err, j)
+				}
+			}
+			ends[fault.name+": "+end]++
+			t.Logf("%d: %s after %v: %s, %v later", i+1, fault.name, moment.Round(time.Millisecond), end, after.Round(10*time.Millisecond))
+			if t.Failed() {
+				t.Fatalf("ASSAY_FABRIC_SEED=%d repeats it", seed+uint64(i))
+			}
+		}
+	}
+	t.Logf("%d trials of each: %v; longest %v", count, ends, longest)
 }
