@@ -176,8 +176,8 @@ func (j *firstJob) judge(met, written bool) (end string, err error) {
 
 // TestFirstLost kills or stops the first of four machines at a random moment. The others
 // end within a minute, and the certificate names it; or all say that they had not met; or it
-// had written everything. ASSAY_FABRIC_TRIALS says how often, ASSAY_FABRIC_SEED the first
-// seed.
+// had written everything. Each fourth trial's moment is while it writes. ASSAY_FABRIC_TRIALS
+// says how often, ASSAY_FABRIC_SEED the first seed.
 func TestFirstLost(t *testing.T) {
 	count := int(numberOf(t, "ASSAY_FABRIC_TRIALS", 1))
 	if count == 0 {
@@ -189,7 +189,16 @@ func TestFirstLost(t *testing.T) {
 		for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
 			rng := rand.New(rand.NewPCG(seed+uint64(i), uint64(signal)))
 			moment := 50*time.Millisecond + time.Duration(rng.Int64N(int64(4*time.Second)))
-			end, after, err := firstLost(t, signal, moment, count == 1)
+			var when func(j *firstJob) bool
+			switch {
+			case i%4 == 3:
+				when = (*firstJob).writing
+				moment /= 400
+			case count == 1:
+				when = (*firstJob).met
+				moment /= 8
+			}
+			end, after, err := firstLost(t, signal, moment, when)
 			if longest = max(longest, after); after > time.Minute && err == nil {
 				err = errors.New("too late")
 			}
@@ -203,22 +212,27 @@ func TestFirstLost(t *testing.T) {
 	t.Logf("%d trials of each, longest %v: %v", count, longest.Round(10*time.Millisecond), ends)
 }
 
-// firstLost makes one trial. It returns how it ended, and how long after the signal. With
-// atWork the moment counts from when all have met.
-func firstLost(t *testing.T, signal syscall.Signal, moment time.Duration, atWork bool) (end string, after time.Duration, err error) {
+// met reports whether the first machine is at its checks.
+func (j *firstJob) met() bool {
+	_, err := os.Stat(filepath.Join(j.out(0), ".certify.partial"))
+	return err == nil
+}
+
+// writing reports whether the first machine has all certificates, and began to write them.
+func (j *firstJob) writing() bool {
+	_, err := os.Stat(filepath.Join(j.out(0), "nodes"))
+	return err == nil
+}
+
+// firstLost makes one trial. It returns how it ended, and how long after the signal. The
+// moment counts from the start, or from when something is true.
+func firstLost(t *testing.T, signal syscall.Signal, moment time.Duration, when func(*firstJob) bool) (end string, after time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	j := startFirst(ctx, t, 4, nil)
 	first := j.ranks[0]
-	met := func() bool {
-		_, err := os.Stat(filepath.Join(j.out(0), ".certify.partial")) // it is at its checks
-		return err == nil
-	}
-	if atWork {
-		for !met() && ctx.Err() == nil {
-			time.Sleep(5 * time.Millisecond)
-		}
-		moment /= 8
+	for when != nil && !when(j) && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
 	}
 	time.Sleep(moment)
 	if err := first.cmd.Process.Signal(signal); errors.Is(err, os.ErrProcessDone) {
@@ -227,7 +241,7 @@ func firstLost(t *testing.T, signal syscall.Signal, moment time.Duration, atWork
 	} else if err != nil {
 		return "", 0, err
 	}
-	begun, all := time.Now(), met()
+	begun, all := time.Now(), j.met() || j.writing()
 	j.wait(0)
 	after = time.Since(begun)
 	if ctx.Err() != nil {
