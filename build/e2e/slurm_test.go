@@ -224,17 +224,20 @@ func TestSlurmApart(t *testing.T) {
 }
 
 // TestSlurmDeath: a node whose process or which itself dies during the run is
-// named in the certificate of the others.
+// named in the certificate of the others, also if it was the first one.
 func TestSlurmDeath(t *testing.T) {
 	s := startSlurm(t, "SlurmdTimeout=20")
-	victim := s.nodes[len(s.nodes)-1]
-	deaths := []string{"process", "node"} // the node last: it stays dead
-	if len(s.nodes) > 2 {                 // a minute goes by until Slurm gives a dead node up
-		deaths = deaths[:1]
+	deaths := []string{"process", "process of the first", "node"} // the node last: it stays dead
+	if len(s.nodes) > 2 {                                         // a minute goes by until Slurm gives a dead node up
+		deaths = deaths[:2]
 	}
 	for _, what := range deaths {
 		t.Run(what, func(t *testing.T) {
 			s.t = t
+			victim := s.nodes[len(s.nodes)-1]
+			if what == "process of the first" {
+				victim = s.nodes[0]
+			}
 			j := s.submit(jobs.Options{})
 			var processes map[int]string
 			j.until("the victim is at its checks", func() bool {
@@ -247,7 +250,7 @@ func TestSlurmDeath(t *testing.T) {
 				return false
 			})
 			for pid, name := range processes {
-				if what == "node" || strings.Contains(name, " certify ") {
+				if what == "node" || strings.Contains(name, " certify ") && !strings.HasPrefix(name, "srun ") { // the first node has srun
 					kill(t, pid)
 				}
 			}
@@ -263,7 +266,8 @@ func TestSlurmDeath(t *testing.T) {
 				}
 			}
 			i := slices.IndexFunc(st.Predicate.Results, func(r result.Result) bool { return r.ID == "node/"+victim })
-			if r := st.Predicate.Results[max(i, 0)]; i < 0 || r.Verdict != result.Error || !strings.Contains(r.Reason, "no certificate was created: ") {
+			if r := st.Predicate.Results[max(i, 0)]; i < 0 || r.Verdict != result.Error || !strings.Contains(r.Reason, "no certificate was created: ") ||
+				strings.Contains(r.Reason, "rank 1 took over") != (victim == s.nodes[0]) {
 				t.Errorf("of %s it says %+v; want that it was lost\n%s", victim, r, j.log())
 			}
 		})

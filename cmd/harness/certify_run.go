@@ -112,6 +112,11 @@ func (o *certifyOptions) publish(ctx context.Context, c *certify.Certification, 
 // write writes the requested documents. It writes stdout last, so that what stdout says
 // is already true.
 func (o *certifyOptions) write(c *certify.Certification, st *certificate.Statement, doc, signed []byte, dir *outfile.Dir) error {
+	if c.Fabric != nil {
+		if err := c.Fabric.Stopped(); err != nil { // another machine writes
+			return exit.With(exit.NotDone, err)
+		}
+	}
 	if o.out != "" {
 		if err := outfile.Write(o.out, signed); err != nil {
 			return err

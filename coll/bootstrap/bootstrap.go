@@ -24,7 +24,9 @@
 //
 // A [Group] is for the communication around communicators: processes that [Await]
 // connects in a star. Any of them except the first may die, or never join, and the others
-// continue.
+// continue. When the first one, the root, is lost, [Group.Next] connects the others in a
+// new star: with the lowest rank that they reach as root, of the eight deputies that the
+// root named when all had joined.
 //
 // # Authentication
 //

@@ -141,6 +141,9 @@ func (c *Group) gather(ctx context.Context, h *groupHub, limit time.Duration, ju
 	return nil
 }
 
+// Stopped returns an error if this process was stopped for longer than the others allow.
+func (c *Group) Stopped() error { return c.pulse.check() }
+
 // Root returns the rank to which all are connected.
 func (c *Group) Root() int { return c.root }
 

@@ -336,7 +336,7 @@ func TestCrewScaleTable(t *testing.T) {
 	list := []int{8, 64, 360}
 	if !testing.Short() {
 		for _, n := range []int{1440, 4096, 12500} {
-			if files := 2*n + 100; scaletest.Files(files) {
+			if files := 3*n + 100; scaletest.Files(files) {
 				list = append(list, n)
 			} else {
 				t.Logf("skipped: %d ranks: the limit of open files (ulimit -n) cannot be raised to %d", n, files)

@@ -159,6 +159,10 @@ func (f *Fabric) Minority() bool {
 	return 2*len(f.left()) < joined
 }
 
+// Stopped returns an error if this process was stopped for so long that the others go on without
+// it, and have another first machine if it was that.
+func (f *Fabric) Stopped() error { return f.group.Stopped() }
+
 // Leave ends this machine's part. If why is not nil, it is sent to the others.
 func (f *Fabric) Leave(why error) {
 	f.quit()

@@ -13,8 +13,8 @@ import (
 // in the same order.
 const UseJob = "job"
 
-// A Job is the set of machines that run a suite together, one process each. Any of them except
-// the first may be lost during the run.
+// A Job is the set of machines that run a suite together, one process each. Any of them may be
+// lost during the run; if it was the first one, another one is the first from then on.
 type Job interface {
 	// Size returns the number of machines at the start.
 	Size() int
