@@ -23,11 +23,11 @@ echo "report of $OMPI_COMM_WORLD_RANK $*"
 touch "$DIR/began$OMPI_COMM_WORLD_RANK"
 while [ ! -e "$DIR/began0" ] || [ ! -e "$DIR/began1" ] || [ ! -e "$DIR/began2" ]; do sleep 0.05; done
 case $OMPI_COMM_WORLD_RANK:$DIE in
-1:process) kill -9 $$ ;;
+1:process | 0:first) kill -9 $$ ;;
 1:host) kill -9 "$PPID" $(cut -d ' ' -f 4 "/proc/$PPID/stat") $$ ;;
 esac
 sleep 1
-case $OMPI_COMM_WORLD_RANK in 0) exit "$FIRST" ;; 2) exit "$LAST" ;; esac
+case $OMPI_COMM_WORLD_RANK:$DIE in 0:*) exit "$FIRST" ;; 2:*) exit "$LAST" ;; 1:first) sleep 12; exit 3 ;; esac
 `
 
 // TestLauncher runs the launcher's command of an MPIJob with a real mpirun, on
@@ -48,6 +48,7 @@ func TestLauncher(t *testing.T) {
 		{"rank 0 speaks for all", "fabric", "", "1", "0", 1, []string{"report of 0"}},
 		{"the others do not", "fabric", "", "0", "3", 0, []string{"report of 0"}},
 		{"a process dies", "fabric", "process", "3", "0", 3, []string{"report of 0"}},
+		{"the first process dies, and another takes over", "fabric", "first", "0", "0", 3, []string{"report of 1"}},
 		{"a host dies", "fabric", "host", "3", "0", 3, []string{"report of 0"}},
 		{"each for itself", "node", "", "0", "1", 1, []string{"report of 0", "report of 1", "report of 2", "--out /results/"}},
 		{"each for itself, one killed", "node", "process", "0", "1", 137, []string{"report of 0", "report of 2"}},

@@ -17,22 +17,23 @@ func (j *job) placed() []string {
 }
 
 // With --enable-recovery mpirun loses the exit status of its ranks, and waits forever
-// for a dead host. So each of the first N ranks, where N is the number of ranks that
-// write a certificate, prints its exit status (tell), and the launcher reads these lines
-// (follow): after N of them it gives mpirun ten seconds to exit and returns the highest
-// status. Both scripts get N as their first argument. The node's name comes from the
-// images' sshd, which passes NODE_NAME on. NO_COLOR is set because mpirun gives ranks a
-// terminal, although the output goes to a log.
+// for a dead host. So each rank prints its exit status (tell), and the launcher reads these
+// lines (follow): after those of the first N ranks, where N is the number of ranks that
+// write a certificate, it gives mpirun ten seconds to exit and returns the highest status.
+// If rank 0 alone was to write and was killed, the rank that took over ends with 1 or 3,
+// which counts instead. The launcher's script gets N as its first argument. The node's name
+// comes from the images' sshd, which passes NODE_NAME on. NO_COLOR is set because mpirun
+// gives ranks a terminal, although the output goes to a log.
 const (
 	told = "assay: ended with status "
 
 	tell = `export NO_COLOR=1
 status=0
-"${@:2}" || status=$?
-if [ "$OMPI_COMM_WORLD_RANK" -lt "$1" ]; then echo "` + told + `$status"; fi
+"$@" || status=$?
+echo "` + told + `$status of $OMPI_COMM_WORLD_RANK"
 exit "$status"`
 
-	follow = `left=$1 status=0
+	follow = `left=$1 status=0 killed=
 exec 3< <(exec "${@:2}")
 run=$!
 while [ "$left" -gt 0 ]; do
@@ -43,9 +44,14 @@ while [ "$left" -gt 0 ]; do
   case $line in
   *'` + told + `'*)
     printf '%s' "${line%'` + told + `'*}"
-    one=${line##* }
-    [ "$one" -le "$status" ] || status=$one
-    ((left--)) ;;
+    one=${line##*'` + told + `'} rank=${line##* }
+    one=${one% of *}
+    if [ "$rank" -lt "$1" ]; then
+      [ "$one" -le "$status" ] || status=$one
+      if [ "$1" -eq 1 ] && [ "$one" -gt 3 ]; then killed=yes; else ((left--)); fi
+    elif [ "$killed" ] && [ "$one" -ge 1 ] && [ "$one" -le 3 ]; then
+      left=0 status=$one
+    fi ;;
   *) printf '%s\n' "$line" ;;
   esac
 done
@@ -83,7 +89,7 @@ func (j *job) mpirun() []string {
 	if !j.certifies() {
 		return append(args, j.command...)
 	}
-	args = append(args, "bash", "-c", tell, "-", strconv.Itoa(j.tellers()))
+	args = append(args, "bash", "-c", tell, "-")
 	return append(args, j.onNode(j.output())...)
 }
 

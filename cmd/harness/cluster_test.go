@@ -61,9 +61,9 @@ func (c *labour) file(t *testing.T, name, text string) {
 	}
 }
 
-// mpirun starts the suite that is built in on all hosts, by the hostfile that assay
-// renders, and returns what it wrote.
-func (c *labour) mpirun(ctx context.Context, t *testing.T, dir string) (string, error) {
+// mpirun starts a suite on all hosts, by the hostfile that assay renders, and returns what
+// it wrote.
+func (c *labour) mpirun(ctx context.Context, t *testing.T, dir, suite string, options ...string) (string, error) {
 	t.Helper()
 	var hosts []string
 	for _, h := range c.Hosts {
@@ -78,8 +78,8 @@ func (c *labour) mpirun(ctx context.Context, t *testing.T, dir string) (string, 
 		t.Fatalf("assay jobs render: %v: %s", err, &stderr)
 	}
 	c.file(t, "hostfile", string(text))
-	cmd := c.Hosts[0].Command(ctx, "mpirun", "--allow-run-as-root", "--hostfile", "/shared/hostfile", "-np", n, "--map-by", "ppr:1:node", "--bind-to", "none",
-		"harness", "certify", "--suite", "fabric", "--output", "/shared/"+dir)
+	words := append([]string{"--allow-run-as-root", "--hostfile", "/shared/hostfile", "-np", n, "--map-by", "ppr:1:node", "--bind-to", "none"}, options...)
+	cmd := c.Hosts[0].Command(ctx, "mpirun", append(words, "harness", "certify", "--suite", suite, "--out", "/shared/"+dir+"/")...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
@@ -219,11 +219,38 @@ func TestClusterMpirun(t *testing.T) {
 	c := newLabour(t, clustertest.Options{SSH: true})
 	ctx, end := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer end()
-	out, err := c.mpirun(ctx, t, "out")
+	out, err := c.mpirun(ctx, t, "out", "fabric")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	c.certified(t, "out", "coll/host/all_reduce", "coll/host/alltoall")
+}
+
+// TestClusterMpirunFirst kills the first rank of a job of Open MPI, which lets the others go
+// on.
+func TestClusterMpirunFirst(t *testing.T) {
+	needs(t, "mpirun", "openmpi-bin")
+	c := newLabour(t, clustertest.Options{SSH: true})
+	ctx, end := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer end()
+	killed := make(chan string, 1)
+	go func() {
+		// The patterns do not match themselves.
+		out, err := c.Hosts[0].Command(ctx, "sh", "-c", `until grep -qs 'all_[r]educe' /proc/[0-9]*/cmdline; do sleep 0.02; done
+for p in /proc/[0-9]*; do
+  case $(tr '\0' ' ' <"$p/cmdline" 2>/dev/null) in "harness certify "*) kill -9 "${p#/proc/}"; echo "killed ${p#/proc/}" ;; esac
+done`).CombinedOutput()
+		killed <- fmt.Sprintf("%s%v", out, err)
+	}()
+	out, err := c.mpirun(ctx, t, "out", "/shared/fabric.yaml", "--enable-recovery")
+	if ctx.Err() != nil {
+		t.Fatalf("mpirun did not end\n%s", out)
+	}
+	t.Logf("%s; mpirun: %v", <-killed, err)
+	c.named(t, "out", 0, &clusterJob{})
+	if !strings.Contains(out, "rank 1 took over") {
+		t.Errorf("the second rank's report is not in the output:\n%s", out)
+	}
 }
 
 // TestClusterTorchrun does without ssh, as torchrun's agents start it.

@@ -249,7 +249,7 @@ func firstLost(t *testing.T, signal syscall.Signal, moment time.Duration, when f
 	}
 	before := j.certificate(0)
 	if signal == syscall.SIGSTOP {
-		if err := first.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		if err := first.cmd.Process.Signal(syscall.SIGCONT); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			return "", after, err
 		}
 		<-first.done
