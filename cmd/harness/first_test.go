@@ -268,6 +268,57 @@ func firstLost(t *testing.T, signal syscall.Signal, moment time.Duration, when f
 	return end, after, err
 }
 
+// TestFirstsLost: of two machines the first one is killed, and of four the first two, one after
+// the other or at once.
+func TestFirstsLost(t *testing.T) {
+	for _, tt := range []struct {
+		machines, lost int
+		between        time.Duration
+	}{{2, 1, 0}, {4, 2, 0}, {4, 2, time.Second}} {
+		t.Run(fmt.Sprint(tt), func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+			defer cancel()
+			j := startFirst(ctx, t, tt.machines, nil)
+			for !j.met() && ctx.Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
+			time.Sleep(100 * time.Millisecond) // until all know that
+			for rank := range tt.lost {
+				if err := j.ranks[rank].cmd.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(tt.between)
+			}
+			begun := time.Now()
+			j.wait(-1)
+			t.Logf("%v later", time.Since(begun))
+			st := j.certificate(tt.lost)
+			if st == nil || statusOf(j.ranks[tt.lost].err) != exit.NotDone {
+				t.Fatalf("rank %d did not take over\n%s", tt.lost, j.String())
+			}
+			got := map[string]result.Verdict{}
+			for _, r := range st.Predicate.Results {
+				got[r.ID] = r.Verdict
+			}
+			for rank := range tt.machines {
+				want := result.Pass
+				if rank < tt.lost {
+					want = result.Error
+				}
+				if v := got[fmt.Sprintf("node/node%d", rank)]; v != want {
+					t.Errorf("node%d: %s; want %s", rank, v, want)
+				}
+			}
+			if v := got["coll/host/alltoall"]; v != map[int]result.Verdict{1: result.Error, 2: result.Pass}[tt.lost] {
+				t.Errorf("together: %s", v) // one machine that is left makes nothing together
+			}
+			if t.Failed() {
+				t.Log(j.String())
+			}
+		})
+	}
+}
+
 // TestFirstLostHunt: a hunt whose first machine is killed is made by the others, and its
 // report names that machine.
 func TestFirstLostHunt(t *testing.T) {
