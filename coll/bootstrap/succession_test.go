@@ -111,6 +111,7 @@ func sayTo(t *testing.T, groups []*Group, root int) ([]string, []error) {
 
 // TestNextWithDeputy: the root and the next one die at once.
 func TestNextWithDeputy(t *testing.T) {
+	t.Parallel()
 	o := local()
 	o.Silence = 2 * time.Second
 	groups, errs := assemble(t, 5, o)
@@ -136,6 +137,7 @@ func TestNextWithDeputy(t *testing.T) {
 // TestNextAlone: a rank that alone has lost its root goes on neither by itself nor with
 // another, and the others do without it.
 func TestNextAlone(t *testing.T) {
+	t.Parallel()
 	for _, alone := range []int{1, 3} {
 		t.Run(fmt.Sprint(alone), func(t *testing.T) {
 			o := local()
@@ -167,6 +169,10 @@ func TestNextAlone(t *testing.T) {
 
 // TestNextFew: less than half of the ranks do not go on, if the others may be alive.
 func TestNextFew(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: half a minute until those that do not answer are given up")
+	}
 	o := local()
 	o.Silence = 500 * time.Millisecond
 	groups, errs := assemble(t, 5, o)
@@ -206,6 +212,7 @@ func TestNextFew(t *testing.T) {
 
 // TestStopped: a process that was stopped does not go on, whatever it was.
 func TestStopped(t *testing.T) {
+	t.Parallel()
 	for rank := range 2 {
 		o := local()
 		o.Silence = time.Hour
