@@ -274,8 +274,8 @@ func (h *groupHub) inherit(lost map[int]string, heres [][]byte, root int) {
 	h.lostBy = lost
 	h.absent = h.size - len(lost)
 	copy(h.heres, heres)
-	if f := h.o.OnDeath; f != nil {
-		h.deaths.add(func() { f(root, lost[root]) })
+	if f, why := h.o.OnDeath, lost[root]; f != nil {
+		h.deaths.add(func() { f(root, why) })
 	}
 	h.shut.Store(nil)
 }
