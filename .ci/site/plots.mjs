@@ -1,11 +1,13 @@
-// Draws the fenced blocks of the language "plot" from certificates below docs/. A block
-// is JSON:
+// Draws the fenced blocks of the language "plot" from certificates and comparisons below docs/. A
+// block is JSON:
 //
 //   {"curves": CHECK, "name": WORDS, "from": BYTES, "of": [DIR, ...]}     a curve of one check on several machines
 //   {"curves": [CHECK, ...], "name": WORDS, "from": BYTES, "of": [DIR]}   several checks' curves on one machine
 //   {"bars": {CHECK: LABEL, ...}, "of": [DIR]}                            measured, as a fraction of what is expected
 //   {"times": COLLECTIVE, "command": TEXT, "of": [{"gpu": NAME, "ranks": N, "when": DATE}, ...]}
 //                                                                         from the tuner's tables
+//   {"ratios": [FILE, ...], "graph": BOOL, "command": TEXT}               comparisons: the other engine's time / ours
+//   {"both": FILE, "command": TEXT}                                       one comparison: times of both engines
 //
 // The table below a plot has every figure; a curve is drawn from BYTES on.
 import { readFileSync } from "node:fs"
@@ -108,6 +110,46 @@ function times({ title, times: collective, command, of }, { repository, root }) 
   return figure(`${title} (µs)`, lines(title, "µs", series, { logarithmic: true }), of.map(o => ({ command, source: source(o) })))
 }
 
+// cells returns the rows of a comparison (harness coll --versus best --format json) by size.
+function cells(file, { graph, inPlace }) {
+  const d = JSON.parse(readFileSync(`docs/${file}`, "utf8"))
+  const rows = d.versus.rows.filter(r => r.graph === graph && (inPlace === undefined || r.in_place === inPlace) && r.bytes > 0)
+  const { engine, version: v } = d.rivals[0]
+  const version = [v / 10000, (v / 100) % 100, v % 100].map(Math.floor).join(".")
+  return {
+    name: d.collective, rows, of: escape(`${d.ranks} × ${d.devices[0].name}, ${d.started.slice(0, 10)}, ${engine} ${version}`),
+    link: `<a href="${file}" target="_self">${escape(d.collective)}</a>`,
+  }
+}
+
+// A size is that of the vector, rounded down to whole parts of the ranks; equal but for that, sizes of several collectives are one.
+const power = bytes => 2 ** Math.round(Math.log2(bytes))
+
+// The ratio of a size is the lower one of both placements.
+function ratios({ title, ratios: files, graph, command }) {
+  const of = files.map(f => cells(f, { graph }))
+  const series = of.map(({ name, rows }) => {
+    const lowest = new Map()
+    for (const r of rows) {
+      const ratio = r.engines[1].time_us / r.engines[0].time_us
+      lowest.set(power(r.bytes), Math.min(lowest.get(power(r.bytes)) ?? Infinity, ratio))
+    }
+    return { name, points: [...lowest].map(([x, y]) => ({ x, y })).sort((a, b) => a.x - b.x) }
+  })
+  const xs = [...new Set(series.flatMap(s => s.points.map(p => p.x)))].sort((a, b) => a - b)
+  series.push({ name: "even", points: xs.map(x => ({ x, y: 1 })) })
+  return figure(title, lines(title, "ratio", series), [{ command, source: `${of[0].of}: ${of.map(o => o.link).join(", ")}` }])
+}
+
+function both({ title, both: file, command }) {
+  const of = [false, true].map(graph => cells(file, { graph, inPlace: false }))
+  const series = [0, 1].flatMap(engine => of.map(({ rows }, i) => ({
+    name: `${["assay", "NCCL"][engine]}, ${["eager", "in a graph"][i]}`,
+    points: rows.map(r => ({ x: r.bytes, y: r.engines[engine].time_us })).sort((a, b) => a.x - b.x),
+  })))
+  return figure(`${title} (µs)`, lines(title, "µs", series, { logarithmic: true }), [{ command, source: `${of[0].of}: ${of[0].link}` }])
+}
+
 function bars({ title, bars: checks, of: dirs }) {
   const of = dirs.map(dir => certificate(dir))
   const rows = Object.entries(checks).map(([id, name]) => {
@@ -136,6 +178,6 @@ export function plots(md, where) {
   md.renderer.rules.fence = (tokens, at, ...rest) => {
     if (tokens[at].info.trim() !== "plot") return fence(tokens, at, ...rest)
     const plot = JSON.parse(tokens[at].content)
-    return plot.bars ? bars(plot) : plot.times ? times(plot, where) : curves(plot)
+    return plot.bars ? bars(plot) : plot.times ? times(plot, where) : plot.ratios ? ratios(plot) : plot.both ? both(plot) : curves(plot)
   }
 }
