@@ -30,6 +30,7 @@ type Config struct {
 	Graph              int // -G: launches of the graph; 0: none
 	CPUTime            bool
 	Register           int // -R; 2: symmetric windows
+	CTAPolicy          int // -x; as NCCL_CTA_POLICY, of our engine
 	Timestamps         bool
 	JSONFile           string // -J; empty: none
 	Average            Average

@@ -94,7 +94,7 @@ var flags = []flag{
 	{'J', "output_file", "file.json", "write nccl-tests' JSON report", setJSONFile},
 	{'a', "average", "0/1/2/3", "time of rank 0, or mean, min, max of all ranks", func(c *Config, v string) error { c.Average = Average(parseInt(v)); return nil }},
 	{'R', "local_register", "0/1/2", "2 registers the buffers as symmetric windows, if the engine has such; nothing on host memory", gpuFlag("-R", func(c *Config) *int { return &c.Register })},
-	{'x', "cta_policy", "0/1/2", "nothing on host memory", gpuFlag("-x", nil)},
+	{'x', "cta_policy", "0/1/2", "NCCL_CTA_POLICY, of our engine; nothing on host memory", gpuFlag("-x", func(c *Config) *int { return &c.CTAPolicy })},
 	{'D', "device_implementation", "number", "kernels of the test's own; nothing on host memory", gpuFlag("-D", nil)},
 	{'V', "device_cta_count", "count", "nothing on host memory", gpuFlag("-V", nil)},
 	{'M', "memory", "0/1", "memory use in the footer", boolFlag(func(c *Config) *bool { return &c.Memory })},

@@ -142,6 +142,7 @@ func (c *Config) validate() error {
 		{c.Graph < 0, "-G is a number of launches, or 0 for none"},
 		{c.Unalign < 0 || c.Unalign > 1<<20, "-u is a number of elements, from 0 to 1048576"},
 		{c.Root < -1, "-r is a rank, or -1 for all"},
+		{c.CTAPolicy < 0 || c.CTAPolicy > 2, "-x is 0, 1 or 2"},
 		{c.Blocking < 0 || c.Blocking > 3, "-z is 0, 1, 2 or 3"},
 		{c.Average < RankZero || c.Average > Maximum, "-a is 0, 1, 2 or 3"},
 		{c.MinBytes < c.MaxBytes && c.StepFactor <= 1 && c.StepBytes == 0, "-i 0 never gets from -b to -e: give -i, or -f 2"},

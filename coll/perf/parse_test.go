@@ -77,7 +77,7 @@ func TestParse(t *testing.T) {
 			c.messages = []string{"# per-iteration timing (-I) does not work with -G: turned off", "# -z 3 does not work with -G: using -z 0"}
 		},
 		"-K 20":               func(c *Config) { c.messages = []string{"# -K 20 is not between 0 and the iterations: using 0"} },
-		"-y 1 -R 2 -x 1 -D 1": func(c *Config) { c.Register, c.notes = 2, []string{"-y", "-R", "-x", "-D"} },
+		"-y 1 -R 2 -x 1 -D 1": func(c *Config) { c.Register, c.CTAPolicy, c.notes = 2, 1, []string{"-y", "-R", "-x", "-D"} },
 		"-y 0 -G 0 -R 0":      func(*Config) {},
 		"-J out.json":         func(c *Config) { c.JSONFile = "out.json" },
 		"-J out.txt":          func(c *Config) { c.messages = []string{"# skipping json output; out.txt does not end in .json"} },

@@ -112,7 +112,7 @@ func (r *reporter) notes() string {
 	if r.remote() {
 		where = "Here"
 		nothing = slices.DeleteFunc(nothing, func(flag string) bool {
-			return flag == "-G" || flag == "-R" && r.cfg.Versus == "" && r.kindsOf(0)[0] == symmetric
+			return flag == "-G" || flag == "-x" && r.cfg.Engine == "assay" || flag == "-R" && r.cfg.Versus == "" && r.kindsOf(0)[0] == symmetric
 		})
 	}
 	if len(nothing) == 0 {

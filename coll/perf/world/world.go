@@ -153,6 +153,9 @@ func Open(ctx context.Context, cfg perf.Config, warn io.Writer) (*World, error) 
 		return nil, err
 	}
 	j.knobs.SameBits = j.knobs.SameBits || cfg.SameBits
+	if cfg.CTAPolicy > 0 {
+		j.knobs.CTAPolicy = [...]string{1: "EFFICIENCY", 2: "ZERO"}[cfg.CTAPolicy]
+	}
 	if use {
 		return j.gpuWorld(ctx, cfg, gpus)
 	}
