@@ -280,7 +280,7 @@ func (c *Comm) plan(k planKey) (*host.Plan, error) {
 	}
 	p := c.plans[k]
 	if p == nil {
-		s, err := schedule.New(k.coll, k.algorithm, schedule.Options{Ranks: c.size, Root: max(k.root, 0), Channels: k.channels, Rings: c.env.Rings, Groups: c.env.Hosts, NoMulticast: c.links.shmInfos == nil})
+		s, err := schedule.New(k.coll, k.algorithm, schedule.Options{Ranks: c.size, Root: max(k.root, 0), Channels: k.channels, Rings: c.env.Rings, Groups: c.env.Hosts, InOrder: c.env.SameBits, NoMulticast: c.links.shmInfos == nil})
 		if err != nil {
 			return nil, err
 		}

@@ -92,7 +92,8 @@ func variants(c op.Collective, a string, n int) []Options {
 	}
 	switch a {
 	case OneShot, TwoShot:
-		list = append(list, Options{Ranks: n, Root: n / 2, NoMulticast: true, Channels: 2})
+		list = append(list, Options{Ranks: n, Root: n / 2, NoMulticast: true, Channels: 2},
+			Options{Ranks: n, Root: n / 2, InOrder: true}, Options{Ranks: n, InOrder: true, NoMulticast: true, Channels: 2})
 	case Ring:
 		order := make([]int, n)
 		for i := range order {

@@ -11,7 +11,7 @@ func oneShotAllReduce(s *Schedule, o Options) error {
 	s.Blocks = 1
 	s.lanes(func(rank, _ int) ([][]Step, int) {
 		send := do(block(0)).load(in(0)).send(Everyone)
-		return [][]Step{append([]Step{send}, collect(rank, n, block(0), in(0), out(0), Step.recvMulti)...)}, 1
+		return [][]Step{append([]Step{send}, ordered(rank, n, block(0), in(0), out(0), Step.recvMulti)...)}, 1
 	})
 	return nil
 }
@@ -36,15 +36,30 @@ func oneShotReduce(s *Schedule, o Options) error {
 		if rank != s.Root {
 			return [][]Step{{do(block(0)).load(in(0)).send(int32(s.Root))}}, 0
 		}
-		return [][]Step{collect(rank, n, block(0), in(0), out(0), Step.recv)}, 1
+		steps, scratch := collect(rank, n, block(0), in(0), out(0), o.InOrder)
+		return [][]Step{steps}, scratch
 	})
 	return nil
 }
 
-// collect reduces own and what all other ranks send into dst, in the order of the ranks: the bits do
+// collect reduces own and what all other ranks send into dst, and returns the blocks of scratch
+// memory that it needs. Without inOrder a rank begins with its own part and that of the rank before
+// it, which sends to it first: among four ranks that takes three quarters of the time.
+func collect(rank, n int, data Span, own, dst Ref, inOrder bool) (steps []Step, scratch int) {
+	if inOrder {
+		return ordered(rank, n, data, own, dst, Step.recv), 1
+	}
+	for k := 1; k < n; k++ {
+		steps = append(steps, do(data).load(own).recv(int32(mod(rank-k, n))).store(dst))
+		own = dst
+	}
+	return steps, 0
+}
+
+// ordered reduces own and what all other ranks send into dst, in the order of the ranks: the bits do
 // not depend on the rank that reduces, and so neither on how a vector is cut. Partial results are in
 // one block of scratch memory, because in place the rank's own part must stay intact until its turn.
-func collect(rank, n int, data Span, own, dst Ref, recv func(Step, int32) Step) []Step {
+func ordered(rank, n int, data Span, own, dst Ref, recv func(Step, int32) Step) []Step {
 	steps := make([]Step, 0, n)
 	next := do(data).store(scratch(0))
 	for r := range n {
@@ -85,7 +100,8 @@ func oneShotAllGather(s *Schedule, o Options) error {
 func oneShotReduceScatter(s *Schedule, o Options) error {
 	n := o.Ranks
 	s.lanes(func(rank, _ int) ([][]Step, int) {
-		return [][]Step{deal(rank, n), collect(rank, n, block(rank), in(rank), out(0), Step.recv)}, 1
+		steps, scratch := collect(rank, n, block(rank), in(rank), out(0), o.InOrder)
+		return [][]Step{deal(rank, n), steps}, scratch
 	})
 	return nil
 }

@@ -27,6 +27,9 @@ type Options struct {
 	// within a group is that of its ring or chain.
 	Groups [][]int
 
+	// InOrder asks for reductions in the order of the ranks, of algorithms that can: see InOrder.
+	InOrder bool
+
 	// NoMulticast says that a transport cannot send to Everyone. Such messages are sent to one
 	// rank after the other instead.
 	NoMulticast bool
@@ -122,6 +125,7 @@ func New(c op.Collective, algorithm string, o Options) (*Schedule, error) {
 		return nil, fmt.Errorf("schedule: %v %s: %w", c, algorithm, err)
 	}
 	s := &Schedule{Collective: c, Algorithm: algorithm, Ranks: o.Ranks, Blocks: o.Ranks, Channels: max(1, o.Channels), MaxSpan: 1}
+	s.Ordered = o.InOrder && InOrder(c, algorithm)
 	if c.Rooted() {
 		s.Root = o.Root
 	}
@@ -175,9 +179,9 @@ func ZeroCopySafe(c op.Collective, algorithm string, inPlace bool) bool {
 	return true
 }
 
-// InOrder reports whether an algorithm reduces each element in the order of the ranks, (x0 op x1) op
-// x2 …, so that its bits depend on nothing else. Collectives that reduce nothing have only such
-// algorithms.
+// InOrder reports whether an algorithm can reduce each element in the order of the ranks, (x0 op x1)
+// op x2 …, as Options.InOrder asks, so that its bits depend on nothing else. Collectives that reduce
+// nothing have only such algorithms.
 func InOrder(c op.Collective, algorithm string) bool {
 	return !c.Reduces() || algorithm == OneShot || algorithm == TwoShot
 }

@@ -18,7 +18,7 @@ import (
 //     messages where one writes what the other uses (up to 256 lanes in all);
 //   - every output block is the reduction of exactly what it should be, in
 //     place as well as out of place, and AllReduce gives all the same bits,
-//     InOrder those of a reduction in the order of the ranks;
+//     Ordered those of a reduction in the order of the ranks;
 //   - for the algorithms of this package, the bytes moved are those of Volume.
 //
 // The steps of a lane, and which lane uses a connection, do not depend on
@@ -94,7 +94,7 @@ func (m *machine) verify() (wrong, error) {
 				got := m.ranks[r].cells[m.ranks[r].index(w, m.ranks[r].output+b)]
 				want, reduced, from := s.want(r, b)
 				switch {
-				case reduced && InOrder(s.Collective, s.Algorithm):
+				case reduced && s.Ordered:
 					if want = s.inOrder(from); got.sum == want.sum && got != want {
 						return wrong{r, w, b}, fmt.Errorf("rank %d, window %d: output block %d is not reduced in the order of the ranks", r, w, b)
 					}

@@ -112,7 +112,8 @@ type Schedule struct {
 	Root       int
 	Blocks     int
 	Channels   int
-	MaxSpan    int // the largest Data.N of any step of any rank; 0 means 1
+	Ordered    bool // each element is reduced in the order of the ranks
+	MaxSpan    int  // the largest Data.N of any step of any rank; 0 means 1
 
 	// Program returns what a rank does. It is pure: for the same rank it returns the same
 	// program.

@@ -10,9 +10,9 @@ package schedule
 func twoShotAllReduce(s *Schedule, o Options) error {
 	n := o.Ranks
 	s.lanes(func(rank, _ int) ([][]Step, int) {
-		reduce := collect(rank, n, block(rank), in(rank), out(rank), Step.recv)
+		reduce, scratch := collect(rank, n, block(rank), in(rank), out(rank), o.InOrder)
 		reduce[len(reduce)-1].Send = Everyone
-		return [][]Step{deal(rank, n), reduce, takeAll(rank, n)}, 1
+		return [][]Step{deal(rank, n), reduce, takeAll(rank, n)}, scratch
 	})
 	return nil
 }
@@ -51,16 +51,18 @@ func twoShotReduce(s *Schedule, o Options) error {
 		if rank == s.Root {
 			// The other ranks' parts of the root's block, and later their own blocks, arrive on
 			// the same connections: one lane receives both.
-			take := collect(rank, n, block(rank), in(rank), out(rank), Step.recv)
+			take, scratch := collect(rank, n, block(rank), in(rank), out(rank), o.InOrder)
 			for k := 1; k < n; k++ {
 				from := mod(rank-k, n)
 				take = append(take, do(block(from)).recv(int32(from)).store(out(from)))
 			}
-			return [][]Step{give, take}, 1
+			return [][]Step{give, take}, scratch
 		}
 		toRoot := mod(s.Root-rank, n) - 1
-		reduce := append([]Step{give[toRoot]}, collect(rank, n, block(rank), in(rank), Ref{}, Step.recv)...)
-		reduce[len(reduce)-1].Send = root
+		steps, _ := collect(rank, n, block(rank), in(rank), scratch(0), o.InOrder)
+		reduce := append([]Step{give[toRoot]}, steps...)
+		last := &reduce[len(reduce)-1]
+		last.Dst, last.Send = Ref{}, root
 		return [][]Step{append(give[:toRoot], give[toRoot+1:]...), reduce}, 1
 	})
 	return nil
