@@ -20,7 +20,11 @@ var everyFlags = []string{"-b", "8", "-e", "1G", "-f", "8", "--min-time", "3", "
 // flags are those of the benchmark, with --versus; without -t and -g the ranks are all GPUs. show is
 // told what is measured. Warnings go to warn.
 func Every(ctx context.Context, flags []string, show func(string), warn io.Writer) (docs []*perf.Document, err error) {
-	if w, err := bootstrap.Detect(os.Getenv); err != nil || w.Size > 1 {
+	where, err := bootstrap.Detect(os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	if where.Size > 1 {
 		return nil, exit.Usagef("coll: several processes compare one operation at a time: harness coll OP --versus ...")
 	}
 	all := append([]string{}, everyFlags...)
