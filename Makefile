@@ -168,11 +168,11 @@ test-rootless: deps build ## build an image as a fresh user without rights, run 
 	@./.ci/rootless/test
 
 .PHONY: test-kubernetes
-test-kubernetes: ## nodes marked on a real API server, all rendered manifests taken by it, the chart; it is built first (some twenty minutes, kept in the cache)
+test-kubernetes: ## nodes marked on a real API server, all rendered manifests taken by it, the chart; it is built first (six minutes, kept in the cache)
 	@./.ci/kubernetes/test
 
 .PHONY: test-chart
-test-chart: ## the Helm chart on a real API server and scheduler: 1,000 forgeries refused; alerts and dashboard on a real Prometheus (2 minutes, built as for test-kubernetes)
+test-chart: ## the Helm chart on a real API server and scheduler, by kubeconform with its schemas: 1,000 forgeries refused; alerts and dashboard on a real Prometheus (a minute, built as for test-kubernetes)
 	@./.ci/kubernetes/test chart
 
 .PHONY: test-jobs

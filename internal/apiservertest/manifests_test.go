@@ -236,21 +236,28 @@ func TestRendered(t *testing.T) {
 	}
 }
 
-// TestFiles: the same for the files under examples.
-func TestFiles(t *testing.T) {
-	s := startCluster(t)
-	files := []string{"../../examples/kubernetes/assay.yaml"} // first: it has the namespace of the others
+// manifestFiles are the manifests under examples, that of the namespace first.
+func manifestFiles(t *testing.T) []string {
+	t.Helper()
+	files := []string{manifests}
 	for _, pattern := range []string{"kubernetes/*.yaml", "jobs/*.yaml"} {
 		list, err := filepath.Glob(filepath.Join("../../examples", pattern))
 		if err != nil || len(list) == 0 {
 			t.Fatalf("%s: %d files, %v", pattern, len(list), err)
 		}
 		for _, file := range list {
-			if file != files[0] {
+			if file != manifests {
 				files = append(files, file)
 			}
 		}
 	}
+	return files
+}
+
+// TestFiles: the same for the files under examples.
+func TestFiles(t *testing.T) {
+	s := startCluster(t)
+	files := manifestFiles(t)
 	accepted := map[string]int{}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
