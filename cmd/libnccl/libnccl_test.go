@@ -154,6 +154,10 @@ func testRanks(t *testing.T, emulator, dir string) {
 		{"collectives", "3", "3", ""},
 		{"collectives", "1", "1", ""},
 		{"collectives", "2", "2", "NCCL_P2P_DISABLE=1"}, // windows in the processor's memory
+		{"windows", "2", "2", "ASSAY_GPU_ALGO=exchange_direct NCCL_DEBUG=INFO"},
+		{"windows", "3", "3", "ASSAY_GPU_ALGO=exchange_direct NCCL_DEBUG=INFO"},
+		{"windows", "2", "2", "NCCL_P2P_DISABLE=1"},
+		{"windows", "1", "1", ""},
 		{"streams", "2", "2", ""},
 		{"split", "4", "4", ""},
 		{"fault", "2", "2", ""},
@@ -180,6 +184,7 @@ func testRanks(t *testing.T, emulator, dir string) {
 		{"simulate", "2", "2", "NCCL_P2P_DISABLE=1"},
 		{"simulate", "2", "2", "NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1"}, // staged
 		{"single", "3", "3", ""},
+		{"single", "3", "3", "ASSAY_GPU_ALGO=exchange_direct NCCL_DEBUG=INFO"},
 		{"processes", "3", "3", ""},
 		{"dies", "3", "3", ""},
 	} {
@@ -192,6 +197,9 @@ func testRanks(t *testing.T, emulator, dir string) {
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				t.Errorf("%v\n%s", err, out)
+			}
+			if strings.Contains(c.env, "exchange_direct") && !strings.Contains(string(out), "are written by other ranks directly") {
+				t.Errorf("windows are not written directly:\n%s", out)
 			}
 			if verdicts := strings.Count(string(out), "stands still"); c.test == "hang" {
 				if !hung.Match(out) || verdicts != 1 {

@@ -119,13 +119,14 @@ type comm struct {
 	mu       sync.Mutex
 	factors  map[int32]factor // by the number of the reduction
 	last     int32
+	windows  map[uintptr]*coll.Window // by the caller's key
 	revoked  bool
 	finished chan struct{} // Finalize was called; closed when it is done
 	ended    error         // after finished
 }
 
 func newComm() *comm {
-	return &comm{ready: make(chan struct{}), factors: map[int32]factor{}, last: int32(elem.Avg)}
+	return &comm{ready: make(chan struct{}), factors: map[int32]factor{}, windows: map[uintptr]*coll.Window{}, last: int32(elem.Avg)}
 }
 
 // commOf returns the communicator of a handle.

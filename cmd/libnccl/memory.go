@@ -44,6 +44,66 @@ func assay_pause(list *C.struct_assay_pause, n C.size_t, text *C.char) C.int {
 	return result(errors.Join(errs...), text)
 }
 
+//export assay_register
+func assay_register(list *C.struct_assay_window, n C.size_t, text *C.char) C.int {
+	windows := unsafe.Slice(list, int(n))
+	errs := make([]error, len(windows))
+	var wg sync.WaitGroup
+	for _, all := range perComm(windows) {
+		wg.Go(func() { // the calls of a rank wait for those of the others
+			for _, i := range all {
+				if errs[i] = register(&windows[i]); errs[i] != nil {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return result(errors.Join(errs...), text)
+}
+
+// perComm returns the indices of each communicator's windows, in order.
+func perComm(windows []C.struct_assay_window) map[C.uintptr_t][]int {
+	all := map[C.uintptr_t][]int{}
+	for i, w := range windows {
+		all[w.comm] = append(all[w.comm], i)
+	}
+	return all
+}
+
+func register(w *C.struct_assay_window) error {
+	const call = "CommWindowRegister"
+	c := commOf(w.comm)
+	made, err := c.use(call)
+	if err != nil {
+		return err
+	}
+	if w.size > math.MaxInt {
+		return wrong(op.InvalidArgument, call, "%d bytes are more than an address can tell", w.size)
+	}
+	win, err := made.RegisterWindow(context.Background(), coll.Device(uintptr(w.at), int(w.size)))
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.windows[uintptr(w.key)] = win
+	return nil
+}
+
+//export assay_deregister
+func assay_deregister(handle C.uintptr_t, key C.uintptr_t, text *C.char) C.int {
+	c := commOf(handle)
+	c.mu.Lock()
+	win := c.windows[uintptr(key)]
+	delete(c.windows, uintptr(key))
+	c.mu.Unlock()
+	if win == nil { // not symmetric
+		return C.int(op.Success)
+	}
+	return result(win.Close(), text)
+}
+
 // pause suspends a communicator, or resumes it.
 func pause(c *comm, resume bool) error {
 	call, do := "CommSuspend", (*coll.Comm).Suspend

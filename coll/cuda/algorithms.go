@@ -20,6 +20,7 @@ const (
 	exchangeLL
 	exchangeLL128
 	exchangeSimple
+	exchangeDirect // to memory that the program has registered, see registered.go
 	relaySimple
 	chainSimple
 	reduceLL
@@ -53,6 +54,7 @@ var kernelInfo = [numKernels + 1]struct {
 	exchangeLL:      {"exchange_ll", ll, false, 1, 1, false, ""},
 	exchangeLL128:   {"exchange_ll128", ll128, false, 1, 1, false, ""},
 	exchangeSimple:  {"exchange_simple", simple, false, 2, servedWarps, false, ""},
+	exchangeDirect:  {"exchange_direct", simple, false, 1, 1, false, ""},
 	relaySimple:     {"relay_simple", simple, false, 3, servedWarps, true, ""},
 	chainSimple:     {"chain_simple", simple, false, 1, servedWarps, false, ""},
 	reduceLL:        {"reduce_ll", ll, true, 1, 1, false, schedule.OneShot},
@@ -155,6 +157,10 @@ func (ch *chooser) chooseWithout(kernels uint32, c op.Collective, bytes int) cho
 	return choose.Pick(ch.measured[c], model()[hosted][ch.ranks][c], bytes, can)
 }
 
+// forcesDirect reports whether collectives whose results go to registered memory are done by
+// exchangeDirect. So far only a setting asks for that: it was not measured yet.
+func (ch *chooser) forcesDirect() bool { return ch.force.kernel == exchangeDirect }
+
 // permitted reports whether the settings allow a kernel for a message of the given bytes.
 func (ch *chooser) permitted(c op.Collective, k kernel, bytes int) bool {
 	i := &kernelInfo[k]
@@ -254,6 +260,8 @@ func (ch *chooser) fits(c op.Collective, k choice, bytes int) bool {
 	switch k.kernel {
 	case nvidia:
 		return ch.library
+	case exchangeDirect: // way chooses it, where memory is registered
+		return false
 	case allReduceLL, allReduceLL128:
 		bytes = part(bytes, ch.ranks)
 	case copies:
@@ -286,7 +294,7 @@ const partAlign = 128
 // does reports whether a kernel can do a collective at all.
 func does(k kernel, c op.Collective) bool {
 	switch k {
-	case exchangeLL, exchangeLL128, exchangeSimple:
+	case exchangeLL, exchangeLL128, exchangeSimple, exchangeDirect:
 		return !c.Reduces()
 	case relaySimple, chainSimple:
 		return c == op.Broadcast

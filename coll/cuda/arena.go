@@ -54,11 +54,13 @@ type loan struct {
 type importKey struct {
 	process [16]byte
 	handle  [64]byte
+	buffer  uint64 // offer.Buffer
 }
 
 type imported struct {
 	ptr   driver.Ptr
 	close func() error
+	uses  int // of borrow
 }
 
 // retireFor is longer than it takes to tell kernels to stop and for them to exit.
@@ -117,8 +119,37 @@ func (a *arena) open(key importKey, open func() (driver.Ptr, func() error, error
 	if a.imports == nil {
 		a.imports = map[importKey]imported{}
 	}
-	a.imports[key] = imported{p, unmap}
+	a.imports[key] = imported{ptr: p, close: unmap}
 	return p, nil
+}
+
+// borrow is open for memory that is unmapped when everybody who has borrowed it has given it back.
+func (a *arena) borrow(key importKey, open func() (driver.Ptr, func() error, error)) (driver.Ptr, error) {
+	p, err := a.open(key, open)
+	if err != nil {
+		return 0, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	m := a.imports[key]
+	m.uses++
+	a.imports[key] = m
+	return p, nil
+}
+
+// giveBorrowed gives memory back. What else runs on the device may delay it.
+func (a *arena) giveBorrowed(key importKey) error {
+	a.mu.Lock()
+	m, ok := a.imports[key]
+	m.uses--
+	if ok {
+		a.imports[key] = m
+	}
+	a.mu.Unlock()
+	if !ok || m.uses > 0 {
+		return nil
+	}
+	return a.unmapOne(key)
 }
 
 // unmap unmaps the memory of other processes, unless another communicator needs

@@ -66,7 +66,7 @@ func (k *copier) takes(o *op.Op) bool {
 // else that copies need. All ranks call it. If it fails on any rank, copies are not used.
 func (k *copier) open(ctx context.Context) error {
 	e := k.e
-	buffers, offers, why, err := share(ctx, e.cfg, e.dev, e.all, false, "", func() (o offer, err error) {
+	buffers, offers, why, err := share(ctx, e.cfg, "", func() (o offer, err error) {
 		k.part, o, err = e.dev.arena.takeCopyPart(func(n int) (*loan, error) { return e.dev.newLoan(e.cfg, n) })
 		if err != nil {
 			k.part = -1
@@ -74,7 +74,7 @@ func (k *copier) open(ctx context.Context) error {
 		}
 		k.token = e.dev.arena.token(k.part)
 		return o, k.prepare()
-	})
+	}, func(r int, o offer) (driver.Ptr, error) { return openOne(e.dev, e.all, r, false, o) })
 	if err != nil || why != "" {
 		k.close()
 		if k.part >= 0 {

@@ -34,7 +34,11 @@ type engine struct {
 	windows windows
 	all     []identity
 	copier  copier
-	pinned  *loan // the stop word, then the reports
+
+	registered     []registered
+	lastRegistered int
+
+	pinned *loan // the stop word, then the reports
 
 	order
 	exchange exchange
@@ -520,6 +524,9 @@ func (e *engine) leavePeers(tell func(byte) ([]byte, error)) (left time.Time, ke
 	}
 	if tell != nil {
 		if _, err := tell(0); err == nil { // no rank's kernels run any more
+			for i := range e.registered {
+				_ = e.giveImports(&e.registered[i])
+			}
 			unmapped := byte(0)
 			if e.dev.arena.unmap() {
 				unmapped = 1

@@ -102,6 +102,9 @@ func (e *engine) exchangeOwn(own []op.Transfer) error {
 
 // way chooses how to do a collective.
 func (e *engine) way(o *op.Op) choice {
+	if e.direct(o) != nil {
+		return e.chooser.limit(e.chooser.force)
+	}
 	c := e.chooser.choose(o.Coll, o.Bytes())
 	var not uint32
 	if c.kernel == copies && !e.copier.takes(o) {
@@ -124,6 +127,9 @@ func (e *engine) prepare(o *op.Op, c choice) *driver.Launch {
 	l := e.launch(c.kernel, o.Type, o.Red)
 	e.chosen = c
 	fill(l.args, e.cfg.Rank, e.cfg.Size, o, c)
+	if c.kernel == exchangeDirect {
+		e.direct(o).aim(l.args, e.cfg.Rank, o)
+	}
 	return e.set(l, c)
 }
 

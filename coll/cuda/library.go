@@ -349,6 +349,12 @@ func (x *outsider) Estimate(o *op.Op) time.Duration { return estimate(o, x.cfg.S
 // Memory implements executor.Executor. The library's own memory is not known.
 func (x *outsider) Memory() executor.Memory { return executor.Memory{Shared: x.dev.arena.share()} }
 
+// Register implements executor.Executor: the library would have to register it.
+func (x *outsider) Register(context.Context, uintptr, int) (int, error) { return 0, nil }
+
+// Deregister implements executor.Executor.
+func (x *outsider) Deregister(int) error { return nil }
+
 // Suspend implements executor.Executor: the library keeps its memory.
 func (x *outsider) Suspend(ctx context.Context) error { return x.together(ctx, x.cfg.Host) }
 

@@ -128,6 +128,12 @@ func (s *hostFallback) Suspend(ctx context.Context) error { return s.together(ct
 // Resume implements executor.Executor.
 func (s *hostFallback) Resume(ctx context.Context) error { return s.together(ctx, s.cfg.Host) }
 
+// Register implements executor.Executor: nothing is written directly.
+func (s *hostFallback) Register(context.Context, uintptr, int) (int, error) { return 0, nil }
+
+// Deregister implements executor.Executor.
+func (s *hostFallback) Deregister(int) error { return nil }
+
 // together waits for everything that was enqueued, and for the other ranks.
 func (o *order) together(ctx context.Context, h executor.Host) error {
 	if err := o.rest(ctx); err != nil {

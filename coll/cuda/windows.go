@@ -44,7 +44,7 @@ func measuredAlike(all []identity) bool {
 }
 
 // abiVersion changes whenever kernels/abi.h or the data that ranks exchange here changes.
-const abiVersion = 6
+const abiVersion = 7
 
 // process returns a random ID of this process. Unlike a PID, it also distinguishes processes
 // in different containers.
@@ -61,7 +61,12 @@ type offer struct {
 	Handle  [64]byte
 	At      uint64 // offset of the memory from Addr, and in the allocation of Handle
 	Bytes   uint64
+	Virtual uint8  // 1: of cuMemCreate, which each device must be allowed to use
+	Buffer  uint64 // of memory that the program has registered: driver.PtrInfo.BufferID
 }
+
+// key identifies the memory that another rank offers.
+func (o offer) key(of identity) importKey { return importKey{of.Process, o.Handle, o.Buffer} }
 
 // windows are a rank's own window and its view of the others'.
 type windows struct {
@@ -138,10 +143,10 @@ func (w *windows) open(ctx context.Context, cfg executor.Config, dev *device, al
 		return w.own.offer, clearMemory(w.own.ptr, n)
 	}
 	var offers []offer
-	w.at, offers, why, err = share(ctx, cfg, dev, all, w.hosted, apart, mine)
+	w.at, offers, why, err = share(ctx, cfg, apart, mine, func(r int, o offer) (driver.Ptr, error) { return openOne(dev, all, r, w.hosted, o) })
 	for r, o := range offers {
 		if all[r].Process != process() {
-			w.imports = append(w.imports, importKey{all[r].Process, o.Handle})
+			w.imports = append(w.imports, o.key(all[r]))
 		}
 	}
 	if err == nil && scarce != nil {
@@ -156,9 +161,9 @@ func (w *windows) open(ctx context.Context, cfg executor.Config, dev *device, al
 
 // share exchanges offers of memory between all ranks and opens the other ranks' memory. apart
 // is why this rank does not reach all other ranks; if it is "", mine creates the rank's own
-// memory. If why is not "", no rank has the others' memory, and why is the reason that this
-// rank knows.
-func share(ctx context.Context, cfg executor.Config, dev *device, all []identity, hosted bool, apart string, mine func() (offer, error)) (at []driver.Ptr, offers []offer, why string, err error) {
+// memory. open opens the memory of a rank, the own one included. If why is not "", no rank has
+// the others' memory, and why is the reason that this rank knows.
+func share(ctx context.Context, cfg executor.Config, apart string, mine func() (offer, error), open func(rank int, o offer) (driver.Ptr, error)) (at []driver.Ptr, offers []offer, why string, err error) {
 	var own offer
 	if why = apart; why == "" {
 		if own, err = mine(); err != nil {
@@ -179,7 +184,7 @@ func share(ctx context.Context, cfg executor.Config, dev *device, all []identity
 	mapped := uint8(1)
 	at = make([]driver.Ptr, cfg.Size)
 	for r, o := range offers {
-		if at[r], err = openOne(dev, all, r, hosted, o); err != nil {
+		if at[r], err = open(r, o); err != nil {
 			mapped, why = 0, fmt.Sprintf("the memory of rank %d: %v", r, err)
 			break
 		}
@@ -300,7 +305,7 @@ func openOne(dev *device, all []identity, rank int, hosted bool, o offer) (p dri
 		if hosted {
 			open = func() (driver.Ptr, func() error, error) { return importHosted(o) }
 		}
-		p, err = dev.arena.open(importKey{all[rank].Process, o.Handle}, open)
+		p, err = dev.arena.open(o.key(all[rank]), open)
 	case hosted:
 		p, err = driver.HostPtr(o.Addr)
 	default:

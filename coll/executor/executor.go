@@ -30,6 +30,13 @@ type Executor interface {
 	// Alloc returns zeroed device memory; Free releases it.
 	Alloc(n int) (uintptr, error)
 	Free(addr uintptr) error
+	// Register registers device memory of all ranks, so that other ranks may write to it directly:
+	// collectives whose results go to it, at the same offset on every rank, may then save copies.
+	// All ranks call it; it waits for them. An id of 0 means that nothing changes, on any rank.
+	// Deregister ends that for this rank, before the memory is freed; all operations that use it
+	// have ended on all ranks.
+	Register(ctx context.Context, addr uintptr, n int) (id int, err error)
+	Deregister(id int) error
 	// Estimate returns how long an operation would take, as far as that was measured or can be
 	// computed. It does not do the operation.
 	Estimate(o *op.Op) time.Duration

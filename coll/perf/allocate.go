@@ -18,7 +18,9 @@ const symmetric = "symmetric"
 func (s *session) kindsOf(i int) []string {
 	own := s.world.Comms[i]
 	if s.cfg.Versus == "" {
-		if m, ok := own.(ModeSetter); ok && s.cfg.Register == 2 && slices.Contains(m.Modes(), symmetric) {
+		m, ok := own.(ModeSetter)
+		_, registers := own.(Registrar)
+		if s.cfg.Register == 2 && (registers || ok && slices.Contains(m.Modes(), symmetric)) {
 			return []string{symmetric}
 		}
 		return []string{plain}
@@ -62,6 +64,19 @@ func (w *worker) moder(kind string) ModeSetter {
 	return nil
 }
 
+// registrars are the engines that register memory of a kind which they did not allocate.
+func (w *worker) registrars(kind string) (all []Registrar) {
+	if kind != symmetric {
+		return nil
+	}
+	for _, c := range w.contenders(w.i) {
+		if r, ok := c.(Registrar); ok {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
 // allocate allocates the buffers, n bytes each.
 func (w *worker) allocate(n int) error {
 	w.kinds = nil
@@ -74,6 +89,11 @@ func (w *worker) allocate(n int) error {
 				b.mem, err = m.AllocMode(kind, n)
 			} else {
 				b.mem, err = w.comm.Alloc(n)
+			}
+			for _, r := range w.registrars(kind) {
+				if err == nil {
+					err = r.Register(b.mem)
+				}
 			}
 			if err != nil {
 				return fmt.Errorf("%s memory: %w", kind, err)
@@ -93,6 +113,11 @@ func (w *worker) close() {
 	}
 	for _, k := range w.kinds {
 		for _, b := range []*buffer{&k.send, &k.recv} {
+			if b.mem != nil {
+				for _, r := range w.registrars(k.kind) {
+					r.Deregister(b.mem)
+				}
+			}
 			switch m := w.moder(k.kind); {
 			case b.mem == nil:
 			case m != nil:

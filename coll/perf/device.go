@@ -69,6 +69,17 @@ type ModeSetter interface {
 	FreeMode(mode string, b []byte)
 }
 
+// A Registrar is a Comm that is faster, or otherwise different, on memory that all ranks have
+// registered with it, whoever allocated it.
+type Registrar interface {
+	// Register registers memory. Every rank calls it at the same point, with the same length. It
+	// is no error if that changes nothing.
+	Register(b []byte) error
+	// Deregister ends that. Every rank calls it at the same point, after Wait, unless the world
+	// was aborted.
+	Deregister(b []byte)
+}
+
 // A Rival is another engine on the ranks of a World, for comparison.
 type Rival struct {
 	Engine  string // "nccl"

@@ -103,6 +103,8 @@ func deviceOf(c Comm) *testDevice {
 		return d.testDevice
 	case *namingDevice:
 		return d.testDevice
+	case *registrar:
+		return d.testDevice
 	}
 	return nil
 }
@@ -311,6 +313,52 @@ func TestRegister(t *testing.T) {
 		o := bench(t, "all_reduce", 2, "-b 64 -e 64 -n 1 "+line, s)
 		if note := strings.Contains(o.out, "do nothing: -R"); o.fail != nil || seen != want || note != (line == "-R 1") {
 			t.Errorf("%q: %v, buffers are %s; want %s\n%s", line, o.fail, seen, want, o.out)
+		}
+	}
+}
+
+// A registrar is a device of which memory can be registered.
+type registrar struct {
+	*testDevice
+	registered, calls int // of the memory that is there; of Register
+}
+
+func (r *registrar) Register(b []byte) error {
+	r.registered++
+	r.calls++
+	return r.Barrier()
+}
+
+func (r *registrar) Deregister(b []byte) {
+	r.registered--
+	r.real(b) // it is still there
+}
+
+// TestRegistrar: -R 2 registers the buffers of an engine without memory of its own kind. Of a
+// comparison it registers the memory of the rival's kind.
+func TestRegistrar(t *testing.T) {
+	for line, want := range map[string]int{"-R 2": 2, "-R 1": 0, "": 0, "--versus nccl": 2} {
+		var f fleet
+		s := f.setup(t, 1<<20)
+		wrap := s.wrap
+		var all []*registrar
+		s.wrap = func(c Comm) Comm {
+			r := &registrar{testDevice: wrap(c).(*testDevice)}
+			all = append(all, r)
+			return r
+		}
+		if strings.Contains(line, "versus") {
+			m := match{setup: s, modes: []string{symmetric}}
+			s = m.against(t, 2)
+		}
+		o := bench(t, "all_reduce", 2, "-b 64 -e 64 -n 1 "+line, s)
+		if o.fail != nil || len(all) != 2 || strings.Contains(o.out, "do nothing: -R") != (line == "-R 1") {
+			t.Errorf("%q: %v\n%s", line, o.fail, o.out)
+		}
+		for _, r := range all {
+			if r.calls != want || r.registered != 0 {
+				t.Errorf("%q: %d registrations, of which %d remain; want %d and 0", line, r.calls, r.registered, want)
+			}
 		}
 	}
 }

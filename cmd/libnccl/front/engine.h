@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { ASSAY_ABI = 2, ASSAY_TEXT = 1024, ASSAY_ID = 128 };
+enum { ASSAY_ABI = 3, ASSAY_TEXT = 1024, ASSAY_ID = 128 };
 
 // Kinds of operations.
 enum assay_kind {
@@ -81,6 +81,14 @@ struct assay_pause {
   int32_t resume;
 };
 
+// Memory that all ranks register.
+struct assay_window {
+  uintptr_t comm;
+  uintptr_t key; // the caller's, by which it is closed
+  void *at;
+  uint64_t size;
+};
+
 // The engine. environ is C's: Go's own is of the time when it was loaded. full and
 // value have ASSAY_TEXT bytes.
 #define ASSAY_ENGINE(X)                                                                                         \
@@ -94,6 +102,8 @@ struct assay_pause {
   X(int, assay_info, (uintptr_t comm, struct assay_info *info, char *text))                                     \
   X(int, assay_memory, (uintptr_t comm, struct assay_memory *m, char *text))                                     \
   X(int, assay_pause, (struct assay_pause * list, size_t n, char *text))                                        \
+  X(int, assay_register, (struct assay_window * list, size_t n, char *text))                                    \
+  X(int, assay_deregister, (uintptr_t comm, uintptr_t key, char *text))                                         \
   X(int, assay_finalize, (uintptr_t comm, char *text))                                                          \
   X(int, assay_destroy, (uintptr_t comm, char *text))                                                           \
   X(int, assay_abort, (uintptr_t comm, char *text))                                                             \

@@ -71,6 +71,8 @@ static _Thread_local struct {
   size_t made, places;
   struct assay_pause *pauses;
   size_t paused, pause_room;
+  struct assay_window *windows;
+  size_t registered, window_room;
 } group;
 
 ncclResult_t group_start(void) {
@@ -123,6 +125,25 @@ ncclResult_t pause_comm(const char *what, ncclComm_t c, int resume) {
     group.pause_room = room;
   }
   group.pauses[group.paused++] = one;
+  return ncclSuccess;
+}
+
+ncclResult_t register_window(const char *what, ncclComm_t c, const struct assay_window *w) {
+  const struct engine *e;
+  char text[ASSAY_TEXT];
+  ncclResult_t r = load(&e);
+  if (r != ncclSuccess) return spoil(r);
+  struct assay_window one = *w;
+  one.comm = c->engine;
+  if (group.depth == 0) return said(e->assay_register(&one, 1, text), text);
+  if (group.registered == group.window_room) {
+    size_t room = group.window_room ? 2 * group.window_room : 8;
+    struct assay_window *more = realloc(group.windows, room * sizeof *more);
+    if (!more) return spoil(fail(ncclSystemError, "%s: no memory for a group of %zu windows", what, room));
+    group.windows = more;
+    group.window_room = room;
+  }
+  group.windows[group.registered++] = one;
   return ncclSuccess;
 }
 
@@ -188,11 +209,12 @@ static ncclResult_t launch(float *micros) {
   char text[ASSAY_TEXT];
   if (group.wrong != ncclSuccess) return group.wrong;
   if (micros) *micros = 0;
-  if (group.made == 0 && group.paused == 0 && group.n == 0) return ncclSuccess;
+  if (group.made == 0 && group.paused == 0 && group.registered == 0 && group.n == 0) return ncclSuccess;
   ncclResult_t r = load(&e), made = ncclSuccess;
   if (r == ncclSuccess && group.made > 0) r = made = make_all(e);
   if (r == ncclInProgress) r = ncclSuccess;
   if (r == ncclSuccess && group.paused > 0) r = said(e->assay_pause(group.pauses, group.paused, text), text);
+  if (r == ncclSuccess && group.registered > 0) r = said(e->assay_register(group.windows, group.registered, text), text);
   if (r == ncclSuccess && group.n > 0 && micros) r = said(e->assay_estimate(group.ops, group.n, micros, text), text);
   if (r == ncclSuccess && group.n > 0 && !micros) r = said(e->assay_run(group.ops, group.n, text), text);
   return r == ncclSuccess ? made : r;
@@ -211,6 +233,7 @@ static void forget(void) {
   free(group.news);
   free(group.to);
   free(group.pauses);
+  free(group.windows);
   memset(&group, 0, sizeof group); // threads end: they have nothing left
 }
 

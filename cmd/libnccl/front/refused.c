@@ -5,7 +5,7 @@
 #define REFUSE(name, args, why) \
   API(ncclResult_t, name, args) { return fail(ncclInvalidUsage, #name ": " why); }
 
-#define ONE_SIDED "peers do not write into windows here: registering one waits for no rank, so that nobody knows where those of others are; NVIDIA's library does this"
+#define ONE_SIDED "the engine has no operation in which only one rank takes part; NVIDIA's library has this"
 #define DEVICE "kernels that communicate by themselves need NVIDIA's library: assay's windows are of another kind"
 
 REFUSE(ncclPutSignal, (const void *buff, size_t count, ncclDataType_t type, int peer, ncclWindow_t win, size_t offset, int index, int ctx, unsigned int flags, ncclComm_t c, cudaStream_t stream), ONE_SIDED)

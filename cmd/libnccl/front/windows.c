@@ -1,12 +1,13 @@
-// Registered memory and windows. Operations do not use memory that is registered in any
-// other way than memory that is not, so that registering is the rank's own affair: a handle
-// says what was registered, and with which communicator.
+// Registered memory and windows. A handle says what was registered, and with which
+// communicator. The engine only needs symmetric windows, which all ranks register together:
+// other ranks write to them directly. All else is the rank's own affair.
 #include <pthread.h>
 #include <stdlib.h>
 
 #include "front.h"
 
 enum what { BUFFER, WINDOW };
+enum { SYMMETRIC = 1, KNOWN = 3 }; // NCCL_WIN_COLL_SYMMETRIC; NCCL_WIN_STRICT_ORDERING is 2
 
 // A registration is what both kinds of handles point at.
 struct ncclWindow_vidmem {
@@ -82,13 +83,24 @@ API(ncclResult_t, ncclCommDeregister, (const ncclComm_t comm, void *handle)) {
 }
 
 API(ncclResult_t, ncclCommWindowRegister, (ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win, int winFlags)) {
-  enum { KNOWN = 3 }; // NCCL_WIN_COLL_SYMMETRIC, NCCL_WIN_STRICT_ORDERING
-  if (winFlags & ~KNOWN) return fail(ncclInvalidArgument, "ncclCommWindowRegister: flags %#x; those of 2.30 are 1 and 2", (unsigned)winFlags);
-  return put("ncclCommWindowRegister", WINDOW, comm, buff, size, (void **)win);
+  static const char what[] = "ncclCommWindowRegister";
+  if (winFlags & ~KNOWN) return fail(ncclInvalidArgument, "%s: flags %#x; those of 2.30 are 1 and 2", what, (unsigned)winFlags);
+  ncclResult_t r = put(what, WINDOW, comm, buff, size, (void **)win);
+  if (r != ncclSuccess || !(winFlags & SYMMETRIC)) return r;
+  r = register_window(what, comm, &(struct assay_window){.key = (uintptr_t)*win, .at = buff, .size = size});
+  if (r == ncclSuccess) return r;
+  drop(what, WINDOW, comm, *win);
+  *win = NULL;
+  return r;
 }
 
 API(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t win)) {
-  return drop("ncclCommWindowDeregister", WINDOW, comm, win);
+  const struct engine *e;
+  char text[ASSAY_TEXT];
+  ncclResult_t r = drop("ncclCommWindowDeregister", WINDOW, comm, win);
+  if (r == ncclSuccess) r = load(&e);
+  if (r == ncclSuccess) r = said(e->assay_deregister(comm->engine, (uintptr_t)win, text), text);
+  return r;
 }
 
 API(ncclResult_t, ncclWinGetUserPtr, (ncclComm_t comm, ncclWindow_t win, void **outUserPtr)) {

@@ -81,6 +81,18 @@ int assay_pause(struct assay_pause *list, size_t n, char *text) {
   return 0;
 }
 
+int assay_register(struct assay_window *list, size_t n, char *text) {
+  for (size_t i = 0; i < n; i++) printf("  register %zu of %zu: comm %lu %llu bytes at %p\n", i + 1, n, (unsigned long)list[i].comm, (unsigned long long)list[i].size, list[i].at);
+  if (list->size != 13) return 0;
+  strcpy(text, "13 is no size");
+  return ncclUnhandledCudaError;
+}
+
+int assay_deregister(uintptr_t comm, uintptr_t key, char *text) {
+  printf("  deregister: comm %lu, %s\n", (unsigned long)comm, key ? "a key" : "no key");
+  return 0;
+}
+
 int assay_state(uintptr_t comm, char *text) {
   strcpy(text, "rank 3 died");
   return ncclRemoteError;

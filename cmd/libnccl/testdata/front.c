@@ -131,6 +131,12 @@ static void registrations(ncclComm_t a, ncclComm_t b) {
   failed |= ncclCommDeregister(a, handle) != ncclInvalidArgument;
   SAY(ncclCommWindowDeregister(a, win));
   failed |= ncclWinGetUserPtr(a, win, &p) != ncclInvalidArgument;
+  SAY(ncclCommWindowRegister(a, AT(8192), 13, &win, 1));
+  printf("%p\n", (void *)win);
+  SAY(ncclGroupStart());
+  for (int i = 0; i < 10; i++) SAY(ncclCommWindowRegister(i % 2 ? b : a, AT(8192 + i), 300, &win, 3));
+  SAY(ncclGroupEnd());
+  SAY(ncclCommWindowDeregister(b, win));
   SAY(ncclCommWindowRegister(a, AT(8192), 200, &win, 4));
   SAY(ncclCommWindowRegister(a, AT(8192), 200, NULL, 0));
   SAY(ncclCommWindowRegister(a, AT(8192), -1, &win, 0));

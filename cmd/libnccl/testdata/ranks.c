@@ -207,6 +207,37 @@ static void collectives(struct rank *r) {
   leave(r);
 }
 
+// windows: ranks write to one another's registered memory, also when it was registered before. The
+// last windows go with the communicator.
+static void windows(struct rank *r) {
+  ncclWindow_t own, none, again;
+  for (int k = 0; k < 4; k++) {
+    static const int sizes[] = {1, 13, 1000, 9000};
+    int n = sizes[k];
+    pthread_barrier_wait(&barrier);
+    if (r->rank == 0) width = n;
+    pthread_barrier_wait(&barrier);
+    if (k != 1) {
+      OK(ncclCommWindowRegister(r->comm, r->recv, most * sizeof(int), &own, 1));
+      OK(ncclCommWindowRegister(r->comm, r->send, most * sizeof(int), &none, 0)); // waits for nobody
+      OK(ncclCommWindowRegister(r->comm, r->send, most * sizeof(int), &again, 1));
+    }
+    DO(n * ranks, want_gathered, ncclAllGather(r->send, r->recv, n, ncclInt32, r->comm, r->stream));
+    DO(n * ranks, want_exchanged, ncclAlltoAll(r->send, r->recv, n, ncclInt32, r->comm, r->stream));
+    DO(n, want_first, ncclBroadcast(r->send, r->recv, n, ncclInt32, 0, r->comm, r->stream));
+    DO(n, want_sum, ncclAllReduce(r->send, r->recv, n, ncclInt32, ncclSum, r->comm, r->stream));
+    if (k == 0 || k == 2) {
+      pthread_barrier_wait(&barrier);
+      OK(ncclCommWindowDeregister(r->comm, own));
+      OK(ncclCommWindowDeregister(r->comm, none));
+      OK(ncclCommWindowDeregister(r->comm, again));
+    }
+  }
+  OK(ncclCommDestroy(r->comm));
+  OK(ncclMemFree(r->send));
+  OK(ncclMemFree(r->recv));
+}
+
 // streams: an operation comes behind the one before, also when the stream of that one
 // is gone.
 static void streams(struct rank *r) {
@@ -453,6 +484,27 @@ static void single(void) {
     OK(ncclMemAlloc(&r[i].send, most * sizeof(int)));
     OK(ncclMemAlloc(&r[i].recv, most * sizeof(int)));
   }
+  ncclWindow_t windows[2][16];
+  OK(ncclGroupStart());
+  for (int i = 0; i < ranks; i++) {
+    OK(ncclCommWindowRegister(all[i], r[i].send, most * sizeof(int), &windows[0][i], 1));
+    OK(ncclCommWindowRegister(all[i], r[i].recv, most * sizeof(int), &windows[1][i], 1));
+  }
+  OK(ncclGroupEnd());
+  width = 5000;
+  for (int i = 0; i < ranks; i++) {
+    use_device(&r[i]);
+    fill(&r[i], width * ranks);
+  }
+  OK(ncclGroupStart());
+  for (int i = 0; i < ranks; i++) OK(ncclAllGather(r[i].send, r[i].recv, width, ncclInt32, r[i].comm, r[i].stream));
+  OK(ncclGroupEnd());
+  for (int i = 0; i < ranks; i++) {
+    use_device(&r[i]);
+    check(&r[i], width * ranks, want_gathered);
+    OK(ncclCommWindowDeregister(all[i], windows[0][i]));
+    OK(ncclCommWindowDeregister(all[i], windows[1][i]));
+  }
   for (int k = 0; k < 20; k++) {
     for (int i = 0; i < ranks; i++) {
       use_device(&r[i]);
@@ -475,7 +527,7 @@ int main(int argc, char **argv) {
   static const struct {
     const char *name;
     void (*run)(struct rank *);
-  } tests[] = {{"collectives", collectives}, {"streams", streams}, {"split", split}, {"fault", fault}, {"shrink", shrink}, {"grow", grow}, {"hang", hang}, {"nonblocking", nonblocking}, {"dies", dies},
+  } tests[] = {{"collectives", collectives}, {"windows", windows}, {"streams", streams}, {"split", split}, {"fault", fault}, {"shrink", shrink}, {"grow", grow}, {"hang", hang}, {"nonblocking", nonblocking}, {"dies", dies},
                {"memory", memory}, {"simulate", simulate}, {"allocation", allocation}, {"configured", configured}, {"suspended", suspended}, {"scarce", scarce}, {"restarts", restarts}, {"counts", counts}, {"nested", nested}, {"captured", captured}};
   if (argc != 3 && argc != 5) return 2;
   ranks = atoi(argv[2]);

@@ -71,6 +71,14 @@ func (v *Virtual) allow(devices []int) error {
 	return failure("cuMemSetAccess", C.cuMemSetAccess(C.CUdeviceptr(v.Ptr), C.size_t(v.Size), unsafe.SliceData(access), C.size_t(len(access))))
 }
 
+// Accessible reports whether a device can read and write the virtual memory at an address.
+func Accessible(p Ptr, ordinal int) (bool, error) {
+	at := C.CUmemLocation{_type: C.CU_MEM_LOCATION_TYPE_DEVICE, id: C.int(ordinal)}
+	var flags C.ulonglong
+	err := failure("cuMemGetAccess", C.cuMemGetAccess(&flags, &at, C.CUdeviceptr(p)))
+	return flags == C.CU_MEM_ACCESS_FLAGS_PROT_READWRITE, err
+}
+
 // Free frees the memory. Unlike the package's function Free it waits for nothing: no work may
 // use the memory any more.
 func (v *Virtual) Free() error {

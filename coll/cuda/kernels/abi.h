@@ -19,6 +19,12 @@
 // The second half of the chunk channels carries results.
 #define RESULT_CHANNEL (CHUNK_CHANNELS / 2)
 
+// A Ready says which message a rank is ready for, and what it takes the operation for. It is
+// written with one store.
+struct Ready {
+  uint32_t number, sign;
+};
+
 // A Channel is what a rank knows about one channel, by peer. It lies in the
 // rank's own window. Numbers of messages count from the communicator's start
 // and wrap; the first message is number 1.
@@ -30,7 +36,8 @@ struct Channel {
   uint32_t posted[MAX_RANKS];    // from the peer, that are there in whole; written by the peer (Simple only)
   uint32_t pushed;               // steps of exchanges in place that were pushed; written by their pushing block
   uint32_t used;                 // of those, the ones of kernels that have ended; written by their taking block
-  uint32_t pad[22];
+  Ready ready[MAX_RANKS];        // of the peer, whose own memory this rank is to write to; written by the peer (exchange_direct only)
+  uint32_t pad[6];
 };  // 256 bytes
 
 // A Comm is a rank's view of its communicator.
@@ -63,7 +70,7 @@ struct Report {
 // kernel. in[rank] and out[rank] are the rank's own part.
 struct Args {
   const char *in[MAX_RANKS];  // what goes to it
-  char *out[MAX_RANKS];       // where that goes which comes from it
+  char *out[MAX_RANKS];       // where that goes which comes from it; exchange_direct: where in its memory that goes which goes to it
   uint64_t send[MAX_RANKS];   // bytes of in
   uint64_t recv[MAX_RANKS];   // bytes of out
   uint8_t to[MAX_RANKS];      // channels of the message to it; 0: as many as there are

@@ -453,6 +453,70 @@ __device__ __forceinline__ void exchange_chunks(const Comm &c, const Args &a) {
   }
 }
 
+// piece_of is what a channel has of a message: n bytes from `at`. Pieces are whole rows of a block.
+struct Piece {
+  uint64_t at, n;
+};
+__device__ __forceinline__ Piece piece_of(const Args &a, uint32_t ch, uint64_t bytes) {
+  const uint64_t each = (bytes + a.channels - 1) / a.channels, row = (uint64_t)blockDim.x * 16, at = ch * ((each + row - 1) / row * row);
+  return {at, at < bytes ? min(bytes - at, (each + row - 1) / row * row) : 0};
+}
+
+// await_ready waits until a peer has begun the operation in which message `number` goes to its own
+// memory. A peer that has begun another one is not ready: see flag_of.
+__device__ __forceinline__ void await_ready(const Comm &c, const Args &a, const Line &l, int p, uint32_t number, Waiter &wait) {
+  const uint2 *ready = (const uint2 *)&channel_of(c, c.rank, l.state)->ready[p];
+  for (;;) {
+    const uint2 got = ld_volatile(ready);
+    if (got.x == number && got.y == a.sign) break;
+    if (!wait.again(p, number, got.x)) return;
+  }
+  wait.met();
+}
+
+// direct_chunks stores what goes to each peer where it belongs in the peer's own memory, which the
+// ranks have registered: there are no slots, and nothing is copied a second time. It sends to one
+// peer after the other, as in phases; a channel has one message to each. Nothing is written to a
+// peer that has not begun the operation: until then its memory belongs to what its stream does
+// before. A thread for each peer waits and tells.
+__device__ __forceinline__ void direct_chunks(const Comm &c, const Args &a) {
+  SHARED(Channel, s);
+  SHARED(uint32_t, left);  // a wait was given up: nobody knows whose the peer's memory is
+  const uint32_t ch = blockIdx.x;
+  const int me = threadIdx.x;
+  const Line line(ch);
+  const Team all = {0, blockDim.x + SERVING, 1};  // every warp moves
+  if (me == 0) left = 0;
+  begin(c, s, line.state, threadIdx.x, blockDim.x);
+  Waiter waiting(c, line.state);
+  const bool peer = me < c.ranks && me != c.rank;
+  const bool to = peer && piece_of(a, ch, a.send[me]).n, from = peer && piece_of(a, ch, a.recv[me]).n;
+  if (from) st_volatile((uint2 *)&channel_of(c, me, line.state)->ready[c.rank], make_uint2(s.received[me] + 1, a.sign));
+  const Piece own = piece_of(a, ch, a.in[c.rank] != a.out[c.rank] ? a.send[c.rank] : 0);
+  if (own.n) copy<Memory>(all, a.out[c.rank] + own.at, a.in[c.rank] + own.at, own.n);
+  for (int j = 1; j < c.ranks; j++) {
+    const int p = phase_to(c, j);
+    const Piece piece = piece_of(a, ch, a.send[p]);
+    if (!piece.n) continue;
+    if (me == p) {
+      await_ready(c, a, line, p, s.sent[p] + 1, waiting);
+      if (waiting.left()) left = 1;
+    }
+    __syncthreads();
+    if (left) return;
+    copy<Memory>(all, a.out[p] + piece.at, a.in[p] + piece.at, piece.n);
+    __syncthreads();
+    if (me == p) post(c, a, line, p, s.sent[p] + 1, 0);
+  }
+  if (from) await_first(c, a, line, me, s.received[me] + 1, waiting);
+  if (!to && !from) return;
+  Channel *mine = channel_of(c, c.rank, line.state);
+  if (to) mine->sent[me] = s.sent[me] + 1;
+  if (from) mine->received[me] = s.received[me] + 1;
+  if (from) release(c, line, me, s.received[me] + 1);
+  mine->credit[me] = s.sent[me];  // the peer has begun this operation, and is done with all before
+}
+
 __device__ __forceinline__ void load_slot(uint32_t (&w)[4], const char *p) {
   const uint4 v = ld_slot((const uint4 *)p);
   w[0] = v.x, w[1] = v.y, w[2] = v.z, w[3] = v.w;

@@ -21,6 +21,11 @@ __device__ __forceinline__ uint4 ld_volatile(const uint4 *p) {
   asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
   return v;
 }
+__device__ __forceinline__ uint2 ld_volatile(const uint2 *p) {
+  uint2 v;
+  asm volatile("ld.volatile.global.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p) : "memory");
+  return v;
+}
 __device__ __forceinline__ uint32_t ld_volatile(const uint32_t *p) {
   uint32_t v;
   asm volatile("ld.volatile.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
@@ -28,6 +33,9 @@ __device__ __forceinline__ uint32_t ld_volatile(const uint32_t *p) {
 }
 __device__ __forceinline__ void st_volatile(uint4 *p, uint4 v) {
   asm volatile("st.volatile.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+}
+__device__ __forceinline__ void st_volatile(uint2 *p, uint2 v) {
+  asm volatile("st.volatile.global.v2.u32 [%0], {%1,%2};" ::"l"(p), "r"(v.x), "r"(v.y) : "memory");
 }
 __device__ __forceinline__ void st_volatile(uint32_t *p, uint32_t v) {
   asm volatile("st.volatile.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
@@ -109,6 +117,7 @@ struct Waiter {
     return since != gave_up;
   }
   __device__ __forceinline__ void leave() { since = gave_up; }
+  __device__ __forceinline__ bool left() const { return since == gave_up; }
   // met is called when a wait has ended well: the next one has all its time.
   __device__ __forceinline__ void met() {
     if (since != gave_up) since = 0;

@@ -7,5 +7,6 @@
 KERNEL(exchange_ll, (exchange_packets<LL, LL_ROUNDS>(c, a)))
 KERNEL(exchange_ll128, (exchange_packets<LL128, LL128_ROUNDS>(c, a)))
 KERNEL(exchange_simple, exchange_chunks(c, a))
+KERNEL(exchange_direct, direct_chunks(c, a))
 KERNEL(relay_simple, relay_chunks(c, a))
 KERNEL(chain_simple, (chain_chunks<false, 0, 0>(c, a)))

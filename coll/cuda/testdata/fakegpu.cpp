@@ -278,16 +278,25 @@ static CUresult bound() { return current ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CON
 
 static std::map<CUdeviceptr, size_t> &memory = *new std::map<CUdeviceptr, size_t>;
 
+// What there is to know of an allocation, by its address.
+struct Home {
+  int device;
+  unsigned long long id;
+};
+static std::map<CUdeviceptr, Home> &homes = *new std::map<CUdeviceptr, Home>;
+static unsigned long long allocations;
+
 // Memory that is allocated apart from its addresses: a file, which has users by handle
 // and by address.
 struct Physical {
   int file;
   size_t bytes;
-  int users;
+  int users, device;
 };
 struct Reserved {
   size_t bytes;
   Physical *mapped;
+  std::set<int> devices;  // that may use it
 };
 static std::set<Physical *> &physical = *new std::set<Physical *>;
 static std::map<CUdeviceptr, Reserved> &reserved = *new std::map<CUdeviceptr, Reserved>;
@@ -309,6 +318,7 @@ EXPORT CUresult cuMemAlloc(CUdeviceptr *p, size_t n) {
   *p = (CUdeviceptr)aligned_alloc(4096, (n + 4095) / 4096 * 4096);
   std::lock_guard<std::mutex> l(lock);
   memory[*p] = n;
+  homes[*p] = {int(current - contexts), ++allocations};
   return bound();
 }
 EXPORT CUresult cuMemFree(CUdeviceptr p) {
@@ -360,7 +370,7 @@ EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t n, const CUm
   int f = memfd_create("device memory", MFD_CLOEXEC);
   if (f < 0 || ftruncate(f, n)) return CUDA_ERROR_OUT_OF_MEMORY;
   std::lock_guard<std::mutex> l(lock);
-  Physical *made = new Physical{f, n, 1};
+  Physical *made = new Physical{f, n, 1, p->location.id};
   physical.insert(made);
   *h = (CUmemGenericAllocationHandle)made;
   return bound();
@@ -389,7 +399,7 @@ EXPORT CUresult cuMemAddressReserve(CUdeviceptr *p, size_t n, size_t, CUdevicept
   void *at = mmap(nullptr, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   std::lock_guard<std::mutex> l(lock);
-  reserved[*p = (CUdeviceptr)at] = {n, nullptr};
+  reserved[*p = (CUdeviceptr)at] = {n, nullptr, {}};
   return CUDA_SUCCESS;
 }
 EXPORT CUresult cuMemAddressFree(CUdeviceptr p, size_t n) {
@@ -407,6 +417,7 @@ EXPORT CUresult cuMemMap(CUdeviceptr p, size_t n, size_t offset, CUmemGenericAll
   if (r == reserved.end() || !of || offset != 0 || r->second.bytes != n || of->bytes != n || r->second.mapped) return CUDA_ERROR_INVALID_VALUE;
   if (mmap((void *)p, n, PROT_NONE, MAP_SHARED | MAP_FIXED, of->file, 0) == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   r->second.mapped = of;
+  homes[p] = {of->device, ++allocations};
   of->users++;
   return CUDA_SUCCESS;
 }
@@ -418,7 +429,15 @@ EXPORT CUresult cuMemSetAccess(CUdeviceptr p, size_t n, const CUmemAccessDesc *t
   for (size_t i = 0; i < count; i++)
     if (to[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || to[i].location.id < 0 || to[i].location.id >= kDevices || to[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
       return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; i++) r->second.devices.insert(to[i].location.id);
   return mprotect((void *)p, n, PROT_READ | PROT_WRITE) ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+}
+EXPORT CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *at, CUdeviceptr p) {
+  std::lock_guard<std::mutex> l(lock);
+  auto r = reserved.upper_bound(p);
+  if (r == reserved.begin() || p >= (--r)->first + r->second.bytes || !r->second.mapped) return CUDA_ERROR_INVALID_VALUE;
+  *flags = r->second.devices.count(at->id) ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  return CUDA_SUCCESS;
 }
 EXPORT CUresult cuMemUnmap(CUdeviceptr p, size_t n) {
   std::lock_guard<std::mutex> l(lock);
@@ -427,6 +446,7 @@ EXPORT CUresult cuMemUnmap(CUdeviceptr p, size_t n) {
   mmap((void *)p, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   unuse(r->second.mapped);
   r->second.mapped = nullptr;
+  r->second.devices.clear();
   return CUDA_SUCCESS;
 }
 EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute a, CUdeviceptr p) {
@@ -436,9 +456,9 @@ EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute a, CUdevic
   if (!range(p, &base, &n)) return CUDA_ERROR_INVALID_VALUE;
   switch (int(a)) {
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: *(unsigned *)data = CU_MEMORYTYPE_DEVICE; break;
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)data = 0; break;
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID: *(unsigned long long *)data = 1; break;
-    default: *(bool *)data = true;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)data = homes[base].device; break;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID: *(unsigned long long *)data = homes[base].id; break;
+    default: *(bool *)data = memory.count(base);
   }
   return CUDA_SUCCESS;
 }

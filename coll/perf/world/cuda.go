@@ -160,12 +160,14 @@ func (w *World) nccl(ctx context.Context, lib *library, lanes []*bench.Lane, mee
 type gpuComm struct {
 	*rankComm
 	*bench.Lane
+	windows map[uintptr]*coll.Window // by address
 }
 
 var (
 	_ perf.Remote       = (*gpuComm)(nil)
 	_ perf.PreMulSummer = (*gpuComm)(nil)
 	_ perf.Chooser      = (*gpuComm)(nil)
+	_ perf.Registrar    = (*gpuComm)(nil)
 	_ member            = (*gpuComm)(nil)
 )
 
@@ -174,7 +176,7 @@ func (g *gpuComm) like(c *coll.Comm) (perf.Comm, error) {
 	if err := c.SetStream(g.Stream()); err != nil {
 		return nil, err
 	}
-	return &gpuComm{&rankComm{Comm: c, device: true}, g.Lane}, nil
+	return &gpuComm{&rankComm{Comm: c, device: true}, g.Lane, map[uintptr]*coll.Window{}}, nil
 }
 
 // Alloc is the lane's: it returns memory like that of any other program.
@@ -182,6 +184,25 @@ func (g *gpuComm) Alloc(n int) ([]byte, error) { return g.Lane.Alloc(n) }
 
 // Free is the lane's.
 func (g *gpuComm) Free(b []byte) { g.Lane.Free(b) }
+
+// Register implements perf.Registrar.
+func (g *gpuComm) Register(b []byte) error {
+	at := bench.Address(b)
+	w, err := g.RegisterWindow(context.Background(), coll.Device(at, len(b)))
+	if err == nil {
+		g.windows[at] = w
+	}
+	return err
+}
+
+// Deregister implements perf.Registrar. Like Free it leaves errors to Wait.
+func (g *gpuComm) Deregister(b []byte) {
+	if w := g.windows[bench.Address(b)]; w != nil {
+		_ = g.Wait()
+		_ = w.Close()
+		delete(g.windows, bench.Address(b))
+	}
+}
 
 // Wait returns when all enqueued work is done, with its errors. Only here can an
 // operation that was aborted report its error.

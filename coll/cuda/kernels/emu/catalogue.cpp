@@ -22,6 +22,7 @@
 KERNEL(exchange_ll)
 KERNEL(exchange_ll128)
 KERNEL(exchange_simple)
+KERNEL(exchange_direct)
 KERNEL(relay_simple)
 KERNEL(chain_simple)
 TYPES(KERNELS)
@@ -32,6 +33,8 @@ Kernel *exchange(Protocol p) {
   static Kernel *const table[] = {exchange_ll, exchange_ll128, exchange_simple};
   return table[p];
 }
+
+Kernel *direct() { return exchange_direct; }
 
 Kernel *relay() { return relay_simple; }
 

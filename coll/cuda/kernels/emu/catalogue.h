@@ -19,6 +19,7 @@ struct Typed {
 };
 
 Kernel *exchange(Protocol p);
+Kernel *direct();
 Kernel *relay();
 Kernel *chain();
 const Typed &typed(int type, int op);

@@ -32,6 +32,7 @@ class Maker {
 
   void exchange_any();
   void exchange_even();
+  void exchange_direct();
   void relay_root();
   void chain_root();
   void reduce_one_hop();
@@ -203,6 +204,50 @@ void Maker::exchange_even() {
       memcpy(out[i].want() + at[p], data[p].data() + (gather ? 0 : at[i]), part[p]);
     }
   }
+}
+
+// exchange_direct: any rank writes to any other one's memory; or an AllGather, maybe in place.
+void Maker::exchange_direct() {
+  element = size_t(1) << r.below(5);
+  protocol = kSimple;
+  const bool gather = r.one_in(2), in_place = gather && r.one_in(2);
+  name(std::string("exchange_direct, ") + (gather ? "gather" : "any pairs") + (in_place ? " in place" : ""));
+  op.kernel = direct();
+  common(1);
+  const std::vector<size_t> part = parts(true);
+  const uint32_t density = 1 + r.below(3);
+  std::vector<std::vector<size_t>> bytes(n, std::vector<size_t>(n));
+  for (int from = 0; from < n; from++)
+    for (int to = 0; to < n; to++) bytes[from][to] = gather ? part[from] : density == 1 || r.one_in(density) ? length(channels) : 0;
+  std::vector<std::vector<Span>> in(n, std::vector<Span>(n)), out = in;
+  std::vector<size_t> at(n + 1);
+  for (int p = 0; p < n; p++) at[p + 1] = at[p] + part[p];
+  for (int i = 0; i < n; i++) {
+    Span whole, own;
+    if (gather) whole = w.output(i, at[n], element);
+    if (gather) own = in_place ? whole.part(at[i], part[i]) : w.input(i, part[i], element);
+    for (int p = 0; p < n; p++) {
+      if (bytes[i][p]) in[i][p] = gather ? own : w.input(i, bytes[i][p], element);
+      if (bytes[p][i]) out[i][p] = gather ? whole.part(at[p], part[p]) : w.output(i, bytes[p][i], element);
+    }
+  }
+  std::vector<std::vector<std::vector<char>>> data(n, std::vector<std::vector<char>>(n));
+  for (int i = 0; i < n; i++) {
+    Args &a = op.args[i];
+    bool nothing = true;
+    for (int p = 0; p < n; p++) {
+      nothing &= !bytes[i][p] && !bytes[p][i];
+      a.send[p] = bytes[i][p];
+      a.recv[p] = bytes[p][i];
+      a.in[p] = in[i][p].address();
+      a.out[p] = out[p][i].address();
+      if (bytes[i][p]) data[i][p].assign(in[i][p].want(), in[i][p].want() + bytes[i][p]);
+    }
+    op.absent[i] = nothing && r.one_in(2);
+  }
+  for (int i = 0; i < n; i++)
+    for (int p = 0; p < n; p++)
+      if (bytes[p][i]) memcpy(out[i][p].want(), data[p][i].data(), bytes[p][i]);
 }
 
 // relay_root: a Broadcast in which the others pass parts on.
@@ -395,7 +440,8 @@ Operation Maker::draw() {
     exchange_any();
     return std::move(op);
   }
-  switch (r.below(12)) {
+  switch (r.below(13)) {
+    case 12: exchange_direct(); break;
     case 0: case 1: case 2: exchange_any(); break;
     case 3: case 4: exchange_even(); break;
     case 5: r.one_in(2) ? relay_root() : chain_root(); break;

@@ -1,0 +1,190 @@
+//go:build cuda && cgo
+
+package cuda
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/coll/debug"
+	"github.com/assay-hpc/assay/coll/op"
+)
+
+// registered is memory that the program has registered on all ranks. Kernels write to the other
+// ranks' part of it directly (exchangeDirect), so it needs no slots. An offset means the same
+// place on every rank.
+type registered struct {
+	id      int
+	base    uint64       // of the own memory
+	bytes   uint64       // that every rank has
+	at      []driver.Ptr // by rank
+	imports []importKey
+}
+
+// Register implements executor.Executor.
+func (e *engine) Register(ctx context.Context, addr uintptr, n int) (int, error) {
+	if e.cfg.Size == 1 || !e.chooser.forcesDirect() {
+		return 0, nil
+	}
+	r := registered{base: uint64(addr)}
+	var why string
+	err := e.dev.in(func() (err error) {
+		var offers []offer
+		r.at, offers, why, err = share(ctx, e.cfg, e.unregistrable(), func() (offer, error) { return e.offer(addr, n) }, r.open(e))
+		if err != nil || why != "" {
+			return errors.Join(err, e.giveImports(&r))
+		}
+		r.bytes = uint64(n)
+		for _, o := range offers {
+			r.bytes = min(r.bytes, o.Bytes)
+		}
+		return nil
+	})
+	if err != nil || why != "" {
+		e.cfg.Log.Infof(debug.Init, "rank %d: %d bytes at %#x are not written directly: %s", e.cfg.Rank, n, addr, why)
+		return 0, failure(e.cfg.Rank, "RegisterWindow", err)
+	}
+	e.lastRegistered++
+	r.id = e.lastRegistered
+	e.registered = append(e.registered, r)
+	e.cfg.Log.Infof(debug.Init, "rank %d: %d bytes at %#x are written by other ranks directly", e.cfg.Rank, n, addr)
+	return r.id, nil
+}
+
+// unregistrable returns why ranks cannot write to one another's memory, or "".
+func (e *engine) unregistrable() string {
+	if e.windows.hosted {
+		return "ranks do not reach one another's devices"
+	}
+	return ""
+}
+
+// offer describes the program's memory to the other ranks.
+func (e *engine) offer(addr uintptr, n int) (o offer, err error) {
+	p := driver.Ptr(addr)
+	info, err := driver.PointerInfo(p)
+	if err != nil {
+		return o, err
+	}
+	if !info.IsDevice || info.Ordinal != e.dev.ctx.Ordinal() {
+		return o, fmt.Errorf("%v is not memory of device %d", p, e.dev.ctx.Ordinal())
+	}
+	base, size, err := driver.AddressRange(p)
+	if err != nil {
+		return o, err
+	}
+	if left := int(base) + size - int(p); left < n {
+		return o, fmt.Errorf("%d bytes at %v are more than the %d that its allocation has from there", n, p, left)
+	}
+	o = offer{Addr: uint64(base), Ordinal: int32(info.Ordinal), At: uint64(p - base), Bytes: uint64(n), Buffer: info.BufferID}
+	if !info.LegacyIPC {
+		o.Virtual = 1
+	}
+	switch {
+	case len(processes(e.cfg)) == 1:
+		return o, nil
+	case o.Virtual == 1:
+		return o, fmt.Errorf("%v is virtual memory, and ranks are in several processes", p)
+	}
+	o.Handle, err = driver.MemHandle(base)
+	return o, err
+}
+
+// open opens the memory of another rank.
+func (r *registered) open(e *engine) func(rank int, o offer) (driver.Ptr, error) {
+	return func(rank int, o offer) (driver.Ptr, error) {
+		if e.all[rank].Process == process() {
+			p, err := openOne(e.dev, e.all, rank, false, o)
+			if err == nil && o.Virtual == 1 {
+				ok := false
+				if ok, err = driver.Accessible(p, e.dev.ctx.Ordinal()); err == nil && !ok {
+					err = fmt.Errorf("device %d may not use the virtual memory at %v", e.dev.ctx.Ordinal(), p)
+				}
+			}
+			return p, err
+		}
+		key := o.key(e.all[rank])
+		p, err := e.dev.arena.borrow(key, func() (driver.Ptr, func() error, error) {
+			p, err := driver.OpenMem(o.Handle)
+			return p, func() error { return driver.CloseMem(p) }, err
+		})
+		if err == nil {
+			r.imports = append(r.imports, key)
+		}
+		return p + driver.Ptr(o.At), err
+	}
+}
+
+// Deregister implements executor.Executor.
+func (e *engine) Deregister(id int) error {
+	i := slices.IndexFunc(e.registered, func(r registered) bool { return r.id == id })
+	if i < 0 {
+		return nil // operations do not use it
+	}
+	r := e.registered[i]
+	e.registered = slices.Delete(e.registered, i, i+1)
+	return failure(e.cfg.Rank, "DeregisterWindow", e.dev.in(func() error { return e.giveImports(&r) }))
+}
+
+func (e *engine) giveImports(r *registered) (err error) {
+	for _, key := range r.imports {
+		if e := e.dev.arena.giveBorrowed(key); e != nil {
+			err = e
+		}
+	}
+	r.imports = nil
+	return err
+}
+
+// direct returns the registered memory that the results of a collective go to, if its ranks can
+// write to it directly. All ranks come to the same result, because they pass the same offset.
+func (e *engine) direct(o *op.Op) *registered {
+	if len(e.registered) == 0 {
+		return nil
+	}
+	at, n := uint64(op.Addr(o.Recv)), uint64(o.Bytes())
+	switch o.Coll {
+	case op.AllGather:
+		n *= uint64(e.cfg.Size)
+	case op.AllToAll:
+		if op.Addr(o.Send) == op.Addr(o.Recv) { // peers would write over what was not sent yet
+			return nil
+		}
+		n *= uint64(e.cfg.Size)
+	case op.Broadcast:
+		if e.cfg.Size > 2 { // the root's link would carry all of it: others pass it on
+			return nil
+		}
+	default:
+		return nil
+	}
+	for i := range e.registered {
+		if r := &e.registered[i]; at >= r.base && at-r.base+n <= r.bytes {
+			return r
+		}
+	}
+	return nil
+}
+
+// aim replaces the places where data from peers go by those where data for peers go.
+func (r *registered) aim(a *argsABI, rank int, o *op.Op) {
+	offset := uint64(op.Addr(o.Recv)) - r.base
+	n := uint64(o.Bytes())
+	for p := range r.at {
+		if p == rank || a.send[p] == 0 {
+			continue
+		}
+		a.out[p] = uint64(r.at[p]) + offset
+		if o.Coll != op.Broadcast {
+			a.out[p] += uint64(rank) * n
+		}
+	}
+	// Ranks that pass other offsets take it for another operation, so that nothing is overwritten.
+	a.sign ^= uint32(offset) ^ uint32(offset>>32)*0x9e3779b1 ^ signDirect
+}
+
+// signDirect tells operations that write directly from the same ones that do not.
+const signDirect = 0x2545f491

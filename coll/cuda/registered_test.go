@@ -1,0 +1,274 @@
+//go:build cuda && cgo
+
+package cuda
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/assay-hpc/assay/coll"
+	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/knob"
+	"github.com/assay-hpc/assay/coll/op"
+)
+
+// direct makes every collective that can write to registered memory do so.
+func direct(k *knob.Knobs) { k.GPUAlgo = "exchange_direct:3:96:0" }
+
+// registerAll registers memory of all ranks.
+func registerAll(t *testing.T, all []*gpuRank, of func(g *gpuRank) coll.Buffer) []*coll.Window {
+	t.Helper()
+	windows := make([]*coll.Window, len(all))
+	each(t, all, func(g *gpuRank) (err error) {
+		windows[g.Rank()], err = g.RegisterWindow(context.Background(), of(g))
+		return err
+	})
+	for r, w := range windows {
+		if w.Direct() != windows[0].Direct() {
+			t.Fatalf("rank %d: direct is %v; of rank 0 it is %v", r, w.Direct(), windows[0].Direct())
+		}
+	}
+	return windows
+}
+
+// toRegistered does a collective of bytes whose results are at an offset of all ranks' arenas,
+// and checks them and the bytes around them.
+func toRegistered(g *gpuRank, c op.Collective, offset, n int, inPlace bool) error {
+	ranks, me, root := g.Size(), g.Rank(), g.Size()-1
+	in, out := 1, 1
+	switch c {
+	case op.AllGather:
+		out = ranks
+	case op.AllToAll:
+		in, out = ranks, ranks
+	}
+	byteOf := func(rank, i int) byte { return byte(rank*31 + i + i>>8) }
+	send := make([]byte, in*n)
+	for i := range send {
+		send[i] = byteOf(me, i)
+	}
+	var want []byte
+	for r := range out {
+		for i := range n {
+			switch c {
+			case op.AllGather:
+				want = append(want, byteOf(r, i))
+			case op.AllToAll:
+				want = append(want, byteOf(r, me*n+i))
+			default:
+				want = append(want, byteOf(root, i))
+			}
+		}
+	}
+	at := g.arena + driver.Ptr(guardBytes+offset)
+	from := g.arena + arenaBytes/2 + driver.Ptr(offset%8)
+	if inPlace {
+		from = at
+		if c == op.AllGather {
+			from += driver.Ptr(me * n)
+		}
+	}
+	guards := bytes.Repeat([]byte{guardByte}, out*n+2*guardBytes)
+	err := g.dev.in(func() error {
+		return errors.Join(driver.CopyToDevice(at-guardBytes, guards), driver.CopyToDevice(from, send))
+	})
+	if err != nil {
+		return err
+	}
+	o := &op.Op{Coll: c, Count: n, Type: elem.Uint8, Root: root, Device: true,
+		Send: op.Memory(uintptr(from), in*n), Recv: op.Memory(uintptr(at), out*n)}
+	if err := errors.Join(g.Comm.Do(o), g.wait(), g.AsyncError()); err != nil {
+		return err
+	}
+	got := make([]byte, len(guards))
+	if err := g.dev.in(func() error { return driver.CopyFromDevice(got, at-guardBytes) }); err != nil {
+		return err
+	}
+	for i, b := range got {
+		w := byte(guardByte)
+		if k := i - guardBytes; k >= 0 && k < len(want) {
+			w = want[k]
+		}
+		if b != w {
+			return fmt.Errorf("rank %d: %v of %d bytes at offset %d, in place %v, by %s: byte %d is %d; want %d", me, c, n, offset, inPlace, g.Chosen(), i-guardBytes, b, w)
+		}
+	}
+	return nil
+}
+
+// Where ranks reach one another's devices, they write to registered memory; otherwise
+// collectives work as before.
+func TestRegistered(t *testing.T) {
+	for name, w := range places(gpuCount(t)) {
+		t.Run(name, func(t *testing.T) {
+			set := w.set
+			if set == nil {
+				w.set = direct
+			}
+			all := w.open(t)
+			windows := registerAll(t, all, func(g *gpuRank) coll.Buffer { return g.at(0, arenaBytes) })
+			if got, want := windows[0].Direct(), set == nil && w.ranks > 1; got != want {
+				t.Fatalf("direct: %v; want %v", got, want)
+			}
+			for _, n := range []int{1, 100, 5000, limit(300_000), limit(5 << 20)} {
+				for _, offset := range []int{0, 8, 3} {
+					for _, c := range []op.Collective{op.AllGather, op.AllToAll, op.Broadcast} {
+						for _, inPlace := range []bool{false, true} {
+							if c == op.AllToAll && inPlace {
+								continue // TestAllToAllInPlace
+							}
+							by := windows[0].Direct() && (c != op.Broadcast || w.ranks == 2)
+							each(t, all, func(g *gpuRank) error {
+								if err := toRegistered(g, c, offset, n, inPlace); err != nil {
+									return err
+								}
+								if got := strings.HasPrefix(g.Chosen(), "exchange_direct/"); got != by {
+									return fmt.Errorf("%v of %d bytes was done by %s", c, n, g.Chosen())
+								}
+								return nil
+							})
+						}
+					}
+				}
+			}
+			each(t, all, func(g *gpuRank) error { return windows[g.Rank()].Close() })
+			each(t, all, func(g *gpuRank) error {
+				if err := toRegistered(g, op.AllGather, 0, 5000, false); err != nil {
+					return err
+				}
+				if strings.HasPrefix(g.Chosen(), "exchange_direct/") {
+					return fmt.Errorf("after Close an AllGather was done by %s", g.Chosen())
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// Memory beyond the end of a window is as any, and so is all of it if no setting asks for more.
+func TestRegisteredChoice(t *testing.T) {
+	n := gpuCount(t)
+	w := spread(max(2, min(n, maxRanks)), n)
+	const bytes = 1000
+	for _, set := range []func(*knob.Knobs){nil, direct} {
+		w.set = set
+		all := w.open(t)
+		windows := registerAll(t, all, func(g *gpuRank) coll.Buffer { return g.at(0, bytes*w.ranks) })
+		if windows[0].Direct() != (set != nil) {
+			t.Errorf("direct: %v", windows[0].Direct())
+		}
+		for _, at := range []int{0, 1} {
+			each(t, all, func(g *gpuRank) error {
+				if err := errors.Join(g.AllGather(g.at(1<<20, bytes), g.at(at, bytes*w.ranks), bytes, coll.Uint8), g.wait()); err != nil {
+					return err
+				}
+				if got := strings.HasPrefix(g.Chosen(), "exchange_direct/"); got != (set != nil && at == 0) {
+					return fmt.Errorf("to offset %d it went by %s", at, g.Chosen())
+				}
+				return nil
+			})
+		}
+	}
+}
+
+// Memory of MemAlloc is registered as well. What is not the device's is not, nor what other devices
+// may not use; nobody waits then.
+func TestRegisteredMemory(t *testing.T) {
+	n := gpuCount(t)
+	w := spread(max(2, min(n, maxRanks)), n)
+	w.set = direct
+	all := w.open(t)
+	each(t, all, func(g *gpuRank) error {
+		ordinal, _ := g.Device()
+		at, err := MemAlloc(ordinal, 1<<20)
+		if err != nil {
+			return err
+		}
+		win, err := g.RegisterWindow(context.Background(), coll.Device(at, 1<<20))
+		if err != nil {
+			return err
+		}
+		if !win.Direct() {
+			return errors.New("memory of MemAlloc is not written directly")
+		}
+		ranks := g.Size()
+		if err := errors.Join(g.AllGather(g.at(0, 5000), coll.Device(at, 5000*ranks), 5000, coll.Uint8), g.wait()); err != nil {
+			return err
+		}
+		if got := g.Chosen(); !strings.HasPrefix(got, "exchange_direct/") {
+			return fmt.Errorf("it went by %s", got)
+		}
+		return errors.Join(win.Close(), MemFree(at))
+	})
+	each(t, all, func(g *gpuRank) error {
+		ordinal, _ := g.Device()
+		var v *driver.Virtual
+		err := g.dev.in(func() (err error) { v, err = driver.NewVirtual(g.dev.info, nil, 4096); return err })
+		if err != nil {
+			return err
+		}
+		win, err := g.RegisterWindow(context.Background(), coll.Device(uintptr(v.Ptr), 4096))
+		if alone := n == 1; err == nil && win.Direct() != alone {
+			err = fmt.Errorf("memory for device %d alone, of %d: direct is %v", ordinal, n, win.Direct())
+		}
+		return errors.Join(err, g.dev.in(v.Free))
+	})
+	host := make([]byte, 4096)
+	each(t, all, func(g *gpuRank) error {
+		b := g.at(0, 4096)
+		if g.Rank() == 1 {
+			b = coll.Device(op.Addr(host), len(host))
+		}
+		win, err := g.RegisterWindow(context.Background(), b)
+		if err == nil && win.Direct() {
+			err = errors.New("host memory was registered")
+		}
+		return err
+	})
+}
+
+// Ranks that pass different offsets do not write over anything: both wait, and the error says for
+// whom.
+func TestRegisteredMismatch(t *testing.T) {
+	n := gpuCount(t)
+	w := spread(2, n)
+	w.set, w.timeout = direct, time.Second
+	all := w.open(t)
+	registerAll(t, all, func(g *gpuRank) coll.Buffer { return g.at(0, 1<<20) })
+	const bytes = 4096
+	errs := make(chan error, 2)
+	for _, g := range all {
+		go func() {
+			err := g.dev.in(func() error { return driver.Memset8(g.arena, guardByte, 1<<20) })
+			to := g.at(g.Rank()*2*bytes, 2*bytes)
+			errs <- errors.Join(err, g.AllGather(g.at(2<<20, bytes), to, bytes, coll.Uint8), g.wait())
+		}()
+	}
+	for range all {
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(100 * time.Millisecond)
+	for _, g := range all {
+		if err := g.AsyncError(); coll.CodeOf(err) != coll.Timeout && coll.CodeOf(err) != coll.RemoteError {
+			t.Errorf("rank %d: %v; want a timeout", g.Rank(), err)
+		}
+		got := make([]byte, 1<<20)
+		if err := g.dev.in(func() error { return driver.CopyFromDevice(got, g.arena) }); err != nil {
+			t.Fatal(err)
+		}
+		own := (g.Rank()*2 + g.Rank()) * bytes // the rank's own part of the result
+		for i, b := range got {
+			if b != guardByte && (i < own || i >= own+bytes) {
+				t.Fatalf("rank %d: byte %d was overwritten", g.Rank(), i)
+			}
+		}
+	}
+}
