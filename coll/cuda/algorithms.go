@@ -157,10 +157,6 @@ func (ch *chooser) chooseWithout(kernels uint32, c op.Collective, bytes int) cho
 	return choose.Pick(ch.measured[c], model()[hosted][ch.ranks][c], bytes, can)
 }
 
-// forcesDirect reports whether collectives whose results go to registered memory are done by
-// exchangeDirect. So far only a setting asks for that: it was not measured yet.
-func (ch *chooser) forcesDirect() bool { return ch.force.kernel == exchangeDirect }
-
 // permitted reports whether the settings allow a kernel for a message of the given bytes.
 func (ch *chooser) permitted(c op.Collective, k kernel, bytes int) bool {
 	i := &kernelInfo[k]

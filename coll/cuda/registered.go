@@ -26,7 +26,8 @@ type registered struct {
 
 // Register implements executor.Executor.
 func (e *engine) Register(ctx context.Context, addr uintptr, n int) (int, error) {
-	if e.cfg.Size == 1 || !e.chooser.forcesDirect() {
+	// So far only a setting asks for exchangeDirect: it was not measured yet.
+	if e.cfg.Size == 1 || e.chooser.force.kernel != exchangeDirect {
 		return 0, nil
 	}
 	r := registered{base: uint64(addr)}
