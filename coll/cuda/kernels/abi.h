@@ -36,7 +36,7 @@ struct Channel {
   uint32_t posted[MAX_RANKS];    // from the peer, that are there in whole; written by the peer (Simple only)
   uint32_t pushed;               // steps of exchanges in place that were pushed; written by their pushing block
   uint32_t used;                 // of those, the ones of kernels that have ended; written by their taking block
-  Ready ready[MAX_RANKS];        // of the peer, whose own memory this rank is to write to; written by the peer (exchange_direct only)
+  struct Ready ready[MAX_RANKS]; // of the peer, whose own memory this rank is to write to; written by the peer (exchange_direct only)
   uint32_t pad[6];
 };  // 256 bytes
 
