@@ -21,7 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	colltest.Main(m, map[string]func(colltest.Self) error{"rank": rank, "reuse": reuse})
+	colltest.Main(m, map[string]func(colltest.Self) error{"rank": rank, "reuse": reuse, "registered": registeredRank})
 }
 
 // works checks that operations work on communicators that are made now.
@@ -243,6 +243,8 @@ func joinProcess(s colltest.Self, name string) (*gpuRank, error) {
 		hosted(k)
 	case strings.Contains(s.Arg, "staged"):
 		staged(k)
+	case strings.Contains(s.Arg, "direct"):
+		direct(k)
 	}
 	var devices, here int
 	if _, err := fmt.Sscanf(s.Arg, "%d", &devices); err != nil {

@@ -7,11 +7,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/assay-hpc/assay/coll"
+	"github.com/assay-hpc/assay/coll/colltest"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/knob"
@@ -20,6 +25,9 @@ import (
 
 // direct makes every collective that can write to registered memory do so.
 func direct(k *knob.Knobs) { k.GPUAlgo = "exchange_direct:3:96:0" }
+
+// wentDirectly reports whether the last operation wrote to registered memory.
+func (g *gpuRank) wentDirectly() bool { return strings.HasPrefix(g.Chosen(), "exchange_direct/") }
 
 // registerAll registers memory of all ranks.
 func registerAll(t *testing.T, all []*gpuRank, of func(g *gpuRank) coll.Buffer) []*coll.Window {
@@ -105,16 +113,20 @@ func toRegistered(g *gpuRank, c op.Collective, offset, n int, inPlace bool) erro
 // Where ranks reach one another's devices, they write to registered memory; otherwise
 // collectives work as before.
 func TestRegistered(t *testing.T) {
-	for name, w := range places(gpuCount(t)) {
+	n := gpuCount(t)
+	worlds := places(n)
+	for ranks := 2; ranks <= min(max(2, n), maxRanks); ranks++ {
+		w := spread(ranks, n)
+		w.set = direct
+		worlds[fmt.Sprintf("direct, %d", ranks)] = w
+	}
+	for name, w := range worlds {
 		t.Run(name, func(t *testing.T) {
-			set := w.set
-			if set == nil {
-				w.set = direct
-			}
+			reaches := strings.HasPrefix(name, "direct")
 			all := w.open(t)
 			windows := registerAll(t, all, func(g *gpuRank) coll.Buffer { return g.at(0, arenaBytes) })
-			if got, want := windows[0].Direct(), set == nil && w.ranks > 1; got != want {
-				t.Fatalf("direct: %v; want %v", got, want)
+			if got := windows[0].Direct(); got != reaches {
+				t.Fatalf("direct: %v; want %v", got, reaches)
 			}
 			for _, n := range []int{1, 100, 5000, limit(300_000), limit(5 << 20)} {
 				for _, offset := range []int{0, 8, 3} {
@@ -123,12 +135,12 @@ func TestRegistered(t *testing.T) {
 							if c == op.AllToAll && inPlace {
 								continue // TestAllToAllInPlace
 							}
-							by := windows[0].Direct() && (c != op.Broadcast || w.ranks == 2)
+							by := reaches && (c != op.Broadcast || w.ranks == 2)
 							each(t, all, func(g *gpuRank) error {
 								if err := toRegistered(g, c, offset, n, inPlace); err != nil {
 									return err
 								}
-								if got := strings.HasPrefix(g.Chosen(), "exchange_direct/"); got != by {
+								if g.wentDirectly() != by {
 									return fmt.Errorf("%v of %d bytes was done by %s", c, n, g.Chosen())
 								}
 								return nil
@@ -142,7 +154,7 @@ func TestRegistered(t *testing.T) {
 				if err := toRegistered(g, op.AllGather, 0, 5000, false); err != nil {
 					return err
 				}
-				if strings.HasPrefix(g.Chosen(), "exchange_direct/") {
+				if g.wentDirectly() {
 					return fmt.Errorf("after Close an AllGather was done by %s", g.Chosen())
 				}
 				return nil
@@ -168,7 +180,7 @@ func TestRegisteredChoice(t *testing.T) {
 				if err := errors.Join(g.AllGather(g.at(1<<20, bytes), g.at(at, bytes*w.ranks), bytes, coll.Uint8), g.wait()); err != nil {
 					return err
 				}
-				if got := strings.HasPrefix(g.Chosen(), "exchange_direct/"); got != (set != nil && at == 0) {
+				if g.wentDirectly() != (set != nil && at == 0) {
 					return fmt.Errorf("to offset %d it went by %s", at, g.Chosen())
 				}
 				return nil
@@ -201,8 +213,8 @@ func TestRegisteredMemory(t *testing.T) {
 		if err := errors.Join(g.AllGather(g.at(0, 5000), coll.Device(at, 5000*ranks), 5000, coll.Uint8), g.wait()); err != nil {
 			return err
 		}
-		if got := g.Chosen(); !strings.HasPrefix(got, "exchange_direct/") {
-			return fmt.Errorf("it went by %s", got)
+		if !g.wentDirectly() {
+			return fmt.Errorf("it went by %s", g.Chosen())
 		}
 		return errors.Join(win.Close(), MemFree(at))
 	})
@@ -270,5 +282,96 @@ func TestRegisteredMismatch(t *testing.T) {
 				t.Fatalf("rank %d: byte %d was overwritten", g.Rank(), i)
 			}
 		}
+	}
+}
+
+// Ranks in several processes write to one another's memory, of either kind.
+func TestRegisteredProcesses(t *testing.T) {
+	n := gpuCount(t)
+	job := colltest.Start(t, colltest.JobOptions{Program: "registered", Ranks: max(2, min(n, maxRanks)), Arg: fmt.Sprint(n)})
+	for _, res := range job.Wait(2 * time.Minute) {
+		if err := res.Clean(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// registeredRank is one process of TestRegisteredProcesses.
+func registeredRank(s colltest.Self) error {
+	s.Arg += " direct"
+	g, err := joinProcess(s, "id")
+	if err != nil {
+		return err
+	}
+	if g.way() != "devices" {
+		return fmt.Errorf("windows are %s", g.way())
+	}
+	ordinal, _ := g.Device()
+	virtual, err := MemAlloc(ordinal, arenaBytes)
+	if err != nil {
+		return err
+	}
+	ordinary := g.arena
+	for _, at := range []driver.Ptr{driver.Ptr(virtual), ordinary, driver.Ptr(virtual)} {
+		g.arena = at
+		w, err := g.RegisterWindow(context.Background(), g.at(0, arenaBytes))
+		if err != nil {
+			return err
+		}
+		if !w.Direct() {
+			return fmt.Errorf("memory at %v is not written directly", at)
+		}
+		for _, c := range []op.Collective{op.AllGather, op.AllToAll} {
+			for _, n := range []int{1, 5000, limit(1 << 20)} {
+				if err := toRegistered(g, c, 8, n, false); err != nil {
+					return err
+				}
+				if !g.wentDirectly() {
+					return fmt.Errorf("%v of %d bytes was done by %s", c, n, g.Chosen())
+				}
+			}
+		}
+		if err := g.Barrier(); err != nil {
+			return err
+		}
+		if err := w.Close(); err != nil {
+			return err
+		}
+	}
+	g.arena = ordinary
+	return errors.Join(g.close(), MemFree(virtual))
+}
+
+// Only processes of the same user that know the name get what is handed over, as often as they ask.
+func TestHandover(t *testing.T) {
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, []byte("memory"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.Open(text, unix.O_RDONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := newHandover(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		got, err := receive(t.Context(), h.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := os.NewFile(uintptr(got), text)
+		b := make([]byte, 10)
+		if n, err := f.ReadAt(b, 0); string(b[:n]) != "memory" {
+			t.Errorf("%q, %v", b[:n], err)
+		}
+		f.Close()
+	}
+	if err := h.close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := receive(t.Context(), h.name); err == nil {
+		t.Error("it was given after the end")
 	}
 }

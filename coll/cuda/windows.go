@@ -61,6 +61,7 @@ type offer struct {
 	Handle  [64]byte
 	At      uint64 // offset of the memory from Addr, and in the allocation of Handle
 	Bytes   uint64
+	Total   uint64 // of the allocation, if it is virtual
 	Virtual uint8  // 1: of cuMemCreate, which each device must be allowed to use
 	Buffer  uint64 // of memory that the program has registered: driver.PtrInfo.BufferID
 }

@@ -23,7 +23,7 @@ type Virtual struct {
 
 // NewVirtual allocates at least n bytes on a device, for that device and others to use. It
 // needs DeviceInfo.CanVirtual.
-func NewVirtual(on DeviceInfo, others []int, n int) (_ *Virtual, err error) {
+func NewVirtual(on DeviceInfo, others []int, n int) (*Virtual, error) {
 	prop := C.CUmemAllocationProp{_type: C.CU_MEM_ALLOCATION_TYPE_PINNED}
 	prop.location._type, prop.location.id = C.CU_MEM_LOCATION_TYPE_DEVICE, C.int(on.Ordinal)
 	if on.CanShareVirtual {
@@ -44,21 +44,25 @@ func NewVirtual(on DeviceInfo, others []int, n int) (_ *Virtual, err error) {
 	if code := C.cuMemCreate(&v.handle, size, &prop, 0); code != C.CUDA_SUCCESS {
 		return nil, describe("cuMemCreate", int(code), fmt.Sprintf("%d bytes", size))
 	}
-	defer func() {
-		if err != nil {
-			_ = v.Free()
-		}
-	}()
+	if err := v.place(unit, append([]int{on.Ordinal}, others...)...); err != nil {
+		return nil, errors.Join(err, v.Free())
+	}
+	return v, nil
+}
+
+// place maps the memory to aligned addresses, for devices to read and write. An alignment of 0 is
+// the driver's own.
+func (v *Virtual) place(alignment C.size_t, devices ...int) error {
 	var at C.CUdeviceptr
-	if err = failure("cuMemAddressReserve", C.cuMemAddressReserve(&at, size, unit, 0, 0)); err != nil {
-		return nil, err
+	if err := failure("cuMemAddressReserve", C.cuMemAddressReserve(&at, C.size_t(v.Size), alignment, 0, 0)); err != nil {
+		return err
 	}
 	v.Ptr = Ptr(at)
-	if err = failure("cuMemMap", C.cuMemMap(at, size, 0, v.handle, 0)); err != nil {
-		return nil, err
+	if err := failure("cuMemMap", C.cuMemMap(at, C.size_t(v.Size), 0, v.handle, 0)); err != nil {
+		return err
 	}
 	v.mapped = true
-	return v, v.allow(append([]int{on.Ordinal}, others...))
+	return v.allow(devices)
 }
 
 // allow lets devices read and write the memory.

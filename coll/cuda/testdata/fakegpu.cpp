@@ -5,11 +5,13 @@
 // those for MAX_RANKS, whichever variant of a module was loaded.
 #include <cuda.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -282,6 +284,7 @@ static std::map<CUdeviceptr, size_t> &memory = *new std::map<CUdeviceptr, size_t
 struct Home {
   int device;
   unsigned long long id;
+  int file;  // of cuMemAlloc, through which other processes map it
 };
 static std::map<CUdeviceptr, Home> &homes = *new std::map<CUdeviceptr, Home>;
 static unsigned long long allocations;
@@ -315,18 +318,66 @@ EXPORT CUresult cuMemAlloc(CUdeviceptr *p, size_t n) {
   if (spoils()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (fails("cuMemAlloc")) return CUDA_ERROR_UNKNOWN;
   if (n >= 256ul << 20 && getenv("FAKE_SMALL") && current == &contexts[1]) return CUDA_ERROR_OUT_OF_MEMORY;
-  *p = (CUdeviceptr)aligned_alloc(4096, (n + 4095) / 4096 * 4096);
+  if (n == 0) return CUDA_ERROR_INVALID_VALUE;
+  int f = memfd_create("device memory", MFD_CLOEXEC);
+  if (f < 0 || ftruncate(f, n)) return CUDA_ERROR_OUT_OF_MEMORY;
+  void *at = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_SHARED, f, 0);
+  if (at == MAP_FAILED) return close(f), CUDA_ERROR_OUT_OF_MEMORY;
   std::lock_guard<std::mutex> l(lock);
-  memory[*p] = n;
-  homes[*p] = {int(current - contexts), ++allocations};
+  memory[*p = (CUdeviceptr)at] = n;
+  homes[*p] = {int(current - contexts), ++allocations, f};
   return bound();
 }
 EXPORT CUresult cuMemFree(CUdeviceptr p) {
   if (spoils()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   settle();
   std::lock_guard<std::mutex> l(lock);
-  if (!memory.erase(p)) return CUDA_ERROR_INVALID_VALUE;
-  free((void *)p);
+  auto m = memory.find(p);
+  if (m == memory.end()) return CUDA_ERROR_INVALID_VALUE;
+  munmap((void *)p, m->second);
+  close(homes[p].file);
+  memory.erase(m);
+  homes.erase(p);
+  return bound();
+}
+
+// Another process maps the file of an allocation.
+struct IPC {
+  int process, file;
+  size_t bytes;
+};
+static std::map<CUdeviceptr, size_t> &opened = *new std::map<CUdeviceptr, size_t>;
+
+EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *h, CUdeviceptr p) {
+  std::lock_guard<std::mutex> l(lock);
+  auto m = memory.find(p);
+  if (m == memory.end()) return CUDA_ERROR_INVALID_VALUE;
+  const IPC of = {getpid(), homes[p].file, m->second};
+  static_assert(sizeof of <= sizeof *h, "a handle is as long");
+  memset(h, 0, sizeof *h);
+  memcpy(h, &of, sizeof of);
+  return bound();
+}
+EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *p, CUipcMemHandle h, unsigned) {
+  IPC of;
+  memcpy(&of, &h, sizeof of);
+  if (of.process == getpid()) return CUDA_ERROR_INVALID_CONTEXT;
+  int f = open(("/proc/" + std::to_string(of.process) + "/fd/" + std::to_string(of.file)).c_str(), O_RDWR | O_CLOEXEC);
+  if (f < 0) return CUDA_ERROR_INVALID_VALUE;
+  void *at = mmap(nullptr, of.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, f, 0);
+  close(f);
+  if (at == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  std::lock_guard<std::mutex> l(lock);
+  opened[*p = (CUdeviceptr)at] = of.bytes;
+  return bound();
+}
+EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr p) {
+  settle();
+  std::lock_guard<std::mutex> l(lock);
+  auto o = opened.find(p);
+  if (o == opened.end()) return CUDA_ERROR_INVALID_VALUE;
+  munmap((void *)p, o->second);
+  opened.erase(o);
   return bound();
 }
 // Every object takes a byte, so that tests can count what there is.
@@ -386,6 +437,15 @@ EXPORT CUresult cuMemExportToShareableHandle(void *to, CUmemGenericAllocationHan
   if (!p || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
   return *(int *)to = dup(p->file), CUDA_SUCCESS;
 }
+EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *h, void *from, CUmemAllocationHandleType type) {
+  struct stat s;
+  int f = dup(int(intptr_t(from)));
+  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || f < 0 || fstat(f, &s)) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard<std::mutex> l(lock);
+  Physical *made = new Physical{f, size_t(s.st_size), 1, -1};
+  physical.insert(made);
+  return *h = (CUmemGenericAllocationHandle)made, bound();
+}
 EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *h, void *at) {
   std::lock_guard<std::mutex> l(lock);
   auto r = reserved.upper_bound((CUdeviceptr)at);
@@ -417,7 +477,7 @@ EXPORT CUresult cuMemMap(CUdeviceptr p, size_t n, size_t offset, CUmemGenericAll
   if (r == reserved.end() || !of || offset != 0 || r->second.bytes != n || of->bytes != n || r->second.mapped) return CUDA_ERROR_INVALID_VALUE;
   if (mmap((void *)p, n, PROT_NONE, MAP_SHARED | MAP_FIXED, of->file, 0) == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   r->second.mapped = of;
-  homes[p] = {of->device, ++allocations};
+  homes[p] = {of->device, ++allocations, -1};
   of->users++;
   return CUDA_SUCCESS;
 }
