@@ -33,9 +33,13 @@ type kind byte
 
 const (
 	onDevice kind = iota
+	virtual       // on the device, and other processes get a file descriptor
 	shared        // host memory that other processes can map
 	pinned        // pinned host memory
 )
+
+// ofDevice reports whether it is memory of the device.
+func (k kind) ofDevice() bool { return k == onDevice || k == virtual }
 
 // A loan is memory that an arena lends to a communicator.
 type loan struct {
@@ -274,7 +278,7 @@ func (a *arena) share() int64 {
 	defer a.mu.Unlock()
 	var n uint64
 	for _, l := range append(a.copyBuffers[:], a.idle...) {
-		if l != nil && l.kind == onDevice {
+		if l != nil && l.kind.ofDevice() {
 			n += l.offer.Bytes
 		}
 	}

@@ -67,14 +67,14 @@ func (k *copier) takes(o *op.Op) bool {
 func (k *copier) open(ctx context.Context) error {
 	e := k.e
 	buffers, offers, why, err := share(ctx, e.cfg, "", func() (o offer, err error) {
-		k.part, o, err = e.dev.arena.takeCopyPart(func(n int) (*loan, error) { return e.dev.newLoan(e.cfg, n) })
+		k.part, o, err = e.dev.arena.takeCopyPart(func(n int) (*loan, error) { return e.dev.newLoan(e.cfg, e.windows.kind, n) })
 		if err != nil {
 			k.part = -1
 			return o, err
 		}
 		k.token = e.dev.arena.token(k.part)
 		return o, k.prepare()
-	}, func(r int, o offer) (driver.Ptr, error) { return openOne(e.dev, e.all, r, false, o) })
+	}, func(r int, o offer) (driver.Ptr, error) { return openOne(ctx, e.dev, e.all, r, o) })
 	if err != nil || why != "" {
 		k.close()
 		if k.part >= 0 {

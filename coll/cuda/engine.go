@@ -308,7 +308,7 @@ func (e *engine) Memory() executor.Memory {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	m := executor.Memory{Shared: e.dev.arena.share()}
-	if own := e.windows.own; own != nil && own.kind == onDevice && !e.closed {
+	if own := e.windows.own; own != nil && own.kind.ofDevice() && !e.closed {
 		m.Own = int64(own.offer.Bytes)
 	}
 	return m

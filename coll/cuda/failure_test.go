@@ -238,6 +238,7 @@ func joinProcess(s colltest.Self, name string) (*gpuRank, error) {
 	defer cancel()
 	k := knob.Default()
 	k.Timeout = 20 * time.Second
+	k.GPUAlgo = os.Getenv("ASSAY_GPU_ALGO")
 	switch {
 	case strings.Contains(s.Arg, "hosted"):
 		hosted(k)
@@ -279,6 +280,9 @@ func joinProcess(s colltest.Self, name string) (*gpuRank, error) {
 	if strings.Contains(s.Arg, "hosted") && g.way() != "hosted" {
 		return nil, errors.New(g.way())
 	}
+	if e, ok := g.Executor().(*engine); strings.Contains(s.Arg, "descriptors") && (!ok || e.windows.kind != virtual) {
+		return nil, fmt.Errorf("the windows are not shared by descriptors: %s", g.way())
+	}
 	return g, nil
 }
 
@@ -300,6 +304,26 @@ func TestProcesses(t *testing.T) {
 			}
 			works(t, w)
 		})
+	}
+}
+
+// Where processes do not get CUDA's own handles, as in some containers, windows and copy buffers are
+// shared by file descriptors.
+func TestDescriptors(t *testing.T) {
+	n := gpuCount(t)
+	t.Setenv("FAKE_NO_IPC", "1")
+	w := spread(max(2, min(n, maxRanks)), n)
+	if w.open(t)[0].dev.info.Name != "emulator" {
+		t.Skip("a real driver has handles")
+	}
+	for _, algorithm := range []string{"", "copy"} {
+		t.Setenv("ASSAY_GPU_ALGO", algorithm)
+		job := colltest.Start(t, colltest.JobOptions{Program: "rank", Ranks: w.ranks, Arg: fmt.Sprintf("%d by descriptors", n)})
+		for _, res := range job.Wait(90 * time.Second) {
+			if err := res.Clean(); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/assay-hpc/assay/coll/cuda/driver"
 )
 
 // A handover gives a file descriptor to other processes of this host that know its name. The name
@@ -38,6 +40,32 @@ func newHandover(fd int) (*handover, error) {
 	}
 	go h.serve()
 	return h, nil
+}
+
+// handOver offers virtual memory to other processes, under a name that it writes to the offer.
+func handOver(o *offer) (*handover, error) {
+	fd, err := driver.Export(driver.Ptr(o.Addr))
+	if err != nil {
+		return nil, err
+	}
+	h, err := newHandover(fd)
+	if err == nil {
+		copy(o.Handle[:], h.name)
+	}
+	return h, err
+}
+
+// importVirtual maps virtual memory of another process.
+func (d *device) importVirtual(ctx context.Context, o offer) (driver.Ptr, func() error, error) {
+	fd, err := receive(ctx, string(o.Handle[:handoverName]))
+	if err != nil {
+		return 0, nil, err
+	}
+	v, err := driver.Import(fd, int(o.Total), d.info)
+	if err = errors.Join(err, unix.Close(fd)); err != nil {
+		return 0, nil, err
+	}
+	return v.Ptr, v.Free, nil
 }
 
 func address(name string) *net.UnixAddr { return &net.UnixAddr{Name: "@assay-" + name, Net: "unix"} }

@@ -46,7 +46,7 @@ func newHosted(n int) (_ *loan, err error) {
 	if err != nil {
 		return nil, errors.Join(err, l.free())
 	}
-	l.offer = offer{Addr: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(l.bytes)))), Bytes: uint64(n)}
+	l.offer = offer{Addr: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(l.bytes)))), Bytes: uint64(n), Hosted: 1}
 	if _, err = binary.Encode(l.offer.Handle[:], binary.LittleEndian, h); err != nil {
 		return nil, errors.Join(err, l.free())
 	}

@@ -137,7 +137,7 @@ func TestWholePages(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = d.in(func() error {
-		l, err := d.newLoan(executor.Config{}, 3*devicePage+tokenBytes)
+		l, err := d.newLoan(executor.Config{}, onDevice, 3*devicePage+tokenBytes)
 		if err != nil {
 			return err
 		}

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/op"
@@ -34,16 +32,9 @@ func (e *engine) Register(ctx context.Context, addr uintptr, n int) (int, error)
 	}
 	r := registered{base: uint64(addr)}
 	var why string
-	var give *handover
 	err := e.dev.in(func() (err error) {
 		var offers []offer
-		r.at, offers, why, err = share(ctx, e.cfg, e.unregistrable(), func() (o offer, err error) {
-			o, give, err = e.offer(addr, n)
-			return o, err
-		}, r.open(ctx, e))
-		if give != nil { // by now all ranks have it
-			err = errors.Join(err, give.close())
-		}
+		r.at, offers, why, err = share(ctx, e.cfg, e.unregistrable(), func() (offer, error) { return e.offer(addr, n) }, r.open(ctx, e))
 		if err != nil || why != "" {
 			return errors.Join(err, e.giveImports(&r))
 		}
@@ -72,84 +63,46 @@ func (e *engine) unregistrable() string {
 	return ""
 }
 
-// offer describes the program's memory to the other ranks. give is how ranks in other processes get
-// virtual memory, to be closed when they have it; nil if they need none.
-func (e *engine) offer(addr uintptr, n int) (o offer, give *handover, err error) {
+// offer describes the program's memory to the other ranks.
+func (e *engine) offer(addr uintptr, n int) (o offer, err error) {
 	p := driver.Ptr(addr)
 	info, err := driver.PointerInfo(p)
 	if err != nil {
-		return o, nil, err
+		return o, err
 	}
 	if !info.IsDevice || info.Ordinal != e.dev.ctx.Ordinal() {
-		return o, nil, fmt.Errorf("%v is not memory of device %d", p, e.dev.ctx.Ordinal())
+		return o, fmt.Errorf("%v is not memory of device %d", p, e.dev.ctx.Ordinal())
 	}
 	base, size, err := driver.AddressRange(p)
 	if err != nil {
-		return o, nil, err
+		return o, err
 	}
 	if left := int(base) + size - int(p); left < n {
-		return o, nil, fmt.Errorf("%d bytes at %v are more than the %d that its allocation has from there", n, p, left)
+		return o, fmt.Errorf("%d bytes at %v are more than the %d that its allocation has from there", n, p, left)
 	}
 	o = offer{Addr: uint64(base), Ordinal: int32(info.Ordinal), At: uint64(p - base), Bytes: uint64(n), Total: uint64(size), Buffer: info.BufferID}
 	if !info.LegacyIPC {
 		o.Virtual = 1
 	}
-	switch {
-	case len(processes(e.cfg)) == 1:
-		return o, nil, nil
-	case o.Virtual == 0:
+	if o.Virtual == 0 && len(processes(e.cfg)) > 1 {
 		o.Handle, err = driver.MemHandle(base)
-		return o, nil, err
 	}
-	fd, err := driver.Export(base)
-	if err != nil {
-		return o, nil, err
-	}
-	if give, err = newHandover(fd); err == nil {
-		copy(o.Handle[:], give.name)
-	}
-	return o, give, err
+	return o, err
 }
 
 // open opens the memory of another rank.
 func (r *registered) open(ctx context.Context, e *engine) func(rank int, o offer) (driver.Ptr, error) {
 	return func(rank int, o offer) (driver.Ptr, error) {
 		if e.all[rank].Process == process() {
-			p, err := openOne(e.dev, e.all, rank, false, o)
-			if err == nil && o.Virtual == 1 {
-				ok := false
-				if ok, err = driver.Accessible(p, e.dev.ctx.Ordinal()); err == nil && !ok {
-					err = fmt.Errorf("device %d may not use the virtual memory at %v", e.dev.ctx.Ordinal(), p)
-				}
-			}
-			return p, err
+			return e.dev.openHere(o)
 		}
 		key := o.key(e.all[rank])
-		p, err := e.dev.arena.borrow(key, func() (driver.Ptr, func() error, error) {
-			if o.Virtual == 1 {
-				return e.dev.importVirtual(ctx, o)
-			}
-			p, err := driver.OpenMem(o.Handle)
-			return p, func() error { return driver.CloseMem(p) }, err
-		})
+		p, err := e.dev.arena.borrow(key, func() (driver.Ptr, func() error, error) { return e.dev.importOne(ctx, o) })
 		if err == nil {
 			r.imports = append(r.imports, key)
 		}
 		return p + driver.Ptr(o.At), err
 	}
-}
-
-// importVirtual maps virtual memory of another process.
-func (d *device) importVirtual(ctx context.Context, o offer) (driver.Ptr, func() error, error) {
-	fd, err := receive(ctx, string(o.Handle[:handoverName]))
-	if err != nil {
-		return 0, nil, err
-	}
-	v, err := driver.Import(fd, int(o.Total), d.info)
-	if err = errors.Join(err, unix.Close(fd)); err != nil {
-		return 0, nil, err
-	}
-	return v.Ptr, v.Free, nil
 }
 
 // Deregister implements executor.Executor.

@@ -70,7 +70,7 @@ func (e *engine) Resume(ctx context.Context) error {
 	if e.cfg.Size == 1 {
 		return nil
 	}
-	w := windows{hosted: e.windows.hosted}
+	w := windows{kind: e.windows.kind, hosted: e.windows.hosted}
 	var why string
 	err := e.dev.in(func() (err error) {
 		why, err = w.open(ctx, e.cfg, e.dev, e.all, "")

@@ -61,19 +61,26 @@ type offer struct {
 	Handle  [64]byte
 	At      uint64 // offset of the memory from Addr, and in the allocation of Handle
 	Bytes   uint64
+	Hosted  uint8  // 1: host memory
+	Virtual uint8  // 1: of cuMemCreate, which each device must be allowed to use; Handle is a handover's name
 	Total   uint64 // of the allocation, if it is virtual
-	Virtual uint8  // 1: of cuMemCreate, which each device must be allowed to use
-	Buffer  uint64 // of memory that the program has registered: driver.PtrInfo.BufferID
+	Buffer  uint64 // driver.PtrInfo.BufferID, if it is virtual or the program's
 }
 
 // key identifies the memory that another rank offers.
-func (o offer) key(of identity) importKey { return importKey{of.Process, o.Handle, o.Buffer} }
+func (o offer) key(of identity) importKey {
+	if o.Virtual == 1 { // its Handle is another one each time
+		return importKey{process: of.Process, buffer: o.Buffer}
+	}
+	return importKey{of.Process, o.Handle, o.Buffer}
+}
 
 // windows are a rank's own window and its view of the others'.
 type windows struct {
 	own     *loan
 	at      []driver.Ptr // by rank
 	imports []importKey  // windows of other processes
+	kind    kind         // onDevice, or virtual where processes do not get that of one another
 	hosted  bool         // windows are in host memory, see hosted.go
 }
 
@@ -98,7 +105,17 @@ func openWindows(ctx context.Context, cfg executor.Config, dev *device, tooOld *
 	if r := slices.IndexFunc(all, func(id identity) bool { return id.TooOld != 0 }); r >= 0 {
 		return w, all, fmt.Sprintf("there are no kernels for the GPU of rank %d", r), nil
 	}
-	apart, err := w.open(ctx, cfg, dev, all, reach(cfg, dev, all))
+	far := reach(cfg, dev, all)
+	apart, err := w.open(ctx, cfg, dev, all, far)
+	if err == nil && apart != "" && len(processes(cfg)) > 1 { // containers may not allow CUDA's own handles
+		w.kind = virtual
+		var why string
+		if why, err = w.open(ctx, cfg, dev, all, far); err == nil && why == "" {
+			cfg.Log.Infof(debug.Init, "rank %d: windows are on the devices, by file descriptors: %s", cfg.Rank, apart)
+			return w, all, "", nil
+		}
+		w.kind = onDevice
+	}
 	switch {
 	case err != nil:
 		return w, nil, "", err
@@ -135,7 +152,7 @@ func (w *windows) open(ctx context.Context, cfg executor.Config, dev *device, al
 			return w.own.offer, nil
 		}
 		n = wholePages(n) // as newLoan does: take compares the length
-		if w.own, err = dev.arena.take(onDevice, n, func(n int) (*loan, error) { return dev.newLoan(cfg, n) }); err != nil {
+		if w.own, err = dev.arena.take(w.kind, n, func(n int) (*loan, error) { return dev.newLoan(cfg, w.kind, n) }); err != nil {
 			if errors.Is(err, driver.ErrOutOfMemory) {
 				scarce = fmt.Errorf("the window of this rank: %w", err)
 			}
@@ -144,7 +161,8 @@ func (w *windows) open(ctx context.Context, cfg executor.Config, dev *device, al
 		return w.own.offer, clearMemory(w.own.ptr, n)
 	}
 	var offers []offer
-	w.at, offers, why, err = share(ctx, cfg, apart, mine, func(r int, o offer) (driver.Ptr, error) { return openOne(dev, all, r, w.hosted, o) })
+	w.imports = nil
+	w.at, offers, why, err = share(ctx, cfg, apart, mine, func(r int, o offer) (driver.Ptr, error) { return openOne(ctx, dev, all, r, o) })
 	for r, o := range offers {
 		if all[r].Process != process() {
 			w.imports = append(w.imports, o.key(all[r]))
@@ -171,6 +189,14 @@ func share(ctx context.Context, cfg executor.Config, apart string, mine func() (
 			own, why = offer{}, err.Error()
 		} else {
 			own.OK = 1
+		}
+	}
+	if own.Virtual == 1 && len(processes(cfg)) > 1 {
+		give, err := handOver(&own)
+		if err != nil {
+			own, why = offer{}, err.Error()
+		} else {
+			defer func() { _ = give.close() }() // by then all ranks have it
 		}
 	}
 	if offers, err = exchangeAll(ctx, cfg.Host, own); err != nil {
@@ -259,9 +285,12 @@ const devicePage = 2 << 20
 func wholePages(n int) int { return (n + devicePage - 1) / devicePage * devicePage }
 
 // newLoan allocates n bytes on the device, rounded up to whole pages, for other ranks to
-// reach.
-func (d *device) newLoan(cfg executor.Config, n int) (*loan, error) {
+// reach. k is onDevice or virtual.
+func (d *device) newLoan(cfg executor.Config, k kind, n int) (*loan, error) {
 	n = wholePages(n)
+	if k == virtual {
+		return d.newVirtual(n)
+	}
 	p, err := driver.Malloc(n)
 	if err != nil {
 		return nil, err
@@ -272,6 +301,22 @@ func (d *device) newLoan(cfg executor.Config, n int) (*loan, error) {
 		return nil, errors.Join(err, l.free())
 	}
 	return l, nil
+}
+
+func (d *device) newVirtual(n int) (*loan, error) {
+	if !d.info.CanVirtual || !d.info.CanShareVirtual {
+		return nil, errors.New("the driver shares no memory by file descriptors")
+	}
+	p, free, err := d.take(n)
+	if err != nil {
+		return nil, err
+	}
+	info, err := driver.PointerInfo(p)
+	if err != nil {
+		return nil, errors.Join(err, free())
+	}
+	o := offer{Addr: uint64(p), Ordinal: int32(d.ctx.Ordinal()), Bytes: uint64(n), Total: uint64(n), Virtual: 1, Buffer: info.BufferID}
+	return &loan{kind: virtual, ptr: p, free: free, offer: o}, nil
 }
 
 // clearMemory zeroes device memory. It waits for no other work.
@@ -296,23 +341,41 @@ func processes(cfg executor.Config) map[executor.Place]bool {
 }
 
 // openOne returns the address of a rank's memory, mapping it if necessary.
-func openOne(dev *device, all []identity, rank int, hosted bool, o offer) (p driver.Ptr, err error) {
-	switch {
-	case all[rank].Process != process():
-		open := func() (driver.Ptr, func() error, error) {
-			p, err := driver.OpenMem(o.Handle)
-			return p, func() error { return driver.CloseMem(p) }, err
-		}
-		if hosted {
-			open = func() (driver.Ptr, func() error, error) { return importHosted(o) }
-		}
-		p, err = dev.arena.open(o.key(all[rank]), open)
-	case hosted:
-		p, err = driver.HostPtr(o.Addr)
-	default:
-		p, err = driver.Ptr(o.Addr), enable(dev, int(o.Ordinal))
+func openOne(ctx context.Context, dev *device, all []identity, rank int, o offer) (p driver.Ptr, err error) {
+	if all[rank].Process != process() {
+		p, err = dev.arena.open(o.key(all[rank]), func() (driver.Ptr, func() error, error) { return dev.importOne(ctx, o) })
+		return p + driver.Ptr(o.At), err
 	}
-	return p + driver.Ptr(o.At), err
+	return dev.openHere(o)
+}
+
+// openHere returns the address of memory of the same process.
+func (d *device) openHere(o offer) (p driver.Ptr, err error) {
+	if o.Hosted == 1 {
+		p, err = driver.HostPtr(o.Addr)
+		return p + driver.Ptr(o.At), err
+	}
+	p = driver.Ptr(o.Addr + o.At)
+	if err := enable(d, int(o.Ordinal)); err != nil || o.Virtual == 0 {
+		return p, err
+	}
+	ok, err := driver.Accessible(p, d.ctx.Ordinal())
+	if err == nil && !ok {
+		err = fmt.Errorf("device %d may not use the virtual memory at %v", d.ctx.Ordinal(), p)
+	}
+	return p, err
+}
+
+// importOne maps memory of another process, and returns its base.
+func (d *device) importOne(ctx context.Context, o offer) (driver.Ptr, func() error, error) {
+	switch {
+	case o.Hosted == 1:
+		return importHosted(o)
+	case o.Virtual == 1:
+		return d.importVirtual(ctx, o)
+	}
+	p, err := driver.OpenMem(o.Handle)
+	return p, func() error { return driver.CloseMem(p) }, err
 }
 
 // enable gives a device peer access to another device of the process.
