@@ -57,14 +57,17 @@ func collect(rank, n int, data Span, own, dst Ref, inOrder bool) (steps []Step, 
 }
 
 // ordered reduces own and what all other ranks send into dst, in the order of the ranks: the bits do
-// not depend on the rank that reduces, and so neither on how a vector is cut. Partial results are in
-// one block of scratch memory, because in place the rank's own part must stay intact until its turn.
+// not depend on the rank that reduces, and so neither on how a vector is cut. Until the turn of the
+// rank's own part partial results are in one block of scratch memory, because in place that part must
+// stay intact; afterwards they are at dst, which saves the caches a second copy.
 func ordered(rank, n int, data Span, own, dst Ref, recv func(Step, int32) Step) []Step {
 	steps := make([]Step, 0, n)
-	next := do(data).store(scratch(0))
+	sum := scratch(0)
+	next := do(data)
 	for r := range n {
 		if r == rank {
 			next = next.load(own)
+			sum = dst
 			if r == 0 { // it has no operand yet but this one
 				continue
 			}
@@ -77,8 +80,8 @@ func ordered(rank, n int, data Span, own, dst Ref, recv func(Step, int32) Step) 
 			}
 			next = recv(next, int32(r))
 		}
-		steps = append(steps, next)
-		next = do(data).load(scratch(0)).store(scratch(0))
+		steps = append(steps, next.store(sum))
+		next = do(data).load(sum)
 	}
 	steps[len(steps)-1].Dst = dst
 	return steps
