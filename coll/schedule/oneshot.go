@@ -44,7 +44,8 @@ func oneShotReduce(s *Schedule, o Options) error {
 
 // collect reduces own and what all other ranks send into dst, and returns the blocks of scratch
 // memory that it needs. Without inOrder a rank begins with its own part and that of the rank before
-// it, which sends to it first: among four ranks on two processors that takes 0.74 to 0.86 of the time.
+// it, which sends to it first, and needs neither scratch memory nor a copy of the first part: among
+// four ranks on two processors that takes 0.93 to 0.97 of the time.
 func collect(rank, n int, data Span, own, dst Ref, inOrder bool) (steps []Step, scratch int) {
 	if inOrder {
 		return ordered(rank, n, data, own, dst, Step.recv), 1
