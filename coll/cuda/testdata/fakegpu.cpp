@@ -284,10 +284,17 @@ static std::map<CUdeviceptr, size_t> &memory = *new std::map<CUdeviceptr, size_t
 struct Home {
   int device;
   unsigned long long id;
-  int file;  // of cuMemAlloc, through which other processes map it
+  off_t at;  // of cuMemAlloc: where it is in the file of the process
 };
 static std::map<CUdeviceptr, Home> &homes = *new std::map<CUdeviceptr, Home>;
 static unsigned long long allocations;
+
+// All memory of cuMemAlloc is in one file, which other processes map.
+static int file_of_all() {
+  static const int f = memfd_create("device memory", MFD_CLOEXEC);
+  return f;
+}
+static size_t whole(size_t n) { return (n + 4095) / 4096 * 4096; }
 
 // Memory that is allocated apart from its addresses: a file, which has users by handle
 // and by address.
@@ -319,13 +326,14 @@ EXPORT CUresult cuMemAlloc(CUdeviceptr *p, size_t n) {
   if (fails("cuMemAlloc")) return CUDA_ERROR_UNKNOWN;
   if (n >= 256ul << 20 && getenv("FAKE_SMALL") && current == &contexts[1]) return CUDA_ERROR_OUT_OF_MEMORY;
   if (n == 0) return CUDA_ERROR_INVALID_VALUE;
-  int f = memfd_create("device memory", MFD_CLOEXEC);
-  if (f < 0 || ftruncate(f, n)) return CUDA_ERROR_OUT_OF_MEMORY;
-  void *at = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_SHARED, f, 0);
-  if (at == MAP_FAILED) return close(f), CUDA_ERROR_OUT_OF_MEMORY;
+  static off_t end;
   std::lock_guard<std::mutex> l(lock);
+  if (ftruncate(file_of_all(), end + whole(n))) return CUDA_ERROR_OUT_OF_MEMORY;
+  void *at = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_SHARED, file_of_all(), end);
+  if (at == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   memory[*p = (CUdeviceptr)at] = n;
-  homes[*p] = {int(current - contexts), ++allocations, f};
+  homes[*p] = {int(current - contexts), ++allocations, end};
+  end += whole(n);
   return bound();
 }
 EXPORT CUresult cuMemFree(CUdeviceptr p) {
@@ -335,15 +343,16 @@ EXPORT CUresult cuMemFree(CUdeviceptr p) {
   auto m = memory.find(p);
   if (m == memory.end()) return CUDA_ERROR_INVALID_VALUE;
   munmap((void *)p, m->second);
-  close(homes[p].file);
+  fallocate(file_of_all(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, homes[p].at, whole(m->second));
   memory.erase(m);
   homes.erase(p);
   return bound();
 }
 
-// Another process maps the file of an allocation.
+// Another process maps an allocation.
 struct IPC {
   int process, file;
+  off_t at;
   size_t bytes;
 };
 static std::map<CUdeviceptr, size_t> &opened = *new std::map<CUdeviceptr, size_t>;
@@ -352,7 +361,7 @@ EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *h, CUdeviceptr p) {
   std::lock_guard<std::mutex> l(lock);
   auto m = memory.find(p);
   if (m == memory.end()) return CUDA_ERROR_INVALID_VALUE;
-  const IPC of = {getpid(), homes[p].file, m->second};
+  const IPC of = {getpid(), file_of_all(), homes[p].at, m->second};
   static_assert(sizeof of <= sizeof *h, "a handle is as long");
   memset(h, 0, sizeof *h);
   memcpy(h, &of, sizeof of);
@@ -364,7 +373,7 @@ EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *p, CUipcMemHandle h, unsigned) {
   if (of.process == getpid() || getenv("FAKE_NO_IPC")) return CUDA_ERROR_INVALID_CONTEXT;
   int f = open(("/proc/" + std::to_string(of.process) + "/fd/" + std::to_string(of.file)).c_str(), O_RDWR | O_CLOEXEC);
   if (f < 0) return CUDA_ERROR_INVALID_VALUE;
-  void *at = mmap(nullptr, of.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, f, 0);
+  void *at = mmap(nullptr, of.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, f, of.at);
   close(f);
   if (at == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   std::lock_guard<std::mutex> l(lock);
@@ -477,7 +486,7 @@ EXPORT CUresult cuMemMap(CUdeviceptr p, size_t n, size_t offset, CUmemGenericAll
   if (r == reserved.end() || !of || offset != 0 || r->second.bytes != n || of->bytes != n || r->second.mapped) return CUDA_ERROR_INVALID_VALUE;
   if (mmap((void *)p, n, PROT_NONE, MAP_SHARED | MAP_FIXED, of->file, 0) == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   r->second.mapped = of;
-  homes[p] = {of->device, ++allocations, -1};
+  homes[p] = {of->device, ++allocations, 0};
   of->users++;
   return CUDA_SUCCESS;
 }
