@@ -86,6 +86,15 @@ static ncclResult_t spoil(ncclResult_t r) {
   return r;
 }
 
+// grown returns a list of the group with room for an entry after the first n, or NULL.
+static void *grown(void *list, size_t n, size_t *room, size_t size) {
+  if (n < *room) return list;
+  size_t more = *room ? 2 * *room : 16;
+  void *p = realloc(list, more * size);
+  if (p) *room = more;
+  return p;
+}
+
 ncclResult_t add(const char *what, const struct assay_op *o, ncclComm_t c) {
   const struct engine *e;
   char text[ASSAY_TEXT];
@@ -98,14 +107,10 @@ ncclResult_t add(const char *what, const struct assay_op *o, ncclComm_t c) {
   if (one.red > ncclAvg) r = said(e->assay_scale_find(&one, text), text);
   if (r != ncclSuccess) return spoil(r);
   if (group.depth == 0) return said(e->assay_run(&one, 1, text), text);
-  if (group.n == group.room) {
-    size_t room = group.room ? 2 * group.room : 16;
-    struct assay_op *more = realloc(group.ops, room * sizeof *more);
-    if (!more) return spoil(fail(ncclSystemError, "%s: no memory for a group of %zu operations", what, room));
-    group.ops = more;
-    group.room = room;
-  }
-  group.ops[group.n++] = one;
+  struct assay_op *ops = grown(group.ops, group.n, &group.room, sizeof *ops);
+  if (!ops) return spoil(fail(ncclSystemError, "%s: no memory for a group of %zu operations", what, group.n + 1));
+  group.ops = ops;
+  ops[group.n++] = one;
   return ncclSuccess;
 }
 
@@ -117,14 +122,10 @@ ncclResult_t pause_comm(const char *what, ncclComm_t c, int resume) {
   if (r != ncclSuccess) return spoil(r);
   struct assay_pause one = {c->engine, resume};
   if (group.depth == 0) return said(e->assay_pause(&one, 1, text), text);
-  if (group.paused == group.pause_room) {
-    size_t room = group.pause_room ? 2 * group.pause_room : 8;
-    struct assay_pause *more = realloc(group.pauses, room * sizeof *more);
-    if (!more) return spoil(fail(ncclSystemError, "%s: no memory for a group of %zu communicators", what, room));
-    group.pauses = more;
-    group.pause_room = room;
-  }
-  group.pauses[group.paused++] = one;
+  struct assay_pause *pauses = grown(group.pauses, group.paused, &group.pause_room, sizeof *pauses);
+  if (!pauses) return spoil(fail(ncclSystemError, "%s: no memory for a group of %zu communicators", what, group.paused + 1));
+  group.pauses = pauses;
+  pauses[group.paused++] = one;
   return ncclSuccess;
 }
 
@@ -136,14 +137,10 @@ ncclResult_t register_window(const char *what, ncclComm_t c, const struct assay_
   struct assay_window one = *w;
   one.comm = c->engine;
   if (group.depth == 0) return said(e->assay_register(&one, 1, text), text);
-  if (group.registered == group.window_room) {
-    size_t room = group.window_room ? 2 * group.window_room : 8;
-    struct assay_window *more = realloc(group.windows, room * sizeof *more);
-    if (!more) return spoil(fail(ncclSystemError, "%s: no memory for a group of %zu windows", what, room));
-    group.windows = more;
-    group.window_room = room;
-  }
-  group.windows[group.registered++] = one;
+  struct assay_window *windows = grown(group.windows, group.registered, &group.window_room, sizeof *windows);
+  if (!windows) return spoil(fail(ncclSystemError, "%s: no memory for a group of %zu windows", what, group.registered + 1));
+  group.windows = windows;
+  windows[group.registered++] = one;
   return ncclSuccess;
 }
 
