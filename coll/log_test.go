@@ -41,7 +41,7 @@ func TestLog(t *testing.T) {
 	defer log.Close()
 	cfg := testConfig()
 	cfg.Log = log
-	cfg.Knobs.HangAfter = time.Second
+	cfg.Knobs.HangAfter, cfg.Knobs.HangDir = time.Second, t.TempDir()
 	comms, err := CommInitAll(context.Background(), 3, cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func TestLateIsNamed(t *testing.T) {
 				all := fakes(t)
 				cfg := deviceConfig(2)
 				cfg.Log = log
-				cfg.Knobs.HangAfter = time.Second
+				cfg.Knobs.HangAfter, cfg.Knobs.HangDir = time.Second, t.TempDir()
 				if comms[i], err = CommInitAll(context.Background(), 2, cfg); err != nil {
 					t.Fatal(err)
 				}

@@ -133,7 +133,7 @@ func testFallback(t *testing.T, emulator, dir string) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, p, c.test, c.ranks)
-			cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+emulator, "FAKE_DEVICES="+c.ranks, "NCCL_DEBUG=INFO", "ASSAY_NCCL_FALLBACK="+other)
+			cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+emulator, "FAKE_DEVICES="+c.ranks, "NCCL_DEBUG=INFO", "ASSAY_NCCL_FALLBACK="+other, "ASSAY_HANG_DIR="+t.TempDir())
 			cmd.Env = append(cmd.Env, strings.Fields(c.env)...)
 			out, err := cmd.CombinedOutput()
 			env := strings.TrimSuffix(c.env, " ASSAY_HANG_AFTER=1")
@@ -192,7 +192,7 @@ func testRanks(t *testing.T, emulator, dir string) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // it stands still
 			defer cancel()
 			cmd := exec.CommandContext(ctx, p, c.test, c.ranks)
-			cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+emulator, "FAKE_DEVICES="+c.devices)
+			cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+emulator, "FAKE_DEVICES="+c.devices, "ASSAY_HANG_DIR="+t.TempDir())
 			cmd.Env = append(cmd.Env, strings.Fields(c.env)...)
 			out, err := cmd.CombinedOutput()
 			if err != nil {

@@ -19,7 +19,7 @@ type CQ struct {
 }
 
 // CQ creates a completion queue of at least n entries. With events it has its own channel, with
-// interrupts on a vector below Vectors.
+// interrupts on a vector below the number of them that the device has.
 func (c *Context) CQ(n int, events bool, vector int) (*CQ, error) {
 	q := &CQ{ctx: c}
 	if events {
