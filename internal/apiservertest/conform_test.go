@@ -43,8 +43,10 @@ func (s *server) schemas(t *testing.T) string {
 		if err := json.Unmarshal(text, &doc); err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
-		for name, schema := range doc.Components.Schemas {
+		for _, schema := range doc.Components.Schemas { // all of them: each file has those of its document
 			closeObjects(schema)
+		}
+		for name, schema := range doc.Components.Schemas {
 			list, _ := schema["x-kubernetes-group-version-kind"].([]any)
 			for _, v := range list {
 				kind, _ := v.(map[string]any)
