@@ -107,14 +107,16 @@ func openWindows(ctx context.Context, cfg executor.Config, dev *device, tooOld *
 	}
 	far := reach(cfg, dev, all)
 	apart, err := w.open(ctx, cfg, dev, all, far)
-	if err == nil && apart != "" && len(processes(cfg)) > 1 { // containers may not allow CUDA's own handles
+	if err == nil && apart != "" && len(processes(cfg)) > 1 && mayReach(cfg) { // containers may not allow CUDA's own handles
 		w.kind = virtual
-		var why string
-		if why, err = w.open(ctx, cfg, dev, all, far); err == nil && why == "" {
+		why, err = w.open(ctx, cfg, dev, all, far)
+		if err == nil && why == "" {
 			cfg.Log.Infof(debug.Init, "rank %d: windows are on the devices, by file descriptors: %s", cfg.Rank, apart)
 			return w, all, "", nil
 		}
-		w.kind = onDevice
+		if w.kind = onDevice; why != apart {
+			apart += "; by file descriptors: " + why
+		}
 	}
 	switch {
 	case err != nil:
@@ -243,6 +245,11 @@ func exchangeAll[T any](ctx context.Context, h executor.Host, v T) ([]T, error) 
 		}
 	}
 	return all, nil
+}
+
+// mayReach reports whether nothing that all ranks know rules out that their devices reach one another.
+func mayReach(cfg executor.Config) bool {
+	return cfg.Size <= maxRanks && cfg.Env.P2P && len(cfg.Env.Hosts) <= 1
 }
 
 // reach returns why this rank's device does not reach those of all other ranks, or "" if it
