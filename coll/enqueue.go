@@ -49,7 +49,7 @@ func (c *Comm) describe(o *executor.Op, a *call) {
 	transfers := o.Transfers[:0]
 	*o = executor.Op{On: d.Executor, Stream: a.stream, Op: a.Op}
 	if !c.env.Unchecked {
-		o.Sign = sign(a.Coll, a.Type, a.Red, a.Count, a.Root)
+		o.Sign = a.signature()
 		d.called(stall{c.seq, o.Sign, int64(a.Count), a.Root}, a.stream)
 	}
 	o.Device, o.Transfers = true, transfers

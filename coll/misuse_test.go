@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // together runs f as each rank and returns the errors. A rank whose f returns
@@ -259,5 +261,63 @@ func TestTimeout(t *testing.T) {
 	}
 	for _, c := range comms {
 		_ = c.Abort()
+	}
+}
+
+// TestNormArguments: what is wrong with an AllReduceNorm is said before anything is enqueued.
+func TestNormArguments(t *testing.T) {
+	comms, err := CommInitAll(context.Background(), 1, testConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := comms[0]
+	defer c.Destroy()
+	const rows, row, size = 4, 8, 2
+	at := func(address uintptr, n int) Buffer { return Device(address, n*size) }
+	send, residual, weight := at(0x1000, rows*row), at(0x2000, rows*row), at(0x3000, row)
+	good := Norm{Residual: residual, Weight: weight, Row: row, Eps: 1e-5}
+	with := func(change func(n *Norm)) Norm {
+		n := good
+		change(&n)
+		return n
+	}
+	tests := []struct {
+		name       string
+		send, recv Buffer
+		count      int
+		t          Type
+		n          Norm
+		code       Code
+		want       string
+	}{
+		{"a type", send, send, rows * row, Int32, good, InvalidArgument, "the type is int32; it must be half, bfloat16 or float"},
+		{"no row", send, send, rows * row, BFloat16, with(func(n *Norm) { n.Row = 0 }), InvalidArgument, "a row of 0 elements"},
+		{"a long row", send, send, rows * row, BFloat16, with(func(n *Norm) { n.Row = 1 << 24 }), InvalidArgument, "it must have 1 to 8388608"},
+		{"half a row", send, send, rows*row - 4, BFloat16, good, InvalidArgument, "28 elements are not whole rows of 8"},
+		{"eps", send, send, rows * row, BFloat16, with(func(n *Norm) { n.Eps = -1 }), InvalidArgument, "eps is -1"},
+		{"a short send buffer", at(0x1000, 9), send, rows * row, BFloat16, good, InvalidArgument, "the send buffer has 18 bytes, 32 bfloat16 need 64"},
+		{"a short residual", send, send, rows * row, BFloat16, with(func(n *Norm) { n.Residual = weight }), InvalidArgument, "the residual has 16 bytes"},
+		{"a short weight", send, send, rows * row, BFloat16, with(func(n *Norm) { n.Weight = at(0x3000, 7) }), InvalidArgument, "the weight has 14 bytes, 8 bfloat16 need 16"},
+		{"host memory", send, send, rows * row, BFloat16, with(func(n *Norm) { n.Residual = Bytes(make([]byte, rows*row*size)) }), InvalidUsage, "the residual is not device memory"},
+		{"an odd address", send, send, rows * row, BFloat16, with(func(n *Norm) { n.Weight = at(0x3001, row) }), InvalidArgument, "the weight: the address of a bfloat16 is a multiple of 2"},
+		{"shared memory", send, residual, rows * row, BFloat16, good, InvalidArgument, "only send and recv may"},
+		{"shared weight", send, send, rows * row, BFloat16, with(func(n *Norm) { n.Weight = at(0x2000+8, row) }), InvalidArgument, "only send and recv may"},
+		{"no device", send, send, rows * row, BFloat16, good, InvalidArgument, "made without a device"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			err := c.AllReduceNorm(test.send, test.recv, test.count, test.t, test.n)
+			if CodeOf(err) != test.code || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v; want %v: %s", err, test.code, test.want)
+			}
+		})
+	}
+	a := call{Op: op.Op{Coll: op.AllReduce, Count: 32, Type: BFloat16, Root: NoPeer}}
+	plain := a.signature()
+	a.Norm.Row = 8
+	eight := a.signature()
+	a.Norm.Row = 16
+	if plain == eight || eight == a.signature() || kind(eight) != "AllReduceNorm of bfloat16" || kind(plain) != "AllReduce of bfloat16 with sum" {
+		t.Errorf("signatures %x, %x, %x: %s, %s", plain, eight, a.signature(), kind(plain), kind(eight))
 	}
 }

@@ -2,9 +2,11 @@ package coll
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/op"
 )
 
@@ -144,6 +146,91 @@ func (c *Comm) ReducePreMul(send, recv Buffer, count int, t Type, m PreMulSum, r
 func (c *Comm) ReduceScatterPreMul(send, recv Buffer, count int, t Type, m PreMulSum) error {
 	return c.call(m.of(op.ReduceScatter, count, t, NoPeer), send, recv)
 }
+
+// A Norm is what AllReduceNorm does with the sum: rows of Row elements are added to Residual,
+// normalized, and multiplied by Weight, which is one row.
+type Norm struct {
+	Residual, Weight Buffer
+	Row              int
+	Eps              float32
+}
+
+// AllReduceNorm sums count elements of all ranks' send buffers as AllReduce does, and goes on with
+// what follows in a layer of a transformer under tensor parallelism, in the same kernel where that
+// is faster:
+//
+//	residual = residual + sum
+//	recv     = residual / sqrt(mean(residual²) + eps) * weight
+//
+// with the mean of each row (RMSNorm: Zhang and Sennrich, 2019, arXiv:1910.07467). The sum and the
+// new residual are rounded to elements, as if AllReduce and an addition had made them; recv is
+// computed from that in float32 and rounded once. The types are Float16, BFloat16 and Float32; the
+// buffers are device memory. recv may be send; other buffers must not share memory. All GPUs of the
+// communicator must reach one another's memory, or the same host memory: otherwise the error is
+// InvalidUsage.
+func (c *Comm) AllReduceNorm(send, recv Buffer, count int, t Type, n Norm) error {
+	a := &call{Op: op.Op{Coll: op.AllReduce, Count: count, Type: t, Red: Sum, Root: NoPeer}}
+	a.Norm = op.Norm{Row: n.Row, Residual: n.Residual.b, Weight: n.Weight.b, Eps: n.Eps}
+	if err := c.checkNorm(count, t, n, send, recv); err != nil {
+		return err
+	}
+	return c.call(a, send, recv)
+}
+
+// checkNorm validates what call does not.
+func (c *Comm) checkNorm(count int, t Type, n Norm, send, recv Buffer) error {
+	size := t.Size()
+	bad := func(code Code, format string, args ...any) error {
+		return c.errorOf(code, "AllReduceNorm", format, args...)
+	}
+	switch {
+	case !t.Norms():
+		return bad(InvalidArgument, "the type is %v; it must be %v, %v or %v", t, Float16, BFloat16, Float32)
+	case n.Row <= 0 || n.Row > maxRow/size:
+		return bad(InvalidArgument, "a row of %d elements: it must have 1 to %d", n.Row, maxRow/size)
+	case count < 0: // call says so
+		return nil
+	case count%n.Row != 0:
+		return bad(InvalidArgument, "%d elements are not whole rows of %d", count, n.Row)
+	case count/n.Row > maxRows:
+		return bad(InvalidArgument, "%d rows; %d are the most", count/n.Row, maxRows)
+	case !(n.Eps >= 0) || n.Eps > math.MaxFloat32:
+		return bad(InvalidArgument, "eps is %v: it must be 0 or a positive number", n.Eps)
+	}
+	for _, b := range []struct {
+		name string
+		b    Buffer
+		need int
+	}{{"send buffer", send, count}, {"receive buffer", recv, count}, {"residual", n.Residual, count}, {"weight", n.Weight, n.Row}} {
+		switch {
+		case count == 0:
+		case b.b.Len() < b.need*size:
+			return bad(InvalidArgument, "the %s has %d bytes, %d %v need %d", b.name, b.b.Len(), b.need, t, b.need*size)
+		case !b.b.device:
+			return bad(InvalidUsage, "the %s is not device memory", b.name)
+		case b.b.addr()%uintptr(size) != 0:
+			return bad(InvalidArgument, "the %s: the address of a %v is a multiple of %d", b.name, t, size)
+		}
+	}
+	residual, weight := n.Residual.b[:min(len(n.Residual.b), count*size)], n.Weight.b[:min(len(n.Weight.b), n.Row*size)]
+	for _, b := range [][]byte{send.b, recv.b} {
+		if b = b[:min(len(b), count*size)]; overlap(residual, b) || overlap(weight, b) || overlap(residual, weight) {
+			return bad(InvalidArgument, "buffers share memory; only send and recv may, as the same memory")
+		}
+	}
+	if c.dev != nil {
+		if _, ok := c.dev.Executor.(executor.Normer); !ok {
+			return bad(InvalidUsage, "the GPUs of this communicator reach neither one another's memory nor the same host memory")
+		}
+	}
+	return nil
+}
+
+// Limits of AllReduceNorm, in bytes and rows, which kernels count in 32 bits.
+const (
+	maxRow  = 1 << 24
+	maxRows = 1 << 30
+)
 
 // name is the operation's name in logs and errors.
 func (a *call) name(seq uint32) string {

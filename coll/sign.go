@@ -23,6 +23,17 @@ func sign(c op.Collective, t elem.Type, red elem.Op, count, root int) uint32 {
 	return uint32(c)<<28 | uint32(t)<<24 | uint32(red&7)<<21 | uint32(h>>43)
 }
 
+// normed stands for the reduction in the signature of an AllReduce with an op.Norm.
+const normed elem.Op = 7
+
+// signature is sign for a collective.
+func (a *call) signature() uint32 {
+	if a.Norm.Row > 0 {
+		return sign(a.Coll, a.Type, normed, a.Count, a.Norm.Row)
+	}
+	return sign(a.Coll, a.Type, a.Red, a.Count, a.Root)
+}
+
 func signed(s uint32) (c op.Collective, t elem.Type, red elem.Op) {
 	return op.Collective(s >> 28), elem.Type(s >> 24 & 15), elem.Op(s >> 21 & 7)
 }
@@ -57,6 +68,8 @@ func kind(s uint32) string {
 		return "Destroy"
 	case c == pointToPoint:
 		return fmt.Sprintf("Send/Recv of %v", t)
+	case c.Reduces() && red == normed:
+		return fmt.Sprintf("AllReduceNorm of %v", t)
 	case c.Reduces():
 		return fmt.Sprintf("%v of %v with %v", c, t, red)
 	}

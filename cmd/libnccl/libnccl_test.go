@@ -154,6 +154,9 @@ func testRanks(t *testing.T, emulator, dir string) {
 		{"collectives", "3", "3", ""},
 		{"collectives", "1", "1", ""},
 		{"collectives", "2", "2", "NCCL_P2P_DISABLE=1"}, // windows in the processor's memory
+		{"normed", "2", "2", ""},
+		{"normed", "3", "3", "NCCL_P2P_DISABLE=1"},
+		{"normed", "1", "1", ""},
 		{"windows", "2", "2", "ASSAY_GPU_ALGO=exchange_direct NCCL_DEBUG=INFO"},
 		{"windows", "3", "3", "ASSAY_GPU_ALGO=exchange_direct NCCL_DEBUG=INFO"},
 		{"windows", "2", "2", "NCCL_P2P_DISABLE=1"},

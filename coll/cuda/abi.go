@@ -38,6 +38,14 @@ type argsABI struct {
 	sign, _         uint32
 }
 
+// normABI is what follows an AllReduce of sums.
+type normABI struct {
+	weight, residual uint64
+	rows, row        uint32 // row: bytes
+	eps              float32
+	_                uint32
+}
+
 // Values of argsABI.scale.
 const (
 	scaleNothing = iota

@@ -19,6 +19,7 @@ func TestABI(t *testing.T) {
 	var c commABI
 	var a argsABI
 	var r reportABI
+	var n normABI
 	fields := []struct {
 		name string
 		at   uintptr
@@ -35,6 +36,8 @@ func TestABI(t *testing.T) {
 		{"Args targets", unsafe.Offsetof(a.targets)}, {"Args root", unsafe.Offsetof(a.root)}, {"Args symmetric", unsafe.Offsetof(a.symmetric)},
 		{"Args in_place", unsafe.Offsetof(a.inPlace)}, {"Args phased", unsafe.Offsetof(a.phased)},
 		{"Args sign", unsafe.Offsetof(a.sign)},
+		{"Norm weight", unsafe.Offsetof(n.weight)}, {"Norm residual", unsafe.Offsetof(n.residual)}, {"Norm rows", unsafe.Offsetof(n.rows)},
+		{"Norm row", unsafe.Offsetof(n.row)}, {"Norm eps", unsafe.Offsetof(n.eps)},
 		{"Report who", unsafe.Offsetof(r.who)}, {"Report wanted", unsafe.Offsetof(r.wanted)}, {"Report found", unsafe.Offsetof(r.found)},
 		{"Report taken", unsafe.Offsetof(r.taken)},
 	}
@@ -50,6 +53,7 @@ func TestABI(t *testing.T) {
 		n uintptr
 	}{
 		{"sizeof(struct Comm)", unsafe.Sizeof(c)}, {"sizeof(struct Args)", unsafe.Sizeof(a)}, {"sizeof(struct Report)", unsafe.Sizeof(r)},
+		{"sizeof(struct Norm)", unsafe.Sizeof(n)},
 		{"sizeof(struct Channel)", channelBytes}, {"MAX_RANKS", maxRanks}, {"PACKET_CHANNELS", packetChannels},
 		{"CHUNK_CHANNELS", chunkChannels}, {"PACKET_SLOTS", packetSlots}, {"RESULT_CHANNEL", resultChannel},
 	} {

@@ -30,6 +30,10 @@ const (
 	allReduceSimple
 	reduceChain
 	combine
+	normLL // these three and normLocal: see norm.go
+	normLL128
+	normPartsLL128
+	normLocal
 	copies // no kernel: copy engines move the bytes, see copies.go
 	numKernels
 	nvidia = numKernels // no kernel: NVIDIA's library does it, see library.go
@@ -46,26 +50,31 @@ var kernelInfo = [numKernels + 1]struct {
 	name      string
 	protocol  choose.Protocol
 	typed     bool
+	norm      bool   // it normalizes rows, see norm.go
 	roles     int    // blocks per channel
 	warps     int    // of a block, at least
 	results   bool   // half of the channels carry results
 	algorithm string // coll/schedule's name for how it does an AllReduce
 }{
-	exchangeLL:      {"exchange_ll", ll, false, 1, 1, false, ""},
-	exchangeLL128:   {"exchange_ll128", ll128, false, 1, 1, false, ""},
-	exchangeSimple:  {"exchange_simple", simple, false, 2, servedWarps, false, ""},
-	exchangeDirect:  {"exchange_direct", simple, false, 1, 1, false, ""},
-	relaySimple:     {"relay_simple", simple, false, 3, servedWarps, true, ""},
-	chainSimple:     {"chain_simple", simple, false, 1, servedWarps, false, ""},
-	reduceLL:        {"reduce_ll", ll, true, 1, 1, false, schedule.OneShot},
-	reduceLL128:     {"reduce_ll128", ll128, true, 1, 1, false, schedule.OneShot},
-	allReduceLL:     {"allreduce_ll", ll, true, 1, 1, false, schedule.TwoShot},
-	allReduceLL128:  {"allreduce_ll128", ll128, true, 1, 1, false, schedule.TwoShot},
-	allReduceSimple: {"allreduce_simple", simple, true, 2, 2 * servedWarps, true, schedule.TwoShot},
-	reduceChain:     {"reduce_chain", simple, true, 1, servedWarps, false, ""},
-	combine:         {"combine", simple, true, 1, 1, false, ""},
-	copies:          {"copy", simple, false, 1, 1, false, schedule.TwoShot},
-	nvidia:          {"nvidia", simple, false, 1, 1, false, ""},
+	exchangeLL:      {"exchange_ll", ll, false, false, 1, 1, false, ""},
+	exchangeLL128:   {"exchange_ll128", ll128, false, false, 1, 1, false, ""},
+	exchangeSimple:  {"exchange_simple", simple, false, false, 2, servedWarps, false, ""},
+	exchangeDirect:  {"exchange_direct", simple, false, false, 1, 1, false, ""},
+	relaySimple:     {"relay_simple", simple, false, false, 3, servedWarps, true, ""},
+	chainSimple:     {"chain_simple", simple, false, false, 1, servedWarps, false, ""},
+	reduceLL:        {"reduce_ll", ll, true, false, 1, 1, false, schedule.OneShot},
+	reduceLL128:     {"reduce_ll128", ll128, true, false, 1, 1, false, schedule.OneShot},
+	allReduceLL:     {"allreduce_ll", ll, true, false, 1, 1, false, schedule.TwoShot},
+	allReduceLL128:  {"allreduce_ll128", ll128, true, false, 1, 1, false, schedule.TwoShot},
+	allReduceSimple: {"allreduce_simple", simple, true, false, 2, 2 * servedWarps, true, schedule.TwoShot},
+	reduceChain:     {"reduce_chain", simple, true, false, 1, servedWarps, false, ""},
+	combine:         {"combine", simple, true, false, 1, 1, false, ""},
+	normLL:          {"norm_ll", ll, true, true, 1, 1, false, schedule.OneShot},
+	normLL128:       {"norm_ll128", ll128, true, true, 1, 1, false, schedule.OneShot},
+	normPartsLL128:  {"norm_parts_ll128", ll128, true, true, 1, 1, false, schedule.TwoShot},
+	normLocal:       {"norm_local", ll, true, true, 1, 1, false, ""},
+	copies:          {"copy", simple, false, false, 1, 1, false, schedule.TwoShot},
+	nvidia:          {"nvidia", simple, false, false, 1, 1, false, ""},
 }
 
 // String is the kernel's name in its source.
@@ -137,6 +146,7 @@ func (ch *chooser) choose(c op.Collective, bytes int) choice {
 const (
 	withoutCopies = 1 << copies
 	withoutChain  = 1 << reduceChain
+	withoutNvidia = 1 << nvidia
 )
 
 // chooseWithout is choose without some kernels, which are a set of bits.
@@ -339,7 +349,7 @@ func parseChoice(s string) (choice, error) {
 		return choice{kernel: nvidia}, nil
 	}
 	for k := range numKernels {
-		if k != noKernel && k != combine && strings.EqualFold(k.String(), name) {
+		if k != noKernel && k != combine && !kernelInfo[k].norm && strings.EqualFold(k.String(), name) {
 			c.kernel = k
 		}
 	}

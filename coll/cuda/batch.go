@@ -29,6 +29,7 @@ type cursor struct {
 	from       int   // batch index of the last launch's operation
 	exchanging bool
 	copying    bool
+	summed     bool // what follows the sum is next
 }
 
 // EnqueueAll implements executor.Executor.
@@ -174,6 +175,11 @@ func (c *cursor) next() (*driver.Launch, error) {
 		}
 		return nil, err
 	}
+	if c.summed {
+		c.summed = false
+		c.at++
+		return e.afterwards(o, op.Addr(o.Recv)), nil
+	}
 	if err := e.begin(d); err != nil {
 		return nil, err
 	}
@@ -189,6 +195,13 @@ func (c *cursor) next() (*driver.Launch, error) {
 		e.exchange.start(own)
 		c.exchanging = true
 		return c.next()
+	}
+	if o.Norm.Row > 0 {
+		l, more := e.norm(o)
+		if c.summed = more; !more {
+			c.at++
+		}
+		return l, nil
 	}
 	way := e.way(o)
 	if way.kernel == nvidia {

@@ -105,7 +105,7 @@ func (k *copier) prepare() (err error) {
 			}
 		}
 	}
-	k.move, k.pair = newLaunch(commABI{ranks: 1}, false), newLaunch(commABI{ranks: 2}, false)
+	k.move, k.pair = newLaunch(commABI{ranks: 1}, false, false), newLaunch(commABI{ranks: 2}, false, false)
 	k.move.l.SetFunc(k.e.funcs.of(combine, elem.Float32, elem.Sum))
 	return nil
 }

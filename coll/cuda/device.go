@@ -130,15 +130,17 @@ func (d *device) load(log *debug.Logger, dir fs.FS, ranks int, to *functions) er
 	}
 	var g errgroup.Group
 	g.SetLimit(8)
-	take := func(module string, typed bool, t elem.Type, red elem.Op) {
+	take := func(module string, typed, norm bool, t elem.Type, red elem.Op) {
 		g.Go(func() error {
 			return d.in(func() error {
 				m, err := driver.Load(code[module])
 				for k := kernel(0); k < numKernels && err == nil; k++ {
 					switch {
-					case k == noKernel || k == copies || kernelInfo[k].typed != typed:
+					case k == noKernel || k == copies || kernelInfo[k].typed != typed || kernelInfo[k].norm != norm:
 					case !typed:
 						to[k][0][0], err = m.Function(k.String())
+					case norm:
+						to[k][t][0], err = m.Function(kernels.NormName(k.String(), t))
 					case k != reduceChain || !kernels.Rounds(t, red):
 						to[k][t][red], err = m.Function(kernels.KernelName(k.String(), t, red))
 					}
@@ -150,10 +152,13 @@ func (d *device) load(log *debug.Logger, dir fs.FS, ranks int, to *functions) er
 			})
 		})
 	}
-	take(kernels.Movement, false, 0, 0)
+	take(kernels.Movement, false, false, 0, 0)
 	for _, t := range elem.Types {
+		if t.Norms() {
+			take(kernels.NormModule(t), true, true, t, 0)
+		}
 		for red := elem.Sum; red < elem.Avg; red++ {
-			take(kernels.Module(t, red), true, t, red)
+			take(kernels.Module(t, red), true, false, t, red)
 		}
 	}
 	return g.Wait()

@@ -182,7 +182,7 @@ func newEngine(ctx context.Context, cfg executor.Config, dev *device, funcs *fun
 	c.stop, c.report = uint64(e.pinned.ptr), uint64(e.pinned.ptr)+reportsAt
 	c.timeout = uint64(cfg.Timeout)
 	for k := range e.launches {
-		e.launches[k] = newLaunch(e.comm, kernelInfo[k].protocol != simple)
+		e.launches[k] = newLaunch(e.comm, kernelInfo[k].protocol != simple, kernelInfo[k].norm)
 	}
 	if cfg.Timeout > 0 { // otherwise no kernel ever gives up
 		watch.add(e)
@@ -238,15 +238,24 @@ func newChooser(k *choose.Env, ranks int, all []identity, hosted bool) chooser {
 type launch struct {
 	l    *driver.Launch
 	args *argsABI
+	norm *normABI // of kernels that normalize rows
 }
 
 // newLaunch prepares a launch. dependent starts the kernel before the previous one has ended.
 // Chunked kernels fill the device: no multiprocessors are left to start early on.
-func newLaunch(comm commABI, dependent bool) *launch {
-	l := driver.NewLaunch(driver.Func{}, int(unsafe.Sizeof(commABI{})), int(unsafe.Sizeof(argsABI{})))
+func newLaunch(comm commABI, dependent, norm bool) *launch {
+	sizes := []int{int(unsafe.Sizeof(commABI{})), int(unsafe.Sizeof(argsABI{})), int(unsafe.Sizeof(normABI{}))}
+	if !norm {
+		sizes = sizes[:2]
+	}
+	l := driver.NewLaunch(driver.Func{}, sizes...)
 	*(*commABI)(l.Param(0)) = comm
 	l.SetDependent(dependent)
-	return &launch{l, (*argsABI)(l.Param(1))}
+	made := &launch{l: l, args: (*argsABI)(l.Param(1))}
+	if norm {
+		made.norm = (*normABI)(l.Param(2))
+	}
+	return made
 }
 
 // launch returns the launch of a kernel for a type and reduction.

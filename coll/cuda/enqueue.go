@@ -42,6 +42,13 @@ func (e *engine) enqueue(o *op.Op) error {
 	if o.Coll == op.SendRecv {
 		return e.sendRecv(o)
 	}
+	if o.Norm.Row > 0 {
+		l, more := e.norm(o)
+		if err := e.run(l); err != nil || !more {
+			return err
+		}
+		return e.run(e.afterwards(o, op.Addr(o.Recv)))
+	}
 	c := e.way(o)
 	switch c.kernel {
 	case copies:
@@ -159,6 +166,8 @@ func (e *engine) alone(o *op.Op) error {
 	switch {
 	case o.Coll == op.SendRecv:
 		return e.dev.in(func() error { return copyToSelf(o.Transfers, e.stream) })
+	case o.Norm.Row > 0:
+		return e.run(e.afterwards(o, op.Addr(o.Send)))
 	case o.Scaled:
 		l := e.launch(combine, o.Type, o.Red)
 		n := o.Bytes()

@@ -32,7 +32,7 @@ func checkPointers(rank, ranks int, dev *device, o *op.Op) error {
 			}
 			return nil
 		}
-		return errors.Join(checkPointer(o.Send), checkPointer(o.Recv))
+		return errors.Join(checkPointer(o.Send), checkPointer(o.Recv), checkPointer(o.Norm.Residual), checkPointer(o.Norm.Weight))
 	})
 	if err != nil {
 		return &op.Error{Code: op.InvalidArgument, Rank: rank, Op: o.Coll.String(), Peer: op.NoPeer, Err: err}

@@ -54,6 +54,9 @@ func (t Type) String() string {
 	return typeNames[t]
 }
 
+// Norms reports whether rows of the type can be normalized (op.Norm).
+func (t Type) Norms() bool { return t == Float16 || t == BFloat16 || t == Float32 }
+
 // Float reports whether t is a floating-point type, of any width.
 func (t Type) Float() bool { return t >= Float16 && t < numTypes }
 

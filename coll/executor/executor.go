@@ -70,6 +70,9 @@ type Executor interface {
 	Close(tell func(byte) ([]byte, error)) error
 }
 
+// A Normer is an Executor that does operations with an op.Norm.
+type Normer interface{ Norms() }
+
 // A Memory is how much memory a communicator uses on its device, in bytes.
 type Memory struct {
 	Own    int64 // used by it alone

@@ -160,6 +160,7 @@ type Op struct {
 	Root       int       // of a rooted collective
 	Scale      float64   // factor of the rank's own input, if Scaled
 	Scaled     bool
+	Norm       Norm // what follows an AllReduce
 	// Transfers replace all of the above in a SendRecv of several Sends and Recvs with any ranks.
 	Transfers []Transfer
 
@@ -173,6 +174,17 @@ type Op struct {
 
 // Bytes is the length of a part of a buffer.
 func (o *Op) Bytes() int { return o.Count * o.Type.Size() }
+
+// A Norm follows an AllReduce of sums: the sum is added to Residual, of which each row of Row
+// elements is then normalized (RMSNorm) and multiplied by Weight, and goes to Recv:
+//
+//	Residual = Residual + sum
+//	Recv     = Residual / sqrt(mean(Residual²) + Eps) * Weight
+type Norm struct {
+	Row              int    // elements of a row; 0: nothing follows
+	Residual, Weight []byte // device memory: Op.Bytes, and one row
+	Eps              float32
+}
 
 // A Transfer is a Send or a Recv. The k-th Send to a rank matches that rank's k-th Recv from the
 // sender.

@@ -126,6 +126,9 @@ func compileEmulator(t *testing.T, gxx, source, dir string) {
 	}
 	for _, ty := range elem.Types {
 		compile(ty.String(), "-DASSAY_TYPE="+strconv.Itoa(int(ty)), "-c", "-x", "c++", "kernels/reduction.cu")
+		if ty.Norms() {
+			compile("norm_"+ty.String(), "-DASSAY_TYPE="+strconv.Itoa(int(ty)), "-c", "-x", "c++", "kernels/norm.cu")
+		}
 	}
 	compile("movement", "-c", "-x", "c++", "kernels/movement.cu")
 	for _, name := range []string{"device", "machine", "stores"} {

@@ -9,6 +9,13 @@
 
 enum { ASSAY_ABI = 3, ASSAY_TEXT = 1024, ASSAY_ID = 128 };
 
+// A communicator, as far as C knows it: what an ncclComm_t points to.
+struct ncclComm {
+  uint64_t magic; // COMM_MAGIC while it is one
+  uintptr_t engine;
+};
+#define COMM_MAGIC 0x6d6f632d79617373u
+
 // Kinds of operations.
 enum assay_kind {
   ASSAY_ALL_REDUCE,

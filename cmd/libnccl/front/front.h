@@ -11,13 +11,6 @@ struct engine {
 #undef FIELD
 };
 
-// A communicator, as far as C knows it.
-struct ncclComm {
-  uint64_t magic; // COMM_MAGIC while it is one
-  uintptr_t engine;
-};
-#define COMM_MAGIC 0x6d6f632d79617373u
-
 // load opens the engine, once. What is wrong is said as by fail.
 ncclResult_t load(const struct engine **e);
 

@@ -1,6 +1,7 @@
 // A program of several ranks, each a thread or a process with a GPU, that uses NCCL's API as
 // programs do. ranks NAME [ARGS] runs one of the tests at the end; it exits with 0 when
 // all was right.
+#define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
@@ -209,6 +210,41 @@ static void collectives(struct rank *r) {
 
 // windows: ranks write to one another's registered memory, also when it was registered before. The
 // last windows go with the communicator.
+// normed uses what the engine adds to NCCL's API.
+static void normed(struct rank *r) {
+  enum { rows = 3, row = 64, n = rows * row };
+  Dl_info info;
+  TRUE(dladdr((void *)ncclCommDestroy, &info));
+  char path[4096], text[1024] = "";
+  snprintf(path, sizeof path, "%s", info.dli_fname);
+  TRUE(strrchr(path, '/'));
+  strcpy(strrchr(path, '/') + 1, "libassay-coll.so");
+  void *h = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+  int (*norm)(ncclComm_t, const void *, void *, void *, const void *, size_t, size_t, ncclDataType_t, float, void *, char *) = NULL;
+  if (h) *(void **)&norm = dlsym(h, "assay_all_reduce_norm");
+  TRUE(norm);
+  // Of each row the first half is 1 from each rank, the rest 2; the residual makes it 3 and 4.
+  float in[n], residual[n], weight[row], out[n];
+  for (int i = 0; i < n; i++) in[i] = i % row < row / 2 ? 1 : 2, residual[i] = (i % row < row / 2 ? 3 : 4) - ranks * in[i];
+  for (int i = 0; i < row; i++) weight[i] = i;
+  float *at = (float *)r->recv;
+  OK(cuMemcpyHtoD((uintptr_t)r->send, in, sizeof in));
+  OK(cuMemcpyHtoD((uintptr_t)(at + n), residual, sizeof residual));
+  OK(cuMemcpyHtoD((uintptr_t)(at + 2 * n), weight, sizeof weight));
+  int code = norm(r->comm, r->send, at, at + n, at + 2 * n, rows, row, ncclFloat32, 0, r->stream, text);
+  if (code) fprintf(stderr, "assay_all_reduce_norm: %d: %s\n", code, text), _exit(1);
+  OK(cuStreamSynchronize(r->stream));
+  OK(cuMemcpyDtoH(out, (uintptr_t)at, sizeof out));
+  OK(cuMemcpyDtoH(residual, (uintptr_t)(at + n), sizeof residual));
+  for (int i = 0; i < n; i++) {
+    const float sum = i % row < row / 2 ? 3 : 4, want = sum / 3.5355339f * (i % row), off = out[i] - want;
+    TRUE(residual[i] == sum && off < 1e-4f && off > -1e-4f);
+  }
+  TRUE(norm(r->comm, r->send, at, at + n, at + 2 * n, rows, row, ncclInt32, 0, r->stream, text) == ncclInvalidArgument && strstr(text, "ncclBfloat16"));
+  TRUE(norm((ncclComm_t)text, r->send, at, at + n, at + 2 * n, rows, row, ncclFloat32, 0, r->stream, text) == ncclInvalidArgument && strstr(text, "no communicator"));
+  leave(r);
+}
+
 static void windows(struct rank *r) {
   ncclWindow_t own, none, again;
   for (int k = 0; k < 4; k++) {
@@ -527,7 +563,7 @@ int main(int argc, char **argv) {
   static const struct {
     const char *name;
     void (*run)(struct rank *);
-  } tests[] = {{"collectives", collectives}, {"windows", windows}, {"streams", streams}, {"split", split}, {"fault", fault}, {"shrink", shrink}, {"grow", grow}, {"hang", hang}, {"nonblocking", nonblocking}, {"dies", dies},
+  } tests[] = {{"collectives", collectives}, {"normed", normed}, {"windows", windows}, {"streams", streams}, {"split", split}, {"fault", fault}, {"shrink", shrink}, {"grow", grow}, {"hang", hang}, {"nonblocking", nonblocking}, {"dies", dies},
                {"memory", memory}, {"simulate", simulate}, {"allocation", allocation}, {"configured", configured}, {"suspended", suspended}, {"scarce", scarce}, {"restarts", restarts}, {"counts", counts}, {"nested", nested}, {"captured", captured}};
   if (argc != 3 && argc != 5) return 2;
   ranks = atoi(argv[2]);

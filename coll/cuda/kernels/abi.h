@@ -90,4 +90,13 @@ struct Args {
   uint32_t pad;
 };  // 328 bytes
 
+// A Norm is what follows an AllReduce of sums, see norm.cuh.
+struct Norm {
+  const char *weight;   // one row
+  char *residual;       // rows: the sum is added to them
+  uint32_t rows, row;   // row: bytes
+  float eps;
+  uint32_t pad;
+};  // 32 bytes
+
 #endif

@@ -100,6 +100,9 @@ func buildEmulator(t *testing.T, types []elem.Type) string {
 		objects = append(objects, compile(fmt.Sprint(Movement, ranks), unrolled, "-c", "-x", "c++", "movement.cu"))
 		for _, ty := range types {
 			objects = append(objects, compile(fmt.Sprint(ty, ranks), unrolled, fmt.Sprintf("-DASSAY_TYPE=%d", ty), "-c", "-x", "c++", "reduction.cu"))
+			if ty.Norms() {
+				objects = append(objects, compile(fmt.Sprint("norm", ty, ranks), unrolled, fmt.Sprintf("-DASSAY_TYPE=%d", ty), "-c", "-x", "c++", "norm.cu"))
+			}
 		}
 		return objects
 	}

@@ -9,8 +9,8 @@
 // modules for one architecture and number of ranks are in one archive, a tar compressed with
 // zstd: they are much alike, and compressed together take a fraction of their separate sizes.
 //
-// A module holds the kernels that only move bytes, or those that reduce one element type by
-// one operation: compilers compile a whole module at a time, and would take seconds for one
+// A module holds the kernels that only move bytes, those that reduce one element type by one
+// operation, or those that normalize rows of a type: compilers compile a whole module at a time, and would take seconds for one
 // with all operations. Each module has a variant for few ranks with smaller kernels that start
 // sooner. The kernels' arguments are the structures of abi.h.
 package kernels
@@ -39,11 +39,14 @@ var Files embed.FS
 // Movement is the module of the kernels that only move bytes.
 const Movement = "movement"
 
-// Modules returns the names of all modules: Movement and the Module of each element type and
-// operation.
+// Modules returns the names of all modules: Movement, the Module of each element type and
+// operation, and the NormModule of the types that have norms.
 func Modules() []string {
 	m := []string{Movement}
 	for _, t := range elem.Types {
+		if t.Norms() {
+			m = append(m, NormModule(t))
+		}
 		for op := elem.Sum; op < elem.Avg; op++ {
 			m = append(m, Module(t, op))
 		}

@@ -196,6 +196,11 @@ func kernelNames(module string) []string {
 	}
 	var names []string
 	for _, t := range elem.Types {
+		if t.Norms() && NormModule(t) == module {
+			for _, base := range []string{"norm_ll", "norm_ll128", "norm_parts_ll128", "norm_local"} {
+				names = append(names, NormName(base, t))
+			}
+		}
 		for op := elem.Sum; op < elem.Avg; op++ {
 			if Module(t, op) != module {
 				continue
@@ -257,11 +262,11 @@ func TestNames(t *testing.T) {
 			seen[n] = true
 		}
 	}
-	if want := 1 + 12*4; len(Modules()) != want {
+	if want := 1 + 12*4 + 3; len(Modules()) != want {
 		t.Errorf("%d modules; want %d", len(Modules()), want)
 	}
 	// Four types round: their sums and products have no chain.
-	if want := 6 + 12*4*7 - 4*2; len(seen) != want {
+	if want := 6 + 12*4*7 - 4*2 + 3*4; len(seen) != want {
 		t.Errorf("%d kernels; want %d", len(seen), want)
 	}
 }

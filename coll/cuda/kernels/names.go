@@ -44,3 +44,10 @@ func opName(op elem.Op) string {
 func Rounds(t elem.Type, op elem.Op) bool {
 	return t.Float() && t.Size() < 4 && op != elem.Max && op != elem.Min
 }
+
+// NormModule returns the name of the module of the kernels that normalize rows of t.
+func NormModule(t elem.Type) string { return "norm_" + t.String() }
+
+// NormName returns the name of a kernel of a NormModule. base is what it does, for example
+// "norm_local".
+func NormName(base string, t elem.Type) string { return base + "_" + kernelTypes[t] }

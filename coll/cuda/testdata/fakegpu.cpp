@@ -708,20 +708,26 @@ EXPORT CUresult cuFuncGetAttribute(int *v, CUfunction_attribute, CUfunction) { r
 EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, void **) {
   if (!current || c->blockDimX > 512) return CUDA_ERROR_INVALID_VALUE;
   using Kernel = void(Comm, Args);
-  Kernel *k = (Kernel *)f;
+  using NormKernel = void(Comm, Args, Norm);
   Dl_info info;
   dladdr((void *)f, &info);
   const std::string name = info.dli_sname ? info.dli_sname : "kernel";
   const dim3 grid = {c->gridDimX, c->gridDimY, c->gridDimZ};
   const bool chunks = name.find("_simple") != std::string::npos || name.find("_chain") != std::string::npos;
   const unsigned threads = std::min(c->blockDimX, chunks ? 192u : 64u);
-  return put(c->hStream, {nullptr, nullptr, [=, comm = *(Comm *)params[0], args = *(Args *)params[1]] {
+  const bool norms = name.find("norm_") == 0;
+  return put(c->hStream, {nullptr, nullptr, [=, comm = *(Comm *)params[0], args = *(Args *)params[1], norm = norms ? *(Norm *)params[2] : Norm()] {
     emu::Launch l;
     l.name = name;
     l.grid = grid;
     l.threads = threads;
     l.lines = name.find("ll128") != std::string::npos;
-    l.kernel = [=] { k(comm, args); };
+    l.kernel = [=] {
+      if (norms)
+        ((NormKernel *)f)(comm, args, norm);
+      else
+        ((Kernel *)f)(comm, args);
+    };
     return l;
   }});
 }

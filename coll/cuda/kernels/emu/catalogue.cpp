@@ -27,6 +27,13 @@ KERNEL(relay_simple)
 KERNEL(chain_simple)
 TYPES(KERNELS)
 
+#define NORM(name) extern "C" __attribute__((weak)) void name(Comm, Args, Norm);
+#define NORMS(type) NORM(norm_ll_##type) NORM(norm_ll128_##type) NORM(norm_parts_ll128_##type) NORM(norm_local_##type)
+#define NORM_ENTRY(type) {{norm_ll_##type, norm_ll128_##type}, norm_parts_ll128_##type, norm_local_##type}
+NORMS(f16)
+NORMS(f32)
+NORMS(bf16)
+
 namespace emu {
 
 Kernel *exchange(Protocol p) {
@@ -43,6 +50,11 @@ Kernel *chain() { return chain_simple; }
 const Typed &typed(int type, int op) {
   static const Typed table[kTypes * kOps] = {TYPES(ENTRY)};
   return table[type * kOps + op];
+}
+
+const Normed &normed(int type) {
+  static const Normed f16 = NORM_ENTRY(f16), f32 = NORM_ENTRY(f32), bf16 = NORM_ENTRY(bf16), none = {};
+  return type == 6 ? f16 : type == 7 ? f32 : type == 9 ? bf16 : none;
 }
 
 const std::vector<int> &types() {

@@ -10,6 +10,7 @@
 namespace emu {
 
 using Kernel = void(Comm, Args);
+using NormKernel = void(Comm, Args, Norm);
 
 enum Protocol { kLL, kLL128, kSimple };
 
@@ -18,11 +19,17 @@ struct Typed {
   Kernel *chain;                               // null where it would round
 };
 
+struct Normed {
+  NormKernel *whole[2], *parts, *local;  // whole: by protocol
+};
+
 Kernel *exchange(Protocol p);
 Kernel *direct();
 Kernel *relay();
 Kernel *chain();
 const Typed &typed(int type, int op);
+// normed are those of a type with norms.
+const Normed &normed(int type);
 // types are those whose kernels are there.
 const std::vector<int> &types();
 const char *type_name(int type);

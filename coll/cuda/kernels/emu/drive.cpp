@@ -22,8 +22,12 @@ static void enqueue(World &w, const Operation &op, int rank, bool early) {
   l.threads = w.threads;
   l.lines = op.lines;
   l.early = early;
-  Kernel *k = op.kernel;
-  l.kernel = [k, c = w.comms[rank], a = op.args[rank]] { k(c, a); };
+  l.kernel = [k = op.kernel, norm = op.norm, c = w.comms[rank], a = op.args[rank], n = op.norms[rank]] {
+    if (norm)
+      norm(c, a, n);
+    else
+      k(c, a);
+  };
   w.machine.enqueue(rank, std::move(l));
   grids++;
 }

@@ -11,6 +11,7 @@ class Maker {
  public:
   explicit Maker(World &world) : w(world), r(world.machine.random), n(world.ranks), op() {
     op.args.resize(n);
+    op.norms.resize(n);
     op.absent.assign(n, false);
     channels = 1 + r.below(kMaxChannels);
     protocol = Protocol(r.below(3));
@@ -38,6 +39,8 @@ class Maker {
   void reduce_one_hop();
   void allreduce();
   void combine();
+  void norm();
+  Span numbers(int rank, size_t bytes);
 
   World &w;
   Random &r;
@@ -76,7 +79,7 @@ void Maker::common(uint32_t roles) {
 // takes a few rounds of them.
 size_t Maker::longest(uint32_t ch) const {
   const Comm &c = w.comms[0];
-  const size_t units = size_t(ch) * (c.ll_slot / 16 / w.threads) * w.threads;
+  const size_t units = size_t(ch) * 2 * w.threads;
   switch (protocol) {
     case kLL: return units * 8;
     case kLL128: return units / 8 * 112;
@@ -432,6 +435,66 @@ void Maker::combine() {
   }
 }
 
+// numbers is memory with numbers between -2 and 2 of the type.
+Span Maker::numbers(int rank, size_t bytes) {
+  Span s = w.output(rank, bytes, element);
+  for (size_t i = 0; i < bytes; i += element) store(type, s.want() + i, (float(r.below(4001)) - 2000) / 1000);
+  memcpy(s.address(), s.want(), bytes);
+  return s;
+}
+
+// norm: an AllReduce of sums, added to residuals, whose rows are normalized; or the last of it alone.
+void Maker::norm() {
+  static const int all[] = {6, 7, 9};
+  std::vector<int> types;
+  for (int t : all)
+    if (normed(t).local) types.push_back(t);
+  type = types[r.below(uint32_t(types.size()))];
+  element = size_of(type);
+  const bool local = r.one_in(4), parts = !local && r.one_in(2);
+  protocol = local ? kSimple : parts ? kLL128 : Protocol(r.below(2));
+  const Normed &kernels = normed(type);
+  op.norm = local ? kernels.local : parts ? kernels.parts : kernels.whole[protocol];
+  name(std::string(local ? "norm_local" : parts ? "norm_parts" : "norm") + (local ? "_" : protocol == kLL ? "_ll_" : "_ll128_") + type_name(type));
+  common(1);
+  // The rows of a channel fill its slot at most.
+  const uint32_t slot = w.comms[0].ll_slot / 16 / w.threads, each = 1 + r.below(2), units = slot / each * w.threads;
+  const uint32_t rows = (each - 1) * channels + channels - r.below(each == 1 ? 1 : channels);
+  size_t most = local ? 10000 : protocol == kLL ? units * 8 : units / 8 * 112;
+  if (parts) most = (most - 16) * n;
+  most /= element;
+  const size_t row = element * (r.one_in(4) ? most : r.one_in(4) ? 1 + r.below(40) : 1 + r.below(uint32_t(most)));
+  const float eps = r.one_in(2) ? 1e-5f : 1.0f;
+  const bool in_place = r.one_in(2);
+  std::vector<Span> in(n);
+  for (int i = 0; i < n; i++) in[i] = numbers(i, rows * row);
+  std::vector<std::vector<char>> sum(n, std::vector<char>(rows * row));
+  std::vector<const char *> from;
+  for (const Span &s : in) from.push_back(s.want());
+  for (int i = 0; i < n; i++)
+    if (local)
+      sum[i].assign(in[i].want(), in[i].want() + rows * row);
+    else
+      emu::reduce(type, 0, sum[i].data(), from.data(), n, rows * row, scaling);
+  const Span first = numbers(0, rows * row), weights = numbers(0, row);
+  for (int i = 0; i < n; i++) {
+    Span residual = i == 0 ? first : w.output(i, rows * row, element), weight = i == 0 ? weights : w.output(i, row, element);
+    if (i > 0) {
+      memcpy(residual.address(), first.address(), rows * row);
+      memcpy(weight.want(), weights.want(), row);
+      memcpy(weight.address(), weights.want(), row);
+    }
+    Span out = in_place ? in[i] : w.output(i, rows * row, element);
+    out.memory->close = type;
+    emu::normalize(type, out.want(), residual.want(), sum[i].data(), first.address(), weights.want(), rows, row, eps);
+    Args &a = op.args[i];
+    a.symmetric = !local;
+    a.in[i] = in[i].address();
+    a.out[i] = out.address();
+    op.norms[i] = {weight.address(), residual.address(), rows, uint32_t(row), eps, 0};
+  }
+}
+
 Operation Maker::draw() {
   // Senders that nobody answers run ahead as far as they may.
   if (w.one_way && !r.one_in(8)) {
@@ -440,8 +503,9 @@ Operation Maker::draw() {
     exchange_any();
     return std::move(op);
   }
-  switch (r.below(13)) {
+  switch (r.below(15)) {
     case 12: exchange_direct(); break;
+    case 13: case 14: norm(); break;
     case 0: case 1: case 2: exchange_any(); break;
     case 3: case 4: exchange_even(); break;
     case 5: r.one_in(2) ? relay_root() : chain_root(); break;

@@ -12,9 +12,11 @@ namespace emu {
 struct Operation {
   std::string name;
   Kernel *kernel;
+  NormKernel *norm;  // instead of kernel, if it is not null
   dim3 grid;
   bool lines;
   std::vector<Args> args;    // by rank
+  std::vector<Norm> norms;   // by rank
   std::vector<bool> absent;  // by rank: has nothing to do, and may call nothing
 };
 

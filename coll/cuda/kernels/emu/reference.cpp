@@ -48,4 +48,34 @@ void reduce(int type, int op, char *out, const char *const *in, int n, size_t by
   table[type](op, out, in, n, bytes, s);
 }
 
+float load(int type, const char *at) {
+  uint32_t w = 0;
+  memcpy(&w, at, size_of(type));
+  float x[2] = {bits<float>(w), 0};
+  if (type == TYPE_F16) Narrow<TYPE_F16>::widen(x, w);
+  if (type == TYPE_BF16) Narrow<TYPE_BF16>::widen(x, w);
+  return x[0];
+}
+
+void store(int type, char *at, float x) {
+  const float both[2] = {x, 0};
+  uint32_t w = bits<uint32_t>(x);
+  if (type == TYPE_F16) w = Narrow<TYPE_F16>::round(both);
+  if (type == TYPE_BF16) w = Narrow<TYPE_BF16>::round(both);
+  memcpy(at, &w, size_of(type));
+}
+
+void normalize(int type, char *out, char *residual, const char *sum, const char *before, const char *weight, size_t rows, size_t row, float eps) {
+  const size_t size = size_of(type);
+  for (size_t begin = 0; begin < rows * row; begin += row) {
+    double squares = 0;
+    for (size_t i = begin; i < begin + row; i += size) {
+      store(type, residual + i, load(type, sum + i) + load(type, before + i));
+      squares += double(load(type, residual + i)) * load(type, residual + i);
+    }
+    const double factor = 1 / sqrt(squares / double(row / size) + eps);
+    for (size_t i = 0; i < row; i += size) store(type, out + begin + i, float(load(type, residual + begin + i) * factor * load(type, weight + i)));
+  }
+}
+
 }  // namespace emu

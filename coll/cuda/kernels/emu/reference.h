@@ -21,5 +21,12 @@ size_t size_of(int type);
 // its own.
 void reduce(int type, int op, char *out, const char *const *in, int n, size_t bytes, const Scaling &s);
 
+// load and store are a float of 32 or 16 bits.
+float load(int type, const char *at);
+void store(int type, char *at, float x);
+
+// normalize is norm.cuh's residual, which may be `before`, and out.
+void normalize(int type, char *out, char *residual, const char *sum, const char *before, const char *weight, size_t rows, size_t row, float eps);
+
 }  // namespace emu
 #endif

@@ -18,6 +18,7 @@ struct Memory {
   Buffer buffer;
   std::vector<char> want;
   std::string of;  // the operation that it was made for
+  int close = -1;  // a type: want is so but for rounding, and no operation reads it
   Memory(int r, size_t bytes, long offset) : rank(r), buffer(bytes, offset), want(bytes) {}
 };
 

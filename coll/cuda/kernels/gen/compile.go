@@ -103,6 +103,9 @@ func (c *compiler) units() []unit {
 		}
 		add("movement", "movement.cu")
 		for _, t := range types {
+			if t.Norms() {
+				add("norm_"+t.String(), "norm.cu", fmt.Sprintf("-DASSAY_TYPE=%d", t))
+			}
 			for op := elem.Sum; op < elem.Avg; op++ {
 				add(t.String()+"_"+op.String(), "reduction.cu", fmt.Sprintf("-DASSAY_TYPE=%d", t), fmt.Sprintf("-DASSAY_OP=%d", op))
 			}

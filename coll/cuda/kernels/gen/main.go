@@ -1,5 +1,5 @@
-// Command gen compiles the kernels: movement.cu, and reduction.cu once for each
-// element type and operation, for each compute capability of targetsOf that the
+// Command gen compiles the kernels: movement.cu, norm.cu once for each type that it is for, and
+// reduction.cu once for each element type and operation, for each compute capability of targetsOf that the
 // compiler knows, and each of these for 8 ranks at most, and for 4 (.r4). It writes
 //
 //	ptx/sm_ARCH.tar.zst, ptx/sm_ARCH.r4.tar.zst            machine code: MODULE.cubin

@@ -91,7 +91,7 @@ func TestGenerate(t *testing.T) {
 			t.Errorf("%s is %q; want %q", cubin, texts[cubin], want)
 		}
 	}
-	if want := 8 * (1 + 12*4); len(texts) != want {
+	if want := 8 * (1 + 12*4 + 3); len(texts) != want {
 		t.Errorf("%d modules; want %d", len(texts), want)
 	}
 	s, err := readSums(dir)

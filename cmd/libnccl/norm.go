@@ -1,0 +1,46 @@
+//go:build cuda && cgo
+
+package main
+
+// #include "front/engine.h"
+import "C"
+
+import (
+	"unsafe"
+
+	"github.com/assay-hpc/assay/coll"
+	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/op"
+)
+
+// assay_all_reduce_norm is coll.Comm.AllReduceNorm for programs that use libnccl.so.2:
+// docs/libnccl.md shows the call. A group does not collect it.
+//
+//export assay_all_reduce_norm
+func assay_all_reduce_norm(handle *C.struct_ncclComm, send, recv, residual, weight unsafe.Pointer, rows, row C.size_t, of C.int, eps C.float, stream unsafe.Pointer, text *C.char) C.int {
+	const call = "assay_all_reduce_norm"
+	if handle == nil || handle.magic != C.COMM_MAGIC {
+		return result(wrong(op.InvalidArgument, call, "%p is no communicator of this library", handle), text)
+	}
+	made, err := commOf(handle.engine).use(call)
+	if err != nil {
+		return result(err, text)
+	}
+	t := elem.Type(of)
+	switch {
+	case of < 0 || of > 255 || !t.Norms():
+		return result(wrong(op.InvalidArgument, call, "data type %d is none of ncclFloat16, ncclBfloat16 and ncclFloat32", of), text)
+	case rows > 1<<31 || row > 1<<31:
+		return result(wrong(op.InvalidArgument, call, "%d rows of %d elements are too many", rows, row), text)
+	}
+	defer driver.Save().Restore()
+	if err := made.SetStream(uintptr(stream)); err != nil {
+		return result(err, text)
+	}
+	count := int(rows) * int(row)
+	memory := func(p unsafe.Pointer, n int) coll.Buffer { return coll.Device(uintptr(p), n*t.Size()) }
+	return result(made.AllReduceNorm(memory(send, count), memory(recv, count), count, t, coll.Norm{
+		Residual: memory(residual, count), Weight: memory(weight, int(row)), Row: int(row), Eps: float32(eps),
+	}), text)
+}
