@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/colltest"
@@ -102,7 +104,7 @@ func (c *normCase) buffers(g *gpuRank, skew int, inPlace bool) (send, recv, resi
 
 // load puts a case into a rank's arena, between guards.
 func (c *normCase) load(g *gpuRank, skew int, inPlace bool) error {
-	send, recv, residual, weight := c.buffers(g, skew, inPlace)
+	send, _, residual, weight := c.buffers(g, skew, inPlace)
 	return g.dev.in(func() error {
 		err := driver.Memset8(g.arena, guardByte, int(weight.Addr())+len(c.weight)+guardBytes-int(g.arena))
 		for _, m := range []struct {
@@ -111,7 +113,6 @@ func (c *normCase) load(g *gpuRank, skew int, inPlace bool) error {
 		}{{send, c.send[g.Rank()]}, {residual, c.residual}, {weight, c.weight}} {
 			err = errors.Join(err, driver.CopyToDevice(driver.Ptr(m.b.Addr()), m.data))
 		}
-		_ = recv
 		return err
 	})
 }
@@ -257,37 +258,23 @@ func TestNormGroupsGraphs(t *testing.T) {
 				same(t, g, sums+2048, 1024, 3)
 			}
 			each(t, all, func(g *gpuRank) error {
-				return g.dev.in(func() error {
-					if err := g.stream.BeginCapture(); err != nil {
-						return err
-					}
-					_, _, residual, _ := c.buffers(g, 0, false)
-					at := driver.Ptr(residual.Addr())
-					saved := g.arena + 4<<20
-					if err := driver.CopyToDevice(saved, c.residual); err != nil {
-						return err
-					}
-					if err := errors.Join(driver.CopyAsync(at, saved, len(c.residual), g.stream), c.call(g, 0, false)); err != nil {
-						return err
-					}
-					graph, err := g.stream.EndCapture()
-					if err != nil {
-						return err
-					}
-					exec, err := graph.Instantiate()
-					if err != nil {
-						return err
-					}
-					for range 20 {
-						if err := exec.Launch(g.stream); err != nil {
-							return err
-						}
-					}
-					if err := g.stream.Synchronize(); err != nil {
-						return err
-					}
-					return errors.Join(c.check(g, 0, false), exec.Destroy(), graph.Destroy())
+				_, _, residual, _ := c.buffers(g, 0, false)
+				at, saved := driver.Ptr(residual.Addr()), g.arena+4<<20
+				if err := g.dev.in(func() error { return driver.CopyToDevice(saved, c.residual) }); err != nil {
+					return err
+				}
+				exec, err := g.record(1, func() error {
+					return errors.Join(driver.CopyAsync(at, saved, len(c.residual), g.stream), c.call(g, 0, false))
 				})
+				if err != nil {
+					return err
+				}
+				for range 20 {
+					if err := g.dev.in(func() error { return exec.Launch(g.stream) }); err != nil {
+						return err
+					}
+				}
+				return errors.Join(g.wait(), c.check(g, 0, false), g.dev.in(exec.Destroy))
 			})
 		})
 	}
@@ -303,4 +290,85 @@ func TestNormRefused(t *testing.T) {
 			t.Errorf("staged: %v, %v", err, g.AsyncError())
 		}
 	}
+}
+
+// BenchmarkNorm compares, in turns, graphs of AllReduceNorms of rows of 8192 bf16 with graphs of
+// AllReduces of the same length: µs of one of each, and the ratio.
+func BenchmarkNorm(b *testing.B) {
+	const row, ops = 8192, 100
+	devices := gpuCount(b)
+	for _, rows := range []int{1, 2, 4, 8, 16, 32, 64} {
+		b.Run(fmt.Sprintf("%d rows", rows), func(b *testing.B) {
+			all := spread(min(max(2, devices), maxRanks), devices).open(b)
+			c := newNormCase(len(all), elem.BFloat16, rows, row)
+			var graphs [2][]*driver.GraphExec
+			each(b, all, func(g *gpuRank) error { return c.load(g, 0, false) })
+			for _, g := range all {
+				send, recv, _, _ := c.buffers(g, 0, false)
+				for i, do := range []func() error{
+					func() error { return c.call(g, 0, false) },
+					func() error { return g.Comm.AllReduce(send, recv, rows*row, coll.BFloat16, coll.Sum) },
+				} {
+					exec, err := g.record(ops, do)
+					if err != nil {
+						b.Fatal(err)
+					}
+					graphs[i] = append(graphs[i], exec)
+				}
+			}
+			var took [2][]float64
+			for b.Loop() {
+				for i := range graphs {
+					begin := time.Now()
+					for r, g := range all {
+						if err := g.dev.in(func() error { return graphs[i][r].Launch(g.stream) }); err != nil {
+							b.Fatal(err)
+						}
+					}
+					for _, g := range all {
+						if err := g.wait(); err != nil {
+							b.Fatal(err)
+						}
+					}
+					took[i] = append(took[i], float64(time.Since(begin).Nanoseconds())/1e3/ops)
+				}
+			}
+			var medians [2]float64
+			for i := range took {
+				slices.Sort(took[i])
+				medians[i] = took[i][len(took[i])/2]
+			}
+			b.ReportMetric(medians[0], "µs/norm")
+			b.ReportMetric(medians[1], "µs/allreduce")
+			b.ReportMetric(medians[0]/medians[1], "ratio")
+			for _, g := range all {
+				for _, some := range graphs {
+					_ = g.dev.in(some[g.Rank()].Destroy)
+				}
+			}
+		})
+	}
+}
+
+// record captures an operation so many times.
+func (g *gpuRank) record(times int, do func() error) (exec *driver.GraphExec, err error) {
+	err = g.dev.in(func() error {
+		if err := g.stream.BeginCapture(); err != nil {
+			return err
+		}
+		for range times {
+			if err := do(); err != nil {
+				return err
+			}
+		}
+		graph, err := g.stream.EndCapture()
+		if err != nil {
+			return err
+		}
+		if exec, err = graph.Instantiate(); err != nil {
+			return err
+		}
+		return graph.Destroy()
+	})
+	return exec, err
 }
