@@ -251,3 +251,53 @@ func BenchmarkPrepare(b *testing.B) {
 		fill(&a, 1, 4, o, c)
 	}
 }
+
+// How an AllReduceNorm is done: by one kernel with the protocol of the AllReduce, if the rows of each
+// channel fit into its slot.
+func TestNormChoices(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		ranks     int
+		rows, row int // row: bytes
+		set       func(*chooser)
+		want      string
+		fused     bool
+	}{
+		{"a short row", 2, 1, 2, nil, "norm_ll:1:32:0", true},
+		{"what LL has room for", 2, 1, 8 << 10, nil, "norm_ll:1:512:0", true},
+		{"what it has not", 2, 1, 16 << 10, nil, "norm_ll128:1:416:0", true}, // three rounds of 1176 units
+		{"a block for each row", 2, 64, 16 << 10, nil, "norm_ll128:64:416:0", true},
+		{"a few rows for each block", 2, 100, 4 << 10, nil, "norm_ll128:64:320:0", true},
+		{"too long", 2, 512, 16 << 10, nil, "allreduce_simple:24:512:28672", false},
+		{"a row that is too long", 2, 1, 256 << 10, nil, "reduce_ll128:32:512:0", false},
+		{"parts", 4, 32, 16 << 10, nil, "norm_parts_ll128:32:320:0", true},
+		{"parts of few elements", 8, 300, 2000, nil, "norm_parts_ll128:64:32:0", true},
+		{"fewer blocks", 2, 64, 4 << 10, func(c *chooser) { c.blocks = 20 }, "norm_ll128:20:320:0", true},
+		{"too few", 2, 64, 16 << 10, func(c *chooser) { c.blocks = 8 }, "allreduce_simple:4:512:28672", false},
+		{"no LL128", 2, 1, 16 << 10, func(c *chooser) { c.env.Proto = proto(t, "LL") }, "reduce_ll:8:512:0", false},
+		{"Simple", 2, 1, 4 << 10, func(c *chooser) { c.env.Proto = proto(t, "Simple") }, "allreduce_simple:24:512:28672", false},
+		{"no copies", 2, 512, 16 << 10, func(c *chooser) { c.force = choice{copies, 32, 512, 4 << 20} }, "allreduce_simple:24:512:28672", false},
+		{"nor the library", 2, 1, 4 << 10, func(c *chooser) { c.force, c.library = choice{kernel: nvidia}, true }, "norm_ll:1:512:0", true},
+		{"host memory", 2, 1, 2 << 10, func(c *chooser) { c.layout = c.onHost() }, "norm_ll:1:256:0", true},
+		{"more in host memory", 2, 1, 16 << 10, func(c *chooser) { c.layout = c.onHost() }, "reduce_ll:16:512:0", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ch := testChooser(c.ranks)
+			if c.set != nil {
+				c.set(ch)
+			}
+			got, fused := ch.normed(c.rows, c.row)
+			if got.String() != c.want || fused != c.fused {
+				t.Errorf("%v, fused %v; want %s, %v", got, fused, c.want, c.fused)
+			}
+		})
+	}
+	for _, c := range [][3]int{{1, 2, 32}, {1, 513, 64}, {1, 1 << 20, 512}} {
+		if got := normThreads(c[1]); got != c[2] {
+			t.Errorf("rows of %d bytes: %d threads; want %d", c[1], got, c[2])
+		}
+	}
+	if normLocalBlocks(3, 132) != 3 || normLocalBlocks(1000, 132) != 264 {
+		t.Error("blocks")
+	}
+}
