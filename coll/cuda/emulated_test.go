@@ -29,7 +29,7 @@ func TestEmulated(t *testing.T) {
 		{"TestCopies", "2", ""},
 		{"TestRoomRefused", "2", "FAKE_SMALL=1"},
 		{"TestCopies|TestCopiedExchanges", "3", ""},
-		{"TestGroup|TestAbort|TestNorm.*", "4", ""},
+		{"TestGroup|TestAbort|TestNorm.*|TestSendOneBuffer", "4", ""},
 		{"TestEnqueueAhead|TestShared|TestGroupStreams|TestStreamsBetween", "2", ""},
 		{"TestOppositeOrders", "4", ""},
 	} {

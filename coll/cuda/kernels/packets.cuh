@@ -232,7 +232,7 @@ __device__ __forceinline__ int next_peer(const Comm &c, int j) {
 template <class P, int U, int T> struct Sender {
   uint32_t w[U][P::W];
   const char *held;  // whose rounds w has
-  uint32_t total, row;  // of their Share: of one input peers may get more or less
+  uint32_t bytes, row;  // of their message, and of its Share: of one input peers may get more or less
 
   __device__ __forceinline__ void load(const Args &a, const char *in, uint64_t n, const Share<P> &share, uint32_t k) {
 #pragma unroll
@@ -241,7 +241,7 @@ template <class P, int U, int T> struct Sender {
         load_words(w[u], in, P::offset(share.unit(k + u)), n);
         if (T >= 0) scaled<T < 0 ? 0 : T>(w[u], a);
       }
-    held = in, total = share.total, row = share.row;
+    held = in, bytes = (uint32_t)n, row = share.row;
   }
   __device__ __forceinline__ void send(const Comm &c, const Args &a, const Channel &s, uint32_t ch, uint32_t to) {
     for (uint32_t k = 0;; k += U) {
@@ -253,7 +253,7 @@ template <class P, int U, int T> struct Sender {
         const Share<P> share(a.send[p], ch, to_channels(a, p));
         if (!share.any(k)) continue;
         if (share.any(k + U)) more = true;
-        if (held != a.in[p] || total != share.total || row != share.row) load(a, a.in[p], a.send[p], share, k);
+        if (held != a.in[p] || bytes != (uint32_t)a.send[p] || row != share.row) load(a, a.in[p], a.send[p], share, k);
         const uint32_t number = s.sent[p] + 1;
         char *slot = slot_of<P>(c, p, ch, c.rank, number);
 #pragma unroll

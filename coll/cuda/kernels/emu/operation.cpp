@@ -133,13 +133,19 @@ void Maker::exchange_any() {
   common(protocol == kSimple ? 2 : 1);
   const uint32_t density = w.one_way ? 1 : 1 + r.below(4);
   std::vector<std::vector<size_t>> bytes(n, std::vector<size_t>(n));
-  for (int from = 0; from < n; from++)
+  for (int from = 0; from < n; from++) {
+    size_t before = 0;
+    uint8_t over = 0;
     for (int to = 0; to < n; to++) {
-      uint8_t ch = uint8_t(1 + r.below(channels));
+      // Some are an element shorter or longer than the one before, over the same channels.
+      const bool near = before > element && r.one_in(2);
+      const uint8_t ch = near ? over : uint8_t(1 + r.below(channels));
       op.args[from].to[to] = op.args[to].from[from] = ch;
       if (w.one_way ? from >= to : from != to && density > 1 && !r.one_in(density)) continue;
-      bytes[from][to] = length(ch);
+      before = bytes[from][to] = near ? std::min(r.one_in(2) ? before - element : before + element, longest(ch) / element * element) : length(ch);
+      over = ch;
     }
+  }
   for (int i = 0; i < n; i++) {
     Args &a = op.args[i];
     bool nothing = true;
@@ -225,12 +231,18 @@ void Maker::exchange_direct() {
   std::vector<std::vector<Span>> in(n, std::vector<Span>(n)), out = in;
   std::vector<size_t> at(n + 1);
   for (int p = 0; p < n; p++) at[p + 1] = at[p] + part[p];
+  // Inputs first: they may be some of any memory that is there.
   for (int i = 0; i < n; i++) {
-    Span whole, own;
-    if (gather) whole = w.output(i, at[n], element);
-    if (gather) own = in_place ? whole.part(at[i], part[i]) : w.input(i, part[i], element);
-    for (int p = 0; p < n; p++) {
+    Span own;
+    if (gather && !in_place) own = w.input(i, part[i], element);
+    for (int p = 0; p < n; p++)
       if (bytes[i][p]) in[i][p] = gather ? own : w.input(i, bytes[i][p], element);
+  }
+  for (int i = 0; i < n; i++) {
+    Span whole;
+    if (gather) whole = w.output(i, at[n], element);
+    for (int p = 0; p < n; p++) {
+      if (in_place) in[i][p] = whole.part(at[i], part[i]);
       if (bytes[p][i]) out[i][p] = gather ? whole.part(at[p], part[p]) : w.output(i, bytes[p][i], element);
     }
   }
