@@ -169,10 +169,12 @@ type Norm struct {
 // communicator must reach one another's memory, or the same host memory: otherwise the error is
 // InvalidUsage.
 func (c *Comm) AllReduceNorm(send, recv Buffer, count int, t Type, n Norm) error {
-	a := &call{Op: op.Op{Coll: op.AllReduce, Count: count, Type: t, Red: Sum, Root: NoPeer}}
-	a.Norm = op.Norm{Row: n.Row, Residual: n.Residual.b, Weight: n.Weight.b, Eps: n.Eps}
 	if err := c.checkNorm(count, t, n, send, recv); err != nil {
 		return err
+	}
+	a := &call{Op: op.Op{Coll: op.AllReduce, Count: count, Type: t, Red: Sum, Root: NoPeer}}
+	if count > 0 {
+		a.Norm = op.Norm{Row: n.Row, Residual: n.Residual.b[:count*t.Size()], Weight: n.Weight.b[:n.Row*t.Size()], Eps: n.Eps}
 	}
 	return c.call(a, send, recv)
 }

@@ -31,7 +31,7 @@ func assay_all_reduce_norm(handle *C.struct_ncclComm, send, recv, residual, weig
 	switch {
 	case of < 0 || of > 255 || !t.Norms():
 		return result(wrong(op.InvalidArgument, call, "data type %d is none of ncclFloat16, ncclBfloat16 and ncclFloat32", of), text)
-	case rows > 1<<31 || row > 1<<31:
+	case rows > 1<<30 || row > 1<<24: // no address can be so far behind another
 		return result(wrong(op.InvalidArgument, call, "%d rows of %d elements are too many", rows, row), text)
 	}
 	defer driver.Save().Restore()

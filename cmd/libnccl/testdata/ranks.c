@@ -241,6 +241,8 @@ static void normed(struct rank *r) {
     TRUE(residual[i] == sum && off < 1e-4f && off > -1e-4f);
   }
   TRUE(norm(r->comm, r->send, at, at + n, at + 2 * n, rows, row, ncclInt32, 0, r->stream, text) == ncclInvalidArgument && strstr(text, "ncclBfloat16"));
+  TRUE(norm(r->comm, r->send, at, at + n, at + 2 * n, (size_t)1 << 40, row, ncclFloat32, 0, r->stream, text) == ncclInvalidArgument && strstr(text, "too many"));
+  TRUE(norm(r->comm, r->send, at, at + n, at + 2 * n, (size_t)1 << 30, 1 << 24, ncclFloat32, 0, r->stream, text) == ncclInvalidArgument);
   TRUE(norm((ncclComm_t)text, r->send, at, at + n, at + 2 * n, rows, row, ncclFloat32, 0, r->stream, text) == ncclInvalidArgument && strstr(text, "no communicator"));
   leave(r);
 }
