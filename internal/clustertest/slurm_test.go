@@ -36,8 +36,10 @@ func TestSlurmGone(t *testing.T) {
 		if out, err := s.Command("sbatch", "-N", "2", "--wrap", "srun -n 2 sleep 600", "-o", "/dev/null").CombinedOutput(); err != nil {
 			t.Fatalf("sbatch: %v\n%s", err, out)
 		}
-		for len(slurmProcesses(s.Dir, "slurmstepd")) < 2 {
-			time.Sleep(50 * time.Millisecond)
+		for end := time.Now().Add(2 * time.Minute); len(slurmProcesses(s.Dir, "slurmstepd")) < 2; time.Sleep(50 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("two slurmstepd do not start; of the cluster there are %q", slurmProcesses(s.Dir, ""))
+			}
 		}
 		fmt.Println("cluster " + s.Dir)
 		select {}
@@ -81,12 +83,23 @@ func TestSlurmGone(t *testing.T) {
 // slurmProcesses are those of a cluster, by its directory in what they were
 // started with, that have some text in their command line.
 func slurmProcesses(dir, text string) []string {
+	own, _ := os.Readlink("/proc/self/ns/pid")
+	processes, _ := filepath.Glob("/proc/[0-9]*")
+	namespace := func(p string) string {
+		n, _ := os.Readlink(p + "/ns/pid")
+		return n
+	}
+	of := map[string]bool{}
+	for _, p := range processes {
+		environ, _ := os.ReadFile(p + "/environ")
+		if n := namespace(p); n != own && bytes.Contains(environ, []byte("SLURM_CONF="+dir+"/")) {
+			of[n] = true
+		}
+	}
 	var out []string
-	files, _ := filepath.Glob("/proc/[0-9]*/environ")
-	for _, f := range files {
-		environ, _ := os.ReadFile(f)
-		line, _ := os.ReadFile(filepath.Join(filepath.Dir(f), "cmdline"))
-		if bytes.Contains(environ, []byte("SLURM_CONF="+dir+"/")) && bytes.Contains(line, []byte(text)) {
+	for _, p := range processes {
+		line, _ := os.ReadFile(p + "/cmdline")
+		if of[namespace(p)] && bytes.Contains(line, []byte(text)) {
 			out = append(out, string(line))
 		}
 	}
