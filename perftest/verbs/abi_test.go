@@ -34,7 +34,13 @@ func TestABI(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?ms)^struct vb_(\w+) \{$(.*?)^\};$`).FindAllStringSubmatch(string(text), -1) {
 		name := m[1]
 		if contains(sameNamed, name) {
-			fmt.Fprintf(&b, "_Static_assert(sizeof(struct ibv_%[1]s) == sizeof(struct vb_%[1]s), \"size of %[1]s\");\n", name)
+			same := "=="
+			if name == "port_attr" {
+				// rdma-core 50's is longer. The function that is called writes the members of the
+				// first version only: its inline form has another name.
+				same = ">="
+			}
+			fmt.Fprintf(&b, "_Static_assert(sizeof(struct ibv_%[1]s) %[2]s sizeof(struct vb_%[1]s), \"size of %[1]s\");\n", name, same)
 		}
 		for _, member := range membersOf(m[2]) {
 			real := "struct ibv_" + name
