@@ -131,8 +131,9 @@ func (r *reporter) versus(rows []VersusRow) error {
 	return nil
 }
 
-// best selects, among the kinds of memory, the one on which a rival was fastest, separately with
-// and without graphs. Wrong elements on the other kinds are still counted.
+// best gives each engine the kind of memory on which it was fastest, separately with and without
+// graphs. The memory of such a row is that of the fastest rival. Wrong elements on the other kinds are
+// still counted.
 func best(rows []VersusRow) []VersusRow {
 	var out []VersusRow
 	for _, graph := range []bool{false, true} {
@@ -141,14 +142,23 @@ func best(rows []VersusRow) []VersusRow {
 			continue
 		}
 		kept := slices.MinFunc(alike, func(a, b VersusRow) int { return cmp.Compare(a.rival(), b.rival()) })
+		kept.Engines = slices.Clone(kept.Engines)
 		for j := range kept.Engines {
-			wrong := int64(0)
+			s := &kept.Engines[j]
+			wrong, checked := int64(0), s.Wrong >= 0
 			for _, row := range alike {
 				wrong += max(0, row.Engines[j].Wrong)
+				if row.Engines[j].Time < s.Time {
+					*s = row.Engines[j]
+				}
 			}
-			if s := &kept.Engines[j]; s.Wrong >= 0 {
+			if checked {
 				s.Wrong = wrong
 			}
+		}
+		for j := range kept.Engines[1:] {
+			s := &kept.Engines[j+1]
+			s.Ratio = finite(s.Time / kept.Engines[0].Time)
 		}
 		out = append(out, kept)
 	}

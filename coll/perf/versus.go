@@ -9,7 +9,7 @@ import (
 	"github.com/assay-hpc/assay/coll/elem"
 )
 
-// Best is the value of --versus that selects the rival's fastest kind of memory.
+// Best is the value of --versus that selects each engine's fastest kind of memory.
 const Best = "best"
 
 // graphLength is the largest number of operations in a graph when engines are compared: enough to

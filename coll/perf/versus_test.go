@@ -227,13 +227,13 @@ func TestVersusVerifies(t *testing.T) {
 	}
 }
 
-// TestBest takes the kind on which the rival is fastest, with our time there.
+// TestBest: each engine counts on the kind of memory on which it is fastest, and what was wrong on any.
 func TestBest(t *testing.T) {
 	row := func(graph bool, memory string, ours, theirs float64, wrong int64) VersusRow {
 		return VersusRow{Graph: graph, Memory: memory, Engines: []EngineTime{{Time: ours}, {Time: theirs, Wrong: wrong, Ratio: theirs / ours}}}
 	}
 	got := best([]VersusRow{row(false, "a", 1, 4, 0), row(true, "a", 3, 5, -1), row(false, "b", 2, 3, 0), row(true, "b", 1, 6, -1), row(false, "c", 1, 9, 7)})
-	want := []VersusRow{row(false, "b", 2, 3, 7), row(true, "a", 3, 5, -1)}
+	want := []VersusRow{row(false, "b", 1, 3, 7), row(true, "a", 1, 5, -1)}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("best (-want +got):\n%s", d)
 	}
