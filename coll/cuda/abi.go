@@ -35,7 +35,7 @@ type argsABI struct {
 	root            int32
 	symmetric       uint32
 	inPlace, phased uint32
-	sign, _         uint32
+	sign, row       uint32
 }
 
 // normABI is what follows an AllReduce of sums.
@@ -43,7 +43,7 @@ type normABI struct {
 	weight, residual uint64
 	rows, row        uint32 // row: bytes
 	eps              float32
-	_                uint32
+	split            uint32 // log2 of the blocks of a row
 }
 
 // Values of argsABI.scale.

@@ -35,9 +35,9 @@ func TestABI(t *testing.T) {
 		{"Args channels", unsafe.Offsetof(a.channels)}, {"Args chunk", unsafe.Offsetof(a.chunk)}, {"Args owners", unsafe.Offsetof(a.owners)},
 		{"Args targets", unsafe.Offsetof(a.targets)}, {"Args root", unsafe.Offsetof(a.root)}, {"Args symmetric", unsafe.Offsetof(a.symmetric)},
 		{"Args in_place", unsafe.Offsetof(a.inPlace)}, {"Args phased", unsafe.Offsetof(a.phased)},
-		{"Args sign", unsafe.Offsetof(a.sign)},
+		{"Args sign", unsafe.Offsetof(a.sign)}, {"Args row", unsafe.Offsetof(a.row)},
 		{"Norm weight", unsafe.Offsetof(n.weight)}, {"Norm residual", unsafe.Offsetof(n.residual)}, {"Norm rows", unsafe.Offsetof(n.rows)},
-		{"Norm row", unsafe.Offsetof(n.row)}, {"Norm eps", unsafe.Offsetof(n.eps)},
+		{"Norm row", unsafe.Offsetof(n.row)}, {"Norm eps", unsafe.Offsetof(n.eps)}, {"Norm split", unsafe.Offsetof(n.split)},
 		{"Report who", unsafe.Offsetof(r.who)}, {"Report wanted", unsafe.Offsetof(r.wanted)}, {"Report found", unsafe.Offsetof(r.found)},
 		{"Report taken", unsafe.Offsetof(r.taken)},
 	}

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"math/bits"
 	"strings"
 	"sync"
 
@@ -20,7 +21,8 @@ const (
 	exchangeLL
 	exchangeLL128
 	exchangeSimple
-	exchangeDirect // to memory that the program has registered, see registered.go
+	exchangeDirect // this one and chainDirect: to memory that the program has registered, see registered.go
+	chainDirect
 	relaySimple
 	chainSimple
 	reduceLL
@@ -59,7 +61,8 @@ var kernelInfo = [numKernels + 1]struct {
 	exchangeLL:      {"exchange_ll", ll, false, false, 1, 1, false, ""},
 	exchangeLL128:   {"exchange_ll128", ll128, false, false, 1, 1, false, ""},
 	exchangeSimple:  {"exchange_simple", simple, false, false, 2, servedWarps, false, ""},
-	exchangeDirect:  {"exchange_direct", simple, false, false, 1, 1, false, ""},
+	exchangeDirect:  {"exchange_direct", simple, false, false, 2, 1, false, ""},
+	chainDirect:     {"chain_direct", simple, false, false, 2, servedWarps, false, ""},
 	relaySimple:     {"relay_simple", simple, false, false, 3, servedWarps, true, ""},
 	chainSimple:     {"chain_simple", simple, false, false, 1, servedWarps, false, ""},
 	reduceLL:        {"reduce_ll", ll, true, false, 1, 1, false, schedule.OneShot},
@@ -85,7 +88,7 @@ type choice struct {
 	kernel   kernel
 	channels int
 	threads  int // per block
-	chunk    int // bytes of a step (Simple)
+	chunk    int // bytes of a step (Simple, but exchangeDirect, which has none)
 }
 
 // String returns the choice in the syntax of ASSAY_GPU_ALGO.
@@ -152,7 +155,7 @@ const (
 // chooseWithout is choose without some kernels, which are a set of bits.
 func (ch *chooser) chooseWithout(kernels uint32, c op.Collective, bytes int) choice {
 	can := func(k choice, strict bool) (choice, bool) {
-		k = ch.shape(k, bytes)
+		k = ch.shape(c, k, bytes)
 		return k, does(k.kernel, c) && kernels>>k.kernel&1 == 0 && (!strict || ch.permitted(c, k.kernel, bytes)) && ch.fits(c, k, bytes)
 	}
 	if ch.force.kernel != noKernel {
@@ -183,12 +186,97 @@ func (ch *chooser) permitted(c op.Collective, k kernel, bytes int) bool {
 }
 
 // shape is limit for a message of the given bytes.
-func (ch *chooser) shape(c choice, bytes int) choice {
+func (ch *chooser) shape(of op.Collective, c choice, bytes int) choice {
 	c = ch.limit(c)
 	if int64(bytes) < ch.env.SingleRingThreshold {
 		c.channels = 1
+		return c
+	}
+	if s, ok := ch.short(of, c, bytes); ok {
+		return s
 	}
 	return c
+}
+
+// shortUnits is how many units a channel of a short operation has at most, if there are channels
+// enough. On H200s more of them take longer, and fewer take as long on more multiprocessors.
+const shortUnits = 128
+
+// short returns a choice with as many channels and threads as a message of the given bytes needs that
+// short_packets of the kernels sends: it takes one round, and a block has a thread for each unit and
+// peer. threads of such a choice are those for one peer. Blocks of other sizes than powers of two, which
+// only settings ask for, do not send that way.
+func (ch *chooser) short(of op.Collective, c choice, bytes int) (_ choice, ok bool) {
+	if c.kernel != reduceLL && c.kernel != exchangeLL || of == op.SendRecv || c.threads&(c.threads-1) != 0 {
+		return c, false
+	}
+	units, most := (bytes+llUnit-1)/llUnit, ch.warps(exchangeThreads)/(ch.ranks-1)
+	for per := 32; per <= most; per *= 2 {
+		if per < min(units, shortUnits) && 2*per <= most {
+			continue
+		}
+		s := ch.limit(choice{kernel: c.kernel, channels: (units + per - 1) / per, threads: per})
+		if s.threads*s.channels >= units {
+			return s, true
+		}
+	}
+	return c, false
+}
+
+// row is Args.row of a choice for a message of the given bytes.
+func (ch *chooser) row(of op.Collective, c choice, bytes int) uint32 {
+	if s, ok := ch.short(of, c, bytes); !ok || s != c {
+		return 0
+	}
+	return uint32(bits.TrailingZeros(uint(c.threads)))
+}
+
+// directFrom and directTo are the bytes that a rank sends of operations that are done by
+// exchangeDirect, between packets and copy engines.
+const (
+	directFrom = 512 << 10
+	directTo   = 256 << 20
+)
+
+// directChannels carry all that a link does: on four H200s more of them are slower, because they get in
+// one another's way behind it, and on two no more than 2 % faster. Broadcasts, whose links have one
+// sender, are fastest with as many as there are; below chainFrom a chain loses more by waiting for the
+// next rank to begin than it gains.
+const (
+	directChannels = 8
+	chainFrom      = 64 << 20
+)
+
+// direct returns how an operation of registered memory is done, if it is done directly.
+func (ch *chooser) direct(of op.Collective, bytes int) (choice, bool) {
+	c := choice{kernel: exchangeDirect, channels: directChannels, threads: exchangeThreads}
+	sent := bytes * (ch.ranks - 1)
+	if of == op.Broadcast {
+		sent, c.channels = bytes, chunkChannels
+		if ch.ranks > 2 { // the root's link would carry everything
+			c.kernel, c.chunk = chainDirect, defaultChunk
+		}
+	}
+	if f := ch.force; f.kernel != noKernel {
+		f.kernel = c.kernel
+		return ch.limit(f), ch.force.kernel.direct()
+	}
+	least, most := directFrom, directTo
+	if c.kernel == chainDirect {
+		least, most = chainFrom, maxMessage
+	}
+	if sent <= least || !ch.permitted(of, c.kernel, bytes) {
+		return choice{}, false
+	}
+	if k := ch.choose(of, bytes).kernel; k == nvidia || k == copies && sent > most {
+		return choice{}, false
+	}
+	return ch.limit(c), true
+}
+
+// direct reports whether a kernel stores results in registered memory.
+func (k kernel) direct() bool {
+	return k == exchangeDirect || k == chainDirect
 }
 
 // limit keeps a choice within what settings and devices allow.
@@ -215,7 +303,7 @@ func (ch *chooser) limit(c choice) choice {
 	}
 	c.channels = min(max(c.channels, (ch.env.MinChannels+roles-1)/roles, 1), most)
 	c.threads = max(ch.warps(c.threads), 32*kernelInfo[c.kernel].warps)
-	if kernelInfo[c.kernel].protocol == simple && c.kernel != copies {
+	if kernelInfo[c.kernel].protocol == simple && c.kernel != copies && c.kernel != exchangeDirect {
 		c.chunk = ch.step(c.chunk, c.threads)
 	}
 	return c
@@ -266,7 +354,7 @@ func (ch *chooser) fits(c op.Collective, k choice, bytes int) bool {
 	switch k.kernel {
 	case nvidia:
 		return ch.library
-	case exchangeDirect: // way chooses it, where memory is registered
+	case exchangeDirect, chainDirect: // direct chooses them, where memory is registered
 		return false
 	case allReduceLL, allReduceLL128:
 		bytes = part(bytes, ch.ranks)
@@ -302,7 +390,7 @@ func does(k kernel, c op.Collective) bool {
 	switch k {
 	case exchangeLL, exchangeLL128, exchangeSimple, exchangeDirect:
 		return !c.Reduces()
-	case relaySimple, chainSimple:
+	case relaySimple, chainSimple, chainDirect:
 		return c == op.Broadcast
 	case reduceChain:
 		return c == op.Reduce

@@ -264,8 +264,10 @@ func TestNormChoices(t *testing.T) {
 		fused     bool
 	}{
 		{"a short row", 2, 1, 2, nil, "norm_ll:1:32:0", true},
-		{"what LL has room for", 2, 1, 8 << 10, nil, "norm_ll:1:512:0", true},
-		{"what it has not", 2, 1, 16 << 10, nil, "norm_ll128:1:416:0", true}, // three rounds of 1176 units
+		{"a row that several blocks share", 2, 1, 8 << 10, nil, "norm_ll:8:128:0", true},
+		{"a row of a block", 2, 1, 4 << 10, nil, "norm_ll:1:512:0", true},
+		{"two rounds", 4, 4, 16 << 10, nil, "norm_ll:32:128:0", true},
+		{"two blocks a row", 2, 32, 16 << 10, nil, "norm_ll:64:512:0", true},
 		{"a block for each row", 2, 64, 16 << 10, nil, "norm_ll128:64:416:0", true},
 		{"a few rows for each block", 2, 100, 4 << 10, nil, "norm_ll128:64:320:0", true},
 		{"too long", 2, 512, 16 << 10, nil, "allreduce_simple:24:512:28672", false},
@@ -274,12 +276,12 @@ func TestNormChoices(t *testing.T) {
 		{"parts of few elements", 8, 300, 2000, nil, "norm_parts_ll128:64:32:0", true},
 		{"fewer blocks", 2, 64, 4 << 10, func(c *chooser) { c.blocks = 20 }, "norm_ll128:20:320:0", true},
 		{"too few", 2, 64, 16 << 10, func(c *chooser) { c.blocks = 8 }, "allreduce_simple:4:512:28672", false},
-		{"no LL128", 2, 1, 16 << 10, func(c *chooser) { c.env.Proto = proto(t, "LL") }, "reduce_ll:8:512:0", false},
+		{"no LL128", 2, 1, 16 << 10, func(c *chooser) { c.env.Proto = proto(t, "LL") }, "norm_ll:8:256:0", true},
 		{"Simple", 2, 1, 4 << 10, func(c *chooser) { c.env.Proto = proto(t, "Simple") }, "allreduce_simple:24:512:28672", false},
 		{"no copies", 2, 512, 16 << 10, func(c *chooser) { c.force = choice{copies, 32, 512, 4 << 20} }, "allreduce_simple:24:512:28672", false},
 		{"nor the library", 2, 1, 4 << 10, func(c *chooser) { c.force, c.library = choice{kernel: nvidia}, true }, "norm_ll:1:512:0", true},
 		{"host memory", 2, 1, 2 << 10, func(c *chooser) { c.layout = c.onHost() }, "norm_ll:1:256:0", true},
-		{"more in host memory", 2, 1, 16 << 10, func(c *chooser) { c.layout = c.onHost() }, "reduce_ll:16:512:0", false},
+		{"more in host memory", 2, 1, 16 << 10, func(c *chooser) { c.layout = c.onHost() }, "norm_ll:8:256:0", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ch := testChooser(c.ranks)
@@ -299,5 +301,92 @@ func TestNormChoices(t *testing.T) {
 	}
 	if normLocalBlocks(3, 132) != 3 || normLocalBlocks(1000, 132) != 264 {
 		t.Error("blocks")
+	}
+}
+
+// A short operation has a thread for each unit and peer, within what settings allow.
+func TestShort(t *testing.T) {
+	for ranks := 2; ranks <= maxRanks; ranks++ {
+		for _, c := range []struct {
+			threads, channels int
+			longest           int // of two ranks
+		}{{0, 0, 256 << 10}, {64, 0, 32 << 10}, {0, 4, 16 << 10}, {512, 1, 4 << 10}, {32, 1, 256}} {
+			ch := testChooser(ranks)
+			ch.env.Threads, ch.env.MaxChannels = c.threads, c.channels
+			for bytes := 1; bytes <= 1<<20; bytes += 1 + bytes/9 {
+				for _, k := range []kernel{reduceLL, exchangeLL} {
+					got, ok := ch.short(op.AllReduce, choice{k, 1, 256, 0}, bytes)
+					if ranks == 2 && ok != (bytes <= c.longest) {
+						t.Fatalf("2 ranks, %+v: %d bytes are short: %v", c, bytes, ok)
+					}
+					if !ok {
+						continue
+					}
+					if again, ok := ch.short(op.AllReduce, got, bytes); !ok || again != got {
+						t.Errorf("%d ranks, %+v, %d bytes: %v, then %v", ranks, c, bytes, got, again)
+					}
+					threads := got.threads * (ranks - 1)
+					if got.kernel != k || got.threads < 32 || got.threads&(got.threads-1) != 0 || threads > exchangeThreads || c.threads > 0 && threads > c.threads ||
+						got.channels > packetChannels || c.channels > 0 && got.channels > c.channels || got.threads*got.channels*llUnit < bytes {
+						t.Errorf("%d ranks, %+v, %d bytes: %v", ranks, c, bytes, got)
+					}
+					if row := ch.row(op.AllReduce, got, bytes); 1<<row != got.threads {
+						t.Errorf("%v: row %d", got, row)
+					}
+				}
+			}
+		}
+	}
+	ch := testChooser(2)
+	for _, c := range []struct {
+		of op.Collective
+		k  choice
+	}{{op.SendRecv, choice{exchangeLL, 1, 256, 0}}, {op.AllReduce, choice{allReduceLL, 1, 256, 0}}, {op.AllReduce, choice{reduceLL128, 1, 256, 0}}, {op.AllReduce, choice{reduceLL, 3, 96, 0}}} {
+		if got, ok := ch.short(c.of, c.k, 8); ok || ch.row(c.of, c.k, 8) != 0 {
+			t.Errorf("%v by %v is short: %v", c.of, c.k, got)
+		}
+	}
+}
+
+// Results in registered memory are written directly, where neither packets nor copy engines are faster.
+func TestDirect(t *testing.T) {
+	const usual = "exchange_direct:8:512:0"
+	for _, c := range []struct {
+		ranks int
+		of    op.Collective
+		bytes int
+		set   func(*chooser)
+		want  string
+	}{
+		{2, op.AllGather, 512 << 10, nil, ""},
+		{2, op.AllGather, 512<<10 + 1, nil, usual},
+		{4, op.AllGather, 128 << 10, nil, ""},
+		{4, op.AllToAll, 256 << 10, nil, usual},
+		{2, op.Broadcast, 1 << 20, nil, "exchange_direct:64:512:0"},
+		{4, op.Broadcast, 64 << 20, nil, ""},
+		{4, op.Broadcast, 2 << 30, nil, "chain_direct:64:512:114688"},
+		{2, op.AllGather, 256 << 20, nil, usual},
+		{2, op.AllGather, 1 << 30, nil, ""},
+		{4, op.AllGather, 64 << 20, nil, usual},
+		{4, op.AllGather, 128 << 20, nil, ""},
+		{2, op.AllGather, 1 << 30, func(c *chooser) { c.env.FewCTAs = true }, usual},
+		{2, op.AllGather, 8 << 20, func(c *chooser) { c.env.MaxChannels = 4 }, "exchange_direct:2:512:0"},
+		{2, op.AllGather, 8 << 20, func(c *chooser) { c.env.Proto = proto(t, "LL") }, ""},
+		{2, op.AllGather, 8, func(c *chooser) { c.force = choice{exchangeDirect, 3, 96, 0} }, "exchange_direct:3:96:0"},
+		{4, op.Broadcast, 8, func(c *chooser) { c.force = choice{exchangeDirect, 3, 96, 0} }, "chain_direct:3:128:128"},
+		{2, op.AllGather, 8 << 20, func(c *chooser) { c.force = choice{exchangeSimple, 3, 96, 0} }, ""},
+	} {
+		ch := testChooser(c.ranks)
+		ch.measured, _ = choose.GPURules(nil, "NVIDIA H200", c.ranks, choiceFor)
+		if c.set != nil {
+			c.set(ch)
+		}
+		got := ""
+		if k, ok := ch.direct(c.of, c.bytes); ok {
+			got = k.String()
+		}
+		if got != c.want {
+			t.Errorf("%d ranks, %v of %d bytes: %q; want %q", c.ranks, c.of, c.bytes, got, c.want)
+		}
 	}
 }

@@ -36,11 +36,15 @@ func TestChosen(t *testing.T) {
 			for c := range op.NumCollectives {
 				usual := map[string]bool{}
 				for without := range uint32(4) {
-					var last choice
+					var last string
 					var line strings.Builder
 					for n := 1; n <= 1<<36; n *= 2 {
 						for _, bytes := range []int{n - 1, n, n + 1, n + n/2} {
-							got := ch.chooseWithout(without&1*withoutCopies|without>>1*withoutChain, c, bytes)
+							k := ch.chooseWithout(without&1*withoutCopies|without>>1*withoutChain, c, bytes)
+							got := k.String()
+							if ch.row(c, k, bytes) > 0 { // channels and threads are as many as it needs: TestShort
+								got = k.kernel.String() + ", short"
+							}
 							if at := fmt.Sprintf(" %d:%v", bytes, got); got != last && !usual[at] {
 								usual[at] = true
 								line.WriteString(at)

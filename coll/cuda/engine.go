@@ -182,7 +182,10 @@ func newEngine(ctx context.Context, cfg executor.Config, dev *device, funcs *fun
 	c.stop, c.report = uint64(e.pinned.ptr), uint64(e.pinned.ptr)+reportsAt
 	c.timeout = uint64(cfg.Timeout)
 	for k := range e.launches {
-		e.launches[k] = newLaunch(e.comm, kernelInfo[k].protocol != simple, kernelInfo[k].norm)
+		// On a GPU that ranks share, a long kernel that is launched early could hold the multiprocessors
+		// that the one before waits for on the other rank.
+		early := kernelInfo[k].protocol != simple || kernel(k).direct() && e.chooser.blocks == dev.info.SMs
+		e.launches[k] = newLaunch(e.comm, early, kernelInfo[k].norm)
 	}
 	if cfg.Timeout > 0 { // otherwise no kernel ever gives up
 		watch.add(e)
@@ -242,7 +245,7 @@ type launch struct {
 }
 
 // newLaunch prepares a launch. dependent starts the kernel before the previous one has ended.
-// Chunked kernels fill the device: no multiprocessors are left to start early on.
+// Kernels with many steps fill the device: no multiprocessors are left to start early on.
 func newLaunch(comm commABI, dependent, norm bool) *launch {
 	sizes := []int{int(unsafe.Sizeof(commABI{})), int(unsafe.Sizeof(argsABI{})), int(unsafe.Sizeof(normABI{}))}
 	if !norm {
@@ -268,7 +271,11 @@ func (e *engine) launch(k kernel, t elem.Type, op elem.Op) *launch {
 // set sets the grid, block and stream of a launch.
 func (e *engine) set(l *launch, c choice) *driver.Launch {
 	l.l.SetGrid(c.channels, kernelInfo[c.kernel].roles, 1)
-	l.l.SetBlock(c.threads, 1, 1)
+	threads := c.threads
+	if l.args.row != 0 {
+		threads *= e.cfg.Size - 1
+	}
+	l.l.SetBlock(threads, 1, 1)
 	l.l.SetStream(e.stream)
 	return l.l
 }

@@ -110,7 +110,9 @@ func (e *engine) exchangeOwn(own []op.Transfer) error {
 // way chooses how to do a collective.
 func (e *engine) way(o *op.Op) choice {
 	if e.direct(o) != nil {
-		return e.chooser.limit(e.chooser.force)
+		if c, ok := e.chooser.direct(o.Coll, o.Bytes()); ok {
+			return c
+		}
 	}
 	c := e.chooser.choose(o.Coll, o.Bytes())
 	var not uint32
@@ -134,9 +136,10 @@ func (e *engine) prepare(o *op.Op, c choice) *driver.Launch {
 	l := e.launch(c.kernel, o.Type, o.Red)
 	e.chosen = c
 	fill(l.args, e.cfg.Rank, e.cfg.Size, o, c)
-	if c.kernel == exchangeDirect {
-		e.direct(o).aim(l.args, e.cfg.Rank, o)
+	if c.kernel.direct() {
+		e.direct(o).aim(l.args, e.cfg.Rank, o, c)
 	}
+	l.args.row = e.chooser.row(o.Coll, c, o.Bytes())
 	return e.set(l, c)
 }
 

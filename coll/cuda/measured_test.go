@@ -11,7 +11,7 @@ import (
 // TestMeasured: measured rules go before the table, as far as they reach and
 // settings allow.
 func TestMeasured(t *testing.T) {
-	ll, chunks := choice{reduceLL, 2, 64, 0}, choice{allReduceSimple, 8, 256, 12 << 10}
+	ll, chunks := choice{reduceLL128, 2, 64, 0}, choice{allReduceSimple, 8, 256, 12 << 10}
 	ch := testChooser(2)
 	ch.measured[op.AllReduce] = []choose.Rule[choice]{{UpTo: 64, C: ll}, {UpTo: 1 << 20, C: chunks}}
 	plain := testChooser(2)

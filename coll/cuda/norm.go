@@ -5,10 +5,11 @@ import (
 )
 
 // An AllReduce with an op.Norm is done by one kernel, where that has the protocol that the AllReduce
-// alone would have, or another of packets: each block has whole rows, and of a row nothing leaves
-// its registers between the sum and the result. normLL and normLL128 send everything to each rank
-// (one hop), and normPartsLL128 the parts of each row to their owners, which send the sums to all.
-// Longer messages are an AllReduce, and normLocal after it.
+// alone would have, or another of packets: of a row nothing leaves the registers between the sum and
+// the result. normLL and normLL128 send everything to each rank (one hop), and normPartsLL128 the parts
+// of each row to their owners, which send the sums to all. Of normLL, which does short operations, some
+// blocks share a row; of the others a block has whole rows. Longer messages are an AllReduce, and
+// normLocal after it.
 
 // normed chooses how to do an AllReduce with a norm of the given rows of row bytes. If no kernel does
 // all of it, fused is false, and c is how to do the AllReduce.
@@ -19,11 +20,17 @@ func (ch *chooser) normed(rows, row int) (c choice, fused bool) {
 	case reduceLL:
 		kernels = []kernel{normLL, normLL128}
 	case reduceLL128:
-		kernels = []kernel{normLL128}
+		kernels = []kernel{normLL, normLL128}
 	case allReduceLL, allReduceLL128:
 		kernels = []kernel{normPartsLL128}
 	}
 	for _, k := range kernels {
+		if k == normLL {
+			if c, ok := ch.normShort(rows, row); ok {
+				return c, true
+			}
+			continue
+		}
 		c := ch.normShape(k, rows, row)
 		if ch.normFits(c, rows, row) {
 			return c, true
@@ -32,13 +39,40 @@ func (ch *chooser) normed(rows, row int) (c choice, fused bool) {
 	return sum, false
 }
 
-// normUnits is how many units of a slot a kernel needs for a row, or for a part of one.
+const (
+	normRounds = 2 // of normLL, at most: NORM_UNITS of the kernels
+	normSplit  = 3 // log2 of the blocks that share a row, at most
+)
+
+// normShort returns the choice for normLL: a block for each row, or several if a row does not take one
+// round of a block. threads are those for one peer.
+func (ch *chooser) normShort(rows, row int) (choice, bool) {
+	units, most := (row+llUnit-1)/llUnit, 32
+	for 2*most*(ch.ranks-1) <= ch.warps(exchangeThreads) {
+		most *= 2
+	}
+	split := normSplit
+	if units <= most {
+		split = 0
+	}
+	for ; split >= 0; split-- {
+		per, part := 32, (units+1<<split-1)>>split
+		for per < part && per < most {
+			per *= 2
+		}
+		rounds := (part + per - 1) / per
+		c := ch.limit(choice{kernel: normLL, channels: rows << split, threads: per})
+		if c.channels == rows<<split && c.threads == per && per*(ch.ranks-1) <= ch.warps(exchangeThreads) && rounds <= normRounds && rounds*per*16 <= ch.llSlot {
+			return c, ch.permitted(op.AllReduce, normLL, rows*row)
+		}
+	}
+	return choice{}, false
+}
+
+// normUnits is how many units of a slot a kernel by LL128 needs for a row, or for a part of one.
 func (ch *chooser) normUnits(k kernel, row int) int {
 	if k == normPartsLL128 {
 		row = ((row+15)/16 + ch.ranks - 1) / ch.ranks * 16
-	}
-	if kernelInfo[k].protocol == ll {
-		return (row + 7) / 8
 	}
 	return (row + 111) / 112 * 8
 }
@@ -54,13 +88,10 @@ func (ch *chooser) normShape(k kernel, rows, row int) choice {
 
 // normFits reports whether a channel's rows fit into its slot, and the settings allow the kernel.
 func (ch *chooser) normFits(c choice, rows, row int) bool {
-	slot := ch.llSlot
-	if kernelInfo[c.kernel].protocol == ll128 {
-		slot = ch.ll128Slot // 0 in host memory
-	}
 	rounds := (ch.normUnits(c.kernel, row) + c.threads - 1) / c.threads
 	each := (rows + c.channels - 1) / c.channels
-	return c.channels <= rows && each*rounds*c.threads*16 <= slot && ch.permitted(op.AllReduce, c.kernel, rows*row)
+	return c.channels <= rows && each*rounds*c.threads*16 <= ch.ll128Slot && // which is 0 in host memory
+		ch.permitted(op.AllReduce, c.kernel, rows*row)
 }
 
 // normLocalBlocks is the blocks of a normLocal: two for each multiprocessor are as many as there can

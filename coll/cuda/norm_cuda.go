@@ -3,6 +3,8 @@
 package cuda
 
 import (
+	"math/bits"
+
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/op"
 )
@@ -37,6 +39,10 @@ func (e *engine) rows(o *op.Op, c choice, in uintptr) *driver.Launch {
 	*l.norm = normABI{
 		weight: uint64(op.Addr(o.Norm.Weight)), residual: uint64(op.Addr(o.Norm.Residual)),
 		rows: uint32(o.Bytes() / row), row: uint32(row), eps: o.Norm.Eps,
+	}
+	if c.kernel == normLL {
+		l.args.row = uint32(bits.TrailingZeros(uint(c.threads)))
+		l.norm.split = uint32(bits.TrailingZeros(uint(c.channels) / uint(l.norm.rows)))
 	}
 	return e.set(l, c)
 }

@@ -26,8 +26,7 @@ type registered struct {
 
 // Register implements executor.Executor.
 func (e *engine) Register(ctx context.Context, addr uintptr, n int) (int, error) {
-	// So far only a setting asks for exchangeDirect: it was not measured yet.
-	if e.cfg.Size == 1 || e.chooser.force.kernel != exchangeDirect {
+	if e.cfg.Size == 1 {
 		return 0, nil
 	}
 	r := registered{base: uint64(addr)}
@@ -142,9 +141,6 @@ func (e *engine) direct(o *op.Op) *registered {
 		}
 		n *= uint64(e.cfg.Size)
 	case op.Broadcast:
-		if e.cfg.Size > 2 { // the root's link would carry all of it: others pass it on
-			return nil
-		}
 	default:
 		return nil
 	}
@@ -156,10 +152,20 @@ func (e *engine) direct(o *op.Op) *registered {
 	return nil
 }
 
-// aim replaces the places where data from peers go by those where data for peers go.
-func (r *registered) aim(a *argsABI, rank int, o *op.Op) {
+// aim replaces the places where data from peers go by those where data for peers go and, of
+// exchangeDirect, the bytes of a step by the units of a channel's piece, which are whole rows of a block.
+func (r *registered) aim(a *argsABI, rank int, o *op.Op, c choice) {
 	offset := uint64(op.Addr(o.Recv)) - r.base
+	// Ranks that pass other offsets take it for another operation, so that nothing is overwritten.
+	a.sign ^= uint32(offset) ^ uint32(offset>>32)*0x9e3779b1 ^ signDirect
+	if c.kernel == chainDirect {
+		next := (rank + 1) % len(r.at)
+		a.out[next] = uint64(r.at[next]) + offset
+		return
+	}
 	n := uint64(o.Bytes())
+	rows := uint64(c.channels * c.threads)
+	a.chunk = uint32(((n+15)/16 + rows - 1) / rows * uint64(c.threads))
 	for p := range r.at {
 		if p == rank || a.send[p] == 0 {
 			continue
@@ -169,8 +175,6 @@ func (r *registered) aim(a *argsABI, rank int, o *op.Op) {
 			a.out[p] += uint64(rank) * n
 		}
 	}
-	// Ranks that pass other offsets take it for another operation, so that nothing is overwritten.
-	a.sign ^= uint32(offset) ^ uint32(offset>>32)*0x9e3779b1 ^ signDirect
 }
 
 // signDirect tells operations that write directly from the same ones that do not.

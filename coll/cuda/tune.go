@@ -27,10 +27,12 @@ func (ch *chooser) tune(c op.Collective, sizes []int, measure func(choice string
 	defer func() { ch.force = before }()
 	s := choose.Search[choice]{
 		Coarse: func(bytes int) []choice { return ch.coarse(c, bytes) },
-		Like:   func(k choice, bytes int) []choice { return like(c, k, bytes) },
+		Like:   func(k choice, bytes int) []choice { return ch.like(c, k, bytes) },
 		Limit:  ch.limit,
 		Blocks: func(k choice) int { return k.channels * kernelInfo[k.kernel].roles },
-		Can:    func(k choice, bytes int) bool { return ch.permitted(c, k.kernel, bytes) && ch.fits(c, k, bytes) },
+		Can: func(k choice, bytes int) bool {
+			return ch.permitted(c, k.kernel, bytes) && ch.fits(c, ch.shape(c, k, bytes), bytes)
+		},
 		Time: func(k choice, bytes int) (float64, error) {
 			ch.force = k
 			return measure(k.String(), bytes)
@@ -60,6 +62,8 @@ func (ch *chooser) coarse(c op.Collective, bytes int) (out []choice) {
 					out = append(out, choice{k, channels, exchangeThreads, chunk})
 				}
 			}
+		case ch.isShort(c, k, bytes): // with as many channels and threads as it needs
+			out = append(out, choice{k, 1, 32, 0})
 		default:
 			for channels := 1; channels <= packetChannels && (channels == 1 || channels*leastPacket <= bytes); channels *= 2 {
 				out = append(out, choice{k, channels, threads, 0})
@@ -91,9 +95,15 @@ func (ch *chooser) copies(c op.Collective, bytes int) (out []choice) {
 	return out
 }
 
+// isShort reports whether a kernel does an operation as a short one.
+func (ch *chooser) isShort(c op.Collective, k kernel, bytes int) bool {
+	_, ok := ch.short(c, choice{k, 1, 32, 0}, bytes)
+	return ok
+}
+
 // like returns the choices of the same kernel and channels.
-func like(c op.Collective, k choice, bytes int) (out []choice) {
-	if c == op.SendRecv || k.kernel == copies || k.kernel == nvidia {
+func (ch *chooser) like(c op.Collective, k choice, bytes int) (out []choice) {
+	if c == op.SendRecv || k.kernel == copies || k.kernel == nvidia || ch.isShort(c, k.kernel, bytes) {
 		return nil
 	}
 	if kernelInfo[k.kernel].protocol != simple {

@@ -49,10 +49,11 @@ func TestTune(t *testing.T) {
 			best := map[int]float64{}
 			rules, err := ch.tune(c, sizes, func(name string, bytes int) (float64, error) {
 				k, err := parseChoice(name)
-				if got := ch.choose(c, bytes); err != nil || got != k {
+				got := ch.choose(c, bytes)
+				if err != nil || got != ch.shape(c, k, bytes) {
 					t.Fatalf("%v of %d bytes: %v is in force, not %s (%v)", c, bytes, got, name, err)
 				}
-				us := cost(k, bytes)
+				us := cost(got, bytes)
 				if best[bytes] == 0 || us < best[bytes] {
 					best[bytes] = us
 				}

@@ -68,11 +68,14 @@ func (l layout) fill(c *commABI) {
 func (l layout) capacity(p choose.Protocol, channels, threads int) int {
 	switch p {
 	case ll:
-		return l.llSlot / (16 * threads) * threads * channels * 8
+		return l.llSlot / (16 * threads) * threads * channels * llUnit
 	case ll128:
 		return l.ll128Slot / (16 * threads) * threads * channels / 8 * 112
 	}
 	return maxMessage
 }
 
-const maxMessage = 1 << 56
+const (
+	llUnit     = 8 // bytes of data of a unit by LL
+	maxMessage = 1 << 56
+)

@@ -79,7 +79,7 @@ struct Args {
   uint32_t scale;     // 0: nothing, 1: factor, 2: integers are divided by divisor at the end, 3: what is at factor
   uint32_t divisor;
   uint32_t channels;  // blocks, or blocks of each role
-  uint32_t chunk;     // bytes of a step, a multiple of 128 (Simple)
+  uint32_t chunk;     // bytes of a step, a multiple of 128 (Simple); exchange_direct: bytes / 16 of a channel's piece
   uint32_t owners;    // bits: ranks that reduce, or pass on
   uint32_t targets;   // bits: ranks that get the results of the owners
   int32_t root;       // of a broadcast
@@ -87,7 +87,7 @@ struct Args {
   uint32_t in_place;  // of an exchange: what comes may overwrite what goes, each step the same one
   uint32_t phased;    // of an exchange: with one peer after the other
   uint32_t sign;      // what the rank takes the operation for: its messages carry it
-  uint32_t pad;
+  uint32_t row;       // log2 of a channel's units, if a block has that many threads for each peer; 0: see Share
 };  // 328 bytes
 
 // A Norm is what follows an AllReduce of sums, see norm.cuh.
@@ -96,7 +96,7 @@ struct Norm {
   char *residual;       // rows: the sum is added to them
   uint32_t rows, row;   // row: bytes
   float eps;
-  uint32_t pad;
+  uint32_t split;       // log2 of the blocks that share a row (norm_ll)
 };  // 32 bytes
 
 #endif

@@ -192,7 +192,7 @@ func TestCode(t *testing.T) {
 // module.
 func kernelNames(module string) []string {
 	if module == Movement {
-		return []string{"exchange_ll", "exchange_ll128", "exchange_simple", "exchange_direct", "relay_simple", "chain_simple"}
+		return []string{"exchange_ll", "exchange_ll128", "exchange_simple", "exchange_direct", "chain_direct", "relay_simple", "chain_simple"}
 	}
 	var names []string
 	for _, t := range elem.Types {
@@ -266,7 +266,7 @@ func TestNames(t *testing.T) {
 		t.Errorf("%d modules; want %d", len(Modules()), want)
 	}
 	// Four types round: their sums and products have no chain.
-	if want := 6 + 12*4*7 - 4*2 + 3*4; len(seen) != want {
+	if want := 7 + 12*4*7 - 4*2 + 3*4; len(seen) != want {
 		t.Errorf("%d kernels; want %d", len(seen), want)
 	}
 }

@@ -33,8 +33,9 @@ __device__ __forceinline__ float block_sum(float x, Partials &parts, uint32_t tu
   float *part = parts.of[turn % 2];
   if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = x;
   __syncthreads();
-  float sum = 0;
-  for (uint32_t i = 0; i < blockDim.x / 32; i++) sum = apply<OP_SUM>(sum, part[i]);
+  float sum = threadIdx.x % 16 < blockDim.x / 32 ? part[threadIdx.x % 16] : 0;
+#pragma unroll
+  for (int d = 8; d > 0; d /= 2) sum = apply<OP_SUM>(sum, bits<float>(__shfl_xor_sync(0xffffffffu, bits<uint32_t>(sum), d)));
   return sum;
 }
 
@@ -84,9 +85,10 @@ template <int T, int N, int W> struct NormRow {
   }
   // factor is what the row is multiplied by. All threads of the block call it when each has added all
   // that it has of the row.
-  __device__ __forceinline__ float factor(Partials &parts, uint32_t turn) {
+  __device__ __forceinline__ float factor(Partials &parts, uint32_t turn) { return factor_of(block_sum(squares, parts, turn)); }
+  __device__ __forceinline__ float factor_of(float sum) const {
     const float elements = (float)(n.row / (uint32_t)Elem<T>::size);
-    return 1.0f / sqrtf(apply<OP_SUM>(block_sum(squares, parts, turn) / elements, n.eps));
+    return 1.0f / sqrtf(apply<OP_SUM>(sum / elements, n.eps));
   }
   // put stores the normalized words of h.
   __device__ __forceinline__ void put(float factor) {
@@ -123,8 +125,91 @@ __device__ __forceinline__ uint32_t rounds_of(uint32_t units) { return (units + 
 // So many rounds are in flight at a time, as registers allow.
 enum { NORM_ROUNDS = ASSAY_RANKS > 4 ? 1 : 2 };
 
-// norm_packets: each rank sends its input to all others, and reduces everything. in[rank] and
-// out[rank] are the input and the result.
+// So many rounds of a short operation: a row has more units than a reduction's.
+enum { NORM_UNITS = 2 };
+using NormGathered = Gathered<NORM_UNITS>;
+
+// norm_short: each rank sends its input to all others, and reduces everything. in[rank] and out[rank] are
+// the input and the result. Blocks share a row where there are more blocks than rows: each has a part of
+// it, and tells the others its sum of squares by LL, in the slots of messages from the rank to itself,
+// which nothing else uses.
+template <int T> __device__ __forceinline__ void norm_short(const Comm &c, const Args &a, const Norm &n) {
+  enum { U = NORM_UNITS };
+  SHARED(NormGathered, all);
+  SHARED(Partials, parts);
+  Short s(c, a);
+  Waiter wait(c, s.ch);
+  const uint32_t block = s.ch & ((1u << n.split) - 1), row = s.ch >> n.split, blocks = 1u << n.split;
+  NormRow<T, U, 2> here(a, n, c.rank, row, 8u << (a.row + n.split));
+  here.at = ((block << a.row) + s.unit) * 8;
+#pragma unroll
+  for (int u = 0; u < U; u++)
+    if (here.place(u) < n.row) here.have |= 1u << u;
+  const char *const in = a.in[c.rank] + (uint64_t)row * n.row;
+  const int beside = next_peer(c, 1);
+  dependents_launch();
+  dependency_wait();
+  s.begin();
+  // The number of the other blocks' messages, which do not change before this block has told its sum.
+  const uint32_t lane = threadIdx.x, other = (s.ch & ~(blocks - 1)) + lane;
+  const bool tells = lane < blocks && lane != block;
+  const uint32_t theirs = tells ? ld_volatile(&channel_of(c, c.rank, other)->sent[beside]) : 0;
+  uint32_t w[U][2];
+#pragma unroll
+  for (int u = 0; u < U; u++)
+    if (here.have >> u & 1) load_words(w[u], in, here.place(u), n.row);
+  if (s.first()) here.ask(here.residual);
+  s.acknowledge();
+  s.await_credit(wait);
+#pragma unroll
+  for (int u = 0; u < U; u++) {
+    if (here.have >> u & 1) s.put(u, w[u]);
+    here.h[u][0] = w[u][0], here.h[u][1] = w[u][1];
+  }
+  s.take(w, here.have, wait);
+  all.put(w);
+  __syncthreads();
+  if (s.first()) {
+#pragma unroll
+    for (int u = 0; u < U; u++) {
+      if (!(here.have >> u & 1)) continue;
+      uint32_t got[ASSAY_RANKS][2];
+      all.get(got, s, u);
+      fold<T, OP_SUM>(here.h[u], got, peers_of(c), c.rank);
+    }
+    here.add();
+    here.ask(n.weight);
+  }
+  float sum = block_sum(here.squares, parts, 0);
+  if (blocks > 1) {
+    if (threadIdx.x < 32) {
+      uint32_t bits_of = bits<uint32_t>(sum);
+      const uint64_t line = (uint64_t)PACKET_CHANNELS * c.ranks * c.ll_slot;
+      char *const slots = c.win[c.rank] + c.ll + (uint64_t)c.rank * c.ll_slot;
+      if (tells) {
+        const uint32_t to = theirs + 1, flag = flag_of(to, a.sign);
+        st_volatile((uint4 *)(slots + to % PACKET_SLOTS * line + (uint64_t)other * c.ranks * c.ll_slot) + block, make_uint4(bits_of, flag, 0, flag));
+        const uint32_t own = s.sent + 1, want = flag_of(own, a.sign);
+        uint4 *const from = (uint4 *)(slots + own % PACKET_SLOTS * line + (uint64_t)s.ch * c.ranks * c.ll_slot) + lane, v;
+        do {
+          v = ld_volatile(from);
+        } while ((v.y != want || v.w != want) && wait.again(c.rank, own, s.sent));
+        st_volatile(from, make_uint4(0, 0, 0, 0));
+        bits_of = v.x;
+      }
+      __syncwarp();
+      sum = 0;
+      for (uint32_t i = 0; i < blocks; i++) sum = apply<OP_SUM>(sum, bits<float>(__shfl_sync(0xffffffffu, bits_of, i)));
+      if (threadIdx.x == 0) parts.of[1][0] = sum;
+    }
+    __syncthreads();
+    sum = parts.of[1][0];
+  }
+  if (s.first()) here.put(here.factor_of(sum));
+  s.leave(true, true);
+}
+
+// norm_packets: the same with whole rows for each block, which may have several.
 template <class P, int U, int T> __device__ __forceinline__ void norm_packets(const Comm &c, const Args &a, const Norm &n) {
   SHARED(Channel, s);
   SHARED(Partials, parts);

@@ -14,7 +14,7 @@
 // LL: 8 bytes of data with a flag of 4 bytes in each half. Only stores of 8
 // bytes must be whole.
 struct LL {
-  enum { W = 2 };
+  enum { W = 2, SHORT = 1 };
   __device__ static __forceinline__ uint64_t slots(const Comm &c) { return c.ll; }
   __device__ static __forceinline__ uint32_t slot_bytes(const Comm &c) { return c.ll_slot; }
   __device__ static __forceinline__ uint32_t units(uint32_t bytes) { return (bytes + 7) / 8; }
@@ -31,7 +31,7 @@ struct LL {
 // on (its LL128 has 120 bytes of data a line, which do not fall on 16-byte
 // boundaries).
 struct LL128 {
-  enum { W = 4 };
+  enum { W = 4, SHORT = 0 };
   __device__ static __forceinline__ uint64_t slots(const Comm &c) { return c.ll128; }
   __device__ static __forceinline__ uint32_t slot_bytes(const Comm &c) { return c.ll128_slot; }
   __device__ static __forceinline__ uint32_t units(uint32_t bytes) { return (bytes + 111) / 112 * 8; }
@@ -300,8 +300,148 @@ template <class P, int U> __device__ __forceinline__ void take_all(const Comm &c
   }
 }
 
+// A Short is what a thread of a short operation has: messages by LL that take one round, or few. There
+// is a thread for each unit and peer, and each reads what it needs of the channel's state: what others do
+// for one peer after the other is done at once, and with a third of the instructions. These are what such
+// an operation waits for: on an H200 it took 0.8 us to send to 3 peers in turn, and a block runs each
+// instruction once, so most have to be fetched.
+struct Short {
+  const Comm &c;
+  const Args &a;
+  uint32_t ch, unit;  // unit: of those of a round
+  int me, p;
+  uint32_t sent, received, credit, acked;
+  // Where messages of number 0 lie; the others are multiples of `each` behind.
+  uint64_t each;
+  char *there, *here;
+  Channel *mine;
+
+  __device__ __forceinline__ Short(const Comm &comm, const Args &args)
+      : c(comm), a(args), ch(blockIdx.x), unit(threadIdx.x & ((1u << args.row) - 1)), me(comm.rank), p(next_peer(comm, (int)(threadIdx.x >> args.row) + 1)) {
+    const uint64_t line = (uint64_t)ch * c.ranks;
+    each = (uint64_t)PACKET_CHANNELS * c.ranks * c.ll_slot;
+    there = c.win[p] + c.ll + (line + me) * c.ll_slot + unit * 16;
+    here = c.win[me] + c.ll + (line + p) * c.ll_slot + unit * 16;
+    mine = channel_of(c, me, ch);
+  }
+  // first reports whether the thread's peer is the first one: such threads do what is done once for a unit.
+  __device__ __forceinline__ bool first() const { return threadIdx.x >> a.row == 0; }
+  __device__ __forceinline__ void begin() {
+    sent = ld_volatile(&mine->sent[p]), received = ld_volatile(&mine->received[p]);
+    credit = ld_volatile(&mine->credit[p]), acked = ld_volatile(&mine->acked[p]);
+  }
+  __device__ __forceinline__ void acknowledge() const {
+    if (unit == 0 && !(a.symmetric && (received & 0xffff) > 1)) st_volatile(&channel_of(c, p, ch)->acked[me], received);
+  }
+  __device__ __forceinline__ void await_credit(Waiter &wait) const {
+    const uint32_t need = sent + 1 - PACKET_SLOTS;
+    if (!behind(credit, need) || !behind(acked, need)) return;
+    uint32_t got;
+    while (behind(got = ld_acquire(&mine->acked[p]), need))
+      if (!wait.again(p, need, got)) return;
+    wait.met();
+  }
+  __device__ __forceinline__ void put(uint32_t round, const uint32_t (&w)[2]) const {
+    const uint32_t number = sent + 1, flag = flag_of(number, a.sign);
+    st_volatile((uint4 *)(there + number % PACKET_SLOTS * each) + (round << a.row), make_uint4(w[0], flag, w[1], flag));
+  }
+  // take waits for the units of those rounds that the bits of have name.
+  template <int U> __device__ __forceinline__ void take(uint32_t (&w)[U][2], uint32_t have, Waiter &wait) const {
+    const uint32_t number = received + 1, flag = flag_of(number, a.sign);
+    uint4 *const slot = (uint4 *)(here + number % PACKET_SLOTS * each), v[U];
+    bool met;
+    do {
+      met = true;
+#pragma unroll
+      for (int u = 0; u < U; u++) {
+        if (!(have >> u & 1)) continue;
+        v[u] = ld_volatile(slot + (u << a.row));
+        met &= v[u].y == flag && v[u].w == flag;
+      }
+    } while (!met && wait.again(p, number, received));
+    wait.met();
+#pragma unroll
+    for (int u = 0; u < U; u++) {
+      if (!(have >> u & 1)) continue;
+      st_volatile(slot + (u << a.row), make_uint4(0, 0, 0, 0));
+      w[u][0] = v[u].x, w[u][1] = v[u].z;
+    }
+  }
+  // leave writes back what has changed, when all threads of the block have begun.
+  __device__ __forceinline__ void leave(bool to, bool from) const {
+    if (unit != 0) return;
+    if (to) mine->sent[p] = sent + 1;
+    if (from) mine->received[p] = received + 1;
+    if (a.symmetric)
+      mine->credit[p] = sent;
+    else if (behind(credit, acked))
+      mine->credit[p] = acked;
+  }
+};
+
+// Gathered are units of all threads of a block, for those that reduce them.
+template <int U> struct Gathered {
+  uint2 of[U][512];
+  __device__ __forceinline__ void put(const uint32_t (&w)[U][2]) {
+#pragma unroll
+    for (int u = 0; u < U; u++) of[u][threadIdx.x] = make_uint2(w[u][0], w[u][1]);
+  }
+  // get gives what has come from each peer of this thread's unit of a round.
+  __device__ __forceinline__ void get(uint32_t (&got)[ASSAY_RANKS][2], const Short &s, int u) const {
+#pragma unroll
+    for (int q = 0; q < ASSAY_RANKS; q++) {
+      if (q >= s.c.ranks || q == s.me) continue;
+      const uint2 x = of[u][(((q > s.me ? q - s.me : q - s.me + s.c.ranks) - 1) << s.a.row) + s.unit];
+      got[q][0] = x.x, got[q][1] = x.y;
+    }
+  }
+};
+using GatheredOne = Gathered<1>;
+
+// short_packets is exchange_packets, or reduce_packets if REDUCE, of a short operation.
+template <bool REDUCE, int T, int OP> __device__ __forceinline__ void short_packets(const Comm &c, const Args &a) {
+  SHARED(GatheredOne, all);
+  Short s(c, a);
+  Waiter wait(c, s.ch);
+  const int me = c.rank, p = s.p;
+  const uint32_t at = (s.ch << a.row | s.unit) * 8;
+  const bool to = REDUCE ? a.owners >> p & 1 : a.send[p] != 0, from = REDUCE ? a.owners >> me & 1 : a.recv[p] != 0;
+  const uint64_t n = REDUCE ? a.recv[me] : a.recv[p];
+  const bool sends = to && at < a.send[p], takes = from && at < n;
+  const bool keeps = s.first() && (REDUCE ? takes : at < a.send[me] && a.in[me] != a.out[me]);
+  dependents_launch();
+  dependency_wait();
+  s.begin();
+  uint32_t w[1][2], own[2];
+  if (sends) load_words(w[0], a.in[p], at, a.send[p]);
+  if (keeps) load_words(own, a.in[me], at, a.send[me]);
+  if (from) s.acknowledge();
+  if (sends) {
+    if (REDUCE) scaled<T>(w[0], a);
+    s.await_credit(wait);
+    s.put(0, w[0]);
+  }
+  if (!REDUCE && keeps) store_words(own, a.out[me], at, a.send[me]);
+  if (takes) {
+    s.take(w, 1, wait);
+    if (!REDUCE) store_words(w[0], a.out[p], at, n);
+  }
+  if (REDUCE) all.put(w);
+  __syncthreads();
+  if (REDUCE && keeps) {
+    uint32_t got[ASSAY_RANKS][2];
+    all.get(got, s, 0);
+    scaled<T>(own, a);
+    fold<T, OP>(own, got, peers_of(c), me);
+    divided<T>(own, a);
+    store_words(own, a.out[me], at, n);
+  }
+  s.leave(to, from);
+}
+
 // exchange_packets: each rank sends to each what it has for it.
 template <class P, int U> __device__ __forceinline__ void exchange_packets(const Comm &c, const Args &a) {
+  if (P::SHORT && a.row != 0) return short_packets<false, 0, 0>(c, a);
   SHARED(Channel, s);
   const uint32_t ch = blockIdx.x;
   Waiter wait(c, ch);
@@ -372,6 +512,7 @@ template <class P, int U, int T, int OP> struct Folder {
 // reduce_packets: each rank sends its input to the owners, which reduce in the
 // order of the ranks.
 template <class P, int U, int T, int OP> __device__ __forceinline__ void reduce_packets(const Comm &c, const Args &a) {
+  if (P::SHORT && a.row != 0) return short_packets<true, T, OP>(c, a);
   SHARED(Channel, s);
   const uint32_t ch = blockIdx.x;
   Waiter wait(c, ch);

@@ -713,8 +713,9 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **p
   dladdr((void *)f, &info);
   const std::string name = info.dli_sname ? info.dli_sname : "kernel";
   const dim3 grid = {c->gridDimX, c->gridDimY, c->gridDimZ};
-  const bool chunks = name.find("_simple") != std::string::npos || name.find("_chain") != std::string::npos;
-  const unsigned threads = std::min(c->blockDimX, chunks ? 192u : 64u);
+  const bool chunks = name.find("_simple") != std::string::npos || name.find("chain") != std::string::npos;
+  // Fewer threads are faster, but a short operation needs each of them.
+  const unsigned threads = ((Args *)params[1])->row ? c->blockDimX : std::min(c->blockDimX, chunks ? 192u : 64u);
   const bool norms = name.find("norm_") == 0;
   return put(c->hStream, {nullptr, nullptr, [=, comm = *(Comm *)params[0], args = *(Args *)params[1], norm = norms ? *(Norm *)params[2] : Norm()] {
     emu::Launch l;

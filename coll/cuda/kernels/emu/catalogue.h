@@ -25,6 +25,7 @@ struct Normed {
 
 Kernel *exchange(Protocol p);
 Kernel *direct();
+Kernel *direct_chain();
 Kernel *relay();
 Kernel *chain();
 const Typed &typed(int type, int op);

@@ -19,7 +19,7 @@ static void enqueue(World &w, const Operation &op, int rank, bool early) {
   Launch l;
   l.name = op.name;
   l.grid = op.grid;
-  l.threads = w.threads;
+  l.threads = op.threads;
   l.lines = op.lines;
   l.early = early;
   l.kernel = [k = op.kernel, norm = op.norm, c = w.comms[rank], a = op.args[rank], n = op.norms[rank]] {

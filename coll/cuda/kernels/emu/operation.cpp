@@ -28,6 +28,8 @@ class Maker {
   size_t length(uint32_t ch);
   std::vector<size_t> parts(bool none_empty);
   void draw_type();
+  void shorten();
+  void draw_per();
   void scale();
   void reduce(const Span &to, const std::vector<Span> &from);
 
@@ -46,7 +48,7 @@ class Maker {
   Random &r;
   int n;
   Operation op;
-  uint32_t channels, chunk;
+  uint32_t channels, chunk, per = 0;  // per: threads for each peer, if it is a short operation
   Protocol protocol;
   size_t element = 1;
   int type = 0, what = 0;
@@ -62,10 +64,12 @@ void Maker::name(const std::string &s) {
 void Maker::common(uint32_t roles) {
   op.grid = {channels, roles, 1};
   op.lines = protocol == kLL128;
+  op.threads = per ? per * (n - 1) : w.threads;
   const uint32_t sign = uint32_t(r.next());
   for (Args &a : op.args) {
     a.sign = sign;
     a.channels = channels;
+    for (uint32_t left = per; left > 1; left /= 2) a.row++;
     a.chunk = chunk;
     a.root = -1;
     a.scale = scaling.kind;
@@ -81,7 +85,7 @@ size_t Maker::longest(uint32_t ch) const {
   const Comm &c = w.comms[0];
   const size_t units = size_t(ch) * 2 * w.threads;
   switch (protocol) {
-    case kLL: return units * 8;
+    case kLL: return per ? size_t(ch) * per * 8 : units * 8;
     case kLL128: return units / 8 * 112;
     case kSimple: return size_t(ch) * chunk * (c.depth + 3);
   }
@@ -97,6 +101,16 @@ size_t Maker::length(uint32_t ch) {
     case 2: return element * (most - r.below(2));
     default: return element * (1 + r.below(uint32_t(std::min<size_t>(most, 300))));
   }
+}
+
+// shorten makes it a short operation, if it can be one.
+void Maker::shorten() {
+  if (protocol == kLL && r.one_in(2)) draw_per();
+}
+
+void Maker::draw_per() {
+  per = 32;
+  while (2 * per * (n - 1) <= 512 && r.one_in(2)) per *= 2;
 }
 
 // parts draws the lengths of the ranks' parts.
@@ -128,7 +142,8 @@ void Maker::reduce(const Span &to, const std::vector<Span> &from) {
 // exchange_any: any rank sends any length to any other one, or nothing.
 void Maker::exchange_any() {
   element = size_t(1) << r.below(5);
-  name(std::string("exchange_") + protocol_name(protocol) + ", any pairs");
+  shorten();
+  name(std::string("exchange_") + protocol_name(protocol) + (per ? ", short" : "") + ", any pairs");
   op.kernel = exchange(protocol);
   common(protocol == kSimple ? 2 : 1);
   const uint32_t density = w.one_way ? 1 : 1 + r.below(4);
@@ -139,7 +154,7 @@ void Maker::exchange_any() {
     for (int to = 0; to < n; to++) {
       // Some are an element shorter or longer than the one before, over the same channels.
       const bool near = before > element && r.one_in(2);
-      const uint8_t ch = near ? over : uint8_t(1 + r.below(channels));
+      const uint8_t ch = per ? uint8_t(channels) : near ? over : uint8_t(1 + r.below(channels));
       op.args[from].to[to] = op.args[to].from[from] = ch;
       if (w.one_way ? from >= to : from != to && density > 1 && !r.one_in(density)) continue;
       before = bytes[from][to] = near ? std::min(r.one_in(2) ? before - element : before + element, longest(ch) / element * element) : length(ch);
@@ -185,7 +200,8 @@ void Maker::exchange_even() {
   const bool gather = r.one_in(2), in_place = r.one_in(2);
   // In place, a phase needs a peer that both takes and gives.
   const bool phased = protocol == kSimple && (gather || !in_place || (n & (n - 1)) == 0) && r.one_in(2);
-  name(std::string("exchange_") + protocol_name(protocol) + (gather ? ", gather" : ", all to all") + (in_place ? " in place" : "") + (phased ? " by phases" : ""));
+  shorten();
+  name(std::string("exchange_") + protocol_name(protocol) + (per ? ", short" : "") + (gather ? ", gather" : ", all to all") + (in_place ? " in place" : "") + (phased ? " by phases" : ""));
   op.kernel = exchange(protocol);
   common(protocol == kSimple ? 2 : 1);
   std::vector<size_t> part = parts(true);
@@ -222,12 +238,16 @@ void Maker::exchange_direct() {
   const bool gather = r.one_in(2), in_place = gather && r.one_in(2);
   name(std::string("exchange_direct, ") + (gather ? "gather" : "any pairs") + (in_place ? " in place" : ""));
   op.kernel = direct();
-  common(1);
+  common(2);
   const std::vector<size_t> part = parts(true);
   const uint32_t density = 1 + r.below(3);
   std::vector<std::vector<size_t>> bytes(n, std::vector<size_t>(n));
   for (int from = 0; from < n; from++)
     for (int to = 0; to < n; to++) bytes[from][to] = gather ? part[from] : density == 1 || r.one_in(density) ? length(channels) : 0;
+  size_t most = 0;
+  for (const std::vector<size_t> &of : bytes) most = std::max(most, *std::max_element(of.begin(), of.end()));
+  const size_t rows = (most + 16 * channels * w.threads - 1) / (16 * channels * w.threads) + r.below(2);
+  for (Args &a : op.args) a.chunk = uint32_t(rows * w.threads);
   std::vector<std::vector<Span>> in(n, std::vector<Span>(n)), out = in;
   std::vector<size_t> at(n + 1);
   for (int p = 0; p < n; p++) at[p + 1] = at[p] + part[p];
@@ -296,21 +316,21 @@ void Maker::relay_root() {
 
 // chain_root: a Broadcast or a Reduce from rank to rank.
 void Maker::chain_root() {
-  const bool reduces = r.one_in(2);
+  const bool reduces = r.one_in(2), direct = !reduces && r.one_in(2);
   if (reduces)
     draw_type();
   else
     element = size_t(1) << r.below(5);
-  Kernel *const kernel = reduces ? typed(type, what).chain : chain();
+  Kernel *const kernel = reduces ? typed(type, what).chain : direct ? direct_chain() : chain();
   if (!kernel) {
     reduce_one_hop();
     return;
   }
   protocol = kSimple;
   const int root = int(r.below(n));
-  name((reduces ? std::string("reduce_chain_") + type_name(type) + "_" + op_name(what) + " to " : std::string("chain_simple from ")) + std::to_string(root));
+  name((reduces ? std::string("reduce_chain_") + type_name(type) + "_" + op_name(what) + " to " : std::string(direct ? "chain_direct from " : "chain_simple from ")) + std::to_string(root));
   op.kernel = kernel;
-  common(1);
+  common(direct ? 2 : 1);
   const size_t bytes = length(channels);
   const bool in_place = r.one_in(2);
   std::vector<Span> in(n);
@@ -332,6 +352,7 @@ void Maker::chain_root() {
     if (reduces && i != root) continue;
     Span out = i == root && in_place ? in[i] : w.output(i, bytes, element);
     a.out[i] = out.address();
+    if (direct) op.args[(i + n - 1) % n].out[i] = out.address();
     a.recv[i] = bytes;
     memcpy(out.want(), data.data(), bytes);
   }
@@ -344,7 +365,8 @@ void Maker::reduce_one_hop() {
   protocol = Protocol(r.below(2));
   enum { all, scatter, one } kind = r.one_in(3) ? all : r.one_in(2) ? scatter : one;
   static const char *const kinds[] = {", to all", ", scattered", ", to one"};
-  name(std::string("reduce_") + protocol_name(protocol) + "_" + type_name(type) + "_" + op_name(what) + kinds[kind]);
+  shorten();
+  name(std::string("reduce_") + protocol_name(protocol) + "_" + type_name(type) + "_" + op_name(what) + (per ? ", short" : "") + kinds[kind]);
   op.kernel = typed(type, what).reduce[protocol];
   common(1);
   const uint32_t owners = kind == one ? 1u << r.below(n) : (1u << n) - 1;
@@ -465,14 +487,17 @@ void Maker::norm() {
   element = size_of(type);
   const bool local = r.one_in(4), parts = !local && r.one_in(2);
   protocol = local ? kSimple : parts ? kLL128 : Protocol(r.below(2));
+  const bool split = !local && protocol == kLL;
+  const uint32_t blocks = split ? r.below(3) : 0;  // of a row, log2
+  if (split) draw_per(), channels = (1 + r.below(4 >> blocks)) << blocks;
   const Normed &kernels = normed(type);
   op.norm = local ? kernels.local : parts ? kernels.parts : kernels.whole[protocol];
   name(std::string(local ? "norm_local" : parts ? "norm_parts" : "norm") + (local ? "_" : protocol == kLL ? "_ll_" : "_ll128_") + type_name(type));
   common(1);
   // The rows of a channel fill its slot at most.
   const uint32_t slot = w.comms[0].ll_slot / 16 / w.threads, each = 1 + r.below(2), units = slot / each * w.threads;
-  const uint32_t rows = (each - 1) * channels + channels - r.below(each == 1 ? 1 : channels);
-  size_t most = local ? 10000 : protocol == kLL ? units * 8 : units / 8 * 112;
+  const uint32_t rows = split ? channels >> blocks : (each - 1) * channels + channels - r.below(each == 1 ? 1 : channels);
+  size_t most = local ? 10000 : split ? (2 * per * 8) << blocks : units / 8 * 112;
   if (parts) most = (most - 16) * n;
   most /= element;
   const size_t row = element * (r.one_in(4) ? most : r.one_in(4) ? 1 + r.below(40) : 1 + r.below(uint32_t(most)));
@@ -503,7 +528,7 @@ void Maker::norm() {
     a.symmetric = !local;
     a.in[i] = in[i].address();
     a.out[i] = out.address();
-    op.norms[i] = {weight.address(), residual.address(), rows, uint32_t(row), eps, 0};
+    op.norms[i] = {weight.address(), residual.address(), rows, uint32_t(row), eps, blocks};
   }
 }
 
@@ -520,7 +545,7 @@ Operation Maker::draw() {
     case 13: case 14: norm(); break;
     case 0: case 1: case 2: exchange_any(); break;
     case 3: case 4: exchange_even(); break;
-    case 5: r.one_in(2) ? relay_root() : chain_root(); break;
+    case 5: r.one_in(3) ? relay_root() : chain_root(); break;
     case 6: case 7: reduce_one_hop(); break;
     case 8: case 9: case 10: allreduce(); break;
     default: combine();

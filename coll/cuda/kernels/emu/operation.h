@@ -14,6 +14,7 @@ struct Operation {
   Kernel *kernel;
   NormKernel *norm;  // instead of kernel, if it is not null
   dim3 grid;
+  unsigned threads;  // of a block
   bool lines;
   std::vector<Args> args;    // by rank
   std::vector<Norm> norms;   // by rank

@@ -5,7 +5,7 @@ namespace emu {
 constexpr unsigned kMaxThreads = 224;
 // kOld is how far an acknowledgement is behind at most.
 constexpr uint32_t kOld = 0x10000;
-constexpr uint32_t kPacketSlot = 4 * kMaxThreads * 16;
+constexpr uint32_t kPacketSlot = 1024 * 16;
 
 World::World(uint64_t seed, int n) : ranks(n), machine(seed), stop(n), reports(n) {
   Random &r = machine.random;
