@@ -603,7 +603,9 @@ func TestDeviceFaultHolds(t *testing.T) {
 
 func deviceTogether(t *testing.T, n int, f func(c *Comm) error) []error {
 	t.Helper()
-	comms, err := CommInitAll(context.Background(), n, deviceConfig(n))
+	cfg := deviceConfig(n)
+	cfg.Knobs.HangDir = t.TempDir()
+	comms, err := CommInitAll(context.Background(), n, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func TestEmulated(t *testing.T) {
 		{"TestConformance", "2", ""},
 		{"TestCopies", "2", ""},
 		{"TestRoomRefused", "2", "FAKE_SMALL=1"},
-		{"TestCopies|TestCopiedExchanges", "3", ""},
+		{"TestCopies|TestCopiedExchanges|TestRegistered", "3", ""},
 		{"TestGroup|TestAbort|TestNorm.*|TestSendOneBuffer", "4", ""},
 		{"TestEnqueueAhead|TestShared|TestGroupStreams|TestStreamsBetween", "2", ""},
 		{"TestOppositeOrders", "4", ""},
