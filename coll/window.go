@@ -14,10 +14,11 @@ type Window struct {
 
 // RegisterWindow registers device memory, of which each rank passes its own. All ranks call it, and
 // it waits for them. AllGather, AllToAll out of place and Broadcast of long messages then write their
-// results to it directly, without an intermediate copy, if ranks reach one another's devices. The memory is of cudaMalloc, or virtual memory: all
-// devices of the process may use it or, for ranks in other processes, it can be exported as a file
-// descriptor, as that of ncclMemAlloc. On every rank the results must begin at the same offset of
-// the window: ranks with different offsets wait for one another. Until Close, the memory must exist.
+// results to it directly, without an intermediate copy, if ranks reach one another's devices. The
+// memory is of cudaMalloc, or virtual memory: all devices of the process may use it or, for ranks in
+// other processes, it can be exported as a file descriptor, as that of ncclMemAlloc. On every rank the
+// results must begin at the same offset of the window: ranks with different offsets wait for one
+// another. Until Close, the memory must exist.
 func (c *Comm) RegisterWindow(ctx context.Context, b Buffer) (*Window, error) {
 	const op = "RegisterWindow"
 	if err := c.enter(); err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // registered is memory that the program has registered on all ranks. Kernels write to the other
-// ranks' part of it directly (exchangeDirect), so it needs no slots. An offset means the same
+// ranks' part of it directly (kernel.direct), so it needs no slots. An offset means the same
 // place on every rank.
 type registered struct {
 	id      int

@@ -1,7 +1,7 @@
 // An AllReduce of sums with what follows it in a layer of a transformer under tensor parallelism:
 // the sum is added to the residual stream, which is normalized (RMSNorm: Zhang and Sennrich, 2019,
-// arXiv:1910.07467). A block has whole rows, so that nothing of a row leaves its registers between
-// the sum and the result.
+// arXiv:1910.07467). A block has whole rows, or a part of one, so that nothing of a row but its sum of
+// squares leaves the registers between the sum and the result, if it has one round.
 //
 //	residual = residual + sum of all ranks' in
 //	out      = residual / sqrt(mean(residual²) + eps) * weight
