@@ -46,6 +46,27 @@ type normABI struct {
 	split            uint32 // log2 of the blocks of a row
 }
 
+// ringABI is what a rank does in the rounds of a collective by copy engines.
+type ringABI struct {
+	inSlots                     uint64
+	own, next, prev, before     uint64 // addresses of ringState
+	segment, total              uint64 // bytes
+	chunk, whole, tail          uint32
+	base, after, first, end     uint32 // rounds
+	lag, chunks, steps, reduces uint32
+	position, shift             uint32
+	oneIn, oneOut               uint32
+	keeps, behind               uint32
+	slots, piece, pieces, claim uint32
+}
+
+// Offsets in a ringState, and its size.
+const (
+	ringArrived = 24
+	ringGo      = 28
+	ringState   = 256
+)
+
 // Values of argsABI.scale.
 const (
 	scaleNothing = iota

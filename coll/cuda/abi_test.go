@@ -20,6 +20,7 @@ func TestABI(t *testing.T) {
 	var a argsABI
 	var r reportABI
 	var n normABI
+	var g ringABI
 	fields := []struct {
 		name string
 		at   uintptr
@@ -38,6 +39,16 @@ func TestABI(t *testing.T) {
 		{"Args sign", unsafe.Offsetof(a.sign)}, {"Args row", unsafe.Offsetof(a.row)},
 		{"Norm weight", unsafe.Offsetof(n.weight)}, {"Norm residual", unsafe.Offsetof(n.residual)}, {"Norm rows", unsafe.Offsetof(n.rows)},
 		{"Norm row", unsafe.Offsetof(n.row)}, {"Norm eps", unsafe.Offsetof(n.eps)}, {"Norm split", unsafe.Offsetof(n.split)},
+		{"Ring in_slots", unsafe.Offsetof(g.inSlots)}, {"Ring own", unsafe.Offsetof(g.own)}, {"Ring next", unsafe.Offsetof(g.next)},
+		{"Ring prev", unsafe.Offsetof(g.prev)}, {"Ring before", unsafe.Offsetof(g.before)}, {"Ring segment", unsafe.Offsetof(g.segment)},
+		{"Ring total", unsafe.Offsetof(g.total)}, {"Ring chunk", unsafe.Offsetof(g.chunk)}, {"Ring whole", unsafe.Offsetof(g.whole)},
+		{"Ring tail", unsafe.Offsetof(g.tail)}, {"Ring base", unsafe.Offsetof(g.base)}, {"Ring after", unsafe.Offsetof(g.after)}, {"Ring first", unsafe.Offsetof(g.first)},
+		{"Ring end", unsafe.Offsetof(g.end)}, {"Ring lag", unsafe.Offsetof(g.lag)}, {"Ring chunks", unsafe.Offsetof(g.chunks)},
+		{"Ring steps", unsafe.Offsetof(g.steps)}, {"Ring reduces", unsafe.Offsetof(g.reduces)}, {"Ring position", unsafe.Offsetof(g.position)},
+		{"Ring shift", unsafe.Offsetof(g.shift)}, {"Ring one_in", unsafe.Offsetof(g.oneIn)}, {"Ring one_out", unsafe.Offsetof(g.oneOut)},
+		{"Ring keeps", unsafe.Offsetof(g.keeps)}, {"Ring behind", unsafe.Offsetof(g.behind)},
+		{"Ring slots", unsafe.Offsetof(g.slots)}, {"Ring piece", unsafe.Offsetof(g.piece)}, {"Ring pieces", unsafe.Offsetof(g.pieces)}, {"Ring claim", unsafe.Offsetof(g.claim)},
+		{"RingState arrived", ringArrived}, {"RingState go", ringGo},
 		{"Report who", unsafe.Offsetof(r.who)}, {"Report wanted", unsafe.Offsetof(r.wanted)}, {"Report found", unsafe.Offsetof(r.found)},
 		{"Report taken", unsafe.Offsetof(r.taken)},
 	}
@@ -53,7 +64,8 @@ func TestABI(t *testing.T) {
 		n uintptr
 	}{
 		{"sizeof(struct Comm)", unsafe.Sizeof(c)}, {"sizeof(struct Args)", unsafe.Sizeof(a)}, {"sizeof(struct Report)", unsafe.Sizeof(r)},
-		{"sizeof(struct Norm)", unsafe.Sizeof(n)},
+		{"sizeof(struct Norm)", unsafe.Sizeof(n)}, {"sizeof(struct Ring)", unsafe.Sizeof(g)}, {"sizeof(struct RingState)", ringState},
+		{"RING_ROUNDS", 2 * mostRingSlots},
 		{"sizeof(struct Channel)", channelBytes}, {"MAX_RANKS", maxRanks}, {"PACKET_CHANNELS", packetChannels},
 		{"CHUNK_CHANNELS", chunkChannels}, {"PACKET_SLOTS", packetSlots}, {"RESULT_CHANNEL", resultChannel},
 	} {

@@ -32,7 +32,8 @@ const (
 	allReduceSimple
 	reduceChain
 	combine
-	normLL // these three and normLocal: see norm.go
+	copyRing // what copies needs in a ring, see ringblocks.go
+	normLL   // these three and normLocal: see norm.go
 	normLL128
 	normPartsLL128
 	normLocal
@@ -72,6 +73,7 @@ var kernelInfo = [numKernels + 1]struct {
 	allReduceSimple: {"allreduce_simple", simple, true, false, 2, 2 * servedWarps, true, schedule.TwoShot},
 	reduceChain:     {"reduce_chain", simple, true, false, 1, servedWarps, false, ""},
 	combine:         {"combine", simple, true, false, 1, 1, false, ""},
+	copyRing:        {"copy_ring", simple, true, false, 1, servedWarps, false, ""},
 	normLL:          {"norm_ll", ll, true, true, 1, 1, false, schedule.OneShot},
 	normLL128:       {"norm_ll128", ll128, true, true, 1, 1, false, schedule.OneShot},
 	normPartsLL128:  {"norm_parts_ll128", ll128, true, true, 1, 1, false, schedule.TwoShot},
@@ -437,7 +439,7 @@ func parseChoice(s string) (choice, error) {
 		return choice{kernel: nvidia}, nil
 	}
 	for k := range numKernels {
-		if k != noKernel && k != combine && !kernelInfo[k].norm && strings.EqualFold(k.String(), name) {
+		if k != noKernel && k != combine && k != copyRing && !kernelInfo[k].norm && strings.EqualFold(k.String(), name) {
 			c.kernel = k
 		}
 	}

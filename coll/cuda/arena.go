@@ -256,7 +256,23 @@ func (a *arena) token(part int) driver.Ptr {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	buffer, _, _ := copyPart(part)
-	return a.copyBuffers[buffer].ptr + driver.Ptr(copyBufferBytes+part*tokenBytes)
+	return a.copyBuffers[buffer].ptr + driver.Ptr(tokenOf(part))
+}
+
+// tokenOf returns the offset of a part's memory for barriers in its copy buffer. The state of
+// rings is behind what barriers exchange.
+func tokenOf(part int) int { return copyBufferBytes + part*tokenBytes }
+
+const ringStateAt = 1 << 10
+
+// partOf returns which part of a copy buffer an offer is.
+func partOf(o offer) int {
+	for i := range copyParts {
+		if _, at, n := copyPart(i); uint64(at) == o.At && uint64(n) == o.Bytes {
+			return i
+		}
+	}
+	panic("cuda: an offer is no part of a copy buffer")
 }
 
 // giveCopyPart takes a part back, as give does with loans.

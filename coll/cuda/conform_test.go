@@ -87,7 +87,7 @@ func TestConformance(t *testing.T) {
 func TestKernels(t *testing.T) {
 	n := gpuCount(t)
 	for k := noKernel + 1; k < numKernels; k++ {
-		if k == combine || kernelInfo[k].norm {
+		if k == combine || k == copyRing || kernelInfo[k].norm {
 			continue
 		}
 		for _, shape := range []string{"1:32:128", "3:96:4096", "8:512:131072"} {

@@ -23,7 +23,8 @@ import (
 // The barrier is an exchange_ll of 8 bytes, which needs nothing from the host, so everything
 // can be captured in a graph.
 //
-// Collectives that can pass data on from rank to rank use rings, see copyring.go. In Sends and
+// Collectives that can pass data on from rank to rank use rings, see copyring.go; outside of graphs
+// one kernel does all rounds of these, see ringblocks.go. In Sends and
 // Recvs, and in other collectives of two ranks, a chunk is copied directly to its receiver. In
 // Sends and Recvs the barrier is pairwise, between ranks with a message between them.
 //
@@ -38,6 +39,7 @@ type copier struct {
 	pair        *launch    // reduces two buffers
 
 	copied, met events
+	residents
 
 	// The operation under way.
 	op       op.Op
@@ -45,6 +47,7 @@ type copier struct {
 	c        choice
 	plan     ring
 	ring     *ring // plan; nil: direct copies
+	slots    int   // of a ring
 	first    int   // first round
 	round    int   // next round
 	end      int   // round after the last one
@@ -73,8 +76,17 @@ func (k *copier) open(ctx context.Context) error {
 			return o, err
 		}
 		k.token = e.dev.arena.token(k.part)
+		if canStay(e.dev) {
+			o.CanStay = 1
+		}
+		if err = clearMemory(k.token, tokenBytes); err != nil {
+			return o, err
+		}
 		return o, k.prepare()
 	}, func(r int, o offer) (driver.Ptr, error) { return openOne(ctx, e.dev, e.all, r, o) })
+	if err == nil && why == "" {
+		err = k.residents.open(e, buffers, offers)
+	}
 	if err != nil || why != "" {
 		k.close()
 		if k.part >= 0 {
@@ -105,7 +117,7 @@ func (k *copier) prepare() (err error) {
 			}
 		}
 	}
-	k.move, k.pair = newLaunch(commABI{ranks: 1}, false, false), newLaunch(commABI{ranks: 2}, false, false)
+	k.move, k.pair = newLaunch(commABI{ranks: 1}, combine, false), newLaunch(commABI{ranks: 2}, combine, false)
 	k.move.l.SetFunc(k.e.funcs.of(combine, elem.Float32, elem.Sum))
 	return nil
 }
@@ -123,14 +135,24 @@ func (k *copier) start(o *op.Op, c choice) error {
 		k.plan = newRing(o, k.e.cfg.Rank, k.e.cfg.Size, c.chunk)
 		k.ring = &k.plan
 		c.chunk = k.ring.chunk
+		if err := k.e.dev.bound(k.decide); err != nil {
+			return err
+		}
+		if k.on {
+			k.c, k.round, k.end = c, k.ring.first, k.ring.end
+			return k.stay()
+		}
+		k.slots = ringSlots
 		return k.begin(c, k.ring.first, k.ring.end)
 	}
+	k.on = false
 	k.ring = nil
 	return k.begin(c, 0, chunks(n, c.chunk, k.tail()))
 }
 
 // startPairs begins Sends and Recvs with the addresses and lengths in args.
 func (k *copier) startPairs(args *argsABI, c choice) error {
+	k.on = false
 	k.op, k.messages, k.ring = op.Op{Coll: op.SendRecv, Root: op.NoPeer, Sign: args.sign}, *args, nil
 	longest := 0
 	for p := range k.e.cfg.Size {
@@ -162,7 +184,11 @@ func (k *copier) next() (bool, error) {
 	if k.round == k.end {
 		return false, nil
 	}
-	err := k.e.dev.in(k.enqueue)
+	enqueue := k.enqueue
+	if k.on {
+		enqueue = k.release
+	}
+	err := k.e.dev.in(func() error { return enqueue(k.round) })
 	k.round++
 	return true, err
 }
@@ -179,8 +205,9 @@ func (k *copier) all(o *op.Op, c choice) error {
 	}
 }
 
-func (k *copier) enqueue() error {
-	main, r := k.e.stream, k.round
+// enqueue enqueues a round with kernels of its own.
+func (k *copier) enqueue(r int) error {
+	main := k.e.stream
 	used, err := k.copy(r)
 	if err != nil {
 		return err
@@ -430,7 +457,7 @@ func (k *copier) pass(round int) error {
 // ringSlot returns the address of the slot, in the copy buffer of a rank, for the data of a
 // round.
 func (k *copier) ringSlot(round, of int) driver.Ptr {
-	return k.peerBuffers[of] + driver.Ptr(round%ringSlots*k.c.chunk)
+	return k.peerBuffers[of] + driver.Ptr(round%k.slots*k.c.chunk)
 }
 
 // at returns the address of a chunk in the input or the output.
@@ -448,15 +475,21 @@ func (k *copier) reduce(to, slot, own driver.Ptr, m *move) error {
 	l.l.SetFunc(k.e.funcs.of(combine, o.Type, o.Red))
 	a := l.args
 	*a = argsABI{}
+	if m.last {
+		a.average(o)
+	}
+	a.in[0], a.in[1], a.out[0], a.recv[0] = uint64(slot), uint64(own), uint64(to), uint64(m.n)
+	return k.e.run(k.e.set(l, choice{combine, k.blocks(m.n), exchangeThreads, 0}))
+}
+
+// average makes a kernel average what it reduces last: the inputs were not multiplied before.
+func (a *argsABI) average(o *op.Op) {
 	switch {
-	case !m.last:
-	case o.Scaled: // an average: the inputs were not multiplied before
+	case o.Scaled:
 		a.scale, a.factor = scaleFactor, o.Factor
 	case o.Divisor > 0:
 		a.scale, a.divisor = scaleDivide, uint32(o.Divisor)
 	}
-	a.in[0], a.in[1], a.out[0], a.recv[0] = uint64(slot), uint64(own), uint64(to), uint64(m.n)
-	return k.e.run(k.e.set(l, choice{combine, k.blocks(m.n), exchangeThreads, 0}))
 }
 
 // blocks returns how many blocks a kernel for n bytes has.
@@ -475,5 +508,6 @@ func (k *copier) close() {
 		k.move.l.Close()
 		k.pair.l.Close()
 	}
+	k.residents.close()
 	k.stream, k.move, k.pair = 0, nil, nil
 }

@@ -21,10 +21,14 @@ const (
 	// A slot is free once the data reduced in it has been passed on, and copies run ahead by
 	// copyDepth-1 rounds.
 	ringSlots = ringLag + copyDepth - 1
+
+	// Short chunks take longer to be reduced and reported than to be copied. A kernel that stays for
+	// all rounds has as many slots as there is room for, up to this.
+	mostRingSlots = 16
 )
 
-// chainTail is how many parts the last chunk of a chain is cut into: the next operation can
-// begin when they have been passed on.
+// chainTail is how many parts the last chunk is cut into where data go to one rank only, or along
+// a chain: the next operation can begin when they have been used, or passed on.
 const chainTail = 4
 
 // A ring says what one rank does in each round of a collective.
@@ -39,6 +43,7 @@ type ring struct {
 	lag        int // rounds
 	steps      int // of a segment, from rank to rank; 0: a chain
 	chunks     int // of a segment
+	tail       int // parts of the last one; 0: it is not cut
 	first, end int // this rank takes part in rounds first to end-1
 }
 
@@ -66,7 +71,7 @@ func newRing(o *op.Op, rank, size, chunk int) ring {
 		if g.position == size-1 {
 			g.next = op.NoPeer
 		}
-		g.chunk, g.chunks = chunk, chunks(g.segment, chunk, chainTail)
+		g.chunk, g.chunks, g.tail = chunk, chunks(g.segment, chunk, chainTail), chainTail
 		// Only the rounds of this rank: in the others its peers may be in the previous or next
 		// operation.
 		g.first = max(g.position-1, 0) * g.lag
@@ -78,12 +83,64 @@ func newRing(o *op.Op, rank, size, chunk int) ring {
 		g.steps = size - 1
 	}
 	if g.steps == 1 { // nothing is passed on
-		g.lag = 1
+		g.lag, g.tail = 1, chainTail
+		g.chunk, g.chunks = chunk, chunks(g.segment, chunk, chainTail)
+	} else {
+		g.chunks = ((g.segment+chunk-1)/chunk + g.lag - 1) / g.lag * g.lag
+		g.chunk = max(part(g.segment, g.chunks), partAlign)
 	}
-	g.chunks = ((g.segment+chunk-1)/chunk + g.lag - 1) / g.lag * g.lag
-	g.chunk = max(part(g.segment, g.chunks), partAlign)
 	g.end = g.chunks * g.steps
 	return g
+}
+
+// rounds returns the number of rounds of all ranks together.
+func (g *ring) rounds() int {
+	if g.steps == 0 {
+		return (g.size-2)*g.lag + g.chunks
+	}
+	return g.end
+}
+
+// fill writes the plan for a kernel that stays for all rounds.
+func (g *ring) fill(a *ringABI, o *op.Op) {
+	*a = ringABI{
+		segment: uint64(g.segment), total: uint64(g.total), chunk: uint32(g.chunk),
+		first: uint32(g.first), end: uint32(g.end), lag: uint32(g.lag), chunks: uint32(g.chunks), steps: uint32(g.steps),
+		position: uint32(g.position), shift: 1,
+	}
+	switch g.coll {
+	case op.AllReduce:
+		a.reduces = uint32(g.size - 1)
+	case op.ReduceScatter:
+		a.reduces, a.shift, a.oneOut = uint32(g.steps), 2, 1
+	case op.AllGather:
+		a.oneIn, a.keeps = 1, 1
+	case op.Reduce:
+		a.reduces = 1
+	case op.Broadcast:
+		if g.position == 0 {
+			a.keeps = 1
+		}
+	}
+	if g.tail > 0 && g.segment > 0 {
+		whole := (g.segment - 1) / g.chunk
+		a.whole, a.tail = uint32(whole), uint32(part(g.segment-whole*g.chunk, g.tail))
+	}
+}
+
+// neighbours writes where the states of the ranks are that this rank exchanges data with, and of
+// the rank before those.
+func (g *ring) neighbours(a *ringABI, state func(rank int) uint64) {
+	at := func(distance int) uint64 {
+		if g.steps == 0 && (g.position+distance < 0 || g.position+distance >= g.size) {
+			return 0
+		}
+		return state(g.mod(g.rank + distance))
+	}
+	a.next, a.prev, a.before = at(1), at(-1), at(-2)
+	if g.steps != 1 && at(2) != 0 {
+		a.behind = 1
+	}
 }
 
 // meets reports whether this rank and another one exchange data in a round. In a chain they do
@@ -124,8 +181,8 @@ func (g *ring) at(round int) (step, chunk int) {
 
 // cut returns the offset and length of a chunk in a segment.
 func (g *ring) cut(segment, chunk int) (at, n int) {
-	if g.steps == 0 {
-		return chunkOf(g.segment, g.chunk, chainTail, chunk)
+	if g.tail > 0 {
+		return chunkOf(g.segment, g.chunk, g.tail, chunk)
 	}
 	length := g.segment
 	if g.coll == op.AllReduce {

@@ -9,7 +9,7 @@
 // peers into their windows and takes the data for this rank out of its own window (see
 // coll/cuda/kernels). Once enqueued, an operation needs nothing from the CPU, so operations
 // can be captured in graphs and replayed. Where measurements show it to be faster, large
-// messages use copy engines instead (copies.go), with several kernels and copies per
+// messages use copy engines instead (copies.go), with several copies, and at times kernels, per
 // operation.
 //
 // Windows are reached through peer access, and between processes through CUDA's memory

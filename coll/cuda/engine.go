@@ -185,7 +185,7 @@ func newEngine(ctx context.Context, cfg executor.Config, dev *device, funcs *fun
 		// On a GPU that ranks share, a long kernel that is launched early could hold the multiprocessors
 		// that the one before waits for on the other rank.
 		early := kernelInfo[k].protocol != simple || kernel(k).direct() && e.chooser.blocks == dev.info.SMs
-		e.launches[k] = newLaunch(e.comm, early, kernelInfo[k].norm)
+		e.launches[k] = newLaunch(e.comm, kernel(k), early)
 	}
 	if cfg.Timeout > 0 { // otherwise no kernel ever gives up
 		watch.add(e)
@@ -242,21 +242,28 @@ type launch struct {
 	l    *driver.Launch
 	args *argsABI
 	norm *normABI // of kernels that normalize rows
+	ring *ringABI // of copyRing
 }
 
-// newLaunch prepares a launch. dependent starts the kernel before the previous one has ended.
+// newLaunch prepares a launch of a kernel. dependent starts it before the previous one has ended.
 // Kernels with many steps fill the device: no multiprocessors are left to start early on.
-func newLaunch(comm commABI, dependent, norm bool) *launch {
-	sizes := []int{int(unsafe.Sizeof(commABI{})), int(unsafe.Sizeof(argsABI{})), int(unsafe.Sizeof(normABI{}))}
-	if !norm {
-		sizes = sizes[:2]
+func newLaunch(comm commABI, k kernel, dependent bool) *launch {
+	sizes := []int{int(unsafe.Sizeof(commABI{})), int(unsafe.Sizeof(argsABI{}))}
+	switch {
+	case kernelInfo[k].norm:
+		sizes = append(sizes, int(unsafe.Sizeof(normABI{})))
+	case k == copyRing:
+		sizes = append(sizes, int(unsafe.Sizeof(ringABI{})))
 	}
 	l := driver.NewLaunch(driver.Func{}, sizes...)
 	*(*commABI)(l.Param(0)) = comm
 	l.SetDependent(dependent)
 	made := &launch{l: l, args: (*argsABI)(l.Param(1))}
-	if norm {
+	switch {
+	case kernelInfo[k].norm:
 		made.norm = (*normABI)(l.Param(2))
+	case k == copyRing:
+		made.ring = (*ringABI)(l.Param(2))
 	}
 	return made
 }

@@ -63,7 +63,7 @@ func classOf(k kernel) int {
 func (x *exchange) choose(t *op.Transfer) choice {
 	c := x.chooser.choose(op.SendRecv, len(t.Data))
 	if c.kernel == copies {
-		if x.copies {
+		if x.copies && t.Peer != x.rank { // slots are for other ranks
 			c.chunk = x.chooser.copyStep()
 			return c
 		}

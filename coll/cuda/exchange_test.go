@@ -48,6 +48,9 @@ func TestExchanges(t *testing.T) {
 					break
 				}
 				steps[r] = append(steps[r], step{c, a})
+				if c.kernel == copies && a.send[r] > 0 {
+					t.Fatalf("seed %d: copies between ranks are to carry %d bytes of rank %d to itself", seed, a.send[r], r)
+				}
 				for p := range ranks {
 					if n := int(a.send[p]); n > 0 {
 						sent[[2]int{r, p}] = append(sent[[2]int{r, p}], wire{n, int(a.to[p]), c.kernel, a.chunk})

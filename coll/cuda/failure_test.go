@@ -86,11 +86,18 @@ func TestTimeout(t *testing.T) {
 }
 
 func timeout(t *testing.T, w world) {
+	timeoutOf(t, w, func(g *gpuRank) error {
+		return g.Comm.Broadcast(g.at(0, 8), g.at(0, 8), 2, coll.Int32, 1)
+	})
+}
+
+// timeoutOf has rank 0 do what needs rank 1, which does not come.
+func timeoutOf(t *testing.T, w world, do func(*gpuRank) error) {
 	w.timeout = time.Second
 	all := w.open(t)
 	g := all[0]
 	start := time.Now()
-	if err := g.Comm.Broadcast(g.at(0, 8), g.at(0, 8), 2, coll.Int32, 1); err != nil {
+	if err := do(g); err != nil {
 		t.Fatal(err)
 	}
 	if err := g.wait(); err != nil {
@@ -105,6 +112,68 @@ func timeout(t *testing.T, w world) {
 	w.timeout = 0
 	works(t, w)
 }
+
+// A kernel that stays for all rounds of a ring of copies ends like others, and leaves no stream that
+// waits for it, whether a rank does not come or does something else.
+func TestRingEnds(t *testing.T) {
+	t.Setenv("ASSAY_GPU_ALGO", choice{copies, 8, exchangeThreads, leastCopy}.String())
+	n := gpuCount(t)
+	w := spread(2, n)
+	const count = 1_000_000
+	released := func(g *gpuRank) {
+		soon(t, "the streams of copies", func() error {
+			k := copierOf(g)
+			return g.dev.in(func() error {
+				return errors.Join(k.waits.Synchronize(), k.stream.Synchronize(), k.tells.Synchronize())
+			})
+		})
+	}
+	t.Run("timeout", func(t *testing.T) {
+		timeoutOf(t, w, func(g *gpuRank) error {
+			t.Cleanup(func() { released(g) })
+			return g.Comm.AllReduce(g.at(0, count), g.at(count, count), count, coll.Uint8, coll.Sum)
+		})
+	})
+	t.Run("abort", func(t *testing.T) {
+		all := w.open(t)
+		g := all[0]
+		if err := g.Comm.AllReduce(g.at(0, count), g.at(count, count), count, coll.Uint8, coll.Sum); err != nil {
+			t.Fatal(err)
+		}
+		if !copierOf(g).on {
+			t.Error("no kernel stays")
+		}
+		if err := all[1].Abort(); err != nil {
+			t.Error(err)
+		}
+		soon(t, "the kernel", g.wait)
+		released(g)
+	})
+	t.Run("mismatch", func(t *testing.T) {
+		w.timeout = time.Second
+		all := w.open(t)
+		each(t, all, func(g *gpuRank) error {
+			red := coll.Sum
+			if g.Rank() == 1 {
+				red = coll.Max
+			}
+			return errors.Join(g.Comm.AllReduce(g.at(0, count), g.at(count, count), count, coll.Uint8, red), g.wait())
+		})
+		for _, g := range all {
+			released(g)
+			soon(t, "an error", func() error {
+				for g.AsyncError() == nil {
+					time.Sleep(10 * time.Millisecond)
+				}
+				return nil
+			})
+		}
+	})
+	w.timeout = 0
+	works(t, w)
+}
+
+func copierOf(g *gpuRank) *copier { return &g.Executor().(*engine).copier }
 
 // soon fails the test if f does not return.
 func soon(t *testing.T, what string, f func() error) {

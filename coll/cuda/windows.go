@@ -64,6 +64,7 @@ type offer struct {
 	Hosted  uint8  // 1: host memory
 	Virtual uint8  // 1: of cuMemCreate, which each device must be allowed to use; Handle is a handover's name
 	Total   uint64 // of the allocation, if it is virtual
+	CanStay uint8  // 1: canStay, of copy buffers
 	Buffer  uint64 // driver.PtrInfo.BufferID, if it is virtual or the program's
 }
 

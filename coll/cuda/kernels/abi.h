@@ -99,4 +99,39 @@ struct Norm {
   uint32_t split;       // log2 of the blocks that share a row (norm_ll)
 };  // 32 bytes
 
+// A ring of copies counts what is moved of so many rounds at a time. It has fewer slots.
+#define RING_ROUNDS 32
+
+// A RingState is what a rank is told about a ring of copies. It lies behind its copy buffer. Numbers of
+// rounds count from the communicator's start and wrap; a number stands for all rounds before it.
+struct RingState {
+  struct Ready passed[2];        // rounds that the next rank, and the one behind it, are through with; written by them
+  struct Ready granted;          // rounds whose copies belong to the previous rank's operation; written by it
+  uint32_t arrived;              // rounds whose copies have arrived; written by the previous rank's stream
+  uint32_t go;                   // rounds whose copies to the next rank may begin: its stream waits for them
+  uint32_t through;              // rounds that this rank is through with
+  uint32_t claimed;              // pieces that blocks have taken on, and one more for each block at its end
+  uint32_t pad[22];
+  uint32_t moved[RING_ROUNDS];   // pieces of a round that were moved, by its number modulo this
+};  // 256 bytes
+
+// A Ring is what a rank does in the rounds of a collective by copy engines: copyring.go of coll/cuda.
+struct Ring {
+  char *in_slots;                           // of this rank: chunk bytes each
+  struct RingState *own, *next;             // of this rank and of the next one, if there is one
+  struct RingState *prev, *before;          // of the previous rank and of the one before it, or null
+  uint64_t segment, total;                  // bytes: of the longest segment; of all of them, where the last ones may be shorter, or 0
+  uint32_t chunk, whole, tail;              // bytes of a chunk; where the last one is cut into parts: chunks before it, and bytes of a part
+  uint32_t base, after;                     // numbers of round 0, and of that of the next operation
+  uint32_t first, end;                      // rounds of this rank: first to end - 1
+  uint32_t lag, chunks, steps, reduces;     // steps: 0: a chain; reduces: steps in which what comes is reduced, the last of them into the output
+  uint32_t position, shift;                 // position: in a chain; shift: how far behind the rank's own segment the first one that comes is
+  uint32_t one_in, one_out;                 // the input or the output has one segment only
+  uint32_t keeps;                           // 1: the rank's own input belongs in its output
+  uint32_t behind;                          // the next rank passes on what comes to it
+  uint32_t slots;
+  uint32_t piece, pieces;                   // bytes that a block moves at a time, and how many of these a chunk has
+  uint32_t claim;                           // claimed when the operation begins
+};  // 136 bytes
+
 #endif

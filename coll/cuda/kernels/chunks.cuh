@@ -146,6 +146,11 @@ struct Slot {  // what a peer wrote
   __device__ static __forceinline__ uint4 load(const char *p) { return ld_slot((const uint4 *)p); }
 };
 
+// A Piece is n bytes from `at`.
+struct Piece {
+  uint64_t at, n;
+};
+
 // A row is what the lanes of a warp move with 16 bytes each. A warp moves rows of its own: NVLink
 // carries a fifth more of such from a few blocks than of rows of whole blocks.
 enum { ROW = 512 };

@@ -4,10 +4,7 @@
 #define ASSAY_DIRECT_CUH
 #include "chunks.cuh"
 
-// piece_of is what a channel has of a message: n bytes from `at`.
-struct Piece {
-  uint64_t at, n;
-};
+// piece_of is what a channel has of a message.
 __device__ __forceinline__ Piece piece_of(const Args &a, uint32_t ch, uint64_t bytes) {
   const uint64_t each = (uint64_t)a.chunk * 16, at = ch * each;
   return {at, at < bytes ? min(bytes - at, each) : 0};

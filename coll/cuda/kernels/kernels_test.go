@@ -205,7 +205,7 @@ func kernelNames(module string) []string {
 			if Module(t, op) != module {
 				continue
 			}
-			for _, base := range []string{"reduce_ll", "reduce_ll128", "allreduce_ll", "allreduce_ll128", "allreduce_simple", "combine"} {
+			for _, base := range []string{"reduce_ll", "reduce_ll128", "allreduce_ll", "allreduce_ll128", "allreduce_simple", "combine", "copy_ring"} {
 				names = append(names, KernelName(base, t, op))
 			}
 			if !Rounds(t, op) {
@@ -266,7 +266,7 @@ func TestNames(t *testing.T) {
 		t.Errorf("%d modules; want %d", len(Modules()), want)
 	}
 	// Four types round: their sums and products have no chain.
-	if want := 7 + 12*4*7 - 4*2 + 3*4; len(seen) != want {
+	if want := 7 + 12*4*8 - 4*2 + 3*4; len(seen) != want {
 		t.Errorf("%d kernels; want %d", len(seen), want)
 	}
 }

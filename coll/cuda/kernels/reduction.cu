@@ -1,7 +1,7 @@
 // Kernels that reduce elements of one type, ASSAY_TYPE, a number of
 // ncclDataType_t, by one operation, ASSAY_OP, a number of ncclRedOp_t. Without
 // ASSAY_OP they are those of all operations.
-#include "chunks.cuh"
+#include "ring.cuh"
 
 #if ASSAY_TYPE == 0
 #define NAME i8
@@ -36,13 +36,17 @@
 #define KERNEL(base, op, body) \
   extern "C" __global__ void __launch_bounds__(512, 1) JOINED(base, NAME, op)(const __grid_constant__ Comm c, const __grid_constant__ Args a) { body; }
 
+#define RING(op, OP) \
+  extern "C" __global__ void __launch_bounds__(512, 1) JOINED(copy_ring, NAME, op)(const __grid_constant__ Comm c, const __grid_constant__ Args a, const __grid_constant__ Ring g) { ring_copies<ASSAY_TYPE, OP>(c, a, g); }
+
 #define KERNELS(op, OP)                                                   \
   KERNEL(reduce_ll, op, (reduce_packets<LL, LL_ROUNDS, ASSAY_TYPE, OP>(c, a)))       \
   KERNEL(reduce_ll128, op, (reduce_packets<LL128, LL128_ROUNDS, ASSAY_TYPE, OP>(c, a))) \
   KERNEL(allreduce_ll, op, (allreduce_packets<LL, LL_ROUNDS, ASSAY_TYPE, OP>(c, a))) \
   KERNEL(allreduce_ll128, op, (allreduce_packets<LL128, LL128_ROUNDS, ASSAY_TYPE, OP>(c, a))) \
   KERNEL(allreduce_simple, op, (allreduce_chunks<ASSAY_TYPE, OP>(c, a)))  \
-  KERNEL(combine, op, (combine_local<ASSAY_TYPE, OP>(c, a)))
+  KERNEL(combine, op, (combine_local<ASSAY_TYPE, OP>(c, a)))              \
+  RING(op, OP)
 
 // A chain rounds at each rank, which sums and products of narrow floats must not.
 #define CHAIN(op, OP) KERNEL(reduce_chain, op, (chain_chunks<true, ASSAY_TYPE, OP>(c, a)))

@@ -618,6 +618,9 @@ EXPORT CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned) {
 EXPORT CUresult cuStreamWaitValue32_v2(CUstream s, CUdeviceptr p, cuuint32_t v, unsigned) {
   return put(s, {[=] { return int32_t(__atomic_load_n((uint32_t *)p, __ATOMIC_ACQUIRE) - v) >= 0; }, [] {}, nullptr});
 }
+EXPORT CUresult cuStreamWriteValue32_v2(CUstream s, CUdeviceptr p, cuuint32_t v, unsigned) {
+  return put(s, {nullptr, [=] { __atomic_store_n((uint32_t *)p, v, __ATOMIC_RELEASE); }, nullptr});
+}
 EXPORT CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *c) {
   CaptureRef on = of(s)->capture;
   *c = !on ? CU_STREAM_CAPTURE_STATUS_NONE : on->spoilt ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
@@ -709,15 +712,16 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **p
   if (!current || c->blockDimX > 512) return CUDA_ERROR_INVALID_VALUE;
   using Kernel = void(Comm, Args);
   using NormKernel = void(Comm, Args, Norm);
+  using RingKernel = void(Comm, Args, Ring);
   Dl_info info;
   dladdr((void *)f, &info);
   const std::string name = info.dli_sname ? info.dli_sname : "kernel";
   const dim3 grid = {c->gridDimX, c->gridDimY, c->gridDimZ};
-  const bool chunks = name.find("_simple") != std::string::npos || name.find("chain") != std::string::npos;
+  const bool norms = name.find("norm_") == 0, rings = name.find("copy_ring_") == 0;
+  const bool chunks = rings || name.find("_simple") != std::string::npos || name.find("chain") != std::string::npos;
   // Fewer threads are faster, but a short operation needs each of them.
   const unsigned threads = ((Args *)params[1])->row ? c->blockDimX : std::min(c->blockDimX, chunks ? 192u : 64u);
-  const bool norms = name.find("norm_") == 0;
-  return put(c->hStream, {nullptr, nullptr, [=, comm = *(Comm *)params[0], args = *(Args *)params[1], norm = norms ? *(Norm *)params[2] : Norm()] {
+  return put(c->hStream, {nullptr, nullptr, [=, comm = *(Comm *)params[0], args = *(Args *)params[1], norm = norms ? *(Norm *)params[2] : Norm(), ring = rings ? *(Ring *)params[2] : Ring()] {
     emu::Launch l;
     l.name = name;
     l.grid = grid;
@@ -726,6 +730,8 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **p
     l.kernel = [=] {
       if (norms)
         ((NormKernel *)f)(comm, args, norm);
+      else if (rings)
+        ((RingKernel *)f)(comm, args, ring);
       else
         ((Kernel *)f)(comm, args);
     };

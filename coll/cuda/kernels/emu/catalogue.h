@@ -11,6 +11,7 @@ namespace emu {
 
 using Kernel = void(Comm, Args);
 using NormKernel = void(Comm, Args, Norm);
+using RingKernel = void(Comm, Args, Ring);
 
 enum Protocol { kLL, kLL128, kSimple };
 
