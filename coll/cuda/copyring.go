@@ -102,7 +102,7 @@ func (g *ring) rounds() int {
 }
 
 // fill writes the plan for a kernel that stays for all rounds.
-func (g *ring) fill(a *ringABI, o *op.Op) {
+func (g *ring) fill(a *ringABI) {
 	*a = ringABI{
 		segment: uint64(g.segment), total: uint64(g.total), chunk: uint32(g.chunk),
 		first: uint32(g.first), end: uint32(g.end), lag: uint32(g.lag), chunks: uint32(g.chunks), steps: uint32(g.steps),

@@ -204,3 +204,63 @@ func TestChunks(t *testing.T) {
 		}
 	}
 }
+
+// stretchOf is stretch_of of the kernels: the chunk that comes to a rank in a round (ahead 0), or that
+// goes (ahead 1), with the place in the output, or the input, where its segment begins.
+func stretchOf(a *ringABI, rank, size, round, ahead int) (begins, at, n int) {
+	k, length := 0, int(a.segment)
+	if a.steps > 0 {
+		in := round % int(a.steps*a.lag)
+		k = round/int(a.steps*a.lag)*int(a.lag) + in%int(a.lag)
+		begins = (rank + ahead - int(a.shift) - in/int(a.lag) + 3*size) % size * int(a.segment)
+		if a.total > 0 {
+			length = max(0, min(int(a.segment), int(a.total)-begins))
+		}
+	} else {
+		k = round - (int(a.position)-1+ahead)*int(a.lag)
+		if k < 0 || k >= int(a.chunks) || ahead == 0 && a.prev == 0 || ahead == 1 && a.next == 0 {
+			return 0, 0, 0
+		}
+	}
+	if a.tail > 0 && k >= int(a.whole) {
+		before := int(a.whole) * int(a.chunk)
+		at = min((k-int(a.whole))*int(a.tail), length-before)
+		return begins, before + at, min(int(a.tail), length-before-at)
+	}
+	at = min(k*int(a.chunk), length)
+	return begins, at, min(int(a.chunk), length-at)
+}
+
+// What a kernel gets of a plan says the same as the plan.
+func TestRingKernel(t *testing.T) {
+	for seed := range uint64(400) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		size := 2 + r.IntN(maxRanks-1)
+		colls := []op.Collective{op.AllReduce, op.ReduceScatter, op.AllGather, op.Broadcast, op.Reduce}
+		o := &op.Op{Coll: colls[r.IntN(len(colls))], Count: 1 + r.IntN(6000), Type: elem.Uint8, Root: r.IntN(size)}
+		chunk := partAlign * (1 + r.IntN(4))
+		for rank := range size {
+			g := newRing(o, rank, size, chunk)
+			var a ringABI
+			g.fill(&a)
+			g.neighbours(&a, func(rank int) uint64 { return uint64(1 + rank) })
+			if a.next > 0 != (g.next != op.NoPeer) || a.prev > 0 != (g.prev != op.NoPeer) || a.next > 0 && int(a.next) != 1+g.next || a.prev > 0 && int(a.prev) != 1+g.prev {
+				t.Fatalf("%v, rank %d of %d: neighbours %d and %d; want %d and %d", o.Coll, rank, size, a.prev, a.next, 1+g.prev, 1+g.next)
+			}
+			if g.end > g.rounds() {
+				t.Fatalf("%v, rank %d of %d: rounds up to %d of %d", o.Coll, rank, size, g.end, g.rounds())
+			}
+			for round := g.first; round < g.end; round++ {
+				for ahead, m := range []move{g.gets(round), g.sends(round)} {
+					begins, at, n := stretchOf(&a, rank, size, round, ahead)
+					if n != m.n || n > 0 && (at != m.at || begins != m.segment*g.segment) {
+						t.Fatalf("seed %d, %v of %d bytes, rank %d of %d, round %d, ahead %d: %d bytes at %d of %d; want %+v", seed, o.Coll, o.Count, rank, size, round, ahead, n, at, begins, m)
+					}
+				}
+				if m := g.keeps(round); m.n > 0 && a.keeps == 0 {
+					t.Fatalf("seed %d, %v, rank %d of %d: %+v is not kept", seed, o.Coll, rank, size, m)
+				}
+			}
+		}
+	}
+}

@@ -97,7 +97,7 @@ func (k *copier) stay() error {
 	*l.args = argsABI{sign: o.Sign}
 	l.args.average(o)
 	l.args.in[g.rank], l.args.out[g.rank] = uint64(k.at(input, &move{})), uint64(k.at(output, &move{}))
-	g.fill(l.ring, o)
+	g.fill(l.ring)
 	l.ring.base, l.ring.after, l.ring.inSlots = k.now, k.base, uint64(k.peerBuffers[g.rank])
 	l.ring.own = uint64(k.states[g.rank])
 	g.neighbours(l.ring, func(rank int) uint64 { return uint64(k.states[rank]) })
