@@ -35,7 +35,7 @@ type Env struct {
 	Rings               [][]int     // NCCL_RINGS, those for this number of ranks
 	MinChannels         int         // 0: not set
 	MaxChannels         int         // 0: not set
-	FewCTAs             bool        // NCCL_CTA_POLICY
+	CTAPolicy           string      // NCCL_CTA_POLICY
 	SameBits            bool        // ASSAY_SAME_BITS: only algorithms for which schedule.InOrder is true
 	BuffSize            int64       // NCCL_BUFFSIZE
 	Threads             int         // NCCL_NTHREADS; 0: not set
@@ -84,13 +84,25 @@ func readTuning(file string) (m Measured, err error) {
 	return m, nil
 }
 
+// FewCTAs reports whether kernels are to leave multiprocessors to others.
+func (e *Env) FewCTAs() bool { return e.CTAPolicy == Efficiency || e.ZeroCTAs() }
+
+// ZeroCTAs reports whether copy engines are to do what they can.
+func (e *Env) ZeroCTAs() bool { return e.CTAPolicy == Zero }
+
+// Values of NCCL_CTA_POLICY; there is also DEFAULT.
+const (
+	Efficiency = "EFFICIENCY"
+	Zero       = "ZERO"
+)
+
 func sumOf(b []byte) []byte { s := sha256.Sum256(b); return s[:] }
 
 // New returns the Env of this rank's settings. device says in words whether the rank has a
 // device. After an error the Env can still be compared with those of other ranks.
 func New(k *knob.Knobs, rings [][]int, device string) (e Env, err error) {
 	e = Env{
-		Algo: k.Algo, Proto: k.Proto, Rings: rings, MinChannels: k.MinChannels, MaxChannels: k.MaxChannels, FewCTAs: k.FewCTAs(), SameBits: k.SameBits, BuffSize: k.BuffSize,
+		Algo: k.Algo, Proto: k.Proto, Rings: rings, MinChannels: k.MinChannels, MaxChannels: k.MaxChannels, CTAPolicy: k.CTAPolicy, SameBits: k.SameBits, BuffSize: k.BuffSize,
 		Threads: k.Threads, SingleRingThreshold: k.SingleRingThreshold, LLThreshold: k.LLThreshold, P2P: k.P2P(), SHMDisable: k.SHMDisable,
 		CollNetEnable: k.CollNetEnable, CollNetThreshold: k.CollNetThreshold, GPUAlgo: k.GPUAlgo, Version: release(), Device: device,
 	}
@@ -134,7 +146,7 @@ func (e *Env) Terms() []Term {
 		{Name: "NCCL_RINGS", Value: set(len(e.Rings) > 0, e.Rings)},
 		{Name: "NCCL_MIN_CTAS or an older name of it", Value: set(e.MinChannels > 0, e.MinChannels)},
 		{Name: "NCCL_MAX_CTAS or an older name of it", Value: set(e.MaxChannels > 0, e.MaxChannels)},
-		{Name: "NCCL_CTA_POLICY", Value: map[bool]string{true: "EFFICIENCY", false: "DEFAULT"}[e.FewCTAs]},
+		{Name: "NCCL_CTA_POLICY", Value: e.CTAPolicy},
 		{Name: "ASSAY_SAME_BITS", Value: flag(e.SameBits)},
 		{Name: "NCCL_BUFFSIZE", Value: fmt.Sprint(e.BuffSize)},
 		{Name: "NCCL_NTHREADS", Value: set(e.Threads > 0, e.Threads)},

@@ -178,7 +178,7 @@ func (ch *chooser) permitted(c op.Collective, k kernel, bytes int) bool {
 	if k == nvidia { // it follows the same settings itself
 		return true
 	}
-	if k == copies && ch.env.FewCTAs { // every round waits for multiprocessors
+	if k == copies && ch.env.FewCTAs() && !(ch.env.ZeroCTAs() && ringed(c)) { // every round waits for multiprocessors
 		return false
 	}
 	if int64(bytes) < ch.env.LLThreshold && i.protocol != ll {
@@ -317,7 +317,7 @@ const fewBlocks = 24
 
 // few returns fewBlocks if the settings ask for that, or 0.
 func (ch *chooser) few() int {
-	if ch.env.FewCTAs {
+	if ch.env.FewCTAs() {
 		return fewBlocks
 	}
 	return 0

@@ -134,9 +134,9 @@ func TestSettingsCount(t *testing.T) {
 		t.Errorf("40 threads: 64 MB by %v", c)
 	}
 	for _, blocks := range []int{1, 2, 7, fewBlocks} {
-		ch.env.MaxChannels, ch.env.FewCTAs = blocks, false
+		ch.env.MaxChannels, ch.env.CTAPolicy = blocks, ""
 		if blocks == fewBlocks {
-			ch.env.MaxChannels, ch.env.FewCTAs = 0, true
+			ch.env.MaxChannels, ch.env.CTAPolicy = 0, choose.Efficiency
 		}
 		if c := ch.choose(op.AllReduce, 64<<20); c.channels != max(1, blocks/2) {
 			t.Errorf("at most %d blocks: 64 MB by %v", blocks, c)
@@ -145,7 +145,7 @@ func TestSettingsCount(t *testing.T) {
 			t.Errorf("at most %d blocks: 1 KB by %v", blocks, c)
 		}
 	}
-	ch.env.FewCTAs = false
+	ch.env.CTAPolicy = ""
 	ch.env.Threads, ch.env.SingleRingThreshold, ch.env.LLThreshold = 0, 64<<10, 1<<20
 	if c := ch.choose(op.AllReduce, 8<<10); c.channels != 1 {
 		t.Errorf("one channel below 64 KB: %v", c)
@@ -369,7 +369,7 @@ func TestDirect(t *testing.T) {
 		{2, op.AllGather, 1 << 30, nil, ""},
 		{4, op.AllGather, 64 << 20, nil, usual},
 		{4, op.AllGather, 128 << 20, nil, ""},
-		{2, op.AllGather, 1 << 30, func(c *chooser) { c.env.FewCTAs = true }, usual},
+		{2, op.AllGather, 1 << 30, func(c *chooser) { c.env.CTAPolicy = choose.Efficiency }, usual},
 		{2, op.AllGather, 8 << 20, func(c *chooser) { c.env.MaxChannels = 4 }, "exchange_direct:2:512:0"},
 		{2, op.AllGather, 8 << 20, func(c *chooser) { c.env.Proto = proto(t, "LL") }, ""},
 		{2, op.AllGather, 8, func(c *chooser) { c.force = choice{exchangeDirect, 3, 96, 0} }, "exchange_direct:3:96:0"},
@@ -387,6 +387,31 @@ func TestDirect(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("%d ranks, %v of %d bytes: %q; want %q", c.ranks, c.of, c.bytes, got, c.want)
+		}
+	}
+}
+
+// Where multiprocessors are to be left to products, copy engines do only what one kernel can do for
+// all rounds, and only if that is asked for.
+func TestZeroCTAs(t *testing.T) {
+	ch := testChooser(2)
+	rules := []choose.Rule[choice]{{UpTo: maxMessage, C: choice{copies, 128, exchangeThreads, 32 << 20}}}
+	for c := range ch.measured {
+		ch.measured[c] = rules
+	}
+	for _, c := range []struct {
+		policy string
+		coll   op.Collective
+		copies bool
+	}{
+		{"DEFAULT", op.AllReduce, true}, {"DEFAULT", op.AllToAll, true},
+		{choose.Efficiency, op.AllReduce, false}, {choose.Efficiency, op.AllToAll, false},
+		{choose.Zero, op.AllReduce, true}, {choose.Zero, op.Broadcast, true}, {choose.Zero, op.AllToAll, false}, {choose.Zero, op.SendRecv, false},
+	} {
+		ch.env.CTAPolicy = c.policy
+		got := ch.choose(c.coll, 512<<20)
+		if (got.kernel == copies) != c.copies || c.policy != "DEFAULT" && got.channels > fewBlocks {
+			t.Errorf("%v with %s: %v", c.coll, c.policy, got)
 		}
 	}
 }

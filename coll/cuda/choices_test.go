@@ -75,7 +75,7 @@ func TestChosen(t *testing.T) {
 		{"two-shot", func(c *chooser) { c.env.Algo = algo(t, "two-shot") }},
 		{"ring", func(c *chooser) { c.env.Algo = algo(t, "ring") }},
 		{"3 channels", func(c *chooser) { c.env.MaxChannels = 3 }},
-		{"few blocks", func(c *chooser) { c.env.FewCTAs = true }},
+		{"few blocks", func(c *chooser) { c.env.CTAPolicy = choose.Efficiency }},
 		{"same bits", func(c *chooser) { c.env.SameBits = true }},
 		{"100 channels", func(c *chooser) { c.env.MinChannels = 100 }},
 		{"8 blocks", func(c *chooser) { c.blocks = 8 }},

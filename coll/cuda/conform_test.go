@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll"
+	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/colltest"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/cuda/kernels"
@@ -24,6 +25,9 @@ import (
 
 // hosted has windows in the processor's memory.
 func hosted(k *knob.Knobs) { k.P2PDisable = true }
+
+// zeroCTAs has copy engines, and one kernel for what they cannot do.
+func zeroCTAs(k *knob.Knobs) { k.CTAPolicy = choose.Zero }
 
 // staged has none, and several lanes.
 func staged(k *knob.Knobs) { k.P2PDisable, k.SHMDisable, k.MinChannels = true, true, 3 }
@@ -598,8 +602,12 @@ func TestStreams(t *testing.T) {
 func TestCopies(t *testing.T) {
 	n := gpuCount(t)
 	t.Setenv("ASSAY_GPU_ALGO", choice{copies, 8, exchangeThreads, leastCopy}.String())
-	for _, ranks := range []int{2, min(max(2, n), maxRanks)} {
-		w := spread(ranks, n)
+	for _, c := range []struct {
+		ranks int
+		set   func(*knob.Knobs)
+	}{{2, nil}, {min(max(2, n), maxRanks), nil}, {2, zeroCTAs}, {min(max(2, n), maxRanks), zeroCTAs}} {
+		ranks, w := c.ranks, spread(c.ranks, n)
+		w.set = c.set
 		colltest.Run(t, colltest.Options{Ranks: []int{ranks}}, conformers(w))
 		all := w.open(t)
 		for _, ty := range []elem.Type{elem.Uint8, elem.Float32, elem.BFloat16} {

@@ -23,8 +23,8 @@ import (
 // The barrier is an exchange_ll of 8 bytes, which needs nothing from the host, so everything
 // can be captured in a graph.
 //
-// Collectives that can pass data on from rank to rank use rings, see copyring.go; outside of graphs
-// one kernel does all rounds of these, see ringblocks.go. In Sends and
+// Collectives that can pass data on from rank to rank use rings, see copyring.go; if the settings ask
+// for that, one kernel does all rounds of these, see ringblocks.go. In Sends and
 // Recvs, and in other collectives of two ranks, a chunk is copied directly to its receiver. In
 // Sends and Recvs the barrier is pairwise, between ranks with a message between them.
 //
@@ -57,10 +57,16 @@ type copier struct {
 type events [copyDepth]driver.Event
 
 // takes reports whether copy engines can do a collective. They cannot if the input must be
-// scaled before it is sent, or if a ring would round at each rank.
+// scaled before it is sent, or if a ring would round at each rank. Where multiprocessors are to
+// be left to others, they do only what one kernel can do.
 func (k *copier) takes(o *op.Op) bool {
 	if k.peerBuffers == nil || o.Scaled && !o.Average {
 		return false
+	}
+	if k.e.cfg.Env.FewCTAs() && k.e.chooser.force.kernel != copies {
+		if one, err := k.stays(); !one || err != nil {
+			return false
+		}
 	}
 	return k.e.cfg.Size == 2 || !o.Coll.Reduces() || !kernels.Rounds(o.Type, o.Red)
 }
@@ -76,7 +82,7 @@ func (k *copier) open(ctx context.Context) error {
 			return o, err
 		}
 		k.token = e.dev.arena.token(k.part)
-		if canStay(e.dev) {
+		if canStay(e) {
 			o.CanStay = 1
 		}
 		if err = clearMemory(k.token, tokenBytes); err != nil {
@@ -135,14 +141,13 @@ func (k *copier) start(o *op.Op, c choice) error {
 		k.plan = newRing(o, k.e.cfg.Rank, k.e.cfg.Size, c.chunk)
 		k.ring = &k.plan
 		c.chunk = k.ring.chunk
-		if err := k.e.dev.bound(k.decide); err != nil {
+		if one, err := k.stays(); err != nil {
 			return err
-		}
-		if k.on {
-			k.c, k.round, k.end = c, k.ring.first, k.ring.end
+		} else if one {
+			k.on, k.c, k.round, k.end = true, c, k.ring.first, k.ring.end
 			return k.stay()
 		}
-		k.slots = ringSlots
+		k.on, k.slots = false, ringSlots
 		return k.begin(c, k.ring.first, k.ring.end)
 	}
 	k.on = false

@@ -119,6 +119,7 @@ func TestRingEnds(t *testing.T) {
 	t.Setenv("ASSAY_GPU_ALGO", choice{copies, 8, exchangeThreads, leastCopy}.String())
 	n := gpuCount(t)
 	w := spread(2, n)
+	w.set = zeroCTAs
 	const count = 1_000_000
 	released := func(g *gpuRank) {
 		soon(t, "the streams of copies", func() error {

@@ -10,21 +10,24 @@ import (
 	"github.com/assay-hpc/assay/coll/elem"
 )
 
-// In a ring, one kernel does what must be done with the copies of all rounds (kernels/ring.cuh).
+// In a ring, one kernel can do what must be done with the copies of all rounds (kernels/ring.cuh).
 // Beside matrix products, which hold the multiprocessors that they run on until they end, the
 // operation then waits for multiprocessors once, not in each round. The kernel tells a stream when
 // to copy by a word that the stream waits for, and the stream tells the next rank's kernel with
 // another word that a copy has arrived. Two more streams do that, so that copies follow one
 // another without a gap.
 //
-// The kernel needs copies that are enqueued after it. So it is not used where a launch may return
-// only when the kernel has ended, nor in a graph, which promises no order among what does not
-// depend on one another: there, each round has kernels of its own (copier.enqueue).
+// Such a kernel waits for copies that are enqueued after it. If another thread frees memory or loads
+// code at that moment, the driver has that thread wait for the kernel, and may have this one wait for
+// that thread. So the program must ask for it, with NCCL_CTA_POLICY=ZERO. It is never used in a
+// graph, which promises no order among what does not depend on one another, nor where a launch may
+// return only when the kernel has ended. There, each round has kernels of its own (copier.enqueue),
+// which need nothing that comes later.
 
 const (
-	// residentBlocks is how many blocks move data. On H200s 24 keep up with the link; more make no
-	// difference.
-	residentBlocks = 24
+	// residentBlocks is how many blocks move data, beside the one that talks to the others. On H200s 24
+	// keep up with the link; more make no difference.
+	residentBlocks = fewBlocks - 1
 
 	mostRingPiece = 256 << 10 // bytes that a block moves at a time
 	ringRow       = 512       // of which these are a multiple: ROW of the kernels
@@ -43,9 +46,9 @@ type residents struct {
 	on     bool   // the operation under way has such a kernel
 }
 
-// canStay reports whether this rank's streams can wait for a running kernel.
-func canStay(d *device) bool {
-	return d.info.CanStreamMemOps && os.Getenv("CUDA_LAUNCH_BLOCKING") != "1"
+// canStay reports whether this rank's rings may have such a kernel.
+func canStay(e *engine) bool {
+	return e.cfg.Env.ZeroCTAs() && e.dev.info.CanStreamMemOps && os.Getenv("CUDA_LAUNCH_BLOCKING") != "1"
 }
 
 // open creates what such kernels need. buffers are the ranks' parts of copy buffers.
@@ -76,11 +79,17 @@ func (k *residents) close() {
 	*k = residents{}
 }
 
-// decide decides whether the next ring has one kernel for all rounds.
-func (k *copier) decide() error {
-	captured, err := k.e.stream.Capturing()
-	k.on = k.states != nil && !captured
-	return err
+// stays reports whether one kernel does all rounds of a ring that is enqueued now.
+func (k *copier) stays() (one bool, err error) {
+	if k.states == nil {
+		return false, nil
+	}
+	err = k.e.dev.bound(func() error {
+		captured, err := k.e.stream.Capturing()
+		one = !captured
+		return err
+	})
+	return one, err
 }
 
 // stay launches the kernel of the collective that start has set up.

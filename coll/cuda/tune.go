@@ -80,11 +80,7 @@ func (ch *chooser) copies(c op.Collective, bytes int) (out []choice) {
 		return nil
 	}
 	most := ch.copyChunk(c)
-	blocks := []int{32, 64, 128}
-	if ringed(c) { // only the kernels of rounds in a graph have so many
-		blocks = blocks[2:]
-	}
-	for _, blocks := range blocks {
+	for _, blocks := range [...]int{32, 64, 128} {
 		if c == op.SendRecv {
 			out = append(out, choice{copies, blocks, exchangeThreads, ch.copyStep()})
 			continue

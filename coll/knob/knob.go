@@ -32,7 +32,7 @@ type Knobs struct {
 	Rings       [][]int // NCCL_RINGS, of any length: use RingsFor
 	MinChannels int     // NCCL_MIN_CTAS and its older names; 0: the tuner's choice
 	MaxChannels int     // NCCL_MAX_CTAS and its older names; 0: the tuner's choice
-	CTAPolicy   string  // NCCL_CTA_POLICY, as a word; use the method FewCTAs
+	CTAPolicy   string  // NCCL_CTA_POLICY, as a word
 	SameBits    bool    // ASSAY_SAME_BITS
 	BuffSize    int64   // NCCL_BUFFSIZE: bytes per connection
 	Threads     int     // NCCL_NTHREADS: most threads of a CUDA block; 0: no limit
@@ -139,9 +139,6 @@ func Default() *Knobs {
 // P2P reports whether ranks of one process may access each other's memory. Their distance is
 // zero, so that any level other than LOC allows it.
 func (k *Knobs) P2P() bool { return !k.P2PDisable && k.P2PLevel > LOC }
-
-// FewCTAs reports whether kernels are to leave multiprocessors to others.
-func (k *Knobs) FewCTAs() bool { return k.CTAPolicy == "EFFICIENCY" || k.CTAPolicy == "ZERO" }
 
 // A Setting is a variable that is set, and by what.
 type Setting struct {
