@@ -302,6 +302,8 @@ func TestNothingElseSteers(t *testing.T) {
 		"connect.go": {"cfg.ChecksDisable"},                      // for the hello, which Merge reads
 		"dump.go":    {"os.Open"},                                // for NCCL_TOPO_DUMP_FILE
 		"init.go":    {"os.Environ", "os.Getenv", "s.RingsFor("}, // the knobs; ASSAY_JOB_SECRET; for the Env
+		// CUDA_LAUNCH_BLOCKING, of which ranks tell one another with their copy buffers.
+		"cuda/ringblocks.go": {"os.Getenv"},
 	}
 	for _, dir := range []string{".", "cuda"} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
