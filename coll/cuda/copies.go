@@ -23,10 +23,10 @@ import (
 // The barrier is an exchange_ll of 8 bytes, which needs nothing from the host, so everything
 // can be captured in a graph.
 //
-// Collectives that can pass data on from rank to rank use rings, see copyring.go; if the settings ask
-// for that, one kernel does all rounds of these, see ringblocks.go. In Sends and
-// Recvs, and in other collectives of two ranks, a chunk is copied directly to its receiver. In
-// Sends and Recvs the barrier is pairwise, between ranks with a message between them.
+// Collectives that can pass data on from rank to rank use rings, see copyring.go; if the settings
+// ask for that, one kernel does all rounds of these, see ringblocks.go. In Sends and Recvs, and in
+// other collectives of two ranks, a chunk is copied directly to its receiver. In Sends and Recvs
+// the barrier is pairwise, between ranks with a message between them.
 //
 // A copier does one rank's operations with copy engines.
 type copier struct {
@@ -82,17 +82,12 @@ func (k *copier) open(ctx context.Context) error {
 			return o, err
 		}
 		k.token = e.dev.arena.token(k.part)
-		if canStay(e) {
+		if err = k.prepare(); err == nil && canStay(e) {
 			o.CanStay = 1
+			err = k.residents.prepare(k.token)
 		}
-		if err = clearMemory(k.token, tokenBytes); err != nil {
-			return o, err
-		}
-		return o, k.prepare()
+		return o, err
 	}, func(r int, o offer) (driver.Ptr, error) { return openOne(ctx, e.dev, e.all, r, o) })
-	if err == nil && why == "" {
-		err = k.residents.open(e, buffers, offers)
-	}
 	if err != nil || why != "" {
 		k.close()
 		if k.part >= 0 {
@@ -105,6 +100,7 @@ func (k *copier) open(ctx context.Context) error {
 		return err
 	}
 	k.peerBuffers = buffers
+	k.residents.open(buffers, offers)
 	for _, o := range offers {
 		e.chooser.copyBytes = min(e.chooser.copyBytes, int(o.Bytes))
 	}

@@ -51,11 +51,8 @@ func canStay(e *engine) bool {
 	return e.cfg.Env.ZeroCTAs() && e.dev.info.CanStreamMemOps && os.Getenv("CUDA_LAUNCH_BLOCKING") != "1"
 }
 
-// open creates what such kernels need. buffers are the ranks' parts of copy buffers.
-func (k *residents) open(e *engine, buffers []driver.Ptr, offers []offer) (err error) {
-	if slices.ContainsFunc(offers, func(o offer) bool { return o.CanStay == 0 }) {
-		return nil
-	}
+// prepare creates what such kernels need, and clears the rank's state, behind the token.
+func (k *residents) prepare(token driver.Ptr) (err error) {
 	for _, s := range [...]*driver.Stream{&k.waits, &k.tells} {
 		if *s, err = driver.NewStream(-1); err != nil {
 			return err
@@ -66,11 +63,19 @@ func (k *residents) open(e *engine, buffers []driver.Ptr, offers []offer) (err e
 			return err
 		}
 	}
+	return clearMemory(token+ringStateAt, ringState)
+}
+
+// open finds the states of all ranks, if all may have such kernels. buffers are their parts of copy
+// buffers.
+func (k *residents) open(buffers []driver.Ptr, offers []offer) {
+	if slices.ContainsFunc(offers, func(o offer) bool { return o.CanStay == 0 }) {
+		return
+	}
 	k.base = 1
 	for r, o := range offers {
 		k.states = append(k.states, buffers[r]-driver.Ptr(o.At)+driver.Ptr(tokenOf(partOf(o)))+ringStateAt)
 	}
-	return nil
 }
 
 func (k *residents) close() {

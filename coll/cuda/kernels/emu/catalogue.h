@@ -11,7 +11,6 @@ namespace emu {
 
 using Kernel = void(Comm, Args);
 using NormKernel = void(Comm, Args, Norm);
-using RingKernel = void(Comm, Args, Ring);
 
 enum Protocol { kLL, kLL128, kSimple };
 
