@@ -43,7 +43,7 @@ var newer = []Knob{
 	{Name: "NCCL_MAX_CTAS", Since: "2.17", Default: "auto", Status: Honoured, kind: integer(1, maxChannels, func(k *Knobs) *int { return &k.maxNames[2] }),
 		Effect: "at most this many channels, on GPUs this many blocks of a kernel, each of which takes a multiprocessor; a kernel that needs more for one channel has these"},
 	{Name: "NCCL_CTA_POLICY", Since: "2.27", Default: "DEFAULT", Status: Honoured, kind: numbered(func(k *Knobs) *string { return &k.CTAPolicy }, "DEFAULT", "EFFICIENCY", "ZERO"),
-		Effect: "EFFICIENCY (1): on GPUs a kernel has at most 24 blocks, which leaves multiprocessors to products that run at the same time; ZERO (2): the same, but long operations use copy engines, and one kernel for what these cannot do; other threads of the process must not free or allocate memory of the GPU, or load code, while an operation is being enqueued; DEFAULT (0): as many as are fastest alone"},
+		Effect: "EFFICIENCY (1): on GPUs a kernel has at most 24 blocks, which leaves multiprocessors to products that run at the same time; ZERO (2): the same, but long operations use copy engines, and one kernel for what these cannot do; while a thread enqueues an operation, no other thread of the process may free memory of the GPU or pinned memory, or load code; DEFAULT (0): as many as are fastest alone"},
 	{Name: "NCCL_SOCKET_FAMILY", Since: "2.12", Default: "auto", Status: Honoured, kind: oneOf(func(k *Knobs) *string { return &k.SocketFamily }, "AF_INET", "AF_INET6"),
 		Effect: "only IPv4 (AF_INET) or only IPv6 (AF_INET6) addresses are used"},
 	{Name: "NCCL_SOCKET_NTHREADS", Since: "2.4.8", Default: "-1", Status: Honoured, kind: integer(Auto, 16, func(k *Knobs) *int { return &k.SocketThreads }),

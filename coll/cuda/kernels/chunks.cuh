@@ -99,6 +99,12 @@ __device__ __forceinline__ int serving_lane() { return threadIdx.x % 32; }
 // Named barriers of a team, two of each for steps in turn.
 enum { READY = 0, MOVED = 2, FREE = 4, BARRIERS = 6 };
 
+// begin is for a team. Teams of a block need not wait for one another.
+__device__ __forceinline__ void begin(const Comm &c, Channel &s, uint32_t ch, const Team &t) {
+  load_channel(c, s, ch, t.index(), t.threads);
+  barrier_sync(t.barriers + READY, t.threads);
+}
+
 // run_steps runs steps 0, 1, … while more(k): the waiter calls wait(k), then the movers move(k),
 // then the teller tell(k). The waiter and the teller do not wait for each other: ranks that told
 // their peers of a step only when the next one is ready could wait for one another. A barrier is
@@ -135,7 +141,7 @@ __device__ __forceinline__ void run_steps(const Team &t, const More &more, const
   }
   // No barrier may be for more threads than the block has left: a GPU takes that for an illegal
   // instruction.
-  __syncthreads();
+  barrier_sync(t.barriers + READY, both);
 }
 
 // A Source reads 16 bytes of memory.
@@ -259,25 +265,62 @@ __device__ __forceinline__ uint64_t step_at(const Args &a, uint32_t ch, uint32_t
 __device__ __forceinline__ bool sends(const Args &a, uint32_t ch, int p, uint32_t k) { return ch < to_channels(a, p) && step_at(a, ch, to_channels(a, p), k) < a.send[p]; }
 __device__ __forceinline__ bool takes(const Args &a, uint32_t ch, int p, uint32_t k) { return ch < from_channels(a, p) && step_at(a, ch, from_channels(a, p), k) < a.recv[p]; }
 
-// owns reports whether a channel has a step k of the rank's own part, which own_step copies.
-__device__ __forceinline__ bool owns(const Comm &c, const Args &a, uint32_t ch, uint32_t k) { return a.in[c.rank] != a.out[c.rank] && step_at(a, ch, a.channels, k) < a.send[c.rank]; }
-__device__ __forceinline__ void own_step(const Team &t, const Comm &c, const Args &a, uint32_t ch, uint32_t k) {
-  const uint64_t at = step_at(a, ch, a.channels, k);
-  copy<Memory>(t, a.out[c.rank] + at, a.in[c.rank] + at, min((uint64_t)a.chunk, a.send[c.rank] - at));
+// An Own is what a role of an exchange copies of the rank's own part: half of each step, if the rank
+// sends to peers and receives from them; otherwise the role that has nothing else to do copies all.
+// Blocks that push and blocks that take are both as fast as their loads and stores.
+struct Own {
+  bool some, half, second;
+  __device__ __forceinline__ Own(const Comm &c, const Args &a, bool takes) {
+    bool to = false, from = false;
+    for (int p = 0; p < c.ranks; p++) {
+      if (p == c.rank) continue;
+      to |= a.send[p] > 0;
+      from |= a.recv[p] > 0;
+    }
+    half = to == from;
+    second = takes;
+    some = a.in[c.rank] != a.out[c.rank] && (half || takes == to);
+  }
+  // has reports whether a channel has a step k of it.
+  __device__ __forceinline__ bool has(const Comm &c, const Args &a, uint32_t ch, uint32_t k) const { return some && step_at(a, ch, a.channels, k) < a.send[c.rank]; }
+  __device__ __forceinline__ void copy_step(const Team &t, const Comm &c, const Args &a, uint32_t ch, uint32_t k) const {
+    uint64_t at = step_at(a, ch, a.channels, k), n = min((uint64_t)a.chunk, a.send[c.rank] - at);
+    if (half) {
+      const uint64_t first = min((n / 2 + ROW - 1) / ROW * ROW, n);
+      at += second ? first : 0;
+      n = second ? n - first : first;
+    }
+    copy<Memory>(t, a.out[c.rank] + at, a.in[c.rank] + at, n);
+  }
+};
+
+// steps_in is how many steps a channel has of a message that is cut for so many.
+__device__ __forceinline__ uint32_t steps_in(const Args &a, uint32_t ch, uint32_t channels, uint64_t bytes) {
+  const uint64_t first = (uint64_t)ch * a.chunk, row = (uint64_t)channels * a.chunk;
+  return ch < channels && first < bytes ? (uint32_t)((bytes - first + row - 1) / row) : 0;
 }
 
-// push_role sends in[p] to each peer of a mask. OWN: it copies the rank's own part as well,
-// between the steps: the link is busy with those of other blocks meanwhile. T < 0: bytes, as
-// they are.
-template <int T, bool OWN> __device__ __forceinline__ void push_role(const Team &t, const Comm &c, const Args &a, uint32_t ch, uint32_t mask) {
+// pushes_of is how many steps a channel has of the messages to peers.
+__device__ __forceinline__ uint32_t pushes_of(const Comm &c, const Args &a, uint32_t ch) {
+  uint32_t steps = 0;
+  for (int p = 0; p < c.ranks; p++)
+    if (p != c.rank) steps = max(steps, steps_in(a, ch, to_channels(a, p), a.send[p]));
+  return steps;
+}
+
+// push_role sends in[p] to each peer of a mask. EXCHANGE: of an exchange, which may be in place, or have
+// an own part: the link is busy with steps of other blocks meanwhile. T < 0: bytes, as they are.
+template <int T, bool EXCHANGE> __device__ __forceinline__ void push_role(const Team &t, const Comm &c, const Args &a, uint32_t ch, uint32_t mask) {
   SHARED(Channel, s);
   const Line line(ch);
-  begin(c, s, line.state, t.index(), t.threads);
+  begin(c, s, line.state, t);
   Waiter waiting(c, line.state);
   const int me = serving_lane() - TO;
   const bool serves = me >= 0 && me < c.ranks && (mask >> me & 1);
+  const Own own(c, a, false);
+  const uint32_t counted = EXCHANGE && a.in_place ? pushes_of(c, a, ch) : 0;
   const auto more = [&](uint32_t k) {
-    if (OWN && owns(c, a, ch, k)) return true;
+    if (EXCHANGE && own.has(c, a, ch, k)) return true;
     for (int p = 0; p < c.ranks; p++)
       if ((mask >> p & 1) && sends(a, ch, p, k)) return true;
     return false;
@@ -300,11 +343,11 @@ template <int T, bool OWN> __device__ __forceinline__ void push_role(const Team 
       else
         copy_scaled<T < 0 ? 0 : T>(t, dst, a.in[p] + at, n, a);
     }
-    if (OWN && owns(c, a, ch, k)) own_step(t, c, a, ch, k);
+    if (EXCHANGE && own.has(c, a, ch, k)) own.copy_step(t, c, a, ch, k);
   };
   uint32_t sent = 0;
   const auto tell = [&](uint32_t k) {
-    if (OWN && a.in_place && serving_lane() == EXTRA) st_volatile(&channel_of(c, c.rank, line.state)->pushed, s.used + k + 1);
+    if (k < counted && serving_lane() == EXTRA) st_volatile(&channel_of(c, c.rank, line.state)->pushed, s.used + k + 1);
     if (!serves || !sends(a, ch, me, k)) return;
     post(c, a, line, me, s.sent[me] + 1 + k, k);
     sent++;
@@ -330,26 +373,18 @@ __device__ __forceinline__ void leave_pushed(const Comm &c, const Channel &s, co
   channel_of(c, c.rank, line.state)->used = s.used + steps;
 }
 
-// steps_in is how many steps a channel has of a message that is cut for so many.
-__device__ __forceinline__ uint32_t steps_in(const Args &a, uint32_t ch, uint32_t channels, uint64_t bytes) {
-  const uint64_t first = (uint64_t)ch * a.chunk, row = (uint64_t)channels * a.chunk;
-  return ch < channels && first < bytes ? (uint32_t)((bytes - first + row - 1) / row) : 0;
-}
-
-// take_role copies what comes from each peer of a mask to out[p]. IN_PLACE: of an exchange that
-// may be in place.
-template <bool IN_PLACE> __device__ __forceinline__ void take_role(const Team &t, const Comm &c, const Args &a, uint32_t ch, uint32_t base, uint32_t mask) {
+// take_role copies what comes from each peer of a mask to out[p]. EXCHANGE: as in push_role.
+template <bool EXCHANGE> __device__ __forceinline__ void take_role(const Team &t, const Comm &c, const Args &a, uint32_t ch, uint32_t base, uint32_t mask) {
   SHARED(Channel, s);
   const Line line(base + ch);
-  begin(c, s, line.state, t.index(), t.threads);
+  begin(c, s, line.state, t);
   Waiter waiting(c, line.state);
   const int me = serving_lane();
-  const bool serves = me < c.ranks && (mask >> me & 1), in_place = IN_PLACE && a.in_place;
-  uint32_t pushes = 0;
-  if (in_place)
-    for (int p = 0; p < c.ranks; p++)
-      if (p != c.rank) pushes = max(pushes, steps_in(a, ch, to_channels(a, p), a.send[p]));
+  const bool serves = me < c.ranks && (mask >> me & 1), in_place = EXCHANGE && a.in_place;
+  const Own own(c, a, true);
+  const uint32_t pushes = in_place ? pushes_of(c, a, ch) : 0;
   const auto more = [&](uint32_t k) {
+    if (EXCHANGE && own.has(c, a, ch, k)) return true;
     for (int p = 0; p < c.ranks; p++)
       if ((mask >> p & 1) && takes(a, ch, p, k)) return true;
     return false;
@@ -365,6 +400,7 @@ template <bool IN_PLACE> __device__ __forceinline__ void take_role(const Team &t
       const uint64_t at = step_at(a, ch, from_channels(a, p), k);
       copy<Slot>(t, a.out[p] + at, chunk_of(c, c.rank, line.ch, p, s.received[p] + 1 + k), min((uint64_t)a.chunk, a.recv[p] - at));
     }
+    if (EXCHANGE && own.has(c, a, ch, k)) own.copy_step(t, c, a, ch, k);
   };
   uint32_t received = 0;
   const auto tell = [&](uint32_t k) {
@@ -385,12 +421,13 @@ template <bool IN_PLACE> __device__ __forceinline__ void take_role(const Team &t
 __device__ __forceinline__ int phase_to(const Comm &c, int j) { return c.ranks & (c.ranks - 1) ? next_peer(c, j) : c.rank ^ j; }
 __device__ __forceinline__ int phase_from(const Comm &c, int j) { return c.ranks & (c.ranks - 1) ? next_peer(c, c.ranks - j) : c.rank ^ j; }
 
-// push_phases sends to one peer after the other, and copies the own part between the steps.
+// push_phases sends to one peer after the other, and copies of the own part between the steps.
 __device__ __forceinline__ void push_phases(const Team &t, const Comm &c, const Args &a, uint32_t ch) {
   SHARED(Channel, s);
   const Line line(ch);
-  begin(c, s, line.state, t.index(), t.threads);
+  begin(c, s, line.state, t);
   Waiter waiting(c, line.state);
+  const Own own(c, a, false);
   uint32_t before = 0;  // steps of the phases before
   for (int j = 1; j < c.ranks; j++) {
     const int p = phase_to(c, j);
@@ -402,7 +439,7 @@ __device__ __forceinline__ void push_phases(const Team &t, const Comm &c, const 
               [&](uint32_t k) {
                 const uint64_t at = step_at(a, ch, a.channels, k);
                 copy<Memory>(t, chunk_of(c, p, line.ch, c.rank, s.sent[p] + 1 + k), a.in[p] + at, min((uint64_t)a.chunk, a.send[p] - at));
-                if (owns(c, a, ch, before + k)) own_step(t, c, a, ch, before + k);
+                if (own.has(c, a, ch, before + k)) own.copy_step(t, c, a, ch, before + k);
               },
               [&](uint32_t k) {
                 if (a.in_place && serving_lane() == EXTRA) st_volatile(&channel_of(c, c.rank, line.state)->pushed, s.used + before + k + 1);
@@ -412,15 +449,16 @@ __device__ __forceinline__ void push_phases(const Team &t, const Comm &c, const 
     before += steps;
   }
   if (t.moves())
-    for (uint32_t k = before; owns(c, a, ch, k); k++) own_step(t, c, a, ch, k);
+    for (uint32_t k = before; own.has(c, a, ch, k); k++) own.copy_step(t, c, a, ch, k);
 }
 
-// take_phases copies to its place what comes from one peer after the other.
+// take_phases copies to its place what comes from one peer after the other, and of the own part.
 __device__ __forceinline__ void take_phases(const Team &t, const Comm &c, const Args &a, uint32_t ch) {
   SHARED(Channel, s);
   const Line line(ch);
-  begin(c, s, line.state, t.index(), t.threads);
+  begin(c, s, line.state, t);
   Waiter waiting(c, line.state);
+  const Own own(c, a, true);
   uint32_t before = 0;
   for (int j = 1; j < c.ranks; j++) {
     const int p = phase_from(c, j);
@@ -433,6 +471,7 @@ __device__ __forceinline__ void take_phases(const Team &t, const Comm &c, const 
               [&](uint32_t k) {
                 const uint64_t at = step_at(a, ch, a.channels, k);
                 copy<Slot>(t, a.out[p] + at, chunk_of(c, c.rank, line.ch, p, s.received[p] + 1 + k), min((uint64_t)a.chunk, a.recv[p] - at));
+                if (own.has(c, a, ch, before + k)) own.copy_step(t, c, a, ch, before + k);
               },
               [&](uint32_t k) {
                 if (serving_lane() == 0) release(c, line, p, s.received[p] + 1 + k);
@@ -440,6 +479,8 @@ __device__ __forceinline__ void take_phases(const Team &t, const Comm &c, const 
     if (t.tells() && serving_lane() == 0) leave_received(c, s, line, p, steps);
     before += steps;
   }
+  if (t.moves())
+    for (uint32_t k = before; own.has(c, a, ch, k); k++) own.copy_step(t, c, a, ch, k);
   if (a.in_place && t.waits() && serving_lane() == EXTRA) leave_pushed(c, s, line, before, waiting);
 }
 
@@ -579,8 +620,8 @@ __device__ __forceinline__ void combine_role(const Team &t, const Comm &c, const
   SHARED(Channel, r);
   SHARED(TwoSlots, slots);
   const Line line(ch), result(RESULT_CHANNEL + ch);
-  begin(c, s, line.state, t.index(), t.threads);
-  begin(c, r, result.state, t.index(), t.threads);
+  begin(c, s, line.state, t);
+  begin(c, r, result.state, t);
   Waiter waiting(c, line.state);
   const uint64_t total = RELAY ? a.recv[c.rank] : a.send[c.rank];
   const int me = serving_lane(), other = me - TO;
@@ -672,7 +713,7 @@ template <bool REDUCE, int T, int OP> __device__ __forceinline__ void chain_chun
   SHARED(Channel, s);
   const uint32_t ch = blockIdx.x;
   const Line line(ch);
-  begin(c, s, line.state, t.index(), t.threads);
+  begin(c, s, line.state, t);
   Waiter waiting(c, line.state);
   const int prev = next_peer(c, c.ranks - 1), next = next_peer(c, 1);
   const bool from = c.rank != (REDUCE ? (a.root + 1) % c.ranks : a.root);  // the first one of the chain

@@ -43,7 +43,7 @@ __device__ __forceinline__ void direct_chunks(const Comm &c, const Args &a) {
   if (me == 0) left = 0;
   const bool peer = me < c.ranks && me != c.rank;
   const bool to = peer && piece_of(a, ch, a.send[me]).n, from = peer && piece_of(a, ch, a.recv[me]).n;
-  begin(c, s, line.state, threadIdx.x, blockDim.x);
+  begin(c, s, line.state);
   Waiter waiting(c, line.state);
   if (from) st_volatile((uint2 *)&channel_of(c, me, line.state)->ready[c.rank], make_uint2(s.received[me] + 1, a.sign));
   if (to) {
@@ -90,7 +90,7 @@ __device__ __forceinline__ void direct_chain(const Comm &c, const Args &a) {
   }
   const Line line(ch);
   if (threadIdx.x == 0) left = 0;
-  begin(c, s, line.state, threadIdx.x, blockDim.x);
+  begin(c, s, line.state);
   Waiter waiting(c, line.state);
   if (from && threadIdx.x == 0 && more(0)) st_volatile((uint2 *)&channel_of(c, prev, line.state)->ready[c.rank], make_uint2(s.received[prev] + 1, a.sign));
   uint32_t steps = 0;

@@ -226,7 +226,7 @@ template <class P, int U, int T> __device__ __forceinline__ void norm_packets(co
       if (active(k + u) && P::carries(local_unit(k + u))) load_words(w[u], a.in[c.rank] + (uint64_t)row * n.row, P::offset(local_unit(k + u)), n.row);
   };
   load(ch, 0);  // while the channel's state is read
-  begin(c, s, ch, threadIdx.x, blockDim.x);
+  begin(c, s, ch);
   if (threadIdx.x < (uint32_t)c.ranks && (peers >> threadIdx.x & 1)) acknowledge(c, s, ch, threadIdx.x, true);
   await_credits(c, s, ch, peers, PACKET_SLOTS, wait);
   for (uint32_t row = ch, j = 0; row < n.rows; row += a.channels, j++)
@@ -297,7 +297,7 @@ template <class P, int T> __device__ __forceinline__ void norm_parts(const Comm 
   };
   dependents_launch();
   dependency_wait();
-  begin(c, s, ch, threadIdx.x, blockDim.x);
+  begin(c, s, ch);
   if (threadIdx.x < (uint32_t)c.ranks && (peers >> threadIdx.x & 1)) acknowledge(c, s, ch, threadIdx.x, true);
   await_credits(c, s, ch, peers, PACKET_SLOTS, wait);
   for (uint32_t row = ch, j = 0; row < n.rows; row += a.channels, j++)

@@ -460,7 +460,7 @@ template <class P, int U> __device__ __forceinline__ void exchange_packets(const
     const int p = first_of(c, to);
     sender.load(a, a.in[p], a.send[p], Share<P>(a.send[p], ch, to_channels(a, p)), 0);
   }
-  begin(c, s, ch, threadIdx.x, blockDim.x);
+  begin(c, s, ch);
   if (threadIdx.x < (uint32_t)c.ranks && (from >> threadIdx.x & 1)) acknowledge(c, s, ch, threadIdx.x, a.symmetric);
   await_credits(c, s, ch, to, PACKET_SLOTS, wait);
   sender.send(c, a, s, ch, to);
@@ -527,7 +527,7 @@ template <class P, int U, int T, int OP> __device__ __forceinline__ void reduce_
     const int p = first_of(c, to);
     sender.load(a, a.in[p], a.send[p], Share<P>(a.send[p], ch, a.channels), 0);
   }
-  begin(c, s, ch, threadIdx.x, blockDim.x);
+  begin(c, s, ch);
   if (threadIdx.x < (uint32_t)c.ranks && (from >> threadIdx.x & 1)) acknowledge(c, s, ch, threadIdx.x, a.symmetric);
   await_credits(c, s, ch, to, PACKET_SLOTS, wait);
   sender.send(c, a, s, ch, to);
@@ -557,7 +557,7 @@ template <class P, int U, int T, int OP> __device__ __forceinline__ void allredu
     const int p = next_peer(c, 1);
     sender.load(a, a.in[p], a.send[p], Share<P>(a.send[p], ch, a.channels), 0);
   }
-  begin(c, s, ch, threadIdx.x, blockDim.x);
+  begin(c, s, ch);
   if (threadIdx.x < (uint32_t)c.ranks && (peers >> threadIdx.x & 1)) acknowledge(c, s, ch, threadIdx.x, true);
   await_credits(c, s, ch, peers, PACKET_SLOTS, wait);
   sender.send(c, a, s, ch, peers);

@@ -65,6 +65,15 @@ __device__ __forceinline__ int before_of(const Comm &c, const Ring &g) { return 
 
 typedef uint32_t TwoWords[2];  // of pieces in turn
 
+// taken_now returns, to all lanes of a warp, a word that another warp wrote before a barrier. Barriers
+// give all the order there is; but racecheck does not follow the order of one barrier after another, and
+// leaves atomics alone.
+__device__ __forceinline__ uint32_t taken_now(uint32_t *word) {
+  uint32_t v = 0;
+  if (serving_lane() == 0) v = atomicAdd(word, 0);
+  return __shfl_sync(~0u, v, 0);
+}
+
 // ring_rows reduces n bytes of a slot and of the rank's own memory with the moving warps of a team.
 template <int T, int OP> __device__ __forceinline__ void ring_rows(const Team &t, const Args &a, char *out, const char *own_in, const char *slot, uint64_t n, bool last) {
   const bool aligned = (((uintptr_t)own_in | (uintptr_t)out) & 15) == 0;
@@ -125,7 +134,7 @@ template <int T, int OP> __device__ __forceinline__ void ring_moves(const Comm &
           }
           if (waiting.left()) piece = total;
         }
-        taken[k % 2] = piece;
+        atomicExch(&taken[k % 2], piece);
       }
       piece = __shfl_sync(~0u, piece, 0);
       barrier_arrive(t.barriers + READY + k % 2, one);
@@ -135,7 +144,7 @@ template <int T, int OP> __device__ __forceinline__ void ring_moves(const Comm &
   } else if (t.tells()) {
     for (uint32_t k = 0;; k++) {
       barrier_sync(t.barriers + MOVED + k % 2, one);
-      const uint32_t piece = taken[k % 2];
+      const uint32_t piece = taken_now(&taken[k % 2]);
       if (piece == total) break;
       if (serving_lane() == 0) {
         fence_system();
@@ -149,7 +158,7 @@ template <int T, int OP> __device__ __forceinline__ void ring_moves(const Comm &
     char *const out = a.out[c.rank];
     for (uint32_t k = 0;; k++) {
       barrier_sync(t.barriers + READY + k % 2, one);
-      const uint32_t piece = taken[k % 2];
+      const uint32_t piece = taken_now(&taken[k % 2]);
       if (piece < total) {
         const Round r = round_of(piece);
         const bool own = kept(piece);

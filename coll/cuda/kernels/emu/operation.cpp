@@ -206,10 +206,11 @@ void Maker::exchange_even() {
   common(protocol == kSimple ? 2 : 1);
   std::vector<size_t> part = parts(true);
   if (!gather) part.assign(n, part[0]);
-  std::vector<Span> in(n), out(n);
+  std::vector<Span> in(n), out(n), mine(n);  // mine: messages to the rank itself, of a group that is in place for others
   std::vector<size_t> at(n + 1);
   for (int p = 0; p < n; p++) at[p + 1] = at[p] + part[p];
   for (int i = 0; i < n; i++) {
+    if (in_place && !gather && !phased && protocol == kSimple && r.one_in(2)) mine[i] = w.input(i, length(channels), element);
     if (!in_place) in[i] = w.input(i, gather ? part[i] : at[n], element);
     out[i] = w.output(i, at[n], element);
     if (in_place) in[i] = gather ? out[i].part(at[i], part[i]) : out[i];
@@ -227,6 +228,13 @@ void Maker::exchange_even() {
       a.in[p] = gather ? in[i].address() : in[i].address() + at[p];
       a.out[p] = out[i].address() + at[p];
       memcpy(out[i].want() + at[p], data[p].data() + (gather ? 0 : at[i]), part[p]);
+    }
+    if (mine[i].size) {
+      Span to = w.output(i, mine[i].size, element);
+      a.send[i] = a.recv[i] = to.size;
+      a.in[i] = mine[i].address();
+      a.out[i] = to.address();
+      memcpy(to.want(), mine[i].want(), to.size);
     }
   }
 }

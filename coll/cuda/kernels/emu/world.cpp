@@ -110,6 +110,7 @@ std::string World::check_numbers() const {
         const char *wrong = nullptr;
         if (s.sent[b] != r.received[a]) wrong = "sent and received";
         if (chunks && r.posted[a] != s.sent[b]) wrong = "sent and posted";
+        if (chunks && s.pushed != s.used) return "channel " + std::to_string(ch) + " of " + std::to_string(a) + ": steps in place were not counted alike";
         if (chunks && s.acked[b] != s.sent[b]) wrong = "sent and acknowledged";
         if (s.sent[b] - s.acked[b] > kOld + 64) wrong = "sent and acknowledged";
         if (s.sent[b] - s.credit[b] > 64) wrong = "sent and credit";
