@@ -287,26 +287,16 @@ func GPURules[C any](t *Tables, gpu string, ranks int, parse func(c op.Collectiv
 	return rules, nil
 }
 
-// At returns the first rule with a sufficient UpTo, or nil if there is none.
-func At[C any](rules []Rule[C], bytes int) *Rule[C] {
-	for i := range rules {
-		if bytes <= rules[i].UpTo {
-			return &rules[i]
-		}
-	}
-	return nil
+// At returns the index of the first rule with a sufficient UpTo, or -1 if there is none.
+func At[C any](rules []Rule[C], bytes int) int {
+	return slices.IndexFunc(rules, func(r Rule[C]) bool { return bytes <= r.UpTo })
 }
 
-// Pick chooses for a GPU: the measured rule, or else the first possible rule of the model with
-// a sufficient UpTo, or else the widest possible one. can adapts a choice to the given bytes
-// and reports whether it is possible and, if strict, whether settings allow it. If settings
-// allow no choice, they are ignored.
-func Pick[C any](measured, model []Rule[C], bytes int, can func(k C, strict bool) (C, bool)) C {
-	if r := At(measured, bytes); r != nil {
-		if got, ok := can(r.C, true); ok {
-			return got
-		}
-	}
+// Pick chooses for a GPU without measurements: the first possible rule of the model with a sufficient
+// UpTo, or else the widest possible one. can adapts a choice to the given bytes and reports whether
+// it is possible and, if strict, whether settings allow it. If settings allow no choice, they are
+// ignored.
+func Pick[C any](model []Rule[C], bytes int, can func(k C, strict bool) (C, bool)) C {
 	last := len(model) - 1
 	for _, strict := range [...]bool{true, false} {
 		for i := range model {

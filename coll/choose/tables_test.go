@@ -135,7 +135,7 @@ func TestGPURules(t *testing.T) {
 		return r
 	}
 	mine, theirs := rules(own, gpu, 2), rules(nil, gpu, 2)
-	if r := mine[op.AllReduce]; len(r) != 2 || r[0] != (Rule[string]{8, "mine"}) || At(r, 1<<50).C != "mine too" || At(r[:1], 9) != nil {
+	if r := mine[op.AllReduce]; len(r) != 2 || r[0] != (Rule[string]{8, "mine"}) || At(r, 1<<50) != 1 || r[1].C != "mine too" || At(r[:1], 9) != -1 {
 		t.Errorf("the user's: %+v", r)
 	}
 	if d := cmp.Diff(theirs[op.Reduce], mine[op.Reduce]); d != "" || len(theirs[op.AllReduce]) < 7 {

@@ -165,11 +165,20 @@ func (ch *chooser) chooseWithout(kernels uint32, c op.Collective, bytes int) cho
 			return got
 		}
 	}
+	measured := ch.measured[c]
+	for i := choose.At(measured, bytes); i >= 0; i-- {
+		if got, ok := can(measured[i].C, true); ok {
+			return got
+		}
+		if measured[i].C.kernel != copies { // without copy engines, long messages go as shorter ones do
+			break
+		}
+	}
 	hosted := 0
 	if ch.hosted {
 		hosted = 1
 	}
-	return choose.Pick(ch.measured[c], model()[hosted][ch.ranks][c], bytes, can)
+	return choose.Pick(model()[hosted][ch.ranks][c], bytes, can)
 }
 
 // permitted reports whether the settings allow a kernel for a message of the given bytes.
