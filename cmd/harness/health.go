@@ -20,6 +20,7 @@ import (
 	"github.com/assay-hpc/assay/harness/version"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
+	"github.com/assay-hpc/assay/internal/noun"
 )
 
 // openGPUs returns the source of data about GPUs; tests replace it.
@@ -141,16 +142,9 @@ func (o *healthOptions) run(ctx context.Context, x health.Expect) error {
 	// Failures are on stdout. One line reports them on stderr, in case only that is stored.
 	switch r.Verdict {
 	case result.Fail:
-		return exit.With(exit.Fail, fmt.Errorf("health: %s failed", plural(r.Count[result.Fail], "check")))
+		return exit.With(exit.Fail, fmt.Errorf("health: %s failed", noun.Count(r.Count[result.Fail], "check")))
 	case result.Error:
-		return exit.With(exit.NotDone, fmt.Errorf("health: %s could not be made", plural(r.Count[result.Error], "check")))
+		return exit.With(exit.NotDone, fmt.Errorf("health: %s could not be made", noun.Count(r.Count[result.Error], "check")))
 	}
 	return nil
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

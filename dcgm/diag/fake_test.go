@@ -67,7 +67,7 @@ func TestFakeFaults(t *testing.T) {
 		{"FAKE_LOST=stream_copy", "memory_bandwidth", result.Fail, "not mapped"},
 		{"FAKE_CRASH=stream_copy", "memory_bandwidth", result.Error, "the fake driver crashes"},
 		{"FAKE_HANG=stream_copy", "memory_bandwidth", result.Error, "timed out: it was not done within 6s (at GPU "},
-		{"FAKE_WRONG=host", "pcie", result.Fail, "h2d: 1 words of 8 bytes are wrong"},
+		{"FAKE_WRONG=host", "pcie", result.Fail, "h2d: 1 word of 8 bytes wrong"},
 	} {
 		plan, err := Select("context_create,"+tt.test, nil, nil)
 		check(t, err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/noun"
 )
 
 // remedyMemory is the advice for faulty memory.
@@ -192,7 +193,7 @@ func (j *job) miscompared(gpu int, m miscompares, remedy, where string) {
 	if m.Count == 0 {
 		return
 	}
-	j.findf(gpu, result.Fail, remedy, "%s: %d words of 8 bytes are wrong, in bits %#016x; the first %d: %s", where, m.Count, m.Bits, min(len(m.First), 4), first(m))
+	j.findf(gpu, result.Fail, remedy, "%s: %s of 8 bytes wrong, in bits %#016x; the first %d: %s", where, noun.Count(int(m.Count), "word"), m.Bits, min(len(m.First), 4), first(m))
 }
 
 func first(m miscompares) string {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/stat"
+	"github.com/assay-hpc/assay/internal/noun"
 )
 
 // TextOptions are for WriteText.
@@ -35,7 +36,7 @@ func (h *History) WriteText(w io.Writer, o TextOptions) error {
 		b.WriteByte('\n')
 	}
 	fmt.Fprintf(b, "%s of %s; %s (more than %s, and than the noise), %d for the better",
-		count(h.Certificates, "certificate"), count(len(h.Machines), "machine"), count(len(drifts), "drift"), percent(h.Tolerance), len(drifts)-h.Worse())
+		noun.Count(h.Certificates, "certificate"), noun.Count(len(h.Machines), "machine"), noun.Count(len(drifts), "drift"), percent(h.Tolerance), len(drifts)-h.Worse())
 	if h.Repeated > 0 {
 		fmt.Fprintf(b, "; %d repeated", h.Repeated)
 	}
@@ -49,7 +50,7 @@ func (h *History) WriteText(w io.Writer, o TextOptions) error {
 
 func (m *Machine) text(b *strings.Builder, o TextOptions) {
 	digest := m.Digest[:min(len(m.Digest), len("sha256:")+12)]
-	fmt.Fprintf(b, "%s  %s  %s, %s to %s\n\n", cmp.Or(m.Name, "no subject"), digest, count(m.Certificates, "certificate"), stamp(m.First), stamp(m.Last))
+	fmt.Fprintf(b, "%s  %s  %s, %s to %s\n\n", cmp.Or(m.Name, "no subject"), digest, noun.Count(m.Certificates, "certificate"), stamp(m.First), stamp(m.Last))
 	var table strings.Builder
 	t := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
 	if len(m.Series) > 0 {
@@ -190,13 +191,6 @@ func (d Drift) String() string {
 		s += fmt.Sprintf(" %s went from %s to %s", c.What, c.From, c.To)
 	}
 	return s
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/assay-hpc/assay/internal/noun"
 )
 
 // A Kind is the transport of the data between hosts.
@@ -76,7 +78,7 @@ func (m *maker) chooseData() Data {
 		s.drop(func(i int) bool { return !s.isEFA(i) }, "EFA carries the data")
 		s.dropDown()
 		s.near()
-		d.Kind, d.Why = EFA, count(len(s.left()), "device")
+		d.Kind, d.Why = EFA, noun.Count(len(s.left()), "device")
 	} else {
 		s.drop(func(i int) bool { return !s.ports[i].OnPCI }, "it is made of software (soft RoCE or the like)")
 		s.dropControl()
@@ -286,7 +288,7 @@ func (s *sorter) kind() (Kind, string) {
 		return Sockets, ""
 	}
 	p := s.ports[left[0]]
-	text := count(len(left), "port")
+	text := noun.Count(len(left), "port")
 	if p.Gbit > 0 {
 		text += fmt.Sprintf(" of %g Gb/s", p.Gbit)
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/assay-hpc/assay/internal/noun"
 )
 
 // WriteExport writes lines for a shell to evaluate: eval "$(harness show environment --export)",
@@ -61,7 +63,7 @@ func (p *Plan) Line(override bool) string {
 		text += "; kept " + strings.Join(kept, " ")
 	}
 	if n := len(p.Warnings); n > 0 {
-		text += fmt.Sprintf("; %s: see harness show environment", count(n, "warning"))
+		text += fmt.Sprintf("; %s: see harness show environment", noun.Count(n, "warning"))
 	}
 	return text
 }

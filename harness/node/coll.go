@@ -14,6 +14,7 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/internal/noun"
 )
 
 // collParams are the parameters under "with" of coll.
@@ -144,7 +145,7 @@ func (c *Config) collResult(e *suite.Entry, d *perf.Document, op string, nodes i
 	case len(d.Rows) == 0:
 		return result.Errored("nothing was measured")
 	}
-	res := result.Passed("%s, every result verified", count(d.Ranks, "rank"))
+	res := result.Passed("%s, every result verified", noun.Count(d.Ranks, "rank"))
 	if nodes > 1 {
 		res.Reason = fmt.Sprintf("%d machines, %s", nodes, res.Reason)
 	}

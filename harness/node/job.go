@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/noun"
 )
 
 // UseJob marks checks that all machines of a job run together. All machines reach such a check,
@@ -115,7 +116,7 @@ func (c *Config) judgeWords(words []word, ranks []int) *result.Result {
 	}
 	for i, w := range words {
 		if w.GPUs != words[0].GPUs {
-			return ptr(result.Errored("%s has %s, and %s has %s: a collective over machines takes as many of each", c.Job.Name(ranks[i]), count(w.GPUs, "GPU"), c.Job.Name(ranks[0]), count(words[0].GPUs, "GPU")))
+			return ptr(result.Errored("%s has %s, and %s has %s: a collective over machines takes as many of each", c.Job.Name(ranks[i]), noun.Count(w.GPUs, "GPU"), c.Job.Name(ranks[0]), noun.Count(words[0].GPUs, "GPU")))
 		}
 	}
 	return nil

@@ -19,6 +19,7 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/internal/noun"
 )
 
 // Resources of checks, so that they do not disturb one another.
@@ -70,9 +71,9 @@ func (c *Config) noGPUs() (result.Result, bool) {
 	case m.PCI == 0 && m.GPUs == 0 && (c.GPUs == nil || *c.GPUs == 0):
 		return result.Skipped("there is no GPU on PCI"), true
 	case !m.CUDA:
-		return result.Errored("PCI has %s, and this harness has no code for GPUs", count(m.PCI, "GPU")).WithRemedy("use the harness of a CUDA image"), true
+		return result.Errored("PCI has %s, and this harness has no code for GPUs", noun.Count(m.PCI, "GPU")).WithRemedy("use the harness of a CUDA image"), true
 	case m.GPUs == 0:
-		return result.Errored("PCI has %s, and CUDA none: %s", count(m.PCI, "GPU"), m.Why).WithRemedy("start the container with its GPUs (docker run --gpus all), on a host whose driver works"), true
+		return result.Errored("PCI has %s, and CUDA none: %s", noun.Count(m.PCI, "GPU"), m.Why).WithRemedy("start the container with its GPUs (docker run --gpus all), on a host whose driver works"), true
 	}
 	return result.Result{}, false
 }

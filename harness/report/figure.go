@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/noun"
 )
 
 func figure(v float64, unit string) string { return fmt.Sprintf("%.4g %s", v, unit) }
@@ -56,7 +57,7 @@ func spreadText(m *result.Measurement) string {
 	if s == nil {
 		return ""
 	}
-	of := fmt.Sprintf("%d %s", s.Samples, plural(s.Samples, "sample"))
+	of := noun.Count(s.Samples, "sample")
 	if s.Kind == result.Confidence {
 		return fmt.Sprintf("%.4g to %.4g with 95 %% confidence, %s", s.Low, s.High, of)
 	}

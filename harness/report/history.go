@@ -11,6 +11,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/history"
 	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/noun"
 	"github.com/assay-hpc/assay/internal/plain"
 )
 
@@ -196,7 +197,7 @@ func (t *trend) plot() plot {
 		ys = append(ys, t.limit.Value)
 		p.Note += fmt.Sprintf("; dashed: the limit, %s %s (%s)", limitWords[t.limit.Kind], figure(t.limit.Value, t.unit), t.limit.Source)
 	}
-	p.Alt = fmt.Sprintf("%d values of %d %s over time; %s", len(t.times), len(t.order), plural(len(t.order), "object"), p.Note)
+	p.Alt = fmt.Sprintf("%d values of %d %s over time; %s", len(t.times), len(t.order), noun.Form(len(t.order), "object"), p.Note)
 	t.table(&p)
 	if !drawable(ys) || !drawable(xs) {
 		p.Note += "; such figures cannot be drawn"

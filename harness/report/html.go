@@ -10,6 +10,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/noun"
 	"github.com/assay-hpc/assay/internal/plain"
 )
 
@@ -90,7 +91,7 @@ func HTML(w io.Writer, s *certificate.Statement, about Page) error {
 	}
 	view.Headlines = headlinesOf(p.Results)
 	made := len(p.Results) - len(view.Skipped)
-	view.Made, view.Short = fmt.Sprintf("All %d %s that were made", made, plural(made, "check")), made <= shortTable
+	view.Made, view.Short = fmt.Sprintf("All %d %s that were made", made, noun.Form(made, "check")), made <= shortTable
 	for _, f := range faulty(p.Results) {
 		row := rowOf(*f.Result)
 		row.ID = f.name()

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/noun"
 )
 
 // A bunch is a group of a check's objects that have the same message.
@@ -230,17 +231,10 @@ func valuesOf(objects []result.Object) (values, limit string) {
 // kindOf returns what the objects are, as far as their names show.
 func kindOf(objects []result.Object) string {
 	if slices.ContainsFunc(objects, func(o result.Object) bool { return o.Peer != "" }) {
-		return plural(len(objects), "pair")
+		return noun.Form(len(objects), "pair")
 	}
 	if slices.ContainsFunc(objects, func(o result.Object) bool { return !strings.HasPrefix(o.Name, "GPU ") }) {
-		return plural(len(objects), "object")
+		return noun.Form(len(objects), "object")
 	}
-	return plural(len(objects), "GPU")
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return what
-	}
-	return what + "s"
+	return noun.Form(len(objects), "GPU")
 }

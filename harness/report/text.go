@@ -12,6 +12,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/noun"
 	"github.com/assay-hpc/assay/internal/plain"
 )
 
@@ -86,7 +87,7 @@ func (t *text) results(all, clean []result.Result) {
 	}
 	t.lines(shown)
 	if hidden := len(all) - len(shown); hidden > 0 {
-		t.printf("%s\n", t.dim(fmt.Sprintf("  … %d %s not selected", hidden, plural(hidden, "check"))))
+		t.printf("%s\n", t.dim(fmt.Sprintf("  … %d %s not selected", hidden, noun.Form(hidden, "check"))))
 	}
 	t.printf("\n")
 }

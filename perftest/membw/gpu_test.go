@@ -148,7 +148,7 @@ func TestFakeWrong(t *testing.T) {
 	r, err := o.Run(t.Context(), open(t))
 	check(t, err)
 	wrong := func(o result.Object) bool {
-		return o.Verdict == result.Fail && strings.Contains(o.Reason, "wrong data: 1 words of 8 bytes differ from what was sent, the first at byte 32768 of 65536")
+		return o.Verdict == result.Fail && strings.Contains(o.Reason, "wrong data: 1 word of 8 bytes not as sent, the first at byte 32768 of 65536")
 	}
 	for _, res := range r.Results { // the fake kernel makes no mistake
 		for _, o := range res.Objects {

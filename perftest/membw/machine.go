@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/noun"
 )
 
 // memory is a kind of memory.
@@ -126,7 +127,7 @@ type dataError struct {
 }
 
 func (e *dataError) Error() string {
-	return fmt.Sprintf("wrong data: %d words of 8 bytes differ from what was sent, the first at byte %d of %d", e.Words, e.First, e.Of)
+	return fmt.Sprintf("wrong data: %s of 8 bytes not as sent, the first at byte %d of %d", noun.Count(int(e.Words), "word"), e.First, e.Of)
 }
 
 // errPeer: two GPUs cannot reach each other's memory.

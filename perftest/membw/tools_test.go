@@ -78,7 +78,7 @@ func TestBandwidthTestFails(t *testing.T) {
 	var b strings.Builder
 	err := TestOptions{Mode: "quick", HtoD: true}.Run(t.Context(), m, &b)
 	var data *dataError
-	if !errors.As(err, &data) || !strings.Contains(b.String(), "Result = FAIL") || !strings.Contains(err.Error(), "3 words of 8 bytes differ from what was sent, the first at byte 8 of 32") {
+	if !errors.As(err, &data) || !strings.Contains(b.String(), "Result = FAIL") || !strings.Contains(err.Error(), "3 words of 8 bytes not as sent, the first at byte 8 of 32") {
 		t.Errorf("%v\n%s", err, &b)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/noun"
 )
 
 // A View defines how a report is shown.
@@ -37,7 +38,7 @@ const widest = 32
 func (r *Report) WriteText(w io.Writer, v View) error {
 	var b strings.Builder
 	unit, _ := r.unit(v)
-	fmt.Fprintf(&b, "%s between %d ports of %s: %s, %s, %d QP%s, %s\n", r.Tool, len(r.Ports), counted(len(r.Hosts), "host"), r.Pattern, sizeText(r.Bytes), r.QPs, plural(r.QPs), r.how())
+	fmt.Fprintf(&b, "%s between %d ports of %s: %s, %s, %s, %s\n", r.Tool, len(r.Ports), noun.Count(len(r.Hosts), "host"), r.Pattern, sizeText(r.Bytes), noun.Count(r.QPs, "QP"), r.how())
 	if r.Typical > 0 {
 		fmt.Fprintf(&b, "%s; typical is %s\n", unit, r.show(r.Typical, v))
 	} else {
@@ -54,15 +55,6 @@ func (r *Report) WriteText(w io.Writer, v View) error {
 	_, err := io.WriteString(w, b.String())
 	return err
 }
-
-func plural(n int) string {
-	if n == 1 {
-		return ""
-	}
-	return "s"
-}
-
-func counted(n int, what string) string { return fmt.Sprintf("%d %s%s", n, what, plural(n)) }
 
 // how describes what was measured at once.
 func (r *Report) how() string {
