@@ -33,9 +33,7 @@ const (
 	reduceChain
 	combine
 	copyRing // what copies needs in a ring, see ringblocks.go
-	normLL   // these three and normLocal: see norm.go
-	normLL128
-	normPartsLL128
+	normLL   // these two: see norm.go
 	normLocal
 	copies // no kernel: copy engines move the bytes, see copies.go
 	numKernels
@@ -75,8 +73,6 @@ var kernelInfo = [numKernels + 1]struct {
 	combine:         {"combine", simple, true, false, 1, 1, false, ""},
 	copyRing:        {"copy_ring", simple, true, false, 1, servedWarps, false, ""},
 	normLL:          {"norm_ll", ll, true, true, 1, 1, false, schedule.OneShot},
-	normLL128:       {"norm_ll128", ll128, true, true, 1, 1, false, schedule.OneShot},
-	normPartsLL128:  {"norm_parts_ll128", ll128, true, true, 1, 1, false, schedule.TwoShot},
 	normLocal:       {"norm_local", ll, true, true, 1, 1, false, ""},
 	copies:          {"copy", simple, false, false, 1, 1, false, schedule.TwoShot},
 	nvidia:          {"nvidia", simple, false, false, 1, 1, false, ""},
@@ -136,6 +132,7 @@ type chooser struct {
 	env       *choose.Env
 	library   bool // NVIDIA's library can do operations
 	blocks    int  // that fit on a device at the same time, on every device
+	clusters  bool // blocks form clusters, on every device
 	copyBytes int  // bytes that each rank has for copies
 	measured  choose.Rules[choice]
 	force     choice

@@ -10,7 +10,7 @@ import (
 )
 
 func testChooser(ranks int) *chooser {
-	return &chooser{layout: newLayout(ranks, 0), env: new(choose.Env), blocks: 132, copyBytes: 512 << 20}
+	return &chooser{layout: newLayout(ranks, 0), env: new(choose.Env), blocks: 132, clusters: true, copyBytes: 512 << 20}
 }
 
 // sizes goes from 1 byte to 16 GB, with what lies beside powers of two.
@@ -268,13 +268,15 @@ func TestNormChoices(t *testing.T) {
 		{"a row of a block", 2, 1, 4 << 10, nil, "norm_ll:1:512:0", true},
 		{"two rounds", 4, 4, 16 << 10, nil, "norm_ll:32:128:0", true},
 		{"two blocks a row", 2, 32, 16 << 10, nil, "norm_ll:64:512:0", true},
-		{"a block for each row", 2, 64, 16 << 10, nil, "norm_ll128:64:416:0", true},
-		{"a few rows for each block", 2, 100, 4 << 10, nil, "norm_ll128:64:320:0", true},
+		{"a block for each row", 2, 64, 8 << 10, nil, "norm_ll:64:512:0", true},
+		{"no clusters", 2, 64, 8 << 10, func(c *chooser) { c.clusters = false }, "norm_ll:64:512:0", true},
+		{"a row that blocks without clusters cannot share", 2, 1, 16 << 10, func(c *chooser) { c.clusters = false }, "reduce_ll:16:128:0", false},
+		{"more than a slot of a row", 2, 64, 16 << 10, nil, "reduce_ll128:64:512:0", false},
+		{"more rows than blocks", 2, 100, 4 << 10, nil, "reduce_ll128:32:512:0", false},
 		{"too long", 2, 512, 16 << 10, nil, "allreduce_simple:24:512:28672", false},
 		{"a row that is too long", 2, 1, 256 << 10, nil, "reduce_ll128:32:512:0", false},
-		{"parts", 4, 32, 16 << 10, nil, "norm_parts_ll128:32:320:0", true},
-		{"parts of few elements", 8, 300, 2000, nil, "norm_parts_ll128:64:32:0", true},
-		{"fewer blocks", 2, 64, 4 << 10, func(c *chooser) { c.blocks = 20 }, "norm_ll128:20:320:0", true},
+		{"two hops", 4, 32, 16 << 10, nil, "allreduce_ll:64:256:0", false},
+		{"fewer blocks", 2, 16, 8 << 10, func(c *chooser) { c.blocks = 20 }, "norm_ll:16:512:0", true},
 		{"too few", 2, 64, 16 << 10, func(c *chooser) { c.blocks = 8 }, "allreduce_simple:4:512:28672", false},
 		{"no LL128", 2, 1, 16 << 10, func(c *chooser) { c.env.Proto = proto(t, "LL") }, "norm_ll:8:256:0", true},
 		{"Simple", 2, 1, 4 << 10, func(c *chooser) { c.env.Proto = proto(t, "Simple") }, "allreduce_simple:24:512:28672", false},
@@ -294,13 +296,21 @@ func TestNormChoices(t *testing.T) {
 			}
 		})
 	}
-	for _, c := range [][3]int{{1, 2, 32}, {1, 513, 64}, {1, 1 << 20, 512}} {
-		if got := normThreads(c[1]); got != c[2] {
-			t.Errorf("rows of %d bytes: %d threads; want %d", c[1], got, c[2])
+	for _, c := range []struct {
+		rows, row int
+		clusters  bool
+		want      string
+	}{
+		{1, 2, true, "norm_local:1:32:0"},
+		{1, 513, true, "norm_local:1:64:0"},
+		{1, 1 << 20, false, "norm_local:1:512:0"},
+		{3, 1 << 20, true, "norm_local:24:512:0"},
+		{64, 16 << 10, true, "norm_local:128:512:0"},
+		{1000, 16 << 10, true, "norm_local:264:512:0"},
+	} {
+		if got := normedLocally(c.rows, c.row, 132, c.clusters).String(); got != c.want {
+			t.Errorf("%d rows of %d bytes, clusters %v: %s; want %s", c.rows, c.row, c.clusters, got, c.want)
 		}
-	}
-	if normLocalBlocks(3, 132) != 3 || normLocalBlocks(1000, 132) != 264 {
-		t.Error("blocks")
 	}
 }
 

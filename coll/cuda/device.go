@@ -74,6 +74,9 @@ func deviceOf(ordinal int) (*device, error) {
 	return d, nil
 }
 
+// clusters reports whether its blocks form clusters, which share memory.
+func (d *device) clusters() bool { return d.info.ComputeMajor >= 9 }
+
 // in runs f with the device's context current. Whatever f calls, it does not invalidate a
 // stream capture of the program.
 func (d *device) in(f func() error) error {

@@ -222,6 +222,7 @@ func newChooser(k *choose.Env, ranks int, all []identity, hosted bool) chooser {
 	if hosted {
 		c.layout = c.onHost()
 	}
+	c.clusters = len(all) > 0
 	for _, id := range all {
 		shared := 0
 		for _, other := range all {
@@ -229,6 +230,7 @@ func newChooser(k *choose.Env, ranks int, all []identity, hosted bool) chooser {
 				shared++
 			}
 		}
+		c.clusters = c.clusters && id.Clusters == 1 && shared == 1
 		blocks := int(id.SMs) / shared
 		if c.blocks == 0 || blocks < c.blocks {
 			c.blocks = blocks

@@ -26,7 +26,7 @@ func (e *engine) norm(o *op.Op) (l *driver.Launch, more bool) {
 // afterwards prepares the launch that does what follows the sum, which is at the given address.
 func (e *engine) afterwards(o *op.Op, sum uintptr) *driver.Launch {
 	row := o.Norm.Row * o.Type.Size()
-	return e.rows(o, choice{kernel: normLocal, channels: normLocalBlocks(o.Bytes()/row, e.dev.info.SMs), threads: normThreads(row)}, sum)
+	return e.rows(o, normedLocally(o.Bytes()/row, row, e.dev.info.SMs, e.dev.clusters()), sum)
 }
 
 // rows prepares the launch of a kernel that normalizes rows.
@@ -42,7 +42,9 @@ func (e *engine) rows(o *op.Op, c choice, in uintptr) *driver.Launch {
 	}
 	if c.kernel == normLL {
 		l.args.row = uint32(bits.TrailingZeros(uint(c.threads)))
-		l.norm.split = uint32(bits.TrailingZeros(uint(c.channels) / uint(l.norm.rows)))
 	}
+	blocks := max(1, c.channels/int(l.norm.rows)) // of a row
+	l.norm.split = uint32(bits.TrailingZeros(uint(blocks)))
+	l.l.SetCluster(blocks)
 	return e.set(l, c)
 }

@@ -163,8 +163,6 @@ func (c *normCase) check(g *gpuRank, skew int, inPlace bool) error {
 var normWays = map[string]kernel{
 	"":                            noKernel, // any
 	"reduce_ll:1:128:0":           normLL,
-	"reduce_ll128:1:128:0":        normLL128,
-	"allreduce_ll128:1:128:0":     normPartsLL128,
 	"allreduce_simple:3:256:4096": normLocal,
 	"copy:8:512:65536":            noKernel,
 }

@@ -22,12 +22,13 @@ import (
 
 // An identity is what a rank tells the others about its device.
 type identity struct {
-	Version uint32
-	SMs     uint32
-	Process [16]byte // unique to the process
-	UUID    [40]byte
-	Name    [32]byte // SHA-256
-	TooOld  uint8    // 1: there are no kernels for it
+	Version  uint32
+	SMs      uint32
+	Process  [16]byte // unique to the process
+	UUID     [40]byte
+	Name     [32]byte // SHA-256
+	TooOld   uint8    // 1: there are no kernels for it
+	Clusters uint8    // 1: its blocks form clusters
 }
 
 // measuredAlike reports whether measured rules can be used: each rank has its own device and
@@ -44,7 +45,7 @@ func measuredAlike(all []identity) bool {
 }
 
 // abiVersion changes whenever kernels/abi.h or the data that ranks exchange here changes.
-const abiVersion = 7
+const abiVersion = 8
 
 // process returns a random ID of this process. Unlike a PID, it also distinguishes processes
 // in different containers.
@@ -97,6 +98,9 @@ func openWindows(ctx context.Context, cfg executor.Config, dev *device, tooOld *
 	}
 	me := identity{Version: abiVersion, SMs: uint32(dev.info.SMs), Process: process(), Name: sha256.Sum256([]byte(dev.info.Name))}
 	copy(me.UUID[:], dev.info.UUID)
+	if dev.clusters() {
+		me.Clusters = 1
+	}
 	if tooOld != nil {
 		me.TooOld = 1
 	}

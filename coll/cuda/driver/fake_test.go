@@ -259,9 +259,10 @@ func fakeLaunches(t *testing.T, ctx [2]*Context) {
 	}
 	ls[1].SetDependent(false)
 	ls[1].SetCooperative(true)
+	ls[1].SetCluster(2)
 	// The context is what it was before RunAll.
 	got = traced(t, ls[1].Run)
-	want = "launch 0x123 in 0 " + common + " 1099511627777 7 [2=1] [10=1]\n"
+	want = "launch 0x123 in 0 " + common + " 1099511627777 7 [2=1] [10=1] [4=2]\n"
 	if got != want {
 		t.Errorf("Run:\n%swant\n%s", got, want)
 	}

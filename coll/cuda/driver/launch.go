@@ -25,6 +25,7 @@ type Launch struct {
 	dependent    bool
 	cooperative  bool
 	remoteDomain bool
+	cluster      int
 }
 
 // NewLaunch prepares a launch of a kernel with parameters of the given sizes in bytes: one
@@ -99,6 +100,15 @@ func (l *Launch) SetDependent(on bool) {
 	l.setAttributes()
 }
 
+// SetCluster makes clusters of n consecutive blocks, which run at the same time and share memory
+// (compute capability 9.0; up to 8 blocks on every such GPU). The grid is a multiple of n.
+func (l *Launch) SetCluster(n int) {
+	if n != l.cluster {
+		l.cluster = n
+		l.setAttributes()
+	}
+}
+
 // SetCooperative makes the launch fail with ErrResources unless all blocks can be
 // resident at the same time.
 func (l *Launch) SetCooperative(on bool) {
@@ -130,10 +140,11 @@ func (l *Launch) setAttributes() {
 		{l.dependent, C.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, 1},
 		{l.cooperative, C.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, 1},
 		{l.remoteDomain, attributeMemSyncDomain, memSyncDomainRemote},
+		{l.cluster > 1, C.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, int32(l.cluster)},
 	} {
 		if a.on {
 			l.c.attributes[n].id = a.id
-			*(*int32)(unsafe.Pointer(&l.c.attributes[n].value)) = a.value
+			*(*[3]int32)(unsafe.Pointer(&l.c.attributes[n].value)) = [...]int32{a.value, 1, 1} // a cluster has three dimensions
 			n++
 		}
 	}

@@ -4,7 +4,7 @@
 // call passes one pointer.
 typedef struct assay_launch {
 	CUlaunchConfig config;
-	CUlaunchAttribute attributes[3];
+	CUlaunchAttribute attributes[4];
 	CUcontext context;
 	CUfunction function;
 	struct assay_launch *next; // of those that assay_run_all runs

@@ -96,7 +96,7 @@ struct Norm {
   char *residual;       // rows: the sum is added to them
   uint32_t rows, row;   // row: bytes
   float eps;
-  uint32_t split;       // log2 of the blocks that share a row (norm_ll)
+  uint32_t split;       // log2 of the blocks that share a row; they are a cluster
 };  // 32 bytes
 
 // A ring of copies counts what is moved of so many rounds at a time. It has fewer slots.

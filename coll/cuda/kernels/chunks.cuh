@@ -318,7 +318,7 @@ template <int T, bool EXCHANGE> __device__ __forceinline__ void push_role(const 
   const int me = serving_lane() - TO;
   const bool serves = me >= 0 && me < c.ranks && (mask >> me & 1);
   const Own own(c, a, false);
-  const uint32_t counted = EXCHANGE && a.in_place ? pushes_of(c, a, ch) : 0;
+  const uint32_t pushes = EXCHANGE && a.in_place ? pushes_of(c, a, ch) : 0;
   const auto more = [&](uint32_t k) {
     if (EXCHANGE && own.has(c, a, ch, k)) return true;
     for (int p = 0; p < c.ranks; p++)
@@ -347,7 +347,7 @@ template <int T, bool EXCHANGE> __device__ __forceinline__ void push_role(const 
   };
   uint32_t sent = 0;
   const auto tell = [&](uint32_t k) {
-    if (k < counted && serving_lane() == EXTRA) st_volatile(&channel_of(c, c.rank, line.state)->pushed, s.used + k + 1);
+    if (k < pushes && serving_lane() == EXTRA) st_volatile(&channel_of(c, c.rank, line.state)->pushed, s.used + k + 1);
     if (!serves || !sends(a, ch, me, k)) return;
     post(c, a, line, me, s.sent[me] + 1 + k, k);
     sent++;

@@ -63,6 +63,30 @@ __device__ __forceinline__ uint64_t now_ns() {
 // barrier.arrive, as CUDA 11.8 compiles them, ended in illegal instructions on an H100.)
 __device__ __forceinline__ void barrier_sync(uint32_t name, uint32_t threads) { asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory"); }
 __device__ __forceinline__ void barrier_arrive(uint32_t name, uint32_t threads) { asm volatile("bar.arrive %0, %1;" ::"r"(name), "r"(threads) : "memory"); }
+// Blocks of a cluster run at the same time (compute capability 9.0) and write to each other's shared
+// memory. That of a block is there from its cluster_arrive, which all threads call, to its end: others
+// write after their cluster_wait, and the block does not end before it has what they write.
+//
+// cluster_store stores v in another block of the cluster, where this one has `at`. ld_shared reads what
+// may have been stored so. (A barrier behind the stores would wait for those to peers, too: 0.5 us.)
+#if __CUDA_ARCH__ >= 900
+__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.aligned;" ::: "memory"); }
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
+__device__ __forceinline__ void cluster_store(uint64_t *at, uint32_t block, uint64_t v) {
+  uint32_t there;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"((uint32_t)__cvta_generic_to_shared(at)), "r"(block));
+  asm volatile("st.volatile.shared::cluster.u64 [%0], %1;" ::"r"(there), "l"(v) : "memory");
+}
+#else
+__device__ __forceinline__ void cluster_arrive() {}
+__device__ __forceinline__ void cluster_wait() {}
+__device__ __forceinline__ void cluster_store(uint64_t *, uint32_t, uint64_t) {}
+#endif
+__device__ __forceinline__ uint64_t ld_shared(const uint64_t *p) {
+  uint64_t v;
+  asm volatile("ld.volatile.shared.u64 %0, [%1];" : "=l"(v) : "r"((uint32_t)__cvta_generic_to_shared(p)) : "memory");
+  return v;
+}
 // dependency_wait returns when the kernel before has ended and its writes are
 // there, if this one was launched early.
 __device__ __forceinline__ void dependency_wait() {

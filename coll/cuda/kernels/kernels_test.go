@@ -197,7 +197,7 @@ func kernelNames(module string) []string {
 	var names []string
 	for _, t := range elem.Types {
 		if t.Norms() && NormModule(t) == module {
-			for _, base := range []string{"norm_ll", "norm_ll128", "norm_parts_ll128", "norm_local"} {
+			for _, base := range []string{"norm_ll", "norm_local"} {
 				names = append(names, NormName(base, t))
 			}
 		}
@@ -266,7 +266,7 @@ func TestNames(t *testing.T) {
 		t.Errorf("%d modules; want %d", len(Modules()), want)
 	}
 	// Four types round: their sums and products have no chain.
-	if want := 7 + 12*4*8 - 4*2 + 3*4; len(seen) != want {
+	if want := 7 + 12*4*8 - 4*2 + 3*2; len(seen) != want {
 		t.Errorf("%d kernels; want %d", len(seen), want)
 	}
 }

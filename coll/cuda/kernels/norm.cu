@@ -17,6 +17,4 @@
   extern "C" __global__ void __launch_bounds__(512, 1) JOINED(base, NAME)(const __grid_constant__ Comm c, const __grid_constant__ Args a, const __grid_constant__ Norm n) { body; }
 
 KERNEL(norm_ll, (norm_short<ASSAY_TYPE>(c, a, n)))
-KERNEL(norm_ll128, (norm_packets<LL128, NORM_ROUNDS, ASSAY_TYPE>(c, a, n)))
-KERNEL(norm_parts_ll128, (norm_parts<LL128, ASSAY_TYPE>(c, a, n)))
 KERNEL(norm_local, (norm_local<ASSAY_TYPE>(c, a, n)))

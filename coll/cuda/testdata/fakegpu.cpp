@@ -721,11 +721,16 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **p
   const bool chunks = rings || name.find("_simple") != std::string::npos || name.find("chain") != std::string::npos;
   // Fewer threads are faster, but a short operation needs each of them.
   const unsigned threads = ((Args *)params[1])->row ? c->blockDimX : std::min(c->blockDimX, chunks ? 192u : 64u);
+  unsigned cluster = 1;
+  for (unsigned i = 0; i < c->numAttrs; i++)
+    if (c->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) cluster = c->attrs[i].value.clusterDim.x;
+  if (grid.x % cluster || cluster > 8) return CUDA_ERROR_INVALID_VALUE;
   return put(c->hStream, {nullptr, nullptr, [=, comm = *(Comm *)params[0], args = *(Args *)params[1], norm = norms ? *(Norm *)params[2] : Norm(), ring = rings ? *(Ring *)params[2] : Ring()] {
     emu::Launch l;
     l.name = name;
     l.grid = grid;
     l.threads = threads;
+    l.cluster = cluster;
     l.lines = name.find("ll128") != std::string::npos;
     l.kernel = [=] {
       if (norms)

@@ -29,8 +29,8 @@ KERNEL(chain_simple)
 TYPES(KERNELS)
 
 #define NORM(name) extern "C" __attribute__((weak)) void name(Comm, Args, Norm);
-#define NORMS(type) NORM(norm_ll_##type) NORM(norm_ll128_##type) NORM(norm_parts_ll128_##type) NORM(norm_local_##type)
-#define NORM_ENTRY(type) {{norm_ll_##type, norm_ll128_##type}, norm_parts_ll128_##type, norm_local_##type}
+#define NORMS(type) NORM(norm_ll_##type) NORM(norm_local_##type)
+#define NORM_ENTRY(type) {norm_ll_##type, norm_local_##type}
 NORMS(f16)
 NORMS(f32)
 NORMS(bf16)

@@ -20,7 +20,7 @@ struct Typed {
 };
 
 struct Normed {
-  NormKernel *whole[2], *parts, *local;  // whole: by protocol
+  NormKernel *whole, *local;
 };
 
 Kernel *exchange(Protocol p);

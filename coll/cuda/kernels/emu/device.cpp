@@ -118,6 +118,18 @@ uint32_t atomicCAS(uint32_t *p, uint32_t expected, uint32_t v) {
 void barrier_sync(uint32_t name, uint32_t threads) { machine->named_barrier(name, threads, true); }
 void barrier_arrive(uint32_t name, uint32_t threads) { machine->named_barrier(name, threads, false); }
 
+void cluster_arrive() { machine->cluster_arrive(); }
+void cluster_wait() { machine->cluster_wait(); }
+void cluster_store(uint64_t *at, uint32_t block, uint64_t v) {
+  machine->maybe_yield(2);
+  *static_cast<uint64_t *>(machine->shared_of(block, at)) = v;
+  machine->progress();
+}
+uint64_t ld_shared(const uint64_t *p) {
+  machine->maybe_yield(2);
+  return *p;
+}
+
 uint64_t now_ns() { return machine->now; }
 void pause_ns(unsigned) { machine->yield(); }
 void dependency_wait() { machine->wait_for_grid_before(); }

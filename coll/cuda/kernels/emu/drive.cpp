@@ -21,6 +21,7 @@ static void enqueue(World &w, const Operation &op, int rank, bool early) {
   l.grid = op.grid;
   l.threads = op.threads;
   l.lines = op.lines;
+  if (op.norm) l.cluster = 1u << op.norms[rank].split;
   l.early = early;
   l.kernel = [k = op.kernel, norm = op.norm, c = w.comms[rank], a = op.args[rank], n = op.norms[rank]] {
     if (norm)

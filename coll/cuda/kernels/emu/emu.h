@@ -139,6 +139,11 @@ uint32_t atomicCAS(uint32_t *, uint32_t expected, uint32_t v);
 void barrier_sync(uint32_t name, uint32_t threads);
 void barrier_arrive(uint32_t name, uint32_t threads);
 
+void cluster_arrive();
+void cluster_wait();
+void cluster_store(uint64_t *at, uint32_t block, uint64_t v);
+uint64_t ld_shared(const uint64_t *);
+
 uint64_t now_ns();
 void pause_ns(unsigned);
 void dependency_wait();

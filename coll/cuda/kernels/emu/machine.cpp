@@ -121,6 +121,7 @@ void Machine::start(Gpu &g, unsigned gpu) {
           t->index = i;
           t->warp = i / 32;
           t->lane = i % 32;
+          t->met = 0;
           t->wait = Wait::none;
           t->instruction = {0, 0};
           t->polled = nullptr;
@@ -419,11 +420,46 @@ void Machine::wait_for_grid_before() {
 
 void *Machine::shared(const void *key, size_t size) {
   auto &all = self_->block->shared;
-  for (auto &s : all)
-    if (s.first == key) return s.second.get();
-  all.emplace_back(key, new char[size]);
-  memset(all.back().second.get(), 0xa5, size);  // as on a GPU: not zero
-  return all.back().second.get();
+  for (Shared &s : all)
+    if (s.key == key) return s.bytes.get();
+  all.push_back({key, std::unique_ptr<char[]>(new char[size]), size});
+  memset(all.back().bytes.get(), 0xa5, size);  // as on a GPU: not zero
+  return all.back().bytes.get();
+}
+
+// beside is a block of b's cluster.
+Block *Machine::beside(const Block *b, unsigned block) const { return b->grid->blocks[b->index.x - b->index.x % b->grid->launch.cluster + block].get(); }
+
+void Machine::cluster_arrive() {
+  self_->met++;
+  progress();
+  maybe_yield(4);
+}
+
+// cluster_wait waits until all threads of the cluster have arrived as often as this one, or ended.
+void Machine::cluster_wait() {
+  Thread &t = *self_;
+  if (!t.met) return fail("a thread waits at its cluster's barrier before it has arrived");
+  for (unsigned i = 0; i < t.block->grid->launch.cluster; i++)
+    for (const Thread *o : beside(t.block, i)->threads)
+      while (o->wait != Wait::ended && o->met < t.met) yield();
+}
+
+void *Machine::shared_of(unsigned block, const void *p) {
+  Block *own = self_->block;
+  if (block >= own->grid->launch.cluster) fail("the cluster has no such block");
+  Block *other = beside(own, block);
+  if (!other->live) fail("a store to shared memory of a block that has ended");
+  const char *at = static_cast<const char *>(p);
+  for (const Shared &s : own->shared) {
+    if (at < s.bytes.get() || at >= s.bytes.get() + s.size) continue;
+    for (const Thread *o : other->threads)
+      if (!o->met && o->wait != Wait::ended) fail("a store to shared memory of a block that may not have begun");
+    for (const Shared &o : other->shared)
+      if (o.key == s.key) return o.bytes.get() + (at - s.bytes.get());
+  }
+  fail("a store to shared memory that another block does not have");
+  return nullptr;
 }
 
 void Machine::trigger() { self_->block->triggered = true; }

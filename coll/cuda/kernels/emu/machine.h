@@ -22,6 +22,7 @@ struct Launch {
   std::function<void()> kernel;  // what each thread calls
   dim3 grid;
   unsigned threads = 32;  // of a block, a multiple of 32
+  unsigned cluster = 1;   // consecutive blocks that form a cluster
   bool early = false;     // programmatic dependent launch: may start when the grid before allows it
   bool lines = false;     // lines of 128 bytes that a warp stores at once arrive at once
 };
@@ -35,6 +36,7 @@ struct Thread {
   Fiber fiber;
   Block *block;
   unsigned index, warp, lane;  // in the block, of the block's warps, in the warp
+  unsigned met;                // how often it arrived at its cluster's barrier
   Wait wait;
   Collective kind;  // of a warp's collective, with mask, value and from
   uint32_t mask;
@@ -46,6 +48,13 @@ struct Thread {
 };
 
 struct Grid;
+
+// A Shared is a variable of a block's shared memory.
+struct Shared {
+  const void *key;
+  std::unique_ptr<char[]> bytes;
+  size_t size;
+};
 
 // A Named is a barrier of some of a block's threads, of which some may not wait for it.
 struct Named {
@@ -63,7 +72,7 @@ struct Block {
   bool triggered = false;       // allows the next grid to start
   unsigned speed = 256;         // of 256: how often its turn is taken
   Stores stores;
-  std::vector<std::pair<const void *, std::unique_ptr<char[]>>> shared;
+  std::vector<Shared> shared;
 };
 
 struct Grid {
@@ -101,6 +110,10 @@ class Machine {
   void block_barrier();
   void named_barrier(unsigned name, unsigned threads, bool wait);
   void warp_collective();
+  void cluster_arrive();
+  void cluster_wait();
+  // shared_of is where another block of the cluster has what the thread's block has at p.
+  void *shared_of(unsigned block, const void *p);
   // store is done some time; whole if it may be part of a line that a warp
   // stores at once.
   void store(void *p, const void *value, unsigned size, bool whole);
@@ -131,6 +144,7 @@ class Machine {
 
   void start_grids();
   void start(Gpu &g, unsigned gpu);
+  Block *beside(const Block *b, unsigned block) const;
   void change_pace();
   void turn();
   void run_thread(Thread *t);

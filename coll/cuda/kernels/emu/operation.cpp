@@ -493,21 +493,16 @@ void Maker::norm() {
     if (normed(t).local) types.push_back(t);
   type = types[r.below(uint32_t(types.size()))];
   element = size_of(type);
-  const bool local = r.one_in(4), parts = !local && r.one_in(2);
-  protocol = local ? kSimple : parts ? kLL128 : Protocol(r.below(2));
-  const bool split = !local && protocol == kLL;
-  const uint32_t blocks = split ? r.below(3) : 0;  // of a row, log2
-  if (split) draw_per(), channels = (1 + r.below(4 >> blocks)) << blocks;
-  const Normed &kernels = normed(type);
-  op.norm = local ? kernels.local : parts ? kernels.parts : kernels.whole[protocol];
-  name(std::string(local ? "norm_local" : parts ? "norm_parts" : "norm") + (local ? "_" : protocol == kLL ? "_ll_" : "_ll128_") + type_name(type));
+  const bool local = r.one_in(3);
+  protocol = local ? kSimple : kLL;
+  const uint32_t blocks = r.below(3);  // of a row, log2
+  if (!local) draw_per();
+  channels = (1 + r.below(4 >> blocks)) << blocks;
+  op.norm = local ? normed(type).local : normed(type).whole;
+  name(std::string(local ? "norm_local_" : "norm_ll_") + type_name(type));
   common(1);
-  // The rows of a channel fill its slot at most.
-  const uint32_t slot = w.comms[0].ll_slot / 16 / w.threads, each = 1 + r.below(2), units = slot / each * w.threads;
-  const uint32_t rows = split ? channels >> blocks : (each - 1) * channels + channels - r.below(each == 1 ? 1 : channels);
-  size_t most = local ? 10000 : split ? (2 * per * 8) << blocks : units / 8 * 112;
-  if (parts) most = (most - 16) * n;
-  most /= element;
+  const uint32_t rows = blocks ? channels >> blocks : local ? 1 + r.below(2 * channels) : channels;
+  const size_t most = (local ? 10000 : (2 * per * 8) << blocks) / element;
   const size_t row = element * (r.one_in(4) ? most : r.one_in(4) ? 1 + r.below(40) : 1 + r.below(uint32_t(most)));
   const float eps = r.one_in(2) ? 1e-5f : 1.0f;
   const bool in_place = r.one_in(2);

@@ -211,6 +211,28 @@ void follow(Pair &m, int rank, bool wait, int k) {
   st_volatile(at, before + 1);
 }
 
+struct Told {
+  uint64_t of[64];
+};
+
+enum Beside { right, unmet, hasty };
+
+// Two blocks of a cluster tell each other what is to come out: unmet: before the other one may be there;
+// hasty: the first one ends before it has what the other one tells.
+void beside(Pair &m, int rank, Beside how) {
+  SHARED(Told, told);
+  const unsigned t = threadIdx.x, k = blockIdx.x;
+  told.of[t] = 0;
+  cluster_arrive();
+  if (how != unmet) cluster_wait();
+  cluster_store(&told.of[t], 1 - k % 2, uint64_t(1) << 32 | word(1 - rank, int(k ^ 1), t));
+  uint64_t v = 0;
+  if (how == hasty && k % 2 == 0) return;
+  do v = ld_shared(&told.of[t]);
+  while (v >> 32 == 0);
+  m.out[rank][k * 64 + t] = uint32_t(v);
+}
+
 struct Case {
   const char *name;
   void (*kernel)(Pair &, int);
@@ -282,6 +304,23 @@ std::string run_early(bool wait, uint64_t seed) {
   return e.empty() ? check(*m) : e;
 }
 
+std::string run_clusters(Beside how, uint64_t seed) {
+  auto m = std::make_unique<Pair>();
+  memset(static_cast<void *>(m.get()), 0, sizeof *m);
+  emu::Machine machine(seed);
+  for (int rank = 0; rank < 2; rank++) {
+    emu::Launch l;
+    l.name = "cluster";
+    l.kernel = [&, rank] { beside(*m, rank, how); };
+    l.grid.x = kMessages;
+    l.threads = 64;
+    l.cluster = 2;
+    machine.enqueue(rank, l);
+  }
+  std::string e = machine.run();
+  return e.empty() ? check(*m) : e;
+}
+
 // hold runs seeds of a case, and reports whether what is right always passes
 // and what is wrong is found.
 template <class F> bool hold(const char *name, const char *found, F once) {
@@ -311,5 +350,8 @@ int main() {
   for (const Case &c : cases) good &= hold(c.name, c.found, [&](uint64_t seed) { return run(c, seed); });
   good &= hold("an early grid", nullptr, [](uint64_t seed) { return run_early(true, seed); });
   good &= hold("an early grid that does not wait", wrong, [](uint64_t seed) { return run_early(false, seed); });
+  good &= hold("a cluster", nullptr, [](uint64_t seed) { return run_clusters(right, seed); });
+  good &= hold("a cluster that does not wait", "that may not have begun", [](uint64_t seed) { return run_clusters(unmet, seed); });
+  good &= hold("a block that ends before its cluster is done", "of a block that has ended", [](uint64_t seed) { return run_clusters(hasty, seed); });
   return good ? 0 : 1;
 }
