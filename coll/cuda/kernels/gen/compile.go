@@ -120,31 +120,38 @@ type code struct {
 	cubins [][]byte // in the order of the target's cubins
 }
 
-// compileAll compiles units from a copy of the sources, so that concurrent edits have no
-// effect.
-func (c *compiler) compileAll(sources map[string][]byte, todo []unit) ([]code, error) {
+// compileAll compiles those of the units that have no code yet, from a copy of the sources, so that
+// concurrent edits have no effect.
+func (c *compiler) compileAll(sources map[string][]byte, todo []unit, codes []code) error {
 	tmp, err := os.MkdirTemp("", "ptx")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer os.RemoveAll(tmp)
 	for name, text := range sources {
 		if err := os.WriteFile(filepath.Join(tmp, name), text, 0o644); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	codes := make([]code, len(todo))
 	g, ctx := errgroup.WithContext(context.Background())
 	g.SetLimit(runtime.NumCPU())
 	for i, u := range todo {
 		g.Go(func() (err error) {
-			if ctx.Err() == nil {
+			if ctx.Err() == nil && codes[i].cubins == nil {
 				codes[i], err = c.compile(ctx, u, tmp)
 			}
 			return err
 		})
 	}
-	return codes, g.Wait()
+	return g.Wait()
+}
+
+// archive is the name of the archive for the unit's code of a kind and architecture.
+func (u unit) archive(kind string, arch int) string {
+	if u.few {
+		return fmt.Sprintf("ptx/%s_%d.r%d.tar", kind, arch, fewRanks)
+	}
+	return fmt.Sprintf("ptx/%s_%d.tar", kind, arch)
 }
 
 // A file is a file of an archive.
@@ -158,12 +165,8 @@ type file struct {
 func archives(todo []unit, codes []code) map[string][]file {
 	all := map[string][]file{}
 	for i, u := range todo {
-		suffix := ".tar"
-		if u.few {
-			suffix = fmt.Sprintf(".r%d.tar", fewRanks)
-		}
 		add := func(kind string, arch int, name string, content []byte) {
-			archive := fmt.Sprintf("ptx/%s_%d%s", kind, arch, suffix)
+			archive := u.archive(kind, arch)
 			all[archive] = append(all[archive], file{name, content})
 		}
 		for k, arch := range u.target.cubins {

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -81,6 +82,68 @@ func readSums(dir string) (sums, error) {
 		}
 	}
 	return s, nil
+}
+
+var include = regexp.MustCompile(`(?m)^\s*#\s*include\s*"([^"/]+)"`)
+
+// includes adds a source and what it includes, directly or not, to names.
+func includes(sources map[string][]byte, name string, names map[string]bool) {
+	if names[name] || sources[name] == nil {
+		return
+	}
+	names[name] = true
+	for _, m := range include.FindAllSubmatch(sources[name], -1) {
+		includes(sources, string(m[1]), names)
+	}
+}
+
+// kept returns the code that the archives have of those units whose sources are what SUM says. Of other
+// units, and where an archive is not what SUM says, there is none.
+func kept(dir string, old sums, sources map[string][]byte, todo []unit) []code {
+	archives := map[string]map[string][]byte{}
+	find := func(archive, name string) []byte {
+		if archives[archive] == nil {
+			archives[archive] = map[string][]byte{}
+			packed, err := decompress(filepath.Join(dir, archive+".zst"))
+			if err != nil || hash(packed) != old.files[archive] {
+				return nil
+			}
+			files, err := unpack(packed)
+			if err != nil {
+				return nil
+			}
+			for _, f := range files {
+				archives[archive][f.name] = f.content
+			}
+		}
+		return archives[archive][name]
+	}
+	codes := make([]code, len(todo))
+next:
+	for i, u := range todo {
+		names := map[string]bool{}
+		includes(sources, u.source, names)
+		for name := range names {
+			if old.files[name] != hash(sources[name]) {
+				continue next
+			}
+		}
+		var c code
+		for _, arch := range u.target.cubins {
+			cubin := find(u.archive("sm", arch), u.module+".cubin")
+			if cubin == nil {
+				continue next
+			}
+			c.cubins = append(c.cubins, cubin)
+		}
+		if u.target.ptx == newest {
+			if c.ptx = find(u.archive("compute", newest), u.module+".ptx"); c.ptx == nil {
+				continue next
+			}
+		}
+		codes[i] = c
+	}
+	return codes
 }
 
 // write replaces the contents of ptx.

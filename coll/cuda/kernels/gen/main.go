@@ -12,6 +12,9 @@
 // Run it with go generate in coll/cuda/kernels. nvcc is $NVCC, or the one in the PATH. Machine
 // code runs on later GPUs of its major architecture; drivers compile the PTX for newer ones.
 //
+// Modules stay as they are if SUM has their sources and the compiler's version; with -all they
+// are compiled, too, as after a change of this program.
+//
 // With -check it writes nothing, but compares what it compiles with the existing files. With
 // -check -one-of N it compiles only one of N modules; the sources determine which ones. It
 // exits with status 1 if files differ, and names them, or if the compiler fails, and with
@@ -43,6 +46,7 @@ func run(args []string, stderr io.Writer) int {
 	flags := flag.NewFlagSet("gen", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	check := flags.Bool("check", false, "compare with the files there")
+	anew := flags.Bool("all", false, "compile all modules, whether their sources have changed or not")
 	oneOf := flags.Int("one-of", 1, "with -check: compile one of `N` modules")
 	dir := flags.String("dir", ".", "where the sources are")
 	if err := flags.Parse(args); err != nil {
@@ -60,9 +64,9 @@ func run(args []string, stderr io.Writer) int {
 	if err != nil {
 		return fail(exitCompiler, err)
 	}
-	var old sums
+	old, err := readSums(*dir)
 	if *check {
-		if old, err = readSums(*dir); err != nil {
+		if err != nil {
 			return fail(exitDiffers, err)
 		}
 		if old.nvcc != c.version {
@@ -78,7 +82,11 @@ func run(args []string, stderr io.Writer) int {
 	if *oneOf > 1 {
 		todo = sample(all, sources, *oneOf)
 	}
-	codes, err := c.compileAll(sources, todo)
+	codes := make([]code, len(todo))
+	if !*check && !*anew && old.nvcc == c.version {
+		codes = kept(*dir, old, sources, todo)
+	}
+	err = c.compileAll(sources, todo, codes)
 	if err != nil {
 		return fail(exitDiffers, err)
 	}

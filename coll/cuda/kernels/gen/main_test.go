@@ -264,6 +264,76 @@ func TestSample(t *testing.T) {
 	}
 }
 
+// TestKept: what a changed source does not reach is not compiled again, and the rest is.
+func TestKept(t *testing.T) {
+	fewTypes(t)
+	dir := sourceDir(t)
+	put(t, dir, "movement.cu", "move\n#include \"abi.h\"\n")
+	put(t, dir, "reduction.cu", "reduce\n  # include \"sum.cuh\"\n")
+	put(t, dir, "sum.cuh", "sum\n")
+	generate := func(args ...string) map[string]string {
+		var stderr bytes.Buffer
+		if status := run(append(args, "-dir", dir), &stderr); status != 0 {
+			t.Fatalf("status %d: %s", status, &stderr)
+		}
+		texts := map[string]string{}
+		for _, name := range []string{"compute_90", "compute_90.r4", "sm_80", "sm_90.r4"} {
+			open(t, dir, name, texts)
+		}
+		return texts
+	}
+	generate("-all")
+	// mark makes the compiler write something else.
+	mark := func(word string) {
+		path := os.Getenv("NVCC")
+		script, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := bytes.LastIndex(script, []byte("} > $out"))
+		if err := os.WriteFile(path, slices.Concat(script[:i], []byte("echo "+word+"\n"), script[i:]), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name, source, text string
+		args               []string
+		movement, sum      bool // are compiled
+	}{
+		{"nothing", "", "", nil, false, false},
+		{"a header of one", "sum.cuh", "sum of\n", nil, false, true},
+		{"a source", "movement.cu", "move on\n#include \"abi.h\"\n", nil, true, false},
+		{"a header of the other", "abi.h", "more\n", nil, true, false},
+		{"everything", "", "", []string{"-all"}, true, true},
+	} {
+		if c.source != "" {
+			put(t, dir, c.source, c.text)
+		}
+		mark(strings.ReplaceAll(c.name, " ", "_"))
+		for file, text := range generate(c.args...) {
+			want := c.movement
+			if strings.Contains(file, "_sum.") || strings.Contains(file, "_prod.") {
+				want = c.sum
+			} else if !strings.Contains(file, "movement") {
+				continue
+			}
+			if got := strings.Contains(text, strings.ReplaceAll(c.name, " ", "_")); got != want {
+				t.Errorf("%s: %s is compiled: %v; want %v", c.name, file, got, want)
+			}
+		}
+		var stderr bytes.Buffer
+		if status := run([]string{"-check", "-dir", dir}, &stderr); c.name == "everything" && status != 0 {
+			t.Errorf("status %d: %s", status, &stderr)
+		}
+	}
+	// An archive that is not what SUM says is not taken for what it was.
+	put(t, dir, "ptx/sm_90.tar.zst", string(compress([]byte("x"))))
+	generate()
+	if status := run([]string{"-check", "-dir", dir}, os.Stderr); status != 0 {
+		t.Errorf("status %d after a damaged archive", status)
+	}
+}
+
 func TestStaleFilesGo(t *testing.T) {
 	fewTypes(t)
 	dir := sourceDir(t)
