@@ -5,8 +5,8 @@ import (
 )
 
 // An AllReduce with an op.Norm that is short is done by one kernel, normLL: of a row nothing leaves the
-// registers between the sum and the result. Longer messages are an AllReduce, and normLocal after it. Some
-// blocks share a row, if they can form a cluster: what they tell one another takes 0.1 us then, and 0.9 us
+// registers between the sum and the result. Longer messages are an AllReduce, and normLocal after it. Several
+// blocks share a row if they can form a cluster: what they tell one another takes 0.1 us then, and 0.9 us
 // over the memory of the device.
 
 // normSplit is log2 of the blocks that share a row, at most: GPUs have clusters of so many.

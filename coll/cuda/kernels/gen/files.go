@@ -84,7 +84,7 @@ func readSums(dir string) (sums, error) {
 	return s, nil
 }
 
-var include = regexp.MustCompile(`(?m)^\s*#\s*include\s*"([^"/]+)"`)
+var include = regexp.MustCompile(`(?m)^\s*#\s*include\s*"([^"]+)"`)
 
 // includes adds a source and what it includes, directly or not, to names.
 func includes(sources map[string][]byte, name string, names map[string]bool) {
@@ -104,11 +104,11 @@ func kept(dir string, old sums, sources map[string][]byte, todo []unit) []code {
 	find := func(archive, name string) []byte {
 		if archives[archive] == nil {
 			archives[archive] = map[string][]byte{}
-			packed, err := decompress(filepath.Join(dir, archive+".zst"))
-			if err != nil || hash(packed) != old.files[archive] {
+			content, err := decompress(filepath.Join(dir, archive+".zst"))
+			if err != nil || hash(content) != old.files[archive] {
 				return nil
 			}
-			files, err := unpack(packed)
+			files, err := unpack(content)
 			if err != nil {
 				return nil
 			}

@@ -86,8 +86,7 @@ func run(args []string, stderr io.Writer) int {
 	if !*check && !*anew && old.nvcc == c.version {
 		codes = kept(*dir, old, sources, todo)
 	}
-	err = c.compileAll(sources, todo, codes)
-	if err != nil {
+	if err := c.compileAll(sources, todo, codes); err != nil {
 		return fail(exitDiffers, err)
 	}
 	if *check {

@@ -321,10 +321,6 @@ func TestKept(t *testing.T) {
 				t.Errorf("%s: %s is compiled: %v; want %v", c.name, file, got, want)
 			}
 		}
-		var stderr bytes.Buffer
-		if status := run([]string{"-check", "-dir", dir}, &stderr); c.name == "everything" && status != 0 {
-			t.Errorf("status %d: %s", status, &stderr)
-		}
 	}
 	// An archive that is not what SUM says is not taken for what it was.
 	put(t, dir, "ptx/sm_90.tar.zst", string(compress([]byte("x"))))
