@@ -10,6 +10,7 @@ const (
 	packetSlots    = 4
 	resultChannel  = chunkChannels / 2 // the first channel for results
 	channelBytes   = 256               // size of a channel's state
+	labelBytes     = 16                // of a chunk slot's label
 )
 
 // commABI is a rank's view of its communicator.

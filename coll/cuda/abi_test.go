@@ -66,7 +66,7 @@ func TestABI(t *testing.T) {
 		{"sizeof(struct Comm)", unsafe.Sizeof(c)}, {"sizeof(struct Args)", unsafe.Sizeof(a)}, {"sizeof(struct Report)", unsafe.Sizeof(r)},
 		{"sizeof(struct Norm)", unsafe.Sizeof(n)}, {"sizeof(struct Ring)", unsafe.Sizeof(g)}, {"sizeof(struct RingState)", ringState},
 		{"RING_ROUNDS", 2 * mostRingSlots},
-		{"sizeof(struct Channel)", channelBytes}, {"MAX_RANKS", maxRanks}, {"PACKET_CHANNELS", packetChannels},
+		{"sizeof(struct Channel)", channelBytes}, {"sizeof(struct Label)", labelBytes}, {"MAX_RANKS", maxRanks}, {"PACKET_CHANNELS", packetChannels},
 		{"CHUNK_CHANNELS", chunkChannels}, {"PACKET_SLOTS", packetSlots}, {"RESULT_CHANNEL", resultChannel},
 	} {
 		fmt.Fprintf(&program, "P(%q, %s)\n", v.c, v.c)

@@ -21,8 +21,7 @@ const (
 	exchangeLL
 	exchangeLL128
 	exchangeSimple
-	exchangeDirect // this one and chainDirect: to memory that the program has registered, see registered.go
-	chainDirect
+	exchangeDirect // to memory that the program has registered, see registered.go
 	relaySimple
 	chainSimple
 	reduceLL
@@ -61,7 +60,6 @@ var kernelInfo = [numKernels + 1]struct {
 	exchangeLL128:   {"exchange_ll128", ll128, false, false, 1, 1, false, ""},
 	exchangeSimple:  {"exchange_simple", simple, false, false, 2, servedWarps, false, ""},
 	exchangeDirect:  {"exchange_direct", simple, false, false, 2, 1, false, ""},
-	chainDirect:     {"chain_direct", simple, false, false, 2, servedWarps, false, ""},
 	relaySimple:     {"relay_simple", simple, false, false, 3, servedWarps, true, ""},
 	chainSimple:     {"chain_simple", simple, false, false, 1, servedWarps, false, ""},
 	reduceLL:        {"reduce_ll", ll, true, false, 1, 1, false, schedule.OneShot},
@@ -206,6 +204,41 @@ func (ch *chooser) shape(of op.Collective, c choice, bytes int) choice {
 	return c
 }
 
+// chunks reports whether a kernel moves data in steps of the choice's chunk.
+func (k kernel) chunks() bool {
+	switch k {
+	case exchangeSimple, relaySimple, chainSimple, allReduceSimple, reduceChain:
+		return true
+	}
+	return false
+}
+
+// evenSteps is how many steps of a channel are worth cutting evenly: of more, the last one matters little.
+const evenSteps = 8
+
+// even returns the bytes of a step that cut a message of the given bytes into as many steps for each
+// channel as the choice's do, but all of one length, in whole rows. Where ranks pass data on, the longest
+// step delays all behind it. Exchanges only push and take: of more than one step, it is faster to push
+// whole ones first.
+func (ch *chooser) even(of op.Collective, c choice, bytes int) int {
+	most := evenSteps
+	if c.kernel == exchangeSimple {
+		most = 1
+	}
+	if kernelInfo[c.kernel].results && of != op.ReduceScatter {
+		bytes = part(bytes, ch.ranks)
+	}
+	steps := (bytes + c.channels*c.chunk - 1) / (c.channels * c.chunk)
+	if steps == 0 || steps > most {
+		return c.chunk
+	}
+	each := (bytes + c.channels*steps - 1) / (c.channels * steps)
+	return min(c.chunk, (each+warpRow-1)/warpRow*warpRow)
+}
+
+// warpRow is what a warp moves at a time: ROW of the kernels.
+const warpRow = 512
+
 // shortUnits is how many units a channel of a short operation has at most, if there are channels
 // enough. On H200s more of them take longer, and fewer take as long on more multiprocessors.
 const shortUnits = 128
@@ -248,43 +281,29 @@ const (
 
 // directChannels carry all that a link does: on four H200s more of them are slower, because they get in
 // one another's way behind it, and on two no more than 2 % faster. Broadcasts, whose links have one
-// sender, are fastest with as many as there are; below chainFrom a chain loses more by waiting for the
-// next rank to begin than it gains.
-const (
-	directChannels = 8
-	chainFrom      = 64 << 20
-)
+// sender, are fastest with as many as there are.
+const directChannels = 8
 
 // direct returns how an operation of registered memory is done, if it is done directly.
 func (ch *chooser) direct(of op.Collective, bytes int) (choice, bool) {
 	c := choice{kernel: exchangeDirect, channels: directChannels, threads: exchangeThreads}
 	sent := bytes * (ch.ranks - 1)
 	if of == op.Broadcast {
-		sent, c.channels = bytes, chunkChannels
-		if ch.ranks > 2 { // the root's link would carry everything
-			c.kernel, c.chunk = chainDirect, defaultChunk
+		if ch.ranks > 2 { // the root's link would carry everything: a chain is faster, also out of slots
+			return choice{}, false
 		}
+		sent, c.channels = bytes, chunkChannels
 	}
-	if f := ch.force; f.kernel != noKernel {
-		f.kernel = c.kernel
-		return ch.limit(f), ch.force.kernel.direct()
+	if ch.force.kernel != noKernel {
+		return ch.limit(ch.force), ch.force.kernel == exchangeDirect
 	}
-	least, most := directFrom, directTo
-	if c.kernel == chainDirect {
-		least, most = chainFrom, maxMessage
-	}
-	if sent <= least || !ch.permitted(of, c.kernel, bytes) {
+	if sent <= directFrom || !ch.permitted(of, c.kernel, bytes) {
 		return choice{}, false
 	}
-	if k := ch.choose(of, bytes).kernel; k == nvidia || k == copies && sent > most {
+	if k := ch.choose(of, bytes).kernel; k == nvidia || k == copies && sent > directTo {
 		return choice{}, false
 	}
 	return ch.limit(c), true
-}
-
-// direct reports whether a kernel stores results in registered memory.
-func (k kernel) direct() bool {
-	return k == exchangeDirect || k == chainDirect
 }
 
 // limit keeps a choice within what settings and devices allow.
@@ -311,7 +330,7 @@ func (ch *chooser) limit(c choice) choice {
 	}
 	c.channels = min(max(c.channels, (ch.env.MinChannels+roles-1)/roles, 1), most)
 	c.threads = max(ch.warps(c.threads), 32*kernelInfo[c.kernel].warps)
-	if kernelInfo[c.kernel].protocol == simple && c.kernel != copies && c.kernel != exchangeDirect {
+	if c.kernel.chunks() {
 		c.chunk = ch.step(c.chunk, c.threads)
 	}
 	return c
@@ -362,7 +381,7 @@ func (ch *chooser) fits(c op.Collective, k choice, bytes int) bool {
 	switch k.kernel {
 	case nvidia:
 		return ch.library
-	case exchangeDirect, chainDirect: // direct chooses them, where memory is registered
+	case exchangeDirect: // direct chooses it, where memory is registered
 		return false
 	case allReduceLL, allReduceLL128:
 		bytes = part(bytes, ch.ranks)
@@ -398,7 +417,7 @@ func does(k kernel, c op.Collective) bool {
 	switch k {
 	case exchangeLL, exchangeLL128, exchangeSimple, exchangeDirect:
 		return !c.Reduces()
-	case relaySimple, chainSimple, chainDirect:
+	case relaySimple, chainSimple:
 		return c == op.Broadcast
 	case reduceChain:
 		return c == op.Reduce

@@ -373,8 +373,7 @@ func TestDirect(t *testing.T) {
 		{4, op.AllGather, 128 << 10, nil, ""},
 		{4, op.AllToAll, 256 << 10, nil, usual},
 		{2, op.Broadcast, 1 << 20, nil, "exchange_direct:64:512:0"},
-		{4, op.Broadcast, 64 << 20, nil, ""},
-		{4, op.Broadcast, 2 << 30, nil, "chain_direct:64:512:114688"},
+		{4, op.Broadcast, 2 << 30, nil, ""},
 		{2, op.AllGather, 256 << 20, nil, usual},
 		{2, op.AllGather, 1 << 30, nil, ""},
 		{4, op.AllGather, 64 << 20, nil, usual},
@@ -383,7 +382,7 @@ func TestDirect(t *testing.T) {
 		{2, op.AllGather, 8 << 20, func(c *chooser) { c.env.MaxChannels = 4 }, "exchange_direct:2:512:0"},
 		{2, op.AllGather, 8 << 20, func(c *chooser) { c.env.Proto = proto(t, "LL") }, ""},
 		{2, op.AllGather, 8, func(c *chooser) { c.force = choice{exchangeDirect, 3, 96, 0} }, "exchange_direct:3:96:0"},
-		{4, op.Broadcast, 8, func(c *chooser) { c.force = choice{exchangeDirect, 3, 96, 0} }, "chain_direct:3:128:128"},
+		{4, op.Broadcast, 8, func(c *chooser) { c.force = choice{exchangeDirect, 3, 96, 0} }, ""},
 		{2, op.AllGather, 8 << 20, func(c *chooser) { c.force = choice{exchangeSimple, 3, 96, 0} }, ""},
 	} {
 		ch := testChooser(c.ranks)
@@ -422,6 +421,35 @@ func TestZeroCTAs(t *testing.T) {
 		got := ch.choose(c.coll, 512<<20)
 		if (got.kernel == copies) != c.copies || c.policy != "DEFAULT" && got.channels > fewBlocks {
 			t.Errorf("%v with %s: %v", c.coll, c.policy, got)
+		}
+	}
+}
+
+// A message of few steps is cut evenly: as many steps for each channel, of one length, and none
+// longer than the choice's.
+func TestEven(t *testing.T) {
+	ch := testChooser(4)
+	for _, c := range []struct {
+		of    op.Collective
+		k     choice
+		bytes int
+		want  int
+	}{
+		{op.AllReduce, choice{allReduceSimple, 32, 512, 28672}, 4 << 20, 16384}, // 1.14 steps a channel: 2
+		{op.AllReduce, choice{allReduceSimple, 32, 512, 28672}, 8 << 20, 22016}, // 2.29: 3
+		{op.AllReduce, choice{allReduceSimple, 32, 512, 28672}, 64 << 20, 28672},
+		{op.ReduceScatter, choice{allReduceSimple, 32, 512, 28672}, 1 << 20, 16384},
+		{op.Reduce, choice{reduceChain, 64, 512, 114688}, 8 << 20, 65536}, // 1.14: 2
+		{op.Broadcast, choice{chainSimple, 64, 512, 57344}, 57344 * 64 * evenSteps, 57344},
+		{op.Gather, choice{exchangeSimple, 64, 512, 28672}, 2 << 20, 28672}, // 1.14, which only pushes and takes
+		{op.Scatter, choice{exchangeSimple, 64, 512, 57344}, 2 << 20, 32768},
+		{op.Broadcast, choice{chainSimple, 2, 128, 128}, 1000, 128}, // a chunk shorter than a row
+		{op.AllGather, choice{exchangeSimple, 2, 128, 4096}, 0, 4096},
+		{op.AllGather, choice{exchangeSimple, 2, 128, 4096}, 1, 512},
+	} {
+		got := ch.even(c.of, c.k, c.bytes)
+		if got != c.want {
+			t.Errorf("%v of %d bytes by %v: steps of %d bytes; want %d", c.of, c.bytes, c.k, got, c.want)
 		}
 	}
 }

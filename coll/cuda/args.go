@@ -34,7 +34,7 @@ func fill(a *argsABI, rank, ranks int, o *op.Op, ch choice) {
 			a.phased = phased(ch, ranks, n)
 		}
 	case op.Broadcast:
-		if ch.kernel == chainSimple || ch.kernel == chainDirect {
+		if ch.kernel == chainSimple {
 			a.out[rank], a.send[rank], a.recv[rank] = out, n, n
 			if rank == o.Root {
 				a.in[rank] = in

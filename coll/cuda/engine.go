@@ -184,7 +184,7 @@ func newEngine(ctx context.Context, cfg executor.Config, dev *device, funcs *fun
 	for k := range e.launches {
 		// On a GPU that ranks share, a long kernel that is launched early could hold the multiprocessors
 		// that the one before waits for on the other rank.
-		early := kernelInfo[k].protocol != simple || kernel(k).direct() && e.chooser.blocks == dev.info.SMs
+		early := kernelInfo[k].protocol != simple || (kernel(k).chunks() || kernel(k) == exchangeDirect) && e.chooser.blocks == dev.info.SMs
 		e.launches[k] = newLaunch(e.comm, kernel(k), early)
 	}
 	if cfg.Timeout > 0 { // otherwise no kernel ever gives up
@@ -247,8 +247,8 @@ type launch struct {
 	ring *ringABI // of copyRing
 }
 
-// newLaunch prepares a launch of a kernel. dependent starts it before the previous one has ended.
-// Kernels with many steps fill the device: no multiprocessors are left to start early on.
+// newLaunch prepares a launch of a kernel. dependent starts it before the previous one has ended: as
+// soon as that one says so, which one that moves chunks does near its end.
 func newLaunch(comm commABI, k kernel, dependent bool) *launch {
 	sizes := []int{int(unsafe.Sizeof(commABI{})), int(unsafe.Sizeof(argsABI{}))}
 	switch {

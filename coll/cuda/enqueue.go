@@ -136,10 +136,13 @@ func (e *engine) prepare(o *op.Op, c choice) *driver.Launch {
 	l := e.launch(c.kernel, o.Type, o.Red)
 	e.chosen = c
 	fill(l.args, e.cfg.Rank, e.cfg.Size, o, c)
-	if c.kernel.direct() {
+	if c.kernel == exchangeDirect {
 		e.direct(o).aim(l.args, e.cfg.Rank, o, c)
 	}
 	l.args.row = e.chooser.row(o.Coll, c, o.Bytes())
+	if c.kernel.chunks() {
+		l.args.chunk = uint32(e.chooser.even(o.Coll, c, o.Bytes()))
+	}
 	return e.set(l, c)
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // registered is memory that the program has registered on all ranks. Kernels write to the other
-// ranks' part of it directly (kernel.direct), so it needs no slots. An offset means the same
+// ranks' part of it directly (exchangeDirect), so it needs no slots. An offset means the same
 // place on every rank.
 type registered struct {
 	id      int
@@ -152,17 +152,12 @@ func (e *engine) direct(o *op.Op) *registered {
 	return nil
 }
 
-// aim replaces the places where data from peers go by those where data for peers go and, of
-// exchangeDirect, the bytes of a step by the units of a channel's piece, which are whole rows of a block.
+// aim replaces the places where data from peers go by those where data for peers go, and the bytes of a
+// step by the units of a channel's piece, which are whole rows of a block.
 func (r *registered) aim(a *argsABI, rank int, o *op.Op, c choice) {
 	offset := uint64(op.Addr(o.Recv)) - r.base
 	// Ranks that pass other offsets take it for another operation, so that nothing is overwritten.
 	a.sign ^= uint32(offset) ^ uint32(offset>>32)*0x9e3779b1 ^ signDirect
-	if c.kernel == chainDirect {
-		next := (rank + 1) % len(r.at)
-		a.out[next] = uint64(r.at[next]) + offset
-		return
-	}
 	n := uint64(o.Bytes())
 	rows := uint64(c.channels * c.threads)
 	a.chunk = uint32(((n+15)/16 + rows - 1) / rows * uint64(c.threads))

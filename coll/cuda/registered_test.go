@@ -139,11 +139,7 @@ func TestRegistered(t *testing.T) {
 							if c != op.Broadcast {
 								sent *= w.ranks - 1
 							}
-							least := directFrom
-							if c == op.Broadcast && w.ranks > 2 {
-								least = chainFrom
-							}
-							by := reaches && (forced || sent > least)
+							by := reaches && (forced || sent > directFrom) && (c != op.Broadcast || w.ranks == 2)
 							each(t, all, func(g *gpuRank) error {
 								if err := toRegistered(g, c, offset, n, inPlace); err != nil {
 									return err

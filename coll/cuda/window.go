@@ -49,9 +49,9 @@ const page = 4096
 func (l layout) ll() int     { return (packetChannels + chunkChannels) * channelBytes }
 func (l layout) ll128() int  { return l.ll() + packetSlots*packetChannels*l.ranks*l.llSlot }
 func (l layout) chunks() int { return l.ll128() + packetSlots*packetChannels*l.ranks*l.ll128Slot }
-func (l layout) signs() int  { return l.chunks() + chunkChannels*l.ranks*l.depth*l.chunk }
+func (l layout) labels() int { return l.chunks() + chunkChannels*l.ranks*l.depth*l.chunk }
 func (l layout) size() int {
-	return (l.signs() + chunkChannels*l.ranks*l.depth*4 + page - 1) / page * page
+	return (l.labels() + chunkChannels*l.ranks*l.depth*labelBytes + page - 1) / page * page
 }
 
 // fill writes the layout into the kernels' view of the communicator.

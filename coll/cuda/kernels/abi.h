@@ -25,6 +25,14 @@ struct Ready {
   uint32_t number, sign;
 };
 
+// A Label belongs to a slot of a Simple channel: what the sender of the message in it takes the
+// operation for, which piece it is, and which piece another rank wants next in its own slot of the same
+// number.
+struct Label {
+  uint32_t sign, piece;
+  struct Ready wanted;  // sign: the piece
+};
+
 // A Channel is what a rank knows about one channel, by peer. It lies in the
 // rank's own window. Numbers of messages count from the communicator's start
 // and wrap; the first message is number 1.
@@ -37,7 +45,8 @@ struct Channel {
   uint32_t pushed;               // steps of exchanges in place that were pushed; written by their pushing block
   uint32_t used;                 // of those, the ones of kernels that have ended; written by their taking block
   struct Ready ready[MAX_RANKS]; // of the peer, whose own memory this rank is to write to; written by the peer (exchange_direct only)
-  uint32_t pad[6];
+  uint32_t claimed;              // pieces of an operation that blocks have taken on; of the first chunk channel
+  uint32_t pad[5];
 };  // 256 bytes
 
 // A Comm is a rank's view of its communicator.
@@ -46,7 +55,7 @@ struct Comm {
   uint64_t ll;            // offset in a window: LL slots    [PACKET_SLOTS][PACKET_CHANNELS][ranks][ll_slot]
   uint64_t ll128;         // LL128 slots                     [PACKET_SLOTS][PACKET_CHANNELS][ranks][ll128_slot]
   uint64_t chunks;        // Simple slots                    [CHUNK_CHANNELS][ranks][depth][chunk_slot]
-                          // behind them: signs              [CHUNK_CHANNELS][ranks][depth] words
+                          // behind them: labels             [CHUNK_CHANNELS][ranks][depth]
   uint32_t ll_slot;       // bytes
   uint32_t ll128_slot;    // bytes, a multiple of 128
   uint32_t chunk_slot;    // bytes, a multiple of 128

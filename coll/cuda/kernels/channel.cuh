@@ -9,12 +9,12 @@ __device__ __forceinline__ Channel *channel_of(const Comm &c, int owner, uint32_
 // shared memory: every thread needs it, and must have it before it is changed. load_channel
 // does so with so many threads, of which this is the one of the given index, and waits for no other.
 __device__ __forceinline__ void load_channel(const Comm &c, Channel &s, uint32_t ch, uint32_t index, uint32_t threads) {
-  dependents_launch();
   dependency_wait();
   const uint32_t *from = (const uint32_t *)channel_of(c, c.rank, ch);
   for (uint32_t i = index; i < 5 * MAX_RANKS + 2; i += threads) ((uint32_t *)&s)[i] = ld_volatile(from + i);
 }
 __device__ __forceinline__ void begin(const Comm &c, Channel &s, uint32_t ch) {
+  dependents_launch();
   load_channel(c, s, ch, threadIdx.x, blockDim.x);
   __syncthreads();
 }

@@ -28,18 +28,18 @@ __device__ __forceinline__ void await_posted(const Comm &c, const Line &l, int p
   wait.met();
 }
 
-// sign_of is where the sender of a message says what it takes the operation for, if the
-// message is the first one of an operation. Behind all slots there is a word for each.
-__device__ __forceinline__ uint32_t *sign_of(const Comm &c, int owner, uint32_t ch, int from, uint32_t number) {
-  const char *signs = c.win[owner] + c.chunks + (uint64_t)CHUNK_CHANNELS * c.ranks * c.depth * c.chunk_slot;
-  return (uint32_t *)signs + (ch * c.ranks + from) * c.depth + (number & (c.depth - 1));
+// label_of is the Label of message `number` of a channel and rank in owner's window: there is one
+// for each slot, behind all slots.
+__device__ __forceinline__ Label *label_of(const Comm &c, int owner, uint32_t ch, int from, uint32_t number) {
+  const char *labels = c.win[owner] + c.chunks + (uint64_t)CHUNK_CHANNELS * c.ranks * c.depth * c.chunk_slot;
+  return (Label *)labels + (ch * c.ranks + from) * c.depth + (number & (c.depth - 1));
 }
 
 // await_first is await_posted of the first message of an operation. That of another
 // operation is not the one: see flag_of.
 __device__ __forceinline__ void await_first(const Comm &c, const Args &a, const Line &l, int p, uint32_t number, Waiter &wait) {
   await_posted(c, l, p, number, wait);
-  const uint32_t *sign = sign_of(c, c.rank, l.ch, p, number);
+  const uint32_t *sign = &label_of(c, c.rank, l.ch, p, number)->sign;
   while (ld_volatile(sign) != a.sign)
     if (!wait.again(p, number, number - 1)) return;
   wait.met();
@@ -56,7 +56,7 @@ __device__ __forceinline__ void await_step(const Comm &c, const Args &a, const L
 // post tells a peer that message `number` is there, which is step k of an operation. All threads'
 // writes to it come before, by a barrier and the fence.
 __device__ __forceinline__ void post(const Comm &c, const Args &a, const Line &l, int p, uint32_t number, uint32_t k) {
-  if (k == 0) st_volatile(sign_of(c, p, l.ch, c.rank, number), a.sign);
+  if (k == 0) st_volatile(&label_of(c, p, l.ch, c.rank, number)->sign, a.sign);
   fence_system();
   st_volatile(&channel_of(c, p, l.state)->posted[c.rank], number);
 }
@@ -96,52 +96,107 @@ __device__ __forceinline__ Team whole_block() { return {0, blockDim.x, 1}; }
 enum { TO = MAX_RANKS, EXTRA = 31 };
 __device__ __forceinline__ int serving_lane() { return threadIdx.x % 32; }
 
-// Named barriers of a team, two of each for steps in turn.
-enum { READY = 0, MOVED = 2, FREE = 4, BARRIERS = 6 };
+// Named barriers of a team: two of each for steps in turn, and one for all its threads.
+enum { READY = 0, MOVED = 2, FREE = 4, ALL = 6, BARRIERS = 7 };
 
 // begin is for a team. Teams of a block need not wait for one another.
 __device__ __forceinline__ void begin(const Comm &c, Channel &s, uint32_t ch, const Team &t) {
   load_channel(c, s, ch, t.index(), t.threads);
-  barrier_sync(t.barriers + READY, t.threads);
+  barrier_sync(t.barriers + ALL, t.threads);
 }
 
-// run_steps runs steps 0, 1, … while more(k): the waiter calls wait(k), then the movers move(k),
-// then the teller tell(k). The waiter and the teller do not wait for each other: ranks that told
-// their peers of a step only when the next one is ready could wait for one another. A barrier is
-// used again two steps later. Its use before has ended by then, because nobody arrives at READY for
-// step k + 2 before the movers are done with step k.
-template <class More, class Wait, class Move, class Tell>
-__device__ __forceinline__ void run_steps(const Team &t, const More &more, const Wait &wait, const Move &move, const Tell &tell) {
-  const uint32_t one = t.movers() + 32, both = t.threads;
+// NONE is no piece.
+static const uint32_t NONE = ~0u;
+typedef uint32_t TwoWords[2];  // of pieces in turn
+
+// taken_now returns, to all lanes of a warp, a word that another warp wrote before a barrier. Barriers
+// give all the order there is; but racecheck does not follow the order of one barrier after another, and
+// leaves atomics alone.
+__device__ __forceinline__ uint32_t taken_now(uint32_t *word) {
+  uint32_t v = 0;
+  if (serving_lane() == 0) v = atomicAdd(word, 0);
+  return __shfl_sync(~0u, v, 0);
+}
+
+// run_steps runs steps 0, 1, …: the waiter calls wait(k), which returns to all its lanes which piece the
+// step is for, and NONE behind the last one; then the movers move(k, piece), then the teller tell(k, piece),
+// also of NONE. It returns the steps, with the one for NONE. The teller does not wait for the waiter: ranks
+// that told their peers of a step only when the next one is ready could wait for one another. A barrier is
+// used again two steps later. Its use before has ended by then: the movers are done with step k, and the
+// teller has taken note of it, before the waiter begins step k + 2.
+//
+// early: the kernel behind may be launched when nothing is left to wait for.
+template <class Wait, class Move, class Tell>
+__device__ __forceinline__ uint32_t run_steps(const Team &t, TwoWords &taken, bool early, const Wait &wait, const Move &move, const Tell &tell) {
+  const uint32_t one = t.movers() + 32;
+  uint32_t k = 0;
   if (t.waits()) {
-    uint32_t k = 0;
-    for (; more(k); k++) {
-      if (k >= 2) barrier_sync(t.barriers + FREE + k % 2, one);
-      wait(k);
+    for (;; k++) {
+      if (k >= 2) barrier_sync(t.barriers + FREE + k % 2, t.threads);
+      const uint32_t piece = wait(k);
+      if (serving_lane() == 0) atomicExch(&taken[k % 2], piece);
       __syncwarp();
-      barrier_arrive(t.barriers + READY + k % 2, both);
+      barrier_arrive(t.barriers + READY + k % 2, one);
+      if (piece == NONE) break;
     }
-    for (uint32_t j = k < 2 ? 0 : k - 2; j < k; j++) barrier_sync(t.barriers + FREE + j % 2, one);
+    if (early) dependents_launch();
+    if (k > 0) barrier_sync(t.barriers + FREE + (k - 1) % 2, t.threads);
   } else if (t.tells()) {
-    for (uint32_t k = 0; k < 2 && more(k); k++) barrier_arrive(t.barriers + READY + k, both);
-    for (uint32_t k = 0; more(k); k++) {
+    for (;; k++) {
       barrier_sync(t.barriers + MOVED + k % 2, one);
-      if (more(k + 2)) barrier_arrive(t.barriers + READY + k % 2, both);
-      tell(k);
+      const uint32_t piece = taken_now(&taken[k % 2]);
+      if (piece != NONE) barrier_arrive(t.barriers + FREE + k % 2, t.threads);
+      tell(k, piece);
       __syncwarp();
+      if (piece == NONE) break;
     }
   } else {
-    for (uint32_t k = 0; more(k); k++) {
-      barrier_sync(t.barriers + READY + k % 2, both);
-      move(k);
+    for (;; k++) {
+      barrier_sync(t.barriers + READY + k % 2, one);
+      const uint32_t piece = taken_now(&taken[k % 2]);
+      if (piece != NONE) move(k, piece);
       __syncwarp();
       barrier_arrive(t.barriers + MOVED + k % 2, one);
-      barrier_arrive(t.barriers + FREE + k % 2, one);
+      if (piece == NONE) break;
+      barrier_arrive(t.barriers + FREE + k % 2, t.threads);
     }
   }
   // No barrier may be for more threads than the block has left: a GPU takes that for an illegal
   // instruction.
-  barrier_sync(t.barriers + READY, both);
+  barrier_sync(t.barriers + ALL, t.threads);
+  return k + 1;
+}
+
+// Blocks get unequal parts of a link: on an H200 a third of them send 1.3 times as much as the others.
+// So blocks take on the pieces of longer messages in turn, each the next one that no other has.
+//
+// in_turn reports whether they do; of shorter messages, piece k * channels + ch is step k of a channel.
+// Where receivers' blocks take them on, so is each of a channel's first AHEAD steps. Windows in host
+// memory, which have no LL128, are too far away to be counted in.
+enum { AHEAD = 4 };
+__device__ __forceinline__ bool in_turn(const Comm &c, const Args &a, uint64_t bytes, uint32_t steps) {
+  return c.depth >= AHEAD && c.ll128_slot && bytes > (uint64_t)steps * a.channels * a.chunk;
+}
+
+// pieces_in is how many pieces a message has, and own_piece one that needs not be taken on, or NONE.
+__device__ __forceinline__ uint32_t pieces_in(const Args &a, uint64_t bytes) { return (uint32_t)((bytes + a.chunk - 1) / a.chunk); }
+__device__ __forceinline__ uint32_t own_piece(const Args &a, uint32_t ch, uint64_t bytes, uint32_t k) {
+  const uint32_t piece = k * a.channels + ch;
+  return piece < pieces_in(a, bytes) ? piece : NONE;
+}
+
+// claim takes on one of so many pieces, or NONE. The last block to find none leaves the count as the next
+// operation needs it.
+__device__ __forceinline__ uint32_t claim(const Comm &c, const Args &a, uint32_t pieces) {
+  uint32_t *claimed = &channel_of(c, c.rank, PACKET_CHANNELS)->claimed;
+  const uint32_t got = atomicAdd(claimed, 1);
+  if (got + 1 == pieces + a.channels) atomicExch(claimed, 0);
+  return got < pieces ? got : NONE;
+}
+
+// label says which piece message `number` to a peer is.
+__device__ __forceinline__ void label(const Comm &c, const Args &a, const Line &l, int p, uint32_t number, uint32_t piece) {
+  st_volatile((uint2 *)&label_of(c, p, l.ch, c.rank, number)->sign, make_uint2(a.sign, piece));
 }
 
 // A Source reads 16 bytes of memory.
@@ -170,16 +225,17 @@ template <int N, bool WHOLE> struct Rows {
 // store(regs, Rows, at, end), for each warp's rows. at is this lane's place in the first of the Rows,
 // end is behind the warp's last one, and a Regs holds what is loaded. aligned: whole rows are moved
 // MANY at a time, and FEW of the rest; otherwise all are moved FEW at a time and never taken for
-// whole. AHEAD: the next rows are loaded before these are stored, so that both go on at once.
-template <template <int> class Regs, int MANY, int FEW, bool AHEAD, class Load, class Store>
+// whole. EARLY: the next rows are loaded before these are stored, so that both go on at once.
+template <template <int> class Regs, int MANY, int FEW, bool EARLY, class Load, class Store>
 __device__ __forceinline__ void each_row(const Team &t, uint64_t n, bool aligned, const Load &load, const Store &store) {
-  const uint32_t all = (uint32_t)((n + ROW - 1) / ROW), warps = t.movers() / 32, per = (all + warps - 1) / warps;
+  const uint32_t all = (uint32_t)((n + ROW - 1) / ROW), warps = t.movers() / 32, share = (all + warps - 1) / warps;
+  const uint32_t per = aligned ? (share + MANY - 1) / MANY * MANY : share;  // fewer rows than MANY would take as long, one FEW after the other
   uint32_t row = t.index() / 32 * per;
   const uint32_t last = min(row + per, all), sure = aligned ? min(last, (uint32_t)(n / ROW)) : 0;
   const uint64_t end = min((uint64_t)last * ROW, n), lane = threadIdx.x % 32 * 16;
   const auto at = [&](uint32_t r) { return (uint64_t)r * ROW + lane; };
   const Rows<MANY, true> rows;
-  if (!AHEAD) {
+  if (!EARLY) {
     for (; row + MANY <= sure; row += MANY) {
       Regs<MANY> a;
       load(a, rows, at(row), end);
@@ -300,59 +356,58 @@ __device__ __forceinline__ uint32_t steps_in(const Args &a, uint32_t ch, uint32_
   return ch < channels && first < bytes ? (uint32_t)((bytes - first + row - 1) / row) : 0;
 }
 
-// pushes_of is how many steps a channel has of the messages to peers.
+// pushes_of and takes_of are how many steps a channel has of the messages to peers, and from them.
 __device__ __forceinline__ uint32_t pushes_of(const Comm &c, const Args &a, uint32_t ch) {
   uint32_t steps = 0;
   for (int p = 0; p < c.ranks; p++)
     if (p != c.rank) steps = max(steps, steps_in(a, ch, to_channels(a, p), a.send[p]));
   return steps;
 }
+__device__ __forceinline__ uint32_t takes_of(const Comm &c, const Args &a, uint32_t ch) {
+  uint32_t steps = 0;
+  for (int p = 0; p < c.ranks; p++)
+    if (p != c.rank) steps = max(steps, steps_in(a, ch, from_channels(a, p), a.recv[p]));
+  return steps;
+}
 
-// push_role sends in[p] to each peer of a mask. EXCHANGE: of an exchange, which may be in place, or have
-// an own part: the link is busy with steps of other blocks meanwhile. T < 0: bytes, as they are.
-template <int T, bool EXCHANGE> __device__ __forceinline__ void push_role(const Team &t, const Comm &c, const Args &a, uint32_t ch, uint32_t mask) {
+// push_all sends in[p] to each peer. An exchange may be in place, or have an own part: the link is
+// busy with steps of other blocks meanwhile.
+__device__ __forceinline__ void push_all(const Team &t, const Comm &c, const Args &a, uint32_t ch) {
   SHARED(Channel, s);
+  SHARED(TwoWords, taken);
   const Line line(ch);
   begin(c, s, line.state, t);
   Waiter waiting(c, line.state);
   const int me = serving_lane() - TO;
-  const bool serves = me >= 0 && me < c.ranks && (mask >> me & 1);
+  const bool serves = me >= 0 && me < c.ranks && me != c.rank;
   const Own own(c, a, false);
-  const uint32_t pushes = EXCHANGE && a.in_place ? pushes_of(c, a, ch) : 0;
-  const auto more = [&](uint32_t k) {
-    if (EXCHANGE && own.has(c, a, ch, k)) return true;
-    for (int p = 0; p < c.ranks; p++)
-      if ((mask >> p & 1) && sends(a, ch, p, k)) return true;
-    return false;
-  };
+  const uint32_t pushes = pushes_of(c, a, ch);
   const auto wait = [&](uint32_t k) {
+    if (k >= pushes && !own.has(c, a, ch, k)) return NONE;
     if (serves && sends(a, ch, me, k)) await_credit(c, s, line.state, me, s.sent[me] + 1 + k, c.depth, waiting);
+    return k;
   };
-  const auto move = [&](uint32_t k) {
+  const auto move = [&](uint32_t k, uint32_t) {
     // Channels begin with different peers: where all blocks of all ranks went
     // from peer to peer together, they would soon meet at the same one.
     int j = ch % max(c.ranks - 1, 1);
     for (int i = 1; i < c.ranks; i++) {
       if (++j >= c.ranks) j = 1;
       const int p = next_peer(c, j);
-      if (!(mask >> p & 1) || !sends(a, ch, p, k)) continue;
-      const uint64_t at = step_at(a, ch, to_channels(a, p), k), n = min((uint64_t)a.chunk, a.send[p] - at);
-      char *dst = chunk_of(c, p, line.ch, c.rank, s.sent[p] + 1 + k);
-      if (T < 0)
-        copy<Memory>(t, dst, a.in[p] + at, n);
-      else
-        copy_scaled<T < 0 ? 0 : T>(t, dst, a.in[p] + at, n, a);
+      if (!sends(a, ch, p, k)) continue;
+      const uint64_t at = step_at(a, ch, to_channels(a, p), k);
+      copy<Memory>(t, chunk_of(c, p, line.ch, c.rank, s.sent[p] + 1 + k), a.in[p] + at, min((uint64_t)a.chunk, a.send[p] - at));
     }
-    if (EXCHANGE && own.has(c, a, ch, k)) own.copy_step(t, c, a, ch, k);
+    if (own.has(c, a, ch, k)) own.copy_step(t, c, a, ch, k);
   };
   uint32_t sent = 0;
-  const auto tell = [&](uint32_t k) {
-    if (k < pushes && serving_lane() == EXTRA) st_volatile(&channel_of(c, c.rank, line.state)->pushed, s.used + k + 1);
+  const auto tell = [&](uint32_t k, uint32_t) {
+    if (a.in_place && k < pushes && serving_lane() == EXTRA) st_volatile(&channel_of(c, c.rank, line.state)->pushed, s.used + k + 1);
     if (!serves || !sends(a, ch, me, k)) return;
     post(c, a, line, me, s.sent[me] + 1 + k, k);
     sent++;
   };
-  run_steps(t, more, wait, move, tell);
+  run_steps(t, taken, true, wait, move, tell);
   if (t.tells() && me >= 0 && me < c.ranks) leave_sent(c, s, line, me, sent);
 }
 
@@ -373,44 +428,41 @@ __device__ __forceinline__ void leave_pushed(const Comm &c, const Channel &s, co
   channel_of(c, c.rank, line.state)->used = s.used + steps;
 }
 
-// take_role copies what comes from each peer of a mask to out[p]. EXCHANGE: as in push_role.
-template <bool EXCHANGE> __device__ __forceinline__ void take_role(const Team &t, const Comm &c, const Args &a, uint32_t ch, uint32_t base, uint32_t mask) {
+// take_all copies what comes from each peer to out[p].
+__device__ __forceinline__ void take_all(const Team &t, const Comm &c, const Args &a, uint32_t ch) {
   SHARED(Channel, s);
-  const Line line(base + ch);
+  SHARED(TwoWords, taken);
+  const Line line(ch);
   begin(c, s, line.state, t);
   Waiter waiting(c, line.state);
   const int me = serving_lane();
-  const bool serves = me < c.ranks && (mask >> me & 1), in_place = EXCHANGE && a.in_place;
+  const bool serves = me < c.ranks && me != c.rank;
   const Own own(c, a, true);
-  const uint32_t pushes = in_place ? pushes_of(c, a, ch) : 0;
-  const auto more = [&](uint32_t k) {
-    if (EXCHANGE && own.has(c, a, ch, k)) return true;
-    for (int p = 0; p < c.ranks; p++)
-      if ((mask >> p & 1) && takes(a, ch, p, k)) return true;
-    return false;
-  };
+  const uint32_t pushes = a.in_place ? pushes_of(c, a, ch) : 0, from_peers = takes_of(c, a, ch);
   const auto wait = [&](uint32_t k) {
+    if (k >= from_peers && !own.has(c, a, ch, k)) return NONE;
     if (serves && takes(a, ch, me, k)) await_step(c, a, line, me, s.received[me] + 1 + k, k, waiting);
-    if (in_place && me == EXTRA && k < pushes) await_pushed(c, line, s.used + k + 1, waiting);
+    if (me == EXTRA && k < pushes) await_pushed(c, line, s.used + k + 1, waiting);
+    return k;
   };
-  const auto move = [&](uint32_t k) {
+  const auto move = [&](uint32_t k, uint32_t) {
     for (int j = 1; j < c.ranks; j++) {
       const int p = next_peer(c, j);
-      if (!(mask >> p & 1) || !takes(a, ch, p, k)) continue;
+      if (!takes(a, ch, p, k)) continue;
       const uint64_t at = step_at(a, ch, from_channels(a, p), k);
       copy<Slot>(t, a.out[p] + at, chunk_of(c, c.rank, line.ch, p, s.received[p] + 1 + k), min((uint64_t)a.chunk, a.recv[p] - at));
     }
-    if (EXCHANGE && own.has(c, a, ch, k)) own.copy_step(t, c, a, ch, k);
+    if (own.has(c, a, ch, k)) own.copy_step(t, c, a, ch, k);
   };
   uint32_t received = 0;
-  const auto tell = [&](uint32_t k) {
+  const auto tell = [&](uint32_t k, uint32_t) {
     if (!serves || !takes(a, ch, me, k)) return;
     release(c, line, me, s.received[me] + 1 + k);
     received++;
   };
-  run_steps(t, more, wait, move, tell);
+  run_steps(t, taken, true, wait, move, tell);
   if (t.tells() && me < c.ranks) leave_received(c, s, line, me, received);
-  if (in_place && t.waits() && me == EXTRA) leave_pushed(c, s, line, pushes, waiting);
+  if (a.in_place && t.waits() && me == EXTRA) leave_pushed(c, s, line, pushes, waiting);
 }
 
 // In phases every rank sends to one peer and receives from one, as long as it
@@ -424,6 +476,7 @@ __device__ __forceinline__ int phase_from(const Comm &c, int j) { return c.ranks
 // push_phases sends to one peer after the other, and copies of the own part between the steps.
 __device__ __forceinline__ void push_phases(const Team &t, const Comm &c, const Args &a, uint32_t ch) {
   SHARED(Channel, s);
+  SHARED(TwoWords, taken);
   const Line line(ch);
   begin(c, s, line.state, t);
   Waiter waiting(c, line.state);
@@ -432,16 +485,19 @@ __device__ __forceinline__ void push_phases(const Team &t, const Comm &c, const 
   for (int j = 1; j < c.ranks; j++) {
     const int p = phase_to(c, j);
     const uint32_t steps = steps_in(a, ch, a.channels, a.send[p]);
-    run_steps(t, [&](uint32_t k) { return k < steps; },
+    run_steps(t, taken, j + 1 == c.ranks,
               [&](uint32_t k) {
+                if (k >= steps) return NONE;
                 if (serving_lane() == TO) await_credit(c, s, line.state, p, s.sent[p] + 1 + k, c.depth, waiting);
+                return k;
               },
-              [&](uint32_t k) {
+              [&](uint32_t k, uint32_t) {
                 const uint64_t at = step_at(a, ch, a.channels, k);
                 copy<Memory>(t, chunk_of(c, p, line.ch, c.rank, s.sent[p] + 1 + k), a.in[p] + at, min((uint64_t)a.chunk, a.send[p] - at));
                 if (own.has(c, a, ch, before + k)) own.copy_step(t, c, a, ch, before + k);
               },
-              [&](uint32_t k) {
+              [&](uint32_t k, uint32_t) {
+                if (k >= steps) return;
                 if (a.in_place && serving_lane() == EXTRA) st_volatile(&channel_of(c, c.rank, line.state)->pushed, s.used + before + k + 1);
                 if (serving_lane() == TO) post(c, a, line, p, s.sent[p] + 1 + k, k);
               });
@@ -455,6 +511,7 @@ __device__ __forceinline__ void push_phases(const Team &t, const Comm &c, const 
 // take_phases copies to its place what comes from one peer after the other, and of the own part.
 __device__ __forceinline__ void take_phases(const Team &t, const Comm &c, const Args &a, uint32_t ch) {
   SHARED(Channel, s);
+  SHARED(TwoWords, taken);
   const Line line(ch);
   begin(c, s, line.state, t);
   Waiter waiting(c, line.state);
@@ -463,17 +520,20 @@ __device__ __forceinline__ void take_phases(const Team &t, const Comm &c, const 
   for (int j = 1; j < c.ranks; j++) {
     const int p = phase_from(c, j);
     const uint32_t steps = steps_in(a, ch, a.channels, a.recv[p]);
-    run_steps(t, [&](uint32_t k) { return k < steps; },
+    run_steps(t, taken, j + 1 == c.ranks,
               [&](uint32_t k) {
+                if (k >= steps) return NONE;
                 if (serving_lane() == 0) await_step(c, a, line, p, s.received[p] + 1 + k, k, waiting);
                 if (a.in_place && serving_lane() == EXTRA) await_pushed(c, line, s.used + before + k + 1, waiting);
+                return k;
               },
-              [&](uint32_t k) {
+              [&](uint32_t k, uint32_t) {
                 const uint64_t at = step_at(a, ch, a.channels, k);
                 copy<Slot>(t, a.out[p] + at, chunk_of(c, c.rank, line.ch, p, s.received[p] + 1 + k), min((uint64_t)a.chunk, a.recv[p] - at));
                 if (own.has(c, a, ch, before + k)) own.copy_step(t, c, a, ch, before + k);
               },
-              [&](uint32_t k) {
+              [&](uint32_t k, uint32_t) {
+                if (k >= steps) return;
                 if (serving_lane() == 0) release(c, line, p, s.received[p] + 1 + k);
               });
     if (t.tells() && serving_lane() == 0) leave_received(c, s, line, p, steps);
@@ -493,9 +553,9 @@ __device__ __forceinline__ void exchange_chunks(const Comm &c, const Args &a) {
     else
       take_phases(t, c, a, ch);
   } else if (blockIdx.y == 0) {
-    push_role<-1, true>(t, c, a, ch, peers_of(c));
+    push_all(t, c, a, ch);
   } else {
-    take_role<true>(t, c, a, ch, 0, peers_of(c));
+    take_all(t, c, a, ch);
   }
 }
 
@@ -610,8 +670,32 @@ __device__ __forceinline__ void combine_rows(const Team &t, const Comm &c, const
   each_row<TakenAll, MANY, 1, false>(t, n, aligned, load, store);
 }
 
+// A Turn is the pieces of a step, by rank. Two of them are for steps in turn.
+typedef uint32_t Turn[MAX_RANKS];
+typedef Turn TwoTurns[2];
+
+typedef uint32_t Planned[AHEAD];  // pieces of the next steps
+
+// want tells a peer which piece this rank wants as the peer's message `number`, and that its slot is free.
+// await_wanted waits for that.
+__device__ __forceinline__ void want(const Comm &c, const Line &l, int p, uint32_t number, uint32_t piece) {
+  st_volatile((uint2 *)&label_of(c, p, l.ch, c.rank, number)->wanted, make_uint2(number, piece));
+}
+__device__ __forceinline__ uint32_t await_wanted(const Comm &c, const Line &l, int p, uint32_t number, Waiter &wait) {
+  const uint2 *wanted = (const uint2 *)&label_of(c, c.rank, l.ch, p, number)->wanted;
+  for (;;) {
+    const uint2 got = ld_volatile(wanted);
+    if (got.x == number) {
+      wait.met();
+      return got.y;
+    }
+    if (!wait.again(p, number, got.x)) return NONE;
+  }
+}
+
 // A role that combines what comes from the sources, writes it to out[rank],
-// and passes it on to the targets over the result channels.
+// and passes it on to the targets over the result channels. In turn, it says which piece it wants next
+// as soon as a slot is free, and which one a result is.
 //
 // RELAY: there is one source, the root, and nothing to combine. ONE: there is one source.
 template <bool RELAY, bool ONE, int T, int OP>
@@ -619,6 +703,8 @@ __device__ __forceinline__ void combine_role(const Team &t, const Comm &c, const
   SHARED(Channel, s);
   SHARED(Channel, r);
   SHARED(TwoSlots, slots);
+  SHARED(TwoWords, taken);
+  SHARED(Planned, planned);
   const Line line(ch), result(RESULT_CHANNEL + ch);
   begin(c, s, line.state, t);
   begin(c, r, result.state, t);
@@ -627,19 +713,21 @@ __device__ __forceinline__ void combine_role(const Team &t, const Comm &c, const
   const int me = serving_lane(), other = me - TO;
   const bool from = me < c.ranks && (sources >> me & 1);
   const bool to = other >= 0 && other < c.ranks && (targets >> other & 1);
-  const auto more = [&](uint32_t k) { return step_at(a, ch, a.channels, k) < total; };
+  const bool turns = in_turn(c, a, total, AHEAD);
   const auto wait = [&](uint32_t k) {
-    if (from) {
+    const uint32_t piece = turns && k >= AHEAD ? taken_now(&planned[k % AHEAD]) : own_piece(a, ch, total, k);
+    if (from && piece != NONE) {
       slots[k % 2].in[me] = chunk_of(c, c.rank, line.ch, me, s.received[me] + 1 + k);
       await_step(c, a, line, me, s.received[me] + 1 + k, k, waiting);
     }
-    if (to) {
+    if (to && (turns || piece != NONE)) {
       slots[k % 2].out[other] = chunk_of(c, other, result.ch, c.rank, r.sent[other] + 1 + k);
       await_credit(c, r, result.state, other, r.sent[other] + 1 + k, c.depth, waiting);
     }
+    return turns && __any_sync(~0u, waiting.left()) ? NONE : piece;
   };
-  const auto move = [&](uint32_t k) {
-    const uint64_t at = step_at(a, ch, a.channels, k), n = min((uint64_t)a.chunk, total - at);
+  const auto move = [&](uint32_t k, uint32_t piece) {
+    const uint64_t at = (uint64_t)piece * a.chunk, n = min((uint64_t)a.chunk, total - at);
     const Slots &slot = slots[k % 2];
     const char *own = RELAY ? nullptr : a.in[c.rank] + at;
     char *out = keep ? a.out[c.rank] + at : nullptr;
@@ -650,16 +738,127 @@ __device__ __forceinline__ void combine_role(const Team &t, const Comm &c, const
       pass_rows<true, T, OP>(t, a, own, slot.in[p], targets ? slot.out[p] : nullptr, out, n, true);
     }
   };
-  uint32_t steps = 0;
-  const auto tell = [&](uint32_t k) {
-    if (from) release(c, line, me, s.received[me] + 1 + k);
-    if (to) post(c, a, result, other, r.sent[other] + 1 + k, k);
-    steps++;
+  bool over = false;  // there is no piece left
+  const auto tell = [&](uint32_t k, uint32_t piece) {
+    if (turns && !over) {
+      uint32_t then = NONE;
+      if (me == 0) {
+        then = claim(c, a, pieces_in(a, total) - AHEAD * a.channels);
+        if (then != NONE) then += AHEAD * a.channels;
+      }
+      then = __shfl_sync(~0u, then, 0);
+      over = then == NONE;
+      if (from) want(c, line, me, s.received[me] + 1 + k + AHEAD, then);
+      if (me == 0) atomicExch(&planned[k % AHEAD], then);
+    } else if (turns && me == 0) {
+      atomicExch(&planned[k % AHEAD], NONE);
+    }
+    if (from && piece != NONE) release(c, line, me, s.received[me] + 1 + k);
+    if (!to) return;
+    if (turns) label(c, a, result, other, r.sent[other] + 1 + k, piece);
+    if (turns || piece != NONE) post(c, a, result, other, r.sent[other] + 1 + k, turns ? 1 : k);
   };
-  run_steps(t, more, wait, move, tell);
+  const uint32_t steps = run_steps(t, taken, true, wait, move, tell) - 1;
   if (!t.tells()) return;
   if (from) leave_received(c, s, line, me, steps);
-  if (to) leave_sent(c, r, result, other, steps);
+  if (to) leave_sent(c, r, result, other, steps + turns);
+}
+
+// push_parts sends to each owner of a mask its part of the rank's input. T < 0: bytes, as they are.
+template <int T> __device__ __forceinline__ void push_parts(const Team &t, const Comm &c, const Args &a, uint32_t ch, uint32_t owners) {
+  SHARED(Channel, s);
+  SHARED(TwoWords, taken);
+  SHARED(TwoTurns, turn);
+  const Line line(ch);
+  begin(c, s, line.state, t);
+  Waiter waiting(c, line.state);
+  const int me = serving_lane() - TO;
+  const bool serves = me >= 0 && me < c.ranks && (owners >> me & 1);
+  bool over = !serves;  // the owner wants no more
+  const auto wait = [&](uint32_t k) {
+    uint32_t piece = NONE;
+    if (!over) {
+      const uint32_t number = s.sent[me] + 1 + k;
+      if (k >= AHEAD && in_turn(c, a, a.send[me], AHEAD)) {
+        piece = await_wanted(c, line, me, number, waiting);
+      } else {
+        piece = own_piece(a, ch, a.send[me], k);
+        if (piece != NONE) await_credit(c, s, line.state, me, number, c.depth, waiting);
+      }
+      over = piece == NONE;
+    }
+    if (serves) atomicExch(&turn[k % 2][me], piece);
+    const uint32_t some = __ballot_sync(~0u, piece != NONE) >> TO;
+    return some ? some : NONE;
+  };
+  const auto move = [&](uint32_t k, uint32_t some) {
+    // Channels begin with different peers: where all blocks of all ranks went
+    // from peer to peer together, they would soon meet at the same one.
+    int j = ch % max(c.ranks - 1, 1);
+    for (int i = 1; i < c.ranks; i++) {
+      if (++j >= c.ranks) j = 1;
+      const int p = next_peer(c, j);
+      if (!(some >> p & 1)) continue;
+      const uint64_t at = (uint64_t)taken_now(&turn[k % 2][p]) * a.chunk, n = min((uint64_t)a.chunk, a.send[p] - at);
+      char *dst = chunk_of(c, p, line.ch, c.rank, s.sent[p] + 1 + k);
+      if (T < 0)
+        copy<Memory>(t, dst, a.in[p] + at, n);
+      else
+        copy_scaled<T < 0 ? 0 : T>(t, dst, a.in[p] + at, n, a);
+    }
+  };
+  uint32_t sent = 0;
+  const auto tell = [&](uint32_t k, uint32_t some) {
+    if (some == NONE || !serves || !(some >> me & 1)) return;
+    post(c, a, line, me, s.sent[me] + 1 + k, k);
+    sent++;
+  };
+  run_steps(t, taken, true, wait, move, tell);
+  if (t.tells() && me >= 0 && me < c.ranks) leave_sent(c, s, line, me, sent);
+}
+
+// take_parts copies the results of each owner of a mask to out[owner].
+__device__ __forceinline__ void take_parts(const Team &t, const Comm &c, const Args &a, uint32_t ch, uint32_t owners) {
+  SHARED(Channel, s);
+  SHARED(TwoWords, taken);
+  SHARED(TwoTurns, turn);
+  const Line line(RESULT_CHANNEL + ch);
+  begin(c, s, line.state, t);
+  Waiter waiting(c, line.state);
+  const int me = serving_lane();
+  const bool serves = me < c.ranks && (owners >> me & 1), turns = serves && in_turn(c, a, a.recv[me], AHEAD);
+  bool over = !serves;  // the owner has no more
+  const auto wait = [&](uint32_t k) {
+    uint32_t piece = NONE;
+    if (!over) {
+      const uint32_t number = s.received[me] + 1 + k;
+      piece = own_piece(a, ch, a.recv[me], k);
+      if (turns || piece != NONE) await_step(c, a, line, me, number, k, waiting);
+      if (turns) piece = waiting.left() ? NONE : ld_volatile(&label_of(c, c.rank, line.ch, me, number)->piece);
+      over = piece == NONE;
+    }
+    if (serves) atomicExch(&turn[k % 2][me], piece);
+    const uint32_t some = __ballot_sync(~0u, piece != NONE);
+    return some ? some : NONE;
+  };
+  const auto move = [&](uint32_t k, uint32_t some) {
+    for (int j = 1; j < c.ranks; j++) {
+      const int p = next_peer(c, j);
+      if (!(some >> p & 1)) continue;
+      const uint64_t at = (uint64_t)taken_now(&turn[k % 2][p]) * a.chunk;
+      copy<Slot>(t, a.out[p] + at, chunk_of(c, c.rank, line.ch, p, s.received[p] + 1 + k), min((uint64_t)a.chunk, a.recv[p] - at));
+    }
+  };
+  uint32_t received = 0;
+  const auto tell = [&](uint32_t k, uint32_t some) {
+    if (over) return;
+    over = some == NONE || !(some >> me & 1);
+    if (over && !turns) return;
+    release(c, line, me, s.received[me] + 1 + k);
+    received++;
+  };
+  run_steps(t, taken, true, wait, move, tell);
+  if (t.tells() && me < c.ranks) leave_received(c, s, line, me, received);
 }
 
 // allreduce_chunks has two blocks for a channel. One combines. Of the other, a half pushes and a half
@@ -672,9 +871,9 @@ template <int T, int OP> __device__ __forceinline__ void allreduce_chunks(const 
     const bool pushes = threadIdx.x < half;
     const Team t = pushes ? Team{0, half, 1} : Team{half, blockDim.x - half, 1 + BARRIERS};
     if (pushes)
-      push_role<T, false>(t, c, a, ch, peers & a.owners);
+      push_parts<T>(t, c, a, ch, peers & a.owners);
     else
-      take_role<false>(t, c, a, ch, RESULT_CHANNEL, peers & a.owners);
+      take_parts(t, c, a, ch, peers & a.owners);
     return;
   }
   if (!owner) return;
@@ -690,11 +889,11 @@ __device__ __forceinline__ void relay_chunks(const Comm &c, const Args &a) {
   const Team t = whole_block();
   const uint32_t ch = blockIdx.x, peers = peers_of(c), self = 1u << c.rank, root = 1u << a.root;
   if (blockIdx.y == 0) {
-    if (c.rank == a.root) push_role<-1, false>(t, c, a, ch, peers & a.owners);
+    if (c.rank == a.root) push_parts<-1>(t, c, a, ch, peers & a.owners);
   } else if (blockIdx.y == 1) {
     if (a.owners & self) combine_role<true, false, 0, 0>(t, c, a, ch, root, peers & ~root, true);
   } else if (c.rank != a.root) {
-    take_role<false>(t, c, a, ch, RESULT_CHANNEL, peers & a.owners);
+    take_parts(t, c, a, ch, peers & a.owners);
   } else if (t.moves()) {
     dependency_wait();
     for (int o = 0; o < c.ranks; o++) {
@@ -705,12 +904,15 @@ __device__ __forceinline__ void relay_chunks(const Comm &c, const Args &a) {
   }
 }
 
-// chain_chunks passes a message from rank to rank, each step of it as soon as it
+// chain_chunks passes a message from rank to rank, each piece of it as soon as it
 // is there, so that a link has one sender: a Broadcast from the root on, or a
 // Reduce that ends there, to which every rank adds what it has.
+//
+// In turn, the first rank's blocks take on pieces, and a channel ends with a message that is none.
 template <bool REDUCE, int T, int OP> __device__ __forceinline__ void chain_chunks(const Comm &c, const Args &a) {
   const Team t = whole_block();
   SHARED(Channel, s);
+  SHARED(TwoWords, taken);
   const uint32_t ch = blockIdx.x;
   const Line line(ch);
   begin(c, s, line.state, t);
@@ -721,26 +923,39 @@ template <bool REDUCE, int T, int OP> __device__ __forceinline__ void chain_chun
   const bool keep = REDUCE ? !to : from || a.in[c.rank] != a.out[c.rank];
   const uint64_t total = a.send[c.rank];
   const int me = serving_lane();
-  uint32_t steps = 0;
-  run_steps(t, [&](uint32_t k) { return step_at(a, ch, a.channels, k) < total; },
+  const bool turns = in_turn(c, a, total, 2 * AHEAD);
+  const uint32_t messages = (turns ? 0 : -1) + run_steps(t, taken, !turns,
             [&](uint32_t k) {
-              if (from && me == 0) await_step(c, a, line, prev, s.received[prev] + 1 + k, k, waiting);
+              uint32_t piece = turns ? NONE : own_piece(a, ch, total, k);
+              if (!turns && piece == NONE) return NONE;
+              if (me == 0 && from) {
+                const uint32_t number = s.received[prev] + 1 + k;
+                await_step(c, a, line, prev, number, k, waiting);
+                if (turns) piece = ld_volatile(&label_of(c, c.rank, line.ch, prev, number)->piece);
+              } else if (me == 0 && turns) {
+                piece = claim(c, a, pieces_in(a, total));
+              }
               if (to && me == TO) await_credit(c, s, line.state, next, s.sent[next] + 1 + k, c.depth, waiting);
+              piece = __shfl_sync(~0u, piece, 0);
+              return __any_sync(~0u, waiting.left()) ? NONE : piece;
             },
-            [&](uint32_t k) {
-              const uint64_t at = step_at(a, ch, a.channels, k), n = min((uint64_t)a.chunk, total - at);
+            [&](uint32_t k, uint32_t piece) {
+              const uint64_t at = (uint64_t)piece * a.chunk, n = min((uint64_t)a.chunk, total - at);
               const char *own = REDUCE || !from ? a.in[c.rank] + at : nullptr;
               const char *in = from ? chunk_of(c, c.rank, line.ch, prev, s.received[prev] + 1 + k) : nullptr;
               char *out = to ? chunk_of(c, next, line.ch, c.rank, s.sent[next] + 1 + k) : nullptr;
               pass_rows<REDUCE, T, OP>(t, a, own, in, out, keep ? a.out[c.rank] + at : nullptr, n, !to);
             },
-            [&](uint32_t k) {
+            [&](uint32_t k, uint32_t piece) {
+              if (!turns && piece == NONE) return;
               if (from && me == 0) release(c, line, prev, s.received[prev] + 1 + k);
-              if (to && me == TO) post(c, a, line, next, s.sent[next] + 1 + k, k);
-              steps++;
+              if (!to || me != TO) return;
+              const uint32_t number = s.sent[next] + 1 + k;
+              if (turns) label(c, a, line, next, number, piece);
+              post(c, a, line, next, number, turns ? 1 : k);
             });
-  if (t.tells() && from && me == 0) leave_received(c, s, line, prev, steps);
-  if (t.tells() && to && me == TO) leave_sent(c, s, line, next, steps);
+  if (t.tells() && from && me == 0) leave_received(c, s, line, prev, messages);
+  if (t.tells() && to && me == TO) leave_sent(c, s, line, next, messages);
 }
 
 // combine_local reduces what lies on this device: in[0 … ranks) to out[rank].

@@ -192,7 +192,7 @@ func TestCode(t *testing.T) {
 // module.
 func kernelNames(module string) []string {
 	if module == Movement {
-		return []string{"exchange_ll", "exchange_ll128", "exchange_simple", "exchange_direct", "chain_direct", "relay_simple", "chain_simple"}
+		return []string{"exchange_ll", "exchange_ll128", "exchange_simple", "exchange_direct", "relay_simple", "chain_simple"}
 	}
 	var names []string
 	for _, t := range elem.Types {

@@ -63,17 +63,6 @@ __device__ __forceinline__ void await_word(const uint32_t *word, int p, uint32_t
 // before_of is the rank that all the rank's own waits depend on in the end.
 __device__ __forceinline__ int before_of(const Comm &c, const Ring &g) { return g.prev ? next_peer(c, c.ranks - 1) : c.rank; }
 
-typedef uint32_t TwoWords[2];  // of pieces in turn
-
-// taken_now returns, to all lanes of a warp, a word that another warp wrote before a barrier. Barriers
-// give all the order there is; but racecheck does not follow the order of one barrier after another, and
-// leaves atomics alone.
-__device__ __forceinline__ uint32_t taken_now(uint32_t *word) {
-  uint32_t v = 0;
-  if (serving_lane() == 0) v = atomicAdd(word, 0);
-  return __shfl_sync(~0u, v, 0);
-}
-
 // ring_rows reduces n bytes of a slot and of the rank's own memory with the moving warps of a team.
 template <int T, int OP> __device__ __forceinline__ void ring_rows(const Team &t, const Args &a, char *out, const char *own_in, const char *slot, uint64_t n, bool last) {
   const bool aligned = (((uintptr_t)own_in | (uintptr_t)out) & 15) == 0;
@@ -107,82 +96,57 @@ template <int T, int OP> __device__ __forceinline__ void ring_rows(const Team &t
 
 // ring_moves is what all blocks but the first do: they move what has come, a piece after the other, and
 // before that the round's part of what the rank keeps. Each takes on the next piece that no other has,
-// because some may get no multiprocessor for long. As in run_steps, one warp waits for what the next
-// piece needs, and one tells that a piece was moved.
+// because some may get no multiprocessor for long.
 template <int T, int OP> __device__ __forceinline__ void ring_moves(const Comm &c, const Args &a, const Ring &g) {
   SHARED(TwoWords, taken);
   const Team t = whole_block();
-  const uint32_t each = g.pieces << g.keeps, total = (g.end - g.first) * each, one = t.movers() + 32, two = 64;
+  const uint32_t each = g.pieces << g.keeps, total = (g.end - g.first) * each;
   const auto round_of = [&](uint32_t piece) { return Round(g, g.first + piece / each); };
   const auto kept = [&](uint32_t piece) { return piece % each + g.pieces < each; };
-  if (t.waits()) {
-    Waiter waiting(c, PACKET_CHANNELS + blockIdx.x % CHUNK_CHANNELS);
-    uint32_t k = 0;
-    for (;; k++) {
-      if (k >= 2) barrier_sync(t.barriers + FREE + k % 2, two);
-      uint32_t piece = total;
-      if (serving_lane() == 0) {
-        piece = min(atomicAdd(&g.own->claimed, 1) - g.claim, total);
-        if (piece < total) {
-          const Round r = round_of(piece);
-          const uint32_t number = g.base + r.number;
-          if (!kept(piece) && stretch_of(c, g, r, 0).n) {
-            await_rounds(a, g, &g.own->granted, before_of(c, g), number + 1, waiting);
-            await_word(&g.own->arrived, before_of(c, g), number + 1, waiting);
-          } else if (r.number >= g.first + RING_ROUNDS / 2) {
-            await_word(&g.own->through, before_of(c, g), number - RING_ROUNDS / 2, waiting);
-          }
-          if (waiting.left()) piece = total;
-        }
-        atomicExch(&taken[k % 2], piece);
-      }
-      piece = __shfl_sync(~0u, piece, 0);
-      barrier_arrive(t.barriers + READY + k % 2, one);
-      if (piece == total) break;
-    }
-    if (k > 0) barrier_sync(t.barriers + FREE + (k - 1) % 2, two);
-  } else if (t.tells()) {
-    for (uint32_t k = 0;; k++) {
-      barrier_sync(t.barriers + MOVED + k % 2, one);
-      const uint32_t piece = taken_now(&taken[k % 2]);
-      if (piece == total) break;
-      if (serving_lane() == 0) {
-        fence_system();
-        atomicAdd(&g.own->moved[round_of(piece).number % RING_ROUNDS], 1);
-      }
-      __syncwarp();
-      barrier_arrive(t.barriers + FREE + k % 2, two);
-    }
-  } else {
-    const char *const in = a.in[c.rank];
-    char *const out = a.out[c.rank];
-    for (uint32_t k = 0;; k++) {
-      barrier_sync(t.barriers + READY + k % 2, one);
-      const uint32_t piece = taken_now(&taken[k % 2]);
+  Waiter waiting(c, PACKET_CHANNELS + blockIdx.x % CHUNK_CHANNELS);
+  const auto wait = [&](uint32_t) {
+    uint32_t piece = NONE;
+    if (serving_lane() == 0) {
+      piece = atomicAdd(&g.own->claimed, 1) - g.claim;
       if (piece < total) {
         const Round r = round_of(piece);
-        const bool own = kept(piece);
-        const Stretch s = stretch_of(c, g, r, own);  // what a rank keeps is what it sends first
-        const uint64_t at = (uint64_t)(piece % g.pieces) * g.piece, n = at < s.n ? min((uint64_t)g.piece, s.n - at) : 0;
-        const char *from = in + (g.one_in ? 0 : s.segment) + s.at + at;
-        char *to = out + (g.one_out ? 0 : s.segment) + s.at + at;
-        char *slot = g.in_slots + (uint64_t)(r.number % g.slots) * g.chunk + at;
-        const bool reduces = g.steps ? r.step < g.reduces : g.reduces, last = g.steps ? r.step + 1 == g.reduces : !g.next;
-        if (n == 0)
-          ;
-        else if (own) {
-          if (r.step == 0 && to != from) copy<Memory>(t, to, from, n);
-        } else if (reduces)
-          ring_rows<T, OP>(t, a, last ? to : slot, from, slot, n, last);
-        else
-          copy<Slot>(t, to, slot, n);
+        const uint32_t number = g.base + r.number;
+        if (!kept(piece) && stretch_of(c, g, r, 0).n) {
+          await_rounds(a, g, &g.own->granted, before_of(c, g), number + 1, waiting);
+          await_word(&g.own->arrived, before_of(c, g), number + 1, waiting);
+        } else if (r.number >= g.first + RING_ROUNDS / 2) {
+          await_word(&g.own->through, before_of(c, g), number - RING_ROUNDS / 2, waiting);
+        }
       }
-      __syncwarp();
-      barrier_arrive(t.barriers + MOVED + k % 2, one);
-      if (piece == total) break;
+      if (piece >= total || waiting.left()) piece = NONE;
     }
-  }
-  __syncthreads();  // as in run_steps
+    return __shfl_sync(~0u, piece, 0);
+  };
+  const char *const in = a.in[c.rank];
+  char *const out = a.out[c.rank];
+  const auto move = [&](uint32_t, uint32_t piece) {
+    const Round r = round_of(piece);
+    const bool own = kept(piece);
+    const Stretch s = stretch_of(c, g, r, own);  // what a rank keeps is what it sends first
+    const uint64_t at = (uint64_t)(piece % g.pieces) * g.piece, n = at < s.n ? min((uint64_t)g.piece, s.n - at) : 0;
+    const char *from = in + (g.one_in ? 0 : s.segment) + s.at + at;
+    char *to = out + (g.one_out ? 0 : s.segment) + s.at + at;
+    char *slot = g.in_slots + (uint64_t)(r.number % g.slots) * g.chunk + at;
+    const bool reduces = g.steps ? r.step < g.reduces : g.reduces, last = g.steps ? r.step + 1 == g.reduces : !g.next;
+    if (n == 0) return;
+    if (own) {
+      if (r.step == 0 && to != from) copy<Memory>(t, to, from, n);
+    } else if (reduces) {
+      ring_rows<T, OP>(t, a, last ? to : slot, from, slot, n, last);
+    } else {
+      copy<Slot>(t, to, slot, n);
+    }
+  };
+  run_steps(t, taken, false, wait, move, [&](uint32_t, uint32_t piece) {
+    if (piece == NONE || serving_lane() != 0) return;
+    fence_system();
+    atomicAdd(&g.own->moved[round_of(piece).number % RING_ROUNDS], 1);
+  });
 }
 
 // ring_tells is what one thread of the first block does: it tells the ranks that copy to this one, and

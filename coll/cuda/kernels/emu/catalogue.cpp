@@ -23,7 +23,6 @@ KERNEL(exchange_ll)
 KERNEL(exchange_ll128)
 KERNEL(exchange_simple)
 KERNEL(exchange_direct)
-KERNEL(chain_direct)
 KERNEL(relay_simple)
 KERNEL(chain_simple)
 TYPES(KERNELS)
@@ -43,8 +42,6 @@ Kernel *exchange(Protocol p) {
 }
 
 Kernel *direct() { return exchange_direct; }
-
-Kernel *direct_chain() { return chain_direct; }
 
 Kernel *relay() { return relay_simple; }
 

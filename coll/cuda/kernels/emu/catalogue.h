@@ -25,7 +25,6 @@ struct Normed {
 
 Kernel *exchange(Protocol p);
 Kernel *direct();
-Kernel *direct_chain();
 Kernel *relay();
 Kernel *chain();
 const Typed &typed(int type, int op);

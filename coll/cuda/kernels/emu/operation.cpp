@@ -87,7 +87,7 @@ size_t Maker::longest(uint32_t ch) const {
   switch (protocol) {
     case kLL: return per ? size_t(ch) * per * 8 : units * 8;
     case kLL128: return units / 8 * 112;
-    case kSimple: return size_t(ch) * chunk * (c.depth + 3);
+    case kSimple: return size_t(ch) * chunk * (c.depth + 6);
   }
   return 0;
 }
@@ -324,21 +324,21 @@ void Maker::relay_root() {
 
 // chain_root: a Broadcast or a Reduce from rank to rank.
 void Maker::chain_root() {
-  const bool reduces = r.one_in(2), direct = !reduces && r.one_in(2);
+  const bool reduces = r.one_in(2);
   if (reduces)
     draw_type();
   else
     element = size_t(1) << r.below(5);
-  Kernel *const kernel = reduces ? typed(type, what).chain : direct ? direct_chain() : chain();
+  Kernel *const kernel = reduces ? typed(type, what).chain : chain();
   if (!kernel) {
     reduce_one_hop();
     return;
   }
   protocol = kSimple;
   const int root = int(r.below(n));
-  name((reduces ? std::string("reduce_chain_") + type_name(type) + "_" + op_name(what) + " to " : std::string(direct ? "chain_direct from " : "chain_simple from ")) + std::to_string(root));
+  name((reduces ? std::string("reduce_chain_") + type_name(type) + "_" + op_name(what) + " to " : std::string("chain_simple from ")) + std::to_string(root));
   op.kernel = kernel;
-  common(direct ? 2 : 1);
+  common(1);
   const size_t bytes = length(channels);
   const bool in_place = r.one_in(2);
   std::vector<Span> in(n);
@@ -360,7 +360,6 @@ void Maker::chain_root() {
     if (reduces && i != root) continue;
     Span out = i == root && in_place ? in[i] : w.output(i, bytes, element);
     a.out[i] = out.address();
-    if (direct) op.args[(i + n - 1) % n].out[i] = out.address();
     a.recv[i] = bytes;
     memcpy(out.want(), data.data(), bytes);
   }
@@ -545,7 +544,8 @@ Operation Maker::draw() {
   }
   switch (r.below(15)) {
     case 12: exchange_direct(); break;
-    case 13: case 14: norm(); break;
+    case 13: norm(); break;
+    case 14: chain_root(); break;
     case 0: case 1: case 2: exchange_any(); break;
     case 3: case 4: exchange_even(); break;
     case 5: r.one_in(3) ? relay_root() : chain_root(); break;

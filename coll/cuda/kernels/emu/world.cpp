@@ -21,7 +21,7 @@ World::World(uint64_t seed, int n) : ranks(n), machine(seed), stop(n), reports(n
   c.ll = uint64_t(PACKET_CHANNELS + CHUNK_CHANNELS) * sizeof(Channel);
   c.ll128 = c.ll + packets;
   c.chunks = c.ll128 + packets;
-  uint64_t window = c.chunks + uint64_t(CHUNK_CHANNELS) * ranks * c.depth * (c.chunk_slot + 4);  // and a sign each
+  uint64_t window = c.chunks + uint64_t(CHUNK_CHANNELS) * ranks * c.depth * (c.chunk_slot + sizeof(Label));
   // The page behind each window, too, cannot be touched.
   const uint64_t stride = (window + kPage - 1) / kPage * kPage + kPage;
   windows_ = std::make_unique<Pages>(stride * ranks);
