@@ -111,7 +111,11 @@ func (k *Knobs) merge(conf []Setting) (warnings []Warning) {
 		case s.Name == confFile:
 			warnings = append(warnings, Warning{debug.Warn, s.Name, fmt.Sprintf("%s: %s counts in the environment only", s.From, name)})
 		case !ours(s.Name):
-			warnings = append(warnings, Warning{debug.Warn, s.Name, fmt.Sprintf("%s: %s is left alone: it is not a variable of NCCL", s.From, name)})
+			w := Warning{debug.Info, s.Name, fmt.Sprintf("%s: %s is left alone: it is not a variable of NCCL", s.From, name)}
+			if near := nearest.To(name, names()); nearest.Distance(name, near) <= 2 { // other libraries' variables are there on purpose
+				w.Level, w.Message = debug.Warn, w.Message+"; did you mean "+near+"?"
+			}
+			warnings = append(warnings, w)
 		default:
 			first, ok := k.settings[s.Name]
 			if !ok {

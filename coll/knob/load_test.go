@@ -161,7 +161,7 @@ func TestFileSystem(t *testing.T) {
 }
 
 func TestWarnings(t *testing.T) {
-	read := files(map[string]string{"/etc/nccl.conf": "NCCL_ALGO=ring\nNCCL_ALGO=tree\nLD_PRELOAD=x.so\nNCCL_CONF_FILE=/x\n"})
+	read := files(map[string]string{"/etc/nccl.conf": "NCCL_ALGO=ring\nNCCL_ALGO=tree\nNVSHMEM_DEBUG=x\nNCLL_DEBUG=INFO\nNCCL_CONF_FILE=/x\n"})
 	_, warnings, err := Load([]string{
 		"NCCL_SOKET_IFNAME=eth0", "NCCL_TESTS_DEVICE=1", "NCCL_VERSION=2.30", "ASSAY_TIMEOT=3", "ASSAY_JOB_SECRET=hush",
 		"NCCL_MIN_NRINGS=2", "NCCL_MIN_CTAS=4", "NCCL_LAUNCH_MODE=GROUP", "OTHER=1", "NCCL_UNKNOWN=",
@@ -175,8 +175,9 @@ func TestWarnings(t *testing.T) {
 	}
 	want := []string{
 		"WARN /etc/nccl.conf:2: NCCL_ALGO is set at /etc/nccl.conf:1 already, and the first counts",
-		"WARN /etc/nccl.conf:3: LD_PRELOAD is left alone: it is not a variable of NCCL",
-		"WARN /etc/nccl.conf:4: NCCL_CONF_FILE counts in the environment only",
+		"INFO /etc/nccl.conf:3: NVSHMEM_DEBUG is left alone: it is not a variable of NCCL",
+		"WARN /etc/nccl.conf:4: NCLL_DEBUG is left alone: it is not a variable of NCCL; did you mean NCCL_DEBUG?",
+		"WARN /etc/nccl.conf:5: NCCL_CONF_FILE counts in the environment only",
 		"WARN ASSAY_TIMEOT (environment) is unknown and does nothing; did you mean ASSAY_TIMEOUT?",
 		"INFO NCCL_LAUNCH_MODE=GROUP (environment) has no effect here: how CUDA kernels are launched: those of a group are launched together in any case",
 		"WARN NCCL_SOKET_IFNAME (environment) is unknown and does nothing; did you mean NCCL_SOCKET_IFNAME?",
