@@ -44,6 +44,8 @@ type engine struct {
 	exchange exchange
 	funcs    *functions
 	launches [numKernels]*launch
+	last     kernel // what was launched last
+	sole     bool   // the device has no other rank: a long kernel that is launched early cannot hold what the one before waits for on the other
 	one      [1]*driver.Launch
 	lib      *library    // nil: the engine does all operations
 	gone     atomic.Bool // the library has done an operation
@@ -181,11 +183,9 @@ func newEngine(ctx context.Context, cfg executor.Config, dev *device, funcs *fun
 	c.rank = int32(cfg.Rank)
 	c.stop, c.report = uint64(e.pinned.ptr), uint64(e.pinned.ptr)+reportsAt
 	c.timeout = uint64(cfg.Timeout)
+	e.sole = e.chooser.blocks == dev.info.SMs
 	for k := range e.launches {
-		// On a GPU that ranks share, a long kernel that is launched early could hold the multiprocessors
-		// that the one before waits for on the other rank.
-		early := kernelInfo[k].protocol != simple || (kernel(k).chunks() || kernel(k) == exchangeDirect) && e.chooser.blocks == dev.info.SMs
-		e.launches[k] = newLaunch(e.comm, kernel(k), early)
+		e.launches[k] = newLaunch(e.comm, kernel(k), kernelInfo[k].protocol != simple || kernel(k) == exchangeDirect && e.sole)
 	}
 	if cfg.Timeout > 0 { // otherwise no kernel ever gives up
 		watch.add(e)
@@ -277,8 +277,15 @@ func (e *engine) launch(k kernel, t elem.Type, op elem.Op) *launch {
 	return l
 }
 
-// set sets the grid, block and stream of a launch.
+// set sets the grid, block and stream of a launch, and of kernels that move chunks whether they are
+// launched early. Behind one of the same kind they are, because that one says so near its end. Behind
+// others, which say so at once, their many blocks would hold multiprocessors for as long as those wait
+// for other ranks.
 func (e *engine) set(l *launch, c choice) *driver.Launch {
+	if c.kernel.chunks() {
+		l.l.SetDependent(e.sole && e.last.chunks())
+	}
+	e.last = c.kernel
 	l.l.SetGrid(c.channels, kernelInfo[c.kernel].roles, 1)
 	threads := c.threads
 	if l.args.row != 0 {
