@@ -26,11 +26,11 @@ struct Ready {
 };
 
 // A Label belongs to a slot of a Simple channel: what the sender of the message in it takes the
-// operation for, which piece it is, and which piece another rank wants next in its own slot of the same
-// number.
+// operation for, and which piece it is; and which piece another rank wants as message `number` in its
+// own slot. Each pair is written with one store.
 struct Label {
   uint32_t sign, piece;
-  struct Ready wanted;  // sign: the piece
+  uint32_t number, wanted;  // wanted: the piece's number + 1, or ~0 if there is none left; 0: nothing is said
 };
 
 // A Channel is what a rank knows about one channel, by peer. It lies in the

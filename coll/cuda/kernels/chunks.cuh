@@ -677,20 +677,18 @@ typedef Turn TwoTurns[2];
 typedef uint32_t Planned[AHEAD];  // pieces of the next steps
 
 // want tells a peer which piece this rank wants as the peer's message `number`, and that its slot is free.
-// await_wanted waits for that.
+// await_wanted waits for that, and takes it away: numbers wrap, and then it would be wanted again.
 __device__ __forceinline__ void want(const Comm &c, const Line &l, int p, uint32_t number, uint32_t piece) {
-  st_volatile((uint2 *)&label_of(c, p, l.ch, c.rank, number)->wanted, make_uint2(number, piece));
+  st_volatile((uint2 *)&label_of(c, p, l.ch, c.rank, number)->number, make_uint2(number, piece == NONE ? NONE : piece + 1));
 }
 __device__ __forceinline__ uint32_t await_wanted(const Comm &c, const Line &l, int p, uint32_t number, Waiter &wait) {
-  const uint2 *wanted = (const uint2 *)&label_of(c, c.rank, l.ch, p, number)->wanted;
-  for (;;) {
-    const uint2 got = ld_volatile(wanted);
-    if (got.x == number) {
-      wait.met();
-      return got.y;
-    }
+  uint2 *const said = (uint2 *)&label_of(c, c.rank, l.ch, p, number)->number;
+  uint2 got;
+  while ((got = ld_volatile((const uint2 *)said)).x != number || got.y == 0)
     if (!wait.again(p, number, got.x)) return NONE;
-  }
+  wait.met();
+  st_volatile(said, make_uint2(0, 0));
+  return got.y == NONE ? NONE : got.y - 1;
 }
 
 // A role that combines what comes from the sources, writes it to out[rank],
