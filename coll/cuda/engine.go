@@ -45,7 +45,7 @@ type engine struct {
 	funcs    *functions
 	launches [numKernels]*launch
 	last     kernel // what was launched last
-	sole     bool   // the device has no other rank: a long kernel that is launched early cannot hold what the one before waits for on the other
+	sole     bool   // no other rank is on the device
 	one      [1]*driver.Launch
 	lib      *library    // nil: the engine does all operations
 	gone     atomic.Bool // the library has done an operation
@@ -237,63 +237,6 @@ func newChooser(k *choose.Env, ranks int, all []identity, hosted bool) chooser {
 		}
 	}
 	return c
-}
-
-// A launch launches one kernel, for any type and reduction.
-type launch struct {
-	l    *driver.Launch
-	args *argsABI
-	norm *normABI // of kernels that normalize rows
-	ring *ringABI // of copyRing
-}
-
-// newLaunch prepares a launch of a kernel. dependent starts it before the previous one has ended: as
-// soon as that one says so, which one that moves chunks does near its end.
-func newLaunch(comm commABI, k kernel, dependent bool) *launch {
-	sizes := []int{int(unsafe.Sizeof(commABI{})), int(unsafe.Sizeof(argsABI{}))}
-	switch {
-	case kernelInfo[k].norm:
-		sizes = append(sizes, int(unsafe.Sizeof(normABI{})))
-	case k == copyRing:
-		sizes = append(sizes, int(unsafe.Sizeof(ringABI{})))
-	}
-	l := driver.NewLaunch(driver.Func{}, sizes...)
-	*(*commABI)(l.Param(0)) = comm
-	l.SetDependent(dependent)
-	made := &launch{l: l, args: (*argsABI)(l.Param(1))}
-	switch {
-	case kernelInfo[k].norm:
-		made.norm = (*normABI)(l.Param(2))
-	case k == copyRing:
-		made.ring = (*ringABI)(l.Param(2))
-	}
-	return made
-}
-
-// launch returns the launch of a kernel for a type and reduction.
-func (e *engine) launch(k kernel, t elem.Type, op elem.Op) *launch {
-	l := e.launches[k]
-	l.l.SetFunc(e.funcs.of(k, t, op))
-	return l
-}
-
-// set sets the grid, block and stream of a launch, and of kernels that move chunks whether they are
-// launched early. Behind one of the same kind they are, because that one says so near its end. Behind
-// others, which say so at once, their many blocks would hold multiprocessors for as long as those wait
-// for other ranks.
-func (e *engine) set(l *launch, c choice) *driver.Launch {
-	if c.kernel.chunks() {
-		l.l.SetDependent(e.sole && e.last.chunks())
-	}
-	e.last = c.kernel
-	l.l.SetGrid(c.channels, kernelInfo[c.kernel].roles, 1)
-	threads := c.threads
-	if l.args.row != 0 {
-		threads *= e.cfg.Size - 1
-	}
-	l.l.SetBlock(threads, 1, 1)
-	l.l.SetStream(e.stream)
-	return l.l
 }
 
 // Alloc implements executor.Executor.

@@ -1,0 +1,67 @@
+//go:build cuda && cgo
+
+package cuda
+
+import (
+	"unsafe"
+
+	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/coll/elem"
+)
+
+// A launch launches one kernel, for any type and reduction.
+type launch struct {
+	l    *driver.Launch
+	args *argsABI
+	norm *normABI // of kernels that normalize rows
+	ring *ringABI // of copyRing
+}
+
+// newLaunch prepares a launch of a kernel. dependent: it starts as soon as the previous one lets it, and
+// not when that one has ended.
+func newLaunch(comm commABI, k kernel, dependent bool) *launch {
+	sizes := []int{int(unsafe.Sizeof(commABI{})), int(unsafe.Sizeof(argsABI{}))}
+	switch {
+	case kernelInfo[k].norm:
+		sizes = append(sizes, int(unsafe.Sizeof(normABI{})))
+	case k == copyRing:
+		sizes = append(sizes, int(unsafe.Sizeof(ringABI{})))
+	}
+	l := driver.NewLaunch(driver.Func{}, sizes...)
+	*(*commABI)(l.Param(0)) = comm
+	l.SetDependent(dependent)
+	made := &launch{l: l, args: (*argsABI)(l.Param(1))}
+	switch {
+	case kernelInfo[k].norm:
+		made.norm = (*normABI)(l.Param(2))
+	case k == copyRing:
+		made.ring = (*ringABI)(l.Param(2))
+	}
+	return made
+}
+
+// launch returns the launch of a kernel for a type and reduction.
+func (e *engine) launch(k kernel, t elem.Type, op elem.Op) *launch {
+	l := e.launches[k]
+	l.l.SetFunc(e.funcs.of(k, t, op))
+	return l
+}
+
+// set sets the grid, block and stream of a launch, and of kernels that move chunks whether they are
+// launched early. Behind one of the same kind they are, because that one lets them start near its end.
+// Behind others, which do so at once, their many blocks would hold multiprocessors for as long as those
+// wait for other ranks; and where ranks share a device, they could hold those that the other rank needs.
+func (e *engine) set(l *launch, c choice) *driver.Launch {
+	if c.kernel.chunks() {
+		l.l.SetDependent(e.sole && e.last.chunks())
+	}
+	e.last = c.kernel
+	l.l.SetGrid(c.channels, kernelInfo[c.kernel].roles, 1)
+	threads := c.threads
+	if l.args.row != 0 {
+		threads *= e.cfg.Size - 1
+	}
+	l.l.SetBlock(threads, 1, 1)
+	l.l.SetStream(e.stream)
+	return l.l
+}
