@@ -370,6 +370,16 @@ __device__ __forceinline__ uint32_t takes_of(const Comm &c, const Args &a, uint3
   return steps;
 }
 
+// each_peer calls f with each peer. Channels begin with different ones: where all blocks of all ranks
+// went from peer to peer together, they would soon meet at the same one.
+template <class F> __device__ __forceinline__ void each_peer(const Comm &c, uint32_t ch, const F &f) {
+  int j = ch % max(c.ranks - 1, 1);
+  for (int i = 1; i < c.ranks; i++) {
+    if (++j >= c.ranks) j = 1;
+    f(next_peer(c, j));
+  }
+}
+
 // push_all sends in[p] to each peer. An exchange may be in place, or have an own part: the link is
 // busy with steps of other blocks meanwhile.
 __device__ __forceinline__ void push_all(const Team &t, const Comm &c, const Args &a, uint32_t ch) {
@@ -388,16 +398,11 @@ __device__ __forceinline__ void push_all(const Team &t, const Comm &c, const Arg
     return k;
   };
   const auto move = [&](uint32_t k, uint32_t) {
-    // Channels begin with different peers: where all blocks of all ranks went
-    // from peer to peer together, they would soon meet at the same one.
-    int j = ch % max(c.ranks - 1, 1);
-    for (int i = 1; i < c.ranks; i++) {
-      if (++j >= c.ranks) j = 1;
-      const int p = next_peer(c, j);
-      if (!sends(a, ch, p, k)) continue;
+    each_peer(c, ch, [&](int p) {
+      if (!sends(a, ch, p, k)) return;
       const uint64_t at = step_at(a, ch, to_channels(a, p), k);
       copy<Memory>(t, chunk_of(c, p, line.ch, c.rank, s.sent[p] + 1 + k), a.in[p] + at, min((uint64_t)a.chunk, a.send[p] - at));
-    }
+    });
     if (own.has(c, a, ch, k)) own.copy_step(t, c, a, ch, k);
   };
   uint32_t sent = 0;
@@ -622,12 +627,12 @@ __device__ __forceinline__ void pass_rows(const Team &t, const Args &a, const ch
   each_row<TakenOne, 4, 1, true>(t, n, aligned, load, store);
 }
 
-// Slots are where a step's data come from and go to, by rank.
+// Slots are where a step's data come from and go to, by rank. Each moving warp has its own.
 struct Slots {
-  const char *in[MAX_RANKS];
-  char *out[MAX_RANKS];
+  const char *in[ASSAY_RANKS];
+  char *out[ASSAY_RANKS];
 };
-typedef Slots TwoSlots[2];  // of steps in turn
+typedef Slots WarpSlots[512 / 32];
 
 // combine_rows is a step of combine_role, of n bytes from several peers. The slots' addresses stay
 // in shared memory, and few rows are moved at a time: registers have no room for more.
@@ -700,7 +705,6 @@ template <bool RELAY, bool ONE, int T, int OP>
 __device__ __forceinline__ void combine_role(const Team &t, const Comm &c, const Args &a, uint32_t ch, uint32_t sources, uint32_t targets, bool keep) {
   SHARED(Channel, s);
   SHARED(Channel, r);
-  SHARED(TwoSlots, slots);
   SHARED(TwoWords, taken);
   SHARED(Planned, planned);
   const Line line(ch), result(RESULT_CHANNEL + ch);
@@ -714,26 +718,26 @@ __device__ __forceinline__ void combine_role(const Team &t, const Comm &c, const
   const bool turns = in_turn(c, a, total, AHEAD);
   const auto wait = [&](uint32_t k) {
     const uint32_t piece = turns && k >= AHEAD ? taken_now(&planned[k % AHEAD]) : own_piece(a, ch, total, k);
-    if (from && piece != NONE) {
-      slots[k % 2].in[me] = chunk_of(c, c.rank, line.ch, me, s.received[me] + 1 + k);
-      await_step(c, a, line, me, s.received[me] + 1 + k, k, waiting);
-    }
-    if (to && (turns || piece != NONE)) {
-      slots[k % 2].out[other] = chunk_of(c, other, result.ch, c.rank, r.sent[other] + 1 + k);
-      await_credit(c, r, result.state, other, r.sent[other] + 1 + k, c.depth, waiting);
-    }
+    if (from && piece != NONE) await_step(c, a, line, me, s.received[me] + 1 + k, k, waiting);
+    if (to && (turns || piece != NONE)) await_credit(c, r, result.state, other, r.sent[other] + 1 + k, c.depth, waiting);
     return turns && __any_sync(~0u, waiting.left()) ? NONE : piece;
   };
   const auto move = [&](uint32_t k, uint32_t piece) {
     const uint64_t at = (uint64_t)piece * a.chunk, n = min((uint64_t)a.chunk, total - at);
-    const Slots &slot = slots[k % 2];
+    const auto in = [&](int p) { return chunk_of(c, c.rank, line.ch, p, s.received[p] + 1 + k); };
+    const auto out = [&](int p) { return chunk_of(c, p, result.ch, c.rank, r.sent[p] + 1 + k); };
     const char *own = RELAY ? nullptr : a.in[c.rank] + at;
-    char *out = keep ? a.out[c.rank] + at : nullptr;
+    char *kept = keep ? a.out[c.rank] + at : nullptr;
     if (!ONE) {
-      combine_rows<RELAY, T, OP>(t, c, a, slot, sources, targets, own, out, n);
+      SHARED(WarpSlots, slots);
+      Slots &slot = slots[threadIdx.x / 32];
+      if (from) slot.in[me] = in(me);
+      if (to) slot.out[other] = out(other);
+      __syncwarp();
+      combine_rows<RELAY, T, OP>(t, c, a, slot, sources, targets, own, kept, n);
     } else {
       const int p = __ffs(sources) - 1;
-      pass_rows<true, T, OP>(t, a, own, slot.in[p], targets ? slot.out[p] : nullptr, out, n, true);
+      pass_rows<true, T, OP>(t, a, own, in(p), targets ? out(p) : nullptr, kept, n, true);
     }
   };
   bool over = false;  // there is no piece left
@@ -790,20 +794,15 @@ template <int T> __device__ __forceinline__ void push_parts(const Team &t, const
     return some ? some : NONE;
   };
   const auto move = [&](uint32_t k, uint32_t some) {
-    // Channels begin with different peers: where all blocks of all ranks went
-    // from peer to peer together, they would soon meet at the same one.
-    int j = ch % max(c.ranks - 1, 1);
-    for (int i = 1; i < c.ranks; i++) {
-      if (++j >= c.ranks) j = 1;
-      const int p = next_peer(c, j);
-      if (!(some >> p & 1)) continue;
+    each_peer(c, ch, [&](int p) {
+      if (!(some >> p & 1)) return;
       const uint64_t at = (uint64_t)taken_now(&turn[k % 2][p]) * a.chunk, n = min((uint64_t)a.chunk, a.send[p] - at);
       char *dst = chunk_of(c, p, line.ch, c.rank, s.sent[p] + 1 + k);
       if (T < 0)
         copy<Memory>(t, dst, a.in[p] + at, n);
       else
         copy_scaled<T < 0 ? 0 : T>(t, dst, a.in[p] + at, n, a);
-    }
+    });
   };
   uint32_t sent = 0;
   const auto tell = [&](uint32_t k, uint32_t some) {
