@@ -386,7 +386,7 @@ func (ch *chooser) fits(c op.Collective, k choice, bytes int) bool {
 	case allReduceLL, allReduceLL128:
 		bytes = part(bytes, ch.ranks)
 	case copies:
-		return ch.ranks == 2 || ringed(c) || c == op.SendRecv
+		return ch.ranks == 2 || c != op.AllToAll // ranks that all copy to all others get out of step
 	}
 	return bytes <= ch.capacity(kernelInfo[k.kernel].protocol, k.channels, k.threads)
 }

@@ -24,8 +24,8 @@ import (
 // can be captured in a graph.
 //
 // Collectives that can pass data on from rank to rank use rings, see copyring.go; if the settings
-// ask for that, one kernel does all rounds of these, see ringblocks.go. In Sends and Recvs, and in
-// other collectives of two ranks, a chunk is copied directly to its receiver. In Sends and Recvs
+// ask for that, one kernel does all rounds of these, see ringblocks.go. In Sends and Recvs, Gather,
+// Scatter, and AllToAll of two ranks, a chunk is copied directly to its receiver. In Sends and Recvs
 // the barrier is pairwise, between ranks with a message between them.
 //
 // A copier does one rank's operations with copy engines.
