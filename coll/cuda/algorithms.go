@@ -1,7 +1,9 @@
 package cuda
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"math/bits"
 	"strings"
 	"sync"
@@ -323,17 +325,18 @@ func (ch *chooser) limit(c choice) choice {
 		}
 	}
 	roles := kernelInfo[c.kernel].roles
-	for _, blocks := range [...]int{ch.blocks, ch.env.MaxChannels, ch.few()} {
-		if blocks > 0 {
-			most = min(most, max(1, blocks/roles))
-		}
-	}
+	most = min(most, max(1, ch.allowed(cmp.Or(ch.blocks, math.MaxInt))/roles))
 	c.channels = min(max(c.channels, (ch.env.MinChannels+roles-1)/roles, 1), most)
 	c.threads = max(ch.warps(c.threads), 32*kernelInfo[c.kernel].warps)
 	if c.kernel.chunks() {
 		c.chunk = ch.step(c.chunk, c.threads)
 	}
 	return c
+}
+
+// allowed returns how many of so many blocks the settings allow.
+func (ch *chooser) allowed(blocks int) int {
+	return min(blocks, cmp.Or(ch.env.MaxChannels, blocks), cmp.Or(ch.few(), blocks))
 }
 
 // fewBlocks is how many blocks a kernel has at most where multiprocessors are left to products. On
@@ -386,7 +389,7 @@ func (ch *chooser) fits(c op.Collective, k choice, bytes int) bool {
 	case allReduceLL, allReduceLL128:
 		bytes = part(bytes, ch.ranks)
 	case copies:
-		return ch.ranks == 2 || c != op.AllToAll // ranks that all copy to all others get out of step
+		return c != op.AllToAll || ch.ranks&(ch.ranks-1) == 0 // see copier.phase
 	}
 	return bytes <= ch.capacity(kernelInfo[k.kernel].protocol, k.channels, k.threads)
 }
@@ -441,8 +444,11 @@ const (
 // copyChunk returns the longest step of a collective in bytes.
 func (ch *chooser) copyChunk(c op.Collective) int {
 	slots := copyDepth * (ch.ranks - 1)
-	if ringed(c) {
+	switch {
+	case ringed(c):
 		slots = ringSlots
+	case c == op.AllToAll:
+		slots = copyDepth
 	}
 	return ch.copyBytes / slots / partAlign * partAlign
 }

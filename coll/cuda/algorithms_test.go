@@ -299,16 +299,22 @@ func TestNormChoices(t *testing.T) {
 	for _, c := range []struct {
 		rows, row int
 		clusters  bool
+		blocks    int // NCCL_MAX_CTAS
 		want      string
 	}{
-		{1, 2, true, "norm_local:1:32:0"},
-		{1, 513, true, "norm_local:1:64:0"},
-		{1, 1 << 20, false, "norm_local:1:512:0"},
-		{3, 1 << 20, true, "norm_local:24:512:0"},
-		{64, 16 << 10, true, "norm_local:128:512:0"},
-		{1000, 16 << 10, true, "norm_local:264:512:0"},
+		{1, 2, true, 0, "norm_local:1:32:0"},
+		{1, 513, true, 0, "norm_local:1:64:0"},
+		{1, 1 << 20, false, 0, "norm_local:1:512:0"},
+		{3, 1 << 20, true, 0, "norm_local:24:512:0"},
+		{64, 16 << 10, true, 0, "norm_local:128:512:0"},
+		{1000, 16 << 10, true, 0, "norm_local:264:512:0"},
+		{3, 1 << 20, true, 10, "norm_local:6:512:0"},
+		{1, 1 << 20, true, 3, "norm_local:2:512:0"},
+		{1000, 16 << 10, true, 7, "norm_local:7:512:0"},
 	} {
-		if got := normedLocally(c.rows, c.row, 132, c.clusters).String(); got != c.want {
+		ch := testChooser(2)
+		ch.env.MaxChannels = c.blocks
+		if got := ch.normedLocally(c.rows, c.row, 132, c.clusters).String(); got != c.want {
 			t.Errorf("%d rows of %d bytes, clusters %v: %s; want %s", c.rows, c.row, c.clusters, got, c.want)
 		}
 	}

@@ -422,37 +422,47 @@ func TestSendOneBuffer(t *testing.T) {
 	}
 }
 
-// An AllToAll in place, by everything that does one.
-func TestAllToAllInPlace(t *testing.T) {
+// An AllToAll, in place and not, by everything that does one.
+func TestAllToAll(t *testing.T) {
 	n := gpuCount(t)
 	for name, w := range places(n) {
-		t.Run(name, func(t *testing.T) { testAllToAllInPlace(t, w) })
+		t.Run(name, func(t *testing.T) { testAllToAll(t, w, noKernel) })
 	}
 	for k := range numKernels {
 		if does(k, op.AllToAll) {
 			t.Run(k.String(), func(t *testing.T) {
 				t.Setenv("ASSAY_GPU_ALGO", choice{k, 3, 96, leastCopy}.String())
-				testAllToAllInPlace(t, spread(min(max(2, n), maxRanks), n))
+				testAllToAll(t, spread(min(max(2, n), maxRanks), n), k)
 			})
 		}
 	}
 }
 
-func testAllToAllInPlace(t *testing.T, w world) {
+func testAllToAll(t *testing.T, w world, by kernel) {
 	all := w.open(t)
-	for _, count := range []int{5, 70_000, limit(3_000_000)} {
+	defer func() {
+		if got := all[0].Chosen(); by == copies && w.ranks&(w.ranks-1) == 0 && !strings.HasPrefix(got, "copy/") {
+			t.Errorf("the last one was done by %s", got)
+		}
+	}()
+	for i, count := range []int{5, 70_000, limit(3_000_000), 200_000} {
+		inPlace := i < 3
 		each(t, all, func(g *gpuRank) error {
-			b := make([]byte, count*w.ranks)
-			for i := range b {
-				b[i] = byte(g.Rank()*16 + i/count + i%7)
+			send := make([]byte, count*w.ranks)
+			for i := range send {
+				send[i] = byte(g.Rank()*16 + i/count + i%7)
 			}
-			if err := g.Do(&op.Op{Coll: op.AllToAll, Send: b, Recv: b, Count: count, Type: elem.Uint8}); err != nil {
+			recv := send
+			if !inPlace {
+				recv = make([]byte, len(send))
+			}
+			if err := g.Do(&op.Op{Coll: op.AllToAll, Send: send, Recv: recv, Count: count, Type: elem.Uint8}); err != nil {
 				return err
 			}
-			for i := range b {
+			for i := range recv {
 				at := g.Rank()*count + i%count // in the sender's
-				if want := byte(i/count*16 + g.Rank() + at%7); b[i] != want {
-					return fmt.Errorf("rank %d, %d each: byte %d is %d; want %d", g.Rank(), count, i, b[i], want)
+				if want := byte(i/count*16 + g.Rank() + at%7); recv[i] != want {
+					return fmt.Errorf("rank %d, %d each: byte %d is %d; want %d", g.Rank(), count, i, recv[i], want)
 				}
 			}
 			return nil

@@ -25,8 +25,9 @@ import (
 //
 // Collectives that can pass data on from rank to rank use rings, see copyring.go; if the settings
 // ask for that, one kernel does all rounds of these, see ringblocks.go. In Sends and Recvs, Gather,
-// Scatter, and AllToAll of two ranks, a chunk is copied directly to its receiver. In Sends and Recvs
-// the barrier is pairwise, between ranks with a message between them.
+// Scatter and AllToAll a chunk is copied directly to its receiver. An AllToAll has a phase for each
+// peer, so that each link has one sender. In Sends and Recvs the barrier is pairwise, between ranks
+// with a message between them.
 //
 // A copier does one rank's operations with copy engines.
 type copier struct {
@@ -148,7 +149,18 @@ func (k *copier) start(o *op.Op, c choice) error {
 	}
 	k.on = false
 	k.ring = nil
-	return k.begin(c, 0, chunks(n, c.chunk, k.tail()))
+	rounds := chunks(n, c.chunk, k.tail())
+	if o.Coll == op.AllToAll {
+		rounds *= k.e.cfg.Size - 1
+	}
+	return k.begin(c, 0, rounds)
+}
+
+// phase returns the peer of a round of an AllToAll among a power of two of ranks, to which this
+// rank sends and from which it receives, and which chunk of their messages.
+func (k *copier) phase(round int) (peer, chunk int) {
+	each := chunks(k.op.Bytes(), k.c.chunk, k.tail())
+	return k.e.cfg.Rank ^ (1 + round/each), round % each
 }
 
 // startPairs begins Sends and Recvs with the addresses and lengths in args.
@@ -315,6 +327,9 @@ func (k *copier) slot(round, of, from int) driver.Ptr {
 		from--
 	}
 	at := round%copyDepth*(k.e.cfg.Size-1) + from
+	if k.op.Coll == op.AllToAll { // data from one rank in a round
+		at = round % copyDepth
+	}
 	return k.peerBuffers[of] + driver.Ptr(at*k.c.chunk)
 }
 
@@ -331,7 +346,14 @@ func (k *copier) tail() int {
 // goes returns the direct copy to a peer in a round.
 func (k *copier) goes(peer, round int) stretch {
 	src, length := k.source(peer)
-	at, n := chunkOf(length, k.c.chunk, k.tail(), round)
+	chunk := round
+	if k.op.Coll == op.AllToAll {
+		var partner int
+		if partner, chunk = k.phase(round); partner != peer {
+			return stretch{}
+		}
+	}
+	at, n := chunkOf(length, k.c.chunk, k.tail(), chunk)
 	return stretch{src + driver.Ptr(at), k.slot(round, peer, k.e.cfg.Rank), n}
 }
 
@@ -371,12 +393,18 @@ func (k *copier) consume(round int) error {
 				return err
 			}
 		}
-	case op.AllToAll, op.Gather:
-		if o.Coll == op.Gather && me != o.Root {
-			return nil
+	case op.AllToAll:
+		peer, chunk := k.phase(round)
+		if round == chunk { // the own part beside the first phase
+			at, _ := chunkOf(n, k.c.chunk, k.tail(), chunk)
+			if err := k.take(recv+driver.Ptr(me*n), send+driver.Ptr(me*n+at), n, chunk); err != nil {
+				return err
+			}
 		}
-		if o.Coll == op.AllToAll {
-			send += driver.Ptr(me * n)
+		return k.take(recv+driver.Ptr(peer*n), k.slot(round, me, peer), n, chunk)
+	case op.Gather:
+		if me != o.Root {
+			return nil
 		}
 		for p := range size {
 			if err := k.arrive(recv+driver.Ptr(p*n), send, p, round); err != nil {

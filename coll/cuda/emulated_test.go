@@ -23,14 +23,14 @@ func TestEmulated(t *testing.T) {
 	}
 	lib := gputest.Emulator(t, ".")
 	for _, c := range []struct{ tests, devices, env string }{
-		{"TestScaled|TestGroup|TestAllToAllInPlace|TestStreams|TestAbort|TestStagedAbort|TestMismatch|TestProcesses|TestPointers|TestStagedGraph|TestWays|TestHostedRefused|TestGraph|TestTuner|TestReuse|TestAbortFree|TestRegistered.*|TestHandover|TestDescriptors", "2", ""},
+		{"TestScaled|TestGroup|TestAllToAll|TestStreams|TestAbort|TestStagedAbort|TestMismatch|TestProcesses|TestPointers|TestStagedGraph|TestWays|TestHostedRefused|TestGraph|TestTuner|TestReuse|TestAbortFree|TestRegistered.*|TestHandover|TestDescriptors", "2", ""},
 		{"TestFailedOpen|TestWholePages", "2", ""},
 		{"TestConformance", "2", ""},
 		{"TestCopies|TestRingEnds", "2", ""},
 		{"TestGroup|TestStreams|TestProcesses", "2", "ASSAY_GPU_ALGO=copy:8:512:65536"},
 		{"TestRoomRefused", "2", "FAKE_SMALL=1"},
 		{"TestCopies|TestCopiedExchanges|TestRegistered", "3", ""},
-		{"TestGroup|TestAbort|TestNorm.*|TestSendOneBuffer", "4", ""},
+		{"TestGroup|TestAbort|TestNorm.*|TestSendOneBuffer|TestAllToAll", "4", ""},
 		{"TestEnqueueAhead|TestShared|TestGroupStreams|TestStreamsBetween", "2", ""},
 		{"TestOppositeOrders", "4", ""},
 	} {

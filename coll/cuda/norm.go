@@ -58,12 +58,12 @@ const localUnits = 256
 
 // normedLocally returns the choice for normLocal on a device with so many multiprocessors: several blocks
 // for each row if there are multiprocessors for them, or as many as there can be at a time: two for each
-// multiprocessor, of 512 threads that use the registers that theirs do.
-func normedLocally(rows, row, multiprocessors int, clusters bool) choice {
+// multiprocessor, of 512 threads that use the registers that theirs do. The settings may allow fewer.
+func (ch *chooser) normedLocally(rows, row, multiprocessors int, clusters bool) choice {
 	units, split := (row+15)/16, 0
-	for clusters && split < normSplit && rows<<(split+1) <= multiprocessors && units>>(split+1) >= localUnits {
+	for clusters && split < normSplit && rows<<(split+1) <= ch.allowed(multiprocessors) && units>>(split+1) >= localUnits {
 		split++
 	}
 	part := (units + 1<<split - 1) >> split
-	return choice{kernel: normLocal, channels: min(rows<<split, 2*multiprocessors), threads: min(max(part+31, 32)/32*32, exchangeThreads)}
+	return choice{kernel: normLocal, channels: min(rows<<split, ch.allowed(2*multiprocessors)), threads: ch.warps(min(max(part+31, 32)/32*32, exchangeThreads))}
 }

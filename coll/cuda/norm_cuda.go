@@ -26,7 +26,7 @@ func (e *engine) norm(o *op.Op) (l *driver.Launch, more bool) {
 // afterwards prepares the launch that does what follows the sum, which is at the given address.
 func (e *engine) afterwards(o *op.Op, sum uintptr) *driver.Launch {
 	row := o.Norm.Row * o.Type.Size()
-	return e.rows(o, normedLocally(o.Bytes()/row, row, e.dev.info.SMs, e.dev.clusters()), sum)
+	return e.rows(o, e.chooser.normedLocally(o.Bytes()/row, row, e.dev.info.SMs, e.dev.clusters()), sum)
 }
 
 // rows prepares the launch of a kernel that normalizes rows.

@@ -133,7 +133,7 @@ func TestRegistered(t *testing.T) {
 					for _, c := range []op.Collective{op.AllGather, op.AllToAll, op.Broadcast} {
 						for _, inPlace := range []bool{false, true} {
 							if c == op.AllToAll && inPlace {
-								continue // TestAllToAllInPlace
+								continue // TestAllToAll
 							}
 							sent := n
 							if c != op.Broadcast {
