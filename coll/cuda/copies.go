@@ -396,8 +396,7 @@ func (k *copier) consume(round int) error {
 	case op.AllToAll:
 		peer, chunk := k.phase(round)
 		if round == chunk { // the own part beside the first phase
-			at, _ := chunkOf(n, k.c.chunk, k.tail(), chunk)
-			if err := k.take(recv+driver.Ptr(me*n), send+driver.Ptr(me*n+at), n, chunk); err != nil {
+			if err := k.arrive(recv+driver.Ptr(me*n), send+driver.Ptr(me*n), me, chunk); err != nil {
 				return err
 			}
 		}
