@@ -274,15 +274,11 @@ func TestDependabot(t *testing.T) {
 	for _, u := range doc.Updates {
 		got[u.Ecosystem] = append(got[u.Ecosystem], u.Directories...)
 	}
-	out, err := exec.Command("git", "ls-files").Output()
-	if err != nil {
-		t.Skipf("git ls-files: %v", err)
-	}
 	ecosystems := map[string]string{"go.mod": "gomod", "package.json": "npm", "action.yml": "github-actions"}
 	want := map[string][]string{"github-actions": {"/"}} // the workflows
-	for file := range strings.Lines(string(out)) {
-		dir, name := filepath.Split("/" + strings.TrimSpace(file))
-		if e := ecosystems[name]; e != "" && !strings.Contains(dir, "/testdata/") {
+	for _, file := range tracked(t) {
+		dir, name := filepath.Split("/" + file)
+		if e := ecosystems[name]; e != "" {
 			want[e] = append(want[e], filepath.Clean(dir))
 		}
 	}
@@ -293,6 +289,16 @@ func TestDependabot(t *testing.T) {
 			t.Errorf("%s: directories %q; want %q", e, got[e], dirs)
 		}
 	}
+}
+
+// tracked returns git's files outside testdata.
+func tracked(t *testing.T) []string {
+	t.Helper()
+	out, err := exec.Command("git", "ls-files").Output()
+	if err != nil {
+		t.Skipf("git ls-files: %v", err)
+	}
+	return slices.DeleteFunc(strings.Fields(string(out)), func(file string) bool { return strings.Contains("/"+file, "/testdata/") })
 }
 
 // TestActionsPinned: an action of another repository is used by a commit, the same one
@@ -330,17 +336,9 @@ func TestActionsPinned(t *testing.T) {
 // TestScripts: shellcheck, which knows the shell of the first line, finds nothing in any script
 // outside testdata.
 func TestScripts(t *testing.T) {
-	out, err := exec.Command("git", "ls-files").Output()
-	if err != nil {
-		t.Skipf("git ls-files: %v", err)
-	}
 	first := regexp.MustCompile(`^#!.*sh\n`)
 	var files []string
-	for file := range strings.Lines(string(out)) {
-		file = strings.TrimSpace(file)
-		if strings.Contains(file, "testdata/") {
-			continue
-		}
+	for _, file := range tracked(t) {
 		text, err := os.ReadFile(file)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // removed, and not yet committed
 			t.Fatal(err)
