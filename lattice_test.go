@@ -156,6 +156,10 @@ var lattice = []rule{
 		why: "who comes in is decided here: little code, and the standard library's",
 	},
 	{
+		name: "programs that are not trusted", who: []string{"internal/confine"}, not: []string{"*"}, except: []string{"golang.org/x/sys/..."}, deep: true,
+		why: "the supervisor is all that stands between an image's program and its verdict: short enough to be read whole",
+	},
+	{
 		name: "nouns", who: []string{"internal/noun"}, not: []string{"*"}, deep: true,
 		why: "whatever prints a number needs it",
 	},
@@ -373,6 +377,8 @@ func TestLatticeBites(t *testing.T) {
 		{"gathering", "harness/gather", in("internal/meet"), false},
 		{"meeting", "internal/meet", in("harness/stat"), true},
 		{"meeting", "internal/meet", "crypto/hmac", false},
+		{"programs that are not trusted", "internal/confine", in("harness/suite"), true},
+		{"programs that are not trusted", "internal/confine", "golang.org/x/sys/unix", false},
 		{"plain text", "internal/plain", in("harness/certificate"), true},
 		{"collectives", "coll/host", in("perftest/verbs"), true},
 		{"collectives", "coll/transport/verbs", in("perftest/verbs"), false},

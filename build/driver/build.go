@@ -47,9 +47,13 @@ type BuildOptions struct {
 	CacheFrom []string
 	CacheTo   []string
 	SignKey   crypto.Signer
-	Progress  string // progressui's mode
-	Buildkitd string
-	Limits    fetch.Limits
+	// BuilderKey signs the records of what was built and certified; nil: the state directory's own.
+	BuilderKey crypto.Signer
+	// TrustBuilders are keys of other builders whose records count.
+	TrustBuilders []crypto.PublicKey
+	Progress      string // progressui's mode
+	Buildkitd     string
+	Limits        fetch.Limits
 }
 
 // An ImageResult is one platform of one target.
@@ -162,7 +166,7 @@ func (w *Workspace) NewSolver(ctx context.Context, o BuildOptions) (*solve.Solve
 		return nil, nil, exit.With(exit.Usage, err)
 	}
 	s := &solve.Solver{
-		Builders: builders, OutDir: o.OutDir, Zstd: o.Zstd, Epoch: w.Epoch(), Progress: progress, CacheFrom: o.CacheFrom, CacheTo: o.CacheTo,
+		Builders: builders, OutDir: o.OutDir, Zstd: o.Zstd, Epoch: w.Epoch(), Progress: progress, CacheFrom: o.CacheFrom, CacheTo: o.CacheTo, Harness: w.gateHarness,
 		Provider: &solve.Provider{Mirror: w.Mirror, Lock: w.Lock, StateDir: w.StateDir, Source: w.sourceTar, Epoch: w.Epoch(), Limits: o.Limits, Publishers: w.Publishers, Log: w.Log, Took: progress.Took},
 	}
 	stop := func() {
@@ -277,7 +281,14 @@ func (b *build) image(ctx context.Context, t matrix.Target, p recipe.Platform) I
 	if err != nil {
 		return out.failed(err)
 	}
-	gate, err := b.solver.Gate(ctx, solve.Subject{Name: t.Name, Digest: digest, Same: map[string]godigest.Digest{t.Name + certifySuffix: certifier}, Platform: p, Env: cfg.Config.Env, Suite: "image", Fresh: b.o.Force})
+	d, err := declare(mk.Recipe)
+	if err != nil {
+		return out.failed(err)
+	}
+	gate, err := b.solver.Gate(ctx, solve.Subject{
+		Name: t.Name, Digest: digest, Same: map[string]godigest.Digest{t.Name + certifySuffix: certifier}, Platform: p, Env: cfg.Config.Env,
+		Spec: d.spec, Base: d.base,
+	})
 	if err != nil {
 		return out.failed(fmt.Errorf("the gate could not be run: %w", err))
 	}
@@ -305,7 +316,7 @@ func (b *build) judge(t matrix.Target, p recipe.Platform, out ImageResult, rec r
 		return out.failed(err)
 	}
 	out.rec = rec
-	if err := rec.write(b.recordFile(rec.Hash)); err != nil {
+	if err := b.writeRecord(rec); err != nil {
 		return out.failed(err)
 	}
 	return out

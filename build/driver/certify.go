@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -39,15 +38,11 @@ type CertifyOptions struct {
 	// Target is what the image should be: the image is compared with that target's declaration,
 	// made from the matrix and the lock. It is "" for an image that is not assay's.
 	Target string
-	// ImageHarness runs the image's own harness, which trusts what the image declares; the
-	// certificate records that.
-	ImageHarness bool
 }
 
-// Certify runs the suite "image" inside every platform of an image that a builder here can run. A
-// failed check is in the results; platforms without a builder are reported as not carried out. By
-// default it runs assay's own harness, which it brings into the image, and does not trust what
-// the image claims about itself.
+// Certify certifies every platform of an image that a builder here can run, by the suite "image". A
+// failed check is in the results; platforms without a builder are reported as not carried out. What
+// the image claims about itself is not trusted.
 func (w *Workspace) Certify(ctx context.Context, ref string, c CertifyOptions, o BuildOptions) ([]ImageResult, error) {
 	tmp, err := os.MkdirTemp("", "assay-certify-")
 	if err != nil {
@@ -99,36 +94,33 @@ func (w *Workspace) specs(c CertifyOptions) (map[recipe.Platform]declared, error
 		if err != nil {
 			return nil, err
 		}
-		var d declared
-		if d.spec, err = attest.Encode(mk.Recipe.Spec()); err != nil {
+		d, err := declare(mk.Recipe)
+		if err != nil {
 			return nil, err
-		}
-		for _, st := range mk.Recipe.Image().Steps {
-			if cp, ok := st.(recipe.Copy); ok && cp.Dst == certificate.BaseStatusPath && cp.From.Digest != "" {
-				d.base = cp.From
-			}
 		}
 		out[p] = d
 	}
 	return out, nil
 }
 
+// declare returns what the image of a recipe must be.
+func declare(r *recipe.Recipe) (d declared, err error) {
+	for _, st := range r.Image().Steps {
+		if cp, ok := st.(recipe.Copy); ok && cp.Dst == certificate.BaseStatusPath && cp.From.Digest != "" {
+			d.base = cp.From
+		}
+	}
+	d.spec, err = attest.Encode(r.Spec())
+	return d, err
+}
+
 func (w *Workspace) certify(ctx context.Context, s *solve.Solver, c candidate, o CertifyOptions, specs map[recipe.Platform]declared) ImageResult {
 	out := ImageResult{Platform: c.platform.String(), Digest: c.digest}
-	sub := solve.Subject{Name: c.name, Digest: digest.Digest(c.digest), Platform: c.platform, Env: c.config.Config.Env, Suite: "image", Fresh: true}
+	sub := solve.Subject{Name: c.name, Digest: digest.Digest(c.digest), Platform: c.platform, Env: c.config.Config.Env}
 	if o.Target != "" {
 		d, ok := specs[c.platform]
 		if sub.Spec, sub.Base = d.spec, d.base; !ok {
 			return out.failed(fmt.Errorf("the target %s is not for %s", o.Target, c.platform))
-		}
-	}
-	if !o.ImageHarness {
-		file, err := w.harnessFor(ctx, c.platform)
-		if err != nil {
-			return out.failed(err)
-		}
-		if sub.Harness, err = s.Provider.Harness(file, c.platform); err != nil {
-			return out.failed(err)
 		}
 	}
 	res, err := s.Gate(ctx, sub)
@@ -139,13 +131,7 @@ func (w *Workspace) certify(ctx context.Context, s *solve.Solver, c candidate, o
 	if err != nil {
 		return out.failed(err)
 	}
-	st.Predicate.Harness.Origin = certificate.OriginAssay
-	if o.ImageHarness {
-		st.Predicate.Harness.Origin = certificate.OriginImage
-	}
-	if out.Certificate, err = st.Marshal(); err != nil {
-		return out.failed(err)
-	}
+	out.Certificate = res.Certificate
 	out.Verdict = st.Predicate.Verdict
 	if out.Verdict != result.Pass {
 		return out.failed(gateError(c.name, c.platform, st))
@@ -155,38 +141,6 @@ func (w *Workspace) certify(ctx context.Context, s *solve.Solver, c candidate, o
 		return out.failed(err)
 	}
 	return out
-}
-
-// harnessFor returns a static harness for the platform, to bring into images. It is compiled here
-// from the source that assay embeds.
-func (w *Workspace) harnessFor(ctx context.Context, p recipe.Platform) (string, error) {
-	file := filepath.Join(w.StateDir, "harness", strings.TrimPrefix(w.source.Digest, "sha256:")[:16]+"-"+p.Arch, "harness")
-	if _, err := os.Stat(file); err == nil {
-		return file, nil
-	}
-	if _, err := exec.LookPath("go"); err != nil {
-		return "", fmt.Errorf("compiling a harness for %s to bring into the image needs Go on this machine: %w; install it, or run the image's own with --image-harness", p, err)
-	}
-	src, err := os.MkdirTemp("", "assay-source-")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(src)
-	if err := untar(w.sourceTar, src); err != nil {
-		return "", err
-	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return "", err
-	}
-	w.Log("compiling the harness for %s", p)
-	tmp := fmt.Sprintf("%s.%d", file, os.Getpid())
-	cmd := exec.CommandContext(ctx, "go", "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X github.com/assay-hpc/assay/harness/version.Version="+w.source.Version, "-o", tmp, "./cmd/harness")
-	cmd.Dir = src
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch, "GOFLAGS=", "GOWORK=off")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("compiling the harness for %s: %w\n%s", p, err, out)
-	}
-	return file, os.Rename(tmp, file)
 }
 
 // candidates finds the images of a reference, and copies those of a registry into a layout. Every

@@ -1,8 +1,12 @@
 package driver
 
 import (
+	"bytes"
+	"crypto"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -19,6 +23,7 @@ import (
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/golden"
 )
@@ -424,19 +429,75 @@ func TestBuildHash(t *testing.T) {
 	}
 }
 
+// TestRecord: a record counts for the builder that signed it, and for who trusts that one.
 func TestRecord(t *testing.T) {
-	file := filepath.Join(t.TempDir(), ".assay", "x.json")
-	if err := (record{}).write(file); err != nil {
+	w := open(t, Options{Matrix: own(t)})
+	b := &build{Workspace: w, o: BuildOptions{OutDir: t.TempDir()}}
+	if _, err := b.readRecord("x"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("readRecord without one = %v", err)
+	}
+	if err := b.writeRecord(record{}); err != nil {
 		t.Error(err)
 	}
-	if _, err := os.Stat(file); err == nil {
-		t.Error("an image that was resolved for one build alone is remembered")
+	if left, _ := os.ReadDir(b.o.OutDir); len(left) != 0 {
+		t.Errorf("an image that was resolved for one build alone is remembered: %v", left)
 	}
-	if err := (record{Hash: "x", Digest: "sha256:12"}).write(file); err != nil {
-		t.Error(err)
+	if err := b.writeRecord(record{Hash: "x", Digest: "sha256:12"}); err != nil {
+		t.Fatal(err)
 	}
-	if left, _ := os.ReadDir(filepath.Dir(file)); len(left) != 1 {
+	if left, _ := os.ReadDir(filepath.Join(b.o.OutDir, ".assay")); len(left) != 1 {
 		t.Errorf("the directory holds %v", left)
+	}
+	if r, err := b.readRecord("x"); err != nil || r.Digest != "sha256:12" {
+		t.Errorf("readRecord = %v, %v", r, err)
+	}
+	st, err := os.Stat(filepath.Join(w.StateDir, builderKeyFile))
+	if err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("the builder's key: %v, %v; want mode 0600", st, err)
+	}
+	own, err := w.builderKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := open(t, Options{Matrix: w.Matrix, StateDir: t.TempDir()})
+	there := &build{Workspace: elsewhere, o: b.o}
+	const refused = "no builder that is trusted here signed it"
+	if _, err := there.readRecord("x"); err == nil || !strings.Contains(err.Error(), refused) {
+		t.Errorf("on another machine: %v; want %q", err, refused)
+	}
+	there.o.TrustBuilders = []crypto.PublicKey{own.Public()}
+	if r, err := there.readRecord("x"); err != nil || r.Digest != "sha256:12" {
+		t.Errorf("with --trust-builder: %v, %v", r, err)
+	}
+	file := b.recordFile("x")
+	signed, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := json.Marshal(record{Hash: "x", Digest: "sha256:12"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign, err := attest.Sign("application/x", plain, own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, doc := range map[string][]byte{
+		"not signed": plain, "signed as something else": foreign, "empty": nil, "cut off": signed[:len(signed)/2],
+		"changed": bytes.Replace(signed, []byte(`"payload":"`), []byte(`"payload":"eyJI`), 1),
+	} {
+		if err := os.WriteFile(file, doc, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := b.readRecord("x"); err == nil {
+			t.Errorf("%s: believed: %v", what, r)
+		}
+	}
+	if err := os.WriteFile(b.recordFile("y"), signed, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.readRecord("y"); err == nil {
+		t.Error("a record of another recipe is believed")
 	}
 }
 

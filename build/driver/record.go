@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -77,7 +78,8 @@ func (b *build) recordFile(hash string) string {
 	return filepath.Join(b.o.OutDir, ".assay", hash+".json")
 }
 
-func (r record) write(file string) error {
+// writeRecord signs a record with the builder's key and writes it.
+func (b *build) writeRecord(r record) error {
 	if r.Hash == "" {
 		return nil // resolved for this build only
 	}
@@ -85,10 +87,46 @@ func (r record) write(file string) error {
 	if err != nil {
 		return err
 	}
+	key, err := b.builderKey(b.o.BuilderKey)
+	if err != nil {
+		return err
+	}
+	if data, err = attest.Sign(recordType, data, key); err != nil {
+		return err
+	}
+	file := b.recordFile(r.Hash)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
 	return outfile.Write(file, data)
+}
+
+// readRecord reads a record that a trusted builder signed.
+func (b *build) readRecord(hash string) (r record, err error) {
+	data, err := os.ReadFile(b.recordFile(hash))
+	if err != nil {
+		return r, err
+	}
+	keys, err := b.trustedBuilders()
+	if err != nil {
+		return r, err
+	}
+	o, err := attest.Open(data, keys...)
+	switch {
+	case err != nil:
+		return r, err
+	case o.Signature != attest.Verified || len(keys) == 0:
+		return r, errors.New("no builder that is trusted here signed it (--trust-builder names the public key of one)")
+	case o.Type != recordType:
+		return r, fmt.Errorf("it is a %q, not a record", o.Type)
+	}
+	if err := attest.Decode(o.Payload, attest.MaxSize, &r); err != nil {
+		return r, err
+	}
+	if r.Hash != hash {
+		return r, errors.New("it is about another recipe")
+	}
+	return r, nil
 }
 
 // allUpToDate returns the result of a build that has nothing to do, without starting a builder.
@@ -126,15 +164,21 @@ func (b *build) allUpToDate() (*BuildResult, bool) {
 // complete and certified.
 func (b *build) upToDate(t matrix.Target, p recipe.Platform) (ImageResult, bool) {
 	out := ImageResult{Platform: p.String(), UpToDate: true}
-	data, err := os.ReadFile(b.recordFile(b.buildHash(t, p)))
+	hash := b.buildHash(t, p)
+	if hash == "" {
+		return out, false
+	}
+	r, err := b.readRecord(hash)
+	if errors.Is(err, fs.ErrNotExist) {
+		return out, false
+	}
+	if err == nil && (b.layout.Complete(r.Digest) != nil || b.layout.Complete(r.Certifier) != nil) {
+		return out, false
+	}
+	if err == nil {
+		err = b.verify(t, p, r)
+	}
 	if err != nil {
-		return out, false
-	}
-	var r record
-	if json.Unmarshal(data, &r) != nil || r.Hash != b.buildHash(t, p) || b.layout.Complete(r.Digest) != nil || b.layout.Complete(r.Certifier) != nil {
-		return out, false
-	}
-	if err := b.verify(t, p, r); err != nil {
 		b.Log("%s %s: its record in %s is not believed, and it is built again: %v", t.Name, p, b.o.OutDir, err)
 		return out, false
 	}
@@ -168,7 +212,7 @@ func (b *build) entered(t matrix.Target, tr *TargetResult) bool {
 func (b *build) remember(tr *TargetResult) error {
 	for _, img := range tr.Images {
 		img.rec.Entered = b.o.SignKey == nil
-		if err := img.rec.write(b.recordFile(img.rec.Hash)); err != nil {
+		if err := b.writeRecord(img.rec); err != nil {
 			return err
 		}
 	}

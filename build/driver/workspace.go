@@ -34,7 +34,10 @@ type Options struct {
 	Mirrors  []string // FROM=TO
 	StateDir string   // "" means the user's cache directory
 	Version  string
-	Log      func(format string, args ...any)
+	// Self is a program that runs gates on builders of this machine's platform, if it is static:
+	// assay's own file; "" compiles a harness instead.
+	Self string
+	Log  func(format string, args ...any)
 }
 
 // A Workspace is an opened matrix with its lock.

@@ -114,7 +114,7 @@ func open(t *testing.T, file string, mirrors map[string]string) *driver.Workspac
 	for from, to := range mirrors {
 		rules = append(rules, from+"="+to)
 	}
-	w, err := driver.Open(driver.Options{Matrix: file, Mirrors: rules, StateDir: stateDir(t), Version: "test", Log: t.Logf})
+	w, err := driver.Open(driver.Options{Matrix: file, Mirrors: rules, StateDir: stateDir(t), Version: "test", Self: assayBinary(t), Log: t.Logf})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -204,7 +204,7 @@ func TestFabricReproduces(t *testing.T) {
 		}
 	}
 	prune(t, addr)
-	w, err := driver.Open(driver.Options{Matrix: filepath.Join(dir, "matrix.yaml"), StateDir: filepath.Join(dir, "state"), Version: "test", Log: t.Logf})
+	w, err := driver.Open(driver.Options{Matrix: filepath.Join(dir, "matrix.yaml"), StateDir: filepath.Join(dir, "state"), Version: "test", Self: assayBinary(t), Log: t.Logf})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -202,6 +202,44 @@ func (w *watcher) clock(v *client.Vertex) {
 	}
 }
 
+// A step is work of this program that is shown like one of BuildKit's, with its log.
+type step struct {
+	w *watcher
+
+	mu     sync.Mutex // guards vertex
+	vertex *client.Vertex
+}
+
+// step starts a step of a solve. It must end before the solve does.
+func (w *watcher) step(name string) *step {
+	now := time.Now()
+	s := &step{w: w, vertex: &client.Vertex{Digest: digest.FromString(w.name + name), Name: name, Started: &now}}
+	w.ch <- &client.SolveStatus{Vertexes: []*client.Vertex{s.vertex}}
+	return s
+}
+
+// Write adds to the step's log, and does nothing after its end.
+func (s *step) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.vertex.Completed == nil {
+		s.w.ch <- &client.SolveStatus{Logs: []*client.VertexLog{{Vertex: s.vertex.Digest, Stream: 2, Data: slices.Clone(p), Timestamp: time.Now()}}}
+	}
+	return len(p), nil
+}
+
+// end ends the step.
+func (s *step) end(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, v := time.Now(), *s.vertex
+	if v.Completed = &now; err != nil {
+		v.Error = err.Error()
+	}
+	s.vertex = &v
+	s.w.ch <- &client.SolveStatus{Vertexes: []*client.Vertex{s.vertex}}
+}
+
 // A run is what one solve observed of a vertex: how long it ran, each time.
 type run struct {
 	name   string

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/containerd/containerd/v2/core/content"
@@ -43,6 +44,12 @@ type Solver struct {
 	Progress *Progress
 	// CacheFrom and CacheTo are BuildKit cache references: "type=registry,ref=…".
 	CacheFrom, CacheTo []string
+	// Harness returns a static program of a platform whose command "gate" is image.Gate, of package
+	// harness/image: assay itself, or the harness.
+	Harness func(context.Context, recipe.Platform) (file string, err error)
+
+	gates   sync.Mutex // guards harness
+	harness map[recipe.Platform]digest.Digest
 
 	out, staging content.Store
 	finish       *finisher

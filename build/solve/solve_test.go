@@ -29,7 +29,7 @@ import (
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/mirror"
 	"github.com/assay-hpc/assay/build/recipe"
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/confine"
 )
 
 var amd64 = recipe.Platform{OS: "linux", Arch: "amd64"}
@@ -410,95 +410,71 @@ func TestGateWithoutBuilder(t *testing.T) {
 	}
 }
 
-// TestGateGraph: the gate runs the image's own harness, or the one that is
-// brought along, without network, and takes a failed check for a result.
-func TestGateGraph(t *testing.T) {
-	s := &Solver{}
-	for _, tt := range []struct {
-		sub  Subject
-		want []string
-	}{
-		{Subject{Name: "fabric", Digest: digest.FromString("img"), Platform: amd64, Suite: "image", Env: []string{"PATH=/usr/bin", "A=b=c"}}, []string{BundledHarness, "certify", "--suite", "image"}},
-		{Subject{Name: "other", Digest: digest.FromString("img"), Platform: amd64, Suite: "image", Harness: digest.FromString("harness"), Fresh: true}, []string{"/run/assay/harness", "certify", "--suite", "image"}},
-	} {
-		graph, err := s.gateGraph(tt.sub)
-		if err != nil {
-			t.Fatal(err)
-		}
-		def, err := graph.Marshal(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, ignore := execOf(t, def)
-		if diff := cmp.Diff(tt.want, e.Meta.Args[:len(tt.want)]); diff != "" {
-			t.Errorf("%s: the command (-want +got):\n%s", tt.sub.Name, diff)
-		}
-		if !strings.Contains(strings.Join(e.Meta.Args, " "), "--subject "+tt.sub.Name+"@"+tt.sub.Digest.String()) {
-			t.Errorf("%s: the command %q does not name the subject", tt.sub.Name, e.Meta.Args)
-		}
-		if e.Network.String() != "NONE" || fmt.Sprint(e.Meta.ValidExitCodes) != "[0 1 3]" || ignore != tt.sub.Fresh {
-			t.Errorf("%s: network %v, exit codes %v, fresh %v", tt.sub.Name, e.Network, e.Meta.ValidExitCodes, ignore)
-		}
-		for _, kv := range tt.sub.Env {
-			if !strings.Contains(strings.Join(e.Meta.Env, "\n"), kv) {
-				t.Errorf("%s: the environment %q lacks the image's %s", tt.sub.Name, e.Meta.Env, kv)
-			}
-		}
+// TestProgramGraph: a program of an image runs without network, on a root that it cannot change,
+// and what its supervisor reads and writes is not the image's.
+func TestProgramGraph(t *testing.T) {
+	g := &gate{subject: Subject{Name: "fabric", Platform: amd64}, image: llb.Image("image"), binary: llb.Image("harness")}
+	graph, err := g.programGraph(confine.Program{File: "/usr/sbin/sshd", Args: []string{"sshd", "-t"}, Env: []string{"A=b"}, Dirs: []string{"/run/sshd"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	def, err := graph.Marshal(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, ignore := execOf(t, def)
+	if diff := cmp.Diff([]string{confine.Path, "confine", programFile, "/run/assay/out/outcome.json"}, e.Meta.Args); diff != "" {
+		t.Errorf("the command (-want +got):\n%s", diff)
+	}
+	if e.Network != pb.NetMode_NONE || e.Security != pb.SecurityMode_SANDBOX || !ignore || strings.Contains(strings.Join(e.Meta.Env, " "), "A=b") {
+		t.Errorf("network %v, security %v, cache ignored %v, environment of the supervisor %q", e.Network, e.Security, ignore, e.Meta.Env)
+	}
+	var got []string
+	for _, m := range e.Mounts {
+		got = append(got, fmt.Sprint(m.Dest, " readonly=", m.Readonly, " output=", m.Output >= 0, " ", m.MountType))
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{
+		"/ readonly=true output=false BIND", "/run/assay/harness readonly=true output=false BIND", "/run/assay/out readonly=false output=true BIND",
+		"/run/assay/program.json readonly=true output=false BIND", "/run/sshd readonly=false output=false TMPFS", "/tmp readonly=false output=false TMPFS",
+	}, got); diff != "" {
+		t.Errorf("mounts (-want +got):\n%s", diff)
 	}
 }
 
-// TestGateRecords: an image that is not believed is held against its base's own
-// records, whatever it has in their place.
+// TestGateRecords: an image is held against its base's own records, whatever it has in their place.
 func TestGateRecords(t *testing.T) {
 	s := &Solver{Provider: provider(t)}
 	base := recipe.Source{Kind: recipe.FromImage, Ref: "docker.io/nvidia/cuda:12.9.1-devel-ubuntu24.04", Digest: digest.FromString("base").String()}
-	for _, tt := range []struct {
-		name string
-		sub  Subject
-		want []string // what is copied, and the mount
-	}{
-		{"its own declaration", Subject{}, nil},
-		{"nothing is believed", Subject{Harness: digest.FromString("harness")}, nil},
-		{"a target's", Subject{Harness: digest.FromString("harness"), Spec: []byte("{}"), Base: base}, []string{
-			"/var/lib/dpkg/status to /records/dpkg-status", "/etc/ld.so.cache to /records/ld.so.cache", "/var/lib/dpkg/info to /records/info",
-			"from mirror.example.org:5000/nvidia/cuda@" + base.Digest, "mount /opt/assay/base",
-		}},
-		{"a target's without records", Subject{Harness: digest.FromString("harness"), Spec: []byte("{}")}, []string{"mount /opt/assay/base"}},
-	} {
-		tt.sub.Name, tt.sub.Digest, tt.sub.Platform, tt.sub.Suite = "x", digest.FromString("img"), amd64, "image"
-		graph, err := s.gateGraph(tt.sub)
-		if err != nil {
+	graph, err := s.records(base, amd64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	def, err := graph.Marshal(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, dt := range def.Def {
+		var op pb.Op
+		if err := op.Unmarshal(dt); err != nil {
 			t.Fatal(err)
 		}
-		def, err := graph.Marshal(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, dt := range def.Def {
-			var op pb.Op
-			if err := op.Unmarshal(dt); err != nil {
-				t.Fatal(err)
-			}
-			for _, a := range op.GetFile().GetActions() {
-				if c := a.GetCopy(); c != nil {
-					got = append(got, c.Src+" to "+c.Dest)
-				}
-			}
-			if from, ok := strings.CutPrefix(op.GetSource().GetIdentifier(), "docker-image://"); ok {
-				got = append(got, "from "+from)
-			}
-			for _, m := range op.GetExec().GetMounts() {
-				if m.Dest == certificate.BaseDir && m.Readonly {
-					got = append(got, "mount "+m.Dest)
-				}
+		for _, a := range op.GetFile().GetActions() {
+			if c := a.GetCopy(); c != nil {
+				got = append(got, c.Src+" to "+c.Dest)
 			}
 		}
-		slices.Sort(got)
-		slices.Sort(tt.want)
-		if diff := cmp.Diff(tt.want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		if from, ok := strings.CutPrefix(op.GetSource().GetIdentifier(), "docker-image://"); ok {
+			got = append(got, "from "+from)
 		}
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{
+		"/etc/ld.so.cache to /ld.so.cache", "/var/lib/dpkg/info to /info", "/var/lib/dpkg/status to /dpkg-status",
+		"from mirror.example.org:5000/nvidia/cuda@" + base.Digest,
+	}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

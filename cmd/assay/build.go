@@ -17,6 +17,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/report"
 	"github.com/assay-hpc/assay/harness/sign"
+	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 )
@@ -87,7 +88,9 @@ type buildFlags struct {
 	common
 	builderFlags
 	platform, cacheFrom, cacheTo cli.StringSlice
+	trustBuilders                cli.StringSlice
 	dest, push, signKey          string
+	builderKey                   string
 	form                         string
 	jobs                         int
 	zstd, unlocked, force, dry   bool
@@ -116,6 +119,8 @@ func buildCommand() *cli.Command {
 			&cli.BoolFlag{Name: "force", Usage: "build and certify again even if up to date", Destination: &o.force},
 			&cli.BoolFlag{Name: "dry-run", Usage: "show what would be done, and do nothing", Destination: &o.dry},
 			&cli.StringFlag{Name: "sign-key", Usage: "sign certificate, SBOM and provenance (DSSE) with `KEY`: a PEM file, or a service's reference: hashivault://NAME, or what a program sigstore-kms-SCHEME on PATH serves", Destination: &o.signKey},
+			&cli.StringFlag{Name: "builder-key", Usage: "sign the records of what was built and certified with the private `KEY`, a PEM file (default: one that the state directory keeps)", Destination: &o.builderKey},
+			&cli.StringSliceFlag{Name: "trust-builder", Usage: "also believe records in --out that the builder with the public `KEY` signed, a PEM file; others are built again; may be repeated", Destination: &o.trustBuilders},
 			grammar.Format(&o.form, "text", "json"),
 		), o.builderFlags.flags()...),
 		BashComplete: o.complete,
@@ -178,6 +183,18 @@ func (o *buildFlags) options(c *cli.Context) (driver.BuildOptions, error) {
 		if err != nil {
 			return opts, exit.With(exit.Usage, err)
 		}
+	}
+	if o.builderKey != "" {
+		if opts.BuilderKey, err = attest.LoadPrivateKey(o.builderKey); err != nil {
+			return opts, exit.Usagef("--builder-key: %w", err)
+		}
+	}
+	for _, file := range o.trustBuilders.Value() {
+		key, err := attest.LoadPublicKey(file)
+		if err != nil {
+			return opts, exit.Usagef("--trust-builder: %w", err)
+		}
+		opts.TrustBuilders = append(opts.TrustBuilders, key)
 	}
 	return opts, nil
 }

@@ -22,14 +22,14 @@ type certifyFlags struct {
 func certifyCommand() *cli.Command {
 	o := &certifyFlags{}
 	return &cli.Command{
-		Name: "certify", Usage: "certify any image from inside",
-		Description: "What runs is assay's own harness, brought into the image, and what the image claims about itself is not believed.\n" +
-			"With --target the image is compared with what the matrix and the lock declare for that target.",
+		Name: "certify", Usage: "certify any image",
+		Description: "assay's own harness reads the image from outside, and runs its programs in containers of their own. What the image\n" +
+			"claims about itself is not believed. With --target the image is compared with what the matrix and the lock declare\n" +
+			"for that target.",
 		ArgsUsage: "REF | oci:DIR[:TARGET|@DIGEST]",
 		Flags: append(o.common.flags(
 			&cli.StringFlag{Name: "out", Usage: "write the certificates, one JSON document a line, to `FILE`", Destination: &o.certificate},
 			&cli.StringFlag{Name: "target", Usage: "compare the image with what the matrix and the lock declare for `TARGET` (default: no comparison)", Destination: &o.trust.Target},
-			&cli.BoolFlag{Name: "image-harness", Usage: "run the image's own harness, which believes what the image declares; the certificate says so", Destination: &o.trust.ImageHarness},
 			grammar.Format(&o.form, "text", "json"),
 		), o.builderFlags.flags()...),
 		Action: func(c *cli.Context) error { return o.asRoot(c, o.run) },
@@ -39,9 +39,6 @@ func certifyCommand() *cli.Command {
 func (o *certifyFlags) run(c *cli.Context) error {
 	if c.NArg() != 1 {
 		return exit.Usagef("certify wants one image: a reference such as ghcr.io/owner/assay:TAG, or oci:DIR")
-	}
-	if o.trust.Target != "" && o.trust.ImageHarness {
-		return exit.Usagef("--target and --image-harness exclude each other: the image's own harness believes the image")
 	}
 	w, err := o.open(c)
 	if err != nil {

@@ -50,8 +50,9 @@ func (o *common) complete(c *cli.Context) {
 
 // open opens the workspace. It logs to the error output.
 func (o *common) open(c *cli.Context) (*driver.Workspace, error) {
+	self, _ := os.Executable() // without it, a harness is compiled
 	return driver.Open(driver.Options{
-		Matrix: o.matrix, Mirrors: o.mirrors.Value(), Version: assay.Version,
+		Matrix: o.matrix, Mirrors: o.mirrors.Value(), Version: assay.Version, Self: self,
 		Log: func(format string, args ...any) { fmt.Fprintf(c.App.ErrWriter, "assay: "+format+"\n", args...) },
 	})
 }

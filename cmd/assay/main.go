@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/log"
 	"github.com/urfave/cli/v2"
 
+	"github.com/assay-hpc/assay/harness/image"
 	"github.com/assay-hpc/assay/harness/version"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
@@ -24,6 +25,13 @@ import (
 func main() {
 	// BuildKit's client library logs messages that are of no use to users.
 	_ = log.SetLevel("fatal")
+	if was, err := image.Internal(context.Background(), os.Args); was {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "assay:", err)
+			os.Exit(exit.NotDone)
+		}
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	again = true
 	// debootstrap and runc, which Debian does not put on the PATH of users other than root.

@@ -16,6 +16,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/coll/perf"
+	"github.com/assay-hpc/assay/harness/image"
 	"github.com/assay-hpc/assay/harness/version"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
@@ -25,6 +26,13 @@ import (
 )
 
 func main() {
+	if was, err := image.Internal(context.Background(), os.Args); was {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "harness:", err)
+			os.Exit(exit.NotDone)
+		}
+		return
+	}
 	go leave(os.Stderr, grace)
 	os.Exit(run(os.Args, os.Stdout, os.Stderr))
 }

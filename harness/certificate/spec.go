@@ -1,18 +1,43 @@
 package certificate
 
+import "encoding/json"
+
 // SpecPath is the path of the [ImageSpec] in every image that assay builds.
 const SpecPath = "/opt/assay/image.json"
 
 // BaseDir is where an image stores copies of records of the base that it was built on: dpkg's
 // status and the loader's cache. They distinguish what came with the base from what the build
-// added. If the image is not trusted, the base's own records are mounted there, together with the
-// checksums of its packages' files, which are otherwise taken from the image.
+// added. A gate
+// takes the base's own records instead, together with the checksums of its packages' files.
 const (
 	BaseDir        = "/opt/assay/base"
 	BaseStatusPath = BaseDir + "/dpkg-status"
 	BaseCachePath  = BaseDir + "/ld.so.cache"
 	BaseInfoDir    = BaseDir + "/info"
 )
+
+// A GateRequest is what the harness of a gate certifies. It runs in a container of its own, in which
+// the image's root is the directory [GateRoot], to be read only, and the base's own records, if
+// there are any, are in [GateRecords].
+type GateRequest struct {
+	Subjects []string        `json:"subjects"`          // NAME@sha256:…
+	Platform string          `json:"platform"`          // of the image, "linux/amd64"
+	Env      []string        `json:"env"`               // of the image, NAME=VALUE
+	Spec     json.RawMessage `json:"spec,omitempty"`    // an [ImageSpec]; nil: no comparison
+	Records  bool            `json:"records,omitempty"` // GateRecords holds records
+}
+
+// The directories of a gate's harness.
+const (
+	GateRoot    = "/image"
+	GateRecords = "/records"
+)
+
+// A GateResult is what the harness of a gate answers.
+type GateResult struct {
+	Certificate json.RawMessage `json:"certificate"`
+	Inventory   json.RawMessage `json:"inventory"`
+}
 
 // NoSpec, instead of the path of a declaration, says that the image's declaration is not to be
 // trusted.

@@ -96,16 +96,13 @@ func (m Machine) MarshalJSON() ([]byte, error) {
 type Harness struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit,omitempty"`
-	// Origin says where the harness came from, in a certificate that assay certify made of an
-	// existing image: [OriginAssay] or [OriginImage].
+	// Origin is [OriginAssay] in a gate's certificate of an image. It is empty where the harness
+	// of an image or machine made all of these statements itself.
 	Origin string `json:"origin,omitempty"`
 }
 
-// Origins of a harness.
-const (
-	OriginAssay = "assay" // brought into the image
-	OriginImage = "image" // the image's own: the image itself makes all of these statements
-)
+// OriginAssay is the origin of a harness that assay started outside of the image that it certifies.
+const OriginAssay = "assay"
 
 // Environment says where the checks ran.
 type Environment struct {

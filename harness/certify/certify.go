@@ -22,6 +22,7 @@ import (
 	"github.com/assay-hpc/assay/harness/rootfs"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/confine"
 	"github.com/assay-hpc/assay/internal/exit"
 )
 
@@ -114,8 +115,10 @@ func Prepare(ctx context.Context, o Options) (*Certification, error) {
 	if c.spec != nil && !env.Root.Native() {
 		env.Platform = c.spec.Platform
 	}
-	self, _ := os.Executable() // fails without /proc; the check that needs it says so
-	cfg := image.Config{Spec: c.spec, Unbelieved: o.Spec == certificate.NoSpec, SpecErr: specErr, Version: version.Get().Version, Self: self}
+	cfg := image.Config{Spec: c.spec, Unbelieved: o.Spec == certificate.NoSpec, SpecErr: specErr, Version: version.Get().Version}
+	if env.Root.Native() {
+		cfg.Runner = confine.Local{}
+	}
 	name := o.Chosen()
 	var machine *node.Config
 	if name == image.Name {

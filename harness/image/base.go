@@ -24,32 +24,37 @@ import (
 type base struct {
 	packages  []dpkg.Package
 	libraries map[string]bool // that the base's loader knew
-	info      string          // the directory with the checksums of its packages' files
+	records   rootfs.FS
+	info      string // the directory of records with the checksums of its packages' files
 }
 
-// readBase reads the records. It returns nil if the image has none.
-func readBase(root rootfs.FS) (*base, error) {
-	status, err := root.ReadFile(certificate.BaseStatusPath, recordLimit)
+// readBase reads the records, in a directory of this machine or else in the image. It returns nil
+// if there are none.
+func readBase(root rootfs.FS, dir string) (b *base, err error) {
+	b = &base{libraries: map[string]bool{}, records: root, info: "/var/lib/dpkg/info"}
+	status, cache := certificate.BaseStatusPath, certificate.BaseCachePath
+	if dir != "" {
+		if b.records, err = rootfs.Open(dir); err != nil {
+			return nil, err
+		}
+		b.info, status, cache = "/info", path.Base(status), path.Base(cache)
+	}
+	text, err := b.records.ReadFile(status, recordLimit)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	b := &base{libraries: map[string]bool{}, info: "/var/lib/dpkg/info"}
-	if root.IsDir(certificate.BaseInfoDir) {
-		b.info = certificate.BaseInfoDir
+	if b.packages, err = dpkg.ParseStatus(text); err != nil {
+		return nil, fmt.Errorf("%s:%w", status, err)
 	}
-	if b.packages, err = dpkg.ParseStatus(status); err != nil {
-		return nil, fmt.Errorf("%s:%w", certificate.BaseStatusPath, err)
-	}
-	cache, err := root.ReadFile(certificate.BaseCachePath, recordLimit)
-	if err != nil {
+	if text, err = b.records.ReadFile(cache, recordLimit); err != nil {
 		return nil, err
 	}
-	entries, err := ldso.ParseCache(cache)
+	entries, err := ldso.ParseCache(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", certificate.BaseCachePath, err)
+		return nil, fmt.Errorf("%s: %w", cache, err)
 	}
 	for _, e := range entries {
 		b.libraries[e.Soname] = true
@@ -115,7 +120,7 @@ func (b *base) own(root rootfs.FS, files map[string]string) error {
 		}) {
 			continue
 		}
-		sums, err := b.checksums(root, p)
+		sums, err := b.checksums(p)
 		if err != nil {
 			return err
 		}
@@ -136,10 +141,10 @@ func (b *base) own(root rootfs.FS, files map[string]string) error {
 }
 
 // checksums returns the files of an installed package with their MD5 sums, which dpkg stores.
-func (b *base) checksums(root rootfs.FS, p dpkg.Package) (map[string]string, error) {
+func (b *base) checksums(p dpkg.Package) (map[string]string, error) {
 	sums := map[string]string{}
 	for _, name := range []string{p.Name, p.Name + ":" + p.Arch} {
-		f, err := root.Open(b.info + "/" + name + ".md5sums")
+		f, err := b.records.Open(b.info + "/" + name + ".md5sums")
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

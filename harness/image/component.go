@@ -12,6 +12,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/internal/confine"
 )
 
 // componentChecks turns the declared checks into checks of the suite. A component without declared
@@ -67,10 +68,10 @@ func (s *state) command(ctx context.Context, env *suite.Env, c certificate.Check
 	if err != nil {
 		return result.Errored("the declared check's match: %v", err)
 	}
-	if !env.Root.Native() {
+	if s.Runner == nil {
 		return result.Skipped(notInside)
 	}
-	out, err := run(ctx, env, c.Env, c.Command...)
+	out, err := s.run(ctx, env, confine.Program{Args: c.Command, Env: c.Env})
 	if err != nil {
 		return s.excuse(env, c.Command[0], result.Failed("%v", err).WithOutput(out))
 	}
@@ -158,15 +159,15 @@ func (s *state) load(ctx context.Context, env *suite.Env, c certificate.Check) r
 		}
 		return result.Failed("%s lacks %s", c.Path, strings.Join(missing, ", "))
 	}
-	if !env.Root.Native() {
+	if s.Runner == nil {
 		return result.Skipped(notInside)
 	}
-	return preload(ctx, env, sc, c, real)
+	return s.preload(ctx, env, sc, c, real)
 }
 
 // preload runs /bin/true with the library. glibc's loader reports a library that it cannot open on
 // stderr and continues; a missing symbol ends the program.
-func preload(ctx context.Context, env *suite.Env, sc *scan, c certificate.Check, real string) result.Result {
+func (s *state) preload(ctx context.Context, env *suite.Env, sc *scan, c certificate.Check, real string) result.Result {
 	sc.mu.Lock()
 	host := sc.loader.File("/bin/true")
 	lib := sc.loader.File(real)
@@ -180,7 +181,7 @@ func preload(ctx context.Context, env *suite.Env, sc *scan, c certificate.Check,
 		return result.Errored("the image has no dynamically linked /bin/true to load a library into")
 	}
 	extra := append([]string{"LC_ALL=C", "LD_BIND_NOW=1", "LD_PRELOAD=" + c.Path}, c.Env...)
-	out, err := run(ctx, env, extra, "/bin/true")
+	out, err := s.run(ctx, env, confine.Program{Args: []string{"/bin/true"}, Env: extra})
 	if err != nil || strings.Contains(out, "ERROR: ld.so:") {
 		return result.Failed("the loader refuses %s: %s", c.Path, firstLine(out, err)).WithOutput(out)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/rootfs"
 	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/internal/confine"
 )
 
 // Config is what the suite compares an image with.
@@ -27,8 +28,12 @@ type Config struct {
 	Unbelieved bool
 	// SpecErr is the error if the declaration exists but cannot be read.
 	SpecErr error
-	Version string // of the running harness
-	Self    string // path of the running harness, for mpirun
+	Version string // of the running harness, if it is the image's
+	// Runner runs the image's programs; nil: they are not run.
+	Runner confine.Runner
+	// Records is a directory of this machine with the base's own records, as in
+	// [certificate.BaseDir]; "": the image's copies of them.
+	Records string
 }
 
 const specLimit = certificate.MaxSize
@@ -78,7 +83,7 @@ func checks(cfg Config, env *suite.Env) []suite.Check {
 	if s.Spec == nil {
 		s.Spec = none
 	}
-	s.scan = sync.OnceValues(func() (*scan, error) { return scanImage(env, s.Spec) })
+	s.scan = sync.OnceValues(func() (*scan, error) { return scanImage(env, s.Config) })
 	list := []suite.Check{
 		{ID: "declaration", Title: "the image's declaration can be read and is for this platform", Run: s.declaration},
 		{ID: "dpkg/consistent", Title: "no Debian package is half installed", Run: s.consistent},
@@ -90,8 +95,10 @@ func checks(cfg Config, env *suite.Env) []suite.Check {
 		suite.Check{ID: "environment/library-path", Title: "the directories of LD_LIBRARY_PATH exist", Run: s.libraryPath},
 		suite.Check{ID: "environment/ld.so.conf", Title: "the directories of ld.so.conf exist", Run: s.ldConf},
 		suite.Check{ID: "environment/profile", Title: "login shells get the image's environment", Run: s.profile},
-		suite.Check{ID: "harness/version", Title: "the harness is the declared one", Component: "harness", Run: s.version},
 	)
+	if s.Version != "" {
+		list = append(list, suite.Check{ID: "harness/version", Title: "the harness is the declared one", Component: "harness", Run: s.version})
+	}
 	list = append(list, s.componentChecks()...)
 	list = append(list,
 		suite.Check{ID: "libnccl/assay", Title: "assay's libnccl.so.2 is whole and loads", Component: "harness", Run: s.ourNCCL},

@@ -3,16 +3,14 @@ package image
 import (
 	"context"
 	"fmt"
-	"net"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/internal/confine"
 )
 
 // mpiEnv lets Open MPI start two ranks as root on one processor. Each version reads its own
@@ -37,16 +35,10 @@ func (s *state) mpiRanks(ctx context.Context, env *suite.Env) result.Result {
 	if _, err := env.Root.LookPath("mpirun", env.Getenv("PATH")); err != nil {
 		return result.Skipped("there is no mpirun in PATH")
 	}
-	if !env.Root.Native() {
+	if s.Runner == nil {
 		return result.Skipped(notInside)
 	}
-	if s.Self == "" {
-		return result.Errored("the harness does not know where it lies").WithRemedy("mount /proc in the container")
-	}
-	if err := raiseLoopback(); err != nil {
-		return result.Errored("mpirun needs a network interface, lo at least: %v", err).WithRemedy("ip link set lo up, or start the container with the capability NET_ADMIN")
-	}
-	out, err := run(ctx, env, mpiEnv, "mpirun", "-np", fmt.Sprint(ranks), s.Self, "rank")
+	out, err := s.run(ctx, env, confine.Program{Args: []string{"mpirun", "-np", fmt.Sprint(ranks), s.Runner.Self(), "rank"}, Env: mpiEnv})
 	if err != nil {
 		return result.Failed("%v", err).WithOutput(out)
 	}
@@ -60,35 +52,6 @@ func (s *state) mpiRanks(ctx context.Context, env *suite.Env) result.Result {
 		return result.Failed("the ranks called themselves %q; want %q", got, want).WithOutput(out)
 	}
 	return result.Passed("%s", strings.Join(got, ", ")).WithOutput(out)
-}
-
-// raiseLoopback brings lo up in a sandbox that left it down. If any interface is up, it does
-// nothing.
-func raiseLoopback() error {
-	ifs, err := net.Interfaces()
-	if err != nil {
-		return err
-	}
-	if slices.ContainsFunc(ifs, func(i net.Interface) bool { return i.Flags&net.FlagUp != 0 }) {
-		return nil
-	}
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	req, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
-	}
-	if err := unix.IoctlIfreq(fd, unix.SIOCGIFFLAGS, req); err != nil {
-		return fmt.Errorf("read the flags of lo: %w", err)
-	}
-	req.SetUint16(req.Uint16() | unix.IFF_UP)
-	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, req); err != nil {
-		return fmt.Errorf("bring lo up: %w", err)
-	}
-	return nil
 }
 
 // rankVars are the variables in which launchers pass a process its rank and the number

@@ -14,11 +14,19 @@ import (
 	"github.com/assay-hpc/assay/harness/elf/elftest"
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/internal/confine"
 )
 
 // The tests in this file take the machine that they run on for an image.
 
 func TestMain(m *testing.M) {
+	if was, err := Internal(context.Background(), os.Args); was {
+		if err != nil {
+			os.Stderr.WriteString(err.Error() + "\n")
+			os.Exit(3)
+		}
+		os.Exit(0)
+	}
 	if len(os.Args) == 2 && os.Args[1] == "rank" { // mpirun started us
 		rank, size := os.Getenv("OMPI_COMM_WORLD_RANK"), os.Getenv("OMPI_COMM_WORLD_SIZE")
 		os.Stdout.WriteString("assay rank " + rank + " of " + size + "\n")
@@ -29,10 +37,32 @@ func TestMain(m *testing.M) {
 
 func machine(absent ...certificate.Absent) (*state, *suite.Env) {
 	env := &suite.Env{Environ: os.Environ(), Platform: "linux/" + runtime.GOARCH}
-	s := &state{Config: Config{Spec: &certificate.ImageSpec{Absent: absent}}}
+	s := &state{Config: Config{Spec: &certificate.ImageSpec{Absent: absent}, Runner: confine.Local{}}}
 	s.scan = func() (*scan, error) { return newScan(env) } // the machine's own files are not the matter
 	return s, env
 }
+
+// reachable returns a directory that programs which run as other users can reach.
+func reachable(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "assay-image-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// named is a runner with another path of this program.
+type named struct {
+	confine.Local
+	self string
+}
+
+func (n named) Self() string { return n.self }
 
 func expect(t *testing.T, what string, r result.Result, v result.Verdict, text string) {
 	t.Helper()
@@ -66,7 +96,7 @@ func TestCommand(t *testing.T) {
 // TestCommandIsKilled starts a shell whose child would outlive it.
 func TestCommandIsKilled(t *testing.T) {
 	s, env := machine()
-	pidFile := filepath.Join(t.TempDir(), "pid")
+	pidFile := filepath.Join(reachable(t), "pid")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan result.Result, 1)
@@ -100,7 +130,7 @@ func TestLoad(t *testing.T) {
 	}
 	// Not libcuda.so.1: some machines have it.
 	s, env := machine(certificate.Absent{Library: "libassay-driver.so.1", Because: "the driver brings it"})
-	dir := t.TempDir()
+	dir := reachable(t)
 	write(t, dir, files{
 		"driver.so": lib("libassay-driver.so.1"), "both.so": lib("libassay-driver.so.1", "libnone.so"), "text.so": "text",
 		"static.so": string(elftest.File{Static: true}.Bytes()), "damaged.so": lib(),
@@ -132,7 +162,7 @@ func TestExcuse(t *testing.T) {
 	if err != nil {
 		t.Skip("no C compiler on this machine")
 	}
-	dir := t.TempDir()
+	dir := reachable(t)
 	write(t, dir, files{"l.c": "int f(void) { return 0; }", "p.c": "int f(void); int main(void) { return f(); }"})
 	build := func(args ...string) {
 		t.Helper()
@@ -156,26 +186,35 @@ func TestMPIRanks(t *testing.T) {
 		t.Skip("no mpirun on this machine")
 	}
 	s, env := machine()
-	var err error
-	if s.Self, err = os.Executable(); err != nil {
+	self, err := os.Executable()
+	if err != nil {
 		t.Fatal(err)
 	}
+	program, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(reachable(t), "harness")
+	if err := os.WriteFile(file, program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s.Runner = named{self: file}
 	expect(t, "mpirun", s.mpiRanks(t.Context(), env), "pass", "assay rank 0 of 2, assay rank 1 of 2")
-	s.Self = "/bin/true"
+	s.Runner = named{self: "/bin/true"}
 	expect(t, "mpirun true", s.mpiRanks(t.Context(), env), "fail", "called themselves []")
 }
 
 // TestMPIRanksLie has an mpirun that starts one rank twice.
 func TestMPIRanksLie(t *testing.T) {
-	dir := t.TempDir()
+	dir := reachable(t)
 	write(t, dir, files{"mpirun": "x:#!/bin/sh\nprintf 'assay rank 0 of 2\\nassay rank 0 of 2\\n'\n"})
 	s, env := machine()
-	s.Self, env.Environ = "/bin/true", []string{"PATH=" + dir + ":/bin"}
+	s.Runner, env.Environ = named{self: "/bin/true"}, []string{"PATH=" + dir + ":/bin"}
 	expect(t, "mpirun", s.mpiRanks(t.Context(), env), "fail", "called themselves")
 }
 
 func TestSSHConfig(t *testing.T) {
-	dir := t.TempDir()
+	dir := reachable(t)
 	write(t, dir, files{"sshd": "x:#!/bin/sh\nhead -1 \"$3\"\necho 'bad line 7' >&2\nexit 255\n"})
 	s, env := machine()
 	env.Environ = []string{"PATH=" + dir + ":/bin:/usr/bin"}

@@ -45,13 +45,13 @@ var usualDirs = []string{"/usr/lib*", "/lib*", "/usr/local", "/opt", "/bin", "/s
 // debugDir contains separate debugging information, which is never loaded.
 const debugDir = "/usr/lib/debug"
 
-func scanImage(env *suite.Env, spec *certificate.ImageSpec) (*scan, error) {
+func scanImage(env *suite.Env, cfg Config) (*scan, error) {
 	s, err := newScan(env)
 	if err != nil {
 		return nil, err
 	}
-	if spec != none { // without a declaration, an image could claim that any file is the base's
-		if s.base, err = readBase(env.Root); err != nil {
+	if cfg.Spec != none { // without a declaration, an image could claim that any file is the base's
+		if s.base, err = readBase(env.Root, cfg.Records); err != nil {
 			return nil, err
 		}
 	}
@@ -64,7 +64,7 @@ func scanImage(env *suite.Env, spec *certificate.ImageSpec) (*scan, error) {
 		return nil, err
 	}
 	s.sort(found)
-	return s, s.resolve(env.Root, spec.Absent)
+	return s, s.resolve(env.Root, cfg.Spec.Absent)
 }
 
 // newScan returns an empty scan.

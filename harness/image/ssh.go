@@ -7,13 +7,11 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
-	"io/fs"
-	"os"
 	"strings"
 
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/internal/confine"
 )
 
 // sshd finds the server, even with a user's PATH, which often lacks its directory. assay's own
@@ -41,46 +39,32 @@ func (s *state) sshConfig(ctx context.Context, env *suite.Env) result.Result {
 	if err != nil {
 		return result.Skipped(noSSHD)
 	}
-	if !env.Root.Native() {
+	if s.Runner == nil {
 		return result.Skipped(notInside)
 	}
-	key, remove, err := hostKey()
+	key, err := hostKey()
 	if err != nil {
 		return result.Errored("make a host key for the test: %v", err)
 	}
-	defer remove()
-	// The directory is not removed: another check may have started sshd by now.
-	if err := os.Mkdir(privilegeDir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return result.Errored("%s, which sshd needs: %v", privilegeDir, err)
-	}
-	out, err := run(ctx, env, nil, program, "-t", "-h", key)
+	out, err := s.run(ctx, env, confine.Program{Args: []string{program, "-t", "-h", key.Path}, Files: []confine.File{key}, Dirs: []string{privilegeDir}})
 	if err != nil {
 		return result.Failed("%s", firstLine(out, err)).WithOutput(out)
 	}
 	return result.Passed("sshd -t").WithOutput(out)
 }
 
-// hostKey writes a key for this test only. sshd reads EC keys in PEM, so the image needs no
+// hostKey makes a key for this test only. sshd reads EC keys in PEM, so the image needs no
 // ssh-keygen.
-func hostKey() (name string, remove func(), err error) {
+func hostKey() (confine.File, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return "", nil, err
+		return confine.File{}, err
 	}
 	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return "", nil, err
-	}
-	f, err := os.CreateTemp("", "assay-host-key-") // mode 0600, as sshd requires
-	if err != nil {
-		return "", nil, err
-	}
-	err = errors.Join(pem.Encode(f, &pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), f.Close())
-	if err != nil {
-		os.Remove(f.Name())
-		return "", nil, err
-	}
-	return f.Name(), func() { os.Remove(f.Name()) }, nil
+	return confine.File{
+		Path: "/tmp/assay-host-key-" + rand.Text(),
+		Data: pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}),
+	}, err
 }
 
 // sshHostKeys checks that the image contains no host key, so that containers create their own: with
