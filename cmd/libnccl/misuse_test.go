@@ -44,7 +44,8 @@ func testMisuse(t *testing.T, emulator, dir string) {
 		{"wild"},
 		{"ended"},
 		{"written"},
-		{"poll", "1", "60"},
+		{"poll", "1", "60"}, // a rank alone
+		{"poll", "2", "10"},
 		{"stress", "1", "1000"},
 		{"stress", "2", "1000"},
 		{"fuzz", "1", "2000"},

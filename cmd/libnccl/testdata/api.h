@@ -187,7 +187,7 @@ static void configured(struct rank *r) {
   TRUE(e == ncclSuccess);
   // NCCL's guide polls the parent, and then uses the child. A rank that is left out gets none.
   ncclComm_t row, none;
-  for (int k = 0; k < 20; k++) {
+  for (int k = 0; k < 5; k++) {
     ncclResult_t first = ncclCommSplit(child, 0, r->rank, &row, &config);
     for (e = first; e == ncclInProgress;) OK(ncclCommGetAsyncError(child, &e));
     TRUE(e == ncclSuccess && row);

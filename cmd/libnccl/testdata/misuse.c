@@ -440,11 +440,12 @@ static void *poll(void *seen) {
 static void *enqueue(void *seen) {
   use_device(0);
   while (!stop) {
+    usleep(500); // the emulated device is slower than the calls
     ncclComm_t c = shared;
     if (*(_Atomic long *)seen % 2) OK(ncclGroupStart());
     ncclResult_t r = reduce(c), ended = *(_Atomic long *)seen % 2 ? ncclGroupEnd() : r;
-    TRUE(r == ncclSuccess || r == ncclInvalidArgument || r == ncclInvalidUsage);
-    TRUE(ended == ncclSuccess || ended == ncclInvalidArgument || ended == ncclInvalidUsage);
+    const int refused = 1 << ncclSuccess | 1 << ncclInvalidArgument | 1 << ncclInvalidUsage | 1 << ncclRemoteError;
+    TRUE(refused >> r & refused >> ended & 1);
     ++*(_Atomic long *)seen;
   }
   return NULL;
@@ -468,13 +469,24 @@ static void *both_end(void *c) { // several do, of whom one is first
   return (void *)(intptr_t)(ncclCommAbort(c) == ncclSuccess);
 }
 
+// first_of makes a communicator of one or of two ranks, which waits for its second one, and returns the
+// first rank's.
+static ncclComm_t other;
+
+static ncclComm_t first_of(int ranks) {
+  ncclComm_t c[2] = {0};
+  OK(ncclCommInitAll(c, ranks, (int[]){0, 1}));
+  other = c[1];
+  return c[0];
+}
+
 // poll_ends: others poll and enqueue while a thread destroys or aborts.
-static void poll_ends(int rounds) {
+static void poll_ends(int ranks, int rounds) {
   void *(*const what[])(void *) = {poll, poll, enqueue, enqueue, ask};
   enum { threads = sizeof what / sizeof *what };
   pthread_t t[threads], more[2];
   _Atomic long seen[threads] = {0};
-  shared = alone();
+  shared = first_of(ranks);
   for (int i = 0; i < threads; i++) OK(pthread_create(&t[i], NULL, what[i], &seen[i]));
   for (int k = 0; k < rounds; k++) {
     ncclComm_t c = shared;
@@ -482,7 +494,8 @@ static void poll_ends(int rounds) {
     for (int i = 0; i < threads; i++) before[i] = seen[i];
     for (int i = 0; i < threads; i++) while (seen[i] < before[i] + 2) usleep(10); // all are at it
     void *first = NULL, *second = NULL;
-    switch (k % 4) {
+    if (k % 8 < 4) OK(ncclCommAbort(other)); // the first rank hears of it
+    switch (ranks == 1 ? k % 4 : k % 2 * 3) { // of two, the operations do not end by themselves
       case 0: OK(ncclCommAbort(c)); break;
       case 1: OK(ncclCommDestroy(c)); break;
       case 2:
@@ -498,11 +511,13 @@ static void poll_ends(int rounds) {
     for (int i = 0; i < threads; i++) before[i] = seen[i];
     for (int i = 0; i < threads; i++) while (seen[i] < before[i] + 2) usleep(10); // and go on with what is gone
     TRUE(ncclCommDestroy(c) == ncclInvalidArgument);
-    shared = alone();
+    if (k % 8 >= 4) OK(ncclCommAbort(other));
+    shared = first_of(ranks);
   }
   stop = 1;
   for (int i = 0; i < threads; i++) pthread_join(t[i], NULL);
-  OK(ncclCommDestroy(shared));
+  OK(ncclCommAbort(shared));
+  OK(ncclCommAbort(other));
 }
 
 // stress: threads call anything on a few communicators, which any of them ends and makes anew.
@@ -736,7 +751,7 @@ int main(int argc, char **argv) {
   else if (!strcmp(argv[1], "wild")) wild();
   else if (!strcmp(argv[1], "ended")) ended();
   else if (!strcmp(argv[1], "written")) written();
-  else if (!strcmp(argv[1], "poll")) poll_ends(steps);
+  else if (!strcmp(argv[1], "poll")) poll_ends(seed, steps);
   else if (!strcmp(argv[1], "stress")) stress(seed, 6, steps);
   else if (!strcmp(argv[1], "fuzz")) fuzz(seed, steps);
   else if (!strcmp(argv[1], "panics")) panics();
