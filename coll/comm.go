@@ -127,9 +127,8 @@ func (c *Comm) do(a *call) error {
 		c.refuses(a)
 		return err
 	}
-	err := c.run(a)
-	c.leave()
-	return err
+	defer c.leave() // also when it panics: Abort waits for that
+	return c.run(a)
 }
 
 // collect checks an operation and adds it to the group.

@@ -17,12 +17,12 @@ import (
 
 // of returns the function that creates a communicator from another one.
 func of(c *comm, w *C.struct_assay_new, env []string) (func(context.Context) (*coll.Comm, error), error) {
-	parent := commOf(w.parent)
-	from, err := parent.use("making a communicator out of another one")
+	parent, err := using("making a communicator out of another one", w.parent)
 	if err != nil {
 		return nil, err
 	}
-	c.device = parent.device
+	from := parent.made
+	c.parent, c.device = parent, parent.device
 	if w.config.given == 0 {
 		c.nonblocking = parent.nonblocking
 	}
@@ -31,9 +31,14 @@ func of(c *comm, w *C.struct_assay_new, env []string) (func(context.Context) (*c
 	case C.ASSAY_GROW:
 		n := int(w.ranks)
 		var id *coll.UniqueID
+		parent.mu.Lock()
 		if w.has_id != 0 {
 			id = idOf(w)
+		} else { // the rank that made it may leave it to its own call to know so
+			id = parent.next
 		}
+		parent.next = nil
+		parent.mu.Unlock()
 		return func(ctx context.Context) (*coll.Comm, error) { return from.GrowAs(ctx, n, id, as) }, nil
 	case C.ASSAY_SPLIT:
 		color, key := int(w.color), int(w.key)

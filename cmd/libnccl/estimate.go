@@ -13,7 +13,8 @@ import (
 )
 
 //export assay_estimate
-func assay_estimate(ops *C.struct_assay_op, n C.size_t, micros *C.float, text *C.char) C.int {
+func assay_estimate(ops *C.struct_assay_op, n C.size_t, micros *C.float, text *C.char) (code C.int) {
+	defer guard("GroupSimulateEnd", text, &code)
 	return result(runGroup(unsafe.Slice(ops, int(n)), func(g *coll.Group) error {
 		d, err := g.Estimate()
 		if err == nil {

@@ -81,6 +81,7 @@ func TestEmulated(t *testing.T) {
 	emulator, dir := engine(t)
 	t.Run("Ranks", func(t *testing.T) { testRanks(t, emulator, dir) })
 	t.Run("Fallback", func(t *testing.T) { testFallback(t, emulator, dir) })
+	t.Run("Misuse", func(t *testing.T) { testMisuse(t, emulator, dir) })
 	t.Run("Faults", func(t *testing.T) { testFaults(t, emulator, dir) })
 }
 

@@ -26,15 +26,16 @@ package main
 import "C"
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/cgo"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/assay-hpc/assay/coll"
@@ -85,17 +86,33 @@ func environment(of **C.char) []string {
 }
 
 //export assay_unique_id
-func assay_unique_id(environ **C.char, id *C.uint8_t, text *C.char) C.int {
+func assay_unique_id(environ **C.char, parent C.uintptr_t, id *C.uint8_t, text *C.char) (code C.int) {
+	const call = "GetUniqueId"
+	defer guard(call, text, &code)
+	var grows *comm
+	if parent != 0 {
+		c, err := using("CommGetUniqueId", parent)
+		if err != nil {
+			return result(err, text)
+		}
+		grows = c
+	}
 	u, err := coll.GetUniqueID(coll.Config{Environ: environment(environ)})
 	if err != nil {
 		return result(err, text)
+	}
+	if grows != nil {
+		grows.mu.Lock()
+		grows.next = &u
+		grows.mu.Unlock()
 	}
 	copy(unsafe.Slice((*byte)(id), int(C.ASSAY_ID)), u[:])
 	return C.int(op.Success)
 }
 
 //export assay_device
-func assay_device(device *C.int32_t, text *C.char) C.int {
+func assay_device(device *C.int32_t, text *C.char) (code C.int) {
+	defer guard("CommInitRank", text, &code)
 	if err := driver.Init(); err != nil {
 		return result(err, text)
 	}
@@ -109,17 +126,28 @@ func assay_device(device *C.int32_t, text *C.char) C.int {
 
 // A comm is a communicator, from the request for it on.
 type comm struct {
-	ranks, rank, device int
+	handle              uintptr
+	number              uint64 // in the order of the requests
+	ranks, rank, device int    // of a child ranks and rank are known after ready
+	parent              *comm
 	nonblocking         bool
 	give                context.CancelFunc // cancels the creation
 	ready               chan struct{}      // closed: the creation succeeded or failed
 	made                *coll.Comm         // after ready
 	failed              error              // after ready
+	broken              atomic.Pointer[error]
+	children            atomic.Int32 // nonblocking ones that are being made
+	over                atomic.Int32 // destroyed, or aborted
+
+	// calls is held during an operation, which only one goroutine may call at a time.
+	calls sync.Mutex
 
 	mu       sync.Mutex
-	factors  map[int32]factor // by the number of the reduction
+	create   func() (*coll.Comm, error) // nil: the creation has begun, or never will
+	factors  map[int32]factor           // by the number of the reduction
 	last     int32
 	windows  map[uintptr]*coll.Window // by the caller's key
+	next     *coll.UniqueID           // of CommGetUniqueId, for the next CommGrow
 	revoked  bool
 	finished chan struct{} // Finalize was called; closed when it is done
 	ended    error         // after finished
@@ -129,62 +157,138 @@ func newComm() *comm {
 	return &comm{ready: make(chan struct{}), factors: map[int32]factor{}, windows: map[uintptr]*coll.Window{}, last: int32(elem.Avg)}
 }
 
-// commOf returns the communicator of a handle.
-func commOf(handle C.uintptr_t) *comm { return cgo.Handle(handle).Value().(*comm) }
-
-// use returns the communicator, if its creation has succeeded.
-func (c *comm) use(call string) (*coll.Comm, error) {
+// usable returns an error unless the creation of the communicator has succeeded.
+func (c *comm) usable(call string) error {
 	select {
 	case <-c.ready:
 	default:
-		return nil, wrong(op.InvalidArgument, call, "the communicator is still being made: wait until ncclCommGetAsyncError says ncclSuccess")
+		return wrong(op.InvalidArgument, call, "the communicator is still being made: wait until ncclCommGetAsyncError says ncclSuccess, or for the group's end")
 	}
-	if c.failed != nil {
-		return nil, c.failed
+	if broken := c.broken.Load(); broken != nil {
+		return *broken
 	}
-	return c.made, nil
+	if c.failed == nil && c.made == nil { // a rank that a Split left out has no handle
+		return wrong(op.InvalidArgument, call, "the communicator was left out of its Split")
+	}
+	return c.failed
 }
 
-//export assay_make
-func assay_make(environ **C.char, list *C.struct_assay_new, n C.size_t, text *C.char) C.int {
-	news := unsafe.Slice(list, int(n))
-	env := environment(environ)
-	var first error
-	var wait []int
-	comms := make([]*comm, len(news))
-	for i := range news {
-		w := &news[i]
-		c, run, err := prepare(w, env)
-		w.comm, w.code = 0, C.int32_t(op.Success)
-		if err != nil {
-			w.code, first = C.int32_t(op.CodeOf(err)), errors.Join(first, err)
-			continue
-		}
-		comms[i] = c
-		w.comm = C.uintptr_t(cgo.NewHandle(c))
-		ctx, give := context.WithCancel(context.Background())
-		c.give = give
-		go func() {
-			defer give()
-			c.made, c.failed = run(ctx)
-			close(c.ready)
-		}()
-		if c.nonblocking {
-			w.code = C.int32_t(op.InProgress)
-			continue
-		}
-		wait = append(wait, i)
+// release ends what began with calls.Lock. After a panic the communicator's state is not known.
+func (c *comm) release(done *bool) {
+	if !*done {
+		err := wrong(op.InternalError, "an operation", "an internal error has left the communicator in an unknown state: abort it")
+		c.broken.Store(&err)
 	}
-	for _, i := range wait {
-		c, w := comms[i], &news[i]
-		<-c.ready
-		if c.failed == nil && c.made != nil {
+	c.calls.Unlock()
+}
+
+// settle ends the creation.
+func (c *comm) settle(made *coll.Comm, err error) {
+	if c.made, c.failed = made, err; made != nil && c.parent != nil {
+		c.ranks, c.rank = made.Size(), made.Rank()
+	}
+	if made == nil && err == nil { // left out
+		c.remove()
+	}
+	close(c.ready)
+	if c.nonblocking && c.parent != nil {
+		c.parent.children.Add(-1) // later: then the child can be used
+	}
+}
+
+// begin returns the creation, to whoever asks first.
+func (c *comm) begin() func() (*coll.Comm, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	create := c.create
+	c.create = nil
+	return create
+}
+
+// start begins the creation, unless the communicator was ended before.
+func (c *comm) start() {
+	create := c.begin()
+	if create == nil {
+		return
+	}
+	go func() {
+		defer c.give()
+		var made *coll.Comm
+		err := guarded("CommInitRank", func() (err error) {
+			made, err = create()
+			return err
+		})
+		c.settle(made, err)
+	}()
+}
+
+// cancel has a creation that has not begun fail.
+func (c *comm) cancel(err error) {
+	if c.begin() != nil {
+		c.give()
+		c.settle(nil, err)
+	}
+}
+
+// assay_make enters a communicator, which assay_start creates.
+//
+//export assay_make
+func assay_make(environ **C.char, w *C.struct_assay_new, text *C.char) (code C.int) {
+	defer guard("CommInitRank", text, &code)
+	c, create, err := prepare(w, environment(environ))
+	if err == nil {
+		var ctx context.Context
+		ctx, c.give = context.WithCancel(context.Background())
+		c.create = func() (*coll.Comm, error) { return create(ctx) }
+		err = c.enter()
+	}
+	if err != nil {
+		return result(err, text)
+	}
+	if c.nonblocking && c.parent != nil {
+		c.parent.children.Add(1)
+	}
+	w.comm = C.uintptr_t(c.handle)
+	return C.int(op.Success)
+}
+
+// assay_start creates communicators, all at the same time, or none: if one has been ended since it
+// was requested, or the group failed and has to give them up.
+//
+//export assay_start
+func assay_start(list *C.uintptr_t, n C.size_t, give C.int, text *C.char) (code C.int) {
+	const call = "CommInitRank"
+	defer guard(call, text, &code)
+	var first error
+	var all []*comm
+	for _, handle := range unsafe.Slice(list, int(n)) {
+		c, err := commOf(call, handle)
+		if err != nil {
+			first = errors.Join(first, err)
 			continue
 		}
-		cgo.Handle(w.comm).Delete()
-		if w.comm = 0; c.failed != nil {
-			w.code, first = C.int32_t(op.CodeOf(c.failed)), errors.Join(first, c.failed)
+		all = append(all, c)
+	}
+	if first != nil || give != 0 {
+		for _, c := range all {
+			c.cancel(wrong(op.InvalidUsage, call, "the group that was to make the communicator failed"))
 		}
+		return result(first, text)
+	}
+	for _, c := range all {
+		c.start()
+	}
+	later := false
+	for _, c := range all {
+		if c.nonblocking {
+			later = true
+			continue
+		}
+		<-c.ready
+		first = errors.Join(first, c.failed)
+	}
+	if first == nil && later {
+		return C.int(op.InProgress)
 	}
 	return result(first, text)
 }
@@ -194,19 +298,13 @@ func prepare(w *C.struct_assay_new, env []string) (_ *comm, run func(context.Con
 	c := newComm()
 	c.nonblocking = w.config.blocking == 0
 	if w.how != C.ASSAY_NEW {
-		from, err := of(c, w, env)
-		if err != nil {
-			return nil, nil, err
-		}
-		return c, func(ctx context.Context) (*coll.Comm, error) {
-			made, err := from(ctx)
-			if made != nil {
-				c.ranks, c.rank = made.Size(), made.Rank()
-			}
-			return made, err
-		}, nil
+		run, err = of(c, w, env)
+		return c, run, err
 	}
 	c.ranks, c.rank, c.device = int(w.ranks), int(w.rank), int(w.device)
+	if c.ranks < 1 || c.rank < 0 || c.rank >= c.ranks {
+		return nil, nil, wrong(op.InvalidArgument, "CommInitRank", "there is no rank %d of %d", c.rank, c.ranks)
+	}
 	id := idOf(w)
 	name := ""
 	if w.config.name != nil {
@@ -260,54 +358,100 @@ func idOf(w *C.struct_assay_new) *coll.UniqueID {
 	return (*coll.UniqueID)(C.GoBytes(unsafe.Pointer(&w.id[0]), C.ASSAY_ID))
 }
 
-// groups pools groups for reuse.
-var groups = sync.Pool{New: func() any { return new(coll.Group) }}
+// A batch is what runGroup uses, kept for the next call.
+type batch struct {
+	group coll.Group
+	comms []*comm // of the operations
+	held  []*comm // each once, in the order of their numbers
+}
+
+var batches = sync.Pool{New: func() any { return new(batch) }}
 
 //export assay_run
-func assay_run(ops *C.struct_assay_op, n C.size_t, text *C.char) C.int {
+func assay_run(ops *C.struct_assay_op, n C.size_t, text *C.char) (code C.int) {
+	defer guard("an operation", text, &code)
 	if n == 1 && ops.kind != C.ASSAY_SEND && ops.kind != C.ASSAY_RECV {
-		c := commOf(ops.comm)
-		made, err := c.use("an operation")
-		if err == nil {
-			defer driver.Save().Restore()
-			err = c.do(made, ops)
-		}
-		return result(err, text)
+		return result(runOne(ops), text)
 	}
 	return result(runGroup(unsafe.Slice(ops, int(n)), (*coll.Group).End), text)
 }
 
-// runGroup collects operations in a group, and calls end on it.
-func runGroup(ops []C.struct_assay_op, end func(*coll.Group) error) (err error) {
-	for i := range ops {
-		if _, err := commOf(ops[i].comm).use("an operation"); err != nil {
-			return err
-		}
+func runOne(o *C.struct_assay_op) error {
+	c, err := using("an operation", o.comm)
+	if err != nil {
+		return err
 	}
 	defer driver.Save().Restore()
-	g := groups.Get().(*coll.Group)
-	defer groups.Put(g)
-	g.Start()
+	done := false
+	c.calls.Lock()
+	defer c.release(&done)
+	err = c.do(o)
+	done = true
+	return err
+}
+
+// runGroup collects operations in a group, and calls end on it.
+func runGroup(ops []C.struct_assay_op, end func(*coll.Group) error) (err error) {
+	b := batches.Get().(*batch)
+	done := false
+	defer func() {
+		if !done { // a panic, or an error before the end
+			b.group.Cancel()
+		}
+		for _, c := range b.held {
+			c.release(&done)
+		}
+		clear(b.comms)
+		clear(b.held)
+		b.comms, b.held = b.comms[:0], b.held[:0]
+		batches.Put(b)
+	}()
 	for i := range ops {
-		c := commOf(ops[i].comm)
-		g.Add(c.made)
-		if err = c.do(c.made, &ops[i]); err != nil {
-			g.Cancel()
+		c, err := using("an operation", ops[i].comm)
+		if err != nil {
+			done = true
+			return err
+		}
+		b.comms = append(b.comms, c)
+	}
+	b.hold()
+	defer driver.Save().Restore()
+	b.group.Start()
+	for i, c := range b.comms {
+		b.group.Add(c.made)
+		if err = c.do(&ops[i]); err != nil {
+			b.group.Cancel()
+			done = true
 			return err
 		}
 	}
-	return end(g)
+	err = end(&b.group)
+	done = true
+	return err
+}
+
+// hold locks the communicators. Groups of several threads may have the same ones, so they do it in
+// the same order.
+func (b *batch) hold() {
+	b.held = append(b.held, b.comms...)
+	slices.SortFunc(b.held, func(x, y *comm) int { return cmp.Compare(x.number, y.number) })
+	b.held = slices.Compact(b.held)
+	for _, c := range b.held {
+		c.calls.Lock()
+	}
 }
 
 // do calls an operation on its stream.
-func (c *comm) do(made *coll.Comm, o *C.struct_assay_op) error {
+func (c *comm) do(o *C.struct_assay_op) error {
+	made := c.made
 	if err := made.SetStream(uintptr(o.stream)); err != nil {
 		return err
 	}
-	if o._type < 0 || o._type > C.int32_t(elem.Float8E5M2) {
-		return wrong(op.InvalidArgument, "an operation", "there is no data type %d", o._type)
+	t, err := typeOf("an operation", C.int(o._type))
+	if err != nil {
+		return err
 	}
-	t, count := elem.Type(o._type), int(o.count)
+	count := int(o.count)
 	memory := func(p unsafe.Pointer, parts int) []byte { return op.Memory(uintptr(p), parts*count*t.Size()) }
 	switch o.kind {
 	case C.ASSAY_SEND:
@@ -324,6 +468,14 @@ func (c *comm) do(made *coll.Comm, o *C.struct_assay_op) error {
 	return made.Do(&d)
 }
 
+// typeOf returns the element type of a data type of nccl.h, which may be any number.
+func typeOf(call string, n C.int) (elem.Type, error) {
+	if n < 0 || n > C.int(elem.Float8E5M2) {
+		return 0, wrong(op.InvalidArgument, call, "there is no data type %d", n)
+	}
+	return elem.Type(n), nil
+}
+
 var collectives = [...]op.Collective{
 	C.ASSAY_ALL_REDUCE: op.AllReduce, C.ASSAY_BROADCAST: op.Broadcast, C.ASSAY_REDUCE: op.Reduce,
 	C.ASSAY_ALL_GATHER: op.AllGather, C.ASSAY_REDUCE_SCATTER: op.ReduceScatter, C.ASSAY_ALL_TO_ALL: op.AllToAll,
@@ -338,7 +490,7 @@ type factor struct {
 }
 
 // reduce sets the reduction of an operation: one of NCCL's own, or the one that
-// assay_scale_find found.
+// assay_check found.
 func reduce(d *op.Op, o *C.struct_assay_op) {
 	if o.red <= C.int32_t(elem.Avg) {
 		d.Red = elem.Op(o.red)
@@ -350,22 +502,41 @@ func reduce(d *op.Op, o *C.struct_assay_op) {
 	}
 }
 
-//export assay_scale_find
-func assay_scale_find(o *C.struct_assay_op, text *C.char) C.int {
-	c, call := commOf(o.comm), collectives[o.kind].String()
+// check finds what is wrong with an operation before it is called, and the factor of its
+// reduction.
+//
+//export assay_check
+func assay_check(o *C.struct_assay_op, text *C.char) (code C.int) {
+	defer guard("an operation", text, &code)
+	return result(check(o), text)
+}
+
+func check(o *C.struct_assay_op) error {
+	call := "Send or Recv"
+	if int(o.kind) < len(collectives) {
+		call = collectives[o.kind].String()
+	}
+	c, err := using(call, o.comm)
+	if err != nil {
+		return err
+	}
+	t, err := typeOf(call, C.int(o._type))
+	if err != nil || o.red >= 0 && o.red <= C.int32_t(elem.Avg) {
+		return err
+	}
 	c.mu.Lock()
 	f, ok := c.factors[int32(o.red)]
 	c.mu.Unlock()
 	switch {
 	case !ok:
-		return result(wrong(op.InvalidArgument, call, "there is no reduction %d: it was not made by ncclRedOpCreatePreMulSum, or that failed", o.red), text)
-	case f.t != elem.Type(o._type):
-		return result(wrong(op.InvalidArgument, call, "reduction %d was made for %v, and this is of %v", o.red, f.t, elem.Type(o._type)), text)
+		return wrong(op.InvalidArgument, call, "there is no reduction %d: it was not made by ncclRedOpCreatePreMulSum, or that failed", o.red)
+	case f.t != t:
+		return wrong(op.InvalidArgument, call, "reduction %d was made for %v, and this is of %v", o.red, f.t, t)
 	}
 	if o.factor, o.residence = C.uint64_t(f.bits), scalarHere; f.at {
 		o.residence = scalarOnDevice
 	}
-	return C.int(op.Success)
+	return nil
 }
 
 // Residences of a scalar, with the values of nccl.h.
@@ -375,13 +546,19 @@ const (
 )
 
 //export assay_scale_new
-func assay_scale_new(handle C.uintptr_t, scalar unsafe.Pointer, typ, residence C.int, red *C.int32_t, text *C.char) C.int {
+func assay_scale_new(handle C.uintptr_t, scalar unsafe.Pointer, typ, residence C.int, red *C.int32_t, text *C.char) (code C.int) {
 	const call = "RedOpCreatePreMulSum"
-	c := commOf(handle)
-	f := factor{t: elem.Type(typ), at: residence == scalarOnDevice}
+	defer guard(call, text, &code)
+	c, err := using(call, handle)
+	if err != nil {
+		return result(err, text)
+	}
+	t, err := typeOf(call, typ)
+	if err != nil {
+		return result(err, text)
+	}
+	f := factor{t: t, at: residence == scalarOnDevice}
 	switch {
-	case typ < 0 || !f.t.Valid():
-		return result(wrong(op.InvalidArgument, call, "there is no data type %d", typ), text)
 	case f.at: // it is read when the operation runs
 		f.bits = uint64(uintptr(scalar))
 		if f.bits%uint64(f.t.Size()) != 0 {
@@ -403,24 +580,48 @@ func assay_scale_new(handle C.uintptr_t, scalar unsafe.Pointer, typ, residence C
 }
 
 //export assay_scale_drop
-func assay_scale_drop(handle C.uintptr_t, red C.int32_t, text *C.char) C.int {
-	c := commOf(handle)
+func assay_scale_drop(handle C.uintptr_t, red C.int32_t, text *C.char) (code C.int) {
+	const call = "RedOpDestroy"
+	defer guard(call, text, &code)
+	c, err := commOf(call, handle)
+	if err != nil {
+		return result(err, text)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, ok := c.factors[int32(red)]; !ok {
-		return result(wrong(op.InvalidArgument, "RedOpDestroy", "there is no reduction %d that was made", red), text)
+		return result(wrong(op.InvalidArgument, call, "there is no reduction %d that was made", red), text)
 	}
 	delete(c.factors, int32(red))
 	return C.int(op.Success)
 }
 
+// assay_state returns the state of a communicator; its code is an error of the call.
+//
 //export assay_state
-func assay_state(handle C.uintptr_t, text *C.char) C.int {
-	c := commOf(handle)
+func assay_state(handle C.uintptr_t, state *C.int32_t, text *C.char) (code C.int) {
+	const call = "CommGetAsyncError"
+	defer guard(call, text, &code)
+	c, err := commOf(call, handle)
+	if err != nil {
+		return result(err, text)
+	}
+	done, err := c.state()
+	if *state = C.int32_t(op.InProgress); done {
+		*state = C.int32_t(result(err, text))
+	}
+	return C.int(op.Success)
+}
+
+// state returns what has gone wrong, if nothing is still to be done.
+func (c *comm) state() (done bool, err error) {
 	select {
 	case <-c.ready:
 	default:
-		return C.int(op.InProgress)
+		return false, nil
+	}
+	if broken := c.broken.Load(); broken != nil {
+		return true, *broken
 	}
 	c.mu.Lock()
 	finished, revoked := c.finished, c.revoked
@@ -428,26 +629,30 @@ func assay_state(handle C.uintptr_t, text *C.char) C.int {
 	if finished != nil {
 		select {
 		case <-finished:
-			return result(c.ended, text)
+			return true, c.ended
 		default:
-			return C.int(op.InProgress)
+			return false, nil
 		}
 	}
-	if c.failed != nil || c.made == nil || revoked {
-		return result(c.failed, text)
+	if c.failed != nil || c.made == nil {
+		return true, c.failed
 	}
-	return result(c.made.AsyncError(), text)
+	if !revoked {
+		err = c.made.AsyncError()
+	}
+	return err != nil || c.children.Load() == 0, err
 }
 
 //export assay_info
-func assay_info(handle C.uintptr_t, info *C.struct_assay_info, text *C.char) C.int {
-	c := commOf(handle)
-	select {
-	case <-c.ready:
-	default:
-		if c.ranks == 0 { // of a Split, the size is not known yet
-			return result(wrong(op.InvalidArgument, "CommCount", "the communicator is still being made"), text)
-		}
+func assay_info(handle C.uintptr_t, info *C.struct_assay_info, text *C.char) (code C.int) {
+	const call = "CommCount"
+	defer guard(call, text, &code)
+	c, err := commOf(call, handle)
+	if err == nil && c.parent != nil { // of a child, the size is not known before
+		err = c.usable(call)
+	}
+	if err != nil {
+		return result(err, text)
 	}
 	*info = C.struct_assay_info{ranks: C.int32_t(c.ranks), rank: C.int32_t(c.rank), device: C.int32_t(c.device)}
 	return C.int(op.Success)
@@ -464,7 +669,7 @@ func (c *comm) finish() <-chan struct{} {
 		go func() {
 			defer close(done)
 			if <-c.ready; c.made != nil {
-				c.ended = c.made.Destroy()
+				c.ended = guarded("CommDestroy", c.made.Destroy)
 			}
 		}()
 	}
@@ -472,9 +677,11 @@ func (c *comm) finish() <-chan struct{} {
 }
 
 //export assay_finalize
-func assay_finalize(handle C.uintptr_t, text *C.char) C.int {
-	c := commOf(handle)
-	if _, err := c.use("CommFinalize"); err != nil {
+func assay_finalize(handle C.uintptr_t, text *C.char) (code C.int) {
+	const call = "CommFinalize"
+	defer guard(call, text, &code)
+	c, err := using(call, handle)
+	if err != nil {
 		return result(err, text)
 	}
 	done := c.finish()
@@ -489,32 +696,57 @@ func assay_finalize(handle C.uintptr_t, text *C.char) C.int {
 	return result(c.ended, text)
 }
 
+// What has ended a communicator.
+const (
+	whole int32 = iota
+	destroyed
+	aborted
+)
+
 //export assay_destroy
-func assay_destroy(handle C.uintptr_t, text *C.char) C.int {
-	c := commOf(handle)
-	defer cgo.Handle(handle).Delete()
+func assay_destroy(handle C.uintptr_t, text *C.char) (code C.int) {
+	const call = "CommDestroy"
+	defer guard(call, text, &code)
+	c, err := commOf(call, handle)
+	if err == nil && !c.over.CompareAndSwap(whole, destroyed) {
+		err = wrong(op.InvalidArgument, call, "another thread destroys or aborts the communicator")
+	}
+	if err != nil {
+		return result(err, text)
+	}
+	defer c.remove() // an Abort may end what this waits for
+	c.cancel(wrong(op.InvalidUsage, call, "the communicator was destroyed before its group ended"))
 	<-c.finish()
 	return result(c.ended, text)
 }
 
 //export assay_abort
-func assay_abort(handle C.uintptr_t, text *C.char) C.int {
-	c := commOf(handle)
-	defer cgo.Handle(handle).Delete()
+func assay_abort(handle C.uintptr_t, text *C.char) (code C.int) {
+	const call = "CommAbort"
+	defer guard(call, text, &code)
+	c, err := commOf(call, handle)
+	if err == nil && c.over.Swap(aborted) == aborted {
+		err = wrong(op.InvalidArgument, call, "another thread aborts the communicator")
+	}
+	if err != nil {
+		return result(err, text)
+	}
+	defer c.remove()
+	c.cancel(wrong(op.InvalidUsage, call, "the communicator was aborted before its group ended"))
 	c.give()
 	<-c.ready
 	if c.made == nil {
 		return C.int(op.Success)
 	}
-	err := c.made.Abort()
-	if errors.Is(err, coll.ErrDestroyed) { // it was finalized
+	if err = c.made.Abort(); errors.Is(err, coll.ErrDestroyed) { // it was finalized
 		err = nil
 	}
 	return result(err, text)
 }
 
 //export assay_param
-func assay_param(environ **C.char, name *C.char, number C.int32_t, full, value, text *C.char) C.int {
+func assay_param(environ **C.char, name *C.char, number C.int32_t, full, value, text *C.char) (code C.int) {
+	defer guard("Param", text, &code)
 	rows := knob.Table()
 	i := int(number)
 	if name != nil {
@@ -539,11 +771,12 @@ func assay_param(environ **C.char, name *C.char, number C.int32_t, full, value, 
 }
 
 //export assay_revoke
-func assay_revoke(handle C.uintptr_t, text *C.char) C.int {
-	c := commOf(handle)
-	made, err := c.use("CommRevoke")
+func assay_revoke(handle C.uintptr_t, text *C.char) (code C.int) {
+	const call = "CommRevoke"
+	defer guard(call, text, &code)
+	c, err := using(call, handle)
 	if err == nil {
-		err = made.Revoke()
+		err = c.made.Revoke()
 	}
 	if err == nil {
 		c.mu.Lock()

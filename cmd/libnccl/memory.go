@@ -19,33 +19,37 @@ import (
 )
 
 //export assay_memory
-func assay_memory(handle C.uintptr_t, m *C.struct_assay_memory, text *C.char) C.int {
-	made, err := commOf(handle).use("CommMemStats")
+func assay_memory(handle C.uintptr_t, m *C.struct_assay_memory, text *C.char) (code C.int) {
+	const call = "CommMemStats"
+	defer guard(call, text, &code)
+	c, err := using(call, handle)
 	if err != nil {
 		return result(err, text)
 	}
-	of := made.DeviceMemory()
+	of := c.made.DeviceMemory()
 	*m = C.struct_assay_memory{own: C.uint64_t(of.Own), shared: C.uint64_t(of.Shared)}
-	if made.Suspended() {
+	if c.made.Suspended() {
 		m.suspended = 1
 	}
 	return result(nil, text)
 }
 
 //export assay_pause
-func assay_pause(list *C.struct_assay_pause, n C.size_t, text *C.char) C.int {
+func assay_pause(list *C.struct_assay_pause, n C.size_t, text *C.char) (code C.int) {
+	defer guard("CommSuspend", text, &code)
 	pauses := unsafe.Slice(list, int(n))
 	errs := make([]error, len(pauses))
 	var wg sync.WaitGroup
 	for i, p := range pauses { // the calls wait for one another
-		wg.Go(func() { errs[i] = pause(commOf(p.comm), p.resume != 0) })
+		wg.Go(func() { errs[i] = pause(p.comm, p.resume != 0) })
 	}
 	wg.Wait()
 	return result(errors.Join(errs...), text)
 }
 
 //export assay_register
-func assay_register(list *C.struct_assay_window, n C.size_t, text *C.char) C.int {
+func assay_register(list *C.struct_assay_window, n C.size_t, text *C.char) (code C.int) {
+	defer guard("CommWindowRegister", text, &code)
 	windows := unsafe.Slice(list, int(n))
 	errs := make([]error, len(windows))
 	var wg sync.WaitGroup
@@ -73,15 +77,18 @@ func perComm(windows []C.struct_assay_window) map[C.uintptr_t][]int {
 
 func register(w *C.struct_assay_window) error {
 	const call = "CommWindowRegister"
-	c := commOf(w.comm)
-	made, err := c.use(call)
+	c, err := using(call, w.comm)
 	if err != nil {
 		return err
 	}
 	if w.size > math.MaxInt {
 		return wrong(op.InvalidArgument, call, "%d bytes are more than an address can tell", w.size)
 	}
-	win, err := made.RegisterWindow(context.Background(), coll.Device(uintptr(w.at), int(w.size)))
+	var win *coll.Window
+	err = guarded(call, func() (err error) {
+		win, err = c.made.RegisterWindow(context.Background(), coll.Device(uintptr(w.at), int(w.size)))
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -92,8 +99,13 @@ func register(w *C.struct_assay_window) error {
 }
 
 //export assay_deregister
-func assay_deregister(handle C.uintptr_t, key C.uintptr_t, text *C.char) C.int {
-	c := commOf(handle)
+func assay_deregister(handle C.uintptr_t, key C.uintptr_t, text *C.char) (code C.int) {
+	const call = "CommWindowDeregister"
+	defer guard(call, text, &code)
+	c, err := commOf(call, handle)
+	if err != nil {
+		return result(err, text)
+	}
 	c.mu.Lock()
 	win := c.windows[uintptr(key)]
 	delete(c.windows, uintptr(key))
@@ -101,24 +113,30 @@ func assay_deregister(handle C.uintptr_t, key C.uintptr_t, text *C.char) C.int {
 	if win == nil { // not symmetric
 		return C.int(op.Success)
 	}
-	return result(win.Close(), text)
+	done := false
+	c.calls.Lock()
+	defer c.release(&done)
+	err = win.Close()
+	done = true
+	return result(err, text)
 }
 
 // pause suspends a communicator, or resumes it.
-func pause(c *comm, resume bool) error {
+func pause(handle C.uintptr_t, resume bool) error {
 	call, do := "CommSuspend", (*coll.Comm).Suspend
 	if resume {
 		call, do = "CommResume", (*coll.Comm).Resume
 	}
-	made, err := c.use(call)
+	c, err := using(call, handle)
 	if err != nil {
 		return err
 	}
-	return do(made, context.Background())
+	return guarded(call, func() error { return do(c.made, context.Background()) })
 }
 
 //export assay_mem_alloc
-func assay_mem_alloc(at *unsafe.Pointer, n C.size_t, text *C.char) C.int {
+func assay_mem_alloc(at *unsafe.Pointer, n C.size_t, text *C.char) (code C.int) {
+	defer guard("MemAlloc", text, &code)
 	return result(onDevice(func() error {
 		if n > math.MaxInt {
 			return wrong(op.InvalidArgument, "MemAlloc", "%d bytes are more than an address can tell", n)
@@ -133,7 +151,8 @@ func assay_mem_alloc(at *unsafe.Pointer, n C.size_t, text *C.char) C.int {
 }
 
 //export assay_mem_free
-func assay_mem_free(at unsafe.Pointer, text *C.char) C.int {
+func assay_mem_free(at unsafe.Pointer, text *C.char) (code C.int) {
+	defer guard("MemFree", text, &code)
 	return result(onDevice(func() error {
 		err := cuda.MemFree(uintptr(at))
 		if errors.Is(err, cuda.ErrNotAllocated) {

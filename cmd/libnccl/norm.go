@@ -18,12 +18,10 @@ import (
 // docs/libnccl.md shows the call. A group does not collect it.
 //
 //export assay_all_reduce_norm
-func assay_all_reduce_norm(handle *C.struct_ncclComm, send, recv, residual, weight unsafe.Pointer, rows, row C.size_t, of C.int, eps C.float, stream unsafe.Pointer, text *C.char) C.int {
+func assay_all_reduce_norm(handle C.uintptr_t, send, recv, residual, weight unsafe.Pointer, rows, row C.size_t, of C.int, eps C.float, stream unsafe.Pointer, text *C.char) (code C.int) {
 	const call = "assay_all_reduce_norm"
-	if handle == nil || handle.magic != C.COMM_MAGIC {
-		return result(wrong(op.InvalidArgument, call, "%p is no communicator of this library", handle), text)
-	}
-	made, err := commOf(handle.engine).use(call)
+	defer guard(call, text, &code)
+	c, err := using(call, handle)
 	if err != nil {
 		return result(err, text)
 	}
@@ -35,12 +33,18 @@ func assay_all_reduce_norm(handle *C.struct_ncclComm, send, recv, residual, weig
 		return result(wrong(op.InvalidArgument, call, "%d rows of %d elements are too many", rows, row), text)
 	}
 	defer driver.Save().Restore()
-	if err := made.SetStream(uintptr(stream)); err != nil {
+	done := false
+	c.calls.Lock()
+	defer c.release(&done)
+	if err := c.made.SetStream(uintptr(stream)); err != nil {
+		done = true
 		return result(err, text)
 	}
 	count := int(rows) * int(row)
 	memory := func(p unsafe.Pointer, n int) coll.Buffer { return coll.Device(uintptr(p), n*t.Size()) }
-	return result(made.AllReduceNorm(memory(send, count), memory(recv, count), count, t, coll.Norm{
+	err = c.made.AllReduceNorm(memory(send, count), memory(recv, count), count, t, coll.Norm{
 		Residual: memory(residual, count), Weight: memory(weight, int(row)), Row: int(row), Eps: float32(eps),
-	}), text)
+	})
+	done = true
+	return result(err, text)
 }

@@ -222,7 +222,11 @@ func (n *Net) lacking(o *op) string {
 			ranks = append(ranks, l.rank)
 		}
 	}
-	if len(ranks) == 0 {
+	switch {
+	case len(ranks) > 0:
+	case n.up == nil: // it came when the context was over
+		return "nobody: all ranks have called it"
+	default:
 		return fmt.Sprintf("rank 0 through rank %d", n.up.rank)
 	}
 	s := "rank " + rankList(ranks)

@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -144,6 +145,18 @@ func TestAddr(t *testing.T) {
 		}
 		if string(n.Key("a")) != string(nets[0].Key("a")) || string(n.Key("a")) == string(n.Key("b")) {
 			t.Errorf("rank %d: keys differ among ranks, or not among labels", n.Rank())
+		}
+	}
+}
+
+// TestCancelled: an exchange that nobody is missing from may end with its context, too.
+func TestCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 40 {
+		n := comeUp(t, 1, local(), nil)[0]
+		if _, err := n.AllGather(ctx, nil); err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
 		}
 	}
 }

@@ -1,5 +1,4 @@
 // Communicators.
-#include <stdlib.h>
 #include <string.h>
 
 #include "front.h"
@@ -12,13 +11,16 @@ API(ncclResult_t, ncclGetVersion, (int *version)) {
   return ncclSuccess;
 }
 
-API(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * id)) {
+// unique_id makes an ID: for any ranks, or for those that a communicator grows by.
+static ncclResult_t unique_id(const char *what, ncclComm_t parent, ncclUniqueId *to) {
   const struct engine *e;
   char text[ASSAY_TEXT];
-  if (!id) return fail(ncclInvalidArgument, "ncclGetUniqueId: uniqueId is NULL");
-  ncclResult_t r = load(&e);
-  return r != ncclSuccess ? r : said(e->assay_unique_id(environ, (uint8_t *)id->internal, text), text);
+  ncclResult_t r = given(what, "uniqueId", to);
+  if (r == ncclSuccess) r = load(&e);
+  return r != ncclSuccess ? r : said(e->assay_unique_id(environ, id(parent), (uint8_t *)to->internal, text), text);
 }
+
+API(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * uniqueId)) { return unique_id("ncclGetUniqueId", NULL, uniqueId); }
 
 // A number of a configuration that has an effect: since which release, and what it may be.
 struct field {
@@ -64,13 +66,13 @@ static ncclResult_t configure(const char *what, const ncclConfig_t *from, struct
 }
 
 // init makes a communicator of this thread's device.
-static ncclResult_t init(const char *what, ncclComm_t *comm, int ranks, const ncclUniqueId *id, int rank, const ncclConfig_t *config) {
+static ncclResult_t init(const char *what, ncclComm_t *comm, int ranks, const ncclUniqueId *at, int rank, const ncclConfig_t *config) {
   const struct engine *e;
   char text[ASSAY_TEXT];
   struct assay_new n = {.how = ASSAY_NEW, .ranks = ranks, .rank = rank};
   if (!comm) return fail(ncclInvalidArgument, "%s: comm is NULL", what);
   *comm = NULL;
-  memcpy(n.id, id->internal, sizeof n.id);
+  memcpy(n.id, at->internal, sizeof n.id);
   ncclResult_t r = configure(what, config, &n.config);
   if (r == ncclSuccess) r = load(&e);
   if (r == ncclSuccess) r = said(e->assay_device(&n.device, text), text);
@@ -93,137 +95,125 @@ API(ncclResult_t, ncclCommInitRankScalable, (ncclComm_t * newcomm, int nranks, i
   return init("ncclCommInitRankScalable", newcomm, nranks, commIds, myrank, config);
 }
 
+// abandon ends a communicator that the program does not get.
+static void abandon(ncclComm_t comm) {
+  const struct engine *e;
+  char text[ASSAY_TEXT];
+  if (load(&e) == ncclSuccess) e->assay_abort(id(comm), text);
+}
+
 API(ncclResult_t, ncclCommInitAll, (ncclComm_t * comm, int ndev, const int *devlist)) {
   struct assay_new n = {.how = ASSAY_NEW, .ranks = ndev};
   if (!comm || ndev < 1) return fail(ncclInvalidArgument, "ncclCommInitAll: %d devices, comm %p", ndev, (void *)comm);
-  ncclUniqueId id;
-  ncclResult_t r = ncclGetUniqueId(&id);
+  for (int i = 0; i < ndev; i++) comm[i] = NULL;
+  ncclUniqueId at;
+  ncclResult_t r = ncclGetUniqueId(&at);
   if (r != ncclSuccess) return r;
-  memcpy(n.id, id.internal, sizeof n.id);
+  memcpy(n.id, at.internal, sizeof n.id);
   configure("ncclCommInitAll", NULL, &n.config);
   group_start();
-  for (int i = 0; i < ndev; i++) {
+  for (int i = 0; i < ndev && r == ncclSuccess; i++) {
     n.rank = i;
     n.device = devlist ? devlist[i] : i;
     r = make(&n, &comm[i]);
-    if (r != ncclSuccess) break;
   }
   ncclResult_t ended = group_end();
-  return r == ncclSuccess ? ended : r;
+  if (r == ncclSuccess) r = ended;
+  if (r == ncclSuccess) return r;
+  for (int i = 0; i < ndev; i++) {
+    if (comm[i]) abandon(comm[i]);
+    comm[i] = NULL;
+  }
+  return r;
 }
 
 API(ncclResult_t, ncclCommSplit, (ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config)) {
-  struct assay_new n = {.how = ASSAY_SPLIT, .color = color, .key = key};
-  ncclResult_t r = check("ncclCommSplit", comm);
-  if (r != ncclSuccess) return r;
-  if (!newcomm) return fail(ncclInvalidArgument, "ncclCommSplit: newcomm is NULL");
-  *newcomm = NULL;
-  n.parent = comm->engine;
-  r = configure("ncclCommSplit", config, &n.config);
+  static const char what[] = "ncclCommSplit";
+  struct assay_new n = {.how = ASSAY_SPLIT, .color = color, .key = key, .parent = id(comm)};
+  ncclResult_t r = given(what, "communicator", comm);
+  if (r == ncclSuccess) r = given(what, "newcomm", newcomm);
+  if (r == ncclSuccess) r = configure(what, config, &n.config);
   return r == ncclSuccess ? make(&n, newcomm) : r;
 }
 
 API(ncclResult_t, ncclCommShrink, (ncclComm_t comm, int *excludeRanksList, int excludeRanksCount, ncclComm_t *newcomm, ncclConfig_t *config, int shrinkFlags)) {
   enum { ABORT = 1 };
-  struct assay_new n = {.how = ASSAY_SHRINK, .abort = shrinkFlags & ABORT};
-  ncclResult_t r = check("ncclCommShrink", comm);
+  static const char what[] = "ncclCommShrink";
+  struct assay_new n = {.how = ASSAY_SHRINK, .abort = shrinkFlags & ABORT, .without = excludeRanksList, .n_without = excludeRanksCount, .parent = id(comm)};
+  ncclResult_t r = given(what, "communicator", comm);
   if (r != ncclSuccess) return r;
   if (!newcomm || !excludeRanksList || excludeRanksCount < 1 || shrinkFlags & ~ABORT)
-    return fail(ncclInvalidArgument, "ncclCommShrink: %d ranks at %p, flags %d%s", excludeRanksCount, (void *)excludeRanksList, shrinkFlags, newcomm ? "" : ", and newcomm is NULL");
-  *newcomm = NULL;
-  n.parent = comm->engine;
-  r = configure("ncclCommShrink", config, &n.config);
-  if (r != ncclSuccess) return r;
-  n.n_without = excludeRanksCount;
-  n.without = malloc(n.n_without * sizeof *n.without);
-  if (!n.without) return fail(ncclSystemError, "ncclCommShrink: no memory for a list of %d ranks", excludeRanksCount);
-  memcpy(n.without, excludeRanksList, n.n_without * sizeof *n.without);
-  return make(&n, newcomm);
+    return fail(ncclInvalidArgument, "%s: %d ranks at %p, flags %d%s", what, excludeRanksCount, (void *)excludeRanksList, shrinkFlags, newcomm ? "" : ", and newcomm is NULL");
+  r = configure(what, config, &n.config);
+  return r == ncclSuccess ? make(&n, newcomm) : r;
 }
 
-// ncclCommGetUniqueId makes an ID for ncclCommGrow, which is one like any other.
+// ncclCommGetUniqueId makes an ID for ncclCommGrow, which need not be told it on this rank.
 API(ncclResult_t, ncclCommGetUniqueId, (ncclComm_t comm, ncclUniqueId *uniqueId)) {
-  ncclResult_t r = check("ncclCommGetUniqueId", comm);
-  return r == ncclSuccess ? ncclGetUniqueId(uniqueId) : r;
+  static const char what[] = "ncclCommGetUniqueId";
+  ncclResult_t r = given(what, "communicator", comm);
+  return r == ncclSuccess ? unique_id(what, comm, uniqueId) : r;
 }
 
 API(ncclResult_t, ncclCommGrow, (ncclComm_t comm, int nRanks, const ncclUniqueId *uniqueId, int rank, ncclComm_t *newcomm, ncclConfig_t *config)) {
-  struct assay_new n = {.how = ASSAY_GROW, .ranks = nRanks, .has_id = uniqueId != NULL};
-  if (!newcomm) return fail(ncclInvalidArgument, "ncclCommGrow: newcomm is NULL");
-  if (!comm && !uniqueId) return fail(ncclInvalidArgument, "ncclCommGrow: a rank that joins needs the ID");
-  if (!comm) return init("ncclCommGrow", newcomm, nRanks, uniqueId, rank, config);
-  ncclResult_t r = check("ncclCommGrow", comm);
-  if (r == ncclSuccess && rank != -1) r = fail(ncclInvalidArgument, "ncclCommGrow: the rank of one that is there is -1, and not %d", rank);
-  if (r == ncclSuccess) r = configure("ncclCommGrow", config, &n.config);
+  static const char what[] = "ncclCommGrow";
+  struct assay_new n = {.how = ASSAY_GROW, .ranks = nRanks, .has_id = uniqueId != NULL, .parent = id(comm)};
+  ncclResult_t r = given(what, "newcomm", newcomm);
   if (r != ncclSuccess) return r;
-  *newcomm = NULL;
-  n.parent = comm->engine;
+  if (!comm && !uniqueId) return fail(ncclInvalidArgument, "%s: a rank that joins needs the ID", what);
+  if (!comm) return init(what, newcomm, nRanks, uniqueId, rank, config);
+  if (rank != -1) return fail(ncclInvalidArgument, "%s: the rank of one that is there is -1, and not %d", what, rank);
+  r = configure(what, config, &n.config);
   if (uniqueId) memcpy(n.id, uniqueId->internal, sizeof n.id);
-  return make(&n, newcomm);
+  return r == ncclSuccess ? make(&n, newcomm) : r;
 }
 
-// end takes a communicator away, whatever its end says. Its 16 bytes stay: who uses
-// it afterwards is told so.
-static ncclResult_t end(ncclComm_t comm, ncclResult_t r) {
-  drop_all(comm);
-  comm->magic = 0;
-  return r;
-}
-
+// Of these three, NULL is the communicator that a Split has left a rank out of.
 API(ncclResult_t, ncclCommFinalize, (ncclComm_t comm)) {
-  ASK("ncclCommFinalize", e->assay_finalize(comm->engine, text));
+  if (!comm) return ncclSuccess;
+  ASK("ncclCommFinalize", e->assay_finalize(id(comm), text));
   return r;
 }
 
 API(ncclResult_t, ncclCommDestroy, (ncclComm_t comm)) {
   if (!comm) return ncclSuccess;
-  ncclResult_t known = check("ncclCommDestroy", comm);
-  if (known != ncclSuccess) return known;
-  ASK("ncclCommDestroy", e->assay_destroy(comm->engine, text));
-  return end(comm, r);
+  ASK("ncclCommDestroy", e->assay_destroy(id(comm), text));
+  drop_all(comm);
+  return r;
 }
 
 API(ncclResult_t, ncclCommAbort, (ncclComm_t comm)) {
   if (!comm) return ncclSuccess;
-  ncclResult_t known = check("ncclCommAbort", comm);
-  if (known != ncclSuccess) return known;
-  ASK("ncclCommAbort", e->assay_abort(comm->engine, text));
-  return end(comm, r);
+  ASK("ncclCommAbort", e->assay_abort(id(comm), text));
+  drop_all(comm);
+  return r;
 }
 
 API(ncclResult_t, ncclCommRevoke, (ncclComm_t comm, int revokeFlags)) {
   if (revokeFlags != 0) return fail(ncclInvalidArgument, "ncclCommRevoke: flags %d; want 0", revokeFlags);
-  ASK("ncclCommRevoke", e->assay_revoke(comm->engine, text));
+  ASK("ncclCommRevoke", e->assay_revoke(id(comm), text));
   return r;
 }
 
 API(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t *asyncError)) {
-  const struct engine *e;
-  char text[ASSAY_TEXT];
-  ncclResult_t r = check("ncclCommGetAsyncError", comm);
-  if (r == ncclSuccess && !asyncError) r = fail(ncclInvalidArgument, "ncclCommGetAsyncError: asyncError is NULL");
-  if (r == ncclSuccess) r = load(&e);
-  if (r == ncclSuccess) *asyncError = said(e->assay_state(comm->engine, text), text);
+  int32_t state;
+  ncclResult_t known = given("ncclCommGetAsyncError", "asyncError", asyncError);
+  if (known != ncclSuccess) return known;
+  ASK("ncclCommGetAsyncError", e->assay_state(id(comm), &state, text));
+  if (r == ncclSuccess) *asyncError = said(state, text);
   return r;
 }
 
-API(ncclResult_t, ncclCommCount, (const ncclComm_t comm, int *count)) {
+// about writes a number of a communicator.
+static ncclResult_t about(const char *what, ncclComm_t comm, int *to, size_t field) {
   struct assay_info i;
-  ASK("ncclCommCount", e->assay_info(comm->engine, &i, text));
-  if (r == ncclSuccess) *count = i.ranks;
+  ncclResult_t known = given(what, "place for the number", to);
+  if (known != ncclSuccess) return known;
+  ASK(what, e->assay_info(id(comm), &i, text));
+  if (r == ncclSuccess) *to = *(int32_t *)((char *)&i + field);
   return r;
 }
 
-API(ncclResult_t, ncclCommUserRank, (const ncclComm_t comm, int *rank)) {
-  struct assay_info i;
-  ASK("ncclCommUserRank", e->assay_info(comm->engine, &i, text));
-  if (r == ncclSuccess) *rank = i.rank;
-  return r;
-}
-
-API(ncclResult_t, ncclCommCuDevice, (const ncclComm_t comm, int *device)) {
-  struct assay_info i;
-  ASK("ncclCommCuDevice", e->assay_info(comm->engine, &i, text));
-  if (r == ncclSuccess) *device = i.device;
-  return r;
-}
+API(ncclResult_t, ncclCommCount, (const ncclComm_t comm, int *count)) { return about("ncclCommCount", comm, count, offsetof(struct assay_info, ranks)); }
+API(ncclResult_t, ncclCommUserRank, (const ncclComm_t comm, int *rank)) { return about("ncclCommUserRank", comm, rank, offsetof(struct assay_info, rank)); }
+API(ncclResult_t, ncclCommCuDevice, (const ncclComm_t comm, int *device)) { return about("ncclCommCuDevice", comm, device, offsetof(struct assay_info, device)); }

@@ -7,12 +7,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { ASSAY_ABI = 3, ASSAY_TEXT = 1024, ASSAY_ID = 128 };
+enum { ASSAY_ABI = 4, ASSAY_TEXT = 1024, ASSAY_ID = 128 };
 
-// A communicator, as far as C knows it: what an ncclComm_t points to.
+// What an ncclComm_t points to. The address is what the engine knows a communicator by; it never
+// gives the same one twice, and nobody reads what is there, since a program may pass any pointer.
 struct ncclComm {
-  uint64_t magic; // COMM_MAGIC while it is one
-  uintptr_t engine;
+  uint64_t magic; // for other libraries, which look for their own
 };
 #define COMM_MAGIC 0x6d6f632d79617373u
 
@@ -61,14 +61,13 @@ struct assay_new {
   int32_t color, key;   // ASSAY_SPLIT
   int32_t device;       // ASSAY_NEW: the ordinal
   int32_t abort;        // ASSAY_SHRINK: end what the parent does, first
-  int32_t *without;     // ASSAY_SHRINK: ranks that do not stay, in memory of malloc
+  const int *without;   // ASSAY_SHRINK: ranks that do not stay
   size_t n_without;
   uintptr_t parent;     // all but ASSAY_NEW
   uint8_t id[ASSAY_ID]; // ASSAY_NEW; ASSAY_GROW where has_id says so
   int32_t has_id;
   struct assay_config config;
-  uintptr_t comm; // what was made; 0: a Split left the rank out, or there was an error
-  int32_t code;   // ncclInProgress: comm is being made
+  uintptr_t comm; // what will be made
 };
 
 // What there is to know of a communicator.
@@ -96,16 +95,19 @@ struct assay_window {
   uint64_t size;
 };
 
-// The engine. environ is C's: Go's own is of the time when it was loaded. full and
+// The engine. assay_make checks a request and enters the communicator, and assay_start makes those
+// that were entered, or gives them up. assay_check says what is wrong with an operation that a group
+// collects, and finds the factor of its reduction. environ is C's: Go's own is of the time when it was loaded. full and
 // value have ASSAY_TEXT bytes.
 #define ASSAY_ENGINE(X)                                                                                         \
   X(int, assay_abi, (void))                                                                                     \
-  X(int, assay_unique_id, (char **environ, uint8_t *id, char *text))                                            \
+  X(int, assay_unique_id, (char **environ, uintptr_t parent, uint8_t *id, char *text))                          \
   X(int, assay_device, (int32_t * device, char *text))                                                          \
-  X(int, assay_make, (char **environ, struct assay_new *list, size_t n, char *text))                            \
+  X(int, assay_make, (char **environ, struct assay_new *w, char *text))                                         \
+  X(int, assay_start, (uintptr_t * list, size_t n, int give, char *text))                                       \
   X(int, assay_run, (struct assay_op * ops, size_t n, char *text))                                              \
   X(int, assay_estimate, (struct assay_op * ops, size_t n, float *micros, char *text))                          \
-  X(int, assay_state, (uintptr_t comm, char *text))                                                             \
+  X(int, assay_state, (uintptr_t comm, int32_t *state, char *text))                                             \
   X(int, assay_info, (uintptr_t comm, struct assay_info *info, char *text))                                     \
   X(int, assay_memory, (uintptr_t comm, struct assay_memory *m, char *text))                                     \
   X(int, assay_pause, (struct assay_pause * list, size_t n, char *text))                                        \
@@ -117,7 +119,7 @@ struct assay_window {
   X(int, assay_param, (char **environ, const char *name, int32_t number, char *full, char *value, char *text)) \
   X(int, assay_revoke, (uintptr_t comm, char *text))                                                            \
   X(int, assay_scale_new, (uintptr_t comm, const void *scalar, int type, int residence, int32_t *red, char *text)) \
-  X(int, assay_scale_find, (struct assay_op * op, char *text))                                                  \
+  X(int, assay_check, (struct assay_op * op, char *text))                                                       \
   X(int, assay_scale_drop, (uintptr_t comm, int32_t red, char *text))                                           \
   X(int, assay_mem_alloc, (void **at, size_t n, char *text))                                                    \
   X(int, assay_mem_free, (void *at, char *text))

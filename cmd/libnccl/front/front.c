@@ -53,11 +53,8 @@ API(const char *, ncclGetErrorString, (ncclResult_t code)) {
   }
 }
 
-ncclResult_t check(const char *what, ncclComm_t c) {
-  if (!c) return fail(ncclInvalidArgument, "%s: the communicator is NULL", what);
-  if (c->magic != COMM_MAGIC)
-    return fail(ncclInvalidArgument, "%s: this is no communicator of this library: it was destroyed, or two libraries of the name libnccl.so.2 are loaded", what);
-  return ncclSuccess;
+ncclResult_t given(const char *what, const char *name, const void *argument) {
+  return argument ? ncclSuccess : fail(ncclInvalidArgument, "%s: the %s is NULL", what, name);
 }
 
 // A group collects what a thread calls between GroupStart and GroupEnd.
@@ -66,8 +63,7 @@ static _Thread_local struct {
   ncclResult_t wrong; // the first call that failed
   struct assay_op *ops;
   size_t n, room;
-  struct assay_new *news;
-  ncclComm_t **to; // where communicators go
+  uintptr_t *comms; // to be made
   size_t made, places;
   struct assay_pause *pauses;
   size_t paused, pause_room;
@@ -98,13 +94,13 @@ static void *grown(void *list, size_t n, size_t *room, size_t size) {
 ncclResult_t add(const char *what, const struct assay_op *o, ncclComm_t c) {
   const struct engine *e;
   char text[ASSAY_TEXT];
-  ncclResult_t r = check(what, c);
+  ncclResult_t r = given(what, "communicator", c);
   if (r == ncclSuccess) r = load(&e);
   if (r != ncclSuccess) return spoil(r);
   struct assay_op one = *o;
-  one.comm = c->engine;
-  // A program may destroy a reduction before the group ends.
-  if (one.red > ncclAvg) r = said(e->assay_scale_find(&one, text), text);
+  one.comm = id(c);
+  // A wrong call fails itself, not the end of its group, before which a program may destroy a reduction.
+  if (group.depth > 0 || one.red > ncclAvg) r = said(e->assay_check(&one, text), text);
   if (r != ncclSuccess) return spoil(r);
   if (group.depth == 0) return said(e->assay_run(&one, 1, text), text);
   struct assay_op *ops = grown(group.ops, group.n, &group.room, sizeof *ops);
@@ -117,10 +113,10 @@ ncclResult_t add(const char *what, const struct assay_op *o, ncclComm_t c) {
 ncclResult_t pause_comm(const char *what, ncclComm_t c, int resume) {
   const struct engine *e;
   char text[ASSAY_TEXT];
-  ncclResult_t r = check(what, c);
+  ncclResult_t r = given(what, "communicator", c);
   if (r == ncclSuccess) r = load(&e);
   if (r != ncclSuccess) return spoil(r);
-  struct assay_pause one = {c->engine, resume};
+  struct assay_pause one = {id(c), resume};
   if (group.depth == 0) return said(e->assay_pause(&one, 1, text), text);
   struct assay_pause *pauses = grown(group.pauses, group.paused, &group.pause_room, sizeof *pauses);
   if (!pauses) return spoil(fail(ncclSystemError, "%s: no memory for a group of %zu communicators", what, group.paused + 1));
@@ -135,7 +131,7 @@ ncclResult_t register_window(const char *what, ncclComm_t c, const struct assay_
   ncclResult_t r = load(&e);
   if (r != ncclSuccess) return spoil(r);
   struct assay_window one = *w;
-  one.comm = c->engine;
+  one.comm = id(c);
   if (group.depth == 0) return said(e->assay_register(&one, 1, text), text);
   struct assay_window *windows = grown(group.windows, group.registered, &group.window_room, sizeof *windows);
   if (!windows) return spoil(fail(ncclSystemError, "%s: no memory for a group of %zu windows", what, group.registered + 1));
@@ -144,59 +140,31 @@ ncclResult_t register_window(const char *what, ncclComm_t c, const struct assay_
   return ncclSuccess;
 }
 
-// place keeps what the engine made.
-static ncclResult_t place(const struct assay_new *n, ncclComm_t *to) {
-  *to = NULL;
-  if (!n->comm) return n->code;
-  struct ncclComm *c = malloc(sizeof *c);
-  if (!c) return fail(ncclSystemError, "no memory for a communicator");
-  c->engine = n->comm;
-  __atomic_store_n(&c->magic, COMM_MAGIC, __ATOMIC_RELEASE);
-  *to = c;
-  return n->code;
-}
-
-// later leaves a communicator to the end of the group.
-static ncclResult_t later(const struct assay_new *n, ncclComm_t *to) {
-  if (group.made == group.places) {
-    size_t places = group.places ? 2 * group.places : 8;
-    struct assay_new *news = realloc(group.news, places * sizeof *news);
-    if (news) group.news = news;
-    ncclComm_t **tos = news ? realloc(group.to, places * sizeof *tos) : NULL;
-    if (!tos) return fail(ncclSystemError, "no memory for a group of %zu communicators", places);
-    group.to = tos;
-    group.places = places;
-  }
-  group.news[group.made] = *n;
-  group.to[group.made++] = to;
+// later leaves the creation of a communicator to the end of the group.
+static ncclResult_t later(uintptr_t comm) {
+  uintptr_t *comms = grown(group.comms, group.made, &group.places, sizeof *comms);
+  if (!comms) return fail(ncclSystemError, "no memory for a group of %zu communicators", group.made + 1);
+  group.comms = comms;
+  comms[group.made++] = comm;
   return ncclSuccess;
 }
 
-ncclResult_t make(const struct assay_new *n, ncclComm_t *to) {
+// make writes the handle at once, as NCCL does: when the group ends, the place that it is for may
+// be gone. A rank that a Split leaves out gets none.
+ncclResult_t make(struct assay_new *n, ncclComm_t *to) {
   const struct engine *e;
   char text[ASSAY_TEXT];
+  *to = NULL;
   ncclResult_t r = load(&e);
-  if (r == ncclSuccess && group.depth == 0) {
-    struct assay_new one = *n;
-    r = said(e->assay_make(environ, &one, 1, text), text);
-    ncclResult_t kept = place(&one, to);
-    r = r == ncclSuccess ? kept : r;
-  } else if (r == ncclSuccess) {
-    r = later(n, to);
-    if (r == ncclSuccess) return r;
+  if (r == ncclSuccess) r = said(e->assay_make(environ, n, text), text);
+  if (r != ncclSuccess) return spoil(r);
+  r = group.depth > 0 ? later(n->comm) : said(e->assay_start(&n->comm, 1, 0, text), text);
+  if (r != ncclSuccess && r != ncclInProgress) {
+    e->assay_abort(n->comm, text); // nobody knows it
+    return spoil(r);
   }
-  free(n->without);
-  return spoil(r);
-}
-
-// make_all makes the group's communicators, all at once.
-static ncclResult_t make_all(const struct engine *e) {
-  char text[ASSAY_TEXT];
-  ncclResult_t r = said(e->assay_make(environ, group.news, group.made, text), text);
-  for (size_t i = 0; i < group.made; i++) {
-    ncclResult_t kept = place(&group.news[i], group.to[i]);
-    if (r == ncclSuccess) r = kept;
-  }
+  enum { NOCOLOR = -1 };
+  if (n->how != ASSAY_SPLIT || n->color != NOCOLOR) *to = (ncclComm_t)n->comm;
   return r;
 }
 
@@ -208,7 +176,7 @@ static ncclResult_t launch(float *micros) {
   if (micros) *micros = 0;
   if (group.made == 0 && group.paused == 0 && group.registered == 0 && group.n == 0) return ncclSuccess;
   ncclResult_t r = load(&e), made = ncclSuccess;
-  if (r == ncclSuccess && group.made > 0) r = made = make_all(e);
+  if (r == ncclSuccess && group.made > 0) r = made = said(e->assay_start(group.comms, group.made, 0, text), text);
   if (r == ncclInProgress) r = ncclSuccess;
   if (r == ncclSuccess && group.paused > 0) r = said(e->assay_pause(group.pauses, group.paused, text), text);
   if (r == ncclSuccess && group.registered > 0) r = said(e->assay_register(group.windows, group.registered, text), text);
@@ -224,11 +192,14 @@ static ncclResult_t leave(const char *what) {
   return ncclSuccess;
 }
 
-static void forget(void) {
-  for (size_t i = 0; i < group.made; i++) free(group.news[i].without);
+// forget empties the group. Communicators that a failed group has not made stay, with its error,
+// until the program destroys them.
+static void forget(ncclResult_t r) {
+  const struct engine *e;
+  char text[ASSAY_TEXT];
+  if (r != ncclSuccess && r != ncclInProgress && group.made > 0 && load(&e) == ncclSuccess) e->assay_start(group.comms, group.made, 1, text);
   free(group.ops);
-  free(group.news);
-  free(group.to);
+  free(group.comms);
   free(group.pauses);
   free(group.windows);
   memset(&group, 0, sizeof group); // threads end: they have nothing left
@@ -238,20 +209,22 @@ ncclResult_t group_end(void) {
   ncclResult_t r = leave("ncclGroupEnd");
   if (r != ncclSuccess || group.depth > 0) return r;
   r = launch(NULL);
-  forget();
+  forget(r);
   return r;
 }
 
 // ncclGroupSimulateEnd ends the group, whatever is wrong. A program of another release may
 // have another structure: size says how much of it there is.
 API(ncclResult_t, ncclGroupSimulateEnd, (ncclSimInfo_t * info)) {
+  static const char what[] = "ncclGroupSimulateEnd";
   float micros;
-  ncclResult_t r = leave("ncclGroupSimulateEnd");
-  if (r != ncclSuccess || group.depth > 0) return r;
-  if (!info || info->magic != SIM_MAGIC || info->size < offsetof(ncclSimInfo_t, estimatedTime) + sizeof micros)
-    r = fail(ncclInvalidArgument, "ncclGroupSimulateEnd: the structure was not made with NCCL_SIM_INFO_INITIALIZER");
+  ncclResult_t r = leave(what), known = given(what, "structure", info);
+  if (known != ncclSuccess) r = known;
+  if (group.depth > 0) return r;
+  if (r == ncclSuccess && (info->magic != SIM_MAGIC || info->size < offsetof(ncclSimInfo_t, estimatedTime) + sizeof micros))
+    r = fail(ncclInvalidArgument, "%s: the structure was not made with NCCL_SIM_INFO_INITIALIZER", what);
   if (r == ncclSuccess) r = launch(&micros);
   if (r == ncclSuccess) info->estimatedTime = micros;
-  forget();
+  forget(r);
   return r;
 }

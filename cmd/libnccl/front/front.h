@@ -20,15 +20,19 @@ __attribute__((format(printf, 2, 3))) ncclResult_t fail(ncclResult_t code, const
 // said keeps what the engine said, and returns its code.
 ncclResult_t said(int code, const char *text);
 
-// check tells our communicators from what else a pointer may be.
-ncclResult_t check(const char *what, ncclComm_t c);
+// given refuses a NULL argument. What else a pointer may be only the engine can tell, which does
+// not look at what it points to.
+ncclResult_t given(const char *what, const char *name, const void *argument);
+
+// id is what the engine knows a communicator by.
+static inline uintptr_t id(ncclComm_t c) { return (uintptr_t)c; }
 
 // ASK calls one of the engine's functions about a communicator.
-#define ASK(what, call)               \
-  const struct engine *e;             \
-  char text[ASSAY_TEXT];              \
-  ncclResult_t r = check(what, comm); \
-  if (r == ncclSuccess) r = load(&e); \
+#define ASK(what, call)                               \
+  const struct engine *e;                             \
+  char text[ASSAY_TEXT];                              \
+  ncclResult_t r = given(what, "communicator", comm); \
+  if (r == ncclSuccess) r = load(&e);                 \
   if (r == ncclSuccess) r = said(call, text)
 
 // drop_all forgets what was registered with a communicator.
@@ -38,7 +42,7 @@ void drop_all(ncclComm_t comm);
 ncclResult_t add(const char *what, const struct assay_op *o, ncclComm_t c);
 ncclResult_t register_window(const char *what, ncclComm_t c, const struct assay_window *w);
 ncclResult_t pause_comm(const char *what, ncclComm_t c, int resume);
-ncclResult_t make(const struct assay_new *n, ncclComm_t *to); // frees n->without
+ncclResult_t make(struct assay_new *n, ncclComm_t *to);
 ncclResult_t group_start(void);
 ncclResult_t group_end(void);
 #endif

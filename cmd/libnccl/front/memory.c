@@ -4,8 +4,11 @@
 API(ncclResult_t, ncclMemAlloc, (void **ptr, size_t size)) {
   const struct engine *e;
   char text[ASSAY_TEXT];
-  if (!ptr || size == 0) return fail(ncclInvalidArgument, "ncclMemAlloc: %zu bytes at %p", size, (void *)ptr);
-  ncclResult_t r = load(&e);
+  ncclResult_t r = given("ncclMemAlloc", "place for the address", ptr);
+  if (r != ncclSuccess) return r;
+  *ptr = NULL;
+  if (size == 0) return ncclSuccess; // as of cudaMalloc
+  r = load(&e);
   return r != ncclSuccess ? r : said(e->assay_mem_alloc(ptr, size, text), text);
 }
 
@@ -19,7 +22,7 @@ API(ncclResult_t, ncclMemFree, (void *ptr)) {
 
 // memory asks what a communicator takes of its device.
 static ncclResult_t memory(const char *what, ncclComm_t comm, struct assay_memory *m) {
-  ASK(what, e->assay_memory(comm->engine, m, text));
+  ASK(what, e->assay_memory(id(comm), m, text));
   return r;
 }
 

@@ -65,21 +65,13 @@ API(ncclResult_t, ncclRecv, (void *recvbuff, size_t count, ncclDataType_t dataty
 // ncclRedOpCreatePreMulSum sets op to a number in any case: programs have been seen
 // that do not look at the result, and an operation with that number fails.
 API(ncclResult_t, ncclRedOpCreatePreMulSum, (ncclRedOp_t * op, void *scalar, ncclDataType_t datatype, ncclScalarResidence_t residence, ncclComm_t comm)) {
-  const struct engine *e;
-  char text[ASSAY_TEXT];
   if (!op || !scalar) return fail(ncclInvalidArgument, "ncclRedOpCreatePreMulSum: an argument is NULL");
   *op = INT_MAX;
-  ncclResult_t r = check("ncclRedOpCreatePreMulSum", comm);
-  if (r == ncclSuccess) r = load(&e);
-  if (r != ncclSuccess) return r;
-  return said(e->assay_scale_new(comm->engine, scalar, datatype, residence, op, text), text);
+  ASK("ncclRedOpCreatePreMulSum", e->assay_scale_new(id(comm), scalar, datatype, residence, op, text));
+  return r;
 }
 
 API(ncclResult_t, ncclRedOpDestroy, (ncclRedOp_t op, ncclComm_t comm)) {
-  const struct engine *e;
-  char text[ASSAY_TEXT];
-  ncclResult_t r = check("ncclRedOpDestroy", comm);
-  if (r == ncclSuccess) r = load(&e);
-  if (r != ncclSuccess) return r;
-  return said(e->assay_scale_drop(comm->engine, op, text), text);
+  ASK("ncclRedOpDestroy", e->assay_scale_drop(id(comm), op, text));
+  return r;
 }

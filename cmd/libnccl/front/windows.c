@@ -22,10 +22,12 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static ncclWindow_t all;
 
 static ncclResult_t put(const char *name, enum what what, ncclComm_t comm, void *buff, size_t size, void **handle) {
-  ncclResult_t r = check(name, comm);
-  if (r != ncclSuccess) return r;
-  if (!handle) return fail(ncclInvalidArgument, "%s: there is no place for the handle", name);
+  struct assay_info i;
+  ncclResult_t known = given(name, "place for the handle", handle);
+  if (known != ncclSuccess) return known;
   *handle = NULL;
+  ASK(name, e->assay_info(id(comm), &i, text));
+  if (r != ncclSuccess) return r;
   if (!buff || size == 0 || (uintptr_t)buff + size < (uintptr_t)buff) return fail(ncclInvalidArgument, "%s: %zu bytes at %p", name, size, buff);
   ncclWindow_t w = malloc(sizeof *w);
   if (!w) return fail(ncclSystemError, "%s: no memory for a handle", name);
@@ -50,8 +52,8 @@ static ncclResult_t foreign(const char *name, const void *handle) {
 }
 
 static ncclResult_t drop(const char *name, enum what what, ncclComm_t comm, const void *handle) {
-  ncclResult_t r = check(name, comm);
-  if (r != ncclSuccess) return r;
+  ncclResult_t r = given(name, "communicator", comm);
+  if (r != ncclSuccess || !handle) return r; // no handle: nothing was registered
   pthread_mutex_lock(&lock);
   ncclWindow_t *at = find(what, comm, handle), w = *at;
   if (w) *at = w->next;
@@ -95,17 +97,16 @@ API(ncclResult_t, ncclCommWindowRegister, (ncclComm_t comm, void *buff, size_t s
 }
 
 API(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t win)) {
-  const struct engine *e;
-  char text[ASSAY_TEXT];
-  ncclResult_t r = drop("ncclCommWindowDeregister", WINDOW, comm, win);
-  if (r == ncclSuccess) r = load(&e);
-  if (r == ncclSuccess) r = said(e->assay_deregister(comm->engine, (uintptr_t)win, text), text);
+  static const char what[] = "ncclCommWindowDeregister";
+  ncclResult_t dropped = drop(what, WINDOW, comm, win);
+  if (dropped != ncclSuccess || !win) return dropped;
+  ASK(what, e->assay_deregister(id(comm), (uintptr_t)win, text));
   return r;
 }
 
 API(ncclResult_t, ncclWinGetUserPtr, (ncclComm_t comm, ncclWindow_t win, void **outUserPtr)) {
-  ncclResult_t r = check("ncclWinGetUserPtr", comm);
-  if (r == ncclSuccess && !outUserPtr) r = fail(ncclInvalidArgument, "ncclWinGetUserPtr: outUserPtr is NULL");
+  ncclResult_t r = given("ncclWinGetUserPtr", "communicator", comm);
+  if (r == ncclSuccess) r = given("ncclWinGetUserPtr", "outUserPtr", outUserPtr);
   if (r != ncclSuccess) return r;
   pthread_mutex_lock(&lock);
   ncclWindow_t w = *find(WINDOW, comm, win);

@@ -1,5 +1,5 @@
-// A libassay-coll.so that says what it is asked for. ranks of -1 fail; ranks of 7
-// are still being made.
+// A libassay-coll.so that says what it is asked for. ranks of -1 fail; 13 ranks fail later;
+// ranks of 7 are still being made.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,14 +7,24 @@
 #include "../front/api.h"
 #include "../front/engine.h"
 
-static uintptr_t handles = 100;
+enum { first = 100, most = 100 };
+static uintptr_t handles = first;
+static int32_t ranks_of[most]; // by the handle
+static int over[most];
+
+// unknown says that there is no such communicator, or not any more.
+static int unknown(uintptr_t c, char *text) {
+  if (c >= first && c < handles && !over[c - first]) return 0;
+  strcpy(text, "no such communicator");
+  return ncclInvalidArgument;
+}
 
 int assay_abi(void) { return getenv("FAKE_ABI") ? atoi(getenv("FAKE_ABI")) : ASSAY_ABI; }
 
-int assay_unique_id(char **environ, uint8_t *id, char *text) {
+int assay_unique_id(char **environ, uintptr_t parent, uint8_t *id, char *text) {
   int late = 0;
   for (char **e = environ; *e; e++) late |= !strcmp(*e, "NCCL_LATE=1");
-  printf("  unique_id, NCCL_LATE %s\n", late ? "seen" : "not seen");
+  printf("  unique_id, NCCL_LATE %s, parent %lu\n", late ? "seen" : "not seen", (unsigned long)parent);
   memset(id, 7, ASSAY_ID);
   return 0;
 }
@@ -24,35 +34,44 @@ int assay_device(int32_t *device, char *text) {
   return 0;
 }
 
-int assay_make(char **environ, struct assay_new *list, size_t n, char *text) {
-  int r = 0;
-  for (size_t i = 0; i < n; i++) {
-    struct assay_new *w = &list[i];
-    if (w->config.given && w->how != ASSAY_NEW)
-      printf("  with blocking %d ctas %d class %d name %s\n", w->config.blocking, w->config.max_ctas, w->config.traffic_class, w->config.name ? w->config.name : "-");
-    if (w->how == ASSAY_SHRINK)
-      printf("  shrink %zu of %zu: of %lu without %zu: %d abort %d\n", i + 1, n, (unsigned long)w->parent, w->n_without, w->without[0], w->abort);
-    else if (w->how == ASSAY_GROW)
-      printf("  grow %zu of %zu: %lu to %d, %s\n", i + 1, n, (unsigned long)w->parent, w->ranks, w->has_id ? "ID" : "no ID");
-    else if (w->how == ASSAY_SPLIT)
-      printf("  split %zu of %zu: of %lu color %d key %d\n", i + 1, n, (unsigned long)w->parent, w->color, w->key);
-    else
-      printf("  new %zu of %zu: rank %d of %d device %d id %d ctas %d %d, %d net %s\n", i + 1, n, w->rank, w->ranks, w->device, w->id[127],
-             w->config.min_ctas == INT_MIN ? -1 : w->config.min_ctas, w->config.max_ctas == INT_MIN ? -1 : w->config.max_ctas,
-             w->config.cta_policy == INT_MIN ? -1 : w->config.cta_policy, w->config.net ? w->config.net : "-");
-    w->code = w->ranks == -1 ? ncclInvalidArgument : w->ranks == 7 ? ncclInProgress : ncclSuccess;
-    w->comm = w->ranks == -1 || (w->how == ASSAY_SPLIT && w->color == -1) ? 0 : handles++;
-    if (w->ranks == -1) {
-      strcpy(text, "there are no -1 ranks");
-      r = w->code;
-    }
+int assay_make(char **environ, struct assay_new *w, char *text) {
+  if (w->config.given && w->how != ASSAY_NEW)
+    printf("  with blocking %d ctas %d class %d name %s\n", w->config.blocking, w->config.max_ctas, w->config.traffic_class, w->config.name ? w->config.name : "-");
+  if (w->how == ASSAY_SHRINK)
+    printf("  shrink: of %lu without %zu: %d abort %d\n", (unsigned long)w->parent, w->n_without, w->without[0], w->abort);
+  else if (w->how == ASSAY_GROW)
+    printf("  grow: %lu to %d, %s\n", (unsigned long)w->parent, w->ranks, w->has_id ? "ID" : "no ID");
+  else if (w->how == ASSAY_SPLIT)
+    printf("  split: of %lu color %d key %d\n", (unsigned long)w->parent, w->color, w->key);
+  else
+    printf("  new: rank %d of %d device %d id %d ctas %d %d, %d net %s\n", w->rank, w->ranks, w->device, w->id[127],
+           w->config.min_ctas == INT_MIN ? -1 : w->config.min_ctas, w->config.max_ctas == INT_MIN ? -1 : w->config.max_ctas,
+           w->config.cta_policy == INT_MIN ? -1 : w->config.cta_policy, w->config.net ? w->config.net : "-");
+  if (w->ranks == -1) {
+    strcpy(text, "there are no -1 ranks");
+    return ncclInvalidArgument;
   }
+  ranks_of[handles - first] = w->ranks;
+  w->comm = handles++;
+  return 0;
+}
+
+int assay_start(uintptr_t *list, size_t n, int give, char *text) {
+  int r = 0;
+  printf(give ? "  give up" : "  start");
+  for (size_t i = 0; i < n; i++) {
+    printf(" %lu", (unsigned long)list[i]);
+    if (ranks_of[list[i] - first] == 13) r = ncclRemoteError, strcpy(text, "13 ranks do not come");
+    if (ranks_of[list[i] - first] == 7 && r == 0) r = ncclInProgress;
+  }
+  printf("\n");
   return r;
 }
 
 int assay_run(struct assay_op *ops, size_t n, char *text) {
   for (size_t i = 0; i < n; i++) {
     struct assay_op *o = &ops[i];
+    if (unknown(o->comm, text)) return ncclInvalidArgument;
     printf("  op %zu of %zu: comm %lu kind %d send %p recv %p count %llu type %d red %d root %d stream %p\n", i + 1, n, (unsigned long)o->comm, o->kind, o->send, o->recv,
            (unsigned long long)o->count, o->type, o->red, o->root, o->stream);
     if (o->count == 13) {
@@ -93,25 +112,30 @@ int assay_deregister(uintptr_t comm, uintptr_t key, char *text) {
   return 0;
 }
 
-int assay_state(uintptr_t comm, char *text) {
+int assay_state(uintptr_t comm, int32_t *state, char *text) {
+  if (unknown(comm, text)) return ncclInvalidArgument;
   strcpy(text, "rank 3 died");
-  return ncclRemoteError;
+  *state = ncclRemoteError;
+  return 0;
 }
 
 int assay_info(uintptr_t comm, struct assay_info *i, char *text) {
+  if (unknown(comm, text)) return ncclInvalidArgument;
   *i = (struct assay_info){4, 2, 3};
   return 0;
 }
 
-#define SAYS(name)                             \
+#define SAYS(name, ends)                       \
   int assay_##name(uintptr_t c, char *text) {  \
+    if (unknown(c, text)) return ncclInvalidArgument; \
     printf("  " #name " %lu\n", (unsigned long)c); \
+    over[c - first] = ends;                    \
     return 0;                                  \
   }
-SAYS(finalize)
-SAYS(destroy)
-SAYS(abort)
-SAYS(revoke)
+SAYS(finalize, 0)
+SAYS(destroy, 1)
+SAYS(abort, 1)
+SAYS(revoke, 0)
 
 int assay_scale_new(uintptr_t c, const void *scalar, int type, int residence, int32_t *red, char *text) {
   printf("  scale %g type %d residence %d\n", *(const float *)scalar, type, residence);
@@ -123,8 +147,9 @@ int assay_scale_new(uintptr_t c, const void *scalar, int type, int residence, in
   return 0;
 }
 
-int assay_scale_find(struct assay_op *o, char *text) {
-  printf("  find %d\n", o->red);
+int assay_check(struct assay_op *o, char *text) {
+  if (unknown(o->comm, text)) return ncclInvalidArgument;
+  if (o->red > ncclAvg) printf("  find %d\n", o->red);
   return 0;
 }
 

@@ -75,13 +75,23 @@ static void groups(ncclComm_t a, ncclComm_t b) {
   SAY(ncclGroupStart());
   SAY(ncclCommInitRank(&x, 2, id, 0));
   SAY(ncclCommInitRank(&y, 2, id, 1));
+  printf("%s\n", x && y && x != y ? "two" : "not two"); // at once
   SAY(ncclGroupEnd());
-  printf("%s\n", x && y && x != y ? "two" : "not two");
   SAY(ncclGroupStart());
   SAY(ncclCommSplit(x, 0, 5, &x, NULL));
   SAY(ncclCommSplit(y, -1, 0, &y, NULL));
   SAY(ncclGroupEnd());
   printf("%s\n", x && !y ? "one" : "not one");
+  SAY(ncclGroupStart());
+  SAY(ncclCommInitRank(&y, 2, id, 0));
+  SAY(ncclCommInitRank(&y, -1, id, 0));
+  SAY(ncclGroupEnd());
+  SAY(ncclGroupStart());
+  SAY(ncclCommInitRank(&y, 13, id, 0));
+  SAY(ncclGroupEnd());
+  printf("%s\n", y ? "it stays" : "it is gone");
+  SAY(ncclCommInitRank(&y, 13, id, 0));
+  printf("%s\n", y ? "it stays" : "it is gone");
   SAY(ncclGroupStart());
   SAY(ncclAllReduce(AT(16), AT(32), 1, ncclFloat32, ncclSum, NULL, NULL));
   SAY(ncclAllReduce(AT(16), AT(32), 1, ncclFloat32, ncclSum, a, NULL));

@@ -55,6 +55,23 @@ DECLARE(ncclParamGetStr, (ncclParamHandle_t, const char **))
 DECLARE(ncclParamGet, (ncclParamHandle_t, void *, int, int *))
 DECLARE(ncclParamGetParameter, (const char *, const char **, int *))
 DECLARE(ncclParamGetAllParameterKeys, (const char ***, int *))
+DECLARE(ncclCommInitRankScalable, (ncclComm_t *, int, int, int, ncclUniqueId *, ncclConfig_t *))
+DECLARE(ncclBcast, (void *, size_t, int, int, ncclComm_t, void *))
+DECLARE(ncclPutSignal, (const void *, size_t, int, int, ncclWindow_t, size_t, int, int, unsigned, ncclComm_t, void *))
+DECLARE(ncclSignal, (int, int, int, unsigned, ncclComm_t, void *))
+DECLARE(ncclWaitSignal, (int, ncclWaitSignalDesc_t *, ncclComm_t, void *))
+DECLARE(ncclCommQueryProperties, (ncclComm_t, void *))
+DECLARE(ncclDevCommCreate, (ncclComm_t, const void *, void *))
+DECLARE(ncclDevCommDestroy, (ncclComm_t, const void *))
+DECLARE(ncclGetLsaMultimemDevicePointer, (ncclWindow_t, size_t, void **))
+DECLARE(ncclGetLsaDevicePointer, (ncclWindow_t, size_t, int, void **))
+DECLARE(ncclGetPeerDevicePointer, (ncclWindow_t, size_t, int, void **))
+DECLARE(ncclParamGetI16, (ncclParamHandle_t, int16_t *))
+DECLARE(ncclParamGetI64, (ncclParamHandle_t, int64_t *))
+DECLARE(ncclParamGetU8, (ncclParamHandle_t, uint8_t *))
+DECLARE(ncclParamGetU32, (ncclParamHandle_t, uint32_t *))
+ncclTeam_t ncclTeamWorld(ncclComm_t), ncclTeamRail(ncclComm_t), ncclTeamLsa(ncclComm_t);
+int ncclTeamRankToWorld(ncclComm_t, ncclTeam_t, int), ncclTeamRankToLsa(ncclComm_t, ncclTeam_t, int);
 void ncclParamDumpAll(void);
 #undef DECLARE
 

@@ -373,30 +373,31 @@ static void shrink(struct rank *r) {
 }
 
 // grow: all ranks but the last make a communicator, which that one then joins; then it
-// is revoked.
+// is revoked. The rank that made the ID passes it, or none does, as in NCCL's guide.
 static void grow(struct rank *r) {
   static ncclUniqueId few, more;
-  ncclComm_t first = NULL, all;
-  ncclResult_t e;
-  if (r->rank == 0) {
-    OK(ncclGetUniqueId(&few));
-    OK(ncclCommGetUniqueId(r->comm, &more));
+  for (int guide = 0; guide < 2; guide++) {
+    ncclComm_t first = NULL, all;
+    ncclResult_t e;
+    if (r->rank == 0) OK(ncclGetUniqueId(&few));
+    pthread_barrier_wait(&barrier);
+    if (r->rank < ranks - 1) OK(ncclCommInitRank(&first, ranks - 1, few, r->rank));
+    if (r->rank == 0) OK(ncclCommGetUniqueId(guide ? first : r->comm, &more));
+    pthread_barrier_wait(&barrier);
+    OK(ncclCommGrow(first, ranks, first && (guide || r->rank) ? NULL : &more, first ? -1 : r->rank, &all, NULL));
+    fill(r, 1000);
+    OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, all, r->stream));
+    check(r, 1000, want_sum);
+    if (r->rank == 0) OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, all, r->stream));
+    pthread_barrier_wait(&barrier);
+    OK(ncclCommRevoke(all, 0));
+    OK(cuStreamSynchronize(r->stream)); // it does not end by itself
+    OK(ncclCommGetAsyncError(all, &e));
+    TRUE(e == ncclSuccess);
+    TRUE(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, all, r->stream) != ncclSuccess);
+    OK(ncclCommAbort(all));
+    if (first) OK(ncclCommDestroy(first));
   }
-  pthread_barrier_wait(&barrier);
-  if (r->rank < ranks - 1) OK(ncclCommInitRank(&first, ranks - 1, few, r->rank));
-  OK(ncclCommGrow(first, ranks, first && r->rank ? NULL : &more, first ? -1 : r->rank, &all, NULL));
-  fill(r, 1000);
-  OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, all, r->stream));
-  check(r, 1000, want_sum);
-  if (r->rank == 0) OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, all, r->stream));
-  pthread_barrier_wait(&barrier);
-  OK(ncclCommRevoke(all, 0));
-  OK(cuStreamSynchronize(r->stream)); // it does not end by itself
-  OK(ncclCommGetAsyncError(all, &e));
-  TRUE(e == ncclSuccess);
-  TRUE(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, all, r->stream) != ncclSuccess);
-  OK(ncclCommAbort(all));
-  if (first) OK(ncclCommDestroy(first));
   leave(r);
 }
 
