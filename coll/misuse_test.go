@@ -339,3 +339,14 @@ func TestUncheckedWait(t *testing.T) {
 		return nil
 	})
 }
+
+// TestNetworkDoesNotOpen: a network that cannot be opened is an error at all ranks.
+func TestNetworkDoesNotOpen(t *testing.T) {
+	cfg := testConfig()
+	cfg.Knobs.SHMDisable, cfg.Knobs.SocketThreads = true, 1<<20
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	if comms, err := CommInitAll(ctx, 2, cfg); err == nil || comms != nil || !strings.Contains(err.Error(), "threads") && CodeOf(err) != RemoteError {
+		t.Errorf("%v, %v", comms, err)
+	}
+}
