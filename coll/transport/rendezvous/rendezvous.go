@@ -35,8 +35,9 @@ type Options struct {
 	Prefix     string // prefix of errors about peers that cannot be reached
 	MaxMessage int    // bytes of the transport's longest message; two peers use the smaller of their values
 
-	// Addrs are this host's addresses to listen on. None means the loopback
-	// address. Link-local ones need their zone.
+	// Addrs are this host's addresses to listen on, best first. Those that do not work are
+	// left out, and so are those beyond 64. None means the loopback address. Link-local ones
+	// need their zone.
 	Addrs []netip.Addr
 
 	// Admit receives each connection of an authenticated peer, in its own goroutine.
@@ -100,8 +101,6 @@ func (o *Options) check() error {
 		return fmt.Errorf("rendezvous: the key has %d bytes; want 16 or more", len(o.Key))
 	case o.Admit == nil:
 		return errors.New("rendezvous: nothing admits peers")
-	case len(o.Addrs) > maxAddrs:
-		return fmt.Errorf("rendezvous: %d addresses; want at most %d", len(o.Addrs), maxAddrs)
 	}
 	for _, a := range o.Addrs {
 		if !a.IsValid() || a.IsUnspecified() {
@@ -139,11 +138,9 @@ func Listen(opt Options) (*Point, error) {
 		opt.Logf = func(string, ...any) {}
 	}
 	p := &Point{opt: opt, bad: map[way]bool{}}
-	for _, a := range opt.Addrs {
-		p.local = append(p.local, a.Unmap())
-	}
-	if len(p.local) == 0 {
-		p.local = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
+	addrs := opt.Addrs
+	if len(addrs) == 0 {
+		addrs = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	m := hmac.New(sha256.New, opt.Key)
@@ -157,13 +154,27 @@ func Listen(opt Options) (*Point, error) {
 			opt.Admit(s, c)
 		},
 	}
-	for _, a := range p.local {
-		at, err := p.gate.Listen(netip.AddrPortFrom(a, 0).String())
-		if err != nil {
-			p.Close()
-			return nil, fmt.Errorf("rendezvous: listen on %v: %w", a, err)
+	// An address may be gone since it was listed, and an IPv6 address is of no use until the kernel
+	// has verified that no other host has it.
+	var errs []error
+	for _, a := range addrs {
+		if len(p.addrs) == maxAddrs {
+			opt.Logf("rendezvous: rank %d has %d addresses, and uses the first %d that work", opt.Rank, len(addrs), maxAddrs)
+			break
 		}
-		p.addrs = append(p.addrs, at)
+		at, err := p.gate.Listen(netip.AddrPortFrom(a.Unmap(), 0).String())
+		if err != nil {
+			errs = append(errs, fmt.Errorf("listen on %v: %w", a, err))
+			continue
+		}
+		p.local, p.addrs = append(p.local, a.Unmap()), append(p.addrs, at)
+	}
+	if len(p.addrs) == 0 {
+		p.Close()
+		return nil, fmt.Errorf("rendezvous: no address works: %w", errors.Join(errs...))
+	}
+	for _, err := range errs {
+		opt.Logf("rendezvous: rank %d: %v; other addresses are used", opt.Rank, err)
 	}
 	p.info = Info{opt.MaxMessage, p.addrs, opt.Network}.Marshal()
 	return p, nil

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -118,6 +119,29 @@ func FuzzClaim(f *testing.F) {
 	})
 }
 
+// TestAddressesThatDoNotWork: an address that is not there, or not yet, is left out, as are those
+// beyond the limit.
+func TestAddressesThatDoNotWork(t *testing.T) {
+	p, _ := listen(t, 0, func(o *Options) {
+		o.Addrs = []netip.Addr{netip.MustParseAddr("192.0.2.77"), netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("2001:db8::77"), netip.MustParseAddr("127.0.0.2")}
+	})
+	var used []string
+	for _, a := range p.Addrs() {
+		used = append(used, a.Addr().String())
+	}
+	if want := []string{"127.0.0.1", "127.0.0.2"}; !slices.Equal(used, want) || fmt.Sprint(p.local) != fmt.Sprint(want) {
+		t.Errorf("it listens on %v and calls from %v; want %v", used, p.local, want)
+	}
+	p, _ = listen(t, 0, func(o *Options) {
+		for i := range 3 * maxAddrs {
+			o.Addrs = append(o.Addrs, netip.AddrFrom4([4]byte{127, 0, 1, byte(i)}))
+		}
+	})
+	if n := len(p.Addrs()); n != maxAddrs || p.Reach(1, p.Info()) != nil {
+		t.Errorf("of %d addresses it uses %d: %v", 3*maxAddrs, n, p.Reach(1, p.Info()))
+	}
+}
+
 // TestBadAddresses: a pair of addresses that did not connect is tried last.
 func TestBadAddresses(t *testing.T) {
 	p, _ := listen(t, 0, func(o *Options) {
@@ -217,7 +241,6 @@ func TestOptions(t *testing.T) {
 		"nothing admits": func(o *Options) { o.Admit = nil },
 		"not an address": func(o *Options) { o.Addrs = []netip.Addr{netip.IPv6Unspecified()} },
 		"needs a zone":   func(o *Options) { o.Addrs = []netip.Addr{netip.MustParseAddr("fe80::1")} },
-		"65 addresses":   func(o *Options) { o.Addrs = make([]netip.Addr, 65) },
 		"listen on 192.": func(o *Options) { o.Addrs = []netip.Addr{netip.MustParseAddr("192.0.2.77")} },
 	} {
 		o := Options{Key: testKey, Admit: func(Stream, net.Conn) {}}
