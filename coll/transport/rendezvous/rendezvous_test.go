@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
@@ -139,6 +141,59 @@ func TestAddressesThatDoNotWork(t *testing.T) {
 	})
 	if n := len(p.Addrs()); n != maxAddrs || p.Reach(1, p.Info()) != nil {
 		t.Errorf("of %d addresses it uses %d: %v", 3*maxAddrs, n, p.Reach(1, p.Info()))
+	}
+}
+
+// silentAddr returns an address at which connections are never established: it listens, and its
+// queue is full.
+func silentAddr(t *testing.T, ip [4]byte) netip.AddrPort {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: ip}), unix.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	name, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := netip.AddrPortFrom(netip.AddrFrom4(ip), uint16(name.(*unix.SockaddrInet4).Port))
+	for range 100 {
+		c, err := net.DialTimeout("tcp", at.String(), 100*time.Millisecond)
+		if err != nil {
+			return at
+		}
+		t.Cleanup(func() { c.Close() })
+	}
+	t.Fatalf("%v takes 100 connections that nobody accepts", at)
+	return at
+}
+
+// TestSilentAddresses: pairs of addresses that are silent do not add up, and later streams do not
+// try them first.
+func TestSilentAddresses(t *testing.T) {
+	a, _ := listen(t, 3, nil)
+	b, guests := listen(t, 5, nil)
+	var to Addrs
+	for i := range 12 {
+		to = append(to, silentAddr(t, [4]byte{127, 0, 2, byte(i)}))
+	}
+	to = append(to, b.Addrs()...)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*dialPatience) // half of what the pairs take in turn
+	defer cancel()
+	for index := range to {
+		c, err := a.Dial(ctx, to, Stream{Peer: 5, Index: index, Count: len(to)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+		(<-guests).c.Close()
+		if first := a.inTurn(ways(a.local, to), 0)[0]; first.to != b.Addrs()[0] {
+			t.Fatalf("the next stream tries %v first", first)
+		}
 	}
 }
 
