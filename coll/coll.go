@@ -38,8 +38,11 @@
 //
 // Operations between Group.Start and Group.End run together at the outermost End. Those of
 // several communicators run concurrently, so that one goroutine can act as several ranks. Those
-// of one communicator run one after the other without returning in between; Sends and Recvs run
-// all at once.
+// of one communicator run one after the other without returning in between, so that each may use
+// the result of the one before. Sends and Recvs run all at once, except that those on host memory
+// begin after the calls before them that use the same memory: a group gives what one call after
+// the other would give, if a Send did not wait for its Recv. A Recv that a rank calls before its
+// own Send to itself comes directly after that.
 //
 // # Device memory
 //

@@ -229,7 +229,7 @@ func (n *collNet) agree(c *Comm, all []headOffer) (handles [][netplugin.HandleSi
 			n.why = fmt.Sprintf("rank %d has the network %s, rank 0 has %s", g[0], o.Name, first.Name)
 		case len(o.Handle) != netplugin.HandleSize:
 			n.why = fmt.Sprintf("rank %d sent a damaged handle", g[0])
-		case o.MaxBytes < uint64(c.env.Slot):
+		case o.MaxBytes > 0 && o.MaxBytes < uint64(c.env.Slot): // 0: the plugin names no limit
 			n.why = fmt.Sprintf("rank %d: collnet plugin %s takes %d bytes at once, and messages are of %d; a lower NCCL_BUFFSIZE makes them shorter", g[0], o.Name, o.MaxBytes, c.env.Slot)
 		}
 		if n.why != "" {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/assay-hpc/assay/coll/bootstrap"
 	"github.com/assay-hpc/assay/coll/choose"
-	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/host"
 	"github.com/assay-hpc/assay/coll/op"
@@ -142,7 +141,7 @@ func (c *Comm) collect(a call) error {
 		if a.onDevice() {
 			a.stream = c.dev.stream
 		}
-		g.calls = append(g.calls, groupCall{c, a})
+		g.calls = append(g.calls, groupCall{c: c, a: a})
 	}
 	return nil
 }
@@ -168,7 +167,7 @@ func (c *Comm) run(a *call) error {
 		return c.errorOf(InvalidUsage, a.name(0), "a rank that sends to itself needs a group with the Recv in it")
 	}
 	if c.size == 1 {
-		a.alone()
+		host.Alone(&a.Op)
 		return nil
 	}
 	if err := c.start(&c.one, a); err != nil {
@@ -185,7 +184,6 @@ func (c *Comm) drive(a *call) error {
 	if _, err := host.Drive(c.single[:], &c.watch); err != nil {
 		return c.fail(a, err)
 	}
-	c.finish(a)
 	return nil
 }
 
@@ -219,8 +217,15 @@ func (l *repeat) fits(c *Comm, a *call) bool {
 // start prepares a run for host.Drive.
 func (c *Comm) start(r *host.Run, a *call) error {
 	o := host.Op{Op: a.Op, InPlace: overlap(a.Send, a.Recv)}
-	if a.Red == Avg && a.Type.Float() {
+	if a.Coll == op.AllToAll { // no schedule does it in place
+		o.InPlace, o.Keep = false, o.InPlace
+	}
+	switch {
+	case a.Red != Avg || !a.Coll.Reduces():
+	case a.Type.Float():
 		o.Scale, o.Scaled = 1/float64(c.size), true
+	default:
+		o.Divisor = c.size
 	}
 	if !c.env.Unchecked {
 		o.Header.Sign = sign(a.Coll, a.Type, a.Red, a.Count, a.Root)
@@ -262,13 +267,6 @@ func (c *Comm) choose(a *call) choose.Choice {
 		return c.links.collNet.choice(bytes)
 	}
 	return c.tuner.Pick(a.Coll, bytes)
-}
-
-// finish does what remains after the last message: it divides the sums of an integer average.
-func (c *Comm) finish(a *call) {
-	if a.Red == Avg && !a.Type.Float() && a.Coll.Reduces() && len(a.Recv) > 0 {
-		elem.Divide(a.Type, a.Recv, c.size)
-	}
 }
 
 // plan returns the cached plan of a schedule, or creates it.
@@ -330,34 +328,32 @@ func (c *Comm) fromPool() *host.Run {
 	return c.pool[c.pooled-1]
 }
 
-// toSelf does a group's Sends and Recvs from a rank to itself.
+// toSelf pairs a group's Sends and Recvs from a rank to itself.
 func (c *Comm) toSelf(calls []groupCall) error {
-	var sends, recvs []*call
+	var sends, recvs []int
 	for i := range calls {
 		a := &calls[i].a
 		if calls[i].c != c || a.Coll != pointToPoint || a.peer != c.rank {
 			continue
 		}
 		if a.sends() {
-			sends = append(sends, a)
+			sends = append(sends, i)
 		} else {
-			recvs = append(recvs, a)
+			recvs = append(recvs, i)
 		}
 	}
 	if len(sends) != len(recvs) {
 		return c.errorOf(InvalidUsage, "Send to itself", "the group has %d Sends and %d Recvs", len(sends), len(recvs))
 	}
-	for i, s := range sends {
-		r := recvs[i]
+	for i := range sends {
+		s, r := &calls[sends[i]].a, &calls[recvs[i]].a
 		if s.Count != r.Count || s.Type != r.Type {
 			return c.errorOf(InvalidUsage, "Send to itself", "%d %v are sent and %d %v received", s.Count, s.Type, r.Count, r.Type)
 		}
 		if s.onDevice() != r.onDevice() {
 			return c.errorOf(InvalidUsage, "Send to itself", "one buffer is the device's and the other the processor's")
 		}
-		if !s.onDevice() { // else it is part of the exchange
-			copy(r.Recv, s.Send)
-		}
+		s.pair, r.pair = recvs[i], sends[i]
 	}
 	return nil
 }

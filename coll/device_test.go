@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/executor"
+	"github.com/assay-hpc/assay/coll/flight"
 	"github.com/assay-hpc/assay/coll/op"
 )
 
@@ -658,20 +659,51 @@ func TestDeviceMismatch(t *testing.T) {
 	}
 }
 
-// Ranks that fit together are left alone, however long they are quiet.
+// Ranks that fit together are left alone, however long they are quiet: also if none of the
+// operations that the recorder still has is a collective.
 func TestDeviceQuiet(t *testing.T) {
 	fakes(t)
-	withRanks(t, 2, deviceConfig(2), func(c *Comm) error {
-		for range 2 {
-			for range 100 {
-				if err := c.AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Sum); err != nil {
-					return err
+	reduce := func(c *Comm) error { return c.AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Sum) }
+	exchange := func(c *Comm) error {
+		return c.Do(&op.Op{Coll: op.SendRecv, Count: 8, Type: Int64, Device: true, Send: mem(0, 64).b, Recv: mem(1, 64).b})
+	}
+	for name, calls := range map[string][]func(c *Comm) error{
+		"collectives":         {reduce},
+		"Sends and Recvs":     {exchange},
+		"a collective before": append([]func(c *Comm) error{reduce}, slices.Repeat([]func(c *Comm) error{exchange}, flight.Entries)...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			withRanks(t, 2, deviceConfig(2), func(c *Comm) error {
+				for range 2 {
+					for _, call := range slices.Concat(slices.Repeat(calls, 3), calls) {
+						if err := call(c); err != nil {
+							return err
+						}
+					}
+					time.Sleep(2500 * time.Millisecond)
+				}
+				return c.AsyncError()
+			})
+		})
+	}
+}
+
+// TestReportWithoutCode: reports of another version, or with nothing in them, are no errors.
+func TestReportWithoutCode(t *testing.T) {
+	fakes(t)
+	for _, cfg := range []Config{testConfig(), deviceConfig(2)} {
+		withRanks(t, 2, cfg, func(c *Comm) error {
+			report := c.bootOptions().OnReport
+			for _, text := range []string{"", "{}", "null", "[]", `{"future":{"code":5}}`, `{"recent":[]}`, `{"recent":[{}]}`, `{"waiting":{}}`, `{"waiting":{"sign":7}}`, `{"head":{}}`, `{"head":{"call":{"seq":1}}}`, `{"regroup":{}}`, `{"text":"?"}`, `{"code":0}`} {
+				report(1-c.Rank(), []byte(text))
+				if err := c.AsyncError(); err != nil {
+					return fmt.Errorf("%s: %w", text, err)
 				}
 			}
-			time.Sleep(2500 * time.Millisecond)
-		}
-		return c.AsyncError()
-	})
+			return nil
+		})
+	}
 }
 
 func TestDeviceSome(t *testing.T) {

@@ -1,11 +1,14 @@
 package coll
 
 import (
+	"cmp"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/host"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
@@ -21,13 +24,15 @@ type Group struct {
 	runs  []*host.Run
 	which []int // of runs: the index in calls
 	tails []tail
+	spans []span
 	batch []*executor.Op
 	from  []int // of batch: the index in calls
 }
 
 type groupCall struct {
-	c *Comm
-	a call
+	c   *Comm
+	a   call
+	run *host.Run // set by launch, for operations on host memory
 }
 
 // Start begins a group, or a group within one. Operations of communicators that have joined (Add)
@@ -76,7 +81,7 @@ func (g *Group) clear() {
 	g.comms, g.calls, g.err = g.comms[:0], g.calls[:0], nil
 }
 
-// A tail is the last run on some connections. The next run on them follows it.
+// A tail is the last run on some connections.
 type tail struct {
 	c    *Comm
 	peer int // of a Send or Recv; NoPeer for collectives
@@ -84,7 +89,8 @@ type tail struct {
 	run  *host.Run
 }
 
-// follow makes a run wait for the one before it on the same connections.
+// follow makes a collective begin after the one before it, and Sends and Recvs use a connection in
+// their order.
 func (g *Group) follow(c *Comm, a *call, r *host.Run) {
 	t := tail{c: c, peer: NoPeer, run: r}
 	if a.Coll == pointToPoint {
@@ -93,12 +99,107 @@ func (g *Group) follow(c *Comm, a *call, r *host.Run) {
 	for i := range g.tails {
 		o := &g.tails[i]
 		if o.c == t.c && o.peer == t.peer && o.send == t.send {
-			r.After(o.run)
+			if t.peer == NoPeer {
+				r.After(o.run)
+			} else {
+				r.Queue(o.run)
+			}
 			o.run = r
 			return
 		}
 	}
 	g.tails = append(g.tails, t)
+}
+
+// add returns a run for call i.
+func (g *Group) add(i int) *host.Run {
+	r := g.calls[i].c.fromPool()
+	g.calls[i].run = r
+	g.runs, g.which = append(g.runs, r), append(g.which, i)
+	return r
+}
+
+// receiveFromSelf prepares call i, a Recv of what its own rank sends.
+func (g *Group) receiveFromSelf(i int) {
+	a := &g.calls[i].a
+	g.add(i).StartLocal(host.Op{Op: a.Op}, g.calls[a.pair].run)
+}
+
+// A span is memory that a call reads or writes.
+type span struct {
+	from, to uintptr
+	kind     int // bit set of writes and exchanges
+}
+
+const (
+	writes    = 1
+	exchanges = 2 // a Send or Recv, not a collective
+)
+
+// orderMemory makes a communicator's Sends and Recvs follow the calls before them that use the
+// same memory, and collectives follow such Sends and Recvs, so that the result is that of one call
+// after the other. Nothing waits for the end of a Send, because the other rank may be late to
+// receive: a Send whose memory changes afterwards keeps a copy.
+func (g *Group) orderMemory(c *Comm) {
+	if !g.sharesMemory(c) {
+		return
+	}
+	for k, i := range g.which {
+		later := &g.calls[i]
+		if later.c != c {
+			continue
+		}
+		for _, j := range g.which[:k] {
+			earlier := &g.calls[j]
+			a, b := &earlier.a, &later.a
+			switch {
+			case earlier.c != c, a.Coll != pointToPoint && b.Coll != pointToPoint:
+			case !overlap(a.Recv, b.Send) && !overlap(a.Recv, b.Recv) && !overlap(a.Send, b.Recv):
+			case a.Coll == pointToPoint && a.sends():
+				earlier.run.Keep = true
+				later.run.AfterBegin(earlier.run)
+			default:
+				later.run.After(earlier.run)
+			}
+		}
+	}
+}
+
+// sharesMemory reports whether a Send or Recv of a communicator uses memory that another of its
+// calls writes, or writes memory that another one uses.
+func (g *Group) sharesMemory(c *Comm) bool {
+	g.spans = g.spans[:0]
+	all := 0
+	for _, i := range g.which {
+		a := &g.calls[i].a
+		if g.calls[i].c != c {
+			continue
+		}
+		kind := 0
+		if a.Coll == pointToPoint {
+			kind = exchanges
+		}
+		all |= kind
+		for w, b := range [][]byte{a.Send, a.Recv} {
+			if from := op.Addr(b); len(b) > 0 {
+				g.spans = append(g.spans, span{from, from + uintptr(len(b)), kind | w*writes})
+			}
+		}
+	}
+	if all&exchanges == 0 {
+		return false
+	}
+	slices.SortFunc(g.spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	var ends [4]uintptr // by kind: where memory of the spans so far ends
+	for _, s := range g.spans {
+		for kind, end := range ends {
+			if s.from < end && (kind|s.kind)&writes != 0 && (kind|s.kind)&exchanges != 0 {
+				return true
+			}
+		}
+		ends[s.kind] = max(ends[s.kind], s.to)
+	}
+	return false
 }
 
 // launch runs all collected operations.
@@ -128,32 +229,34 @@ func (g *Group) launch() error {
 	}
 	for i := range g.calls {
 		c, a := g.calls[i].c, &g.calls[i].a
-		if a.onDevice() {
-			continue
+		self := a.Coll == pointToPoint && a.peer == c.rank
+		switch {
+		case a.onDevice(), self && !a.sends() && a.pair > i: // it comes with its Send
+		case self && a.sends():
+			g.add(i).StartLocal(host.Op{Op: a.Op}, nil)
+			if a.pair < i {
+				g.receiveFromSelf(a.pair)
+			}
+		case self:
+			g.receiveFromSelf(i)
+		default:
+			r := g.add(i)
+			if c.size == 1 {
+				r.StartLocal(host.Op{Op: a.Op}, nil)
+			} else if err := c.start(r, a); err != nil {
+				return c.fail(a, err)
+			}
+			g.follow(c, a, r)
 		}
-		if c.size == 1 && a.Coll != pointToPoint {
-			a.alone()
-		}
-		if c.size == 1 || a.Coll == pointToPoint && a.peer == c.rank {
-			continue
-		}
-		r := c.fromPool()
-		if err := c.start(r, a); err != nil {
-			return c.fail(a, err)
-		}
-		g.follow(c, a, r)
-		g.runs, g.which = append(g.runs, r), append(g.which, i)
 	}
 	if len(g.runs) == 0 {
 		return nil
 	}
+	for _, c := range g.comms {
+		g.orderMemory(c)
+	}
 	if i, err := host.Drive(g.runs, g.watch()); err != nil {
 		return g.failed(i, err)
-	}
-	for i := range g.calls {
-		if !g.calls[i].a.onDevice() {
-			g.calls[i].c.finish(&g.calls[i].a)
-		}
 	}
 	return nil
 }

@@ -179,7 +179,7 @@ func (c *Comm) near(d *device) map[int]Cause {
 	var found map[int]Cause
 	mine := d.who[c.rank]
 	for r, w := range d.who {
-		if w.Host != mine.Host || w.Namespace != mine.Namespace || w.PID == mine.PID {
+		if w.Host != mine.Host || w.Namespace != mine.Namespace || w.Namespace == "" || w.PID == mine.PID { // without a namespace, a PID may be another process's
 			continue
 		}
 		if cause, ok := halted[flight.StateOf(w.PID)]; ok {

@@ -340,34 +340,27 @@ func (c *Comm) bootOptions() bootstrap.Options {
 		if json.Unmarshal(payload, &r) != nil {
 			return // of another version, or damaged
 		}
-		if r.Regroup != nil {
+		switch {
+		case r.Regroup != nil:
 			c.regroupings.heard(from, *r.Regroup)
-			return
-		}
-		if r.Head != nil {
+		case r.Head != nil:
 			c.heardHead(from, *r.Head)
-			return
-		}
-		if r.Waiting != nil {
+		case r.Waiting != nil:
 			c.stalls.heard(c, from, *r.Waiting)
 			c.compareRecent(from, []stall{*r.Waiting})
-			return
-		}
-		if r.Recent != nil {
+		case len(r.Recent) > 0:
 			c.compareRecent(from, r.Recent)
-			return
+		case r.Code != Success: // a report without a code says nothing about an error
+			c.fault.Set(r.error(c.rank, from))
 		}
-		c.fault.Set(r.error(c.rank, from))
 	}
 	return o
 }
 
-// A report tells the other ranks why a rank gave up.
+// A report tells the other ranks why a rank gave up, if it has a code.
 type report struct {
-	Code  Code   `json:"code"`
-	Op    string `json:"op"`
-	Peer  int    `json:"peer"`
-	Text  string `json:"text"`
+	Code  Code   `json:"code,omitempty"`
+	Text  string `json:"text,omitempty"`
 	Abort bool   `json:"abort,omitempty"`
 
 	// Reports that are not errors: what the rank has been waiting in, what it called last on
@@ -394,7 +387,7 @@ func (c *Comm) announce(err error) {
 	if !errors.As(err, &e) || e.Code == RemoteError || c.net == nil {
 		return
 	}
-	payload, merr := json.Marshal(report{Code: e.Code, Op: e.Op, Peer: e.Peer, Text: e.Error(), Abort: errors.Is(e, ErrAborted)})
+	payload, merr := json.Marshal(report{Code: e.Code, Text: e.Error(), Abort: errors.Is(e, ErrAborted)})
 	if merr == nil {
 		c.net.Report(payload)
 	}

@@ -321,3 +321,32 @@ func TestNormArguments(t *testing.T) {
 		t.Errorf("signatures %x, %x, %x: %s, %s", plain, eight, a.signature(), kind(plain), kind(eight))
 	}
 }
+
+// TestUncheckedWait: without checks, messages do not tell a Recv from a collective. A rank that
+// waits in its first Recv is not in another operation than one that waits in Destroy.
+func TestUncheckedWait(t *testing.T) {
+	cfg := testConfig()
+	cfg.Knobs.ChecksDisable = true
+	withRanks(t, 3, cfg, func(c *Comm) error {
+		v := []int32{int32(c.Rank())}
+		switch c.Rank() {
+		case 0:
+			return c.Recv(Of(v), 1, Int32, 2)
+		case 2:
+			time.Sleep(2 * stallAfter)
+			return c.Send(Of(v), 1, Int32, 0)
+		}
+		return nil
+	})
+}
+
+// TestNetworkDoesNotOpen: a network that cannot be opened is an error at all ranks.
+func TestNetworkDoesNotOpen(t *testing.T) {
+	cfg := testConfig()
+	cfg.Knobs.SHMDisable, cfg.Knobs.SocketThreads = true, 1<<20
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	if comms, err := CommInitAll(ctx, 2, cfg); err == nil || comms != nil || !strings.Contains(err.Error(), "threads") && CodeOf(err) != RemoteError {
+		t.Errorf("%v, %v", comms, err)
+	}
+}

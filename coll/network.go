@@ -196,7 +196,7 @@ func (c *Comm) addrs() (list []netip.Addr) {
 }
 
 // openSocket opens the TCP endpoint.
-func (c *Comm) openSocket(key []byte) (*socket.Endpoint, error) {
+func (c *Comm) openSocket(key []byte) (transport.Endpoint, error) {
 	o := socket.Options{
 		Rank: c.rank, Comm: c.key("socket name"), Key: key, Fault: &c.fault,
 		Addrs: c.addrs(), MaxMessage: c.env.Slot, Logf: c.cfg.boot.Logf,
@@ -207,7 +207,11 @@ func (c *Comm) openSocket(key []byte) (*socket.Endpoint, error) {
 	if n := c.cfg.SocketsPerThread; n >= 0 {
 		o.PerThread = n
 	}
-	return socket.Open(o)
+	e, err := socket.Open(o)
+	if err != nil {
+		return nil, err // e is no nil in an interface
+	}
+	return e, nil
 }
 
 // An offer describes a rank's networks to the others.

@@ -3,9 +3,7 @@ package coll
 import (
 	"fmt"
 	"math"
-	"slices"
 
-	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/op"
 )
@@ -16,6 +14,7 @@ type call struct {
 	op.Op
 	device [2]bool // whether Send and Recv are device memory
 	peer   int     // of a Send or Recv
+	pair   int     // of a Send or Recv of a group to its own rank: the index of the other one
 	stream uintptr // for an operation on device memory
 }
 
@@ -293,10 +292,7 @@ func (c *Comm) check(a *call) error {
 	}
 	switch {
 	case !overlap(a.Send, a.Recv):
-	case a.Coll == op.AllToAll && op.Addr(a.Send) == op.Addr(a.Recv):
-		if !a.device[0] { // for device memory the executor makes the copy
-			a.Send = slices.Clone(a.Send)
-		}
+	case a.Coll == op.AllToAll && op.Addr(a.Send) == op.Addr(a.Recv): // the executor makes a copy
 	case !c.inPlace(a):
 		return bad("send and receive buffers overlap in another way than in place")
 	}
@@ -313,15 +309,6 @@ func (c *Comm) inPlace(a *call) bool {
 	send, recv, ok := a.Coll.InPlace(c.rank)
 	part := uintptr(a.Count * a.Type.Size())
 	return ok && op.Addr(a.Send)-uintptr(send)*part == op.Addr(a.Recv)-uintptr(recv)*part
-}
-
-// alone does the operation on a communicator of one rank.
-func (a *call) alone() {
-	if a.Scaled {
-		elem.Scale(a.Type, a.Recv, a.Send, a.Scale)
-	} else if len(a.Recv) > 0 && op.Addr(a.Recv) != op.Addr(a.Send) {
-		copy(a.Recv, a.Send)
-	}
 }
 
 // Barrier returns when all ranks have called it.

@@ -121,7 +121,11 @@ func (c *Comm) quietTeller(d *device) func() {
 			before, since = calls, time.Now()
 		case calls != told && time.Since(since) >= stallAfter:
 			told = calls
-			if payload, err := json.Marshal(report{Recent: d.recent()}); err == nil {
+			last := d.recent()
+			if len(last) == 0 { // the recorder has Sends and Recvs only
+				return
+			}
+			if payload, err := json.Marshal(report{Recent: last}); err == nil {
 				c.net.Report(payload)
 			}
 		}

@@ -66,6 +66,8 @@ func kind(s uint32) string {
 	switch {
 	case s == destroying:
 		return "Destroy"
+	case s == 0: // NCCL_CHECKS_DISABLE: messages carry no signature
+		return "unchecked"
 	case c == pointToPoint:
 		return fmt.Sprintf("Send/Recv of %v", t)
 	case c.Reduces() && red == normed:

@@ -40,7 +40,8 @@ type stalls struct {
 // late is called every stallAfter while an operation waits.
 func (c *Comm) late(h transport.Header, b host.Blocked, d time.Duration) {
 	s := stall{Seq: h.Seq, Sign: h.Sign, Count: -1, Root: NoPeer}
-	if coll, _, _ := signed(h.Sign); coll != pointToPoint && c.lane == "" { // Sends, Recvs and lanes have their own numbers
+	// Sends, Recvs and lanes have their own numbers, and without signs nothing tells them apart.
+	if coll, _, _ := signed(h.Sign); coll != pointToPoint && c.lane == "" && !c.env.Unchecked {
 		c.tellWaiting(s)
 	}
 	if c.cfg.HangAfter == 0 || d < c.cfg.HangAfter || c.stalls.logged == s {
@@ -83,7 +84,7 @@ func (st *stalls) heard(c *Comm, from int, t stall) {
 // which would never end.
 func (c *Comm) compare(peer int, t stall) {
 	mine := c.stalls.mine
-	if mine.Seq != t.Seq || mine.Sign == t.Sign {
+	if mine.Seq == 0 || mine.Seq != t.Seq || mine.Sign == t.Sign { // 0: this rank has not waited
 		return
 	}
 	c.fault.Set(c.wrap("waiting", &host.MismatchError{

@@ -104,7 +104,8 @@ func open(ctx context.Context, cfg executor.Config) (executor.Executor, error) {
 			return err
 		case why != "":
 			a, err = openApart(ctx, cfg, dev, all, tooOld, why)
-			_, stays = a.(*outsider)
+			_, outside := a.(*outsider) // also if err is not nil
+			stays = outside && err == nil
 		default:
 			a, err = newEngine(ctx, cfg, dev, funcs, w, all, rules)
 			stays = err == nil

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
@@ -108,6 +107,17 @@ func poll(runs []*Run) (moved bool, live int) {
 		if r.finished() {
 			continue
 		}
+		if !r.begun {
+			if !r.ready() {
+				live++
+				continue
+			}
+			r.begin()
+			moved = true
+			if r.finished() {
+				continue
+			}
+		}
 		live++
 		if r.after != nil && !r.after.finished() {
 			continue
@@ -121,7 +131,7 @@ func poll(runs []*Run) (moved bool, live int) {
 		}
 		drained := r.drained() // also while lanes wait: it continues sends that could not finish at once
 		if r.live == 0 && drained {
-			r.live = -1
+			r.end()
 			moved = true
 			live--
 		}
@@ -145,7 +155,7 @@ func (r *Run) drained() bool {
 // blocked returns the run of the first lane that waits, and what it waits for.
 func blocked(runs []*Run) (int, Blocked) {
 	for k, r := range runs {
-		if r.finished() || r.after != nil && !r.after.finished() {
+		if r.finished() || !r.begun || r.after != nil && !r.after.finished() {
 			continue
 		}
 		for i := range r.lanes {
@@ -173,8 +183,11 @@ func peekable(l *lane, st *step) ([]byte, transport.Header, bool) {
 	return st.rx.Peek()
 }
 
-// After makes the run wait until another one is done.
-func (r *Run) After(other *Run) { r.after = other }
+// Queue keeps the run from using its connections until another one is done.
+func (r *Run) Queue(other *Run) { r.after = other }
 
-// Collective returns what the run computes.
-func (r *Run) Collective() op.Collective { return r.plan.Schedule.Collective }
+// After makes the run begin when another one is done.
+func (r *Run) After(other *Run) { r.waits = append(r.waits, wait{run: other}) }
+
+// AfterBegin makes the run begin when another one has begun.
+func (r *Run) AfterBegin(other *Run) { r.waits = append(r.waits, wait{other, true}) }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/op"
@@ -14,12 +15,14 @@ type Op struct {
 	op.Op        // Send and Recv may overlap as the package comment of coll/schedule says
 	InPlace bool // they overlap
 	Copy    bool // copy messages into slots, even where they could be sent directly from the buffers
+	Keep    bool // Send is copied when the run begins: it changes before the run has ended
 	Window  int  // most bytes of a block that a step moves; 0: as many as fit in a slot
 	Header  transport.Header
 }
 
-// A Run is one execution of a plan. The zero value is ready for Start; it can
-// be started again when it is done.
+// A Run is one execution of a plan, or an operation within this rank. The zero value is ready for
+// Start; it can be started again when it is done. It begins when what it waits for has happened:
+// nothing reads or writes its buffers before.
 type Run struct {
 	Op
 	plan      *Plan
@@ -37,7 +40,16 @@ type Run struct {
 	zeroCopy  bool
 	scratch   []byte
 	failed    error
-	after     *Run // run on the same connections that must be done first
+	begun     bool
+	waits     []wait // what must have happened before it begins
+	after     *Run   // run on the same connections that must be done before this one uses them
+	from      *Run   // within this rank: the run whose Send it stores
+}
+
+// A wait is for the end of a run, or for its begin.
+type wait struct {
+	run   *Run
+	begin bool
 }
 
 // A lane is the state of one lane: the current step and window.
@@ -60,7 +72,7 @@ const vectorAlign = 64 // bytes; long blocks, parts and windows begin at multipl
 // Start prepares the run. Nothing moves before Drive.
 func (r *Run) Start(p *Plan, o Op) {
 	same := r.plan == p && r.Count == o.Count && r.Type == o.Type && r.Window == o.Window
-	r.Op, r.plan, r.failed, r.after = o, p, nil, nil
+	r.Op, r.plan, r.failed, r.waits, r.after, r.from = o, p, nil, r.waits[:0], nil, nil
 	if !same || r.reduction != o.Red || r.kernel == nil {
 		r.kernel, r.past = elem.KernelOf(o.Type, o.Red), elem.KernelNT(o.Type, o.Red)
 		r.reduction = o.Red
@@ -72,9 +84,65 @@ func (r *Run) Start(p *Plan, o Op) {
 	r.rewind()
 }
 
+// StartLocal prepares an operation that needs no other rank: from, if not nil, is the run whose
+// Send is copied to Recv.
+func (r *Run) StartLocal(o Op, from *Run) {
+	r.Op, r.plan, r.failed, r.waits, r.after, r.from = o, nil, nil, r.waits[:0], nil, from
+	r.begun, r.live = false, 0
+	if from != nil {
+		r.AfterBegin(from)
+	}
+}
+
+// ready reports whether what the run waits for has happened.
+func (r *Run) ready() bool {
+	for n := len(r.waits); n > 0; n-- {
+		if w := r.waits[n-1]; !w.run.finished() && !(w.begin && w.run.begun) {
+			return false
+		}
+		r.waits = r.waits[:n-1]
+	}
+	return true
+}
+
+// begin does what comes before the first step.
+func (r *Run) begin() {
+	r.begun = true
+	if r.Keep {
+		r.Send = slices.Clone(r.Send)
+	}
+	if r.from != nil {
+		r.Send, r.from.Send = r.from.Send, nil
+	}
+	if r.plan == nil {
+		Alone(&r.Op.Op)
+		r.live = -1
+	}
+}
+
+// end does what comes after the last step: it divides the sums of an integer average.
+func (r *Run) end() {
+	if r.Divisor > 1 {
+		elem.Divide(r.Type, r.Recv, r.Divisor)
+	}
+	if r.Keep {
+		r.Send = nil
+	}
+	r.live = -1
+}
+
+// Alone does an operation of a rank that is alone in it.
+func Alone(o *op.Op) {
+	if o.Scaled {
+		elem.Scale(o.Type, o.Recv, o.Send, o.Scale)
+	} else if len(o.Recv) > 0 && op.Addr(o.Recv) != op.Addr(o.Send) {
+		copy(o.Recv, o.Send)
+	}
+}
+
 // rewind resets the lanes to their first windows.
 func (r *Run) rewind() {
-	r.live = 0
+	r.begun, r.live = false, 0
 	for i := range r.lanes {
 		l := &r.lanes[i]
 		l.lo = l.plan.channel * r.part
@@ -89,9 +157,10 @@ func (r *Run) rewind() {
 	}
 }
 
-// Again starts the run once more, with other memory and everything else unchanged.
+// Again starts the run once more, with other memory, which nothing changes meanwhile, and
+// everything else unchanged.
 func (r *Run) Again(in, out []byte, seq uint32) {
-	r.Send, r.Recv, r.Header.Seq = in, out, seq
+	r.Send, r.Recv, r.Header.Seq, r.Keep = in, out, seq, false
 	r.failed = nil
 	r.rewind()
 }

@@ -14,8 +14,8 @@ import (
 const (
 	// dialTime limits one attempt to connect. A lost SYN is resent after 1 and 3 seconds.
 	dialTime = 5 * time.Second
-	// stagger is how long the better address is tried alone: RFC 8305, "Connection Attempt Delay".
-	stagger = 250 * time.Millisecond
+	// Stagger is how long the better address is tried alone: RFC 8305, "Connection Attempt Delay".
+	Stagger = 250 * time.Millisecond
 	// refusedTime is how long refused connections are retried if the listener was there before its
 	// address was known: after this time it is gone.
 	refusedTime = 3 * time.Second
@@ -38,14 +38,14 @@ func (c *Caller) Dial(ctx context.Context, addr string) (conn net.Conn, key []by
 	if err != nil {
 		return nil, nil, err
 	}
-	if key, err = c.handshake(ctx, conn); err != nil {
+	if key, err = c.Handshake(ctx, conn); err != nil {
 		return nil, nil, err
 	}
 	return conn, key, nil
 }
 
-// handshake closes conn on failure.
-func (c *Caller) handshake(ctx context.Context, conn net.Conn) ([]byte, error) {
+// Handshake makes a call over a connection to a Gate, limited by ctx. It closes conn on failure.
+func (c *Caller) Handshake(ctx context.Context, conn net.Conn) ([]byte, error) {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	patience := c.Patience
 	if patience == 0 {
@@ -119,7 +119,7 @@ func (c *Caller) try(all context.Context, addrs []string) (net.Conn, []byte, err
 	results := make(chan result)
 	for i, a := range addrs {
 		go func() {
-			conn, err := c.dialAfter(ctx, time.Duration(i)*stagger, a)
+			conn, err := c.dialAfter(ctx, time.Duration(i)*Stagger, a)
 			select {
 			case results <- result{conn, err}:
 			case <-ctx.Done():
@@ -139,7 +139,7 @@ func (c *Caller) try(all context.Context, addrs []string) (net.Conn, []byte, err
 		}
 		if r.err == nil {
 			var key []byte
-			if key, r.err = c.handshake(all, r.conn); r.err == nil {
+			if key, r.err = c.Handshake(all, r.conn); r.err == nil {
 				return r.conn, key, nil
 			}
 		}

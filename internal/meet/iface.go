@@ -110,18 +110,25 @@ func selectInterfaces(all []Interface, ifname, family string) ([]Interface, erro
 }
 
 // defaultInterfaces returns the interfaces that are neither loopback nor a bridge of containers or
-// virtual machines; else the bridges; else loopback.
+// virtual machines; else the bridges; else loopback. Interfaces with link-local addresses only,
+// such as the host's ends of containers' networks, are left out if others are there.
 func defaultInterfaces(all []Interface) ([]Interface, error) {
+	routed := map[string]bool{}
+	for _, i := range all {
+		routed[i.Name] = routed[i.Name] || !i.Addr.IsLinkLocalUnicast()
+	}
 	class := func(i Interface) int {
 		switch {
 		case i.Addr.IsLoopback() || i.Name == "lo":
-			return 2
+			return 3
 		case strings.HasPrefix(i.Name, "docker"), strings.HasPrefix(i.Name, "virbr"):
+			return 2
+		case !routed[i.Name]:
 			return 1
 		}
 		return 0
 	}
-	for c := range 3 {
+	for c := range 4 {
 		out := slices.DeleteFunc(slices.Clone(all), func(i Interface) bool { return class(i) != c })
 		if len(out) > 0 {
 			slices.SortStableFunc(out, func(a, b Interface) int { return CompareAddrs(a.Addr, b.Addr) })

@@ -29,6 +29,9 @@ func TestInterfaceSelection(t *testing.T) {
 		{"lo=127.0.0.1 lo=::1", "", "", "127.0.0.1 ::1"},
 		{"eth0=fe80::1%eth0 lo=127.0.0.1", "", "", "fe80::1%eth0"},
 		{"eth0=10.0.0.1 lo=::1", "", "AF_INET6", "::1"},
+		{"veth1=fe80::3%veth1 br-5=fe80::2%br-5 eth0=fe80::1%eth0 eth0=10.0.0.1 ib0=169.254.0.9", "", "", "10.0.0.1 fe80::1%eth0"},
+		{"veth1=fe80::3%veth1 br-5=fe80::2%br-5 eth0=10.0.0.1", "br", "", "fe80::2%br-5"},
+		{"veth1=fe80::3%veth1 eth0=fe80::1%eth0 docker0=172.17.0.1", "", "", "fe80::3%veth1 fe80::1%eth0"},
 		{"", "", "", "no network interface"},
 		{all, "", "AF_UNIX", "NCCL_SOCKET_FAMILY"},
 	} {

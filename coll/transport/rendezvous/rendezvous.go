@@ -35,8 +35,9 @@ type Options struct {
 	Prefix     string // prefix of errors about peers that cannot be reached
 	MaxMessage int    // bytes of the transport's longest message; two peers use the smaller of their values
 
-	// Addrs are this host's addresses to listen on. None means the loopback
-	// address. Link-local ones need their zone.
+	// Addrs are this host's addresses to listen on, best first. Those that do not work are
+	// left out, and so are those beyond 64. None means the loopback address. Link-local ones
+	// need their zone.
 	Addrs []netip.Addr
 
 	// Admit receives each connection of an authenticated peer, in its own goroutine.
@@ -100,8 +101,6 @@ func (o *Options) check() error {
 		return fmt.Errorf("rendezvous: the key has %d bytes; want 16 or more", len(o.Key))
 	case o.Admit == nil:
 		return errors.New("rendezvous: nothing admits peers")
-	case len(o.Addrs) > maxAddrs:
-		return fmt.Errorf("rendezvous: %d addresses; want at most %d", len(o.Addrs), maxAddrs)
 	}
 	for _, a := range o.Addrs {
 		if !a.IsValid() || a.IsUnspecified() {
@@ -126,8 +125,9 @@ type Point struct {
 	ctx    context.Context // canceled by Close
 	cancel context.CancelFunc
 
-	mu  sync.Mutex
-	bad map[way]bool // pairs that failed to connect
+	mu    sync.Mutex
+	bad   map[way]bool        // pairs that failed to connect
+	works map[netip.Addr]bool // by local address that was tried: whether it has connected to any
 }
 
 // Listen opens a point. The caller must close it.
@@ -138,12 +138,10 @@ func Listen(opt Options) (*Point, error) {
 	if opt.Logf == nil {
 		opt.Logf = func(string, ...any) {}
 	}
-	p := &Point{opt: opt, bad: map[way]bool{}}
-	for _, a := range opt.Addrs {
-		p.local = append(p.local, a.Unmap())
-	}
-	if len(p.local) == 0 {
-		p.local = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
+	p := &Point{opt: opt, bad: map[way]bool{}, works: map[netip.Addr]bool{}}
+	addrs := opt.Addrs
+	if len(addrs) == 0 {
+		addrs = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	m := hmac.New(sha256.New, opt.Key)
@@ -157,13 +155,27 @@ func Listen(opt Options) (*Point, error) {
 			opt.Admit(s, c)
 		},
 	}
-	for _, a := range p.local {
-		at, err := p.gate.Listen(netip.AddrPortFrom(a, 0).String())
-		if err != nil {
-			p.Close()
-			return nil, fmt.Errorf("rendezvous: listen on %v: %w", a, err)
+	// An address may be gone since it was listed, and an IPv6 address is of no use until the kernel
+	// has verified that no other host has it.
+	var errs []error
+	for _, a := range addrs {
+		if len(p.addrs) == maxAddrs {
+			opt.Logf("rendezvous: rank %d has %d addresses, and uses the first %d that work", opt.Rank, len(addrs), maxAddrs)
+			break
 		}
-		p.addrs = append(p.addrs, at)
+		at, err := p.gate.Listen(netip.AddrPortFrom(a.Unmap(), 0).String())
+		if err != nil {
+			errs = append(errs, fmt.Errorf("listen on %v: %w", a, err))
+			continue
+		}
+		p.local, p.addrs = append(p.local, a.Unmap()), append(p.addrs, at)
+	}
+	if len(p.addrs) == 0 {
+		p.Close()
+		return nil, fmt.Errorf("rendezvous: no address works: %w", errors.Join(errs...))
+	}
+	for _, err := range errs {
+		opt.Logf("rendezvous: rank %d: %v; other addresses are used", opt.Rank, err)
 	}
 	p.info = Info{opt.MaxMessage, p.addrs, opt.Network}.Marshal()
 	return p, nil
@@ -204,42 +216,115 @@ func (p *Point) Close() {
 // may have hung up on the wrong peer.
 const dialPatience = 5 * time.Second
 
-// Dial connects to the point of a peer, for a stream. It tries the pairs of addresses in
-// turn, beginning with the one at the stream's index, and tries those that failed before
-// last. The caller must close the connection.
+// Dial connects to the point of a peer, for a stream. It tries the pairs of addresses, beginning
+// with the one at the stream's index, and those that failed before last. While a pair is silent the
+// next one is tried, too. The caller must close the connection.
 func (p *Point) Dial(ctx context.Context, to Addrs, s Stream) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
 	list := p.inTurn(ways(p.local, to), s.Index)
 	errs := []error{fmt.Errorf("rank %d cannot be reached at %v", s.Peer, to)}
-	for _, w := range list {
-		c, err := p.dial(ctx, w, s, len(list) > 1)
-		if err == nil {
-			return c, nil
+	results := make(chan attempt)
+	silent := map[way]bool{} // being tried
+	for next := 0; next < len(list) || len(silent) > 0; {
+		if next < len(list) {
+			silent[list[next]] = true
+			go p.connect(ctx, list[next], len(list) > 1, results)
+			next++
 		}
-		errs = append(errs, fmt.Errorf("from %v to %v: %w", w.from, w.to, err))
+		var later <-chan time.Time
+		if next < len(list) {
+			later = time.After(meet.Stagger)
+		}
+		select {
+		case <-later:
+			continue
+		case r := <-results:
+			delete(silent, r.way)
+			c, err := r.c, r.err
+			if err == nil { // one at a time: the peer must not see a stream twice
+				c, err = p.greet(ctx, r, s, len(list) > 1)
+			}
+			p.note(r.way, err == nil)
+			if err == nil {
+				for w := range silent {
+					p.note(w, false)
+				}
+				return c, nil
+			}
+			errs = append(errs, fmt.Errorf("from %v to %v: %w", r.from, r.to, err))
+			if len(list) > 1 && ctx.Err() == nil {
+				p.opt.Logf("rendezvous: rank %d cannot be reached from %v at %v (%v); other addresses are tried", s.Peer, r.from, r.to, err)
+			}
+		case <-ctx.Done():
+		}
 		if ctx.Err() != nil {
 			errs = append(errs, context.Cause(ctx))
 			break
-		}
-		if len(list) > 1 {
-			p.mu.Lock()
-			p.bad[w] = true
-			p.mu.Unlock()
-			p.opt.Logf("rendezvous: rank %d cannot be reached from %v at %v (%v); other addresses are tried", s.Peer, w.from, w.to, err)
 		}
 	}
 	return nil, errors.Join(errs...)
 }
 
-// inTurn returns the ways in the order in which a stream tries them.
+// An attempt is the result of connecting a pair of addresses.
+type attempt struct {
+	way
+	c   net.Conn
+	err error
+}
+
+// connect connects a pair of addresses. If there are others, it gives up sooner.
+func (p *Point) connect(ctx context.Context, w way, others bool, results chan<- attempt) {
+	d := p.dialer(w, others)
+	c, err := d.DialContext(ctx, "tcp", w.to.String())
+	select {
+	case results <- attempt{w, c, err}:
+	case <-ctx.Done():
+		if c != nil {
+			c.Close()
+		}
+	}
+}
+
+func (p *Point) dialer(w way, others bool) net.Dialer {
+	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(w.from, 0)), Control: p.opt.Control}
+	if others {
+		d.Timeout = dialPatience
+	}
+	return d
+}
+
+// note records whether a pair of addresses connects.
+func (p *Point) note(w way, connects bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.bad[w] = !connects
+	if connects {
+		p.works[w.from] = true
+	} else if !p.works[w.from] {
+		p.works[w.from] = false
+	}
+}
+
+// inTurn returns the ways in the order in which a stream tries them: first those that have not
+// failed, from addresses that are not known to reach nobody.
 func (p *Point) inTurn(list []way, index int) (out []way) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, bad := range []bool{false, true} {
+	class := func(w way) int {
+		works, tried := p.works[w.from]
+		switch {
+		case p.bad[w]:
+			return 2
+		case tried && !works:
+			return 1
+		}
+		return 0
+	}
+	for c := range 3 {
 		for i := range list {
-			if w := list[(index+i)%len(list)]; p.bad[w] == bad {
+			if w := list[(index+i)%len(list)]; class(w) == c {
 				out = append(out, w)
 			}
 		}
@@ -247,16 +332,17 @@ func (p *Point) inTurn(list []way, index int) (out []way) {
 	return out
 }
 
-// dial connects one pair of addresses. If there are others, it gives up sooner.
-func (p *Point) dial(ctx context.Context, w way, s Stream, others bool) (c net.Conn, err error) {
-	call := meet.Caller{Protocol: protocol, Secret: p.secret, Claim: s.claim(p.opt.Rank)}
-	call.Dialer = net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(w.from, 0)), Control: p.opt.Control}
-	if others {
-		call.Dialer.Timeout = dialPatience
-	}
+// greet makes a call over a connection. Where the listener was overrun, it connects again.
+func (p *Point) greet(ctx context.Context, at attempt, s Stream, others bool) (c net.Conn, err error) {
+	call := meet.Caller{Protocol: protocol, Secret: p.secret, Claim: s.claim(p.opt.Rank), Dialer: p.dialer(at.way, others)}
 	begun := time.Now()
 	err = meet.Again(ctx, func() (final bool, err error) {
-		c, _, err = call.Dial(ctx, w.to.String())
+		if c = at.c; c == nil {
+			c, _, err = call.Dial(ctx, at.to.String())
+		} else {
+			_, err = call.Handshake(ctx, c)
+		}
+		at.c = nil
 		overrun := errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
 		busy := !others && errors.Is(err, os.ErrDeadlineExceeded)
 		return !busy && (!overrun || time.Since(begun) > dialPatience), err

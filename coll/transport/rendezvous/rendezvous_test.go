@@ -8,9 +8,12 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/assay-hpc/assay/internal/meet"
 )
@@ -118,6 +121,82 @@ func FuzzClaim(f *testing.F) {
 	})
 }
 
+// TestAddressesThatDoNotWork: an address that is not there, or not yet, is left out, as are those
+// beyond the limit.
+func TestAddressesThatDoNotWork(t *testing.T) {
+	p, _ := listen(t, 0, func(o *Options) {
+		o.Addrs = []netip.Addr{netip.MustParseAddr("192.0.2.77"), netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("2001:db8::77"), netip.MustParseAddr("127.0.0.2")}
+	})
+	var used []string
+	for _, a := range p.Addrs() {
+		used = append(used, a.Addr().String())
+	}
+	if want := []string{"127.0.0.1", "127.0.0.2"}; !slices.Equal(used, want) || fmt.Sprint(p.local) != fmt.Sprint(want) {
+		t.Errorf("it listens on %v and calls from %v; want %v", used, p.local, want)
+	}
+	p, _ = listen(t, 0, func(o *Options) {
+		for i := range 3 * maxAddrs {
+			o.Addrs = append(o.Addrs, netip.AddrFrom4([4]byte{127, 0, 1, byte(i)}))
+		}
+	})
+	if n := len(p.Addrs()); n != maxAddrs || p.Reach(1, p.Info()) != nil {
+		t.Errorf("of %d addresses it uses %d: %v", 3*maxAddrs, n, p.Reach(1, p.Info()))
+	}
+}
+
+// silentAddr returns an address at which connections are never established: it listens, and its
+// queue is full.
+func silentAddr(t *testing.T, ip [4]byte) netip.AddrPort {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: ip}), unix.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	name, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := netip.AddrPortFrom(netip.AddrFrom4(ip), uint16(name.(*unix.SockaddrInet4).Port))
+	for range 100 {
+		c, err := net.DialTimeout("tcp", at.String(), 100*time.Millisecond)
+		if err != nil {
+			return at
+		}
+		t.Cleanup(func() { c.Close() })
+	}
+	t.Fatalf("%v takes 100 connections that nobody accepts", at)
+	return at
+}
+
+// TestSilentAddresses: pairs of addresses that are silent do not add up, and later streams do not
+// try them first.
+func TestSilentAddresses(t *testing.T) {
+	a, _ := listen(t, 3, nil)
+	b, guests := listen(t, 5, nil)
+	var to Addrs
+	for i := range 12 {
+		to = append(to, silentAddr(t, [4]byte{127, 0, 2, byte(i)}))
+	}
+	to = append(to, b.Addrs()...)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*dialPatience) // half of what the pairs take in turn
+	defer cancel()
+	for index := range to {
+		c, err := a.Dial(ctx, to, Stream{Peer: 5, Index: index, Count: len(to)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+		(<-guests).c.Close()
+		if first := a.inTurn(ways(a.local, to), 0)[0]; first.to != b.Addrs()[0] {
+			t.Fatalf("the next stream tries %v first", first)
+		}
+	}
+}
+
 // TestBadAddresses: a pair of addresses that did not connect is tried last.
 func TestBadAddresses(t *testing.T) {
 	p, _ := listen(t, 0, func(o *Options) {
@@ -217,7 +296,6 @@ func TestOptions(t *testing.T) {
 		"nothing admits": func(o *Options) { o.Admit = nil },
 		"not an address": func(o *Options) { o.Addrs = []netip.Addr{netip.IPv6Unspecified()} },
 		"needs a zone":   func(o *Options) { o.Addrs = []netip.Addr{netip.MustParseAddr("fe80::1")} },
-		"65 addresses":   func(o *Options) { o.Addrs = make([]netip.Addr, 65) },
 		"listen on 192.": func(o *Options) { o.Addrs = []netip.Addr{netip.MustParseAddr("192.0.2.77")} },
 	} {
 		o := Options{Key: testKey, Admit: func(Stream, net.Conn) {}}
