@@ -120,9 +120,15 @@ func (k *copier) prepare() (err error) {
 			}
 		}
 	}
-	k.move, k.pair = newLaunch(commABI{ranks: 1}, combine, false), newLaunch(commABI{ranks: 2}, combine, false)
-	k.move.l.SetFunc(k.e.funcs.of(combine, elem.Float32, elem.Sum))
 	return nil
+}
+
+// launches prepares the kernels that move and reduce what has come, once the communicator is known.
+func (k *copier) launches() {
+	one, two := k.e.comm, k.e.comm
+	one.ranks, two.ranks = 1, 2 // of what they combine
+	k.move, k.pair = newLaunch(one, combine, false), newLaunch(two, combine, false)
+	k.move.l.SetFunc(k.e.funcs.of(combine, elem.Float32, elem.Sum))
 }
 
 // peer returns the i-th of the other ranks. For each i, all ranks have different peers.
@@ -272,6 +278,10 @@ func (k *copier) barrier(round int) error {
 			}
 		}
 	}
+	a.owners = 1 << e.cfg.Rank
+	if k.ring != nil && k.ring.prev != op.NoPeer { // the next rank gets what this one had from the previous one
+		a.owners |= 1 << k.ring.prev
+	}
 	e.set(l, c)
 	// The previous work on the stream may not be a kernel, and must have ended.
 	l.l.SetDependent(false)
@@ -389,7 +399,7 @@ func (k *copier) consume(round int) error {
 			if p == me {
 				continue
 			}
-			if err := k.take(driver.Ptr(k.messages.out[p]), k.slot(round, me, p), int(k.messages.recv[p]), round); err != nil {
+			if err := k.take(driver.Ptr(k.messages.out[p]), k.slot(round, me, p), int(k.messages.recv[p]), round, 1<<p); err != nil {
 				return err
 			}
 		}
@@ -400,7 +410,7 @@ func (k *copier) consume(round int) error {
 				return err
 			}
 		}
-		return k.take(recv+driver.Ptr(peer*n), k.slot(round, me, peer), n, chunk)
+		return k.take(recv+driver.Ptr(peer*n), k.slot(round, me, peer), n, chunk, 1<<peer)
 	case op.Gather:
 		if me != o.Root {
 			return nil
@@ -423,26 +433,26 @@ func (k *copier) consume(round int) error {
 func (k *copier) arrive(to, own driver.Ptr, from, round int) error {
 	n := k.op.Bytes()
 	if from != k.e.cfg.Rank {
-		return k.take(to, k.slot(round, k.e.cfg.Rank, from), n, round)
+		return k.take(to, k.slot(round, k.e.cfg.Rank, from), n, round, 1<<from)
 	}
 	at, _ := chunkOf(n, k.c.chunk, k.tail(), round)
-	return k.take(to, own+driver.Ptr(at), n, round)
+	return k.take(to, own+driver.Ptr(at), n, round, 0)
 }
 
 // take moves a round's chunk to its place in the buffer of length bytes at to.
-func (k *copier) take(to, from driver.Ptr, length, round int) error {
+func (k *copier) take(to, from driver.Ptr, length, round int, owners uint32) error {
 	at, n := chunkOf(length, k.c.chunk, k.tail(), round)
-	return k.moveTo(to+driver.Ptr(at), from, n)
+	return k.moveTo(to+driver.Ptr(at), from, n, owners)
 }
 
-// moveTo copies on this device.
-func (k *copier) moveTo(to, from driver.Ptr, n int) error {
+// moveTo copies on this device. owners are the ranks, as bits, that copy to where the data are.
+func (k *copier) moveTo(to, from driver.Ptr, n int, owners uint32) error {
 	if n == 0 || to == from {
 		return nil
 	}
 	*k.move.args = argsABI{}
 	a := k.move.args
-	a.in[0], a.out[0], a.recv[0] = uint64(from), uint64(to), uint64(n)
+	a.in[0], a.out[k.e.cfg.Rank], a.recv[k.e.cfg.Rank], a.owners = uint64(from), uint64(to), uint64(n), owners
 	return k.e.run(k.e.set(k.move, choice{combine, k.blocks(n), exchangeThreads, 0}))
 }
 
@@ -463,7 +473,7 @@ func (k *copier) passed(round int) stretch {
 // the rank's own part where needed.
 func (k *copier) pass(round int) error {
 	if m := k.ring.keeps(round); m.n > 0 {
-		if err := k.moveTo(k.at(output, &m), k.at(input, &m), m.n); err != nil {
+		if err := k.moveTo(k.at(output, &m), k.at(input, &m), m.n, 0); err != nil {
 			return err
 		}
 	}
@@ -477,7 +487,7 @@ func (k *copier) pass(round int) error {
 		to = k.at(output, &m)
 	}
 	if !m.reduce {
-		return k.moveTo(to, slot, m.n)
+		return k.moveTo(to, slot, m.n, 1<<k.ring.prev)
 	}
 	return k.reduce(to, slot, k.at(input, &m), &m)
 }
@@ -506,7 +516,8 @@ func (k *copier) reduce(to, slot, own driver.Ptr, m *move) error {
 	if m.last {
 		a.average(o)
 	}
-	a.in[0], a.in[1], a.out[0], a.recv[0] = uint64(slot), uint64(own), uint64(to), uint64(m.n)
+	a.in[0], a.in[1], a.out[k.e.cfg.Rank], a.recv[k.e.cfg.Rank] = uint64(slot), uint64(own), uint64(to), uint64(m.n)
+	a.owners = 1 << k.ring.prev
 	return k.e.run(k.e.set(l, choice{combine, k.blocks(m.n), exchangeThreads, 0}))
 }
 

@@ -184,6 +184,9 @@ func newEngine(ctx context.Context, cfg executor.Config, dev *device, funcs *fun
 	c.rank = int32(cfg.Rank)
 	c.stop, c.report = uint64(e.pinned.ptr), uint64(e.pinned.ptr)+reportsAt
 	c.timeout = uint64(cfg.Timeout)
+	if e.copier.peerBuffers != nil {
+		e.copier.launches()
+	}
 	e.sole = e.chooser.blocks == dev.info.SMs
 	for k := range e.launches {
 		e.launches[k] = newLaunch(e.comm, kernel(k), kernelInfo[k].protocol != simple || kernel(k) == exchangeDirect && e.sole)

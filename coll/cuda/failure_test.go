@@ -3,11 +3,14 @@
 package cuda
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -172,6 +175,149 @@ func TestRingEnds(t *testing.T) {
 	})
 	w.timeout = 0
 	works(t, w)
+}
+
+// A rank leaves, and nobody tells the others, of which one is late. What ends on a rank that has no
+// error is right, although the copies that the rank that has left had enqueued go on.
+func TestLeftAlone(t *testing.T) {
+	n := gpuCount(t)
+	w := spread(3, n)
+	for name, set := range map[string]func(*knob.Knobs){"rounds": func(*knob.Knobs) {}, "one kernel": zeroCTAs} {
+		for _, c := range []op.Collective{op.AllReduce, op.AllGather, op.AllToAll} {
+			if c == op.AllToAll && name != "rounds" { // it is no ring
+				continue
+			}
+			t.Run(fmt.Sprintf("%s, %v", name, c), func(t *testing.T) {
+				t.Setenv("ASSAY_GPU_ALGO", choice{copies, 8, exchangeThreads, leastCopy}.String())
+				w.set = func(k *knob.Knobs) {
+					set(k)
+					k.Timeout = 0
+				}
+				for i := range 5 {
+					leaves(t, w, c, rand.New(rand.NewPCG(uint64(i), uint64(c))))
+				}
+			})
+		}
+	}
+	w.set = nil
+	works(t, w)
+}
+
+// leaves has rank 0 leave during two operations.
+func leaves(t *testing.T, w world, c op.Collective, r *rand.Rand) {
+	const part = 200_000 // bytes
+	all := w.open(t)
+	n := len(all)
+	late := all[1+r.IntN(n-1)]
+	var word *driver.Pinned
+	if err := late.dev.in(func() (err error) {
+		if word, err = driver.HostAlloc(64); err != nil {
+			return err
+		}
+		return late.stream.WaitValue32(word.Ptr, 1)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var in, want [2][][]byte // by operation and rank
+	for o := range in {
+		for range n {
+			b := make([]byte, n*part)
+			for i := range b {
+				b[i] = byte(r.Uint32())
+			}
+			in[o] = append(in[o], b)
+		}
+		for rank := range n {
+			b := make([]byte, n*part)
+			for i := range b {
+				switch from := i / part; c {
+				case op.AllReduce:
+					for _, x := range in[o] {
+						b[i] += x[i]
+					}
+				case op.AllGather:
+					b[i] = in[o][from][i%part]
+				default:
+					b[i] = in[o][from][rank*part+i%part]
+				}
+			}
+			want[o] = append(want[o], b)
+		}
+	}
+	const whole = 1 << 20
+	each(t, all, func(g *gpuRank) error {
+		for o := range in {
+			if err := g.dev.in(func() error {
+				return driver.CopyToDevice(g.arena+driver.Ptr(2*o*whole), in[o][g.Rank()])
+			}); err != nil {
+				return err
+			}
+		}
+		for o := range in {
+			send, recv := g.at(2*o*whole, n*part), g.at((2*o+1)*whole, n*part)
+			var err error
+			switch c {
+			case op.AllReduce:
+				err = g.Comm.AllReduce(send, recv, n*part, coll.Uint8, coll.Sum)
+			case op.AllGather:
+				err = g.Comm.AllGather(g.at(2*o*whole, part), recv, part, coll.Uint8)
+			default:
+				err = g.Comm.AllToAll(send, recv, part, coll.Uint8)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if by := all[0].Chosen(); !strings.HasPrefix(by, "copy/") {
+		t.Fatalf("done by %s", by)
+	}
+	pause := func() { time.Sleep(time.Duration(r.IntN(40)) * time.Millisecond) }
+	goOn := func() { atomic.StoreUint32((*uint32)(unsafe.Pointer(&word.Bytes[0])), 1) }
+	stop := func() { all[0].Executor().(*engine).Abort(nil) }
+	if r.IntN(2) == 0 { // it is late, or a little faster
+		stop, goOn = goOn, stop
+	}
+	pause()
+	stop()
+	pause()
+	goOn()
+	var waiting sync.WaitGroup
+	for _, g := range all[1:] {
+		waiting.Go(func() {
+			var done bool
+			for tries := 0; !done && tries < 200; tries++ { // or it waits for rank 0
+				time.Sleep(10 * time.Millisecond)
+				if err := g.dev.in(func() (err error) { done, err = g.stream.Query(); return err }); err != nil {
+					t.Error(err)
+				}
+			}
+			if !done || g.AsyncError() != nil {
+				return
+			}
+			for o := range in {
+				got := make([]byte, n*part)
+				if err := g.dev.in(func() error { return driver.CopyFromDevice(got, g.arena+driver.Ptr((2*o+1)*whole)) }); err != nil {
+					t.Error(err)
+				}
+				if !bytes.Equal(got, want[o][g.Rank()]) {
+					t.Errorf("rank %d ended operation %d of 2 without an error, and with wrong data; the late one was %d", g.Rank(), o+1, late.Rank())
+				}
+			}
+		})
+	}
+	waiting.Wait()
+	for _, g := range all {
+		_ = g.Abort()
+	}
+	soon(t, "all streams", func() error {
+		var errs []error
+		for _, g := range all {
+			errs = append(errs, g.wait())
+		}
+		return errors.Join(append(errs, late.dev.in(word.Free))...)
+	})
 }
 
 func copierOf(g *gpuRank) *copier { return &g.Executor().(*engine).copier }

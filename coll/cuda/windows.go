@@ -45,7 +45,7 @@ func measuredAlike(all []identity) bool {
 }
 
 // abiVersion changes whenever kernels/abi.h or the data that ranks exchange here changes.
-const abiVersion = 9
+const abiVersion = 10
 
 // process returns a random ID of this process. Unlike a PID, it also distinguishes processes
 // in different containers.

@@ -44,9 +44,10 @@ struct Channel {
   uint32_t posted[MAX_RANKS];    // from the peer, that are there in whole; written by the peer (Simple only)
   uint32_t pushed;               // steps of exchanges in place that were pushed; written by their pushing block
   uint32_t used;                 // of those, the ones of kernels that have ended; written by their taking block
-  struct Ready ready[MAX_RANKS]; // of the peer, whose own memory this rank is to write to; written by the peer (exchange_direct only)
+  uint32_t left;                 // of the channel with a rank's number: that rank has given up; written by it
   uint32_t claimed;              // pieces of an operation that blocks have taken on; of the first chunk channel
-  uint32_t pad[5];
+  struct Ready ready[MAX_RANKS]; // of the peer, whose own memory this rank is to write to; written by the peer (exchange_direct only)
+  uint32_t pad[4];
 };  // 256 bytes
 
 // A Comm is a rank's view of its communicator.
@@ -89,7 +90,7 @@ struct Args {
   uint32_t divisor;
   uint32_t channels;  // blocks, or blocks of each role
   uint32_t chunk;     // bytes of a step, a multiple of 128 (Simple); exchange_direct: bytes / 16 of a channel's piece
-  uint32_t owners;    // bits: ranks that reduce, or pass on
+  uint32_t owners;    // bits: ranks that reduce, or pass on; of a barrier and of combine: whose copies it is for
   uint32_t targets;   // bits: ranks that get the results of the owners
   int32_t root;       // of a broadcast
   uint32_t symmetric; // every rank sends to every other one and receives from it

@@ -3,15 +3,14 @@
 #define ASSAY_CHANNEL_CUH
 #include "device.cuh"
 
-__device__ __forceinline__ Channel *channel_of(const Comm &c, int owner, uint32_t ch) { return (Channel *)c.win[owner] + ch; }
-
 // begin waits for the kernel before, and copies what is known of a channel to
-// shared memory: every thread needs it, and must have it before it is changed. load_channel
-// does so with so many threads, of which this is the one of the given index, and waits for no other.
+// shared memory, with whether the rank has left: every thread needs it, and must have it before it is
+// changed. load_channel does so with so many threads, of which this is the one of the given index, and waits for no other.
 __device__ __forceinline__ void load_channel(const Comm &c, Channel &s, uint32_t ch, uint32_t index, uint32_t threads) {
   dependency_wait();
-  const uint32_t *from = (const uint32_t *)channel_of(c, c.rank, ch);
-  for (uint32_t i = index; i < 5 * MAX_RANKS + 2; i += threads) ((uint32_t *)&s)[i] = ld_volatile(from + i);
+  const uint32_t *from = (const uint32_t *)channel_of(c, c.rank, ch), *left = left_of(c, c.rank, c.rank);
+  const uint32_t last = offsetof(Channel, left) / sizeof(uint32_t);
+  for (uint32_t i = index; i <= last; i += threads) ((uint32_t *)&s)[i] = ld_volatile(i == last ? left : from + i);
 }
 __device__ __forceinline__ void begin(const Comm &c, Channel &s, uint32_t ch) {
   dependents_launch();
@@ -50,7 +49,8 @@ __device__ __forceinline__ void await_credits(const Comm &c, const Channel &s, u
 }
 
 // finish writes back what has changed: so many messages were sent to, and came
-// from, each peer that the masks name.
+// from, each peer that the masks name. After a wait that was given up that is not so; but then the rank has
+// left, and nothing of this is used any more.
 __device__ __forceinline__ void finish(const Comm &c, const Channel &s, uint32_t ch, uint32_t messages, uint32_t to, uint32_t from, bool symmetric) {
   __syncthreads();
   const uint32_t p = threadIdx.x;
@@ -63,6 +63,23 @@ __device__ __forceinline__ void finish(const Comm &c, const Channel &s, uint32_t
     mine->credit[p] = s.sent[p];
   else if (behind(s.credit[p], s.acked[p]))
     mine->credit[p] = s.acked[p];
+}
+
+// hold_if_left waits, as long as a thread waits, if one of those ranks has left. Its copies cannot be called
+// off: they may have overwritten what an earlier one brought, and what this rank has made of that.
+__device__ __forceinline__ void hold_if_left(const Comm &c, uint32_t ranks, Waiter &wait) {
+  for (; ranks; ranks &= ranks - 1) {
+    const int p = __ffs(ranks) - 1;
+    while (ld_volatile(left_of(c, c.rank, p)))
+      if (!wait.again(p, 1, 0)) return;
+  }
+}
+
+// tell_left tells all peers that this rank has left, before any copy that is behind it goes.
+__device__ __forceinline__ void tell_left(const Comm &c) {
+  for (int p = 0; p < c.ranks; p++)
+    if (p != c.rank) st_volatile(left_of(c, p, c.rank), 1u);
+  fence_system();
 }
 
 #endif

@@ -105,8 +105,9 @@ __device__ __forceinline__ void begin(const Comm &c, Channel &s, uint32_t ch, co
   barrier_sync(t.barriers + ALL, t.threads);
 }
 
-// NONE is no piece.
-static const uint32_t NONE = ~0u;
+// NONE is no piece. LEFT stands for all that would come after a wait that was given up: nothing is moved
+// any more, and nobody is told.
+static const uint32_t NONE = ~0u, LEFT = NONE - 1;
 typedef uint32_t TwoWords[2];  // of pieces in turn
 
 // taken_now returns, to all lanes of a warp, a word that another warp wrote before a barrier. Barriers
@@ -120,51 +121,53 @@ __device__ __forceinline__ uint32_t taken_now(uint32_t *word) {
 
 // run_steps runs steps 0, 1, …: the waiter calls wait(k), which returns to all its lanes which piece the
 // step is for, and NONE behind the last one; then the movers move(k, piece), then the teller tell(k, piece),
-// also of NONE. It returns the steps, with the one for NONE. The teller does not wait for the waiter: ranks
+// also of NONE. It returns the steps, with the one for NONE; or LEFT if the waiter has given up: the steps
+// before are moved and told, and that one is the last, for no piece. The teller does not wait for the waiter: ranks
 // that told their peers of a step only when the next one is ready could wait for one another. A barrier is
 // used again two steps later. Its use before has ended by then: the movers are done with step k, and the
 // teller has taken note of it, before the waiter begins step k + 2.
 //
 // early: the kernel behind may be launched when nothing is left to wait for.
 template <class Wait, class Move, class Tell>
-__device__ __forceinline__ uint32_t run_steps(const Team &t, TwoWords &taken, bool early, const Wait &wait, const Move &move, const Tell &tell) {
+__device__ __forceinline__ uint32_t run_steps(const Team &t, TwoWords &taken, bool early, const Waiter &waiting, const Wait &wait, const Move &move, const Tell &tell) {
   const uint32_t one = t.movers() + 32;
-  uint32_t k = 0;
+  uint32_t k = 0, piece;
   if (t.waits()) {
     for (;; k++) {
       if (k >= 2) barrier_sync(t.barriers + FREE + k % 2, t.threads);
-      const uint32_t piece = wait(k);
+      piece = wait(k);
+      if (__any_sync(~0u, waiting.left())) piece = LEFT;
       if (serving_lane() == 0) atomicExch(&taken[k % 2], piece);
       __syncwarp();
       barrier_arrive(t.barriers + READY + k % 2, one);
-      if (piece == NONE) break;
+      if (piece >= LEFT) break;
     }
     if (early) dependents_launch();
     if (k > 0) barrier_sync(t.barriers + FREE + (k - 1) % 2, t.threads);
   } else if (t.tells()) {
     for (;; k++) {
       barrier_sync(t.barriers + MOVED + k % 2, one);
-      const uint32_t piece = taken_now(&taken[k % 2]);
-      if (piece != NONE) barrier_arrive(t.barriers + FREE + k % 2, t.threads);
-      tell(k, piece);
+      piece = taken_now(&taken[k % 2]);
+      if (piece < LEFT) barrier_arrive(t.barriers + FREE + k % 2, t.threads);
+      if (piece != LEFT) tell(k, piece);
       __syncwarp();
-      if (piece == NONE) break;
+      if (piece >= LEFT) break;
     }
   } else {
     for (;; k++) {
       barrier_sync(t.barriers + READY + k % 2, one);
-      const uint32_t piece = taken_now(&taken[k % 2]);
-      if (piece != NONE) move(k, piece);
+      piece = taken_now(&taken[k % 2]);
+      if (piece < LEFT) move(k, piece);
       __syncwarp();
       barrier_arrive(t.barriers + MOVED + k % 2, one);
-      if (piece == NONE) break;
+      if (piece >= LEFT) break;
       barrier_arrive(t.barriers + FREE + k % 2, t.threads);
     }
   }
   // No barrier may be for more threads than the block has left: a GPU takes that for an illegal
   // instruction.
   barrier_sync(t.barriers + ALL, t.threads);
-  return k + 1;
+  return piece == LEFT ? LEFT : k + 1;
 }
 
 // Blocks get unequal parts of a link: on an H200 a third of them send 1.3 times as much as the others.
@@ -387,7 +390,7 @@ __device__ __forceinline__ void push_all(const Team &t, const Comm &c, const Arg
   SHARED(TwoWords, taken);
   const Line line(ch);
   begin(c, s, line.state, t);
-  Waiter waiting(c, line.state);
+  Waiter waiting(c, line.state, s.left);
   const int me = serving_lane() - TO;
   const bool serves = me >= 0 && me < c.ranks && me != c.rank;
   const Own own(c, a, false);
@@ -412,7 +415,7 @@ __device__ __forceinline__ void push_all(const Team &t, const Comm &c, const Arg
     post(c, a, line, me, s.sent[me] + 1 + k, k);
     sent++;
   };
-  run_steps(t, taken, true, wait, move, tell);
+  if (run_steps(t, taken, true, waiting, wait, move, tell) == LEFT) return;
   if (t.tells() && me >= 0 && me < c.ranks) leave_sent(c, s, line, me, sent);
 }
 
@@ -430,6 +433,7 @@ __device__ __forceinline__ void await_pushed(const Comm &c, const Line &line, ui
 // sure that the other block has begun, and seen what was used.
 __device__ __forceinline__ void leave_pushed(const Comm &c, const Channel &s, const Line &line, uint32_t steps, Waiter &waiting) {
   await_pushed(c, line, s.used + steps, waiting);
+  if (waiting.left()) return;
   channel_of(c, c.rank, line.state)->used = s.used + steps;
 }
 
@@ -439,7 +443,7 @@ __device__ __forceinline__ void take_all(const Team &t, const Comm &c, const Arg
   SHARED(TwoWords, taken);
   const Line line(ch);
   begin(c, s, line.state, t);
-  Waiter waiting(c, line.state);
+  Waiter waiting(c, line.state, s.left);
   const int me = serving_lane();
   const bool serves = me < c.ranks && me != c.rank;
   const Own own(c, a, true);
@@ -465,7 +469,7 @@ __device__ __forceinline__ void take_all(const Team &t, const Comm &c, const Arg
     release(c, line, me, s.received[me] + 1 + k);
     received++;
   };
-  run_steps(t, taken, true, wait, move, tell);
+  if (run_steps(t, taken, true, waiting, wait, move, tell) == LEFT) return;
   if (t.tells() && me < c.ranks) leave_received(c, s, line, me, received);
   if (a.in_place && t.waits() && me == EXTRA) leave_pushed(c, s, line, pushes, waiting);
 }
@@ -484,13 +488,13 @@ __device__ __forceinline__ void push_phases(const Team &t, const Comm &c, const 
   SHARED(TwoWords, taken);
   const Line line(ch);
   begin(c, s, line.state, t);
-  Waiter waiting(c, line.state);
+  Waiter waiting(c, line.state, s.left);
   const Own own(c, a, false);
   uint32_t before = 0;  // steps of the phases before
   for (int j = 1; j < c.ranks; j++) {
     const int p = phase_to(c, j);
     const uint32_t steps = steps_in(a, ch, a.channels, a.send[p]);
-    run_steps(t, taken, j + 1 == c.ranks,
+    const uint32_t ran = run_steps(t, taken, j + 1 == c.ranks, waiting,
               [&](uint32_t k) {
                 if (k >= steps) return NONE;
                 if (serving_lane() == TO) await_credit(c, s, line.state, p, s.sent[p] + 1 + k, c.depth, waiting);
@@ -506,6 +510,7 @@ __device__ __forceinline__ void push_phases(const Team &t, const Comm &c, const 
                 if (a.in_place && serving_lane() == EXTRA) st_volatile(&channel_of(c, c.rank, line.state)->pushed, s.used + before + k + 1);
                 if (serving_lane() == TO) post(c, a, line, p, s.sent[p] + 1 + k, k);
               });
+    if (ran == LEFT) return;
     if (t.tells() && serving_lane() == TO) leave_sent(c, s, line, p, steps);
     before += steps;
   }
@@ -519,13 +524,13 @@ __device__ __forceinline__ void take_phases(const Team &t, const Comm &c, const 
   SHARED(TwoWords, taken);
   const Line line(ch);
   begin(c, s, line.state, t);
-  Waiter waiting(c, line.state);
+  Waiter waiting(c, line.state, s.left);
   const Own own(c, a, true);
   uint32_t before = 0;
   for (int j = 1; j < c.ranks; j++) {
     const int p = phase_from(c, j);
     const uint32_t steps = steps_in(a, ch, a.channels, a.recv[p]);
-    run_steps(t, taken, j + 1 == c.ranks,
+    const uint32_t ran = run_steps(t, taken, j + 1 == c.ranks, waiting,
               [&](uint32_t k) {
                 if (k >= steps) return NONE;
                 if (serving_lane() == 0) await_step(c, a, line, p, s.received[p] + 1 + k, k, waiting);
@@ -541,6 +546,7 @@ __device__ __forceinline__ void take_phases(const Team &t, const Comm &c, const 
                 if (k >= steps) return;
                 if (serving_lane() == 0) release(c, line, p, s.received[p] + 1 + k);
               });
+    if (ran == LEFT) return;
     if (t.tells() && serving_lane() == 0) leave_received(c, s, line, p, steps);
     before += steps;
   }
@@ -710,7 +716,7 @@ __device__ __forceinline__ void combine_role(const Team &t, const Comm &c, const
   const Line line(ch), result(RESULT_CHANNEL + ch);
   begin(c, s, line.state, t);
   begin(c, r, result.state, t);
-  Waiter waiting(c, line.state);
+  Waiter waiting(c, line.state, s.left);
   const uint64_t total = RELAY ? a.recv[c.rank] : a.send[c.rank];
   const int me = serving_lane(), other = me - TO;
   const bool from = me < c.ranks && (sources >> me & 1);
@@ -720,7 +726,7 @@ __device__ __forceinline__ void combine_role(const Team &t, const Comm &c, const
     const uint32_t piece = turns && k >= AHEAD ? taken_now(&planned[k % AHEAD]) : own_piece(a, ch, total, k);
     if (from && piece != NONE) await_step(c, a, line, me, s.received[me] + 1 + k, k, waiting);
     if (to && (turns || piece != NONE)) await_credit(c, r, result.state, other, r.sent[other] + 1 + k, c.depth, waiting);
-    return turns && __any_sync(~0u, waiting.left()) ? NONE : piece;
+    return piece;
   };
   const auto move = [&](uint32_t k, uint32_t piece) {
     const uint64_t at = (uint64_t)piece * a.chunk, n = min((uint64_t)a.chunk, total - at);
@@ -760,8 +766,8 @@ __device__ __forceinline__ void combine_role(const Team &t, const Comm &c, const
     if (turns) label(c, a, result, other, r.sent[other] + 1 + k, piece);
     if (turns || piece != NONE) post(c, a, result, other, r.sent[other] + 1 + k, turns ? 1 : k);
   };
-  const uint32_t steps = run_steps(t, taken, true, wait, move, tell) - 1;
-  if (!t.tells()) return;
+  const uint32_t ran = run_steps(t, taken, true, waiting, wait, move, tell), steps = ran - 1;
+  if (ran == LEFT || !t.tells()) return;
   if (from) leave_received(c, s, line, me, steps);
   if (to) leave_sent(c, r, result, other, steps + turns);
 }
@@ -773,7 +779,7 @@ template <int T> __device__ __forceinline__ void push_parts(const Team &t, const
   SHARED(TwoTurns, turn);
   const Line line(ch);
   begin(c, s, line.state, t);
-  Waiter waiting(c, line.state);
+  Waiter waiting(c, line.state, s.left);
   const int me = serving_lane() - TO;
   const bool serves = me >= 0 && me < c.ranks && (owners >> me & 1);
   bool over = !serves;  // the owner wants no more
@@ -810,7 +816,7 @@ template <int T> __device__ __forceinline__ void push_parts(const Team &t, const
     post(c, a, line, me, s.sent[me] + 1 + k, k);
     sent++;
   };
-  run_steps(t, taken, true, wait, move, tell);
+  if (run_steps(t, taken, true, waiting, wait, move, tell) == LEFT) return;
   if (t.tells() && me >= 0 && me < c.ranks) leave_sent(c, s, line, me, sent);
 }
 
@@ -821,7 +827,7 @@ __device__ __forceinline__ void take_parts(const Team &t, const Comm &c, const A
   SHARED(TwoTurns, turn);
   const Line line(RESULT_CHANNEL + ch);
   begin(c, s, line.state, t);
-  Waiter waiting(c, line.state);
+  Waiter waiting(c, line.state, s.left);
   const int me = serving_lane();
   const bool serves = me < c.ranks && (owners >> me & 1), turns = serves && in_turn(c, a, a.recv[me], AHEAD);
   bool over = !serves;  // the owner has no more
@@ -831,7 +837,7 @@ __device__ __forceinline__ void take_parts(const Team &t, const Comm &c, const A
       const uint32_t number = s.received[me] + 1 + k;
       piece = own_piece(a, ch, a.recv[me], k);
       if (turns || piece != NONE) await_step(c, a, line, me, number, k, waiting);
-      if (turns) piece = waiting.left() ? NONE : ld_volatile(&label_of(c, c.rank, line.ch, me, number)->piece);
+      if (turns) piece = ld_volatile(&label_of(c, c.rank, line.ch, me, number)->piece);
       over = piece == NONE;
     }
     if (serves) atomicExch(&turn[k % 2][me], piece);
@@ -854,7 +860,7 @@ __device__ __forceinline__ void take_parts(const Team &t, const Comm &c, const A
     release(c, line, me, s.received[me] + 1 + k);
     received++;
   };
-  run_steps(t, taken, true, wait, move, tell);
+  if (run_steps(t, taken, true, waiting, wait, move, tell) == LEFT) return;
   if (t.tells() && me < c.ranks) leave_received(c, s, line, me, received);
 }
 
@@ -913,7 +919,7 @@ template <bool REDUCE, int T, int OP> __device__ __forceinline__ void chain_chun
   const uint32_t ch = blockIdx.x;
   const Line line(ch);
   begin(c, s, line.state, t);
-  Waiter waiting(c, line.state);
+  Waiter waiting(c, line.state, s.left);
   const int prev = next_peer(c, c.ranks - 1), next = next_peer(c, 1);
   const bool from = c.rank != (REDUCE ? (a.root + 1) % c.ranks : a.root);  // the first one of the chain
   const bool to = (REDUCE ? c.rank : next) != a.root;                      // the last one
@@ -921,7 +927,7 @@ template <bool REDUCE, int T, int OP> __device__ __forceinline__ void chain_chun
   const uint64_t total = a.send[c.rank];
   const int me = serving_lane();
   const bool turns = in_turn(c, a, total, 2 * AHEAD);
-  const uint32_t messages = (turns ? 0 : -1) + run_steps(t, taken, !turns,
+  const uint32_t ran = run_steps(t, taken, !turns, waiting,
             [&](uint32_t k) {
               uint32_t piece = turns ? NONE : own_piece(a, ch, total, k);
               if (!turns && piece == NONE) return NONE;
@@ -933,8 +939,7 @@ template <bool REDUCE, int T, int OP> __device__ __forceinline__ void chain_chun
                 piece = claim(c, a, pieces_in(a, total));
               }
               if (to && me == TO) await_credit(c, s, line.state, next, s.sent[next] + 1 + k, c.depth, waiting);
-              piece = __shfl_sync(~0u, piece, 0);
-              return __any_sync(~0u, waiting.left()) ? NONE : piece;
+              return __shfl_sync(~0u, piece, 0);
             },
             [&](uint32_t k, uint32_t piece) {
               const uint64_t at = (uint64_t)piece * a.chunk, n = min((uint64_t)a.chunk, total - at);
@@ -951,11 +956,14 @@ template <bool REDUCE, int T, int OP> __device__ __forceinline__ void chain_chun
               if (turns) label(c, a, line, next, number, piece);
               post(c, a, line, next, number, turns ? 1 : k);
             });
+  if (ran == LEFT) return;
+  const uint32_t messages = turns ? ran : ran - 1;
   if (t.tells() && from && me == 0) leave_received(c, s, line, prev, messages);
   if (t.tells() && to && me == TO) leave_sent(c, s, line, next, messages);
 }
 
-// combine_local reduces what lies on this device: in[0 … ranks) to out[rank].
+// combine_local reduces what lies on this device: in[0 … ranks) to out[rank]. It does not end if that may
+// have been overwritten: owners are the ranks that copy to where it reads.
 template <int T, int OP> __device__ __forceinline__ void combine_local(const Comm &c, const Args &a) {
   dependency_wait();
   const uint64_t n = a.recv[c.rank], row = (uint64_t)gridDim.x * blockDim.x * 16;
@@ -982,6 +990,10 @@ template <int T, int OP> __device__ __forceinline__ void combine_local(const Com
       store_words(own, a.out[c.rank], at + u * row, n);
     }
   }
+  if (a.owners == 0) return;
+  fence_system();
+  Waiter waiting(c, PACKET_CHANNELS + blockIdx.x % CHUNK_CHANNELS, 0);
+  hold_if_left(c, a.owners, waiting);
 }
 
 #endif

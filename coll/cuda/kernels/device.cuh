@@ -14,6 +14,9 @@
 
 #define SHARED(type, name) __shared__ type name
 
+// A thread that waits looks for a reason to give up each time that so many looks have found nothing.
+enum { LOOKS = 1024 };
+
 // Volatile accesses go past L1, are not merged, and have the strength of
 // relaxed ones at system scope.
 __device__ __forceinline__ uint4 ld_volatile(const uint4 *p) {
@@ -105,12 +108,19 @@ __device__ __forceinline__ void dependents_launch() {
 #include "emu/emu.h"
 #endif
 
+__device__ __forceinline__ Channel *channel_of(const Comm &c, int owner, uint32_t ch) { return (Channel *)c.win[owner] + ch; }
+
+// left_of is where it stands, in owner's window, whether a rank has given up. Every rank says so in its
+// own window: what it would send from then on, in this kernel and in all behind it, may come of what did
+// not happen. So it sends nothing, and allows nothing, any more: peers wait for it.
+__device__ __forceinline__ uint32_t *left_of(const Comm &c, int owner, int rank) { return &channel_of(c, owner, rank)->left; }
+
 // patience looks for a reason to give up. It returns since when the thread
-// waits, or gave_up after it has written a report. A thread that is asked what it
+// waits, or gave_up after it has written a report, and that the rank has left. A thread that is asked what it
 // waits for writes one, too, and goes on. A look at the host's memory costs a
 // microsecond: it is rare.
 static const uint64_t gave_up = ~(uint64_t)0;
-static __device__ __noinline__ uint64_t patience(const uint32_t *stop, Report *report, uint64_t timeout, uint64_t since, uint32_t place, uint32_t wanted, uint32_t found) {
+static __device__ __noinline__ uint64_t patience(const uint32_t *stop, Report *report, uint32_t *left, uint64_t timeout, uint64_t since, uint32_t place, uint32_t wanted, uint32_t found) {
   uint32_t reason = ld_volatile(stop);
   if (reason == 0 && timeout != 0) {
     const uint64_t t = now_ns();
@@ -119,10 +129,14 @@ static __device__ __noinline__ uint64_t patience(const uint32_t *stop, Report *r
   }
   if (reason == 0) return since;
   st_volatile((uint4 *)report, make_uint4(reason << 24 | place, wanted, found, 1));
-  return reason == 3 ? since : gave_up;
+  if (reason == 3) return since;
+  st_volatile(left, 1u);
+  return gave_up;
 }
 
-// A Waiter is a thread's patience. Once it has given up, it never waits again.
+// A Waiter is a thread's patience. Once it has given up, it never waits again: whoever has waited asks
+// left() before it writes anything that a peer may take for data, or for permission. Where the rank has
+// left in a kernel before, it has given up from the start.
 // Its address is never taken: it lives in registers.
 struct Waiter {
   const Comm &c;
@@ -130,14 +144,14 @@ struct Waiter {
   uint32_t polls;
   uint64_t since;
 
-  __device__ __forceinline__ Waiter(const Comm &comm, uint32_t ch) : c(comm), channel(ch), polls(0), since(0) {}
+  __device__ __forceinline__ Waiter(const Comm &comm, uint32_t ch, uint32_t left) : c(comm), channel(ch), polls(0), since(left ? gave_up : 0) {}
 
   // again is called after a look that found nothing, and reports whether to
   // look again.
   __device__ __forceinline__ bool again(uint32_t peer, uint32_t wanted, uint32_t found) {
     if (since == gave_up) return false;
-    if (++polls & 1023) return true;
-    since = patience(c.stop, c.report + channel, c.timeout, since, peer << 16 | channel, wanted, found);
+    if (++polls % LOOKS) return true;
+    since = patience(c.stop, c.report + channel, left_of(c, c.rank, c.rank), c.timeout, since, peer << 16 | channel, wanted, found);
     return since != gave_up;
   }
   __device__ __forceinline__ void leave() { since = gave_up; }

@@ -44,12 +44,10 @@ __device__ __forceinline__ void direct_chunks(const Comm &c, const Args &a) {
   const bool peer = me < c.ranks && me != c.rank;
   const bool to = peer && piece_of(a, ch, a.send[me]).n, from = peer && piece_of(a, ch, a.recv[me]).n;
   begin(c, s, line.state);
-  Waiter waiting(c, line.state);
-  if (from) st_volatile((uint2 *)&channel_of(c, me, line.state)->ready[c.rank], make_uint2(s.received[me] + 1, a.sign));
-  if (to) {
-    await_ready(c, a, line, me, s.sent[me] + 1, waiting);
-    if (waiting.left()) left = 1;
-  }
+  Waiter waiting(c, line.state, s.left);
+  if (from && !waiting.left()) st_volatile((uint2 *)&channel_of(c, me, line.state)->ready[c.rank], make_uint2(s.received[me] + 1, a.sign));
+  if (to) await_ready(c, a, line, me, s.sent[me] + 1, waiting);
+  if (peer && waiting.left()) left = 1;
   __syncthreads();
   if (left) return;
   for (int j = 1; j < c.ranks; j++) {
@@ -60,7 +58,7 @@ __device__ __forceinline__ void direct_chunks(const Comm &c, const Args &a) {
   __syncthreads();
   if (to) post(c, a, line, me, s.sent[me] + 1, 0);
   if (from) await_first(c, a, line, me, s.received[me] + 1, waiting);
-  if (!to && !from) return;
+  if (!to && !from || waiting.left()) return;
   Channel *mine = channel_of(c, c.rank, line.state);
   if (to) mine->sent[me] = s.sent[me] + 1;
   if (from) mine->received[me] = s.received[me] + 1;

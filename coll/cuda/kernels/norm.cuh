@@ -143,7 +143,6 @@ template <int T> __device__ __forceinline__ void norm_short(const Comm &c, const
   SHARED(NormGathered, all);
   SHARED(Sums, sums);
   Short s(c, a);
-  Waiter wait(c, s.ch);
   const uint32_t blocks = 1u << n.split, block = s.ch & (blocks - 1), row = s.ch >> n.split;
   NormRow<T, 2> here(a, n, c.rank, row, 8u << (a.row + n.split));
   here.seek(((block << a.row) + s.unit) * 8);
@@ -151,13 +150,14 @@ template <int T> __device__ __forceinline__ void norm_short(const Comm &c, const
   dependents_launch();
   dependency_wait();
   s.begin();
+  Waiter wait(c, s.ch, s.left);
   uint32_t w[U][2];
   here.load(w, a.in[c.rank] + (uint64_t)row * n.row);
   s.acknowledge();
   s.await_credit(wait);
 #pragma unroll
   for (int u = 0; u < U; u++) {
-    if (here.have >> u & 1) s.put(u, w[u]);
+    if (here.have >> u & 1 && !wait.left()) s.put(u, w[u]);
     here.h[u][0] = w[u][0], here.h[u][1] = w[u][1];
   }
   if (s.first()) here.ask();

@@ -243,7 +243,9 @@ template <class P, int U, int T> struct Sender {
       }
     held = in, bytes = (uint32_t)n, row = share.row;
   }
-  __device__ __forceinline__ void send(const Comm &c, const Args &a, const Channel &s, uint32_t ch, uint32_t to) {
+  // send follows await_credits. A line is stored by all of its lanes, or by none.
+  __device__ __forceinline__ void send(const Comm &c, const Args &a, const Channel &s, uint32_t ch, uint32_t to, const Waiter &wait) {
+    if (__any_sync(0xffffffffu, wait.left())) return;
     for (uint32_t k = 0;; k += U) {
       bool more = false;
 #pragma unroll 1
@@ -310,7 +312,7 @@ struct Short {
   const Args &a;
   uint32_t ch, unit;  // unit: of those of a round
   int me, p;
-  uint32_t sent, received, credit, acked;
+  uint32_t sent, received, credit, acked, left;
   // Where messages of number 0 lie; the others are multiples of `each` behind.
   uint64_t each;
   char *there, *here;
@@ -329,9 +331,10 @@ struct Short {
   __device__ __forceinline__ void begin() {
     sent = ld_volatile(&mine->sent[p]), received = ld_volatile(&mine->received[p]);
     credit = ld_volatile(&mine->credit[p]), acked = ld_volatile(&mine->acked[p]);
+    left = ld_volatile(left_of(c, me, me));
   }
   __device__ __forceinline__ void acknowledge() const {
-    if (unit == 0 && !(a.symmetric && (received & 0xffff) > 1)) st_volatile(&channel_of(c, p, ch)->acked[me], received);
+    if (unit == 0 && !left && !(a.symmetric && (received & 0xffff) > 1)) st_volatile(&channel_of(c, p, ch)->acked[me], received);
   }
   __device__ __forceinline__ void await_credit(Waiter &wait) const {
     const uint32_t need = sent + 1 - PACKET_SLOTS;
@@ -367,7 +370,7 @@ struct Short {
       w[u][0] = v[u].x, w[u][1] = v[u].z;
     }
   }
-  // leave writes back what has changed, when all threads of the block have begun.
+  // leave writes back what has changed, when all threads of the block have begun: see finish.
   __device__ __forceinline__ void leave(bool to, bool from) const {
     if (unit != 0) return;
     if (to) mine->sent[p] = sent + 1;
@@ -402,7 +405,6 @@ using GatheredOne = Gathered<1>;
 template <bool REDUCE, int T, int OP> __device__ __forceinline__ void short_packets(const Comm &c, const Args &a) {
   SHARED(GatheredOne, all);
   Short s(c, a);
-  Waiter wait(c, s.ch);
   const int me = c.rank, p = s.p;
   const uint32_t at = (s.ch << a.row | s.unit) * 8;
   const bool to = REDUCE ? a.owners >> p & 1 : a.send[p] != 0, from = REDUCE ? a.owners >> me & 1 : a.recv[p] != 0;
@@ -412,6 +414,7 @@ template <bool REDUCE, int T, int OP> __device__ __forceinline__ void short_pack
   dependents_launch();
   dependency_wait();
   s.begin();
+  Waiter wait(c, s.ch, s.left);
   uint32_t w[1][2], own[2];
   if (sends) load_words(w[0], a.in[p], at, a.send[p]);
   if (keeps) load_words(own, a.in[me], at, a.send[me]);
@@ -419,7 +422,7 @@ template <bool REDUCE, int T, int OP> __device__ __forceinline__ void short_pack
   if (sends) {
     if (REDUCE) scaled<T>(w[0], a);
     s.await_credit(wait);
-    s.put(0, w[0]);
+    if (!wait.left()) s.put(0, w[0]);
   }
   if (!REDUCE && keeps) store_words(own, a.out[me], at, a.send[me]);
   if (takes) {
@@ -439,12 +442,12 @@ template <bool REDUCE, int T, int OP> __device__ __forceinline__ void short_pack
   s.leave(to, from);
 }
 
-// exchange_packets: each rank sends to each what it has for it.
+// exchange_packets: each rank sends to each what it has for it. By LL it is the barrier between rounds of
+// copies, too: then its owners are the rank itself, and the one whose copies it has passed on.
 template <class P, int U> __device__ __forceinline__ void exchange_packets(const Comm &c, const Args &a) {
   if (P::SHORT && a.row != 0) return short_packets<false, 0, 0>(c, a);
   SHARED(Channel, s);
   const uint32_t ch = blockIdx.x;
-  Waiter wait(c, ch);
   uint32_t to = 0, from = 0;
 #pragma unroll
   for (int p = 0; p < ASSAY_RANKS; p++) {
@@ -461,9 +464,11 @@ template <class P, int U> __device__ __forceinline__ void exchange_packets(const
     sender.load(a, a.in[p], a.send[p], Share<P>(a.send[p], ch, to_channels(a, p)), 0);
   }
   begin(c, s, ch);
-  if (threadIdx.x < (uint32_t)c.ranks && (from >> threadIdx.x & 1)) acknowledge(c, s, ch, threadIdx.x, a.symmetric);
+  Waiter wait(c, ch, s.left);
+  if (threadIdx.x < (uint32_t)c.ranks && (from >> threadIdx.x & 1) && !wait.left()) acknowledge(c, s, ch, threadIdx.x, a.symmetric);
+  if (P::SHORT && a.owners) hold_if_left(c, a.owners & peers_of(c), wait);
   await_credits(c, s, ch, to, PACKET_SLOTS, wait);
-  sender.send(c, a, s, ch, to);
+  sender.send(c, a, s, ch, to, wait);
   if (a.send[c.rank] != 0 && a.in[c.rank] != a.out[c.rank]) {
     const uint64_t n = a.send[c.rank];
     for (uint64_t at = ((uint64_t)ch * blockDim.x + threadIdx.x) * 16; at < n; at += (uint64_t)gridDim.x * blockDim.x * 16) {
@@ -473,6 +478,7 @@ template <class P, int U> __device__ __forceinline__ void exchange_packets(const
     }
   }
   take_all<P, U>(c, a, s, ch, from, 1, wait);
+  if (P::SHORT && a.owners && wait.left()) tell_left(c);
   finish(c, s, ch, 1, to, from, a.symmetric);
 }
 
@@ -515,7 +521,6 @@ template <class P, int U, int T, int OP> __device__ __forceinline__ void reduce_
   if (P::SHORT && a.row != 0) return short_packets<true, T, OP>(c, a);
   SHARED(Channel, s);
   const uint32_t ch = blockIdx.x;
-  Waiter wait(c, ch);
   const uint32_t peers = peers_of(c);
   const bool owner = a.owners >> c.rank & 1;
   const uint32_t to = peers & a.owners, from = owner ? peers : 0;
@@ -528,9 +533,10 @@ template <class P, int U, int T, int OP> __device__ __forceinline__ void reduce_
     sender.load(a, a.in[p], a.send[p], Share<P>(a.send[p], ch, a.channels), 0);
   }
   begin(c, s, ch);
-  if (threadIdx.x < (uint32_t)c.ranks && (from >> threadIdx.x & 1)) acknowledge(c, s, ch, threadIdx.x, a.symmetric);
+  Waiter wait(c, ch, s.left);
+  if (threadIdx.x < (uint32_t)c.ranks && (from >> threadIdx.x & 1) && !wait.left()) acknowledge(c, s, ch, threadIdx.x, a.symmetric);
   await_credits(c, s, ch, to, PACKET_SLOTS, wait);
-  sender.send(c, a, s, ch, to);
+  sender.send(c, a, s, ch, to, wait);
   if (owner) {
     const uint64_t n = a.recv[c.rank];
     const Share<P> share(n, ch, a.channels);
@@ -548,7 +554,6 @@ template <class P, int U, int T, int OP> __device__ __forceinline__ void reduce_
 template <class P, int U, int T, int OP> __device__ __forceinline__ void allreduce_packets(const Comm &c, const Args &a) {
   SHARED(Channel, s);
   const uint32_t ch = blockIdx.x;
-  Waiter wait(c, ch);
   const uint32_t peers = peers_of(c);
   dependents_launch();
   dependency_wait();
@@ -558,16 +563,18 @@ template <class P, int U, int T, int OP> __device__ __forceinline__ void allredu
     sender.load(a, a.in[p], a.send[p], Share<P>(a.send[p], ch, a.channels), 0);
   }
   begin(c, s, ch);
-  if (threadIdx.x < (uint32_t)c.ranks && (peers >> threadIdx.x & 1)) acknowledge(c, s, ch, threadIdx.x, true);
+  Waiter wait(c, ch, s.left);
+  if (threadIdx.x < (uint32_t)c.ranks && (peers >> threadIdx.x & 1) && !wait.left()) acknowledge(c, s, ch, threadIdx.x, true);
   await_credits(c, s, ch, peers, PACKET_SLOTS, wait);
-  sender.send(c, a, s, ch, peers);
+  sender.send(c, a, s, ch, peers, wait);
   const uint64_t n = a.send[c.rank];
   const Share<P> share(n, ch, a.channels);
   Folder<P, U, T, OP> f;
   for (uint32_t k = 0; share.any(k); k += U) {
     f.fold_rounds(c, a, s, ch, share, n, k, wait);
+    const bool left = __any_sync(0xffffffffu, wait.left());
 #pragma unroll 1
-    for (int j = 1; j < c.ranks; j++) {
+    for (int j = 1; j < c.ranks && !left; j++) {
       const int p = next_peer(c, j);
       const uint32_t number = s.sent[p] + 2;
       char *slot = slot_of<P>(c, p, ch, c.rank, number);

@@ -60,6 +60,9 @@ __device__ __forceinline__ void await_word(const uint32_t *word, int p, uint32_t
   wait.met();
 }
 
+// has_left is whether the rank has left in a kernel before.
+__device__ __forceinline__ uint32_t has_left(const Comm &c) { return ld_volatile(left_of(c, c.rank, c.rank)); }
+
 // before_of is the rank that all the rank's own waits depend on in the end.
 __device__ __forceinline__ int before_of(const Comm &c, const Ring &g) { return g.prev ? next_peer(c, c.ranks - 1) : c.rank; }
 
@@ -103,7 +106,7 @@ template <int T, int OP> __device__ __forceinline__ void ring_moves(const Comm &
   const uint32_t each = g.pieces << g.keeps, total = (g.end - g.first) * each;
   const auto round_of = [&](uint32_t piece) { return Round(g, g.first + piece / each); };
   const auto kept = [&](uint32_t piece) { return piece % each + g.pieces < each; };
-  Waiter waiting(c, PACKET_CHANNELS + blockIdx.x % CHUNK_CHANNELS);
+  Waiter waiting(c, PACKET_CHANNELS + blockIdx.x % CHUNK_CHANNELS, has_left(c));
   const auto wait = [&](uint32_t) {
     uint32_t piece = NONE;
     if (serving_lane() == 0) {
@@ -118,7 +121,7 @@ template <int T, int OP> __device__ __forceinline__ void ring_moves(const Comm &
           await_word(&g.own->through, before_of(c, g), number - RING_ROUNDS / 2, waiting);
         }
       }
-      if (piece >= total || waiting.left()) piece = NONE;
+      if (piece >= total) piece = NONE;
     }
     return __shfl_sync(~0u, piece, 0);
   };
@@ -142,9 +145,13 @@ template <int T, int OP> __device__ __forceinline__ void ring_moves(const Comm &
       copy<Slot>(t, to, slot, n);
     }
   };
-  run_steps(t, taken, false, wait, move, [&](uint32_t, uint32_t piece) {
+  // Copies of a rank that has left may have overwritten what came from it, or, in the slot of the previous
+  // rank, what that one has passed on.
+  const int prev = next_peer(c, c.ranks - 1), before = next_peer(c, c.ranks - 2);
+  run_steps(t, taken, false, waiting, wait, move, [&](uint32_t, uint32_t piece) {
     if (piece == NONE || serving_lane() != 0) return;
     fence_system();
+    if (g.prev && ld_volatile(left_of(c, c.rank, prev)) || g.before && ld_volatile(left_of(c, c.rank, before))) return;
     atomicAdd(&g.own->moved[round_of(piece).number % RING_ROUNDS], 1);
   });
 }
@@ -152,8 +159,8 @@ template <int T, int OP> __device__ __forceinline__ void ring_moves(const Comm &
 // ring_tells is what one thread of the first block does: it tells the ranks that copy to this one, and
 // ring_grants, which rounds this rank is through with.
 __device__ __forceinline__ void ring_tells(const Comm &c, const Args &a, const Ring &g) {
-  Waiter waiting(c, PACKET_CHANNELS);
-  for (uint32_t r = g.first;; r++) {
+  Waiter waiting(c, PACKET_CHANNELS, has_left(c));
+  for (uint32_t r = g.first; !waiting.left(); r++) {
     const uint32_t number = g.base + r;
     if (g.prev) st_volatile((uint2 *)&g.prev->passed[0], make_uint2(number, a.sign));
     if (g.before) st_volatile((uint2 *)&g.before->passed[1], make_uint2(number, a.sign));
@@ -171,7 +178,7 @@ __device__ __forceinline__ void ring_tells(const Comm &c, const Args &a, const R
 // goes is there and the slot for it is free.
 __device__ __forceinline__ void ring_grants(const Comm &c, const Args &a, const Ring &g) {
   const int to = next_peer(c, 1), beyond = next_peer(c, 2 % c.ranks);
-  Waiter waiting(c, PACKET_CHANNELS + CHUNK_CHANNELS - 1);
+  Waiter waiting(c, PACKET_CHANNELS + CHUNK_CHANNELS - 1, has_left(c));
   // The first rounds of the next rank and of the one behind it, from which on they take part.
   const uint32_t begins = g.steps ? 0 : g.position * g.lag, begins_beyond = g.steps ? 0 : begins + g.lag;
   uint32_t sent = 0;
@@ -189,7 +196,9 @@ __device__ __forceinline__ void ring_grants(const Comm &c, const Args &a, const 
     st_volatile(&g.own->go, sent);
   }
   if (sent && !waiting.left()) await_rounds(a, g, &g.own->passed[0], to, sent, waiting);  // what goes was read
-  if (waiting.left()) st_volatile(&g.own->go, g.base + g.end);  // no stream waits for ever
+  if (!waiting.left()) return;
+  tell_left(c);
+  st_volatile(&g.own->go, g.base + g.end);  // no stream waits for ever
 }
 
 // The first block is the one that gets a multiprocessor first.

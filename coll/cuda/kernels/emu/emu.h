@@ -22,6 +22,9 @@
   static const char name##_key = 0; \
   type &name = *static_cast<type *>(emu::shared(&name##_key, sizeof(type)))
 
+// Few, so that threads may give up at any place.
+enum { LOOKS = 16 };
+
 struct uint3 { unsigned x, y, z; };
 struct dim3 { unsigned x = 1, y = 1, z = 1; };
 struct alignas(8) uint2 { unsigned x, y; };

@@ -58,7 +58,8 @@ std::string Machine::run() {
       if (!stale_) {
         fair_ = false;
         change_pace();
-      } else if (stale_ > 20000 * threads_ + 100000 && calls_.empty()) {
+      } else if (stale_ > runs_ * (threads_ + 5) && calls_.empty()) {
+        stuck_ = true;
         return report();
       }
     }
@@ -223,6 +224,7 @@ void Machine::end_grid(Grid *g) {
     blocks_.erase(std::find(blocks_.begin(), blocks_.end(), b.get()));
   }
   gpus_[g->gpu].running--;
+  if (g->launch.done) g->launch.done();
   for (Block *b : blocks_)
     for (Thread *t : b->threads)
       if (t->wait == Wait::grid && b->grid->before.get() == g) wake(t);

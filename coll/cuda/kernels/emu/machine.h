@@ -25,6 +25,7 @@ struct Launch {
   unsigned cluster = 1;   // consecutive blocks that form a cluster
   bool early = false;     // programmatic dependent launch: may start when the grid before allows it
   bool lines = false;     // lines of 128 bytes that a warp stores at once arrive at once
+  std::function<void()> done = {};  // called when the grid has ended and all its stores have arrived
 };
 
 enum class Wait : uint8_t { none, warp, block, named, grid, ended };
@@ -96,6 +97,10 @@ class Machine {
   // run returns when all grids have ended, with "", or when nothing can happen
   // any more, with who waits for what, or when a kernel failed, with why.
   std::string run();
+  // stuck reports whether run returned because nothing can happen any more.
+  bool stuck() const { return stuck_; }
+  // soon makes run find out sooner that nothing can happen: after so many runs of each thread.
+  void soon(uint64_t runs) { runs_ = runs; }
   // call makes run call f after so many turns.
   void call(uint64_t turn, std::function<void()> f) { calls_.push_back({turn, std::move(f)}); }
   // name says what a piece of memory is, for the reports.
@@ -170,7 +175,8 @@ class Machine {
   uint64_t stale_ = 0;  // threads run since something last changed
   uint64_t threads_ = 0;
   unsigned arrive_rate_ = 1;
-  bool fair_ = false;
+  bool fair_ = false, stuck_ = false;
+  uint64_t runs_ = 20000;  // of each thread, before it is sure that nothing can happen
   std::string failure_;
 };
 

@@ -120,22 +120,49 @@ std::string World::check_numbers() const {
 }
 
 std::string World::check_memory() const {
-  for (const auto &m : memory_) {
-    std::string who = m->of + ": memory of rank " + std::to_string(m->rank);
-    if (m->buffer.spoilt()) return who + ": written outside of it";
-    for (size_t i = 0; i < m->want.size(); i++) {
-      if (m->buffer.at()[i] == m->want[i]) continue;
-      if (m->close >= 0) {
-        const size_t size = size_of(m->close), at = i / size * size;
-        const float x = load(m->close, m->buffer.at() + at), y = load(m->close, &m->want[at]);
-        if (fabsf(x - y) <= fabsf(y) * (size == 2 ? 1.0f / 128 : 1e-5f)) continue;
-      }
-      char text[200];
-      snprintf(text, sizeof text, ": byte %zu of %zu is %02x, want %02x", i, m->want.size(), m->buffer.at()[i] & 255, m->want[i] & 255);
-      return who + text;
-    }
+  for (int rank = 0; rank < ranks; rank++) {
+    std::string e = check(wants(rank));
+    if (!e.empty()) return e;
   }
   return "";
+}
+
+Wants World::wants(int rank) const {
+  Wants w;
+  for (const auto &m : memory_)
+    if (m->rank == rank) w.emplace_back(m.get(), m->want);
+  return w;
+}
+
+std::string World::check(const Wants &w) const {
+  for (const auto &[memory, want] : w) {
+    std::string e = check_one(*memory, want);
+    if (!e.empty()) return e;
+  }
+  return "";
+}
+
+std::string World::check_one(const Memory &m, const std::vector<char> &want) const {
+  std::string who = m.of + ": memory of rank " + std::to_string(m.rank);
+  if (m.buffer.spoilt()) return who + ": written outside of it";
+  for (size_t i = 0; i < want.size(); i++) {
+    if (m.buffer.at()[i] == want[i]) continue;
+    if (m.close >= 0) {
+      const size_t size = size_of(m.close), at = i / size * size;
+      const float x = load(m.close, m.buffer.at() + at), y = load(m.close, &want[at]);
+      if (fabsf(x - y) <= fabsf(y) * (size == 2 ? 1.0f / 128 : 1e-5f)) continue;
+    }
+    char text[200];
+    snprintf(text, sizeof text, ": byte %zu of %zu is %02x, want %02x", i, want.size(), m.buffer.at()[i] & 255, want[i] & 255);
+    return who + text;
+  }
+  return "";
+}
+
+bool World::gave_up(int rank) const {
+  for (const Report &r : reports[rank])
+    if (r.taken && r.who >> 24 != 3) return true;
+  return false;
 }
 
 }  // namespace emu

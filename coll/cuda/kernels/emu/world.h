@@ -31,6 +31,9 @@ struct Span {
   Span part(size_t from, size_t bytes) const { return {memory, at + from, bytes}; }
 };
 
+// Wants are what some memory holds at one time.
+using Wants = std::vector<std::pair<const Memory *, std::vector<char>>>;
+
 // History is how a communicator came to where its numbers stand.
 enum class History {
   fresh,      // evenly
@@ -48,6 +51,12 @@ class World {
   Span output(int rank, size_t bytes, size_t element);
   // check says what is wrong with the memory of users and channels, or nothing.
   std::string check() const;
+  // wants are what the memory of a rank holds when it has done all operations that were made so far.
+  Wants wants(int rank) const;
+  // check says which memory does not hold what is wanted, or nothing.
+  std::string check(const Wants &w) const;
+  // gave_up reports whether a kernel of a rank has left before it was done, and said so.
+  bool gave_up(int rank) const;
 
   int ranks;
   unsigned threads;  // of a block
@@ -65,6 +74,7 @@ class World {
   Channel &channel(int rank, int ch) const { return reinterpret_cast<Channel *>(comms[rank].win[rank])[ch]; }
   std::string check_numbers() const;
   std::string check_memory() const;
+  std::string check_one(const Memory &m, const std::vector<char> &want) const;
 
   std::unique_ptr<Pages> windows_;
   std::vector<std::unique_ptr<Memory>> memory_;
