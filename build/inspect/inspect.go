@@ -143,6 +143,9 @@ func Inspect(ctx context.Context, src oci.Source, policy attest.Policy) (*Report
 		Attached: entries(ev.Attached), Problems: ev.Problems, keys: len(policy.Keys) > 0, recipe: policy.Recipe,
 		Layers: LayersReport{Count: ev.Layers.Count, Bytes: ev.Layers.Bytes, Verified: "size", Elsewhere: ev.Layers.Elsewhere},
 	}
+	if ev.Root.Digest.Hex == "" {
+		r.Digest = ""
+	}
 	if ev.Layers.Read {
 		r.Layers.Verified = "digest"
 	}

@@ -49,7 +49,7 @@ func ParseIndex(what string, raw []byte, mt types.MediaType) (*v1.IndexManifest,
 		err = fmt.Errorf("schemaVersion is %d, not 2", idx.SchemaVersion)
 	}
 	for _, d := range idx.Manifests {
-		err = errors.Join(err, embedded(d))
+		err = errors.Join(err, complete(d))
 	}
 	return idx, formatError(what, err)
 }
@@ -69,7 +69,7 @@ func ParseManifest(what string, raw []byte, mt types.MediaType) (*v1.Manifest, e
 		err = fmt.Errorf("schemaVersion is %d, not 2", m.SchemaVersion)
 	}
 	for _, d := range append(slices.Clone(m.Layers), m.Config) {
-		err = errors.Join(err, embedded(d))
+		err = errors.Join(err, complete(d))
 	}
 	return m, formatError(what, err)
 }
@@ -121,8 +121,11 @@ func parse(raw []byte, v any, has, hasNot []string) error {
 	return nil
 }
 
-// embedded compares the content that a descriptor may carry with its digest.
-func embedded(d v1.Descriptor) error {
+// complete checks that a descriptor names content, and compares what it may carry with its digest.
+func complete(d v1.Descriptor) error {
+	if d.Digest.Hex == "" || d.Size < 0 {
+		return fmt.Errorf("a descriptor of type %q has no digest, or the size %d", d.MediaType, d.Size)
+	}
 	if d.Data == nil {
 		return nil
 	}

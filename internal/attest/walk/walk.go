@@ -62,18 +62,12 @@ type Image struct {
 // missing, the error is an *Error, and the evidence is returned too; if something could not be
 // read, it is another error.
 func Verify(ctx context.Context, p attest.Policy, src oci.Source) (*Evidence, error) {
-	root, err := src.Resolve(ctx)
-	if err != nil {
-		return nil, err
-	}
-	w := &walk{policy: &p, src: src, seen: map[v1.Hash]bool{}, layers: map[v1.Hash]v1.Descriptor{}, ev: &Evidence{Reference: src.String(), Root: root}}
-	if p.Digest != "" && root.Digest.String() != p.Digest {
-		w.problem("it is %s, not %s", root.Digest, p.Digest)
-	}
-	if err := w.manifest(ctx, root, 0); err != nil {
-		return nil, err
-	}
-	if err := w.checkLayers(ctx); err != nil {
+	w := &walk{policy: &p, src: src, seen: map[v1.Hash]bool{}, layers: map[v1.Hash]v1.Descriptor{}, ev: &Evidence{Reference: src.String()}}
+	err := w.all(ctx)
+	var bad *oci.FormatError
+	if errors.As(err, &bad) { // what readers may read differently does not verify
+		w.problem("%v", bad)
+	} else if err != nil {
 		return nil, err
 	}
 	w.complete()
@@ -81,6 +75,22 @@ func Verify(ctx context.Context, p attest.Policy, src oci.Source) (*Evidence, er
 		return w.ev, &Error{w.ev.Reference, w.ev.Problems}
 	}
 	return w.ev, nil
+}
+
+// all reads the image, and lists what is wrong with it.
+func (w *walk) all(ctx context.Context) error {
+	root, err := w.src.Resolve(ctx)
+	if err != nil {
+		return err
+	}
+	w.ev.Root = root
+	if want := w.policy.Digest; want != "" && root.Digest.String() != want {
+		w.problem("it is %s, not %s", root.Digest, want)
+	}
+	if err := w.manifest(ctx, root, 0); err != nil {
+		return err
+	}
+	return w.checkLayers(ctx)
 }
 
 // Limits of the walk: far above any real image, and low enough that a reader is not kept busy.
