@@ -173,6 +173,8 @@ func (p *Policy) serves(c Claims) error {
 	switch {
 	case p.Use == Gate && c.Node != "":
 		return fmt.Errorf("%w: it is about the machine %s, suite %s", ErrUse, c.NodeName, c.Suite)
+	case c.Suite == GateSuite && c.Node != "", p.Use == Passing && p.Target+p.Recipe != "" && c.Node != "":
+		return fmt.Errorf("%w: it is about the machine %s, and not an image's", ErrUse, c.NodeName)
 	case p.Use == Gate && c.Machines > 0, p.Use == Admission && c.Machines > 0:
 		return fmt.Errorf("%w: it is about %d machines, suite %s", ErrUse, c.Machines, c.Suite)
 	case p.Use == Admission && (c.Node == "" || c.Suite == GateSuite):
