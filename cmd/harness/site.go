@@ -210,7 +210,8 @@ func (o *siteOptions) apply(ctx context.Context, where string, accept *acceptOpt
 	if err != nil {
 		return err
 	}
-	if _, _, err := certificate.Open(b, keys...); err != nil { // before drivers are asked what this machine is
+	st, _, err := certificate.Open(b, keys...)
+	if err != nil { // before drivers are asked what this machine is
 		return notRead(where, keys, err)
 	}
 	o.s.Vouched, o.k.Vouched = accept.vouched(), accept.vouched()
@@ -220,6 +221,9 @@ func (o *siteOptions) apply(ctx context.Context, where string, accept *acceptOpt
 			return fmt.Errorf("%w; --node-identity or --identity-of says which machine the certificate must be about", err)
 		}
 		policy.Node, o.k.Boot = certificate.NodeDigest(id.Node.Identity), id.Boot
+		if n := st.Predicate.Node; n != nil && slices.Contains(id.Others, certificate.NodeDigest(n.Identity)) {
+			policy.Node = certificate.NodeDigest(n.Identity) // made by a user who may not read the first
+		}
 	}
 	adm, err := certificate.Admit(b, policy)
 	switch {
