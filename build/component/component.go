@@ -5,6 +5,8 @@
 package component
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -100,12 +102,42 @@ func Make(in Input) (Result, error) {
 		}
 	}
 	r := b.recipe
+	if r.Whole, _, err = Hash(in); err != nil {
+		return Result{}, err
+	}
+	canonical.recipe.Whole = r.Whole
 	img := r.Image()
 	img.Steps = append(img.Steps, recipe.File{Path: certificate.SpecPath, Mode: 0o644, Content: specText(canonical.recipe.Spec())})
 	if err := r.Validate(); err != nil {
 		return Result{}, err
 	}
 	return Result{Recipe: r, Missing: b.missing}, b.err
+}
+
+// Hash returns the SHA-256, in hex, of the recipes of a target for all of its platforms, and what
+// they lack. The builder's own platform does not change it.
+func Hash(in Input) (sum string, missing []Missing, err error) {
+	platforms := in.Target.Platforms
+	if len(platforms) == 0 {
+		platforms = []recipe.Platform{in.Platform}
+	}
+	h := sha256.New()
+	if in.Lock != nil {
+		fmt.Fprintln(h, in.Lock.Epoch)
+	}
+	for _, p := range platforms {
+		in.Platform, in.Native = p, p
+		b, err := assemble(in)
+		if err == nil {
+			err = b.err
+		}
+		if err != nil {
+			return "", nil, err
+		}
+		missing = append(missing, b.missing...)
+		fmt.Fprintln(h, b.recipe.Hash())
+	}
+	return hex.EncodeToString(h.Sum(nil)), missing, nil
 }
 
 // assemble builds the recipe without the image's declaration of itself.

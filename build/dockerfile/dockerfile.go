@@ -57,7 +57,7 @@ type writer struct {
 func (w *writer) head() string {
 	var b strings.Builder
 	fmt.Fprintln(&b, "# syntax=docker/dockerfile:1")
-	fmt.Fprintf(&b, "# %s for %s, recipe %s. Written by \"assay dockerfile\".\n", w.r.Target, w.r.Platform, w.r.Hash()[:12])
+	fmt.Fprintf(&b, "# %s for %s, recipe %s. Written by \"assay dockerfile\".\n", w.r.Target, w.r.Platform, w.r.Declared()[:12])
 	fmt.Fprintf(&b, "# Build with: docker buildx build --platform %s --build-arg SOURCE_DATE_EPOCH=%d", w.r.Platform, w.env.Epoch.Unix())
 	for _, c := range w.contexts {
 		fmt.Fprintf(&b, " \\\n#   --build-context %s=…", c)

@@ -194,11 +194,7 @@ func (d *dry) image(t matrix.Target, p recipe.Platform) (DryImage, error) {
 		return out, err
 	}
 	if len(mk.Missing) == 0 {
-		canonical, err := d.Recipe(t, p, p) // the recipe does not depend on where it is built
-		if err != nil {
-			return out, err
-		}
-		out.Recipe = canonical.Recipe.Hash()
+		out.Recipe = mk.Recipe.Declared()
 	}
 	hashes := mk.Recipe.Hashes(d.native)
 	var end float64

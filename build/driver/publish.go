@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -23,6 +24,15 @@ func Publish(ctx context.Context, l *oci.Layout, name string, repo *oci.Reposito
 	if err := repo.CheckTags(tags); err != nil {
 		return oci.Result{}, exit.With(exit.Usage, err)
 	}
+	for _, tag := range tags {
+		digits := RecipeOfTag(tag)
+		if policy.Recipe == "" {
+			policy.Recipe = digits
+		}
+		if digits != "" && digits != policy.Recipe {
+			return oci.Result{}, exit.Usagef("--tag %s: it ends in %s, and another tag or the recipe in %s: an image has one recipe", tag, digits, policy.Recipe)
+		}
+	}
 	rep, err := inspect.Inspect(ctx, l.Source(name), policy)
 	if err != nil {
 		return oci.Result{}, fmt.Errorf("nothing is pushed: %w", err)
@@ -36,6 +46,7 @@ func Publish(ctx context.Context, l *oci.Layout, name string, repo *oci.Reposito
 		return res, err
 	}
 	policy.Digest = rep.Digest
+	policy.Layers = max(policy.Layers, attest.LayersBegun) // some registries say that they have what they lack
 	if _, err := inspect.Inspect(ctx, repo.Source(root), policy); err != nil {
 		return res, fmt.Errorf("no tag is set: %w", err)
 	}
@@ -44,28 +55,53 @@ func Publish(ctx context.Context, l *oci.Layout, name string, repo *oci.Reposito
 	return res, err
 }
 
+// fullTag matches a tag that ends in the digits of a recipe's hash, as the axes' images have it.
+var fullTag = regexp.MustCompile(`^[0-9]+\.[0-9.]+-devel-[a-z]+[0-9.]+-nccl[0-9.]+-.+-([0-9a-f]{7})$|^[0-9]+\.[0-9.]+-devel-[a-z]+[0-9.]+-nccl[0-9.]+-([0-9a-f]{7})$`)
+
 var recipeInTag = regexp.MustCompile(`^[0-9a-f]{7}$`)
 
-// TargetOfTag returns the target to which a reference's tag, full or moving, belongs; "" if there
-// is no such target.
-func TargetOfTag(targets []matrix.Target, ref string) string {
+// RecipeOfTag returns the digits of the recipe's hash in which a full tag of the fixed scheme ends;
+// "" if the tag is of another form.
+func RecipeOfTag(tag string) string {
+	m := fullTag.FindStringSubmatch(strings.TrimSuffix(tag, certifySuffix))
+	if m == nil {
+		return ""
+	}
+	return cmp.Or(m[1], m[2])
+}
+
+// A Tagged is what a reference's tag says about the image.
+type Tagged struct {
+	Tag    string // "" if the reference names a digest
+	Target string // "" if the matrix lists no target with such a tag
+	Recipe string // digits of the recipe's hash, of a full tag
+}
+
+// ReadTag returns what a reference's tag, full or moving, says about its image.
+func ReadTag(targets []matrix.Target, ref string) (out Tagged) {
 	if strings.Contains(ref, "@") {
-		return ""
+		return out
 	}
-	i := strings.LastIndex(ref, ":")
-	if i < 0 || strings.Contains(ref[i:], "/") {
-		return ""
+	out.Tag = "latest"
+	if i := strings.LastIndex(ref, ":"); i >= 0 && !strings.Contains(ref[i:], "/") {
+		out.Tag = ref[i+1:]
 	}
-	tag := strings.TrimSuffix(ref[i+1:], certifySuffix)
+	tag := strings.TrimSuffix(out.Tag, certifySuffix)
+	out.Recipe = RecipeOfTag(tag)
 	for _, t := range targets {
-		before, after, _ := strings.Cut(t.Tag, "{recipe}")
+		before, after, full := strings.Cut(t.Tag, "{recipe}")
 		middle, ok := strings.CutPrefix(tag, before)
 		if ok {
 			middle, ok = strings.CutSuffix(middle, after)
 		}
-		if ok && recipeInTag.MatchString(middle) || slices.Contains(t.Moving, tag) {
-			return t.Name
+		switch {
+		case full && ok && recipeInTag.MatchString(middle):
+			out.Target, out.Recipe = t.Name, middle
+			return out
+		case slices.Contains(t.Moving, tag):
+			out.Target = t.Name
+			return out
 		}
 	}
-	return ""
+	return out
 }

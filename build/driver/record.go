@@ -50,17 +50,14 @@ func (b *build) verify(t matrix.Target, p recipe.Platform, r record) error {
 	if err != nil {
 		return err
 	}
-	// The image declares the recipe as made for its builder's architecture, which may be either.
-	for _, native := range []string{"amd64", "arm64"} {
-		mk, err := b.Recipe(t, p, recipe.Platform{OS: p.OS, Arch: native})
-		if err != nil {
-			return err
-		}
-		if mk.Recipe.Hash() == st.Predicate.Environment.Recipe {
-			return nil
-		}
+	mk, err := b.Recipe(t, p, p)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("its certificate is about the recipe %s, which is not this target's", st.Predicate.Environment.Recipe)
+	if mk.Recipe.Declared() != st.Predicate.Environment.Recipe {
+		return fmt.Errorf("its certificate is about the recipe %s, which is not this target's", st.Predicate.Environment.Recipe)
+	}
+	return nil
 }
 
 // buildHash covers everything that determines the image's bytes.
@@ -70,7 +67,7 @@ func (b *build) buildHash(t matrix.Target, p recipe.Platform) string {
 		return ""
 	}
 	h := sha256.New()
-	fmt.Fprintln(h, res.Recipe.Hash(), b.Lock.Epoch, b.o.Zstd)
+	fmt.Fprintln(h, res.Recipe.Hash(), res.Recipe.Declared(), b.Lock.Epoch, b.o.Zstd)
 	return hex.EncodeToString(h.Sum(nil))
 }
 

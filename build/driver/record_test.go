@@ -24,7 +24,7 @@ func TestRecordIsNotBelieved(t *testing.T) {
 	made := func(change func(*certificate.Predicate)) []byte {
 		p := certificate.Predicate{
 			Suite: "image", Started: w.Epoch(), Finished: w.Epoch(), Harness: certificate.Harness{Version: "1"},
-			Environment: certificate.Environment{Platform: "linux/amd64", Target: target.Name, Recipe: mk.Recipe.Hash()},
+			Environment: certificate.Environment{Platform: "linux/amd64", Target: target.Name, Recipe: mk.Recipe.Declared()},
 			Results:     []result.Result{{ID: "image/files", Title: "files", Verdict: result.Pass}},
 		}
 		change(&p)

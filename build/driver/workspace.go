@@ -218,13 +218,17 @@ func (w *Workspace) Select(names []string) ([]matrix.Target, error) {
 // Recipe returns the recipe of a target on a platform, for a builder of the given native
 // platform.
 func (w *Workspace) Recipe(t matrix.Target, p, native recipe.Platform) (component.Result, error) {
-	return component.Make(component.Input{Target: t, All: w.Targets, Platform: p, Native: native, Lock: w.Lock, Source: w.source, Repository: w.File.Repository})
+	return component.Make(w.input(t, p, native))
+}
+
+func (w *Workspace) input(t matrix.Target, p, native recipe.Platform) component.Input {
+	return component.Input{Target: t, All: w.Targets, Platform: p, Native: native, Lock: w.Lock, Source: w.source, Repository: w.File.Repository}
 }
 
 // A Planned target is a target with its recipes.
 type Planned struct {
 	matrix.Target
-	Hash    string   `json:"recipe,omitempty"` // SHA-256 of the platforms' recipes; "" while unresolved
+	Hash    string   `json:"recipe,omitempty"` // SHA-256 of the platforms' recipes, which certificates name; "" while unresolved
 	FullTag string   `json:"image,omitempty"`  // repository:tag
 	Missing []string `json:"unresolved,omitempty"`
 }
@@ -245,26 +249,19 @@ func (w *Workspace) Plan(targets []matrix.Target) ([]Planned, error) {
 
 func (w *Workspace) plan(t matrix.Target) (Planned, error) {
 	out := Planned{Target: t}
-	h := sha256.New()
-	fmt.Fprintln(h, w.Lock.Epoch)
-	for _, p := range t.Platforms {
-		// The builder's own platform does not change the result, so it is left
-		// out of the hash.
-		res, err := w.Recipe(t, p, p)
-		if err != nil {
-			return out, err
+	sum, missing, err := component.Hash(w.input(t, recipe.Platform{}, recipe.Platform{}))
+	if err != nil {
+		return out, err
+	}
+	for _, m := range missing {
+		if !slices.Contains(out.Missing, m.Key) {
+			out.Missing = append(out.Missing, m.Key)
 		}
-		for _, m := range res.Missing {
-			if !slices.Contains(out.Missing, m.Key) {
-				out.Missing = append(out.Missing, m.Key)
-			}
-		}
-		fmt.Fprintln(h, res.Recipe.Hash())
 	}
 	if len(out.Missing) > 0 {
 		return out, nil
 	}
-	out.Hash = hex.EncodeToString(h.Sum(nil))
+	out.Hash = sum
 	out.Tag = strings.ReplaceAll(t.Tag, "{recipe}", out.Hash[:7])
 	out.FullTag = w.File.Repository + ":" + out.Tag
 	return out, nil

@@ -75,11 +75,23 @@ type Report struct {
 	Target        string          `json:"target,omitempty"` // on which its documents agree
 	Images        []Image         `json:"images"`
 	Attached      []AttachedEntry `json:"attached,omitempty"` // to the index itself
+	Layers        LayersReport    `json:"layers"`
+	// Notes say what could not be compared.
+	Notes []string `json:"notes,omitempty"`
 	// Problems lists what is inconsistent. Empty means that everything present was verified under
 	// the given policy.
 	Problems []string `json:"problems,omitempty"`
 
-	keys bool // signatures were verified
+	keys   bool   // signatures were verified
+	recipe string // was compared with the certificates'
+}
+
+// A LayersReport says what was looked at of the layers of all images.
+type LayersReport struct {
+	Count     int    `json:"count"`               // different ones
+	Bytes     int64  `json:"bytes"`               // compressed
+	Verified  string `json:"verified"`            // "size": each is there in its size; "digest": all bytes were read
+	Elsewhere int    `json:"elsewhere,omitempty"` // that no registry may distribute, and that were not looked at
 }
 
 // An Image is the image of one platform.
@@ -114,6 +126,8 @@ type AttachedEntry struct {
 	Kind      string           `json:"kind,omitempty"`      // certificate, sbom, provenance; empty for other programs' documents
 	Signature attest.Signature `json:"signature"`
 	KeyIDs    []string         `json:"keyIDs,omitempty"`
+	Aside     string           `json:"aside,omitempty"`   // why it counts neither for nor against the image, though it is assay's
+	Verdict   string           `json:"verdict,omitempty"` // of a certificate that stands aside
 }
 
 // Inspect verifies an image under a policy. The policy's Kinds may be left out. The error is a
@@ -126,7 +140,14 @@ func Inspect(ctx context.Context, src oci.Source, policy attest.Policy) (*Report
 	}
 	r := &Report{
 		SchemaVersion: ReportVersion, Reference: ev.Reference, Digest: ev.Root.Digest.String(), Target: ev.Target,
-		Attached: entries(ev.Attached), Problems: ev.Problems, keys: len(policy.Keys) > 0,
+		Attached: entries(ev.Attached), Problems: ev.Problems, keys: len(policy.Keys) > 0, recipe: policy.Recipe,
+		Layers: LayersReport{Count: ev.Layers.Count, Bytes: ev.Layers.Bytes, Verified: "size", Elsewhere: ev.Layers.Elsewhere},
+	}
+	if ev.Root.Digest.Hex == "" {
+		r.Digest = ""
+	}
+	if ev.Layers.Read {
+		r.Layers.Verified = "digest"
 	}
 	for _, img := range ev.Images {
 		r.Images = append(r.Images, image(img))
@@ -137,7 +158,11 @@ func Inspect(ctx context.Context, src oci.Source, policy attest.Policy) (*Report
 func entries(list []attest.Attachment) []AttachedEntry {
 	var out []AttachedEntry
 	for _, a := range list {
-		out = append(out, AttachedEntry{a.Digest, a.Type, a.Predicate, a.Kind, a.Signature, a.KeyIDs})
+		e := AttachedEntry{Digest: a.Digest, Type: a.Type, Predicate: a.Predicate, Kind: a.Kind, Signature: a.Signature, KeyIDs: a.KeyIDs, Aside: a.Aside}
+		if e.Aside != "" {
+			e.Verdict = a.Claims.Verdict
+		}
+		out = append(out, e)
 	}
 	return out
 }
@@ -147,7 +172,7 @@ func entries(list []attest.Attachment) []AttachedEntry {
 func image(img walk.Image) Image {
 	out := Image{Platform: img.Platform, Digest: img.Digest, Bytes: img.Bytes, Attached: entries(img.Attached)}
 	for _, a := range img.Attached {
-		if a.Statement == nil {
+		if a.Statement == nil || a.Aside != "" {
 			continue
 		}
 		switch a.Kind {
@@ -185,7 +210,10 @@ func newest(shown *Certified, st *attest.Statement) *Certified {
 
 // title is the display name of a referrer.
 func (e AttachedEntry) title() string {
-	if e.Kind == sbom.Kind.Name {
+	switch {
+	case e.Aside != "":
+		return fmt.Sprintf("%s, aside (%s): %s", e.Kind, e.Aside, e.Verdict)
+	case e.Kind == sbom.Kind.Name:
 		return "SBOM"
 	}
 	return cmp.Or(e.Kind, e.Predicate, e.Type)

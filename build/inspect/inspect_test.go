@@ -34,6 +34,7 @@ func render(t *testing.T, r *Report) (text, json string) {
 	for i := range r.Images {
 		r.Images[i].Bytes = 6_500_000
 	}
+	r.Layers.Bytes = 13_000_000
 	var a, b bytes.Buffer
 	if err := errors.Join(r.Text(&a), r.JSON(&b)); err != nil {
 		t.Fatal(err)

@@ -33,6 +33,9 @@ func (r *Report) Text(w io.Writer) error {
 	for _, e := range r.Attached {
 		fmt.Fprintf(&b, "\nattached to the index: %s, %s\n", e.title(), e.signature())
 	}
+	for _, note := range r.Notes {
+		fmt.Fprintf(&b, "\nnot compared: %s\n", note)
+	}
 	if len(r.Problems) == 0 {
 		fmt.Fprintf(&b, "\nVerified: %s\n", r.verified())
 	} else {
@@ -44,17 +47,34 @@ func (r *Report) Text(w io.Writer) error {
 
 // verified says exactly what was verified. Without keys, that does not include the signer.
 func (r *Report) verified() string {
-	what := "digests, and that every statement is about the image it is attached to; signatures were not"
+	what := "digests of manifests and configurations; " + r.Layers.String()
 	switch {
 	case r.keys:
-		what = "digests, statements and signatures"
+		what += "; statements and signatures"
 	case !slices.ContainsFunc(r.all(), func(e AttachedEntry) bool { return e.Kind != "" }):
-		what = "digests; no certificate, SBOM or provenance is attached to this image"
+		what += "; no certificate, SBOM or provenance is attached to this image"
+	default:
+		what += "; every statement is about the image it is attached to; signatures were not verified"
 	}
 	if r.Target != "" {
 		what += "; target " + r.Target
 	}
+	if r.recipe != "" {
+		what += "; recipe " + r.recipe
+	}
 	return what + "."
+}
+
+// String says what is known of the layers.
+func (l LayersReport) String() string {
+	s := fmt.Sprintf("that %d layers are there in their size, not their bytes (--deep reads them)", l.Count)
+	if l.Verified == "digest" {
+		s = fmt.Sprintf("digests of all %d layers", l.Count)
+	}
+	if l.Elsewhere > 0 {
+		s += fmt.Sprintf("; not %d more, which no registry may distribute", l.Elsewhere)
+	}
+	return s
 }
 
 // all returns the entries of the index and of all images.
@@ -74,7 +94,7 @@ func (img Image) text(b *bytes.Buffer) {
 	img.line(w, sbom.Kind.Name, "SBOM", packages)
 	img.line(w, provenance.Kind.Name, "provenance", img.built())
 	for _, e := range img.Attached {
-		if e.Kind == "" {
+		if e.Kind == "" || e.Aside != "" {
 			fmt.Fprintf(w, "  attached\t%s\t%s\n", e.title(), e.signature())
 		}
 	}
@@ -97,7 +117,7 @@ func (img Image) text(b *bytes.Buffer) {
 func (img Image) line(w io.Writer, kind, name, text string) {
 	var signatures []string
 	for _, e := range img.Attached {
-		if e.Kind == kind {
+		if e.Kind == kind && e.Aside == "" {
 			signatures = append(signatures, e.signature())
 		}
 	}

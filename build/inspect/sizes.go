@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"compress/gzip"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -79,18 +78,18 @@ func measure(ctx context.Context, src oci.Source, manifest string, told func(lay
 	if err != nil {
 		return nil, err
 	}
-	var m v1.Manifest
-	var cfg v1.ConfigFile
 	raw, err := src.Manifest(ctx, h)
-	if err == nil {
-		err = json.Unmarshal(raw, &m)
+	if err != nil {
+		return nil, err
 	}
-	if err == nil {
-		raw, err = src.Blob(ctx, m.Config.Digest)
+	m, err := oci.ParseManifest("manifest "+manifest, raw, "")
+	if err != nil {
+		return nil, err
 	}
-	if err == nil {
-		err = json.Unmarshal(raw, &cfg)
+	if raw, err = src.Blob(ctx, m.Config.Digest); err != nil {
+		return nil, err
 	}
+	cfg, err := oci.ParseConfig("configuration "+m.Config.Digest.String(), raw)
 	if err != nil {
 		return nil, err
 	}

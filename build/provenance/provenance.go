@@ -133,7 +133,7 @@ func New(b Build) (*Predicate, error) {
 				Target: b.Recipe.Target, Platform: b.Recipe.Platform.String(),
 				Matrix: Resource{Name: b.MatrixFile, Digest: matrix},
 			},
-			InternalParameters:   Internal{Recipe: b.Recipe.Hash(), Lock: strings.TrimPrefix(b.LockDigest, "sha256:"), Epoch: b.Epoch},
+			InternalParameters:   Internal{Recipe: b.Recipe.Declared(), Lock: strings.TrimPrefix(b.LockDigest, "sha256:"), Epoch: b.Epoch},
 			ResolvedDependencies: deps,
 		},
 		RunDetails: RunDetails{

@@ -5,6 +5,7 @@
 package recipe
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -54,7 +55,13 @@ type Recipe struct {
 	Config     Config                  `json:"config"`
 	Components []certificate.Component `json:"components"`
 	Absent     []certificate.Absent    `json:"absent,omitempty"`
+	// Whole is the hash of the target's recipes for all of its platforms, in hex: its first digits
+	// end the target's tag. The image declares it, and so its certificate names it.
+	Whole string `json:"-"`
 }
+
+// Declared returns the hash that the image declares as its recipe's.
+func (r *Recipe) Declared() string { return cmp.Or(r.Whole, r.Hash()) }
 
 // A Stage is a file system made by steps on top of a source. Two stages with
 // equal content are one vertex for BuildKit, whichever target they belong to.
@@ -254,7 +261,7 @@ func (h hasher) sum() string { return hex.EncodeToString(h.hash.Sum(nil)) }
 func (r *Recipe) Spec() certificate.ImageSpec {
 	spec := certificate.ImageSpec{
 		Version: certificate.SpecVersion, Target: r.Target, Platform: r.Platform.String(),
-		Recipe: r.Hash(), Components: r.Components, Absent: r.Absent,
+		Recipe: r.Declared(), Components: r.Components, Absent: r.Absent,
 	}
 	for _, st := range r.Image().Steps {
 		if apt, ok := st.(Apt); ok {

@@ -18,7 +18,7 @@ func sum(pair string) string { return strings.Repeat(pair, 32) }
 func sample() *Recipe {
 	url := "https://downloads.example.org/tool-1.2.tar.gz"
 	return &Recipe{
-		Target:   "sample",
+		Target: "sample", Whole: "whole",
 		Platform: Platform{OS: "linux", Arch: "arm64"},
 		Stages: []Stage{
 			{
@@ -118,9 +118,10 @@ func change(t *testing.T, path string, v reflect.Value) {
 	}
 }
 
-// unhashed are the fields that do not go into the image: where in the lock a
-// package set stands.
-var unhashed = map[string]bool{"Set": true}
+// unhashed are the fields that the hash leaves out: where in the lock a package
+// set stands, which does not go into the image; and the hash of all platforms'
+// recipes, which is made of this one.
+var unhashed = map[string]bool{"Set": true, "Whole": true}
 
 func TestHashCoversEveryField(t *testing.T) {
 	want := sample().Hash()
@@ -306,7 +307,7 @@ func TestSpec(t *testing.T) {
 	r := sample()
 	got := r.Spec()
 	want := certificate.ImageSpec{
-		Version: certificate.SpecVersion, Target: "sample", Platform: "linux/arm64", Recipe: r.Hash(), Components: r.Components, Absent: r.Absent,
+		Version: certificate.SpecVersion, Target: "sample", Platform: "linux/arm64", Recipe: r.Declared(), Components: r.Components, Absent: r.Absent,
 		Packages: []certificate.Package{
 			{Name: "hwloc-nox", Version: "2.9.0-1", Arch: "arm64"},
 			{Name: "libc6", Version: "2.36-9+deb12u4", Arch: "arm64"},

@@ -58,6 +58,9 @@ func publishCommand() *cli.Command {
 					return err
 				}
 			}
+			if err := agreeing(&policy, where, tags.Value()); err != nil {
+				return err
+			}
 			l, err := oci.Open(dir)
 			if err != nil {
 				return noSuchImage(err)
@@ -80,6 +83,25 @@ func publishCommand() *cli.Command {
 	}
 }
 
+// agreeing adds to a policy what the tags to set say about the image, by the matrix at hand.
+func agreeing(policy *attest.Policy, repo string, tags []string) error {
+	_, targets, err := driver.ReadMatrix("")
+	if err != nil {
+		targets = nil
+	}
+	for _, tag := range tags {
+		says := driver.ReadTag(targets, repo+":"+tag)
+		switch {
+		case says.Target != "" && says.Target != policy.Target:
+			return exit.Usagef("--tag %s: it is a tag of %s, not of %s", tag, says.Target, policy.Target)
+		case says.Recipe != "" && policy.Recipe != "" && says.Recipe != policy.Recipe:
+			return exit.Usagef("--tag %s: another tag ends in %s: an image has one recipe", tag, policy.Recipe)
+		}
+		policy.Recipe = cmp.Or(policy.Recipe, says.Recipe)
+	}
+	return nil
+}
+
 // platformsOf returns the platforms that the matrix at hand lists for a target, nil if
 // the matrix does not contain the target.
 func platformsOf(target string) (list []string, err error) {
@@ -98,19 +120,21 @@ func platformsOf(target string) (list []string, err error) {
 }
 
 func inspectCommand() *cli.Command {
-	var form, target string
+	var form, target, recipe string
 	var keyFiles, require, platform cli.StringSlice
-	var insecure, sizes bool
+	var insecure, sizes, deep bool
 	return &cli.Command{
 		Name: "inspect", Usage: "show and verify an image and what is attached to it",
 		ArgsUsage: "REF | oci:DIR[:TARGET|@DIGEST]",
 		Description: "With --key, every image must have a certificate, an SBOM and provenance that one of the keys signed; --require says so\n" +
 			"without a key. They must be about the target that a layout's name or a tag of the matrix at hand stands for, or that\n" +
-			"--target names. What other programs attached is listed and left alone.",
+			"--target names, and of the recipe in whose hash's first digits a full tag ends. What other programs attached is listed and left alone.",
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "key", Usage: "public `KEY` that signatures must verify with, a PEM file or a service's reference as for --sign-key; may be repeated", Destination: &keyFiles},
 			&cli.StringSliceFlag{Name: "require", Usage: "documents that every image must have, of `LIST` certificate,sbom,provenance (default: with --key all of them)", Destination: &require},
 			&cli.StringFlag{Name: "target", Usage: "the image must be of `TARGET`", Destination: &target},
+			&cli.StringFlag{Name: "recipe", Usage: "the image must be of the recipe whose hash begins with `HEX` (default: as a full tag ends)", Destination: &recipe},
+			&cli.BoolFlag{Name: "deep", Usage: "read all bytes of all layers, and compare them with their digests; without it, that each layer is there in its size", Destination: &deep},
 			&cli.StringSliceFlag{Name: "platform", Usage: "the image must be for `PLATFORM`, such as linux/arm64, and for no other that is not named; may be repeated", Destination: &platform},
 			&cli.BoolFlag{Name: "sizes", Usage: "show what the bytes are of: layers, components, Debian's source packages; reads all layers, which of an image in a registry are fetched", Destination: &sizes},
 			&cli.BoolFlag{Name: "insecure", Usage: "plain HTTP", Destination: &insecure},
@@ -121,7 +145,11 @@ func inspectCommand() *cli.Command {
 				return exit.Usagef("inspect wants one image: a reference, or oci:DIR")
 			}
 			ref := c.Args().First()
-			policy := attest.Policy{Target: cmp.Or(target, impliedTarget(ref)), Platforms: some(platform.Value())}
+			says := implied(ref)
+			policy := attest.Policy{Target: cmp.Or(target, says.Target), Recipe: cmp.Or(recipe, says.Recipe), Platforms: some(platform.Value())}
+			if deep {
+				policy.Layers = attest.LayersRead
+			}
 			var err error
 			if policy.Keys, err = loadKeys(c.Context, keyFiles.Value()); err != nil {
 				return err
@@ -137,6 +165,10 @@ func inspectCommand() *cli.Command {
 				return noSuchImage(err)
 			}
 			rep, err := inspect.Inspect(c.Context, src, policy)
+			if text := note(says, policy); rep != nil && text != "" {
+				rep.Notes = append(rep.Notes, text)
+				fmt.Fprintln(c.App.ErrWriter, "assay: "+text)
+			}
 			if rep != nil && sizes {
 				merr := rep.Measure(c.Context, src, func(layer, of int, bytes int64) {
 					fmt.Fprintf(c.App.ErrWriter, "reading layer %d of %d (%.1f MB)\n", layer, of, float64(bytes)/1e6)
@@ -167,9 +199,9 @@ func some(list []string) []string {
 	return list
 }
 
-// impliedTarget returns the target that a reference implies: the name of an image in a
-// layout is a target's, and the matrix at hand may map a tag to one. "" means unknown.
-func impliedTarget(ref string) string {
+// implied returns what a reference says about its image: the name of an image in a layout is a
+// target's, and the matrix at hand may map a tag to one.
+func implied(ref string) driver.Tagged {
 	if rest, ok := strings.CutPrefix(ref, "oci:"); ok {
 		dir, name := oci.SplitLayout(rest)
 		if l, err := oci.Open(dir); err == nil {
@@ -179,15 +211,23 @@ func impliedTarget(ref string) string {
 		}
 		name, _, _ = strings.Cut(name, "/")
 		if strings.HasPrefix(name, "sha256:") {
-			return ""
+			return driver.Tagged{}
 		}
-		return strings.TrimSuffix(name, "-certify")
+		return driver.Tagged{Target: strings.TrimSuffix(name, "-certify")}
 	}
 	_, targets, err := driver.ReadMatrix("")
 	if err != nil {
+		targets = nil
+	}
+	return driver.ReadTag(targets, ref)
+}
+
+// note says what could not be compared.
+func note(says driver.Tagged, policy attest.Policy) string {
+	if says.Tag == "" || policy.Target != "" {
 		return ""
 	}
-	return driver.TargetOfTag(targets, ref)
+	return fmt.Sprintf("the matrix at hand lists no target with the tag %s, so the image's target was not compared; --target names it", says.Tag)
 }
 
 func loadKeys(ctx context.Context, names []string) ([]crypto.PublicKey, error) {

@@ -199,11 +199,11 @@ func standInBuild(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	res, err := w.Recipe(targets[0], p, p)
 	ts.Check(err)
-	hash := sha256.Sum256(fmt.Appendln(nil, res.Recipe.Hash(), w.Lock.Epoch, false))
+	hash := sha256.Sum256(fmt.Appendln(nil, res.Recipe.Hash(), res.Recipe.Declared(), w.Lock.Epoch, false))
 	digest, certifier := writeImage(ts, dir, p, nil), writeImage(ts, dir, p, []string{"harness", "certify"})
 	st := certificate.New(certificate.Predicate{
 		Suite: "image", Started: w.Epoch(), Finished: w.Epoch().Add(time.Second), Harness: certificate.Harness{Version: assay.Version},
-		Environment: certificate.Environment{Platform: p.String(), Target: args[2], Recipe: res.Recipe.Hash()},
+		Environment: certificate.Environment{Platform: p.String(), Target: args[2], Recipe: res.Recipe.Declared()},
 		Results:     []result.Result{{ID: "image/stand-in", Title: "nothing was run", Verdict: result.Pass}},
 	})
 	ts.Check(st.SetSubject(args[2], digest))

@@ -12,6 +12,8 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certify"
 	"github.com/assay-hpc/assay/harness/fabric"
+	"github.com/assay-hpc/assay/harness/image"
+	"github.com/assay-hpc/assay/harness/node"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
@@ -94,6 +96,9 @@ func (o *certifyOptions) validate() error {
 	if o.sign.key != "" && o.output == "" && o.out == "" && o.push.to == "" {
 		return exit.Usagef("--sign-key: say with --output, --out or --push where the signed certificate is to go")
 	}
+	if file := suite.FileSuite(o.Suite); file != o.Suite && slices.Contains(append(node.Names(), image.Name), file) && (o.sign.key != "" || o.push.to != "" || o.site.named()) {
+		return exit.Usagef("--suite %s: a suite that decides about this machine may not be called %q, as one that comes with the harness: give the file another name", o.Suite, file)
+	}
 	o.Dir = o.output
 	o.Join = func(ctx context.Context, name string) (*fabric.Fabric, error) {
 		return o.fabric.join(ctx, name, o.stderr)
@@ -125,7 +130,7 @@ func (o *baselineOptions) flags() []cli.Flag {
 }
 
 // read reads the earlier certificate.
-func (o *baselineOptions) read() (b certify.Baseline, err error) {
+func (o *baselineOptions) read(ctx context.Context) (b certify.Baseline, err error) {
 	switch {
 	case o.file == "" && o.fail:
 		return b, exit.Usagef("--fail-on-drift goes with --baseline")
@@ -134,7 +139,7 @@ func (o *baselineOptions) read() (b certify.Baseline, err error) {
 	case !(o.tolerance >= 0 && o.tolerance <= 100):
 		return b, exit.Usagef("--tolerance %v is no percentage", o.tolerance)
 	}
-	d, err := readDocument(o.file, nil)
+	d, err := new(sourceOptions).document(ctx, o.file, nil)
 	if err != nil {
 		return b, fmt.Errorf("--baseline: %w", err)
 	}

@@ -22,7 +22,7 @@ import (
 // done by another if the first is lost. Each machine informs the site about its own certificate.
 // before is what lastWritten returned when the run began.
 func (o *certifyOptions) certifyAll(ctx context.Context, c *certify.Certification, own *certificate.Statement, joint []result.Result, dir *outfile.Dir, before time.Time) error {
-	inform := sync.OnceValue(func() error { return o.site.act(ctx, own) })
+	inform := sync.OnceValue(func() error { return o.site.actOn(ctx, own) })
 	var all *certificate.Statement // nil unless this machine wrote it
 	err := c.Fabric.Together(func() error {
 		g, err := c.Fabric.Gather(ctx, own)

@@ -35,9 +35,12 @@ func (o *certifyOptions) run(ctx context.Context) (err error) {
 	if o.List {
 		return o.printList(c)
 	}
+	if o.site.named() && !c.Long() {
+		return exit.Usagef("--slurm, --kubernetes: the suite %s says nothing about this machine: name one that does, such as --suite quick", c.Name())
+	}
 	// Check what is needed at the end before anything runs.
 	site := func() error { return o.site.check(ctx) }
-	baseline := func() (err error) { c.Baseline, err = o.baseline.read(); return err }
+	baseline := func() (err error) { c.Baseline, err = o.baseline.read(ctx); return err }
 	for _, check := range []func() error{baseline, o.sign.check, o.push.check, site} {
 		if err := check(); err != nil {
 			return err
@@ -70,10 +73,10 @@ func (o *certifyOptions) certify(ctx context.Context, c *certify.Certification) 
 		return o.certifyAll(ctx, c, st, joint, dir, before)
 	}
 	if err := o.publish(ctx, c, st, dir); err != nil {
-		return errors.Join(err, o.site.act(ctx, st)) // a full disk must not keep a bad node in use
+		return errors.Join(err, o.site.actOn(ctx, st)) // a full disk must not keep a bad node in use
 	}
 	c.Done()
-	told := o.site.act(ctx, st)
+	told := o.site.actOn(ctx, st)
 	if err := c.Verdict(st); err != nil {
 		if told != nil {
 			fmt.Fprintln(o.stderr, "harness:", told)

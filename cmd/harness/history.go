@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"path"
 	"strconv"
 	"strings"
@@ -36,9 +37,9 @@ type historyOptions struct {
 func historyCommand(out, errOut io.Writer) *cli.Command {
 	o := historyOptions{stdout: out, stderr: errOut}
 	return &cli.Command{
-		Name: "history", Usage: "compare certificates over time, and find what drifted", ArgsUsage: "DIR|oci:DIR|REPO...",
-		Description: "Reads the certificates, bare or signed, in a directory and those below it (*.json), in an OCI layout, or of machines in a\n" +
-			"registry's repository (of an image in REPO@sha256:…). Each figure of each GPU, port and pair is followed by UUID and\n" +
+		Name: "history", Usage: "compare certificates over time, and find what drifted", ArgsUsage: "DIR|REPO|CERTIFICATE...",
+		Description: "Reads the certificates, bare or signed, in a directory and those below it (*.json), of machines in a registry's repository,\n" +
+			"in an OCI layout (oci:DIR), or single ones as harness verify names them. Each figure of each GPU, port and pair is followed by UUID and\n" +
 			"GUID. A change is a drift if it is larger than the tolerance and than the noise of the figure, which is found by medians.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "since", Destination: &o.since, Usage: "read certificates finished since `TIME`: 2026-03-01, 2026-03-01T12:00:00Z, or so long ago: 30d, 12h"},
@@ -58,7 +59,7 @@ func historyCommand(out, errOut io.Writer) *cli.Command {
 
 func (o *historyOptions) validate(args []string, now time.Time) (err error) {
 	if len(args) == 0 {
-		return exit.Usagef("history wants a directory of certificates, oci:DIR, or a REPO in a registry")
+		return exit.Usagef("history wants a directory of certificates, oci:DIR, a REPO in a registry, or single certificates")
 	}
 	if o.format != "text" && o.format != "json" {
 		return exit.Usagef("--format is text or json, not %q", o.format)
@@ -108,7 +109,7 @@ func (o *historyOptions) run(ctx context.Context, args []string, now time.Time) 
 		return err
 	}
 	c := history.NewCollector(history.Options{Tolerance: o.tolerance / 100, Wants: o.wantsCheck})
-	r := registry.Reader{To: c, Since: o.from, Node: o.node, Keys: keys, Options: registryOptions(o.insecure)}
+	r := registry.Reader{To: c, Since: o.from, Node: o.node, Keys: keys, Options: registryOptions(o.insecure), Stdin: os.Stdin}
 	for _, where := range args {
 		if err := r.Read(ctx, where); err != nil {
 			return err

@@ -3,7 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,9 +15,9 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/keep"
-	"github.com/assay-hpc/assay/harness/machine"
 	"github.com/assay-hpc/assay/harness/node"
 	"github.com/assay-hpc/assay/harness/site/kubernetes"
+	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/exit"
 )
 
@@ -27,6 +27,7 @@ type keepOptions struct {
 	every, maxAge, retry, limit, settle time.Duration
 	k                                   kubernetes.Options
 	suite                               []string // flags of certify
+	identity                            string   // digest of this machine's
 	stdout, stderr                      io.Writer
 }
 
@@ -107,7 +108,7 @@ func (o *keepOptions) run(ctx context.Context) error {
 	}
 	k := keep.Keeper{
 		Dir: o.dir, Suite: o.suite, GPUs: o.gpus, Every: o.every, MaxAge: o.maxAge, Retry: o.retry, Settle: o.settle,
-		Site: keptSite{cluster, o}, Identify: identifyMachine, Now: time.Now, Note: o.note,
+		Site: keptSite{cluster, o}, Identify: o.identifyMachine, Now: time.Now, Note: o.note,
 		Stored: func() (*certificate.Statement, error) { return storedIn(o.dir) },
 		Certify: func(ctx context.Context) (*certificate.Statement, error) {
 			return o.certify(ctx, o.limit, o.dir, o.suite...)
@@ -124,22 +125,13 @@ func (o *keepOptions) note(format string, a ...any) {
 	fmt.Fprintf(o.stderr, "harness: "+format+"\n", a...)
 }
 
-// identifyMachine reads the machine's state in a child process, so that this process does not
-// keep the GPUs from being reset.
-func identifyMachine(ctx context.Context) (keep.Machine, error) {
-	ctx, stop := context.WithTimeoutCause(ctx, healthLimit, fmt.Errorf("no answer within %v", healthLimit))
-	defer stop()
-	out, err := node.RunChild(ctx, "identify")
-	if err == nil && out.Status != 0 {
-		err = fmt.Errorf("status %d: %s", out.Status, strings.TrimSpace(out.Stderr))
-	}
-	var id machine.Identity
-	if err == nil {
-		err = json.Unmarshal(out.Stdout, &id)
-	}
+// identifyMachine reads the machine's state, and remembers which machine it is.
+func (o *keepOptions) identifyMachine(ctx context.Context) (keep.Machine, error) {
+	id, err := identify(ctx)
 	if err != nil {
-		return keep.Machine{}, fmt.Errorf("asking what this machine is: %w", err)
+		return keep.Machine{}, err
 	}
+	o.identity, o.k.Boot = certificate.NodeDigest(id.Node.Identity), id.Boot
 	m := keep.Machine{Boot: id.Boot, Driver: id.Node.Driver, GPUs: map[string]string{}, Energy: id.Energy}
 	for _, g := range id.Node.GPUs {
 		m.GPUs[cmp.Or(g.UUID, fmt.Sprintf("GPU %d", g.Index))] = g.Bus + " VBIOS " + g.VBIOS
@@ -180,7 +172,7 @@ func certifyChild(ctx context.Context, limit time.Duration, dir string, flags ..
 }
 
 func storedIn(dir string) (*certificate.Statement, error) {
-	d, err := readDocument(filepath.Join(dir, "certificate.json"), nil)
+	d, err := new(sourceOptions).document(context.Background(), filepath.Join(dir, "certificate.json"), nil)
 	return d.Statement, err
 }
 
@@ -191,8 +183,35 @@ type keptSite struct {
 }
 
 func (s keptSite) Act(ctx context.Context, st *certificate.Statement) error {
-	_, err := s.Cluster.Act(ctx, st, s.o.k)
+	doc, err := st.Marshal()
+	if err != nil {
+		return err
+	}
+	adm, err := certificate.Admit(doc, attest.Policy{Node: s.o.identity, Suites: suitesFor(s.o.suites()...), MaxAge: s.o.maxAge})
+	if err != nil {
+		return err
+	}
+	_, err = s.Cluster.Act(ctx, adm, s.o.k)
+	var later *kubernetes.Superseded
+	if errors.As(err, &later) { // somebody applied another pass
+		return nil
+	}
 	return err
+}
+
+// suites returns the suites that the flags of certify name.
+func (o *keepOptions) suites() (names []string) {
+	for i, arg := range o.suite {
+		name, value, ok := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		if name != "suite" {
+			continue
+		}
+		if !ok && i+1 < len(o.suite) {
+			value = o.suite[i+1]
+		}
+		names = append(names, value)
+	}
+	return names
 }
 
 func (s keptSite) Withdraw(ctx context.Context, why string) error {

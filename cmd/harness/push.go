@@ -94,8 +94,8 @@ func pushCommand(out io.Writer) *cli.Command {
 	return &cli.Command{
 		Name: "push", Usage: "publish certificates in a registry", ArgsUsage: "FILE... REPO[@sha256:…]",
 		Description: "FILE is a certificate, or the envelope of a signed one. Into REPO@sha256:… it goes as a referrer of that image, which it\n" +
-			"must be about; into REPO goes a machine's, under the tag node-NAME-TIME. Prints each one's reference. What is there is\n" +
-			"not sent again. Credentials are docker's: \"docker login\", or DOCKER_CONFIG.",
+			"must be about; into REPO goes a machine's, under the tag node-NAME-TIME. Prints each one's reference, which harness verify,\n" +
+			"report, apply, sign and history take. What is there is not sent again. Credentials are docker's: \"docker login\", or DOCKER_CONFIG.",
 		Flags: o.registryFlags(),
 		Action: func(c *cli.Context) error {
 			args := c.Args().Slice()

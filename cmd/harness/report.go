@@ -43,28 +43,29 @@ func textOptions(w io.Writer) report.TextOptions {
 type reportOptions struct {
 	format, output, machine string
 	keys, history           cli.StringSlice
+	src                     sourceOptions
 }
 
 func reportCommand(out io.Writer) *cli.Command {
 	var o reportOptions
 	return &cli.Command{
-		Name: "report", Usage: "render certificates: text, JSON, JUnit, Prometheus, HTML", ArgsUsage: "FILE...",
-		Description: "FILE is a certificate, or the DSSE envelope of a signed one. Showing judges nothing: the exit status does not\n" +
-			"depend on the verdict (harness verify does).",
-		Flags: []cli.Flag{
+		Name: "report", Usage: "render certificates: text, JSON, JUnit, Prometheus, HTML", ArgsUsage: "CERTIFICATE...",
+		Description: "CERTIFICATE is bare or signed: a file, - for stdin, REPO@sha256:… or REPO:TAG, or oci:DIR[:NAME|@sha256:…].\n" +
+			"Showing judges nothing: the exit status does not depend on the verdict (harness verify does).",
+		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "format", Aliases: []string{"o"}, Destination: &o.format, Usage: "`FORMAT` of the output: text, json, junit, prometheus or html (default: text; of a directory all)"},
 			&cli.StringFlag{Name: "out", Destination: &o.output, Usage: "write to `FILE`, or into the directory DIR/, instead of stdout"},
 			&cli.StringFlag{Name: "machine", Destination: &o.machine, Usage: "render the certificate of the machine `NAME` inside a cluster's certificate"},
 			&cli.StringSliceFlag{Name: "history", Destination: &o.history, Usage: "plot values over time in HTML, with the earlier certificate `FILE`; may be repeated"},
 			&cli.StringSliceFlag{Name: "key", Destination: &o.keys, Usage: "verify signatures with the public `KEY`, a PEM file or a service's reference as for harness sign; may be repeated"},
-		},
+		}, o.src.flags()...),
 		Action: func(c *cli.Context) error { return o.run(c.Context, c.Args().Slice(), out) },
 	}
 }
 
 func (o *reportOptions) run(ctx context.Context, files []string, out io.Writer) error {
 	if len(files) == 0 {
-		return exit.Usagef("report wants one FILE at least: a certificate, or a signed one's envelope")
+		return exit.Usagef("report wants one CERTIFICATE at least, bare or signed")
 	}
 	forms := report.Forms
 	toDir := isDir(o.output)
@@ -84,7 +85,7 @@ func (o *reportOptions) run(ctx context.Context, files []string, out io.Writer) 
 	}
 	var docs []report.Document
 	for _, f := range files {
-		d, err := readDocument(f, keys)
+		d, err := o.src.document(ctx, f, keys)
 		if err != nil {
 			return err
 		}
@@ -96,7 +97,7 @@ func (o *reportOptions) run(ctx context.Context, files []string, out io.Writer) 
 		docs = append(docs, d)
 	}
 	for _, f := range o.history.Value() {
-		d, err := readDocument(f, keys)
+		d, err := o.src.document(ctx, f, keys)
 		if err != nil {
 			return fmt.Errorf("--history: %w", err)
 		}
@@ -137,21 +138,27 @@ func isDir(name string) bool {
 	return err == nil && st.IsDir() || strings.HasSuffix(name, string(filepath.Separator))
 }
 
-// readDocument reads a certificate or an envelope. With keys, it accepts only what one
-// of them signed.
-func readDocument(file string, keys []crypto.PublicKey) (report.Document, error) {
-	b, err := readCertificateFile(file)
+// document reads a certificate or an envelope to show it. With keys, it accepts only what one of
+// them signed.
+func (o *sourceOptions) document(ctx context.Context, where string, keys []crypto.PublicKey) (report.Document, error) {
+	b, err := o.read(ctx, where)
 	if err != nil {
 		return report.Document{}, err
 	}
 	st, a, err := certificate.Open(b, keys...)
-	switch {
-	case err != nil && len(keys) > 0:
-		return report.Document{}, exit.With(exit.Fail, fmt.Errorf("%s: %w", file, err))
-	case err != nil:
-		return report.Document{}, exit.Usagef("%s: %w", file, err)
+	if err != nil {
+		return report.Document{}, notRead(where, keys, err)
 	}
 	return report.Document{Statement: st, Signature: signatureOf(a)}, nil
+}
+
+// notRead gives the error of a certificate that cannot be read its exit status: with keys, it does
+// not verify.
+func notRead(where string, keys []crypto.PublicKey, err error) error {
+	if len(keys) > 0 {
+		return exit.With(exit.Fail, fmt.Errorf("%s: %w", where, err))
+	}
+	return exit.Usagef("%s: %w", where, err)
 }
 
 // signatureOf returns what a report says about a document's signature.

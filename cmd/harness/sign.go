@@ -87,25 +87,26 @@ func loadKeys(ctx context.Context, named []string) (keys []crypto.PublicKey, err
 func signCommand(out io.Writer) *cli.Command {
 	var o signOptions
 	var to string
+	var src sourceOptions
 	return &cli.Command{
-		Name: "sign", Usage: "sign a certificate", ArgsUsage: "FILE",
-		Description: "FILE is a certificate. What is written is its DSSE envelope, which harness verify, report, push and history read.\n" +
-			"The certificate's verdict does not matter: a signature says who made it.",
-		Flags: []cli.Flag{
+		Name: "sign", Usage: "sign a certificate", ArgsUsage: "CERTIFICATE",
+		Description: "CERTIFICATE is a file, - for stdin, REPO@sha256:… or REPO:TAG, or oci:DIR[:NAME|@sha256:…]. What is written is its\n" +
+			"DSSE envelope, which harness verify, report, apply, push and history read. The certificate's verdict does not matter: a signature says who made it.",
+		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "key", Destination: &o.key, Usage: "sign with " + keyUsage},
 			&cli.StringFlag{Name: "out", Destination: &to, Usage: "write the envelope to `FILE` (default: stdout)"},
-		},
+		}, src.flags()...),
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 || o.key == "" {
-				return exit.Usagef("sign wants one FILE, a certificate, and --key KEY")
+				return exit.Usagef("sign wants one CERTIFICATE, and --key KEY")
 			}
-			return o.run(c.Context, c.Args().First(), to, out)
+			return o.run(c.Context, c.Args().First(), &src, to, out)
 		},
 	}
 }
 
-func (o *signOptions) run(ctx context.Context, file, to string, out io.Writer) error {
-	b, err := readCertificateFile(file)
+func (o *signOptions) run(ctx context.Context, file string, src *sourceOptions, to string, out io.Writer) error {
+	b, err := src.read(ctx, file)
 	if err != nil {
 		return err
 	}

@@ -83,7 +83,7 @@ func TestSign(t *testing.T) {
 		code int
 		said string
 	}{
-		{"sign", 2, "wants one FILE"},
+		{"sign", 2, "wants one CERTIFICATE"},
 		{"sign " + node, 2, "--key KEY"},
 		{"sign " + node + " --key " + node, 2, "not a PEM file"},
 		{"sign " + out + " --key " + file, 2, "signed already"},

@@ -31,7 +31,7 @@ const standIn = `#!/bin/sh
 [ "$1 $2 $3 $4 $5" = "certify --suite node --only health" ] || exit 2
 shift 5
 cd %[1]s/"$SLURMD_NODENAME" || exit 2
-%[2]s apply certificate.json "$@" 2>>log
+%[2]s apply certificate.json --node-identity %[3]s "$@" 2>>log
 read -r status <status
 exit "$status"
 `
@@ -49,7 +49,7 @@ func startSlurm(t *testing.T, lines string) *slurmSite {
 	s.Slurm = clustertest.StartSlurm(t, clustertest.SlurmOptions{Config: lines, Prepare: func(dir string) {
 		s.dir, s.harness = dir, filepath.Join(dir, "harness")
 		s.write("harness", string(program))
-		s.write("certify", fmt.Sprintf(standIn, dir, s.harness))
+		s.write("certify", fmt.Sprintf(standIn, dir, s.harness, certificate.NodeDigest(slurmIdentity)))
 		s.write("assay.conf", fmt.Sprintf("ASSAY_HARNESS=%s/certify\nexport SLURM_CONF=%s/c/slurm.conf\n[ ! -e %s/drain ] || ASSAY_ON_ERROR=drain\n", dir, dir, dir))
 		for _, name := range []string{"prolog.sh", "epilog.sh", "healthcheck.sh"} {
 			text, err := os.ReadFile(filepath.Join("..", "..", "examples", "slurm", name))
@@ -85,6 +85,9 @@ const failing = "2 \"errors\" at 41 °C, don't; $(x) Reason=`y`\n\x1b[31m[z@w]"
 
 const wantReason = "assay: gpu/ecc: GPU 3: 2 \"errors\" at 41 °C, don't; $(x) Reason=`y` [31m[z@w]; reset it"
 
+// slurmIdentity is the machine that certificates of these tests are about.
+var slurmIdentity = []string{"GPU-1"}
+
 // outcome is what the node's checks will find, and its certificate's file.
 func (s *slurmSite) outcome(node string, v result.Verdict) string {
 	s.t.Helper()
@@ -94,7 +97,11 @@ func (s *slurmSite) outcome(node string, v result.Verdict) string {
 		r.Reason, r.Remedy = failing, "reset it"
 		r.Objects = []result.Object{{Name: "GPU 3", Verdict: v, Reason: "2"}}
 	}
-	st := certificate.New(certificate.Predicate{Suite: "node", Results: []result.Result{r}, Started: time.Unix(1e9, 0), Finished: time.Unix(1e9, 0)})
+	now := time.Now()
+	st := certificate.New(certificate.Predicate{Suite: "node", Results: []result.Result{r}, Started: now, Finished: now})
+	if err := st.SetNode(&certificate.Node{Name: node, Identity: slurmIdentity}); err != nil {
+		s.t.Fatal(err)
+	}
 	doc, err := st.Marshal()
 	if err != nil {
 		s.t.Fatal(err)
@@ -119,7 +126,7 @@ func (s *slurmSite) run(uid uint32, name string, args ...string) (string, int) {
 
 func (s *slurmSite) apply(want int, said string, args ...string) {
 	s.t.Helper()
-	out, got := s.run(0, s.harness, append([]string{"apply"}, args...)...)
+	out, got := s.run(0, s.harness, append([]string{"apply", "--node-identity", certificate.NodeDigest(slurmIdentity)}, args...)...)
 	if got != want || !strings.Contains(out, said) {
 		s.t.Errorf("apply %v: status %d\n%swant %d, %q", args, got, out, want, said)
 	}
@@ -176,7 +183,7 @@ func TestSlurmApply(t *testing.T) {
 	with := func(args ...string) []string { return append(args, n1...) }
 
 	// Who may not says so, with a command that does exactly the same.
-	out, status := s.run(65534, s.harness, with("apply", fail)...)
+	out, status := s.run(65534, s.harness, with("apply", "--node-identity", certificate.NodeDigest(slurmIdentity), fail)...)
 	s.want("n1", false, "")
 	_, command, _ := strings.Cut(out, "can run: ")
 	if status != exit.NotDone || !strings.Contains(out, noRight) || !strings.HasPrefix(command, "scontrol update") {
@@ -189,13 +196,16 @@ func TestSlurmApply(t *testing.T) {
 	// Ours is taken back when that is asked for, on a pass alone.
 	s.apply(0, "stays drained", with(pass)...)
 	s.apply(0, "is left as it is: not carried out", with(broken, "--slurm-resume")...)
+	s.apply(exit.Fail, "the certificate is older than the drain", with(pass, "--slurm-resume")...)
 	s.want("n1", true, wantReason)
+	pass = s.later("pass")
 	s.apply(0, "is taken back", with(pass, "--slurm-resume")...)
 	s.want("n1", false, "")
 	s.apply(0, "is in service", with(pass, "--slurm-resume")...)
 	s.apply(0, `node n1 is drained: "assay: gpu/ecc`, with(fail)...)
 	s.want("n1", true, wantReason)
 	s.apply(0, "is drained: \"assay: not carried out: ", with(broken, "--slurm-on-error")...)
+	pass = s.later("pass")
 	s.apply(0, "is taken back", with(pass, "--slurm-resume")...)
 
 	// Others' reasons stay.
@@ -205,6 +215,13 @@ func TestSlurmApply(t *testing.T) {
 	s.want("n1", true, "fan assay: x")
 
 	s.apply(exit.NotDone, "Node n9 not found; --slurm-node says", fail, "--slurm=health", "--slurm-node=n9")
+}
+
+// later is a pass whose checks began in a later second than anything before.
+func (s *slurmSite) later(node string) string {
+	s.t.Helper()
+	time.Sleep(1100 * time.Millisecond) // Slurm's times have whole seconds
+	return s.outcome(node, result.Pass)
 }
 
 // submit submits a job that writes a file when it runs.

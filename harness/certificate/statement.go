@@ -149,7 +149,7 @@ func (s *Statement) AddSubject(name, digest string) error {
 }
 
 // Verify reports whether the certificate is well-formed and about the image or machine with that
-// digest ("sha256:…"). It does not require a pass: read Predicate.Verdict, or use [Kind].
+// digest ("sha256:…"). It does not require a pass: read Predicate.Verdict, or use [Accept].
 func (s *Statement) Verify(digest string) error {
 	if err := s.validate(); err != nil {
 		return err
@@ -157,42 +157,56 @@ func (s *Statement) Verify(digest string) error {
 	return s.About(digest)
 }
 
-// Kind is how policies read certificates: it accepts only a pass.
+// Kind is how policies read certificates.
 var Kind = attest.Kind{Name: "certificate", Type: PredicateType, Check: func(st *attest.Statement) (attest.Claims, error) {
 	s, err := Read(st)
 	if err != nil {
 		return attest.Claims{}, err
 	}
-	p := &s.Predicate
-	c := attest.Claims{Target: p.Environment.Target}
-	if p.Node == nil {
-		c.Platform = p.Environment.Platform
-	}
-	if p.Verdict != result.Pass {
-		return c, fmt.Errorf("its verdict is %s%s", p.Verdict, s.blame())
-	}
-	return c, nil
+	return s.claims(), nil
 }}
 
-// readable is how policies read certificates regardless of their verdict.
-var readable = attest.Kind{Name: Kind.Name, Type: PredicateType, Check: func(*attest.Statement) (attest.Claims, error) { return attest.Claims{}, nil }}
+// claims are what a policy judges.
+func (s *Statement) claims() attest.Claims {
+	p := &s.Predicate
+	c := attest.Claims{
+		Target: p.Environment.Target, Recipe: p.Environment.Recipe, Suite: p.Suite, Machines: len(p.Machines), Origin: p.Harness.Origin,
+		Verdict: string(p.Verdict), Why: s.blame(), Started: p.Started, Finished: p.Finished,
+	}
+	if n := p.Node; n != nil {
+		c.Node, c.NodeName = NodeDigest(n.Identity), n.Name
+	} else {
+		c.Platform = p.Environment.Platform
+	}
+	return c
+}
 
-// Open reads a stored certificate, bare or in its envelope, regardless of its verdict. With keys,
-// it accepts only certificates signed by one of them.
+// Open reads a stored certificate, bare or in its envelope, to show it. With keys, it accepts only
+// certificates signed by one of them. Nothing may be decided by it: see [Accept] and [Admit].
 func Open(doc []byte, keys ...crypto.PublicKey) (*Statement, attest.Attachment, error) {
-	p := attest.Policy{Keys: keys, Kinds: []attest.Kind{readable}}
-	a, err := p.Verify(doc, "", "")
+	return Accept(doc, "", attest.Policy{Use: attest.Showing, Keys: keys})
+}
+
+// Accept reads a stored certificate, bare or in its envelope, about digest ("" for any), if the
+// policy allows its use. If only its verdict, subject, time or use is against that, it is returned
+// with the error.
+func Accept(doc []byte, digest string, p attest.Policy) (*Statement, attest.Attachment, error) {
+	p.Kinds = []attest.Kind{Kind}
+	a, err := p.Verify(doc, digest, "")
 	if errors.Is(err, attest.ErrForeign) {
 		err = fmt.Errorf("it is not a certificate but a %q", cmp.Or(a.Predicate, a.Type))
 	}
 	if err != nil {
-		return nil, a, fmt.Errorf("certificate: %w", err)
+		err = fmt.Errorf("certificate: %w", err)
 	}
-	s, err := Read(a.Statement)
-	if err != nil {
-		return nil, a, fmt.Errorf("certificate: %w", err)
+	if a.Statement == nil || a.Claims.Suite == "" {
+		return nil, a, err
 	}
-	return s, a, nil
+	s, readErr := Read(a.Statement)
+	if readErr != nil {
+		return nil, a, fmt.Errorf("certificate: %w", readErr)
+	}
+	return s, a, err
 }
 
 // blame names the first check that failed or had an error.

@@ -17,12 +17,14 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/outfile"
 )
 
 // A Site is what sends work to the node.
 type Site interface {
-	// Act tells the site what a certificate means.
+	// Act tells the site what a certificate means. Its error wraps one of attest's if the
+	// certificate is not accepted for this node at this time.
 	Act(ctx context.Context, st *certificate.Statement) error
 	// Withdraw asks for no new work, and says why.
 	Withdraw(ctx context.Context, why string) error
@@ -163,7 +165,17 @@ func (k *Keeper) confirm(ctx context.Context, r record, m Machine) error {
 	case sum != r.Certificate:
 		return k.certify(ctx, m, "another certificate is in the place of its own")
 	}
-	return k.Site.Act(ctx, st)
+	if err = k.Site.Act(ctx, st); refused(err) {
+		k.Note("the stored certificate is no longer accepted: %v", err)
+		return k.certify(ctx, m, "its certificate is no longer accepted")
+	}
+	return err
+}
+
+// refused reports whether an error says that a certificate is not one for this node at this time,
+// as opposed to a site that could not be told.
+func refused(err error) bool {
+	return errors.Is(err, attest.ErrTime) || errors.Is(err, attest.ErrSubject) || errors.Is(err, attest.ErrUse)
 }
 
 // certify certifies the node if no work has its GPUs.
@@ -204,7 +216,12 @@ func (k *Keeper) certify(ctx context.Context, m Machine, why string) error {
 	if after, err := k.Identify(ctx); err == nil && len(after.Since(m)) == 0 {
 		r.Machine = after
 	}
-	return errors.Join(k.write(r), k.Site.Act(ctx, st))
+	err = errors.Join(k.write(r), k.Site.Act(ctx, st))
+	if refused(err) { // another one would be, too: it is tried again after a while
+		r.Verdict, r.Certificate = result.Error, ""
+		err = errors.Join(err, k.write(r))
+	}
+	return err
 }
 
 // read reads the record. One of another version, or one that is damaged, is as none.

@@ -3,6 +3,7 @@ package keep
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/attest"
 )
 
 func TestSince(t *testing.T) {
@@ -176,5 +178,53 @@ func TestRun(t *testing.T) {
 	k.Run(ctx)
 	if turns != 3 || len(notes) != 2 {
 		t.Errorf("%d turns, notes %q", turns, notes)
+	}
+}
+
+// refusing is a site whose policy no longer accepts what is stored.
+type refusing struct {
+	*fake
+	refuse int // so many times
+}
+
+func (r *refusing) Act(ctx context.Context, st *certificate.Statement) error {
+	if st.Predicate.Suite != "health" && r.refuse > 0 {
+		r.refuse--
+		return fmt.Errorf("%w: older than the mark", attest.ErrTime)
+	}
+	return r.fake.Act(ctx, st)
+}
+
+// TestRefused: a stored certificate that the site's policy refuses is made again; if a new one is
+// refused, too, it is tried again after Retry, not at each turn.
+func TestRefused(t *testing.T) {
+	dir := t.TempDir()
+	f := &fake{
+		machine: Machine{Boot: "1", GPUs: map[string]string{"GPU-a": "x"}}, health: result.Pass, verify: result.Pass, now: time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC),
+	}
+	site := &refusing{fake: f}
+	turn := func(later time.Duration) (did string, err error) {
+		f.log, f.now = nil, f.now.Add(later)
+		k := f.keeper(dir)
+		k.Site = site
+		err = k.Turn(t.Context())
+		return strings.Join(f.log, "; "), err
+	}
+	if did, err := turn(0); err != nil || !strings.HasSuffix(did, "act quick pass") {
+		t.Fatalf("at first: %q, %v", did, err)
+	}
+	site.refuse = 1
+	if did, err := turn(time.Minute); err != nil || did != "withdraw: its certificate is no longer accepted; certify; act quick pass" {
+		t.Errorf("refused: %q, %v", did, err)
+	}
+	site.refuse = 2
+	if did, err := turn(time.Minute); !errors.Is(err, attest.ErrTime) || did != "withdraw: its certificate is no longer accepted; certify" {
+		t.Errorf("refused twice: %q, %v", did, err)
+	}
+	if did, err := turn(time.Minute); err != nil || did != "withdraw: the certification could not be carried out" {
+		t.Errorf("after that: %q, %v", did, err)
+	}
+	if did, err := turn(2 * time.Hour); err != nil || !strings.HasSuffix(did, "certify; act quick pass") {
+		t.Errorf("after Retry: %q, %v", did, err)
 	}
 }

@@ -32,6 +32,9 @@ type Identity struct {
 	Facts Facts            `json:"machine"`
 	Node  certificate.Node `json:"node"`
 	Boot  string           `json:"boot,omitempty"` // new with each boot
+	// Others are the digests of the machine's other identities: a certificate that was made by a
+	// user who may not read the first one has one of them.
+	Others []string `json:"others,omitempty"`
 	// Energy contains, by UUID, the mJ that each GPU has used since the driver started it. The
 	// counter begins again when the GPU is reset or the driver loaded. A GPU without persistence
 	// mode is left out: the driver starts it again for each process.
@@ -70,7 +73,11 @@ func (m *Machine) Identify(d Drivers, getenv func(string) string, environ []stri
 	id.askDriver(d.NVML)
 	id.askPorts(m.FS)
 	out.Versions, out.Variables, out.Topology = moduleVersions(m.FS), variables(environ), drawing(m.System)
-	out.Identity = identityOf(m.FS, out)
+	all := identitiesOf(m.FS, out)
+	out.Identity = all[0]
+	for _, other := range all[1:] {
+		id.Others = append(id.Others, certificate.NodeDigest(other))
+	}
 	return id, nil
 }
 
@@ -170,12 +177,12 @@ func variables(environ []string) map[string]string {
 	return none(out)
 }
 
-// identityOf returns what distinguishes the machine from others. It must not change when a GPU
-// falls off the bus, or with the user. So it consists of ids of one kind, the first kind that is
-// available.
-func identityOf(fs sysfs.FS, n *certificate.Node) []string {
+// identitiesOf returns what distinguishes the machine from others, the best first. It must not
+// change when a GPU falls off the bus. So each consists of ids of one kind. Users who may not read
+// one of a kind get the next: the product's UUID is for root alone.
+func identitiesOf(fs sysfs.FS, n *certificate.Node) (all [][]string) {
 	if id, err := fs.Text("sys/class/dmi/id/product_uuid"); err == nil && strings.Trim(id, " \n0-fF") != "" {
-		return []string{"dmi " + strings.ToLower(strings.TrimSpace(id))}
+		all = append(all, []string{"dmi " + strings.ToLower(strings.TrimSpace(id))})
 	}
 	var out []string
 	for _, p := range n.Ports {
@@ -190,14 +197,17 @@ func identityOf(fs sysfs.FS, n *certificate.Node) []string {
 	}
 	if len(out) > 0 {
 		slices.Sort(out)
-		return slices.Compact(out)
+		all = append(all, slices.Compact(out))
 	}
 	// The id itself must not be published: machine-id(5) requires a hash.
 	if id, err := fs.Text("etc/machine-id"); err == nil && strings.TrimSpace(id) != "" {
 		sum := sha256.Sum256([]byte("assay " + strings.TrimSpace(id)))
-		return []string{"machine-id " + hex.EncodeToString(sum[:16])}
+		all = append(all, []string{"machine-id " + hex.EncodeToString(sum[:16])})
 	}
-	return []string{"name " + n.Name}
+	if all == nil {
+		all = [][]string{{"name " + n.Name}}
+	}
+	return all
 }
 
 // drawing converts a topology to that of a certificate.

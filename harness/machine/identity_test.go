@@ -43,7 +43,7 @@ func TestIdentityOf(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(tt.want, identityOf(fs, &tt.node)); d != "" {
+		if d := cmp.Diff(tt.want, identitiesOf(fs, &tt.node)[0]); d != "" {
 			t.Errorf("%s (-want +got):\n%s", name, d)
 		}
 	}

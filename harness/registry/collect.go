@@ -34,6 +34,7 @@ type Reader struct {
 	// Keys are trusted: if there are some, one of them must have signed each certificate.
 	Keys    []crypto.PublicKey
 	Options Options // of registries
+	Stdin   io.Reader
 
 	mu      sync.Mutex // guards the fields below
 	seen    int        // documents
@@ -47,18 +48,17 @@ const told = 5
 // Seen returns the number of documents that were read.
 func (r *Reader) Seen() int { return r.seen }
 
-// Read reads a directory and those below it (*.json) or a file, a layout as oci:DIR, or a
-// repository in a registry.
+// Read reads a directory and those below it (*.json), a whole repository in a registry, or what
+// [Read] reads: all certificates of it.
 func (r *Reader) Read(ctx context.Context, where string) error {
-	if dir, ok := strings.CutPrefix(where, "oci:"); ok {
-		docs, err := Layout(ctx, dir)
-		if err != nil {
-			return exit.Usagef("%w", err)
-		}
-		return r.documents(docs)
-	}
 	if _, err := os.Stat(where); err == nil {
 		return r.files(ctx, where)
+	} else if where == "-" || strings.HasPrefix(where, "oci:") || isReference(where) {
+		docs, err := find(ctx, where, r.Stdin, r.Options)
+		if err != nil {
+			return err
+		}
+		return r.documents(docs)
 	} else if strings.HasPrefix(where, ".") || filepath.IsAbs(where) || !strings.Contains(where, "/") {
 		return exit.Usagef("%s: no such directory (a registry's repository is HOST/NAME)", where)
 	}

@@ -2,8 +2,6 @@ package registry
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -101,8 +99,8 @@ func at(ref string) string {
 
 // certificateBlob returns the layer of a certificate's manifest.
 func certificateBlob(manifest []byte) (v1.Hash, bool) {
-	var m v1.Manifest
-	if json.Unmarshal(manifest, &m) != nil || len(m.Layers) != 1 || m.Annotations[oci.AnnotationPredicate] != certificate.PredicateType {
+	m, err := oci.ParseManifest("a certificate's manifest", manifest, "")
+	if err != nil || len(m.Layers) != 1 || m.Annotations[oci.AnnotationPredicate] != certificate.PredicateType {
 		return v1.Hash{}, false
 	}
 	t := string(m.Layers[0].MediaType)
@@ -127,19 +125,13 @@ func Layout(ctx context.Context, dir string) ([]Document, error) {
 		if d.MediaType.IsIndex() {
 			continue // an image; its referrers are separate entries
 		}
-		raw, err := l.ReadBlob(d.Digest)
+		doc, ok, err := layoutDocument(l, d.Digest)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", dir, err)
+			return nil, err
 		}
-		h, ok := certificateBlob(raw)
-		if !ok {
-			continue
+		if ok {
+			docs = append(docs, doc)
 		}
-		b, err := l.ReadBlob(h)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", dir, err)
-		}
-		docs = append(docs, Document{"oci:" + dir + "@" + d.Digest.String(), b})
 	}
 	return docs, nil
 }

@@ -64,7 +64,7 @@ func Open(doc []byte, keys ...crypto.PublicKey) (Opened, error) {
 		return Opened{Payload: doc, Type: TypeStatement, Signature: Unsigned}, nil
 	}
 	var env dsse.Envelope
-	if err := Decode(doc, 2*MaxSize, &env); err != nil { // base64 makes it longer
+	if err := DecodeUnsigned(doc, 2*MaxSize, &env); err != nil { // base64 makes it longer
 		return Opened{}, fmt.Errorf("envelope: %w", err)
 	}
 	o := Opened{Type: env.PayloadType, Signature: Unsigned}

@@ -4,8 +4,9 @@
 //
 // Readers are tolerant where in-toto and DSSE require it: they ignore unknown fields and documents
 // of other programs. They are strict where it matters for the decision: a field that is read must
-// occur exactly once, a statement counts only for the digest that it names, and what a policy
-// requires must be found and verified, or the answer is no.
+// occur exactly once, a statement counts only for the digest that it names and for the use that its
+// suite and its subject are for, and what a policy requires must be found and verified, or the
+// answer is no. JSON that nobody signed is read by [DecodeUnsigned].
 //
 // The Statement here is not in-toto's generated type: its predicate is a protobuf Struct, in which
 // large integers lose digits, and protojson's output is not stable, while a signature covers bytes.
@@ -17,9 +18,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
-	"strings"
 )
 
 const (
@@ -152,133 +151,3 @@ func (h *Header) About(digest string) error {
 
 // ErrSubject means that a statement is about something else, or about nothing.
 var ErrSubject = errors.New("the document is not about this digest")
-
-// Decode reads one JSON document of at most limit bytes into v. It ignores unknown fields. It
-// rejects text after the document, duplicate names in an object, and top-level names that differ
-// only in case: encoding/json uses the last of them, other readers the first.
-func Decode(b []byte, limit int, v any) error {
-	if len(b) > limit {
-		return fmt.Errorf("%d bytes are too many: at most %d are read", len(b), limit)
-	}
-	if err := unambiguous(b); err != nil {
-		return err
-	}
-	return json.Unmarshal(b, v)
-}
-
-// Covers checks that doc contains everything in known, the encoding of what was read from doc:
-// every name in known is in doc, with the same spelling and value. Additional content of doc is
-// ignored. A field that a reader relies on can therefore not be missing, or come from a name that
-// other readers do not recognise.
-func Covers(doc, known []byte) error {
-	var d, k any
-	for b, v := range map[*[]byte]*any{&doc: &d, &known: &k} {
-		dec := json.NewDecoder(bytes.NewReader(*b))
-		dec.UseNumber()
-		if err := dec.Decode(v); err != nil {
-			return err
-		}
-	}
-	return covers(d, k, "")
-}
-
-func covers(doc, known any, at string) error {
-	switch k := known.(type) {
-	case map[string]any:
-		d, ok := doc.(map[string]any)
-		if !ok {
-			return fmt.Errorf("%s is not an object", at)
-		}
-		for name, v := range k {
-			dv, ok := d[name]
-			if !ok {
-				return fmt.Errorf("%s.%s is missing", at, name)
-			}
-			if err := covers(dv, v, at+"."+name); err != nil {
-				return err
-			}
-		}
-		return nil
-	case []any:
-		d, ok := doc.([]any)
-		if !ok || len(d) != len(k) {
-			return fmt.Errorf("%s is not a list of %d", at, len(k))
-		}
-		for i := range k {
-			if err := covers(d[i], k[i], fmt.Sprintf("%s[%d]", at, i)); err != nil {
-				return err
-			}
-		}
-		return nil
-	case json.Number:
-		if d, ok := doc.(json.Number); ok {
-			a, aerr := d.Float64()
-			b, berr := k.Float64()
-			if aerr == nil && berr == nil && a == b {
-				return nil
-			}
-		}
-	default:
-		if doc == known {
-			return nil
-		}
-	}
-	return fmt.Errorf("%s is %.50q, which is read as %.50q", at, fmt.Sprint(doc), fmt.Sprint(known))
-}
-
-// unambiguous checks the document's tokens for duplicate names. It stores the names of the open
-// objects.
-func unambiguous(b []byte) error {
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.UseNumber()
-	type level struct {
-		names map[string]bool // nil in an array
-		value bool            // in an object: a name was read, and its value is next
-	}
-	var open []*level
-	for {
-		tok, err := dec.Token()
-		if err == io.EOF && len(open) == 0 {
-			return nil
-		}
-		if err != nil {
-			if err == io.EOF {
-				err = io.ErrUnexpectedEOF
-			}
-			return err
-		}
-		var top *level
-		if len(open) > 0 {
-			top = open[len(open)-1]
-		}
-		if name, ok := tok.(string); ok && top != nil && top.names != nil && !top.value {
-			if len(open) == 1 {
-				name = strings.ToLower(name)
-			}
-			if top.names[name] {
-				return fmt.Errorf("the name %.100q stands twice in one object", name)
-			}
-			top.names[name], top.value = true, true
-			continue
-		}
-		switch tok {
-		case json.Delim('}'), json.Delim(']'):
-			if open = open[:len(open)-1]; len(open) > 0 {
-				open[len(open)-1].value = false
-			}
-		case json.Delim('{'):
-			open = append(open, &level{names: map[string]bool{}})
-		case json.Delim('['):
-			open = append(open, &level{})
-		default:
-			if top != nil {
-				top.value = false
-			}
-		}
-		if len(open) > maxDepth {
-			return fmt.Errorf("it is nested deeper than %d levels", maxDepth)
-		}
-	}
-}
-
-const maxDepth = 200

@@ -3,7 +3,6 @@ package oci
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -94,11 +93,7 @@ func (l *Layout) config(image v1.Hash) (*v1.ConfigFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	var cfg v1.ConfigFile
-	if err := json.Unmarshal(raw, &cfg); err != nil {
-		return nil, fmt.Errorf("configuration %s: %w", m.Config.Digest, err)
-	}
-	return &cfg, nil
+	return ParseConfig("configuration "+m.Config.Digest.String(), raw)
 }
 
 func (l *Layout) manifest(h v1.Hash) (*v1.Manifest, error) {
@@ -106,11 +101,7 @@ func (l *Layout) manifest(h v1.Hash) (*v1.Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	var m v1.Manifest
-	if err := json.Unmarshal(raw, &m); err != nil {
-		return nil, fmt.Errorf("manifest %s: %w", h, err)
-	}
-	return &m, nil
+	return ParseManifest("manifest "+h.String(), raw, "")
 }
 
 // enter replaces the entries of a target in index.json, and removes attachments of images that no

@@ -3,7 +3,6 @@ package oci
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -160,9 +159,9 @@ func RawConfig(ctx context.Context, ref string, p v1.Platform, opts Options) ([]
 	if err != nil {
 		return nil, err
 	}
-	var m v1.Manifest
-	if err := json.Unmarshal(raw, &m); err != nil {
-		return nil, fmt.Errorf("manifest %s: %w", d.Digest, err)
+	m, err := ParseManifest("manifest "+d.Digest.String(), raw, d.MediaType)
+	if err != nil {
+		return nil, err
 	}
 	return src.Blob(ctx, m.Config.Digest)
 }
@@ -173,9 +172,9 @@ func choose(ctx context.Context, src Source, d v1.Descriptor, p v1.Platform) (v1
 	if err != nil {
 		return d, err
 	}
-	var idx v1.IndexManifest
-	if err := json.Unmarshal(raw, &idx); err != nil {
-		return d, fmt.Errorf("index %s: %w", d.Digest, err)
+	idx, err := ParseIndex("index "+d.Digest.String(), raw, d.MediaType)
+	if err != nil {
+		return d, err
 	}
 	for _, m := range idx.Manifests {
 		if m.Platform != nil && m.MediaType.IsImage() && m.Platform.Satisfies(p) {

@@ -14,6 +14,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/assay-hpc/assay/internal/attest"
 )
 
 // AnnotationRefName is the annotation with the name of an entry in a layout's index.json.
@@ -52,11 +54,30 @@ func Open(dir string) (*Layout, error) {
 	if _, err := l.index(); err != nil {
 		return nil, err
 	}
-	return l, nil
+	return l, l.version()
 }
 
 // Dir returns the layout's directory.
 func (l *Layout) Dir() string { return l.dir }
+
+// version checks the layout's version, if it states one.
+func (l *Layout) version() error {
+	path := filepath.Join(l.dir, layoutFile)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading layout: %w", err)
+	}
+	var v struct {
+		Version string `json:"imageLayoutVersion"`
+	}
+	if err = attest.DecodeUnsigned(b, maxBlob, &v); err == nil && v.Version != "1.0.0" {
+		err = fmt.Errorf("imageLayoutVersion is %q; this program reads 1.0.0", v.Version)
+	}
+	return formatError(path, err)
+}
 
 func newIndex() *v1.IndexManifest {
 	return &v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: []v1.Descriptor{}}
@@ -72,11 +93,7 @@ func (l *Layout) index() (*v1.IndexManifest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading layout: %w", err)
 	}
-	idx := newIndex()
-	if err := json.Unmarshal(b, idx); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return idx, nil
+	return ParseIndex(path, b, types.OCIImageIndex)
 }
 
 // update changes index.json under the lock. The result is sorted, so that it does not depend on the
@@ -200,8 +217,8 @@ func (l *Layout) Describe(h v1.Hash) (v1.Descriptor, error) {
 		MediaType types.MediaType `json:"mediaType"`
 		Manifests []any           `json:"manifests"`
 	}
-	if err := json.Unmarshal(raw, &m); err != nil {
-		return v1.Descriptor{}, fmt.Errorf("%s is not a manifest: %w", h, err)
+	if err := attest.DecodeUnsigned(raw, maxBlob, &m); err != nil {
+		return v1.Descriptor{}, &FormatError{h.String() + " is not a manifest", err}
 	}
 	if m.MediaType == "" { // optional in OCI 1.0
 		m.MediaType = types.OCIManifestSchema1

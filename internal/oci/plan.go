@@ -1,7 +1,6 @@
 package oci
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -72,9 +71,9 @@ func (w *planner) add(d v1.Descriptor) (manifest, error) {
 }
 
 func (w *planner) addIndex(m manifest) error {
-	var idx v1.IndexManifest
-	if err := json.Unmarshal(m.raw, &idx); err != nil {
-		return fmt.Errorf("index %s: %w", m.desc.Digest, err)
+	idx, err := ParseIndex("index "+m.desc.Digest.String(), m.raw, m.desc.MediaType)
+	if err != nil {
+		return err
 	}
 	for _, d := range idx.Manifests {
 		if _, err := w.add(d); err != nil {
@@ -86,9 +85,9 @@ func (w *planner) addIndex(m manifest) error {
 }
 
 func (w *planner) addImage(m manifest) error {
-	var img v1.Manifest
-	if err := json.Unmarshal(m.raw, &img); err != nil {
-		return fmt.Errorf("manifest %s: %w", m.desc.Digest, err)
+	img, err := ParseManifest("manifest "+m.desc.Digest.String(), m.raw, m.desc.MediaType)
+	if err != nil {
+		return err
 	}
 	for _, d := range append([]v1.Descriptor{img.Config}, img.Layers...) {
 		if !w.seen[d.Digest] && d.MediaType.IsDistributable() {

@@ -1,7 +1,6 @@
 package oci
 
 import (
-	"encoding/json"
 	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -46,8 +45,8 @@ func (l *Layout) Holds(target string, images []string) (digest string, ok bool) 
 	if err != nil {
 		return "", false
 	}
-	var idx v1.IndexManifest
-	if json.Unmarshal(raw, &idx) != nil {
+	idx, err := ParseIndex("index "+d.Digest.String(), raw, d.MediaType)
+	if err != nil {
 		return "", false
 	}
 	var have []string

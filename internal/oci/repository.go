@@ -187,7 +187,11 @@ func (p *Repository) referrers(ctx context.Context, subject v1.Hash) ([]v1.Descr
 	if err != nil {
 		return nil, err
 	}
-	m, err := idx.IndexManifest()
+	raw, err := idx.RawManifest()
+	if err != nil {
+		return nil, err
+	}
+	m, err := ParseIndex("the list of what is attached to "+subject.String(), raw, types.OCIImageIndex)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"strings"
 
@@ -24,6 +25,9 @@ type Source interface {
 	// Open reads a blob of any size, once. The last Read fails if the blob does not match the
 	// descriptor.
 	Open(ctx context.Context, d v1.Descriptor) (io.ReadCloser, error)
+	// Stat reports whether a blob is there in the descriptor's size, without reading it: a
+	// [*BlobError] if not.
+	Stat(ctx context.Context, d v1.Descriptor) error
 	Referrers(ctx context.Context, subject v1.Hash) ([]v1.Descriptor, error)
 }
 
@@ -101,6 +105,10 @@ func (s layoutSource) Open(_ context.Context, d v1.Descriptor) (io.ReadCloser, e
 	return s.layout.openBlob(d.Digest, d.Size)
 }
 
+func (s layoutSource) Stat(_ context.Context, d v1.Descriptor) error {
+	return s.layout.statBlob(d.Digest, d.Size)
+}
+
 func (s layoutSource) Referrers(_ context.Context, subject v1.Hash) ([]v1.Descriptor, error) {
 	return s.layout.Referrers(subject)
 }
@@ -150,9 +158,55 @@ func (s remoteSource) Open(ctx context.Context, d v1.Descriptor) (rc io.ReadClos
 			return err
 		}
 		rc, err = layer.Compressed() // verifies the digest during the read
+		if err != nil && Status(err) == http.StatusNotFound {
+			return &BlobError{Repository: s.in.String(), Digest: d.Digest}
+		}
 		return err
 	})
-	return rc, err
+	if err != nil {
+		return nil, err
+	}
+	return &served{ReadCloser: rc, in: s.in, desc: d}, nil
+}
+
+// served reads a blob of a repository, and reports content that is not the descriptor's as a
+// [*BlobError].
+type served struct {
+	io.ReadCloser
+	in   *Repository
+	desc v1.Descriptor
+	n    int64
+}
+
+func (r *served) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	r.n += int64(n)
+	switch {
+	case err == io.EOF && r.n != r.desc.Size:
+		err = &BlobError{Repository: r.in.String(), Digest: r.desc.Digest, Got: fmt.Sprintf("%d bytes, not %d", r.n, r.desc.Size)}
+	case err != nil && strings.Contains(err.Error(), "error verifying"): // go-containerregistry's, of a type that it hides
+		err = &BlobError{Repository: r.in.String(), Digest: r.desc.Digest, Got: "another digest"}
+	}
+	return n, err
+}
+
+func (s remoteSource) Stat(ctx context.Context, d v1.Descriptor) error {
+	var size int64
+	err := s.in.read.Do(ctx, "blob "+d.Digest.String(), func() error {
+		layer, err := s.in.pull.Layer(ctx, s.ref.Context().Digest(d.Digest.String()))
+		if err != nil {
+			return err
+		}
+		size, err = layer.Size()
+		if err != nil && Status(err) == http.StatusNotFound {
+			return &BlobError{Repository: s.in.String(), Digest: d.Digest}
+		}
+		return err
+	})
+	if err == nil && size >= 0 && size != d.Size { // -1: the registry does not say it
+		err = &BlobError{Repository: s.in.String(), Digest: d.Digest, Got: fmt.Sprintf("%d bytes, not %d", size, d.Size)}
+	}
+	return err
 }
 
 func (s remoteSource) Referrers(ctx context.Context, subject v1.Hash) ([]v1.Descriptor, error) {

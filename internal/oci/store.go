@@ -20,18 +20,24 @@ import (
 // SBOM of a CUDA image, a few megabytes.
 const maxBlob = 64 << 20
 
-// A BlobError says that a layout's blob is missing or does not match its digest.
+// A BlobError says that a blob is missing or does not match its descriptor.
 type BlobError struct {
-	Path   string
-	Digest v1.Hash // expected digest
-	Got    string  // its digest, or another problem; "" if missing
+	Path       string  // of the file, in a layout
+	Repository string  // or the registry's repository
+	Digest     v1.Hash // expected digest
+	Got        string  // its digest, or another problem; "" if missing
 }
 
 // Permanent marks an error that a retry does not fix.
 func (e *BlobError) Permanent() {}
 
 func (e *BlobError) Error() string {
-	if e.Got == "" {
+	switch {
+	case e.Repository != "" && e.Got == "":
+		return fmt.Sprintf("blob %s is missing from the repository %s; push the image again", e.Digest, e.Repository)
+	case e.Repository != "":
+		return fmt.Sprintf("blob %s is damaged in the repository %s: it has %s", e.Digest, e.Repository, e.Got)
+	case e.Got == "":
 		return fmt.Sprintf("blob %s is missing from the layout: no file %s; build the target again", e.Digest, e.Path)
 	}
 	return fmt.Sprintf("blob %s is damaged: %s has %s; remove the file and build the target again", e.Digest, e.Path, e.Got)
@@ -81,7 +87,7 @@ func (l *Layout) statBlob(h v1.Hash, size int64) error {
 	case err != nil:
 		return fmt.Errorf("reading layout: %w", err)
 	case size >= 0 && fi.Size() != size:
-		return &BlobError{l.blobPath(h), h, fmt.Sprintf("%d bytes, not %d", fi.Size(), size)}
+		return &BlobError{Path: l.blobPath(h), Digest: h, Got: fmt.Sprintf("%d bytes, not %d", fi.Size(), size)}
 	}
 	return nil
 }
@@ -111,7 +117,7 @@ func (v *verifier) Read(p []byte) (int, error) {
 	v.sum.Write(p[:n])
 	if err == io.EOF {
 		if got := hex.EncodeToString(v.sum.Sum(nil)); got != v.want.Hex {
-			return n, &BlobError{v.path, v.want, "digest sha256:" + got}
+			return n, &BlobError{Path: v.path, Digest: v.want, Got: "digest sha256:" + got}
 		}
 	}
 	return n, err

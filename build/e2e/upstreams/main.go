@@ -178,8 +178,8 @@ func record(w *driver.Workspace, layout, name string, steps map[string]float64) 
 		if err != nil {
 			return nil, err
 		}
-		if have := img.Certificate.Recipe; have != res.Recipe.Hash() {
-			return nil, fmt.Errorf("the image's recipe is %s, the matrix's %s: build it anew", have, res.Recipe.Hash())
+		if have := img.Certificate.Recipe; have != res.Recipe.Declared() {
+			return nil, fmt.Errorf("the image's recipe is %s, the matrix's %s: build it anew", have, res.Recipe.Declared())
 		}
 		r := runOf(name, img)
 		for _, c := range res.Recipe.Components {

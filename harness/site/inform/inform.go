@@ -40,7 +40,7 @@ func (o Options) Check(ctx context.Context) error {
 
 // Act informs the systems, and passes to did what was done. If one system cannot be informed, the
 // other still is.
-func (o Options) Act(ctx context.Context, st *certificate.Statement, did func(whom, note string)) error {
+func (o Options) Act(ctx context.Context, adm *certificate.Admitted, did func(whom, note string)) error {
 	var all []error
 	done := func(whom, note string, err error) {
 		if err == nil && note != "" {
@@ -52,7 +52,7 @@ func (o Options) Act(ctx context.Context, st *certificate.Statement, did func(wh
 		var note string
 		s, err := slurm.Find()
 		if err == nil {
-			note, err = slurm.Act(ctx, s, st, *o.Slurm)
+			note, err = slurm.Act(ctx, s, adm, *o.Slurm)
 		}
 		done("slurm", note, err)
 	}
@@ -60,7 +60,7 @@ func (o Options) Act(ctx context.Context, st *certificate.Statement, did func(wh
 		var note string
 		c, err := kubernetes.Connect()
 		if err == nil {
-			note, err = c.Act(ctx, st, *o.Kubernetes)
+			note, err = c.Act(ctx, adm, *o.Kubernetes)
 		}
 		done("kubernetes", note, err)
 	}

@@ -4,8 +4,6 @@ package kubernetes
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -37,6 +35,12 @@ const (
 	// CertificateKey is the key of the annotation: the SHA-256 of the certificate's canonical
 	// form.
 	CertificateKey = "assay-hpc.github.io/certificate"
+	// FinishedKey is the key of the annotation: the latest time at which a certificate that was
+	// applied had been finished.
+	FinishedKey = "assay-hpc.github.io/finished"
+	// IdentityKey is the key of the annotation: the digest of the machine's identity, as of the last
+	// certificate that was applied.
+	IdentityKey = "assay-hpc.github.io/node-identity"
 )
 
 // taintEffects are Kubernetes' effects.
@@ -47,6 +51,9 @@ type Options struct {
 	Node  string
 	Taint string // effect of the taint of a node that fails; "": do not change taints
 	Pods  bool   // Check also looks for the right that Busy needs
+	Boot  string // this machine's boot id, by which the node is recognised as this machine; "" if not known
+	// Vouched says that somebody said which machine the node is, so that this need not be the node.
+	Vouched bool
 }
 
 // Validate reports missing or wrong options.
@@ -95,19 +102,20 @@ func connect(config *rest.Config) (*Cluster, error) {
 var nodes = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 
 // Act writes the outcome of the certificate to the node and returns a message for the user. Its
-// error is a [*Denied] if rights are missing.
-func (c *Cluster) Act(ctx context.Context, st *certificate.Statement, o Options) (string, error) {
+// error is a [*Denied] if rights are missing. It wraps [attest.ErrSubject] if the node is another
+// machine, and [attest.ErrTime] if the certificate is a pass that is older than what it would undo;
+// then nothing is written.
+func (c *Cluster) Act(ctx context.Context, adm *certificate.Admitted, o Options) (string, error) {
 	if err := o.Validate(); err != nil {
 		return "", err
 	}
-	doc, err := st.Marshal()
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(doc)
-	digest := "sha256:" + hex.EncodeToString(sum[:])
-	cond := condition(st)
-	err = c.write(ctx, o, cond, func(n *node) ([]byte, error) { return n.metaPatch(st, digest, o.Taint) })
+	cond := condition(adm.Statement())
+	err := c.write(ctx, o, cond, func(n *node) ([]byte, error) {
+		if err := errors.Join(n.is(adm, o), n.mayFollow(adm)); err != nil {
+			return nil, err
+		}
+		return n.metaPatch(adm, o.Taint)
+	})
 	if err != nil {
 		return "", err
 	}

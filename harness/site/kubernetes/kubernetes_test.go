@@ -19,12 +19,26 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/apiservertest"
 )
 
-func statement(v result.Verdict) *certificate.Statement {
-	return certificate.New(certificate.Predicate{Suite: "node", Results: []result.Result{{ID: "gpu/ecc", Verdict: v, Reason: "2 errors\n\x1b"}}})
+func statement(v result.Verdict) *certificate.Admitted { return statementAt(v, time.Now()) }
+
+// statementAt is a certificate whose checks began at a time, and took a second.
+func statementAt(v result.Verdict, began time.Time) *certificate.Admitted {
+	return statementOf(v, began, "GPU-1")
+}
+
+func statementOf(v result.Verdict, began time.Time, identity string) *certificate.Admitted {
+	st := certificate.New(certificate.Predicate{
+		Suite: "node", Started: began, Finished: began.Add(time.Second), Results: []result.Result{{ID: "gpu/ecc", Verdict: v, Reason: "2 errors\n\x1b"}},
+	})
+	if err := st.SetNode(&certificate.Node{Name: "gpu-1", Identity: []string{identity}}); err != nil {
+		panic(err)
+	}
+	return certificatetest.Admit(st)
 }
 
 func open(t *testing.T, config *rest.Config, now time.Time) *Cluster {
@@ -96,8 +110,9 @@ func TestAct(t *testing.T) {
 		{result.Pass, "NoSchedule", ours{"True", "ChecksPassed", passed, "12:08:00", "12:07:00", "pass", "", ""}},
 		{result.Skip, "NoSchedule", ours{"Unknown", "EveryCheckSkipped", "assay: every check was skipped: nothing was shown", "12:09:00", "12:09:00", "", "", ""}},
 	} {
-		c := open(t, s.as(harness), at.Add(time.Duration(i)*time.Minute))
-		note, err := c.Act(t.Context(), statement(tt.verdict), Options{Node: "gpu-1", Taint: tt.taint})
+		now := at.Add(time.Duration(i) * time.Minute)
+		c := open(t, s.as(harness), now)
+		note, err := c.Act(t.Context(), statementAt(tt.verdict, now.Add(-30*time.Second)), Options{Node: "gpu-1", Taint: tt.taint})
 		if err != nil {
 			t.Fatalf("%d, %s: %v", i, tt.verdict, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/site"
+	"github.com/assay-hpc/assay/internal/attest"
 )
 
 // node has only the fields that are read or written here: the types of Kubernetes' core API would
@@ -22,12 +24,17 @@ type node struct {
 	Metadata struct {
 		ResourceVersion string            `json:"resourceVersion"`
 		Labels          map[string]string `json:"labels"`
+		Annotations     map[string]string `json:"annotations"`
 	} `json:"metadata"`
 	Spec struct {
 		Taints []map[string]any `json:"taints"`
 	} `json:"spec"`
 	Status struct {
 		Conditions []nodeCondition `json:"conditions"`
+		NodeInfo   struct {
+			BootID     string `json:"bootID"`
+			SystemUUID string `json:"systemUUID"`
+		} `json:"nodeInfo"`
 	} `json:"status"`
 }
 
@@ -59,9 +66,92 @@ const (
 	strategicPatch = types.StrategicMergePatchType
 )
 
+// is reports whether the node is the machine that the certificate is about, which the policy found
+// to be this machine, or the one that somebody named: the kubelet's boot id is this machine's, or
+// nothing that is known of the node says otherwise.
+func (n *node) is(adm *certificate.Admitted, o Options) error {
+	info := n.Status.NodeInfo
+	known := n.Metadata.Annotations[IdentityKey]
+	id := adm.Statement().Predicate.Node.Identity
+	switch {
+	case !o.Vouched && o.Boot != "" && info.BootID != "":
+		if !strings.EqualFold(o.Boot, info.BootID) {
+			return fmt.Errorf("%w: this is another machine than the node: its kubelet has the boot id %s, and this machine %s; run this there, or say with --node-identity or --identity-of which machine the node is", attest.ErrSubject, info.BootID, o.Boot)
+		}
+	case info.SystemUUID != "" && len(id) == 1 && strings.HasPrefix(id[0], "dmi ") && !strings.EqualFold(id[0], "dmi "+info.SystemUUID):
+		return fmt.Errorf("%w: the certificate is about the machine with the UUID %s, and the node's kubelet has %s", attest.ErrSubject, strings.TrimPrefix(id[0], "dmi "), info.SystemUUID)
+	case !o.Vouched && known != "" && known != adm.Identity():
+		return fmt.Errorf("%w: the certificate is about the machine %s, and the node was last the machine %s; --node-identity or --identity-of says which it is now", attest.ErrSubject, adm.Identity(), known)
+	}
+	return nil
+}
+
+// A Superseded says that a pass changes nothing: a later certificate was applied to the node, which
+// is in service.
+type Superseded struct{ Finished time.Time }
+
+func (s *Superseded) Error() string {
+	return fmt.Sprintf("a certificate that was finished later, at %s, was applied already", s.Finished.UTC().Format(time.RFC3339))
+}
+
+// Unwrap returns the kind of the error.
+func (s *Superseded) Unwrap() error { return attest.ErrTime }
+
+// mayFollow reports whether the certificate may follow what is written on the node. A pass must have
+// begun after whatever it would undo: a failure, or that the node waits for its certification.
+func (n *node) mayFollow(adm *certificate.Admitted) error {
+	p := &adm.Statement().Predicate
+	if p.Verdict != result.Pass {
+		return nil
+	}
+	noted, label := n.noted(), n.Metadata.Labels[VerdictKey]
+	same := n.Metadata.Annotations[CertificateKey] == adm.Digest()
+	marked := label == string(result.Fail) || label == Pending
+	var since time.Time
+	if !same {
+		since = noted
+	}
+	later := func(text any) {
+		s, _ := text.(string)
+		if t, err := time.Parse(time.RFC3339, s); err == nil && t.After(since) {
+			since = t
+		}
+	}
+	for _, c := range n.Status.Conditions {
+		if c.Type == ConditionType && c.Status != "True" {
+			marked = true
+			later(c.LastTransitionTime)
+		}
+	}
+	for _, t := range n.Spec.Taints {
+		if t["key"] == VerdictKey {
+			marked = true
+			later(t["timeAdded"])
+		}
+	}
+	switch {
+	case marked && !since.IsZero():
+		return adm.Supersedes("what marked the node", since)
+	case !marked && !same && p.Finished.Before(noted):
+		return &Superseded{noted}
+	}
+	return nil
+}
+
+// noted returns when the latest certificate that was applied had been finished; zero if none says it.
+func (n *node) noted() time.Time {
+	t, _ := time.Parse(time.RFC3339, n.Metadata.Annotations[FinishedKey])
+	return t
+}
+
 // metaPatch returns the patch of label, annotation and taint. It contains the version that it is
 // based on, so that taints which others add in the meantime are not lost.
-func (n *node) metaPatch(st *certificate.Statement, digest, effect string) ([]byte, error) {
+func (n *node) metaPatch(adm *certificate.Admitted, effect string) ([]byte, error) {
+	st := adm.Statement()
+	finished := st.Predicate.Finished
+	if noted := n.noted(); noted.After(finished) {
+		finished = noted
+	}
 	var label any // nil removes it
 	if v := st.Predicate.Verdict; v == result.Pass || v == result.Fail {
 		label = string(v)
@@ -69,7 +159,9 @@ func (n *node) metaPatch(st *certificate.Statement, digest, effect string) ([]by
 	patch := map[string]any{"metadata": map[string]any{
 		"resourceVersion": n.Metadata.ResourceVersion,
 		"labels":          map[string]any{VerdictKey: label},
-		"annotations":     map[string]any{CertificateKey: digest},
+		"annotations": map[string]any{
+			CertificateKey: adm.Digest(), FinishedKey: finished.UTC().Format(time.RFC3339Nano), IdentityKey: adm.Identity(),
+		},
 	}}
 	if taints, changed := n.taints(st.Predicate.Verdict, effect); changed {
 		patch["spec"] = map[string]any{"taints": taints}

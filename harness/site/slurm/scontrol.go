@@ -46,6 +46,7 @@ func (s Scontrol) run(ctx context.Context, args ...string) (string, error) {
 	defer cancel()
 	var out, errOut bytes.Buffer
 	cmd := exec.CommandContext(ctx, string(s), args...)
+	cmd.Env = append(os.Environ(), "TZ=UTC", "SLURM_TIME_FORMAT=standard") // of the times that it prints
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &errOut, time.Second
 	err := cmd.Run()
 	if err == nil {
@@ -62,8 +63,9 @@ func (s Scontrol) run(ctx context.Context, args ...string) (string, error) {
 type Node struct {
 	Name     string
 	HostName string
-	State    []string // base state first, then flags: IDLE, DRAIN
-	Reason   string   // why it is out of service; "" if no reason was given
+	State    []string  // base state first, then flags: IDLE, DRAIN
+	Reason   string    // why it is out of service; "" if no reason was given
+	Since    time.Time // when the reason was given; zero if that is not known
 }
 
 // Is reports whether the node's state and flags include one of these.
@@ -90,7 +92,7 @@ func (s Scontrol) Node(ctx context.Context, name string) (Node, error) {
 var (
 	nodeField = regexp.MustCompile(`(?m)^(?:\s*|.* )(NodeName|NodeHostName|State)=(\S+)`)
 	// The reason has its own line, and ends with its author and time.
-	nodeReason = regexp.MustCompile(`(?m)^\s*Reason=(.*?)(?: \[[^\[\]]*@[^\[\]]*\])?$`)
+	nodeReason = regexp.MustCompile(`(?m)^\s*Reason=(.*?)(?: \[[^\[\]]*@([^\[\]]*)\])?$`)
 )
 
 // nodeMarks follow a state: "*" is a node that does not respond.
@@ -100,6 +102,9 @@ const nodeMarks = "*~#!%$@^-"
 func parseNode(out string) (n Node, err error) {
 	if m := nodeReason.FindStringSubmatchIndex(out); m != nil {
 		n.Reason = strings.TrimSpace(out[m[2]:m[3]])
+		if m[4] >= 0 {
+			n.Since, _ = time.Parse("2006-01-02T15:04:05", out[m[4]:m[5]]) // else not known
+		}
 		out = out[:m[0]] // a reason may contain any text
 	}
 	for _, m := range nodeField.FindAllStringSubmatch(out, -1) {

@@ -15,6 +15,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/site"
+	"github.com/assay-hpc/assay/internal/attest"
 )
 
 // A Context is what started the harness on a node.
@@ -50,6 +51,8 @@ type Options struct {
 	Node    string // Slurm's name; "": from SLURMD_NODENAME, the certificate or the host name
 	Resume  bool   // take back a node that we drained when it passes
 	OnError bool   // also drain it when checks could not be run
+	// Vouched says that somebody said which machine the node is, so that this need not be the node.
+	Vouched bool
 }
 
 // Validate reports contradictory options.
@@ -71,8 +74,23 @@ type Change struct {
 	Note   string // a message for the user
 }
 
-// Decide returns the change that a certificate requires.
-func Decide(st *certificate.Statement, n Node, o Options) Change {
+// Decide returns the change that a certificate requires. A pass takes a node back only if its checks
+// began after the node was drained: the error wraps [attest.ErrTime] if they did not.
+func Decide(adm *certificate.Admitted, n Node, o Options) (Change, error) {
+	c := decide(adm.Statement(), n, o)
+	if c.State != "undrain" {
+		return c, nil
+	}
+	if n.Since.IsZero() {
+		return c, fmt.Errorf("%w: node %s stays drained: Slurm does not say since when; to take it back by hand: scontrol update nodename=%s state=undrain", attest.ErrTime, n.Name, n.Name)
+	}
+	if err := adm.Supersedes("the drain of node "+n.Name, n.Since); err != nil {
+		return c, fmt.Errorf("node %s stays drained: %q: %w; certify it again", n.Name, n.Reason, err)
+	}
+	return c, nil
+}
+
+func decide(st *certificate.Statement, n Node, o Options) Change {
 	ours := strings.HasPrefix(n.Reason, site.Prefix)
 	drained := n.Is("DRAIN")
 	reason := site.Reason(st, maxReason)
@@ -116,7 +134,8 @@ func (c Change) Args(node string) []string {
 
 // Act applies the certificate to its node and returns a message for the user. Its error is a
 // [*Denied] if this process lacks the right.
-func Act(ctx context.Context, s Scontrol, st *certificate.Statement, o Options) (string, error) {
+func Act(ctx context.Context, s Scontrol, adm *certificate.Admitted, o Options) (string, error) {
+	st := adm.Statement()
 	if err := o.Validate(); err != nil {
 		return "", err
 	}
@@ -135,10 +154,16 @@ func Act(ctx context.Context, s Scontrol, st *certificate.Statement, o Options) 
 	if err != nil {
 		return "", err
 	}
-	if o.Node == "" && !about(st, n) {
-		return "", fmt.Errorf("the certificate is about %s, not about node %s (host %s); --slurm-node %s says that they are one", st.Predicate.Node.Name, n.Name, n.HostName, n.Name)
+	switch {
+	case !o.Vouched && !here(n):
+		return "", fmt.Errorf("%w: node %s (host %s) is not this machine; run this there, or say with --node-identity or --identity-of which machine that node is", attest.ErrSubject, n.Name, n.HostName)
+	case o.Vouched && o.Node == "" && !about(st, n):
+		return "", fmt.Errorf("%w: the certificate is about %s, not about node %s (host %s); --slurm-node %s says that they are one", attest.ErrSubject, st.Predicate.Node.Name, n.Name, n.HostName, n.Name)
 	}
-	c := Decide(st, n, o)
+	c, err := Decide(adm, n, o)
+	if err != nil {
+		return "", err
+	}
 	if c.State == "" {
 		return c.Note, nil
 	}
@@ -165,11 +190,20 @@ func short(host string) string {
 	return host
 }
 
-// about reports whether the certificate was made on the node, or does not name its machine.
-func about(st *certificate.Statement, n Node) bool {
-	if st.Predicate.Node == nil {
-		return true
+// about reports whether the certificate's machine has the node's name.
+func about(st *certificate.Statement, n Node) bool { return n.called(st.Predicate.Node.Name) }
+
+// here reports whether the node is this machine: slurmd said so, or the host has its name.
+func here(n Node) bool {
+	if name := os.Getenv("SLURMD_NODENAME"); name != "" {
+		return name == n.Name
 	}
-	host := short(st.Predicate.Node.Name)
-	return strings.EqualFold(host, n.Name) || strings.EqualFold(host, short(n.HostName))
+	host, err := os.Hostname()
+	return err == nil && n.called(host) || n.HostName == "localhost" // a cluster of one host
+}
+
+// called reports whether a host of that name is the node.
+func (n Node) called(host string) bool {
+	host = short(host)
+	return strings.EqualFold(host, n.Name) || n.HostName != "" && strings.EqualFold(host, short(n.HostName))
 }

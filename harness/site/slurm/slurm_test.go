@@ -9,13 +9,27 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
 	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/attest"
 )
 
-func statement(v result.Verdict) *certificate.Statement {
-	return certificate.New(certificate.Predicate{Suite: "node", Results: []result.Result{{ID: "x", Verdict: v, Reason: "why"}}})
+// drained is when nodes were drained, and began when checks began.
+var drained, began = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), time.Date(2026, 3, 1, 12, 0, 30, 0, time.UTC)
+
+func statement(v result.Verdict) *certificate.Admitted {
+	return statementOf(v, "gpu-3.cluster.example", began)
+}
+
+func statementOf(v result.Verdict, name string, began time.Time) *certificate.Admitted {
+	st := certificate.New(certificate.Predicate{Suite: "node", Started: began, Finished: began.Add(time.Minute), Results: []result.Result{{ID: "x", Verdict: v, Reason: "why"}}})
+	if err := st.SetNode(&certificate.Node{Name: name, Identity: []string{"GPU-1"}}); err != nil {
+		panic(err)
+	}
+	return certificatetest.Admit(st)
 }
 
 // TestDecide: what is done about a node, by verdict and state.
@@ -55,27 +69,53 @@ func TestDecide(t *testing.T) {
 		{result.Skip, "IDLE DRAIN", fail, Options{Resume: true}, "", "every check was skipped"},
 		{result.Skip, "IDLE", "", Options{OnError: true}, drain, "every check was skipped"},
 	} {
-		n := Node{Name: "n1", State: strings.Fields(tt.state), Reason: tt.reason}
-		got := Decide(statement(tt.verdict), n, tt.o)
-		if got.State != tt.want || !strings.Contains(got.Note, tt.says) || (got.State == drain) != (got.Reason != "") {
-			t.Errorf("Decide(%s, %+v, %+v) = %+v; want %q, %q", tt.verdict, n, tt.o, got, tt.want, tt.says)
+		n := Node{Name: "n1", State: strings.Fields(tt.state), Reason: tt.reason, Since: drained}
+		got, err := Decide(statement(tt.verdict), n, tt.o)
+		if err != nil || got.State != tt.want || !strings.Contains(got.Note, tt.says) || (got.State == drain) != (got.Reason != "") {
+			t.Errorf("Decide(%s, %+v, %+v) = %+v, %v; want %q, %q", tt.verdict, n, tt.o, got, err, tt.want, tt.says)
 		}
+	}
+}
+
+// TestOlder: a pass whose checks began before the drain does not undo it, nor does any where it is
+// not known when that was. A fail drains, however old it is.
+func TestOlder(t *testing.T) {
+	n := Node{Name: "n1", State: []string{"IDLE", "DRAIN"}, Reason: "assay: x: why", Since: drained}
+	for _, tt := range []struct {
+		after time.Duration // of the start, after the drain
+		since time.Time
+		ok    bool
+	}{
+		{time.Hour, drained, true}, {time.Second, drained, true}, {0, drained, true}, {-time.Second, drained, false}, {-30 * time.Second, drained, false},
+		{-24 * time.Hour, drained, false}, {time.Hour, time.Time{}, false}, {time.Hour, drained.Add(24 * time.Hour), false},
+	} {
+		n.Since = tt.since
+		c, err := Decide(statementOf(result.Pass, "gpu-3", drained.Add(tt.after)), n, Options{Resume: true})
+		if (err == nil) != tt.ok || err != nil && !errors.Is(err, attest.ErrTime) || c.State != "undrain" {
+			t.Errorf("begun %v after the drain at %v: %+v, %v; want ok = %v", tt.after, tt.since, c, err, tt.ok)
+		}
+		n.Reason = "assay: y: another"
+		if c, err := Decide(statementOf(result.Fail, "gpu-3", drained.Add(tt.after)), n, Options{}); err != nil || c.State != "drain" {
+			t.Errorf("a fail: %+v, %v", c, err)
+		}
+		n.Reason = "assay: x: why"
 	}
 }
 
 func TestParseNode(t *testing.T) {
 	for _, tt := range []struct {
-		name, out, reason string
-		state             []string
+		name, out, reason, since string
+		state                    []string
 	}{
 		{"drained", "NodeName=gpu-1 Arch=x86_64 CoresPerSocket=1 \n   NodeAddr=10.0.0.1 NodeHostName=gpu-1 Port=6818\n   OS=Linux 6.8 #1 SMP\n" +
 			"   State=IDLE*+DRAIN+NOT_RESPONDING ThreadsPerCore=1\n   Reason=assay: State=DOWN [x@y] z [root@2026-11-22T17:57:43]\n   Comment=State=FAIL\n",
-			"assay: State=DOWN [x@y] z", []string{"IDLE", "DRAIN", "NOT_RESPONDING"}},
-		{"no reason", "NodeName=gpu-1 CoresPerSocket=1\n   State=MIXED- Weight=1\n   NextState=DOWN\n", "", []string{"MIXED"}},
-		{"nobody's reason", "NodeName=gpu-1\n   State=DOWN\n   Reason=Low Memory\n", "Low Memory", []string{"DOWN"}},
+			"assay: State=DOWN [x@y] z", "2026-11-22 17:57:43", []string{"IDLE", "DRAIN", "NOT_RESPONDING"}},
+		{"no reason", "NodeName=gpu-1 CoresPerSocket=1\n   State=MIXED- Weight=1\n   NextState=DOWN\n", "", "0001-01-01 00:00:00", []string{"MIXED"}},
+		{"nobody's reason", "NodeName=gpu-1\n   State=DOWN\n   Reason=Low Memory\n", "Low Memory", "0001-01-01 00:00:00", []string{"DOWN"}},
+		{"no time", "NodeName=gpu-1\n   State=DOWN\n   Reason=x [slurm@Unknown]\n", "x", "0001-01-01 00:00:00", []string{"DOWN"}},
 	} {
 		n, err := parseNode(tt.out)
-		if err != nil || n.Name != "gpu-1" || n.Reason != tt.reason || !slices.Equal(n.State, tt.state) {
+		if err != nil || n.Name != "gpu-1" || n.Reason != tt.reason || n.Since.Format(time.DateTime) != tt.since || !slices.Equal(n.State, tt.state) {
 			t.Errorf("%s: parseNode = %+v, %v; want %q, %v", tt.name, n, err, tt.reason, tt.state)
 		}
 	}
@@ -111,14 +151,13 @@ func TestNodeName(t *testing.T) {
 		t.Fatal(err)
 	}
 	host, _, _ = strings.Cut(host, ".")
-	of := statement(result.Pass)
-	of.Predicate.Node = &certificate.Node{Name: "gpu-3.cluster.example"}
+	of := statement(result.Pass).Statement()
 	for _, tt := range []struct {
 		given, variable string
 		st              *certificate.Statement
 		want            string
 	}{
-		{"a", "b", of, "a"}, {"", "b", of, "b"}, {"", "", of, "gpu-3"}, {"", "", statement(result.Pass), host},
+		{"a", "b", of, "a"}, {"", "b", of, "b"}, {"", "", of, "gpu-3"}, {"", "", certificate.New(certificate.Predicate{Suite: "node"}), host},
 	} {
 		t.Setenv("SLURMD_NODENAME", tt.variable)
 		if got, err := nodeName(tt.given, tt.st); got != tt.want || err != nil {
@@ -127,24 +166,40 @@ func TestNodeName(t *testing.T) {
 	}
 }
 
-// TestAbout: another machine's certificate changes nothing, unless it is said
-// that it is the same machine.
+// TestAbout: only the node that is this machine is changed, unless somebody said which machine it is,
+// and then the one that has the certificate's name, or a given one.
 func TestAbout(t *testing.T) {
-	st := statement(result.Pass)
-	const show = "printf 'NodeName=n1 A=b\\n NodeAddr=1 NodeHostName=gpu-3 Port=1\\n State=IDLE\\n'"
-	t.Setenv("SLURMD_NODENAME", "n1")
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const (
+		elsewhere = "node n1 (host gpu-3) is not this machine"
+		another   = "about gpu-4, not about node n1 (host gpu-3)"
+	)
 	for _, tt := range []struct {
-		machine, given string
-		want           bool
+		slurmd, hostName, machine string
+		o                         Options
+		want                      string
 	}{
-		{"", "", true}, {"gpu-3.example", "", true}, {"N1", "", true}, {"gpu-4", "", false}, {"gpu-4", "n1", true},
+		{"n1", "gpu-3", "gpu-9", Options{}, ""},
+		{"n1", "gpu-3", "gpu-9", Options{Node: "n1"}, ""},
+		{"", host, "gpu-9", Options{Node: "n1"}, ""},
+		{"", strings.ToUpper(host) + ".example", "gpu-9", Options{Node: "n1"}, ""},
+		{"", "gpu-3", "n1", Options{}, elsewhere},
+		{"", "gpu-3", "n1", Options{Node: "n1"}, elsewhere},
+		{"n2", "gpu-3", "n1", Options{Node: "n1"}, elsewhere},
+		{"n2", host, "n1", Options{Node: "n1"}, "is not this machine"},
+		{"", "gpu-3", "n1", Options{Vouched: true}, ""},
+		{"n1", "gpu-3", "gpu-3.example", Options{Vouched: true}, ""},
+		{"n1", "gpu-3", "gpu-4", Options{Vouched: true}, another},
+		{"n1", "gpu-3", "gpu-4", Options{Vouched: true, Node: "n1"}, ""},
 	} {
-		if st.Predicate.Node = nil; tt.machine != "" {
-			st.Predicate.Node = &certificate.Node{Name: tt.machine}
-		}
-		_, err := Act(t.Context(), program(t, show), st, Options{Node: tt.given})
-		if (err == nil) != tt.want || err != nil && !strings.Contains(err.Error(), "about gpu-4, not about node n1 (host gpu-3)") {
-			t.Errorf("of %q, --slurm-node %q: %v; want %v", tt.machine, tt.given, err, tt.want)
+		t.Setenv("SLURMD_NODENAME", tt.slurmd)
+		show := fmt.Sprintf("printf 'NodeName=n1 A=b\\n NodeAddr=1 NodeHostName=%s Port=1\\n State=IDLE\\n'", tt.hostName)
+		_, err := Act(t.Context(), program(t, show), statementOf(result.Pass, tt.machine, began), tt.o)
+		if (err == nil) != (tt.want == "") || err != nil && (!strings.Contains(err.Error(), tt.want) || !errors.Is(err, attest.ErrSubject)) {
+			t.Errorf("%+v: %v", tt, err)
 		}
 	}
 }
@@ -208,7 +263,7 @@ func TestFaults(t *testing.T) {
 		{"refused otherwise", show + "echo 'slurm_update error: Invalid node state specified' >&2; exit 1", "to do it by hand: scontrol update nodename=n1 state=drain reason='assay: x: why'", false},
 		{"newer words", show + "echo 'slurm_update error: Access/permission denied' >&2; exit 1", "one of them can run: scontrol update nodename=n1", true},
 	} {
-		_, err := Act(t.Context(), program(t, tt.script), statement(result.Fail), Options{Node: "n1"})
+		_, err := Act(t.Context(), program(t, tt.script), statement(result.Fail), Options{Node: "n1", Vouched: true})
 		if err == nil || !strings.Contains(err.Error(), tt.want) || errors.As(err, &denied) != tt.denied {
 			t.Errorf("%s: %v; want %q", tt.name, err, tt.want)
 		}

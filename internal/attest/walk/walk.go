@@ -5,13 +5,14 @@ package walk
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/oci"
@@ -34,7 +35,17 @@ type Evidence struct {
 	Target    string        // common to all documents; "" if none names one
 	Images    []Image
 	Attached  []attest.Attachment // to indexes
+	Layers    Layers
 	Problems  []string
+}
+
+// Layers counts what was looked at of the layers of all images.
+type Layers struct {
+	Count int   // different ones
+	Bytes int64 // of them, compressed
+	Read  bool  // all bytes were read; if not, only that they are there in their size
+	// Elsewhere counts layers that no registry may distribute: they were not looked at.
+	Elsewhere int
 }
 
 // An Image is one platform's manifest.
@@ -51,15 +62,12 @@ type Image struct {
 // missing, the error is an *Error, and the evidence is returned too; if something could not be
 // read, it is another error.
 func Verify(ctx context.Context, p attest.Policy, src oci.Source) (*Evidence, error) {
-	root, err := src.Resolve(ctx)
-	if err != nil {
-		return nil, err
-	}
-	w := &walk{policy: &p, src: src, seen: map[v1.Hash]bool{}, ev: &Evidence{Reference: src.String(), Root: root}}
-	if p.Digest != "" && root.Digest.String() != p.Digest {
-		w.problem("it is %s, not %s", root.Digest, p.Digest)
-	}
-	if err := w.manifest(ctx, root, 0); err != nil {
+	w := &walk{policy: &p, src: src, seen: map[v1.Hash]bool{}, layers: map[v1.Hash]v1.Descriptor{}, ev: &Evidence{Reference: src.String()}}
+	err := w.all(ctx)
+	var bad *oci.FormatError
+	if errors.As(err, &bad) { // what readers may read differently does not verify
+		w.problem("%v", bad)
+	} else if err != nil {
 		return nil, err
 	}
 	w.complete()
@@ -67,6 +75,22 @@ func Verify(ctx context.Context, p attest.Policy, src oci.Source) (*Evidence, er
 		return w.ev, &Error{w.ev.Reference, w.ev.Problems}
 	}
 	return w.ev, nil
+}
+
+// all reads the image, and lists what is wrong with it.
+func (w *walk) all(ctx context.Context) error {
+	root, err := w.src.Resolve(ctx)
+	if err != nil {
+		return err
+	}
+	w.ev.Root = root
+	if want := w.policy.Digest; want != "" && root.Digest.String() != want {
+		w.problem("it is %s, not %s", root.Digest, want)
+	}
+	if err := w.manifest(ctx, root, 0); err != nil {
+		return err
+	}
+	return w.checkLayers(ctx)
 }
 
 // Limits of the walk: far above any real image, and low enough that a reader is not kept busy.
@@ -80,6 +104,7 @@ type walk struct {
 	src     oci.Source
 	seen    map[v1.Hash]bool
 	ev      *Evidence
+	layers  map[v1.Hash]v1.Descriptor
 	targets []string // claimed by documents
 }
 
@@ -107,28 +132,24 @@ func (w *walk) manifest(ctx context.Context, d v1.Descriptor, depth int) error {
 	return nil
 }
 
-// read returns a decoded manifest, and compares its size with the descriptor's.
-func (w *walk) read(ctx context.Context, d v1.Descriptor, v any) error {
+// read returns a manifest, and compares its size with the descriptor's.
+func (w *walk) read(ctx context.Context, d v1.Descriptor) ([]byte, error) {
 	raw, err := w.src.Manifest(ctx, d.Digest)
-	if err != nil {
-		return err
-	}
-	if d.Size != int64(len(raw)) {
+	if err == nil && d.Size != int64(len(raw)) {
 		w.problem("%s has %d bytes, its descriptor says %d", d.Digest, len(raw), d.Size)
 	}
-	if err := attest.Decode(raw, attest.MaxSize, v); err != nil {
-		return fmt.Errorf("manifest %s: %w", d.Digest, err)
-	}
-	return nil
+	return raw, err
 }
 
 func (w *walk) index(ctx context.Context, d v1.Descriptor, depth int) error {
-	var idx v1.IndexManifest
-	if err := w.read(ctx, d, &idx); err != nil {
+	raw, err := w.read(ctx, d)
+	if err != nil {
 		return err
 	}
-	if idx.MediaType != "" && idx.MediaType != d.MediaType {
-		w.problem("%s calls itself a %q, its descriptor says %q", d.Digest, idx.MediaType, d.MediaType)
+	idx, err := oci.ParseIndex("index "+d.Digest.String(), raw, d.MediaType)
+	if err != nil {
+		w.problem("%v", err)
+		return nil
 	}
 	found, _, err := w.attached(ctx, d.Digest, "", "the index")
 	if err != nil {
@@ -138,6 +159,14 @@ func (w *walk) index(ctx context.Context, d v1.Descriptor, depth int) error {
 	for _, m := range idx.Manifests {
 		if attestationManifest(m) {
 			continue
+		}
+		// Programs that pull an image select its entry by the platform that stands there, in the
+		// first index that they read.
+		switch {
+		case m.MediaType.IsImage() && m.Platform == nil:
+			w.problem("%s: the index does not say for which platform it is", m.Digest)
+		case m.MediaType.IsIndex() && m.Platform != nil:
+			w.problem("%s: the index lists another index as the image for %s", m.Digest, m.Platform)
 		}
 		if err := w.manifest(ctx, m, depth+1); err != nil {
 			return err
@@ -154,24 +183,29 @@ func attestationManifest(d v1.Descriptor) bool {
 }
 
 func (w *walk) image(ctx context.Context, d v1.Descriptor) error {
-	var m v1.Manifest
-	if err := w.read(ctx, d, &m); err != nil {
+	raw, err := w.read(ctx, d)
+	if err != nil {
 		return err
 	}
-	if m.MediaType != "" && m.MediaType != d.MediaType {
-		w.problem("%s calls itself a %q, its descriptor says %q", d.Digest, m.MediaType, d.MediaType)
+	m, err := oci.ParseManifest("manifest "+d.Digest.String(), raw, d.MediaType)
+	if err != nil {
+		w.problem("%v", err)
+		return nil
 	}
 	if m.Subject != nil || !m.Config.MediaType.IsConfig() {
 		w.problem("%s is not an image: its configuration is a %q", d.Digest, m.Config.MediaType)
 		return nil
 	}
-	raw, err := w.src.Blob(ctx, m.Config.Digest)
-	if err != nil {
+	if raw, err = w.src.Blob(ctx, m.Config.Digest); err != nil {
 		return err
 	}
-	img := Image{Digest: d.Digest.String(), Config: new(v1.ConfigFile)}
-	if err := json.Unmarshal(raw, img.Config); err != nil {
-		return fmt.Errorf("configuration %s: %w", m.Config.Digest, err)
+	if m.Config.Size != int64(len(raw)) {
+		w.problem("the configuration %s has %d bytes, its descriptor says %d", m.Config.Digest, len(raw), m.Config.Size)
+	}
+	img := Image{Digest: d.Digest.String()}
+	if img.Config, err = oci.ParseConfig("configuration "+m.Config.Digest.String(), raw); err != nil {
+		w.problem("%v", err)
+		return nil
 	}
 	img.Platform = img.Config.Platform().String()
 	if d.Platform != nil && d.Platform.String() != img.Platform {
@@ -179,6 +213,10 @@ func (w *walk) image(ctx context.Context, d v1.Descriptor) error {
 	}
 	for _, l := range m.Layers {
 		img.Bytes += l.Size
+		if other, ok := w.layers[l.Digest]; ok && other.Size != l.Size {
+			w.problem("the layer %s is listed with %d bytes and with %d", l.Digest, other.Size, l.Size)
+		}
+		w.layers[l.Digest] = l
 	}
 	var have map[string]bool
 	if img.Attached, have, err = w.attached(ctx, d.Digest, img.Platform, img.Platform); err != nil {
@@ -193,10 +231,70 @@ func (w *walk) image(ctx context.Context, d v1.Descriptor) error {
 	return nil
 }
 
+// lookups is how many layers are looked at at once.
+const lookups = 8
+
+// checkLayers looks at each layer, as far as the policy says. A layer that is missing or damaged is
+// a problem; one that cannot be read for another reason is an error.
+func (w *walk) checkLayers(ctx context.Context) error {
+	w.ev.Layers.Read = w.policy.Layers == attest.LayersRead
+	var list []v1.Descriptor
+	for _, d := range w.layers {
+		if !d.MediaType.IsDistributable() {
+			w.ev.Layers.Elsewhere++
+			continue
+		}
+		list = append(list, d)
+		w.ev.Layers.Count++
+		w.ev.Layers.Bytes += d.Size
+	}
+	slices.SortFunc(list, func(a, b v1.Descriptor) int { return strings.Compare(a.Digest.Hex, b.Digest.Hex) })
+	found := make([]error, len(list))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(lookups)
+	for i, d := range list {
+		g.Go(func() error {
+			err := w.checkLayer(gctx, d)
+			var damage *oci.BlobError
+			if errors.As(err, &damage) {
+				found[i], err = damage, nil
+			}
+			return err
+		})
+	}
+	err := g.Wait()
+	for _, f := range found {
+		if f != nil {
+			w.problem("a layer: %v", f)
+		}
+	}
+	return err
+}
+
+func (w *walk) checkLayer(ctx context.Context, d v1.Descriptor) error {
+	if err := w.src.Stat(ctx, d); err != nil || w.policy.Layers == attest.LayersSized {
+		return err
+	}
+	r, err := w.src.Open(ctx, d)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if w.policy.Layers == attest.LayersRead {
+		_, err = io.Copy(io.Discard, r)
+		return err
+	}
+	_, err = io.ReadFull(r, make([]byte, min(1, d.Size)))
+	return err
+}
+
 // missing returns the reason why an image lacks a required document.
 func (w *walk) missing(name string, attached []attest.Attachment) string {
 	s := "the image has no " + name
 	for _, a := range attached {
+		if a.Kind == name && a.Aside != "" {
+			return s + " that counts: " + a.Digest + " does not: " + a.Aside
+		}
 		if a.Kind == name {
 			return s + " that counts: " + a.Digest + " is " + string(a.Signature)
 		}
@@ -277,9 +375,9 @@ func (w *walk) referrer(ctx context.Context, subject v1.Hash, d v1.Descriptor, p
 	if err != nil {
 		return a, err
 	}
-	var m v1.Manifest
-	if attest.Decode(raw, attest.MaxSize, &m) != nil {
-		return a, nil
+	m, err := oci.ParseManifest("the attached manifest "+d.Digest.String(), raw, d.MediaType)
+	if err != nil {
+		return a, nil // of another program, or of none: it does not count
 	}
 	a.Type = cmp.Or(m.ArtifactType, string(m.Config.MediaType))
 	if a.Type != attest.TypeStatement && a.Type != attest.TypeEnvelope {
@@ -304,8 +402,9 @@ func (w *walk) referrer(ctx context.Context, subject v1.Hash, d v1.Descriptor, p
 		if t := got.Claims.Target; t != "" {
 			w.targets = append(w.targets, t)
 		}
-	case errors.Is(err, attest.ErrForeign), errors.Is(err, attest.ErrSignature), errors.Is(err, attest.ErrStatement) && got.Signature != attest.Verified:
-		// From another program, or by an unknown signer. It does not count, but does no harm.
+	case errors.Is(err, attest.ErrForeign), errors.Is(err, attest.ErrUse), errors.Is(err, attest.ErrSignature), errors.Is(err, attest.ErrStatement) && got.Signature != attest.Verified:
+		// From another program, for another use, or by an unknown signer. It does not count, but
+		// does no harm.
 	default:
 		w.problem("%s: the %s %s: %v", where, cmp.Or(got.Kind, "document"), a.Digest, err)
 	}

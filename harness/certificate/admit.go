@@ -1,0 +1,49 @@
+package certificate
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/assay-hpc/assay/internal/attest"
+)
+
+// An Admitted is a machine's certificate that a policy accepted for telling a scheduler about the
+// machine. Only [Admit] makes one.
+type Admitted struct {
+	st     *Statement
+	claims attest.Claims
+	digest string
+}
+
+// Admit reads a stored certificate, bare or in its envelope, for the admission of a machine: policy
+// names the machine by its identity, the suites and the age that are allowed, and the keys.
+func Admit(doc []byte, policy attest.Policy) (*Admitted, error) {
+	policy.Use = attest.Admission
+	st, a, err := Accept(doc, "", policy)
+	if err != nil {
+		return nil, err
+	}
+	sum, err := st.SHA256()
+	if err != nil {
+		return nil, err
+	}
+	return &Admitted{st, a.Claims, "sha256:" + sum}, nil
+}
+
+// Statement returns the certificate.
+func (a *Admitted) Statement() *Statement { return a.st }
+
+// Digest returns the digest of the certificate's canonical form, "sha256:…".
+func (a *Admitted) Digest() string { return a.digest }
+
+// Identity returns the digest of the machine's identity, "sha256:…".
+func (a *Admitted) Identity() string { return a.claims.Node }
+
+// Supersedes reports whether the certificate may undo what was done at a time, which was named so:
+// its checks must have begun later. The error wraps [attest.ErrTime].
+func (a *Admitted) Supersedes(what string, done time.Time) error {
+	if err := a.claims.Supersedes(done); err != nil {
+		return fmt.Errorf("the certificate is older than %s: %w", what, err)
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package registry
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/v1/random"
+
+	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/harness/history"
+	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/exit"
+	"github.com/assay-hpc/assay/internal/oci"
+)
+
+// TestRead: one certificate is read from wherever it is, and what a push prints is such a place.
+func TestRead(t *testing.T) {
+	s := serve(t, true)
+	st := certificatetest.Node(2)
+	doc, err := st.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	repo, err := Open(s.host+"/o/nodes", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pushed, err := repo.Push(t.Context(), doc, st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	l, err := oci.Create(filepath.Join(dir, "lay"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := filepath.Join(dir, "certificate.json")
+	if err := os.WriteFile(stored, doc, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	made, err := random.Image(10, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := l.Add(made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	artifact, err := l.Attach(img.Digest, oci.Artifact{Type: attest.TypeStatement, Predicate: st.PredicateType, Data: doc})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, where := range []string{
+		stored, "-", pushed, s.host + "/o/nodes:" + Tag(st), "oci:" + l.Dir(), "oci:" + l.Dir() + "@" + artifact.Digest.String(), "oci:" + l.Dir() + "@" + img.Digest.String(),
+	} {
+		got, err := Read(t.Context(), where, bytes.NewReader(doc), Options{})
+		if err != nil || !bytes.Equal(got.Data, doc) {
+			t.Errorf("%s: %q, %v", where, got.Name, err)
+		}
+		r := Reader{To: history.NewCollector(history.Options{}), Stdin: bytes.NewReader(doc)}
+		if err := r.Read(t.Context(), where); err != nil || r.Seen() != 1 {
+			t.Errorf("%s: a history sees %d, %v", where, r.Seen(), err)
+		}
+	}
+	for where, status := range map[string]int{
+		dir + "/none.json": exit.Usage, "none": exit.Usage, "oci:" + dir: exit.Usage, "oci:" + l.Dir() + ":none": exit.Usage, s.host + "/o/nodes@sha256:0": exit.Usage,
+		s.host + "/o/nodes:none": exit.NotDone, s.host + "/o/nodes@sha256:" + strings.Repeat("0", 64): exit.NotDone,
+	} {
+		if _, err := Read(context.Background(), where, nil, Options{Retry: oci.Retry{Attempts: 1}}); exit.Of(err) != status {
+			t.Errorf("%s: status %d, %v; want %d", where, exit.Of(err), err, status)
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package kubernetes
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/attest"
+)
+
+// TestMayFollow: a pass undoes only what was written before its checks began; a fail is written in
+// any case.
+func TestMayFollow(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	stamp := func(after time.Duration) string { return at.Add(after).Format(time.RFC3339) }
+	own := statementAt(result.Pass, at)
+	for _, tt := range []struct {
+		name                 string
+		label, digest, noted string
+		status, transition   string
+		taint                map[string]any
+		ok                   bool
+		superseded           bool
+	}{
+		{name: "a new node", ok: true},
+		{name: "again", label: "pass", digest: own.Digest(), noted: stamp(time.Second), status: "True", transition: stamp(time.Hour), ok: true},
+		{name: "a later pass was applied", label: "pass", digest: "sha256:other", noted: stamp(time.Hour), status: "True", superseded: true},
+		{name: "an earlier pass was applied", label: "pass", digest: "sha256:other", noted: stamp(-time.Hour), status: "True", ok: true},
+		{name: "failed before", label: "fail", digest: "sha256:other", noted: stamp(-time.Minute), status: "False", transition: stamp(-time.Minute), ok: true},
+		{name: "failed later", label: "fail", digest: "sha256:other", noted: stamp(time.Hour), status: "False", transition: stamp(time.Hour)},
+		{name: "failed later, as the condition alone says", label: "fail", status: "False", transition: stamp(time.Hour)},
+		{name: "failed later, as the annotation alone says", label: "fail", digest: "sha256:other", noted: stamp(time.Hour)},
+		{name: "failed in the meantime", label: "fail", digest: "sha256:other", noted: stamp(500 * time.Millisecond), status: "False", transition: stamp(time.Second)},
+		{name: "could not be carried out later", digest: "sha256:other", noted: stamp(time.Hour), status: "Unknown", transition: stamp(time.Hour)},
+		{name: "waits since later", label: "pending", digest: own.Digest(), noted: stamp(time.Second), status: "Unknown", transition: stamp(time.Hour)},
+		{name: "waited before", label: "pending", digest: "sha256:other", noted: stamp(-time.Hour), status: "Unknown", transition: stamp(-time.Minute), ok: true},
+		{name: "tainted later", label: "pass", digest: own.Digest(), taint: map[string]any{"key": VerdictKey, "timeAdded": stamp(time.Hour)}},
+		{name: "another's taint", label: "pass", digest: own.Digest(), taint: map[string]any{"key": "gpu", "timeAdded": stamp(time.Hour)}, ok: true},
+		{name: "silent since", label: "stale", digest: own.Digest(), noted: stamp(time.Second), status: "True", transition: stamp(time.Hour), ok: true},
+		{name: "nobody knows since when", label: "fail", ok: true},
+	} {
+		n := new(node)
+		n.Metadata.Labels = map[string]string{VerdictKey: tt.label}
+		n.Metadata.Annotations = map[string]string{CertificateKey: tt.digest, FinishedKey: tt.noted}
+		if tt.status != "" {
+			n.Status.Conditions = []nodeCondition{{Type: "Ready", Status: "False", LastTransitionTime: stamp(24 * time.Hour)}, {Type: ConditionType, Status: tt.status, LastTransitionTime: tt.transition}}
+		}
+		if tt.taint != nil {
+			n.Spec.Taints = append(n.Spec.Taints, tt.taint)
+		}
+		err := n.mayFollow(own)
+		var s *Superseded
+		if (err == nil) != tt.ok || err != nil && !errors.Is(err, attest.ErrTime) || errors.As(err, &s) != tt.superseded {
+			t.Errorf("%s: %v; want ok = %v", tt.name, err, tt.ok)
+		}
+		if err := n.mayFollow(statementAt(result.Fail, at)); err != nil {
+			t.Errorf("%s: a fail: %v", tt.name, err)
+		}
+	}
+}
+
+// TestIs: the node is the machine that the certificate is about.
+func TestIs(t *testing.T) {
+	now := time.Now()
+	dmi := statementOf(result.Pass, now, "dmi 4c4c4544-0042")
+	gpu := statementOf(result.Pass, now, "GPU-1")
+	for _, tt := range []struct {
+		name              string
+		boot, uuid, known string // of the node
+		o                 Options
+		dmi               bool
+		want              string
+	}{
+		{"nothing is known", "", "", "", Options{Boot: "b1"}, false, ""},
+		{"this machine", "b1", "OTHER", "sha256:old", Options{Boot: "B1"}, true, ""}, // a board was replaced
+		{"another machine", "b2", "", "", Options{Boot: "b1"}, false, "another machine than the node"},
+		{"vouched", "b2", "", "sha256:old", Options{Boot: "b1", Vouched: true}, false, ""},
+		{"vouched, the same UUID", "b2", "4C4C4544-0042", "", Options{Vouched: true}, true, ""},
+		{"vouched, another UUID", "b2", "4C4C4544-0043", "", Options{Vouched: true}, true, "has 4C4C4544-0043"},
+		{"its UUID and no boot id", "", "4C4C4544-0043", "", Options{Boot: "b1"}, true, "has 4C4C4544-0043"},
+		{"last another", "", "", "sha256:old", Options{Boot: "b1"}, false, "was last the machine sha256:old"},
+		{"last this", "", "", gpu.Identity(), Options{}, false, ""},
+	} {
+		n, adm := new(node), gpu
+		if tt.dmi {
+			adm = dmi
+		}
+		n.Status.NodeInfo.BootID, n.Status.NodeInfo.SystemUUID = tt.boot, tt.uuid
+		n.Metadata.Annotations = map[string]string{IdentityKey: tt.known}
+		err := n.is(adm, tt.o)
+		if (err == nil) != (tt.want == "") || err != nil && (!errors.Is(err, attest.ErrSubject) || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: %v; want %q", tt.name, err, tt.want)
+		}
+	}
+}
+
+// TestRefusedIsNotWritten: a certificate that may not follow leaves the node as it is.
+func TestRefusedIsNotWritten(t *testing.T) {
+	s := startServer(t)
+	s.newNode(t, "gpu-1")
+	now := time.Now().Truncate(time.Second)
+	c := open(t, s.as(harness), now)
+	o := Options{Node: "gpu-1", Taint: "NoSchedule"}
+	if _, err := c.Act(t.Context(), statementAt(result.Fail, now.Add(-time.Minute)), o); err != nil {
+		t.Fatal(err)
+	}
+	before := s.read(t, "gpu-1")
+	for _, adm := range []struct {
+		name string
+		want error
+		act  func() error
+	}{
+		{"older", attest.ErrTime, func() error {
+			_, err := c.Act(t.Context(), statementAt(result.Pass, now.Add(-time.Hour)), o)
+			return err
+		}},
+		{"another machine", attest.ErrSubject, func() error {
+			_, err := c.Act(t.Context(), statementOf(result.Pass, now.Add(time.Second), "GPU-2"), o)
+			return err
+		}},
+		{"another machine's fail", attest.ErrSubject, func() error {
+			_, err := c.Act(t.Context(), statementOf(result.Fail, now.Add(time.Second), "GPU-2"), o)
+			return err
+		}},
+	} {
+		if err := adm.act(); !errors.Is(err, adm.want) {
+			t.Errorf("%s: %v; want %v", adm.name, err, adm.want)
+		}
+		if got := s.read(t, "gpu-1"); got != before {
+			t.Errorf("%s: the node was %+v, and is %+v", adm.name, before, got)
+		}
+	}
+	if _, err := c.Act(t.Context(), statementAt(result.Pass, now.Add(time.Second)), o); err != nil {
+		t.Errorf("a later pass: %v", err)
+	}
+	if got := s.read(t, "gpu-1"); got.Label != "pass" || got.Taint != "" {
+		t.Errorf("after a later pass: %+v", got)
+	}
+}

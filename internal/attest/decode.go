@@ -1,0 +1,272 @@
+package attest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Decode reads one signed JSON document of at most limit bytes into v. It ignores unknown fields.
+// It rejects text after the document, duplicate names in an object, and top-level names that
+// encoding/json does not distinguish: it uses the last of them, other readers the first. The caller
+// compares what is below with [Covers].
+func Decode(b []byte, limit int, v any) error {
+	return decode(b, limit, v, walker{})
+}
+
+// DecodeUnsigned reads one JSON document that nobody signed, but that decides what is used: an
+// index, a manifest, a configuration, a list, an envelope. Every reader must see the same in it, so
+// it also rejects, at any depth, names that encoding/json does not distinguish ("digest", "Digest",
+// "dige\u017ft"), names that encoding/json takes for a field of v and other readers do not, and
+// invalid UTF-8. The names in the objects called data (labels of an image) are not fields: they may
+// differ in case alone.
+func DecodeUnsigned(b []byte, limit int, v any, data ...string) error {
+	if len(b) <= limit && !utf8.Valid(b) {
+		return errors.New("it is not UTF-8")
+	}
+	return decode(b, limit, v, walker{unsigned: true, data: data})
+}
+
+func decode(b []byte, limit int, v any, w walker) error {
+	if len(b) > limit {
+		return fmt.Errorf("%d bytes are too many: at most %d are read", len(b), limit)
+	}
+	w.dec = json.NewDecoder(bytes.NewReader(b))
+	w.dec.UseNumber()
+	w.known = map[reflect.Type]*fields{}
+	if err := w.value(reflect.TypeOf(v), "", 0, false); err != nil {
+		if err == io.EOF {
+			return io.ErrUnexpectedEOF
+		}
+		return err
+	}
+	if _, err := w.dec.Token(); err != io.EOF {
+		return errors.New("more text follows the document")
+	}
+	return json.Unmarshal(b, v)
+}
+
+// maxDepth limits how deep a document is nested.
+const maxDepth = 200
+
+// A walker reads a document's tokens beside the type that the document is decoded into.
+type walker struct {
+	dec      *json.Decoder
+	unsigned bool
+	data     []string
+	known    map[reflect.Type]*fields
+}
+
+// value reads one value. t is the type that it is decoded into, nil if it is not decoded.
+func (w *walker) value(t reflect.Type, at string, depth int, data bool) error {
+	if depth > maxDepth {
+		return fmt.Errorf("it is nested deeper than %d levels", maxDepth)
+	}
+	tok, err := w.dec.Token()
+	if err != nil {
+		return err
+	}
+	t = decoded(t)
+	switch tok {
+	case json.Delim('{'):
+		return w.object(t, at, depth+1, data)
+	case json.Delim('['):
+		var elem reflect.Type
+		if t != nil && (t.Kind() == reflect.Slice || t.Kind() == reflect.Array) {
+			elem = t.Elem()
+		}
+		for i := 0; w.dec.More(); i++ {
+			if err := w.value(elem, fmt.Sprintf("%s[%d]", at, i), depth+1, false); err != nil {
+				return err
+			}
+		}
+		_, err = w.dec.Token()
+	}
+	return err
+}
+
+// object reads the names and values of an object, up to its end.
+func (w *walker) object(t reflect.Type, at string, depth int, data bool) error {
+	fold := w.unsigned && !data || depth == 1
+	fs := w.fields(t)
+	seen := map[string]string{}
+	for w.dec.More() {
+		tok, err := w.dec.Token()
+		if err != nil {
+			return err
+		}
+		name, ok := tok.(string)
+		if !ok {
+			return fmt.Errorf("%v stands where a name should", tok)
+		}
+		key := name
+		if fold {
+			key = foldName(name)
+		}
+		if first, twice := seen[key]; twice && first == name {
+			return fmt.Errorf("the name %.100q stands twice in one object%s", name, in(at))
+		} else if twice {
+			return fmt.Errorf("the names %.100q and %.100q stand in one object%s: some readers take them for one", first, name, in(at))
+		}
+		seen[key] = name
+		var value reflect.Type
+		if fs != nil {
+			var exact bool
+			if value, exact = fs.types[name]; !exact && w.unsigned {
+				if want, ok := fs.folded[foldName(name)]; ok {
+					return fmt.Errorf("the name %.100q%s is spelled %q: some readers take it for that", name, in(at), want)
+				}
+			}
+		} else if t != nil && t.Kind() == reflect.Map {
+			value = t.Elem()
+		}
+		below := strings.TrimPrefix(at+"."+name, ".")
+		if err := w.value(value, below, depth, slices.Contains(w.data, name)); err != nil {
+			return err
+		}
+	}
+	_, err := w.dec.Token()
+	return err
+}
+
+func in(at string) string {
+	if at == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (%.200s)", at)
+}
+
+// decoded returns the type that encoding/json fills, nil if the type reads its JSON itself.
+func decoded(t reflect.Type) reflect.Type {
+	own := reflect.TypeFor[json.Unmarshaler]()
+	for first := true; t != nil; first = false {
+		if !first && (t.Implements(own) || reflect.PointerTo(t).Implements(own)) {
+			return nil
+		}
+		if t.Kind() != reflect.Pointer {
+			break
+		}
+		t = t.Elem()
+	}
+	if t != nil && reflect.PointerTo(t).Implements(own) {
+		return nil
+	}
+	return t
+}
+
+// fields are the JSON names of a struct.
+type fields struct {
+	types  map[string]reflect.Type
+	folded map[string]string // by the folded name
+}
+
+// fields returns nil if t is no struct.
+func (w *walker) fields(t reflect.Type) *fields {
+	if t == nil || t.Kind() != reflect.Struct {
+		return nil
+	}
+	if fs, ok := w.known[t]; ok {
+		return fs
+	}
+	fs := &fields{map[string]reflect.Type{}, map[string]string{}}
+	fs.add(t)
+	w.known[t] = fs
+	return fs
+}
+
+func (fs *fields) add(t reflect.Type) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case name == "-":
+		case f.Anonymous && name == "" && f.Type.Kind() == reflect.Struct:
+			fs.add(f.Type)
+		case f.IsExported():
+			if name == "" {
+				name = f.Name
+			}
+			fs.types[name] = f.Type
+			fs.folded[foldName(name)] = name
+		}
+	}
+}
+
+// foldName maps names that encoding/json does not distinguish to one: it compares them by Unicode's
+// simple folding, in which U+017F is an s and U+212A a k.
+func foldName(name string) string {
+	return strings.Map(func(r rune) rune {
+		least := r
+		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
+			least = min(least, next)
+		}
+		return least
+	}, name)
+}
+
+// Covers checks that doc contains everything in known, the encoding of what was read from doc:
+// every name in known is in doc, with the same spelling and value. Additional content of doc is
+// ignored. A field that a reader relies on can therefore not be missing, or come from a name that
+// other readers do not recognise.
+func Covers(doc, known []byte) error {
+	var d, k any
+	for b, v := range map[*[]byte]*any{&doc: &d, &known: &k} {
+		dec := json.NewDecoder(bytes.NewReader(*b))
+		dec.UseNumber()
+		if err := dec.Decode(v); err != nil {
+			return err
+		}
+	}
+	return covers(d, k, "")
+}
+
+func covers(doc, known any, at string) error {
+	switch k := known.(type) {
+	case map[string]any:
+		d, ok := doc.(map[string]any)
+		if !ok {
+			return fmt.Errorf("%s is not an object", at)
+		}
+		for name, v := range k {
+			dv, ok := d[name]
+			if !ok {
+				return fmt.Errorf("%s.%s is missing", at, name)
+			}
+			if err := covers(dv, v, at+"."+name); err != nil {
+				return err
+			}
+		}
+		return nil
+	case []any:
+		d, ok := doc.([]any)
+		if !ok || len(d) != len(k) {
+			return fmt.Errorf("%s is not a list of %d", at, len(k))
+		}
+		for i := range k {
+			if err := covers(d[i], k[i], fmt.Sprintf("%s[%d]", at, i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	case json.Number:
+		if d, ok := doc.(json.Number); ok {
+			a, aerr := d.Float64()
+			b, berr := k.Float64()
+			if aerr == nil && berr == nil && a == b {
+				return nil
+			}
+		}
+	default:
+		if doc == known {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is %.50q, which is read as %.50q", at, fmt.Sprint(doc), fmt.Sprint(known))
+}
