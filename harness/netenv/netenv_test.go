@@ -147,7 +147,7 @@ var rules = []struct {
 	}, "NCCL_SOCKET_IFNAME==eth0 !warning"},
 	{"a name that lists cannot hold", func(n *Node, _ *Options) { n.Routes[0].Dev = "eth,0" }, "NCCL_SOCKET_IFNAME !GLOO_SOCKET_IFNAME warning:cannot_name_it"},
 	{"Open MPI's exclusion", func(_ *Node, o *Options) {
-		o.Env = []Setting{{"OMPI_MCA_btl_tcp_if_exclude", "lo,docker0", "environment"}}
+		o.Env = []Setting{{Name: "OMPI_MCA_btl_tcp_if_exclude", Value: "lo,docker0", From: "environment"}}
 	}, "OMPI_MCA_btl_tcp_if_include OMPI_MCA_oob_tcp_if_include=eth0 !warning"},
 
 	// Which ports.
@@ -239,14 +239,14 @@ var rules = []struct {
 	{"SHARP's plugin with assay's name, not asked for", func(n *Node, _ *Options) { n.Plugins = []Plugin{namedSharp} }, "NCCL_NET=IB NCCL_COLLNET_ENABLE !NCCL_NET_PLUGIN !warning"},
 	{"a job that sets what SHARP needs", func(n *Node, o *Options) {
 		n.Plugins = []Plugin{namedSharp}
-		o.Env = []Setting{{"NCCL_COLLNET_ENABLE", "1", "environment"}, {"NCCL_NET_PLUGIN", "sharp", "environment"}}
+		o.Env = []Setting{{Name: "NCCL_COLLNET_ENABLE", Value: "1", From: "environment"}, {Name: "NCCL_NET_PLUGIN", Value: "sharp", From: "environment"}}
 	}, "NCCL_NET !NCCL_NET=IB !warning"},
 	{"a job that names SHARP's plugin as it is not called here", func(n *Node, o *Options) {
 		n.Plugins = []Plugin{sharpPlugin}
-		o.Env = []Setting{{"NCCL_COLLNET_ENABLE", "1", "environment"}, {"NCCL_NET_PLUGIN", "sharp", "environment"}}
+		o.Env = []Setting{{Name: "NCCL_COLLNET_ENABLE", Value: "1", From: "environment"}, {Name: "NCCL_NET_PLUGIN", Value: "sharp", From: "environment"}}
 	}, "NCCL_NET warning:the_SHARP_plugin_here_is_/opt/sharp/libnccl-net.so"},
 	{"a job that wants SHARP without a plugin", func(_ *Node, o *Options) {
-		o.Env = []Setting{{"NCCL_COLLNET_ENABLE", "1", "environment"}}
+		o.Env = []Setting{{Name: "NCCL_COLLNET_ENABLE", Value: "1", From: "environment"}}
 	}, "NCCL_NET=IB warning:there_is_no_SHARP_plugin"},
 	{"--sharp without a plugin", func(_ *Node, o *Options) { o.SHARP = true }, "!NCCL_COLLNET_ENABLE NCCL_NET=IB warning:there_is_no_SHARP_plugin"},
 	{"--sharp over RoCE", func(n *Node, o *Options) { roce(n); n.Plugins = []Plugin{sharpPlugin}; o.SHARP = true }, "!NCCL_COLLNET_ENABLE warning:the_data_plane_is_RoCE"},
