@@ -167,6 +167,22 @@ func TestEnvTopologyFile(t *testing.T) {
 			t.Errorf("%s: NCCL_IB_HCA=%s, %d GPUs, control %s; want %s", tt.file, got, len(node.GPUs), plan.Control.Interface, tt.hca)
 		}
 	}
+	nameless := filepath.Join(t.TempDir(), "topo.xml")
+	xml := `<system version="1"><cpu numaid="0" arch="x86_64"><pci busid="ffff:ff:01.0" class="0x060400"><pci busid="0001:00:00.0" class="0x030200"/><pci busid="0101:00:00.0" class="0x020700"/></pci></cpu></system>`
+	if err := os.WriteFile(nameless, []byte(xml), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, plan, _ := planOf(t, bare, fixtureRun{flags: []string{"--topo", nameless}})
+	for _, v := range plan.Set {
+		if strings.HasPrefix(v.Name, "NCCL_IB") || v.Name == "NCCL_NET" {
+			t.Errorf("a file without names: %s=%s", v.Name, v.Value)
+		}
+	}
+	if !slices.ContainsFunc(plan.Warnings, func(w netenv.Warning) bool {
+		return strings.Contains(w.What, "does not name its RDMA devices (1 port)")
+	}) {
+		t.Errorf("a file without names: %v", plan.Warnings)
+	}
 	one := &fixture{t: t, lines: append(bare.lines, "rdma mlx5_3 0000:99:00.0 device=1021 numa=0 at=0000:98/p layer=InfiniBand rate=400,NDR")}
 	node, _, _ := planOf(t, one, fixtureRun{flags: []string{"--topo", "../../coll/topology/testdata/dgx-h100.xml"}})
 	if len(node.Ports) != 1 || node.Ports[0].Paths[3] != "PXB" || node.Ports[0].Paths[7] != "SYS" {

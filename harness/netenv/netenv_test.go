@@ -72,6 +72,19 @@ var rules = []struct {
 }{
 	{"plain", func(*Node, *Options) {}, "NCCL_SOCKET_IFNAME==eth0 GLOO_SOCKET_IFNAME=eth0 OMPI_MCA_btl_tcp_if_include=eth0 OMPI_MCA_oob_tcp_if_include=eth0 PRTE_MCA_oob_tcp_if_include=eth0 UCX_NET_DEVICES=eth0 NCCL_IB_HCA==mlx5_0,mlx5_1 NCCL_NET=IB OMPI_MCA_coll_hcoll_enable=0 NCCL_IB_TC NCCL_IB_GID_INDEX NCCL_COLLNET_ENABLE NCCL_NET_GDR_LEVEL !NCCL_SOCKET_FAMILY !NCCL_MNNVL_ENABLE !NCCL_TOPO_FILE !FI_PROVIDER !NCCL_GDRCOPY_ENABLE !NCCL_NET_PLUGIN !NCCL_IB_DISABLE !warning"},
 
+	{"devices without names", func(n *Node, _ *Options) {
+		for i := range n.Ports {
+			n.Ports[i].Device = ""
+		}
+	}, "NCCL_IB_HCA !NCCL_NET !NCCL_NET_PLUGIN warning:does_not_name_its_RDMA_devices_(3_ports)"},
+	{"RoCE devices without names", func(n *Node, _ *Options) {
+		roce(n)
+		for i := range n.Ports {
+			n.Ports[i].Device = ""
+		}
+	}, "NCCL_IB_HCA !NCCL_NET !NCCL_IB_GID_INDEX warning:does_not_name"},
+	{"one device without a name", func(n *Node, _ *Options) { n.Ports[1].Device = "" }, "NCCL_IB_HCA==mlx5_0,mlx5_10 NCCL_NET=IB warning:does_not_name_its_RDMA_devices_(1_port)"},
+
 	// The control plane.
 	{"lowest metric", func(n *Node, _ *Options) {
 		n.Interfaces = append(n.Interfaces, Interface{Name: "eth1", State: "up"})
