@@ -71,11 +71,6 @@ type settings struct {
 
 func (cfg Config) complete(rank, size int) (s settings, err error) {
 	s = settings{Knobs: cfg.Knobs, log: cfg.Log, device: cfg.Device, gpus: cfg.GPUs, asNCCL: cfg.AsNCCL, name: cfg.Name, onHang: cfg.OnHang, find: cfg.Fallback} // Knobs are shared and not changed
-	defer func() {
-		if err != nil {
-			_ = s.owned.Close()
-		}
-	}()
 	var said []knob.Warning
 	if s.Knobs == nil {
 		environ := cfg.Environ
@@ -90,10 +85,7 @@ func (cfg Config) complete(rank, size int) (s settings, err error) {
 		said = knob.News(warnings)
 	}
 	if s.log == nil {
-		l, err := debug.Open(debug.Options{Level: s.Debug, Subsystems: s.DebugSubsystems, File: s.DebugFile})
-		if err != nil {
-			return s, err
-		}
+		l := s.OpenLog()
 		s.log, s.owned = l.ForRank(rank, rank), l
 	}
 	if rank == 0 {
@@ -110,11 +102,8 @@ func (cfg Config) complete(rank, size int) (s settings, err error) {
 		}
 	}
 	var left int
-	if s.rings, left, err = s.RingsFor(size); err != nil {
-		return s, err
-	}
-	if left > 0 {
-		s.log.Infof(debug.Graph, "NCCL_RINGS: %d rings are not of %d ranks and are left out", left, size)
+	if s.rings, left = s.RingsFor(size); left > 0 {
+		s.log.Infof(debug.Graph, "NCCL_RINGS: %d rings are not an order of the %d ranks and are left out", left, size)
 	}
 	log := s.log
 	s.boot = bootstrap.Options{

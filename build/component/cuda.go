@@ -57,11 +57,16 @@ func (b *builder) reference(release string) matrix.Target {
 	})
 }
 
-// firstOf returns the wanted plain image on one of NVIDIA's bases that the order puts first.
+// firstOf returns the wanted image on one of NVIDIA's bases that the order puts first: a plain one if
+// there is one.
 func (b *builder) firstOf(want func(matrix.Target) bool, order func(a, b matrix.Target) int) matrix.Target {
 	var best matrix.Target
 	for _, t := range b.All {
-		if t.CUDA != "" && t.Base.Debootstrap == nil && t.Variant == "" && want(t) && (best.Name == "" || order(t, best) < 0) {
+		if t.CUDA == "" || t.Base.Debootstrap != nil || !want(t) {
+			continue
+		}
+		plain, better := t.Variant == "", best.Variant == ""
+		if best.Name == "" || plain && !better || plain == better && order(t, best) < 0 {
 			best = t
 		}
 	}
@@ -125,7 +130,9 @@ const cudaHome = "/run/assay/cuda"
 
 // majorMinor returns "12.9" of "12.9.1".
 func majorMinor(version string) string {
-	return strings.Join(strings.Split(version, ".")[:2], ".")
+	major, rest, _ := strings.Cut(version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	return major + "." + minor
 }
 
 // nvcc wraps the toolkit's compiler in a script that makes its output deterministic. nvcc itself

@@ -177,16 +177,6 @@ func TestCUDAHarnessShared(t *testing.T) {
 	}
 }
 
-// TestNoCUDA12: without headers that the harness can be compiled with there is
-// no recipe.
-func TestNoCUDA12(t *testing.T) {
-	in := input(t, "cuda13.0.2-ubuntu24.04", amd64, amd64)
-	in.All = slices.DeleteFunc(in.All, func(t matrix.Target) bool { return t.CUDAMajor() == "12" })
-	if _, err := Make(in); err == nil || !strings.Contains(err.Error(), "target cuda13.0.2-ubuntu24.04: the harness's code for GPUs is compiled with the headers of CUDA 12") {
-		t.Errorf("Make = %v; want to hear of the headers", err)
-	}
-}
-
 // TestCrossCompilers: there are compilers for the architectures of the matrix,
 // whichever the builder's is.
 func TestCrossCompilers(t *testing.T) {

@@ -22,6 +22,9 @@ var debianToolkits = map[string]struct {
 	}},
 }
 
+// debianCUDA maps a Debian release to its CUDA, of those in debianToolkits.
+var debianCUDA = map[string]string{"13": "12.4"}
+
 // ownToolkit reports whether the image's toolkit is a component, not part of its base.
 func (b *builder) ownToolkit() bool { return b.Target.Version("cuda-toolkit") != "" }
 
@@ -77,15 +80,7 @@ func init() { makers["cuda-toolkit"] = cudaToolkit }
 
 // cudaToolkit is the CUDA toolkit from the distribution's own archive.
 func cudaToolkit(b *builder, flavour string) {
-	kit, ok := debianToolkits[majorMinor(b.Target.CUDA)]
-	switch {
-	case b.Target.Base.Debootstrap == nil:
-		b.fail("the component cuda-toolkit is for bases made with debootstrap; %s brings its own", b.Target.Base.Image)
-	case !ok:
-		b.fail("it is not known what Debian %s calls the parts of CUDA %s", b.Target.Release, b.Target.CUDA)
-	case flavour != "devel" && flavour != "runtime":
-		b.fail("the version of cuda-toolkit is %q; write \"devel\" or \"runtime\"", flavour)
-	}
+	kit := debianToolkits[majorMinor(b.Target.CUDA)]
 	b.sources = append(b.sources, nonFree)
 	first := "libcudart12"
 	if flavour == "devel" {

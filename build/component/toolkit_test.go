@@ -66,25 +66,6 @@ func TestDebianCUDA(t *testing.T) {
 	}
 }
 
-// TestToolkitRefused: what the component cannot do is an error that says so.
-func TestToolkitRefused(t *testing.T) {
-	for name, tt := range map[string]struct {
-		version, cuda string
-		want          string
-	}{
-		"another word":  {"full", "12.4.1", `the version of cuda-toolkit is "full"; write "devel" or "runtime"`},
-		"unknown names": {"devel", "12.5.0", "it is not known what Debian 13 calls the parts of CUDA 12.5.0"},
-	} {
-		in := input(t, "cuda12.4-debian13-minimal", amd64, amd64)
-		in.Target.CUDA = tt.cuda
-		in.Target.Components = slices.Clone(in.Target.Components)
-		in.Target.Components[0].Version = tt.version
-		if _, err := Make(in); err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: %v; want %s", name, err, tt.want)
-		}
-	}
-}
-
 // TestNVCC: objects are the same, whichever processes they were compiled by.
 func TestNVCC(t *testing.T) {
 	path, err := exec.LookPath("nvcc")

@@ -184,6 +184,9 @@ func parseMatrix(name string, text []byte) (*matrix.File, []matrix.Target, error
 		return nil, nil, exit.With(exit.Usage, err)
 	}
 	targets, err := f.Targets()
+	if err == nil {
+		err = f.Refuse(component.Check(targets))
+	}
 	if err != nil {
 		return nil, nil, exit.With(exit.Usage, err)
 	}

@@ -33,7 +33,7 @@ images:
     base: {image: "docker.io/library/gone:1"}
     platforms: [linux/ARCH]
     tag: "{name}-{recipe}"
-    components: {numactl: distro}
+    components: {numactl: distro, harness: source}
   - name: whole
     distro: debian
     release: "12"

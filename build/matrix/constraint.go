@@ -67,7 +67,11 @@ func (e *expansion) violate(v violation, target string) {
 func (e *expansion) place(r row, key, fact string, l []value[capability]) (Pos, string) {
 	switch key {
 	case "cuda":
-		return r.at, r.field
+		return r.cudaAt, r.cudaField
+	case "base":
+		return r.baseAt, r.baseField
+	case "components":
+		return r.components[0].choices[0].At, r.componentsField
 	case "variant":
 		if r.variant == "" {
 			return r.at, r.field

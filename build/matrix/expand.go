@@ -30,6 +30,9 @@ type row struct {
 
 	at, releaseAt, variantAt          Pos // of the row's origin, of its Ubuntu, of its variant
 	field, releaseField, variantField string
+
+	cudaAt, baseAt                        Pos
+	cudaField, baseField, componentsField string
 }
 
 func (r row) facts() facts {
@@ -106,6 +109,7 @@ func imageRow(field string, im image) row {
 		platforms: im.Platforms, components: im.Components,
 		tag: im.Tag, moving: im.Moving, tagField: field + ".tag", movingField: field + ".moving",
 		at: im.Name.At, field: field, releaseAt: im.Release.At, releaseField: field + ".release",
+		cudaAt: im.CUDA.At, cudaField: field + ".cuda", baseAt: im.Base.At, baseField: field + ".base", componentsField: field + ".components",
 	}
 }
 
@@ -117,6 +121,7 @@ func (doc *document) product() []row {
 		for j, c := range a.CUDA {
 			r := doc.cudaRow(u.Text, c.Text, "", a.Platforms)
 			r.at, r.field, r.releaseAt, r.releaseField = c.At, item("axes.cuda", j), u.At, item("axes.ubuntu", i)
+			r.cudaAt, r.cudaField = r.at, r.field
 			out = append(out, r)
 			for k, v := range doc.Variants {
 				if applies(v.When, r.facts()) {
@@ -140,6 +145,7 @@ func (doc *document) includeRow(field string, in include) row {
 	r.explicit = true
 	r.at, r.field, r.releaseAt, r.releaseField = in.At, field, in.Ubuntu.At, field+".ubuntu"
 	r.variantAt, r.variantField = in.Variant.At, field+".variant"
+	r.cudaAt, r.cudaField = in.CUDA.At, field+".cuda"
 	return r
 }
 
@@ -149,6 +155,7 @@ func (doc *document) cudaRow(ubuntu, cuda, variant string, platforms []value[pla
 		name: rowName(ubuntu, cuda, variant), distro: "ubuntu", release: ubuntu, cuda: cuda, variant: variant,
 		base: Base{Image: image}, platforms: platforms, components: doc.Components,
 		tag: doc.Tag, moving: doc.Moving, tagField: "tag", movingField: "moving",
+		baseAt: doc.Base.At, baseField: "base", componentsField: "components",
 	}
 }
 

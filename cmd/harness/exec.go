@@ -62,6 +62,11 @@ func execCommand(errOut io.Writer) *cli.Command {
 				return exit.With(exit.NotDone, fmt.Errorf("exec: %w", err))
 			}
 			if !quiet {
+				for _, w := range plan.Warnings {
+					if w.Config {
+						fmt.Fprintln(errOut, "harness:", w.What)
+					}
+				}
 				fmt.Fprintln(errOut, "harness:", plan.Line(override))
 			}
 			if !quiet && nccl != "" {

@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/coll"
+	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/topology"
 	"github.com/assay-hpc/assay/harness/machine"
@@ -85,9 +86,14 @@ func (o *topoOptions) run(getenv func(string) string) error {
 		}
 	}
 	if o.gdr {
-		k, _, err := knob.Load(os.Environ(), nil)
+		k, warnings, err := knob.Load(os.Environ(), nil)
 		if err != nil {
 			return exit.Usagef("%w", err)
+		}
+		for _, w := range warnings {
+			if w.Level == debug.Warn {
+				noting(o.stderr)(w.Message)
+			}
 		}
 		return sys.WriteGDR(o.stdout, coll.GDROptions(k))
 	}

@@ -11,8 +11,7 @@
 // before them.
 //
 // Intended differences from NCCL: the log goes to standard error and not to standard output,
-// because standard output is for results; a level, a subsystem or a file that cannot be used is
-// an error and not silently replaced by a default.
+// because standard output is for results.
 //
 // A nil *Logger writes nothing, so that callers need not check for it. All methods may be called
 // by several goroutines.
@@ -52,8 +51,12 @@ func (l Level) String() string {
 // LevelNames lists the values of NCCL_DEBUG.
 func LevelNames() []string { return levelNames[:] }
 
-// ParseLevel parses the value of NCCL_DEBUG. Case does not matter.
+// ParseLevel parses the value of NCCL_DEBUG. Case does not matter. ABORT, which NCCL has between INFO
+// and TRACE and logs nothing at, is INFO.
 func ParseLevel(s string) (Level, error) {
+	if strings.EqualFold(s, "ABORT") {
+		return Info, nil
+	}
 	for i, name := range levelNames {
 		if strings.EqualFold(s, name) {
 			return Level(i), nil
@@ -84,6 +87,7 @@ const (
 	Profile
 	RAS
 	Destroy
+	AllocHost
 	endOfSubsystems
 
 	All = endOfSubsystems - 1
@@ -94,7 +98,7 @@ const DefaultSubsystems = Init | Bootstrap | Env
 
 // subsystemNames are in the order of the bits.
 var subsystemNames = []string{
-	"INIT", "COLL", "P2P", "SHM", "NET", "GRAPH", "TUNING", "ENV", "BOOTSTRAP", "ALLOC", "CALL", "PROXY", "NVLS", "REG", "PROFILE", "RAS", "DESTROY",
+	"INIT", "COLL", "P2P", "SHM", "NET", "GRAPH", "TUNING", "ENV", "BOOTSTRAP", "ALLOC", "CALL", "PROXY", "NVLS", "REG", "PROFILE", "RAS", "DESTROY", "ALLOC_HOST",
 }
 
 // SubsystemNames lists the names that NCCL_DEBUG_SUBSYS may contain.
@@ -115,13 +119,15 @@ func (s Subsystems) String() string {
 }
 
 // ParseSubsystems parses the value of NCCL_DEBUG_SUBSYS: names separated by commas, in either
-// case. A ^ before the first name selects all subsystems except those named; before other names
+// case; empty ones count for nothing. A ^ before the first name selects all subsystems except those named; before other names
 // it is allowed, and changes nothing.
 func ParseSubsystems(s string) (Subsystems, error) {
 	list, negate := strings.CutPrefix(s, "^")
 	var set Subsystems
 	for i, name := range strings.Split(list, ",") {
-		name = strings.TrimSpace(name)
+		if name = strings.TrimSpace(name); name == "" {
+			continue
+		}
 		if rest, again := strings.CutPrefix(name, "^"); again {
 			if !negate || i == 0 {
 				return 0, fmt.Errorf("%q: ^ stands before the first name and negates the whole list", s)
@@ -149,9 +155,6 @@ func subsystem(name string) (Subsystems, error) {
 		if strings.EqualFold(name, n) {
 			return 1 << i, nil
 		}
-	}
-	if name == "" {
-		return 0, fmt.Errorf("an empty name among the subsystems; known are %s", strings.Join(SubsystemNames(), ", "))
 	}
 	near := nearest.To(strings.ToUpper(name), SubsystemNames())
 	return 0, fmt.Errorf("there is no subsystem %q (did you mean %s?); known are %s", name, near, strings.Join(SubsystemNames(), ", "))

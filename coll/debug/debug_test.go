@@ -8,7 +8,7 @@ import (
 )
 
 func TestParseLevel(t *testing.T) {
-	for in, want := range map[string]Level{"NONE": None, "VERSION": Version, "WARN": Warn, "INFO": Info, "TRACE": Trace, "info": Info, "Warn": Warn} {
+	for in, want := range map[string]Level{"NONE": None, "VERSION": Version, "WARN": Warn, "INFO": Info, "TRACE": Trace, "info": Info, "Warn": Warn, "ABORT": Info} {
 		got, err := ParseLevel(in)
 		if err != nil || got != want {
 			t.Errorf("ParseLevel(%q) = %v, %v; want %v", in, got, err, want)
@@ -38,6 +38,10 @@ func TestParseSubsystems(t *testing.T) {
 		"BOOTSTRAP,ENV":  Bootstrap | Env,
 		"TUNING,GRAPH":   Tuning | Graph,
 		"INIT,INIT,INIT": Init,
+		"INIT,,NET,":     Init | Net,
+		"ALLOC_HOST":     AllocHost,
+		"":               0,
+		"^":              All,
 	} {
 		got, err := ParseSubsystems(in)
 		if err != nil || got != want {
@@ -45,9 +49,6 @@ func TestParseSubsystems(t *testing.T) {
 		}
 	}
 	for in, want := range map[string]string{
-		"":           "empty name",
-		"INIT,":      "empty name",
-		"^":          "empty name",
 		"INIT,^COLL": "negates the whole list",
 		"^^INIT":     "negates the whole list",
 		"TUNNING":    "did you mean TUNING?",

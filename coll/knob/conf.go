@@ -31,7 +31,7 @@ func readFile(name string) ([]byte, error) {
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxConf+1))
 	if err == nil && len(data) > maxConf {
-		err = fmt.Errorf("more than %d bytes are no configuration", maxConf)
+		return nil, fmt.Errorf("more than %d bytes are no configuration", maxConf)
 	}
 	return data, err
 }
@@ -44,8 +44,9 @@ func why(err error) error {
 	return err
 }
 
-// confSettings returns what the configuration files set, strongest first.
-func confSettings(environ map[string]string, read func(string) ([]byte, error)) ([]Setting, error) {
+// confSettings returns what the configuration files set, strongest first. As in NCCL, a file that
+// cannot be read is left out, and a line that cannot be used is left out alone.
+func confSettings(environ map[string]string, read func(string) ([]byte, error)) (out []Setting, warnings []Warning) {
 	user, named := environ[confFile], true
 	if user == "" {
 		named = false
@@ -53,8 +54,6 @@ func confSettings(environ map[string]string, read func(string) ([]byte, error)) 
 			user = filepath.Join(home, homeConf)
 		}
 	}
-	var out []Setting
-	var errs []error
 	for _, name := range []string{user, systemConf} {
 		if name == "" {
 			continue
@@ -64,52 +63,108 @@ func confSettings(environ map[string]string, read func(string) ([]byte, error)) 
 		case errors.Is(err, fs.ErrNotExist) && !(named && name == user):
 			continue
 		case err != nil && named && name == user:
-			errs = append(errs, fmt.Errorf("%s=%s: %w; name a file that can be read, or unset it", confFile, Quote(name), why(err)))
+			warnings = append(warnings, Warning{Level: debug.Warn, Name: confFile, Message: fmt.Sprintf("%s=%s: %v; it is left out, as by NCCL: name a file that can be read, or unset it", confFile, Quote(name), why(err))})
 			continue
 		case err != nil:
-			errs = append(errs, fmt.Errorf("%s: %w; make it readable or remove it", debug.Short(name, valueBytes), why(err)))
+			warnings = append(warnings, Warning{Level: debug.Warn, Message: fmt.Sprintf("%s: %v; it is left out, as by NCCL: make it readable or remove it", debug.Short(name, valueBytes), why(err))})
 			continue
 		}
-		settings, err := parseConf(name, string(data))
-		out, errs = append(out, settings...), append(errs, err)
+		settings, w := parseConf(name, string(data))
+		out, warnings = append(out, settings...), append(warnings, w...)
 	}
-	return out, errors.Join(errs...)
+	return out, warnings
 }
 
-var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+// Limits of NCCL's reader, in bytes without the zero at the end.
+const (
+	confLine = 4095
+	confWord = 1023 // of a name, and of a value
+)
 
-// parseConf parses lines of the form KEY=VALUE. Empty lines and lines that begin with # are
-// ignored. Spaces around key and value are removed; a value extends to the end of its line and
-// has no quotes.
-func parseConf(name, data string) ([]Setting, error) {
-	var out []Setting
-	var errs []error
+// parseConf parses lines of the form KEY=VALUE as NCCL does, which takes everything before the first
+// = for the name and everything after it for the value, with spaces and quotes. Empty lines and those
+// that begin with # are comments. Each other line is in one of the results: a setting, or a warning
+// that names it. A line from which NCCL reads nothing, such as "export NAME=VALUE", is a setting with
+// Unread if it is plain what was meant.
+func parseConf(name, data string) (out []Setting, warnings []Warning) {
 	n := 0
 	for line := range strings.Lines(data) {
 		n++
-		line = strings.TrimSpace(line)
-		if line == "" || line[0] == '#' {
+		where := fmt.Sprintf("%s:%d", debug.Short(name, valueBytes), n)
+		leave := func(format string, a ...any) {
+			warnings = append(warnings, Warning{Level: debug.Warn, Message: where + ": " + fmt.Sprintf(format, a...)})
+		}
+		line = strings.TrimSuffix(line, "\n")
+		if blank := strings.TrimSpace(line); blank == "" || blank[0] == '#' {
 			continue
 		}
-		where := fmt.Sprintf("%s:%d", debug.Short(name, valueBytes), n)
+		cut := ""
+		if len(line) > confLine {
+			line, cut = line[:confLine], fmt.Sprintf("NCCL reads %d bytes of a line", confLine)
+		}
+		if zero := strings.IndexByte(line, 0); zero >= 0 {
+			line, cut = line[:zero], "a zero byte ends the line"
+		}
+		line = strings.TrimSuffix(line, "\r")
 		key, value, ok := strings.Cut(line, "=")
-		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
-		switch {
+		switch s := meant(line); {
+		case ok && variable.MatchString(key) && len(key) <= confWord:
+			if len(value) > confWord {
+				value, cut = value[:confWord], fmt.Sprintf("NCCL reads %d bytes of a value", confWord)
+			}
+			out = append(out, Setting{Name: key, Value: value, From: where, Cut: cut})
+		case s.Name != "":
+			s.From = where
+			out = append(out, s)
 		case !ok:
-			errs = append(errs, fmt.Errorf("%s: %.60q is not KEY=VALUE; a comment begins with #", where, line))
-		case !variable.MatchString(key):
-			errs = append(errs, fmt.Errorf("%s: %.60q is not a name of a variable; write KEY=VALUE and nothing before it", where, key))
-		case strings.ContainsRune(value, 0):
-			errs = append(errs, fmt.Errorf("%s: a zero byte in the value of %s", where, debug.Short(key, valueBytes)))
-		case quoted(value):
-			errs = append(errs, fmt.Errorf("%s: the quotes would be part of %s; write the value without them", where, debug.Short(key, valueBytes)))
+			leave("%.60q is not KEY=VALUE and is left out, as by NCCL; a comment begins with #", line)
 		default:
-			out = append(out, Setting{Name: key, Value: value, From: where})
+			leave("%.60q is not the name of a variable, and the line is left out; write KEY=VALUE and nothing before it", key)
 		}
 	}
-	return out, errors.Join(errs...)
+	return out, warnings
+}
+
+var (
+	variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	// assigned is a line that sets a variable for a reader other than NCCL's: of a shell, of YAML, or
+	// of one that takes spaces away. A ; or / in front makes it a comment there.
+	assigned = regexp.MustCompile(`^[^\w-]*(?:(?:export|setenv|set|env|declare|typeset|local|readonly)\s+)*(?:-\w*\s+)*["']?([A-Za-z_][A-Za-z0-9_]*)["']?\s*([:+]?=|:|\s)\s*(.*)$`)
+)
+
+// meant returns what a line would set for a reader that is more lenient than NCCL's, without From.
+func meant(line string) Setting {
+	m := assigned.FindStringSubmatch(line)
+	if m == nil || strings.ContainsAny(strings.TrimSpace(line)[:1], ";/") || len(m[1]) > confWord {
+		return Setting{}
+	}
+	assigns := strings.Contains(line, "=")
+	if assigns != strings.HasSuffix(m[2], "=") || !assigns && !ours(m[1]) { // any sentence would be one
+		return Setting{}
+	}
+	value := strings.TrimSpace(m[3])
+	if quoted(value) {
+		value = value[1 : len(value)-1]
+	}
+	value = value[:min(len(value), confWord)]
+	unread := "NCCL takes everything before the = for the name"
+	if !assigns {
+		unread = "NCCL reads no line without ="
+	}
+	return Setting{Name: m[1], Value: value, Unread: unread}
 }
 
 func quoted(s string) bool {
 	return len(s) >= 2 && (s[0] == '"' || s[0] == '\'') && s[len(s)-1] == s[0]
+}
+
+// oddValue says what NCCL takes for a part of a value that its author hardly meant to be one, or "".
+func oddValue(s string) string {
+	switch {
+	case quoted(strings.TrimSpace(s)):
+		return "the quotes are a part of the value for NCCL: write it without them"
+	case s != strings.TrimSpace(s):
+		return "the spaces around it are a part of the value for NCCL: write it without them"
+	}
+	return ""
 }

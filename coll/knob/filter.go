@@ -1,10 +1,12 @@
 package knob
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/internal/nearest"
 )
@@ -48,7 +50,7 @@ func filter(v *vocabulary, field func(*Knobs) *Filter) kind {
 	values := "a list of " + strings.Join(v.all(), ", ") + "; ^ before it: all others; function:list after a semicolon"
 	return kind{values, func(k *Knobs, s string) error {
 		f, err := parseFilter(v, s)
-		if err == nil {
+		if err == nil || notes(err) != nil {
 			*field(k) = f
 		}
 		return err
@@ -86,12 +88,17 @@ func (v *vocabulary) bits(name string) (uint32, error) {
 	return set, nil
 }
 
-// list parses names separated by commas, and returns the set of those that they deny.
+// list parses names separated by commas, and returns the set of those that they deny. A list that
+// leaves nothing that runs here denies nothing: NCCL runs with NVLS alone, for example. The error is
+// then a note.
 func (v *vocabulary) list(s string) (denied uint32, err error) {
 	every := uint32(1)<<len(v.names) - 1
 	names, negate := strings.CutPrefix(strings.TrimSpace(s), "^")
 	var set uint32
 	for name := range strings.SplitSeq(names, ",") {
+		if strings.TrimSpace(name) == "" { // as NCCL does
+			continue
+		}
 		bits, err := v.bits(name)
 		if err != nil {
 			return 0, err
@@ -102,22 +109,24 @@ func (v *vocabulary) list(s string) (denied uint32, err error) {
 		set = every &^ set
 	}
 	if set == every {
-		return 0, refusal{fmt.Sprintf("%q leaves no %s that runs here", strings.TrimSpace(s), v.what)}
+		return 0, note{fmt.Sprintf("%q leaves no %s that runs here, and all may run", debug.Short(strings.TrimSpace(s), valueBytes), v.what), true}
 	}
 	return set, nil
 }
 
 func parseFilter(v *vocabulary, s string) (Filter, error) {
 	f := Filter{text: s, vocab: v}
+	var read error
 	for part := range strings.SplitSeq(s, ";") {
 		function, list, single := strings.Cut(part, ":")
 		if !single {
 			list = part
 		}
 		denied, err := v.list(list)
-		if err != nil {
+		if err != nil && notes(err) == nil {
 			return Filter{}, err
 		}
+		read = cmp.Or(read, err)
 		if !single {
 			for _, c := range tuned {
 				f.denied[c] = denied
@@ -130,7 +139,7 @@ func parseFilter(v *vocabulary, s string) (Filter, error) {
 		}
 		f.denied[c] = denied
 	}
-	return f, nil
+	return f, read
 }
 
 // collective returns the function with the given name in NCCL.

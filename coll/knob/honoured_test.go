@@ -24,7 +24,7 @@ var readBy = map[string]string{
 	"NCCL_SINGLE_RING_THRESHOLD": "SingleRingThreshold", "NCCL_LL_THRESHOLD": "LLThreshold",
 	"NCCL_COLLNET_ENABLE": "CollNetEnable", "NCCL_COLLNET_NODE_THRESHOLD": "CollNetThreshold",
 	"NCCL_CHECKS_DISABLE": "ChecksDisable", "NCCL_CHECK_POINTERS": "CheckPointers",
-	"NCCL_DEBUG": "Debug", "NCCL_DEBUG_SUBSYS": "DebugSubsystems", "NCCL_DEBUG_FILE": "DebugFile",
+	"NCCL_DEBUG": "OpenLog", "NCCL_DEBUG_SUBSYS": "OpenLog", "NCCL_DEBUG_FILE": "OpenLog",
 	"NCCL_TOPO_FILE": "TopoFile", "NCCL_TOPO_DUMP_FILE": "TopoDumpFile",
 	"ASSAY_TIMEOUT": "Timeout", "ASSAY_HANG_AFTER": "HangAfter", "ASSAY_HANG_DIR": "HangDir", "ASSAY_NCCL_FALLBACK": "Fallback",
 }

@@ -1,11 +1,12 @@
 // Package knob reads the environment variables of NCCL, with NCCL's names and
 // meaning, and some of our own.
 //
-// One table (Table) says for every name how it is treated on host memory: honoured, accepted
-// (valid, but without effect here; one line in the log says so when it is set) or refused (an
-// error with a remedy, because continuing would do something else than was requested). A value
-// that cannot be read is an error too, and an unknown name causes a warning with the nearest
-// existing one. Nothing is ignored silently. docs/knobs.md contains the table.
+// One table (Table) says for every name how it is treated on host memory: honoured, or accepted
+// (valid, but without effect here; one line in the log says so when it is set). A value of a variable
+// of NCCL's that cannot be honoured is changed or left out with one warning, as NCCL does: what runs
+// with NCCL's configuration runs here. Only what NCCL itself refuses is an error, and a wrong value of
+// a variable of ours. An unknown name causes a warning. Nothing is ignored silently. docs/knobs.md
+// contains the table.
 //
 // Values come, strongest first, from the process's environment, from the file that NCCL_CONF_FILE
 // names or else ~/.nccl.conf, and from /etc/nccl.conf. A variable with an empty value counts as
@@ -88,6 +89,7 @@ type Knobs struct {
 	minNames, maxNames [3]int
 	environ            map[string]string
 	settings           map[string]Setting
+	files              []Setting // see FromFiles
 }
 
 // NoFallback is the value of Fallback that disables it.
@@ -144,6 +146,8 @@ func (k *Knobs) P2P() bool { return !k.P2PDisable && k.P2PLevel > LOC }
 type Setting struct {
 	Name, Value string
 	From        string // "environment" or file:line
+	Unread      string // why NCCL does not read it, though the line of its file means it; "": it does
+	Cut         string // why NCCL reads only the beginning of the line; "": it reads all
 }
 
 // String is the line that NCCL logs for INFO and ENV.

@@ -37,12 +37,30 @@ var good = []struct {
 	{"NCCL_P2P_LEVEL=2", func(k *Knobs) { k.P2PLevel = PXB }},
 	{"NCCL_P2P_LEVEL=3", func(k *Knobs) { k.P2PLevel = PHB }},
 	{"NCCL_P2P_LEVEL=4", func(k *Knobs) { k.P2PLevel = SYS }},
+	{"NCCL_P2P_LEVEL=5", func(k *Knobs) { k.P2PLevel = SYS }},
+	{"NCCL_P2P_LEVEL=99999999999999999999", func(k *Knobs) { k.P2PLevel = SYS }},
+	{"NCCL_P2P_LEVEL=C2C", func(k *Knobs) { k.P2PLevel = NVL }},
+	{"NCCL_NET_GDR_LEVEL=PXN", func(k *Knobs) { k.IB.GDRLevel = PXB }},
+	{"NCCL_IB_GDR_LEVEL=5", func(k *Knobs) { k.IB.GDRLevel = SYS }},
+	{"NCCL_DEBUG=ABORT", func(k *Knobs) { k.Debug = debug.Info }},
+	{"NCCL_DEBUG= INFO ", func(k *Knobs) { k.Debug = debug.Info }},
+	{"NCCL_DEBUG_SUBSYS=INIT,", func(k *Knobs) { k.DebugSubsystems = debug.Init }},
+	{"NCCL_IB_TIMEOUT= 22 ", func(k *Knobs) { k.IB.Timeout = 22 }},
+	{"NCCL_IB_SL=-2", func(*Knobs) {}},
+	{"NCCL_MAX_NCHANNELS=-2", func(*Knobs) {}},
+	{"NCCL_MIN_NCHANNELS=0", func(*Knobs) {}},
+	{"NCCL_IB_HCA=mlx5_0:,mlx5_1:1:0:2,", func(k *Knobs) { k.IB.HCA = "mlx5_0,mlx5_1:1" }},
+	{"NCCL_SOCKET_IFNAME=eth0,,ib0", func(k *Knobs) { k.SocketIfname = "eth0,ib0" }},
+	{"NCCL_CTA_POLICY=ZERO|EFFICIENCY", func(k *Knobs) { k.CTAPolicy = "ZERO" }},
+	{"NCCL_CTA_POLICY=efficiency|default", func(k *Knobs) { k.CTAPolicy = "EFFICIENCY" }},
+	{"NCCL_ALGO=ring,", func(k *Knobs) { k.Algo = mustFilter(&algorithms, "ring,") }},
 	{"NCCL_P2P_LEVEL=nvl", func(k *Knobs) { k.P2PLevel = NVL }},
 	{"NCCL_SHM_DISABLE=1", func(k *Knobs) { k.SHMDisable = true }},
 	{"NCCL_SOCKET_IFNAME=eth,ib", func(k *Knobs) { k.SocketIfname = "eth,ib" }},
 	{"NCCL_SOCKET_IFNAME=^docker,lo", func(k *Knobs) { k.SocketIfname = "^docker,lo" }},
 	{"NCCL_SOCKET_IFNAME==eth0,eth1", func(k *Knobs) { k.SocketIfname = "=eth0,eth1" }},
 	{"NCCL_SOCKET_IFNAME=^=docker0", func(k *Knobs) { k.SocketIfname = "^=docker0" }},
+	{"NCCL_SOCKET_IFNAME==eth0:1,eth1", func(k *Knobs) { k.SocketIfname = "=eth0,eth1" }},
 	{"NCCL_DEBUG=INFO", func(k *Knobs) { k.Debug = debug.Info }},
 	{"NCCL_DEBUG=version", func(k *Knobs) { k.Debug = debug.Version }},
 	{"NCCL_BUFFSIZE=1024", func(k *Knobs) { k.BuffSize = 1024 }},
@@ -112,64 +130,105 @@ var good = []struct {
 	{"ASSAY_HANG_DIR=/var/log", func(k *Knobs) { k.HangDir = "/var/log" }},
 }
 
-// bad are values that no variable of that name takes.
+// bad are values of NCCL's variables that are left out: NCCL runs with them.
 var bad = map[string][]string{
-	"NCCL_P2P_DISABLE":            {"yes", "2", "-1", "1 ", "true", "1_", "99999999999999999999"},
-	"NCCL_P2P_LEVEL":              {"5", "-1", "NVLINK", "NET"},
-	"NCCL_SHM_DISABLE":            {"on"},
-	"ASSAY_SAME_BITS":             {"yes", "2"},
-	"NCCL_SOCKET_IFNAME":          {"^", "=", "eth,", ",eth", "eth 0", "eth,^lo", "a/b"},
-	"NCCL_DEBUG":                  {"DEBUG", "1"},
-	"NCCL_BUFFSIZE":               {"4M", "0", "1023", "-1", "1.5", "1_024", "1073741825"},
-	"NCCL_NTHREADS":               {"0", "513", "many"},
-	"NCCL_CTA_POLICY":             {"3", "-1", "fast"},
+	"NCCL_P2P_DISABLE":            {"99999999999999999999"},
+	"NCCL_P2P_LEVEL":              {"-1", "NVLINK", "NET"},
+	"NCCL_SHM_DISABLE":            {"-99999999999999999999"},
+	"NCCL_SOCKET_IFNAME":          {"^", "=", ",", "^=,:"},
+	"NCCL_DEBUG":                  {"DEBUG", "1", "WARNING"},
+	"NCCL_BUFFSIZE":               {"4M", "8M", "0", "1023", "-1", "1.5", "1_024", "many"},
+	"NCCL_NTHREADS":               {"0", "many"},
+	"NCCL_CTA_POLICY":             {"3", "-1", "fast", "|"},
 	"NCCL_RINGS":                  {"|", "none", "16777217"},
-	"NCCL_MAX_NRINGS":             {"0", "65"},
-	"NCCL_MIN_NRINGS":             {"0", "65"},
-	"NCCL_MAX_NCHANNELS":          {"0", "65"},
-	"NCCL_MIN_NCHANNELS":          {"0", "x"},
+	"NCCL_MAX_NRINGS":             {"99999999999999999999"},
+	"NCCL_MIN_NRINGS":             {"99999999999999999999"},
+	"NCCL_MAX_NCHANNELS":          {"99999999999999999999"},
+	"NCCL_MIN_NCHANNELS":          {"99999999999999999999"},
 	"NCCL_MAX_CTAS":               {"0", "-1"},
-	"NCCL_MIN_CTAS":               {"0", "65"},
-	"NCCL_CHECKS_DISABLE":         {"no"},
-	"NCCL_CHECK_POINTERS":         {"3"},
+	"NCCL_MIN_CTAS":               {"0", "x"},
+	"NCCL_CHECKS_DISABLE":         {"99999999999999999999"},
+	"NCCL_CHECK_POINTERS":         {"99999999999999999999"},
 	"NCCL_LAUNCH_MODE":            {"COOPERATIVE"},
-	"NCCL_IB_DISABLE":             {"y"},
-	"NCCL_IB_HCA":                 {"mlx5_0:", "mlx5_0:x", "mlx5_0:0", ":1", "mlx5_0,,"},
-	"NCCL_IB_TIMEOUT":             {"0", "32"},
-	"NCCL_IB_RETRY_CNT":           {"8", "-1"},
-	"NCCL_IB_GID_INDEX":           {"-2", "256"},
-	"NCCL_IB_SL":                  {"16"},
-	"NCCL_IB_TC":                  {"256"},
-	"NCCL_IB_QPS_PER_CONNECTION":  {"0", "65"},
-	"NCCL_IB_SPLIT_DATA_ON_QPS":   {"2"},
-	"NCCL_IB_PKEY":                {"-1", "65536"},
-	"NCCL_IB_ROCE_VERSION_NUM":    {"3"},
+	"NCCL_IB_DISABLE":             {"99999999999999999999"},
+	"NCCL_IB_HCA":                 {"^", ":1", ",,"},
+	"NCCL_IB_TIMEOUT":             {"99999999999999999999"},
+	"NCCL_IB_RETRY_CNT":           {"-1"},
+	"NCCL_IB_GID_INDEX":           {"-3"},
+	"NCCL_IB_SL":                  {"-3"},
+	"NCCL_IB_TC":                  {"-3"},
+	"NCCL_IB_QPS_PER_CONNECTION":  {"99999999999999999999"},
+	"NCCL_IB_SPLIT_DATA_ON_QPS":   {"99999999999999999999"},
+	"NCCL_IB_PKEY":                {"-1"},
+	"NCCL_IB_ROCE_VERSION_NUM":    {"0"},
 	"NCCL_IB_ADDR_FAMILY":         {"AF_IB"},
-	"NCCL_IB_ADAPTIVE_ROUTING":    {"2"},
+	"NCCL_IB_ADAPTIVE_ROUTING":    {"-1"},
 	"NCCL_IB_AR_THRESHOLD":        {"-1"},
-	"NCCL_IB_CUDA_SUPPORT":        {"2"},
-	"NCCL_IB_GDR_LEVEL":           {"5"},
-	"NCCL_NET_GDR_READ":           {"2"},
-	"NCCL_NET_GDR_LEVEL":          {"5"},
-	"NCCL_NET_GDR_C2C":            {"2"},
-	"NCCL_SINGLE_RING_THRESHOLD":  {"256k", "-1"},
-	"NCCL_LL_THRESHOLD":           {"16kB"},
-	"NCCL_DEBUG_SUBSYS":           {"INIT,", "NETT", "INIT,^NET"},
-	"NCCL_ALGO":                   {"Rinng", "ring,", "ring;nosuch:tree", "allreduce:"},
-	"NCCL_PROTO":                  {"LL64", "simple,ring"},
-	"NCCL_COLLNET_ENABLE":         {"2", "on"},
-	"NCCL_COLLNET_NODE_THRESHOLD": {"0", "-1", "few"},
+	"NCCL_IB_CUDA_SUPPORT":        {"-1"},
+	"NCCL_IB_GDR_LEVEL":           {"near"},
+	"NCCL_NET_GDR_READ":           {"-1"},
+	"NCCL_NET_GDR_LEVEL":          {"DIS"},
+	"NCCL_NET_GDR_C2C":            {"99999999999999999999"},
+	"NCCL_SINGLE_RING_THRESHOLD":  {"-1"},
+	"NCCL_LL_THRESHOLD":           {"-16kB"},
+	"NCCL_DEBUG_SUBSYS":           {"NETT", "INIT,^NET"},
+	"NCCL_COLLNET_ENABLE":         {"99999999999999999999"},
 	"NCCL_SOCKET_FAMILY":          {"AF_UNIX", "4"},
-	"NCCL_SOCKET_NTHREADS":        {"17", "-2"},
-	"NCCL_NSOCKS_PERTHREAD":       {"65"},
-	"NCCL_COMM_ID":                {"10.0.0.1", ":4567", "host:0", "host:70000", "fe80::1:4567", "host:0x10"},
-	"ASSAY_TIMEOUT":               {"30s", "-1", "NaN", "Inf", "1e10"},
-	"ASSAY_HANG_AFTER":            {"never"},
+	"NCCL_SOCKET_NTHREADS":        {"-3"},
+	"NCCL_NSOCKS_PERTHREAD":       {"-3"},
+	"NCCL_COLLNET_NODE_THRESHOLD": {"99999999999999999999"},
 }
 
-// refused are values that are right and cannot be obeyed.
-var refused = []string{"NCCL_GRAPH_FILE=graph.xml", "NCCL_ALGO=NVLS", "NCCL_ALGO=ring;allreduce:NVLSTree,NVLS",
-	"NCCL_ALGO=^ring,tree,recursive,recursive-doubling,bruck,one-shot,two-shot,hierarchical,collnet", "NCCL_PROTO=LL128"}
+// made are values of NCCL's variables of which something else is made, and what is said of it.
+var made = []struct {
+	set  string
+	want func(*Knobs)
+	says string
+}{
+	{"NCCL_P2P_DISABLE=true", func(*Knobs) {}, "NCCL reads it as 0"},
+	{"NCCL_P2P_DISABLE=2", func(*Knobs) {}, "NCCL takes it for 0"},
+	{"NCCL_P2P_DISABLE=1 # off", func(k *Knobs) { k.P2PDisable = true }, `NCCL reads 1 of it, and not " # off"`},
+	{"NCCL_P2P_DISABLE=\"1\"", func(*Knobs) {}, "the quotes are a part of the value"},
+	{"NCCL_IB_DISABLE=2", func(k *Knobs) { k.IBDisable = true }, "NCCL takes it for 1"},
+	{"NCCL_IB_DISABLE=no", func(*Knobs) {}, "NCCL reads it as 0"},
+	{"NCCL_SHM_DISABLE=08", func(*Knobs) {}, `NCCL reads 0 of it, and not "8"`},
+	{"NCCL_BUFFSIZE=8388608B", func(k *Knobs) { k.BuffSize = 8 << 20 }, "NCCL reads 8388608 of it"},
+	{"NCCL_BUFFSIZE=1099511627776", func(k *Knobs) { k.BuffSize = 1 << 30 }, "more than 1073741824, which is taken"},
+	{"NCCL_NTHREADS=640", func(k *Knobs) { k.Threads = 512 }, "more than 512"},
+	{"NCCL_MAX_NCHANNELS=128", func(k *Knobs) { k.MaxChannels = 64 }, "more than 64"},
+	{"NCCL_MAX_NCHANNELS=0", func(k *Knobs) { k.MaxChannels = 1 }, "less than 1, and 1 is taken"},
+	{"NCCL_MIN_NCHANNELS=-5", func(*Knobs) {}, "less than 0, and 0 is taken"},
+	{"NCCL_MAX_NRINGS=65", func(k *Knobs) { k.MaxChannels = 64 }, "more than 64"},
+	{"NCCL_MIN_NRINGS=65", func(k *Knobs) { k.MinChannels = 64 }, "more than 64"},
+	{"NCCL_MIN_CTAS=100", func(k *Knobs) { k.MinChannels = 64 }, "more than 64"},
+	{"NCCL_IB_TIMEOUT=0", func(k *Knobs) { k.IB.Timeout = 31 }, "31 is taken"},
+	{"NCCL_IB_TIMEOUT=100", func(k *Knobs) { k.IB.Timeout = 31 }, "31, which is taken"},
+	{"NCCL_IB_RETRY_CNT=13", func(k *Knobs) { k.IB.RetryCount = 7 }, "more than 7"},
+	{"NCCL_IB_QPS_PER_CONNECTION=128", func(k *Knobs) { k.IB.QPs = 64 }, "more than 64"},
+	{"NCCL_IB_HCA=mlx5_0 # both", func(k *Knobs) { k.IB.HCA = "mlx5_0 # both" }, `no device has the name "mlx5_0 # both"`},
+	{"NCCL_IB_HCA=mlx5_0:x", func(k *Knobs) { k.IB.HCA = "mlx5_0:0" }, `no device has the port "x"`},
+	{"NCCL_SOCKET_IFNAME=eth0, eth1", func(k *Knobs) { k.SocketIfname = "eth0, eth1" }, `no interface has the name " eth1"`},
+	{"NCCL_COLLNET_NODE_THRESHOLD=0", func(k *Knobs) { k.CollNetThreshold = 1 }, "1 is taken"},
+	{"NCCL_SOCKET_NTHREADS=17", func(k *Knobs) { k.SocketThreads = 16 }, "more than 16"},
+	{"NCCL_CTA_POLICY=ZERO|fast", func(k *Knobs) { k.CTAPolicy = "ZERO" }, `no policy "fast"`},
+	{"NCCL_CTA_POLICY=1x", func(k *Knobs) { k.CTAPolicy = "EFFICIENCY" }, "NCCL reads 1 of it"},
+	{"NCCL_P2P_LEVEL=1.5", func(k *Knobs) { k.P2PLevel = PIX }, "NCCL reads 1 of it"},
+	{"NCCL_ALGO=NVLS", func(k *Knobs) { k.Algo = mustFilter(&algorithms, "NVLS") }, "leaves no algorithm that runs here, and all may run"},
+	{"NCCL_ALGO=ring;allreduce:NVLSTree,NVLS", func(k *Knobs) { k.Algo = mustFilter(&algorithms, "ring;allreduce:NVLSTree,NVLS") }, "leaves no algorithm"},
+	{"NCCL_PROTO=LL128", func(k *Knobs) { k.Proto = mustFilter(&protocols, "LL128") }, "leaves no protocol"},
+	{"NCCL_TOPO_FILE='/opt/topo.xml'", func(k *Knobs) { k.TopoFile = "'/opt/topo.xml'" }, "the quotes are a part of the value"},
+	{"NCCL_HOSTID=a ", func(k *Knobs) { k.HostID = "a " }, "the spaces around it are a part of the value"},
+}
+
+// wrong are values that end a job: of our own variables, and those that NCCL refuses, too.
+var wrong = map[string][]string{
+	"NCCL_ALGO":        {"Rinng", "ring;nosuch:tree"},
+	"NCCL_PROTO":       {"LL64", "simple,ring"},
+	"NCCL_COMM_ID":     {"10.0.0.1", ":4567", "host:0", "host:70000", "fe80::1:4567", "host:0x10"},
+	"ASSAY_SAME_BITS":  {"yes", "2", "1 ,"},
+	"ASSAY_TIMEOUT":    {"30s", "-1", "NaN", "Inf", "1e10"},
+	"ASSAY_HANG_AFTER": {"never"},
+}
 
 func TestGood(t *testing.T) {
 	for _, c := range good {
@@ -190,34 +249,84 @@ func TestGood(t *testing.T) {
 	}
 }
 
+// oneWarning loads a variable from a file, and wants no error and one warning, which has all words.
+func oneWarning(t *testing.T, set string, words ...string) (*Knobs, Warning) {
+	t.Helper()
+	k, warnings, err := Load(nil, files(map[string]string{systemConf: "\n" + set}))
+	if err != nil || len(warnings) != 1 || warnings[0].Level != debug.Warn {
+		t.Fatalf("%s: %v, %v; want one warning", set, warnings, err)
+	}
+	name, _, _ := strings.Cut(set, "=")
+	for _, want := range append(words, name, systemConf+":2") {
+		if !strings.Contains(warnings[0].Message, want) || strings.Contains(warnings[0].Message, "\n") {
+			t.Errorf("%s: %q; want one line that says %q", set, warnings[0].Message, want)
+		}
+	}
+	return k, warnings[0]
+}
+
 func TestBad(t *testing.T) {
 	for name, values := range bad {
 		for _, v := range values {
-			k, _, err := Load([]string{name + "=" + v}, noFiles)
-			e, ok := errors.AsType[*Error](err)
-			if !ok || k != nil {
-				t.Errorf("%s=%q: knobs %v, error %v; want an *Error and no knobs", name, v, k != nil, err)
-				continue
-			}
-			text := err.Error()
-			for _, want := range []string{name, v, "environment", find(name).Values()} {
-				if !strings.Contains(text, want) {
-					t.Errorf("%s=%q: %s: does not say %q", name, v, text, want)
-				}
-			}
-			if e.Refused || strings.Contains(text, "\n") {
-				t.Errorf("%s=%q: %q; want one line, not a refusal", name, v, text)
+			k, w := oneWarning(t, name+"="+v, v, "it is left out", find(name).Values())
+			if d := diff(Default(), k); d != "" || w.Ours {
+				t.Errorf("%s=%q: it is not left out, or not NCCL's: %v (-default +got):\n%s", name, v, w, d)
 			}
 		}
 	}
 }
 
-func TestRefused(t *testing.T) {
-	for _, set := range refused {
-		_, _, err := Load([]string{set}, noFiles)
-		e, ok := errors.AsType[*Error](err)
-		if !ok || !e.Refused || e.Remedy == "" || !strings.Contains(err.Error(), e.Remedy) {
-			t.Errorf("%s: %v; want a refusal with a remedy", set, err)
+func TestMade(t *testing.T) {
+	for _, c := range made {
+		want := Default()
+		c.want(want)
+		k, w := oneWarning(t, c.set, c.says)
+		if d := diff(want, k); d != "" {
+			t.Errorf("%s (-want +got):\n%s", c.set, d)
+		}
+		ours := strings.Contains(w.Message, "may run") || strings.Contains(w.Message, "which is taken")
+		if w.Ours != ours {
+			t.Errorf("%s: %q: our engine's: %v", c.set, w.Message, w.Ours)
+		}
+	}
+}
+
+func TestWrong(t *testing.T) {
+	for name, values := range wrong {
+		for _, v := range values {
+			k, _, err := Load([]string{name + "=" + v, "NCCL_P2P_DISABLE=1"}, noFiles)
+			e, ok := errors.AsType[*Error](err)
+			if !ok || e.Name != name || !k.P2PDisable {
+				t.Errorf("%s=%q: %v; want an *Error, and the other variable", name, v, err)
+				continue
+			}
+			text := err.Error()
+			for _, want := range []string{name, v, "environment", find(name).Values()} {
+				if !strings.Contains(text, want) || strings.Contains(text, "\n") {
+					t.Errorf("%s=%q: %s: does not say %q", name, v, text, want)
+				}
+			}
+		}
+	}
+}
+
+// TestNoValueEndsAJob: whatever NCCL takes of a variable of NCCL's does not end a job here.
+func TestNoValueEndsAJob(t *testing.T) {
+	values := []string{"0", "1", "2", "-1", "-2", "8M", "true", "yes", "\"1\"", " 1", "99999999999999999999", "x", "=", "^", ",", ":", "|", ";", "0x", "\xff", "/no/such/file", "NVLS", "LL128", "AF_INET6", "ABORT", "SYS", "P2C"}
+	for _, row := range table() {
+		if !theirs(row.Name) || row.NCCLRefuses {
+			continue
+		}
+		for _, v := range values {
+			k, _, err := Load([]string{row.Name + "=" + v}, noFiles)
+			if err != nil {
+				t.Errorf("%s=%q: %v", row.Name, v, err)
+			}
+			if k.BuffSize < minBuffSize || k.BuffSize > maxBuffSize || k.MinChannels < 0 || k.MinChannels > maxChannels || k.MaxChannels < 0 || k.MaxChannels > maxChannels ||
+				k.Threads < 0 || k.Threads > 512 || k.IB.Timeout < 1 || k.IB.Timeout > 31 || k.IB.RetryCount < 0 || k.IB.RetryCount > 7 || k.IB.QPs < 1 || k.IB.QPs > 64 ||
+				k.IB.ServiceLvl < Auto || k.IB.ServiceLvl > 15 || k.IB.TrafficCls < Auto || k.IB.TrafficCls > 255 || k.IB.PKey < 0 || k.IB.PKey > 65535 || k.SocketThreads < Auto || k.SocketsPerThread < Auto {
+				t.Errorf("%s=%q: impossible knobs %+v", row.Name, v, k)
+			}
 		}
 	}
 }
@@ -234,11 +343,11 @@ func TestAll(t *testing.T) {
 		if k.Values() == anything.values {
 			continue
 		}
-		if k.Status != Refused && !slices.Contains(tested, k.Name) {
+		if !slices.Contains(tested, k.Name) {
 			t.Errorf("no good value of %s is tested", k.Name)
 		}
 		isText := k.kind.set(Default(), "\x01") == nil // takes all
-		if _, ok := bad[k.Name]; !ok && !isText && k.Status != Refused && k.Name != "NCCL_NET" {
+		if len(bad[k.Name])+len(wrong[k.Name]) == 0 && !isText && k.Name != "NCCL_NET" {
 			t.Errorf("no bad value of %s is tested", k.Name)
 		}
 	}

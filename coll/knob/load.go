@@ -13,27 +13,27 @@ import (
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
-// An Error is a variable with a value that is wrong, or cannot be obeyed.
+// An Error is a variable with a value that NCCL refuses, too, or one of ours with a wrong value.
 type Error struct {
 	Setting
-	Refused bool
-	Reason  string
-	Remedy  string
+	Reason string
+	Remedy string
 }
 
 func (e *Error) Error() string {
-	what := ""
-	if e.Refused {
-		what = "refused: "
-	}
-	return fmt.Sprintf("%s=%s (%s): %s%s; %s", e.Name, Quote(e.Value), e.From, what, debug.Short(e.Reason, reasonBytes), e.Remedy)
+	return fmt.Sprintf("%v: %s; %s", e.Setting.text(), debug.Short(e.Reason, reasonBytes), e.Remedy)
+}
+
+// text is NAME="value" (where it was set), shortened.
+func (s Setting) text() string {
+	return fmt.Sprintf("%s=%s (%s)", debug.Short(s.Name, valueBytes), Quote(s.Value), s.From)
 }
 
 // How much is shown of a value, and of the reason why it is wrong, which may quote part of it: a
 // variable may have 100 KB, which does not fit in a line of a log.
 const (
 	valueBytes  = 100
-	reasonBytes = 400
+	reasonBytes = 300
 )
 
 // Quote returns a value for an error, shortened and quoted.
@@ -45,6 +45,7 @@ type Warning struct {
 	Level   debug.Level // Warn for what is probably a mistake, Info for what has no effect
 	Name    string      // the variable
 	Message string      // a whole sentence, with the name
+	Ours    bool        // it is about this engine: NCCL itself takes the setting as it is
 }
 
 // String is the message.
@@ -63,9 +64,8 @@ func News(all []Warning) []Warning {
 }
 
 // Load reads the variables. environ is as os.Environ returns it; read reads a configuration file,
-// and may be nil for the file system. The error joins one *Error for each variable that is wrong,
-// and an error for each bad line of a file. In that case the knobs are nil, but the warnings are
-// returned.
+// and may be nil for the file system. The error joins one *Error for each variable that is wrong; the
+// knobs are then those of the other variables.
 func Load(environ []string, read func(name string) ([]byte, error)) (*Knobs, []Warning, error) {
 	if read == nil {
 		read = readFile
@@ -80,22 +80,17 @@ func Load(environ []string, read func(name string) ([]byte, error)) (*Knobs, []W
 	}
 	for name, value := range k.environ {
 		if ours(name) {
-			k.settings[name] = Setting{name, value, "environment"}
+			k.settings[name] = Setting{Name: name, Value: value, From: "environment"}
 		}
 	}
-	conf, err := confSettings(k.environ, read)
-	warnings := k.merge(conf)
-	errs := []error{err}
+	conf, warnings := confSettings(k.environ, read)
+	warnings = append(warnings, k.merge(conf)...)
+	var errs []error
 	for _, s := range k.all() {
 		w, err := k.apply(s)
 		warnings, errs = append(warnings, w...), append(errs, err)
 	}
-	w, err := k.resolve()
-	warnings, errs = append(warnings, w...), append(errs, err)
-	if err := errors.Join(errs...); err != nil {
-		return nil, warnings, err
-	}
-	return k, warnings, nil
+	return k, append(warnings, k.resolve()...), errors.Join(errs...)
 }
 
 // ours reports whether this package reads a variable.
@@ -103,26 +98,57 @@ func ours(name string) bool {
 	return strings.HasPrefix(name, "NCCL_") || strings.HasPrefix(name, "ASSAY_")
 }
 
-// merge adds the settings from the files that nothing stronger has set.
+// merge adds the settings from the files that nothing stronger has set. A line that NCCL does not
+// read counts as nothing, except for FromFiles.
 func (k *Knobs) merge(conf []Setting) (warnings []Warning) {
+	say := func(l debug.Level, s Setting, format string, a ...any) {
+		warnings = append(warnings, Warning{Level: l, Name: s.Name, Message: s.From + ": " + fmt.Sprintf(format, a...)})
+	}
+	first := map[string]Setting{}
 	for _, s := range conf {
 		name := debug.Short(s.Name, valueBytes)
+		_, stronger := k.environ[s.Name]
+		before, again := first[s.Name]
 		switch {
+		case s.Unread != "":
+			say(debug.Warn, s, "%s is not set: %s; write %s=%s", name, s.Unread, name, debug.Short(s.Value, valueBytes))
+			continue
 		case s.Name == confFile:
-			warnings = append(warnings, Warning{debug.Warn, s.Name, fmt.Sprintf("%s: %s counts in the environment only", s.From, name)})
-		case !ours(s.Name):
-			w := Warning{debug.Info, s.Name, fmt.Sprintf("%s: %s is left alone: it is not a variable of NCCL", s.From, name)}
-			if near := nearest.To(name, names()); nearest.Distance(name, near) <= 2 { // other libraries' variables are there on purpose
-				w.Level, w.Message = debug.Warn, w.Message+"; did you mean "+near+"?"
-			}
-			warnings = append(warnings, w)
-		default:
-			first, ok := k.settings[s.Name]
-			if !ok {
-				k.settings[s.Name] = s
-			} else if file(first) == file(s) {
-				warnings = append(warnings, Warning{debug.Warn, s.Name, fmt.Sprintf("%s: %s is set at %s already, and the first counts", s.From, name, first.From)})
-			}
+			say(debug.Warn, s, "%s counts in the environment only", name)
+			continue
+		case again && file(before) == file(s):
+			say(debug.Warn, s, "%s is set at %s already, and the first counts", name, before.From)
+			continue
+		case again:
+			say(debug.Info, s, "%s is left out: %s sets it", name, before.From)
+			continue
+		case stronger:
+			say(debug.Info, s, "%s is left out: the environment sets it", name)
+			continue
+		}
+		first[s.Name] = s
+		k.files = append(k.files, s)
+		if s.Cut != "" {
+			say(debug.Warn, s, "%s is only the beginning of what the line says: %s", name, s.Cut)
+		}
+		if ours(s.Name) {
+			k.settings[s.Name] = s
+			continue
+		}
+		text, level := name+" is left alone: it is not a variable of NCCL", debug.Info
+		if near := nearest.To(name, names()); nearest.Distance(name, near) <= 2 { // other libraries' variables are there on purpose
+			text, level = text+"; did you mean "+near+"?", debug.Warn
+		}
+		if odd := oddValue(s.Value); odd != "" {
+			text, level = text+"; "+odd, debug.Warn
+		}
+		say(level, s, "%s", text)
+	}
+	for _, s := range conf {
+		_, set := first[s.Name]
+		if _, stronger := k.environ[s.Name]; s.Unread != "" && !set && !stronger {
+			first[s.Name] = s
+			k.files = append(k.files, s)
 		}
 	}
 	return warnings
@@ -138,48 +164,67 @@ func (k *Knobs) apply(s Setting) ([]Warning, error) {
 		return unknown(s), nil
 	}
 	err := row.kind.set(k, s.Value)
-	if _, ok := errors.AsType[refusal](err); ok {
-		return nil, &Error{s, true, err.Error(), row.Remedy}
-	}
-	if err != nil {
-		return nil, &Error{s, false, err.Error(), "allowed: " + row.Values()}
-	}
-	if row.Status == Accepted {
+	made, noted := errors.AsType[note](err)
+	allowed := "allowed: " + row.Values()
+	switch odd := oddValue(s.Value); {
+	case err != nil && (!theirs(s.Name) || row.NCCLRefuses && !noted):
+		return nil, &Error{s, err.Error(), allowed}
+	case noted:
+		return []Warning{{debug.Warn, s.Name, s.text() + ": " + debug.Short(after(odd, made.text), reasonBytes) + "; " + allowed, made.ours}}, nil
+	case err != nil:
+		return []Warning{{debug.Warn, s.Name, s.text() + ": " + debug.Short(after(odd, err.Error()), reasonBytes) + ", and it is left out; " + allowed, false}}, nil
+	case odd != "" && (quoted(strings.TrimSpace(s.Value)) || row.Values() != anything.values) && row.kind.set(Default(), "\x01") == nil: // it takes any text
+		return []Warning{{debug.Warn, s.Name, s.text() + ": " + odd, false}}, nil
+	case row.Status == Accepted:
 		text := fmt.Sprintf("%s=%s (%s) has no effect here: %s", s.Name, debug.Short(s.Value, valueBytes), s.From, row.Effect)
-		return []Warning{{debug.Info, s.Name, text}}, nil
+		return []Warning{{debug.Info, s.Name, text, true}}, nil
 	}
 	return nil, nil
 }
+
+// after puts a text after another one, which may be empty.
+func after(first, then string) string { return strings.TrimPrefix(first+": "+then, ": ") }
+
+// theirs reports whether a variable is NCCL's.
+func theirs(name string) bool { return strings.HasPrefix(name, "NCCL_") }
 
 // unknown warns of a variable that is not in the table, unless it belongs to another component.
 func unknown(s Setting) []Warning {
 	if slices.ContainsFunc(elsewhere, func(p string) bool { return strings.HasPrefix(s.Name, p) }) {
 		return nil
 	}
-	s.Name = debug.Short(s.Name, valueBytes)
-	near := nearest.To(s.Name, names())
-	if strings.HasPrefix(s.Name, "ASSAY_") && nearest.Distance(s.Name, near) > 2 {
+	name := debug.Short(s.Name, valueBytes)
+	near := nearest.To(name, names())
+	close := nearest.Distance(name, near) <= 2
+	if !theirs(s.Name) && !close {
 		return nil // other parts of assay have variables, too
 	}
-	return []Warning{{debug.Warn, s.Name, fmt.Sprintf("%s (%s) is unknown and does nothing; did you mean %s?", s.Name, s.From, near)}}
+	text := fmt.Sprintf("%s (%s) is unknown and does nothing", name, s.From)
+	if close {
+		text += "; did you mean " + near + "?"
+	}
+	return []Warning{{debug.Warn, s.Name, text, false}}
 }
 
 // resolve determines the settings that depend on several variables.
-func (k *Knobs) resolve() (warnings []Warning, err error) {
+func (k *Knobs) resolve() (warnings []Warning) {
 	var minName, maxName string
 	k.MinChannels, minName, warnings = k.newest(k.minNames, "NCCL_MIN_NRINGS", "NCCL_MIN_NCHANNELS", "NCCL_MIN_CTAS")
 	var w []Warning
 	k.MaxChannels, maxName, w = k.newest(k.maxNames, "NCCL_MAX_NRINGS", "NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS")
 	warnings = append(warnings, w...)
-	if k.MinChannels > 0 && k.MaxChannels > 0 && k.MinChannels > k.MaxChannels {
-		err = &Error{Setting: k.settings[minName], Reason: fmt.Sprintf("it is more than %s=%d", maxName, k.MaxChannels), Remedy: "lower the one or raise the other"}
+	if k.MaxChannels > 0 && k.MinChannels > k.MaxChannels {
+		warnings = append(warnings, Warning{debug.Warn, minName, fmt.Sprintf("%v: it is more than %s=%d, which is taken", k.settings[minName].text(), maxName, k.MaxChannels), false})
+		k.MinChannels = k.MaxChannels
 	}
 	const maxSockets = 64 // NCCL's limit for a connection
-	if k.SocketThreads*k.SocketsPerThread > maxSockets {
-		err = errors.Join(err, &Error{Setting: k.settings["NCCL_NSOCKS_PERTHREAD"],
-			Reason: fmt.Sprintf("with NCCL_SOCKET_NTHREADS=%d a connection would have more than %d sockets", k.SocketThreads, maxSockets), Remedy: "lower one of them"})
+	if k.SocketThreads > 0 && k.SocketThreads*k.SocketsPerThread > maxSockets {
+		k.SocketsPerThread = maxSockets / k.SocketThreads
+		s := k.settings["NCCL_NSOCKS_PERTHREAD"]
+		warnings = append(warnings, Warning{debug.Warn, s.Name,
+			fmt.Sprintf("%v: with NCCL_SOCKET_NTHREADS=%d a connection would have more than %d sockets, and %d is taken", s.text(), k.SocketThreads, maxSockets, k.SocketsPerThread), false})
 	}
-	return warnings, err
+	return warnings
 }
 
 // newest returns the value of the newest name that is set, of the names of a limit.
@@ -189,17 +234,38 @@ func (k *Knobs) newest(values [3]int, names ...string) (value int, from string, 
 			continue
 		}
 		if value != 0 && value != v {
-			warnings = append(warnings, Warning{debug.Warn, from, fmt.Sprintf("%s=%d gives way to %s=%d", from, value, names[i], v)})
+			warnings = append(warnings, Warning{debug.Warn, from, fmt.Sprintf("%s=%d gives way to %s=%d", from, value, names[i], v), false})
 		}
 		value, from = v, names[i]
 	}
 	return value, from, warnings
 }
 
+// OpenLog opens the log that the variables ask for: see debug.Open. Where its file cannot be created,
+// the log goes to standard error and says so.
+func (k *Knobs) OpenLog() *debug.Logger {
+	o := debug.Options{Level: k.Debug, Subsystems: k.DebugSubsystems, File: k.DebugFile}
+	l, err := debug.Open(o)
+	if err == nil {
+		return l
+	}
+	o.File = ""
+	l, _ = debug.Open(o) // only a file can be an error
+	for _, w := range News([]Warning{{Message: err.Error()}}) {
+		l.Warnf("%v; the log goes to standard error", w)
+	}
+	return l
+}
+
 // Settings returns the variables of the table that are set, and by what, sorted by name.
 func (k *Knobs) Settings() []Setting {
 	return slices.DeleteFunc(k.all(), func(s Setting) bool { return find(s.Name) == nil })
 }
+
+// FromFiles returns all variables that NCCL's configuration files add to the environment, also other
+// libraries' and those that this package does not know. What a line means that NCCL does not read is
+// there with Unread, unless another line sets it.
+func (k *Knobs) FromFiles() []Setting { return slices.Clone(k.files) }
 
 // all returns all variables that are set, sorted by name. ASSAY_ variables of other components
 // may be secret.

@@ -1,7 +1,7 @@
 package knob
 
 import (
-	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -26,7 +26,7 @@ func TestSources(t *testing.T) {
 	read := files(map[string]string{
 		"/etc/nccl.conf":     "# all users\nNCCL_MIN_CTAS=1\nNCCL_MAX_CTAS=11\nNCCL_BUFFSIZE=2048\nNCCL_SINGLE_RING_THRESHOLD=8\n",
 		"/home/u/.nccl.conf": "NCCL_MAX_CTAS=12\nNCCL_BUFFSIZE=4096\n",
-		"/job.conf":          "\n  NCCL_MAX_CTAS = 13\r\nNCCL_SOCKET_IFNAME==eth0\n",
+		"/job.conf":          "\nNCCL_MAX_CTAS=13\r\nNCCL_SOCKET_IFNAME==eth0\n",
 	})
 	for _, c := range []struct {
 		environ []string
@@ -37,7 +37,7 @@ func TestSources(t *testing.T) {
 		{[]string{"HOME=/home/u", "NCCL_CONF_FILE=/job.conf", "NCCL_BUFFSIZE="}, []string{"NCCL_CONF_FILE set by environment to /job.conf", "NCCL_MAX_CTAS set by /job.conf:2 to 13", "NCCL_MIN_CTAS set by /etc/nccl.conf:2 to 1", "NCCL_SINGLE_RING_THRESHOLD set by /etc/nccl.conf:5 to 8", "NCCL_SOCKET_IFNAME set by /job.conf:3 to =eth0"}},
 	} {
 		k, warnings, err := Load(c.environ, read)
-		if err != nil || warnings != nil {
+		if err != nil || slices.ContainsFunc(warnings, func(w Warning) bool { return w.Level != debug.Info || !strings.Contains(w.Message, " is left out: ") }) {
 			t.Errorf("%v: %v, %v", c.environ, warnings, err)
 			continue
 		}
@@ -68,19 +68,77 @@ func TestGetenv(t *testing.T) {
 	}
 }
 
-func TestFileErrors(t *testing.T) {
-	for text, want := range map[string]string{
-		"NCCL_ALGO=ring\nno equals sign":   `/etc/nccl.conf:2: "no equals sign" is not KEY=VALUE`,
-		"export NCCL_ALGO=ring":            `/etc/nccl.conf:1: "export NCCL_ALGO" is not a name`,
-		"=x":                               `/etc/nccl.conf:1: "" is not a name`,
-		"NCCL_RINGS=\"0 1\"":               `/etc/nccl.conf:1: the quotes would be part of NCCL_RINGS`,
-		"NCCL_HOSTID=a\x00b":               `/etc/nccl.conf:1: a zero byte`,
-		"\n\nNCCL_P2P_DISABLE=x # comment": `NCCL_P2P_DISABLE="x # comment" (/etc/nccl.conf:3)`,
+// TestLines: each line of a file counts by itself, as NCCL reads it.
+func TestLines(t *testing.T) {
+	long := strings.Repeat("x", confWord)
+	for _, c := range []struct{ line, says, unread string }{
+		{"no equals sign", `/etc/nccl.conf:2: "no equals sign" is not KEY=VALUE and is left out`, ""},
+		{"export NCCL_ALGO=tree", "/etc/nccl.conf:2: NCCL_ALGO is not set: NCCL takes everything before the = for the name; write NCCL_ALGO=tree", "NCCL_ALGO=tree"},
+		{"  NCCL_ALGO = tree", "write NCCL_ALGO=tree", "NCCL_ALGO=tree"},
+		{"\ufeffNCCL_ALGO=tree", "write NCCL_ALGO=tree", "NCCL_ALGO=tree"},
+		{`setenv NCCL_ALGO "tree"`, "NCCL reads no line without =; write NCCL_ALGO=tree", "NCCL_ALGO=tree"},
+		{"NCCL_ALGO: tree", "NCCL reads no line without =", "NCCL_ALGO=tree"},
+		{"- NCCL_ALGO=tree", "write NCCL_ALGO=tree", "NCCL_ALGO=tree"},
+		{"-x UCX_TLS=rc", "write UCX_TLS=rc", "UCX_TLS=rc"},
+		{"; NCCL_ALGO=tree", "is not the name of a variable", ""},
+		{"// NCCL_ALGO=tree", "is not the name of a variable", ""},
+		{"=x", `"" is not the name of a variable`, ""},
+		{"a b=x", `"a b" is not the name of a variable`, ""},
+		{"NCCL_ALGO\x00=tree", `"NCCL_ALGO" is not KEY=VALUE`, ""},
+		{"NCCL_HOSTID=a\x00b", "a zero byte ends the line", ""},
+		{"NCCL_HOSTID=" + long + "y", "NCCL reads 1023 bytes of a value", ""},
+		{"NCCL_HOSTID=" + strings.Repeat(long, 5), "NCCL reads", ""},
+		{`NCCL_TOPO_FILE="/x.xml"`, "the quotes are a part of the value", ""},
+		{`UCX_TLS="rc"`, "the quotes are a part of the value", ""},
+		{"NCCL_P2P_DISABLE=x # comment", `NCCL_P2P_DISABLE="x # comment" (/etc/nccl.conf:2)`, ""},
+		{"NCCL_MAX_CTAS=1", "", ""},
+		{" # NCCL_ALGO=tree", "", ""},
+		{"\t", "", ""},
 	} {
-		_, _, err := Load(nil, files(map[string]string{"/etc/nccl.conf": text}))
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v; want %s", text, err, want)
+		k, warnings, err := Load(nil, files(map[string]string{systemConf: "NCCL_MAX_NRINGS=7\n" + c.line + "\nNCCL_IB_HCA=mlx5_2"}))
+		var said []string
+		for _, w := range warnings {
+			if w.Level == debug.Warn && w.Name != "NCCL_MAX_NRINGS" {
+				said = append(said, w.Message)
+			}
 		}
+		if err != nil || len(said) != min(len(c.says), 1) || c.says != "" && !strings.Contains(said[0], c.says) {
+			t.Errorf("%q: %v, %v; want %s", c.line, said, err, c.says)
+		}
+		if k.MaxChannels == 0 || k.IB.HCA != "mlx5_2" {
+			t.Errorf("%q: the other lines are lost", c.line)
+		}
+		unread := ""
+		for _, s := range k.FromFiles() {
+			if s.Unread != "" {
+				unread = s.Name + "=" + s.Value
+			}
+		}
+		if unread != c.unread {
+			t.Errorf("%q means %q; want %q", c.line, unread, c.unread)
+		}
+	}
+}
+
+// TestFromFiles: other libraries' variables and unknown ones are there; what NCCL reads counts
+// before what it does not read.
+func TestFromFiles(t *testing.T) {
+	k, _, err := Load([]string{"HOME=/h", "UCX_TLS=tcp", "NCCL_ALGO="}, files(map[string]string{
+		"/h/.nccl.conf":  "NCCL_NEWER=1\nexport NCCL_IB_HCA=a\nexport NCCL_IB_SL=1",
+		"/etc/nccl.conf": "FI_PROVIDER=efa\nUCX_TLS=rc\nNCCL_ALGO=tree\nNCCL_IB_HCA=b\nNCCL_NEWER=2",
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range k.FromFiles() {
+		got = append(got, s.Name+"="+s.Value)
+	}
+	if want := "NCCL_NEWER=1 FI_PROVIDER=efa NCCL_IB_HCA=b NCCL_IB_SL=1"; strings.Join(got, " ") != want {
+		t.Errorf("got %v; want %s", got, want)
+	}
+	if k.Getenv("NCCL_IB_SL") != "" || k.IB.ServiceLvl != Auto {
+		t.Error("a line that NCCL does not read counts")
 	}
 }
 
@@ -131,12 +189,18 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 	denied := func(name string) ([]byte, error) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrPermission}
 	}
-	if _, _, err := Load(nil, denied); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), systemConf) {
-		t.Errorf("error %v; want permission denied for %s", err, systemConf)
-	}
-	_, _, err := Load([]string{"NCCL_CONF_FILE=/no/such"}, noFiles)
-	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), confFile) {
-		t.Errorf("error %v; want one that names %s", err, confFile)
+	for _, c := range []struct {
+		environ []string
+		read    func(string) ([]byte, error)
+		want    string
+	}{
+		{nil, denied, systemConf + ": permission denied; it is left out"},
+		{[]string{"NCCL_CONF_FILE=/no/such"}, noFiles, `NCCL_CONF_FILE="/no/such": file does not exist; it is left out`},
+	} {
+		k, warnings, err := Load(append(c.environ, "NCCL_ALGO=ring"), c.read)
+		if err != nil || len(warnings) != 1 || warnings[0].Level != debug.Warn || !strings.Contains(warnings[0].Message, c.want) || k.Algo.String() != "ring" {
+			t.Errorf("%v: %v, %v; want %s", c.environ, warnings, err, c.want)
+		}
 	}
 	if k, _, err := Load([]string{"HOME=/h"}, noFiles); err != nil || diff(Default(), k) != "" {
 		t.Errorf("without files: %v", err)
@@ -209,14 +273,19 @@ func TestNews(t *testing.T) {
 // TestTogether: values that are right one by one and not together, and the
 // newest name of a limit.
 func TestTogether(t *testing.T) {
-	for set, want := range map[string]string{
-		"NCCL_MIN_CTAS=4 NCCL_MAX_NRINGS=2":               `NCCL_MIN_CTAS="4" (environment): it is more than NCCL_MAX_NRINGS=2`,
-		"NCCL_SOCKET_NTHREADS=16 NCCL_NSOCKS_PERTHREAD=8": "more than 64 sockets",
-		"NCCL_P2P_DISABLE=x NCCL_SHM_DISABLE=y":           `NCCL_SHM_DISABLE="y"`,
+	for set, want := range map[string]struct {
+		says           string
+		min, max, each int
+	}{
+		"NCCL_MIN_CTAS=4 NCCL_MAX_NRINGS=2":               {`NCCL_MIN_CTAS="4" (environment): it is more than NCCL_MAX_NRINGS=2, which is taken`, 2, 2, Auto},
+		"NCCL_SOCKET_NTHREADS=16 NCCL_NSOCKS_PERTHREAD=8": {"more than 64 sockets, and 4 is taken", 0, 0, 4},
 	} {
-		_, _, err := Load(strings.Fields(set), noFiles)
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v; want %s", set, err, want)
+		k, warnings, err := Load(strings.Fields(set), noFiles)
+		if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0].Message, want.says) {
+			t.Errorf("%s: %v, %v; want %s", set, warnings, err, want.says)
+		}
+		if k.MinChannels != want.min || k.MaxChannels != want.max || k.SocketsPerThread != want.each {
+			t.Errorf("%s: channels %d to %d, %d sockets", set, k.MinChannels, k.MaxChannels, k.SocketsPerThread)
 		}
 	}
 	k, _, err := Load(strings.Fields("NCCL_MAX_CTAS=3 NCCL_MAX_NCHANNELS=2 NCCL_MAX_NRINGS=1 NCCL_MIN_NRINGS=1 NCCL_MIN_NCHANNELS=2"), noFiles)
@@ -228,28 +297,57 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// FuzzLoad: any environment and file gives knobs or errors that name
-// something; what was read reads back the same.
+// FuzzLoad: any environment and file gives possible knobs; what was read reads back the same; each
+// line of the file is set, or named in a warning.
 func FuzzLoad(f *testing.F) {
 	for _, c := range good {
 		f.Add(c.set, "")
 		f.Add("", c.set)
 	}
+	for _, c := range made {
+		f.Add(c.set, "export "+c.set)
+	}
 	for name, values := range bad {
 		f.Add(name+"="+values[0], "NCCL_NOPE=1")
 	}
 	f.Add("NCCL_CONF_FILE=x\nHOME=/h", "# c\n\n =\n")
+	f.Add("NCCL_ALGO=ring", "NCCL_ALGO=tree\nNCCL_PROTO=LL\nNCCL_PROTO=Simple\nexport NCCL_PROTO=LL\r\nUCX_TLS\x00=rc\nx")
 	f.Fuzz(func(t *testing.T, environ, conf string) {
-		read := func(string) ([]byte, error) { return []byte(conf), nil }
-		k, _, err := Load(strings.Split(environ, "\n"), read)
-		if err != nil {
-			if k != nil || err.Error() == "" {
-				t.Fatalf("knobs %v with error %q", k != nil, err)
+		read := func(name string) ([]byte, error) {
+			if name == systemConf {
+				return []byte(conf), nil
 			}
-			return
+			return nil, fs.ErrNotExist
 		}
+		k, warnings, err := Load(strings.Split(environ, "\n"), read)
 		if k.MinChannels > 0 && k.MaxChannels > 0 && k.MinChannels > k.MaxChannels || k.Timeout < 0 || k.HangAfter < 0 || k.BuffSize < minBuffSize || k.Threads < 0 {
 			t.Fatalf("impossible knobs %+v", k)
+		}
+		n := 0
+		for line := range strings.Lines(conf) {
+			n++
+			if text := strings.TrimSpace(line); text == "" || text[0] == '#' {
+				continue
+			}
+			where := fmt.Sprintf("%s:%d", systemConf, n)
+			set := 0
+			for _, s := range k.FromFiles() {
+				if s.From == where && s.Unread == "" {
+					set++
+				}
+			}
+			left := 0
+			for _, w := range warnings {
+				if rest, ok := strings.CutPrefix(w.Message, where+": "); ok && (strings.Contains(rest, "left out") || strings.Contains(rest, "is not set") || strings.Contains(rest, "the first counts") || strings.Contains(rest, "environment only")) {
+					left++
+				}
+			}
+			if set+left != 1 {
+				t.Fatalf("line %d, %q: set %d times and left out %d times: %v", n, line, set, left, warnings)
+			}
+		}
+		if err != nil {
+			return
 		}
 		var again []string
 		for _, s := range k.Settings() {

@@ -38,26 +38,27 @@ func parseRings(s string) ([][]int, error) {
 	return rings, nil
 }
 
-// RingsFor returns the rings of NCCL_RINGS that have as many ranks as the communicator, and the
-// number of other rings, which are left out. A ring of the right length that is not an order of
-// the ranks 0 … ranks-1 is an error.
-func (k *Knobs) RingsFor(ranks int) (rings [][]int, leftOut int, err error) {
-	for i, ring := range k.Rings {
-		if len(ring) != ranks {
+// RingsFor returns the rings of NCCL_RINGS that are orders of the communicator's ranks, and the number
+// of the others, which are left out.
+func (k *Knobs) RingsFor(ranks int) (rings [][]int, leftOut int) {
+	for _, ring := range k.Rings {
+		if isOrder(ring, ranks) {
+			rings = append(rings, ring)
+		} else {
 			leftOut++
-			continue
 		}
-		seen := make([]bool, ranks)
-		for _, r := range ring {
-			if r >= ranks {
-				return nil, 0, fmt.Errorf("NCCL_RINGS: ring %d names rank %d; the communicator's last is %d", i, r, ranks-1)
-			}
-			if seen[r] {
-				return nil, 0, fmt.Errorf("NCCL_RINGS: ring %d names rank %d twice; each rank stands in it once", i, r)
-			}
-			seen[r] = true
-		}
-		rings = append(rings, ring)
 	}
-	return rings, leftOut, nil
+	return rings, leftOut
+}
+
+// isOrder reports whether each of the ranks stands in a ring once.
+func isOrder(ring []int, ranks int) bool {
+	seen := make([]bool, ranks)
+	for _, r := range ring {
+		if r >= ranks || seen[r] {
+			return false
+		}
+		seen[r] = true
+	}
+	return len(ring) == ranks
 }

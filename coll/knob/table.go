@@ -13,7 +13,6 @@ type Status uint8
 const (
 	Honoured Status = iota // it has the effect that NCCL's documentation describes, on host memory
 	Accepted               // valid, and without effect; the log says so when it is set
-	Refused                // an error when it is set
 )
 
 // A Knob is a row of the table.
@@ -23,8 +22,10 @@ type Knob struct {
 	Default string // the value that means "not set" if there is one, else "auto", "all", "unset"
 	Status  Status
 	Effect  string // what it does here, or why it does nothing
-	Remedy  string // what to set instead
 	Guide   bool   // it is in the guide of NCCL 2.3.5
+	// NCCLRefuses says that a value that cannot be read ends a job with NCCL, and so here. Other values
+	// of NCCL's variables are left out with a warning.
+	NCCLRefuses bool
 
 	kind kind
 }

@@ -110,18 +110,18 @@ func (m *Machine) readSystem() error {
 
 // overlay places devices according to a file, as NCCL does with NCCL_TOPO_FILE. The file is below
 // Options.Root. If it cannot be read, that is a note.
-func (m *Machine) overlay(name string) error {
+func (m *Machine) overlay(name string) {
 	text, err := m.FS.Text(name)
 	if err != nil {
-		m.note(fmt.Sprintf("NCCL_TOPO_FILE: %v", err))
-		return nil
+		m.note(fmt.Sprintf("NCCL_TOPO_FILE: %v; it is left out", err))
+		return
 	}
 	file, err := topology.Load(strings.NewReader(text))
 	if err != nil {
-		return exit.Usagef("NCCL_TOPO_FILE: %s: %w", name, err)
+		m.note(fmt.Sprintf("NCCL_TOPO_FILE: %s: %v; it is left out", name, err))
+		return
 	}
 	m.System.Overlay(file)
-	return nil
 }
 
 func (m *Machine) note(text string) {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/harness/netenv"
 	"github.com/assay-hpc/assay/harness/sysfs"
@@ -15,9 +16,7 @@ import (
 func (m *Machine) Plan(environ []string, peers []netenv.Peer, o netenv.Options) (*netenv.Node, *netenv.Plan, error) {
 	o.Env, o.Problems = alreadySet(environ, m.FS)
 	if name := valueOf(o.Env, "NCCL_TOPO_FILE"); name != "" && m.o.File == "" {
-		if err := m.overlay(name); err != nil {
-			return nil, nil, err
-		}
+		m.overlay(name)
 	}
 	node, err := m.Environment(valueOf(o.Env, "LD_LIBRARY_PATH"))
 	if err != nil {
@@ -28,15 +27,15 @@ func (m *Machine) Plan(environ []string, peers []netenv.Peer, o netenv.Options) 
 }
 
 func valueOf(env []netenv.Setting, name string) string {
-	i := slices.IndexFunc(env, func(s netenv.Setting) bool { return s.Name == name })
+	i := slices.IndexFunc(env, func(s netenv.Setting) bool { return s.Name == name && s.Unread == "" })
 	if i < 0 {
 		return ""
 	}
 	return env[i].Value
 }
 
-// alreadySet returns the settings from the environment and those that NCCL's files add,
-// and the problems of both.
+// alreadySet returns the settings from the environment and those that NCCL's files add, and what NCCL
+// will not do of them. What only our engine does not do of them is not said: NCCL is the reader.
 func alreadySet(environ []string, files sysfs.FS) (set []netenv.Setting, problems []string) {
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
@@ -48,14 +47,17 @@ func alreadySet(environ []string, files sysfs.FS) (set []netenv.Setting, problem
 		text, err := files.Text(name)
 		return []byte(text), err
 	}
-	k, _, err := knob.Load(environ, read)
-	if err != nil {
-		return set, strings.Split(err.Error(), "\n")
+	k, warnings, err := knob.Load(environ, read)
+	for _, s := range k.FromFiles() {
+		set = append(set, netenv.Setting{Name: s.Name, Value: s.Value, From: s.From, Unread: s.Unread})
 	}
-	for _, s := range k.Settings() {
-		if s.From != "environment" {
-			set = append(set, netenv.Setting{Name: s.Name, Value: s.Value, From: s.From})
+	for _, w := range warnings {
+		if w.Level == debug.Warn && !w.Ours {
+			problems = append(problems, w.Message)
 		}
 	}
-	return set, nil
+	if err != nil {
+		problems = append(problems, strings.Split(err.Error(), "\n")...)
+	}
+	return set, problems
 }

@@ -80,6 +80,7 @@ func (m *maker) chooseData() Data {
 		s.near()
 		d.Kind, d.Why = EFA, noun.Count(len(s.left()), "device")
 	} else {
+		s.dropNameless()
 		s.drop(func(i int) bool { return !s.ports[i].OnPCI }, "it is made of software (soft RoCE or the like)")
 		s.dropControl()
 		s.dropLayer()
@@ -133,11 +134,23 @@ func (s *sorter) drop(is func(i int) bool, why string, a ...any) {
 func (s *sorter) devices() []string {
 	var out []string
 	for _, p := range s.ports {
-		if !slices.Contains(out, p.Device) {
-			out = append(out, p.Device)
+		if name := p.name(); !slices.Contains(out, name) {
+			out = append(out, name)
 		}
 	}
 	return out
+}
+
+// dropNameless removes the ports of a topology file that does not name them: no variable can.
+func (s *sorter) dropNameless() {
+	nameless := func(i int) bool { return s.ports[i].Device == "" }
+	n := len(slices.DeleteFunc(s.left(), func(i int) bool { return !nameless(i) }))
+	if n == 0 {
+		return
+	}
+	s.drop(nameless, "its name is not known: the topology is from a file that has none")
+	s.m.warn(fmt.Sprintf("the topology is from a file that does not name its RDMA devices (%s), so that nothing is set for them", noun.Count(n, "port")),
+		"run this on the node itself, where the kernel names them, or read a file that harness show topology --dump wrote there")
 }
 
 func (s *sorter) active(i int) bool { return s.ports[i].State == "" || s.ports[i].State == "ACTIVE" }

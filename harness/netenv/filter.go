@@ -18,24 +18,27 @@ func parseList(value string) list {
 	var l list
 	value, l.not = strings.CutPrefix(value, "^")
 	value, l.exact = strings.CutPrefix(value, "=")
-	l.items = strings.Split(value, ",")
+	for item := range strings.SplitSeq(value, ",") {
+		if name, _, _ := strings.Cut(item, ":"); name != "" { // NCCL leaves empty names out
+			l.items = append(l.items, item)
+		}
+	}
 	return l
 }
 
-// admits reports whether the list admits a port of a device. Network interfaces have port 0.
+// admits reports whether the list admits a port of a device. Network interfaces have port 0. Behind
+// the port of an item may be its rail and plane. A list without names has all.
 func (l list) admits(name string, port int) bool {
-	return l.not != slices.ContainsFunc(l.items, func(item string) bool {
-		if device, number, ok := strings.Cut(item, ":"); ok && port > 0 {
-			if number != fmt.Sprint(port) {
-				return false
-			}
-			item = device
+	return l.not != (l.items == nil || slices.ContainsFunc(l.items, func(item string) bool {
+		parts := strings.Split(item, ":")
+		if port > 0 && len(parts) > 1 && parts[1] != "" && parts[1] != fmt.Sprint(port) {
+			return false
 		}
 		if l.exact {
-			return item == name
+			return parts[0] == name
 		}
-		return strings.HasPrefix(name, item)
-	})
+		return strings.HasPrefix(name, parts[0])
+	}))
 }
 
 // mpiNames reports whether Open MPI's list of interfaces and networks includes an interface.

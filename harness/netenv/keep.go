@@ -33,8 +33,11 @@ func (m *maker) keep() {
 			continue
 		}
 		k.Against = m.against(s, k.Found)
+		if s.Unread != "" {
+			k.Against = "has no effect: " + s.Unread
+		}
 		m.Kept = append(m.Kept, k)
-		if k.Against != "" {
+		if k.Against != "" && s.Unread == "" { // that is one of the problems
 			m.warn(fmt.Sprintf("%s=%s (%s) %s", s.Name, s.Value, s.From, k.Against), remedyOf(k))
 		}
 	}

@@ -98,7 +98,7 @@ func TestKept(t *testing.T) {
 		n, o := plain(), Options{}
 		for item := range strings.FieldsSeq(tt.set) {
 			name, value, _ := strings.Cut(item, "=")
-			o.Env = append(o.Env, Setting{name, value, "environment"})
+			o.Env = append(o.Env, Setting{Name: name, Value: value, From: "environment"})
 		}
 		if tt.change != nil {
 			tt.change(n, &o)
@@ -124,7 +124,7 @@ func TestKept(t *testing.T) {
 // TestOthersVariables: what is nobody's of these is neither kept nor shown, and
 // what is set to nothing counts as not set.
 func TestOthersVariables(t *testing.T) {
-	p := Make(plain(), Options{Env: []Setting{{"PATH", "/bin", "environment"}, {"OMPI_COMM_WORLD_RANK", "1", "environment"}, {"SECRET_TOKEN", "x", "environment"}, {"NCCL_NET", "", "environment"}}})
+	p := Make(plain(), Options{Env: []Setting{{Name: "PATH", Value: "/bin", From: "environment"}, {Name: "OMPI_COMM_WORLD_RANK", Value: "1", From: "environment"}, {Name: "SECRET_TOKEN", Value: "x", From: "environment"}, {Name: "NCCL_NET", Value: "", From: "environment"}}})
 	if len(p.Kept) != 0 || !slices.ContainsFunc(p.Set, func(v Variable) bool { return v.Name == "NCCL_NET" }) {
 		t.Errorf("kept %v, set %v", p.Kept, p.Set)
 	}

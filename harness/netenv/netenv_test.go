@@ -72,6 +72,19 @@ var rules = []struct {
 }{
 	{"plain", func(*Node, *Options) {}, "NCCL_SOCKET_IFNAME==eth0 GLOO_SOCKET_IFNAME=eth0 OMPI_MCA_btl_tcp_if_include=eth0 OMPI_MCA_oob_tcp_if_include=eth0 PRTE_MCA_oob_tcp_if_include=eth0 UCX_NET_DEVICES=eth0 NCCL_IB_HCA==mlx5_0,mlx5_1 NCCL_NET=IB OMPI_MCA_coll_hcoll_enable=0 NCCL_IB_TC NCCL_IB_GID_INDEX NCCL_COLLNET_ENABLE NCCL_NET_GDR_LEVEL !NCCL_SOCKET_FAMILY !NCCL_MNNVL_ENABLE !NCCL_TOPO_FILE !FI_PROVIDER !NCCL_GDRCOPY_ENABLE !NCCL_NET_PLUGIN !NCCL_IB_DISABLE !warning"},
 
+	{"devices without names", func(n *Node, _ *Options) {
+		for i := range n.Ports {
+			n.Ports[i].Device = ""
+		}
+	}, "NCCL_IB_HCA !NCCL_NET !NCCL_NET_PLUGIN warning:does_not_name_its_RDMA_devices_(3_ports)"},
+	{"RoCE devices without names", func(n *Node, _ *Options) {
+		roce(n)
+		for i := range n.Ports {
+			n.Ports[i].Device = ""
+		}
+	}, "NCCL_IB_HCA !NCCL_NET !NCCL_IB_GID_INDEX warning:does_not_name"},
+	{"one device without a name", func(n *Node, _ *Options) { n.Ports[1].Device = "" }, "NCCL_IB_HCA==mlx5_0,mlx5_10 NCCL_NET=IB warning:does_not_name_its_RDMA_devices_(1_port)"},
+
 	// The control plane.
 	{"lowest metric", func(n *Node, _ *Options) {
 		n.Interfaces = append(n.Interfaces, Interface{Name: "eth1", State: "up"})
@@ -147,7 +160,7 @@ var rules = []struct {
 	}, "NCCL_SOCKET_IFNAME==eth0 !warning"},
 	{"a name that lists cannot hold", func(n *Node, _ *Options) { n.Routes[0].Dev = "eth,0" }, "NCCL_SOCKET_IFNAME !GLOO_SOCKET_IFNAME warning:cannot_name_it"},
 	{"Open MPI's exclusion", func(_ *Node, o *Options) {
-		o.Env = []Setting{{"OMPI_MCA_btl_tcp_if_exclude", "lo,docker0", "environment"}}
+		o.Env = []Setting{{Name: "OMPI_MCA_btl_tcp_if_exclude", Value: "lo,docker0", From: "environment"}}
 	}, "OMPI_MCA_btl_tcp_if_include OMPI_MCA_oob_tcp_if_include=eth0 !warning"},
 
 	// Which ports.
@@ -239,14 +252,14 @@ var rules = []struct {
 	{"SHARP's plugin with assay's name, not asked for", func(n *Node, _ *Options) { n.Plugins = []Plugin{namedSharp} }, "NCCL_NET=IB NCCL_COLLNET_ENABLE !NCCL_NET_PLUGIN !warning"},
 	{"a job that sets what SHARP needs", func(n *Node, o *Options) {
 		n.Plugins = []Plugin{namedSharp}
-		o.Env = []Setting{{"NCCL_COLLNET_ENABLE", "1", "environment"}, {"NCCL_NET_PLUGIN", "sharp", "environment"}}
+		o.Env = []Setting{{Name: "NCCL_COLLNET_ENABLE", Value: "1", From: "environment"}, {Name: "NCCL_NET_PLUGIN", Value: "sharp", From: "environment"}}
 	}, "NCCL_NET !NCCL_NET=IB !warning"},
 	{"a job that names SHARP's plugin as it is not called here", func(n *Node, o *Options) {
 		n.Plugins = []Plugin{sharpPlugin}
-		o.Env = []Setting{{"NCCL_COLLNET_ENABLE", "1", "environment"}, {"NCCL_NET_PLUGIN", "sharp", "environment"}}
+		o.Env = []Setting{{Name: "NCCL_COLLNET_ENABLE", Value: "1", From: "environment"}, {Name: "NCCL_NET_PLUGIN", Value: "sharp", From: "environment"}}
 	}, "NCCL_NET warning:the_SHARP_plugin_here_is_/opt/sharp/libnccl-net.so"},
 	{"a job that wants SHARP without a plugin", func(_ *Node, o *Options) {
-		o.Env = []Setting{{"NCCL_COLLNET_ENABLE", "1", "environment"}}
+		o.Env = []Setting{{Name: "NCCL_COLLNET_ENABLE", Value: "1", From: "environment"}}
 	}, "NCCL_NET=IB warning:there_is_no_SHARP_plugin"},
 	{"--sharp without a plugin", func(_ *Node, o *Options) { o.SHARP = true }, "!NCCL_COLLNET_ENABLE NCCL_NET=IB warning:there_is_no_SHARP_plugin"},
 	{"--sharp over RoCE", func(n *Node, o *Options) { roce(n); n.Plugins = []Plugin{sharpPlugin}; o.SHARP = true }, "!NCCL_COLLNET_ENABLE warning:the_data_plane_is_RoCE"},

@@ -8,7 +8,10 @@
 // its environment. docs/env.md has the rules with their sources.
 package netenv
 
-import "net/netip"
+import (
+	"cmp"
+	"net/netip"
+)
 
 // A Node holds the facts about a machine, without judgement. Unknown fields are zero.
 type Node struct {
@@ -59,6 +62,9 @@ type Port struct {
 	// Paths are the types of the PCI paths to Node.GPUs, in nvidia-smi's names.
 	Paths []string `json:"paths,omitempty"`
 }
+
+// name is the port's device, or where it is if the name is not known.
+func (p Port) name() string { return cmp.Or(p.Device, p.BusID, "a device without a name") }
 
 // A GID is an entry of a port's GID table.
 type GID struct {

@@ -13,7 +13,7 @@ type Options struct {
 	NoIB    bool // sockets only
 	// Env are the current settings, from the environment or a file of NCCL's.
 	Env []Setting
-	// Problems are the errors that NCCL's own parser finds in them.
+	// Problems are whole sentences on those of them that NCCL does not read, or reads as something else.
 	Problems []string
 }
 
@@ -22,6 +22,9 @@ type Setting struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 	From  string `json:"from"` // "environment" or file:line
+	// Unread says why NCCL does not read what the file means; "": it does. Who wrote it wants it all the
+	// same, so that nothing else is set in its place.
+	Unread string `json:"unread,omitempty"`
 }
 
 // A Plan says what to set on a node, and why. Each name is in only one of Set, Kept and Unset.
@@ -61,6 +64,7 @@ type Unset struct {
 type Warning struct {
 	What   string `json:"what"`
 	Remedy string `json:"remedy"`
+	Config bool   `json:"-"` // it is one of Options.Problems
 }
 
 // Make plans the environment for a node.
@@ -82,7 +86,7 @@ func Make(n *Node, opt Options) *Plan {
 	m.topology()
 	m.limits()
 	for _, text := range opt.Problems {
-		m.warn(text, "correct the variable or unset it")
+		m.Warnings = append(m.Warnings, Warning{text, "correct it or take it out; nothing is set in its place", true})
 	}
 	m.keep()
 	return m.Plan
@@ -104,13 +108,13 @@ func (m *maker) leave(name, reason string, a ...any) {
 }
 
 func (m *maker) warn(what, remedy string) {
-	m.Warnings = append(m.Warnings, Warning{what, remedy})
+	m.Warnings = append(m.Warnings, Warning{What: what, Remedy: remedy})
 }
 
-// env returns a variable that the user has set. An empty value counts as not set, as it does for
-// NCCL.
+// env returns a variable that the user has set and NCCL reads. An empty value counts as not set, as it
+// does for NCCL.
 func (m *maker) env(name string) (Setting, bool) {
-	i := slices.IndexFunc(m.opt.Env, func(s Setting) bool { return s.Name == name && s.Value != "" })
+	i := slices.IndexFunc(m.opt.Env, func(s Setting) bool { return s.Name == name && s.Value != "" && s.Unread == "" })
 	if i < 0 {
 		return Setting{}, false
 	}

@@ -36,7 +36,7 @@ func TestExportSurvives(t *testing.T) {
 			}
 		}
 		n.Ports[0].Device = name
-		p := Make(n, Options{Env: []Setting{{"NCCL_IB_TC", name, "a file named " + name}}})
+		p := Make(n, Options{Env: []Setting{{Name: "NCCL_IB_TC", Value: name, From: "a file named " + name}}})
 		var b bytes.Buffer
 		if err := p.WriteExport(&b); err != nil {
 			t.Fatal(err)
@@ -105,7 +105,7 @@ func random(r *rand.Rand) (*Node, Options) {
 	o := Options{SHARP: flip(), GDRCopy: flip(), NoIB: r.IntN(5) == 0}
 	for _, name := range slices.Sorted(maps.Keys(checks)) {
 		if r.IntN(4) == 0 {
-			o.Env = append(o.Env, Setting{name, pick("1", "0", "eth0", "=mlx5_a", "^x", "none", "3", "10.0.0.0/8", ""), "environment"})
+			o.Env = append(o.Env, Setting{Name: name, Value: pick("1", "0", "eth0", "=mlx5_a", "^x", "none", "3", "10.0.0.0/8", ""), From: "environment"})
 		}
 	}
 	return n, o
@@ -152,7 +152,7 @@ func TestEveryPlan(t *testing.T) {
 }
 
 func TestApply(t *testing.T) {
-	p := Make(plain(), Options{Env: []Setting{{"NCCL_NET", "Socket", "environment"}, {"NCCL_IB_HCA", "", "environment"}, {"NCCL_IB_TC", "41", "environment"}}})
+	p := Make(plain(), Options{Env: []Setting{{Name: "NCCL_NET", Value: "Socket", From: "environment"}, {Name: "NCCL_IB_HCA", Value: "", From: "environment"}, {Name: "NCCL_IB_TC", Value: "41", From: "environment"}}})
 	environ := []string{"PATH=/bin", "NCCL_NET=Socket", "NCCL_IB_HCA=", "NCCL_IB_TC=41", "ODD"}
 	for _, tt := range []struct {
 		override bool

@@ -49,7 +49,7 @@ func (p *Plan) WriteText(w io.Writer, n *Node) error {
 }
 
 func (p *Plan) portText(port Port, c Choice) string {
-	text := fmt.Sprintf("%s:%d", c.Device, c.Port)
+	text := fmt.Sprintf("%s:%d", port.name(), c.Port)
 	for _, part := range []string{port.Layer, port.State} {
 		if part != "" && part != "Unspecified" {
 			text += " " + part

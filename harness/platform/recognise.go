@@ -122,7 +122,7 @@ func (db *DB) nicGroups(n Node) []NICGroup {
 		case model != nil:
 			own.Name = model.Name
 		case c.Vendor == "":
-			own.Name = "not on PCI"
+			own.Name = "a NIC without a model" // not on PCI, or of a file that does not say
 		}
 		i := slices.IndexFunc(out, func(o NICGroup) bool {
 			return o.Name == own.Name && o.Gbit == own.Gbit && o.LinkLayer == own.LinkLayer

@@ -85,10 +85,7 @@ func joinJob(ctx context.Context, perProcess int, warn io.Writer) (*job, error) 
 	if err != nil {
 		return nil, err
 	}
-	log, err := debug.Open(debug.Options{Level: knobs.Debug, Subsystems: knobs.DebugSubsystems, File: knobs.DebugFile})
-	if err != nil {
-		return nil, err
-	}
+	log := knobs.OpenLog()
 	context.AfterFunc(ctx, func() { _ = log.Close() }) // the communicators have their own logs
 	log = log.ForRank(where.Rank*perProcess, where.LocalRank*perProcess)
 	for _, w := range knob.News(warnings) {
