@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -41,7 +42,7 @@ func keepCommand(out, errOut io.Writer) *cli.Command {
 			"Exits 0 when it is stopped, 2 on wrong usage, 3 if it cannot begin.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "dir", Value: "/var/lib/assay", Destination: &o.dir, Usage: "write certificates, reports and metrics to `DIR`, and those of the checks without load to DIR/health"},
-			&cli.IntFlag{Name: "gpus", Value: 1, Destination: &o.gpus, Usage: "the node must show at least `N` GPUs"},
+			&cli.IntFlag{Name: "gpus", Destination: &o.gpus, Usage: "the node must have `N` GPUs, 0 if it has none; must be given"},
 			&cli.DurationFlag{Name: "every", Value: 5 * time.Minute, Destination: &o.every, Usage: "look at the node every `TIME`"},
 			&cli.DurationFlag{Name: "max-age", Value: 7 * 24 * time.Hour, Destination: &o.maxAge, Usage: "a certificate older than `TIME` is not valid; from half of it on the node is certified again when it is free"},
 			&cli.DurationFlag{Name: "retry", Value: time.Hour, Destination: &o.retry, Usage: "certify again `TIME` after a certificate that is not a pass"},
@@ -51,6 +52,9 @@ func keepCommand(out, errOut io.Writer) *cli.Command {
 			&cli.StringFlag{Name: "kubernetes-taint", Destination: &o.k.Taint, Usage: "on a failure taint the node with `EFFECT`: NoSchedule, PreferNoSchedule or NoExecute; on a pass remove the taint"},
 		},
 		Action: func(c *cli.Context) error {
+			if !c.IsSet("gpus") {
+				return exit.Usagef("keep needs --gpus N, how many GPUs this node should have: a node that lost its GPUs must not pass (%s)", findGPUs)
+			}
 			o.suite = c.Args().Slice()
 			if err := o.check(c.Context); err != nil {
 				return err
@@ -58,6 +62,11 @@ func keepCommand(out, errOut io.Writer) *cli.Command {
 			return o.run(c.Context)
 		},
 	}
+}
+
+// flags are those of each certification: what keep itself was told, and some more.
+func (o *keepOptions) flags(more ...string) []string {
+	return append([]string{"--gpus", strconv.Itoa(o.gpus)}, more...)
 }
 
 // healthLimit limits the checks that load nothing.
@@ -72,7 +81,13 @@ func (o *keepOptions) check(ctx context.Context) error {
 	if err := o.k.Validate(); err != nil {
 		return exit.Usagef("keep: %w", err)
 	}
-	return checkCertifyFlags(ctx, "keep", o.suite)
+	for _, arg := range o.suite {
+		switch name, _, _ := strings.Cut(arg, "="); name {
+		case "--gpus", "-gpus", "--thresholds", "-thresholds":
+			return exit.Usagef("keep: %s stands before --: it is for the checks without load, too", name)
+		}
+	}
+	return checkCertifyFlags(ctx, "keep", o.flags(o.suite...))
 }
 
 // checkCertifyFlags reports what is wrong with flags for certify that another command passes on.
@@ -110,10 +125,10 @@ func (o *keepOptions) run(ctx context.Context) error {
 		Site: keptSite{cluster, o}, Identify: identifyMachine, Now: time.Now, Note: o.note,
 		Stored: func() (*certificate.Statement, error) { return storedIn(o.dir) },
 		Certify: func(ctx context.Context) (*certificate.Statement, error) {
-			return o.certify(ctx, o.limit, o.dir, o.suite...)
+			return o.certify(ctx, o.limit, o.dir, o.flags(o.suite...)...)
 		},
 		Health: func(ctx context.Context) (*certificate.Statement, error) {
-			return o.certify(ctx, healthLimit, filepath.Join(o.dir, "health"), "--suite", "health")
+			return o.certify(ctx, healthLimit, filepath.Join(o.dir, "health"), o.flags("--suite", "health")...)
 		},
 	}
 	k.Run(ctx)
