@@ -23,7 +23,7 @@ import (
 )
 
 type keepOptions struct {
-	dir                                 string
+	dir, thresholds                     string
 	gpus                                int
 	every, maxAge, retry, limit, settle time.Duration
 	k                                   kubernetes.Options
@@ -43,6 +43,7 @@ func keepCommand(out, errOut io.Writer) *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "dir", Value: "/var/lib/assay", Destination: &o.dir, Usage: "write certificates, reports and metrics to `DIR`, and those of the checks without load to DIR/health"},
 			&cli.IntFlag{Name: "gpus", Destination: &o.gpus, Usage: "the node must have `N` GPUs, 0 if it has none; must be given"},
+			&cli.StringFlag{Name: "thresholds", Destination: &o.thresholds, Usage: "judge checks without load by the site's limits in `FILE`"},
 			&cli.DurationFlag{Name: "every", Value: 5 * time.Minute, Destination: &o.every, Usage: "look at the node every `TIME`"},
 			&cli.DurationFlag{Name: "max-age", Value: 7 * 24 * time.Hour, Destination: &o.maxAge, Usage: "a certificate older than `TIME` is not valid; from half of it on the node is certified again when it is free"},
 			&cli.DurationFlag{Name: "retry", Value: time.Hour, Destination: &o.retry, Usage: "certify again `TIME` after a certificate that is not a pass"},
@@ -66,7 +67,11 @@ func keepCommand(out, errOut io.Writer) *cli.Command {
 
 // flags are those of each certification: what keep itself was told, and some more.
 func (o *keepOptions) flags(more ...string) []string {
-	return append([]string{"--gpus", strconv.Itoa(o.gpus)}, more...)
+	own := []string{"--gpus", strconv.Itoa(o.gpus)}
+	if o.thresholds != "" {
+		own = append(own, "--thresholds", o.thresholds)
+	}
+	return append(own, more...)
 }
 
 // healthLimit limits the checks that load nothing.

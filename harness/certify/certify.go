@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/assay-hpc/assay/dcgm/health"
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/fabric"
 	"github.com/assay-hpc/assay/harness/image"
@@ -36,6 +37,7 @@ type Options struct {
 	suite.Selection
 	GPUs, Ports *int   // required numbers; nil: not specified
 	Hardware    string // required platform; "": not specified
+	Thresholds  string // the site's file of limits; "": none
 	Jobs        int    // checks at once
 	Timeout     time.Duration
 	NoSkip      bool // skipped checks count as failures
@@ -98,6 +100,7 @@ type Certification struct {
 	spec  *certificate.ImageSpec
 	node  *certificate.Node // nil: the suite is not about the machine
 	facts machine.Facts     // of that machine
+	site  *health.SiteFile  // nil: the built-in limits alone
 	notes *notes
 }
 
@@ -184,10 +187,20 @@ func (c *Certification) prepareMachine(ctx context.Context, name string, cfg ima
 	if c.file, err = suiteFile(name); err != nil { // before drivers are queried
 		return nil, err
 	}
+	if c.Thresholds != "" {
+		if c.site, err = health.ReadSiteFile(c.Thresholds); err != nil {
+			return nil, exit.Usagef("--thresholds: %w", err)
+		}
+	}
 	id := node.Identify(ctx, node.RunChild)
 	config, err := c.config(id)
 	if err != nil {
 		return nil, err
+	}
+	if c.site != nil {
+		if config.Limits, err = c.site.Text(); err != nil {
+			return nil, err
+		}
 	}
 	c.node, c.facts = &id.Node, id.Facts
 	s := c.file.Suite(suite.FileSuite(name), append(config.Kinds(), image.Kind(c.Env, cfg)))
@@ -313,6 +326,9 @@ func (c *Certification) statement(results []result.Result) (*certificate.Stateme
 		Environment: image.Describe(c.Env.Root, c.spec),
 	}
 	p.Environment.Platform = c.Env.Platform
+	if c.site != nil {
+		p.Limits = siteLimits(c.site)
+	}
 	if c.node != nil {
 		if r := presentGPUs(c.GPUs, c.node, c.facts); r != nil { // first: without its GPUs nothing else is worth a reason
 			p.Results = slices.Insert(slices.Clone(p.Results), 0, *r)

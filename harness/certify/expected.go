@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/assay-hpc/assay/dcgm/health"
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/image"
 	"github.com/assay-hpc/assay/harness/machine"
@@ -21,12 +22,14 @@ const gpusID = "gpus"
 var ownIDs = []string{gpusID, baselineID}
 
 // aboutMachine reports whether options say what the machine must have.
-func (o *Options) aboutMachine() bool { return o.GPUs != nil || o.Ports != nil || o.Hardware != "" }
+func (o *Options) aboutMachine() bool {
+	return o.GPUs != nil || o.Ports != nil || o.Hardware != "" || o.Thresholds != ""
+}
 
 // checkSubject refuses requirements of the machine for a suite that does not look at it.
 func (o *Options) checkSubject(suite string) error {
 	if suite == image.Name && o.aboutMachine() {
-		return exit.Usagef("--gpus, --ports and --hardware say what the machine must have, and the suite image looks at the image alone: name a suite about the machine, such as --suite node")
+		return exit.Usagef("--gpus, --ports, --hardware and --thresholds are about the machine, and the suite image looks at the image alone: name a suite about the machine, such as --suite node")
 	}
 	return nil
 }
@@ -61,4 +64,13 @@ func why(facts machine.Facts) string {
 		return ": " + s
 	}
 	return ""
+}
+
+// siteLimits records by which limits of the site the checks judged.
+func siteLimits(f *health.SiteFile) *certificate.Limits {
+	l := &certificate.Limits{File: f.Name, SHA256: f.SHA256, Checks: map[string]certificate.CheckLimit{}}
+	for id, r := range f.Rules {
+		l.Checks[id] = certificate.CheckLimit{Limit: r.Limit, Unit: r.Unit, Severity: string(r.Severity), Source: r.Source}
+	}
+	return l
 }
