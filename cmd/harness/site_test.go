@@ -99,6 +99,30 @@ func TestExampleFlags(t *testing.T) {
 	}
 }
 
+// TestDocumentedReasons: the ids of checks in documented reasons are those that certificates have.
+func TestDocumentedReasons(t *testing.T) {
+	var out, errOut strings.Builder
+	if status := run([]string{"harness", "certify", "--suite", "node", "--list"}, &out, &errOut); status != exit.Pass {
+		t.Fatal(errOut.String())
+	}
+	reason := regexp.MustCompile("`assay:\\s+([a-z0-9/-]+):")
+	count := 0
+	for _, file := range []string{"node.md", "tasks/gate-a-slurm-node.md"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "docs", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range reason.FindAllStringSubmatch(string(text), -1) {
+			if count++; !strings.Contains("\n"+out.String(), "\n"+m[1]+" ") {
+				t.Errorf("%s: certificates have no check %q", file, m[1])
+			}
+		}
+	}
+	if count < 2 {
+		t.Errorf("%d reasons are documented", count)
+	}
+}
+
 // TestUnits: systemd takes the units as they are.
 func TestUnits(t *testing.T) {
 	needs(t, "systemd-analyze", "systemd")

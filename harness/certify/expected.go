@@ -54,7 +54,7 @@ func presentGPUs(want *int, n *certificate.Node, facts machine.Facts) *result.Re
 		r.Remedy = "use the harness of a CUDA image, on a node whose driver works (nvidia-smi); start a container with all GPUs"
 	default:
 		r.Verdict, r.Reason = result.Fail, fmt.Sprintf("%s, not %d; PCI has %d", noun.Count(have, "GPU"), *want, facts.PCI)
-		r.Remedy = "look for the missing GPU in the kernel's log (Xid 79), reboot, then reseat it; if the node is right, give the right --gpus"
+		r.Remedy = "look for the missing GPU in the kernel's log (Xid 79), reboot, then reseat it; or give the right --gpus"
 	}
 	return &r
 }
