@@ -187,6 +187,7 @@ func TestCluster(t *testing.T) {
 			done.Go(func() { m.keeper(maxAge).Run(ctx) })
 		}
 		time.Sleep(24 * time.Hour)
+		synctest.Wait()
 		for _, m := range all {
 			if len(m.made) != 1 {
 				t.Errorf("%s was certified %d times on the first day", m.name, len(m.made))
@@ -233,8 +234,8 @@ func TestDies(t *testing.T) {
 		time.Sleep(time.Minute)
 		kill()
 		synctest.Wait()
-		if c.slots[0].Holder != "dead" {
-			t.Fatalf("it died without a slot: %v", c.slots)
+		if slots, err := c.List(t.Context()); err != nil || len(slots) != 1 || slots[0].Holder != "dead" {
+			t.Fatalf("it died without a slot: %v, %v", slots, err)
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		var all []*member
@@ -243,7 +244,8 @@ func TestDies(t *testing.T) {
 			all = append(all, m)
 			done.Go(func() { m.keeper(24 * time.Hour).Run(ctx) })
 		}
-		time.Sleep(time.Hour)
+		time.Sleep(50 * time.Minute)
+		synctest.Wait()
 		for _, m := range all {
 			if len(m.made) > 0 {
 				t.Errorf("%s was certified while the slot may still have had an owner", m.name)
