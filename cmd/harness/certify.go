@@ -44,9 +44,10 @@ func certifyCommand(out, errOut io.Writer) *cli.Command {
 			"2 on wrong usage, 3 if checks could not be carried out or nothing was shown.",
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "suite", EnvVars: []string{"ASSAY_SUITE"}, Destination: &o.Suite, Usage: "run the suite `NAME`, or a suite file FILE.yaml (default: node where there is a GPU or an RDMA device, else image)"},
-			&cli.IntFlag{Name: "gpus", Destination: &o.gpus, Usage: "require `N` GPUs"},
+			&cli.IntFlag{Name: "gpus", Destination: &o.gpus, Usage: "require `N` GPUs, 0 if the node has none; the result gpus says whether it has them"},
 			&cli.IntFlag{Name: "ports", Destination: &o.ports, Usage: "require `N` RDMA ports that are up"},
 			&cli.StringFlag{Name: "hardware", Destination: &o.Hardware, Usage: "require the hardware profile `PROFILE`, such as hgx-h200"},
+			&cli.StringFlag{Name: "thresholds", Destination: &o.Thresholds, Usage: "judge checks without load by the site's limits in `FILE`, as health does; the certificate has its SHA-256 and the limits"},
 			&cli.StringFlag{Name: "spec", Destination: &o.Spec, Usage: "the image's declaration is in `FILE`, not in " + certificate.SpecPath + "; \"" + certificate.NoSpec + "\" believes no declaration"},
 			&cli.StringSliceFlag{Name: "subject", Usage: "set the image `NAME@sha256:…` as the certificate's subject; repeat it for images that differ only in their entry point"},
 			&cli.StringFlag{Name: "root", Value: "/", Destination: &o.Root, Usage: "check the image below `DIR`; its programs run only for /"},
@@ -89,6 +90,9 @@ func (o *certifyOptions) validate() error {
 	}
 	if o.gpus < 0 || o.ports < 0 {
 		return exit.Usagef("--gpus %d --ports %d: there cannot be fewer than none", o.gpus, o.ports)
+	}
+	if err := o.site.needGPUs(o.GPUs); err != nil {
+		return err
 	}
 	if o.Resume && o.output == "" {
 		return exit.Usagef("--resume goes with --out DIR/, the directory of the run that was cut off")

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -28,6 +30,7 @@ var openGPUs = func() health.Source { return nvml.New() }
 
 type healthOptions struct {
 	format, platform, thresholds, root string
+	limits                             string // the text of thresholds that certify read
 	suite.Selection
 	gpus, ports            int
 	quiet, verbose, list   bool
@@ -53,6 +56,7 @@ func healthCommand(out, errOut io.Writer) *cli.Command {
 			&cli.DurationFlag{Name: "window", Value: 500 * time.Millisecond, Destination: &o.window, Usage: "watch error counters for `TIME`; 0: read them once"},
 			&cli.DurationFlag{Name: "timeout", Value: 10 * time.Second, Destination: &o.timeout, Usage: "wait at most `TIME` for the driver, each GPU, and the kernel's files"},
 			&cli.StringFlag{Name: "thresholds", Destination: &o.thresholds, Usage: "read limits and severities from `FILE`"},
+			&cli.StringFlag{Name: "limits", Destination: &o.limits, Hidden: true}, // by certify
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Destination: &o.quiet, Usage: "show only what is wrong, and the summary"},
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Destination: &o.verbose, Usage: "show each check that was skipped"},
 			&cli.BoolFlag{Name: "list", Destination: &o.list, Usage: "list the checks with limits and sources, and exit"},
@@ -101,16 +105,20 @@ func (o *healthOptions) expect(gpus, ports *int) (x health.Expect, err error) {
 			return x, exit.Usagef("--hardware: %w", err)
 		}
 	}
-	if x.Rules, err = health.LoadRules(); err != nil || o.thresholds == "" {
+	if x.Rules, err = health.LoadRules(); err != nil {
 		return x, err
 	}
-	f, err := os.Open(o.thresholds)
-	if err != nil {
-		return x, exit.Usagef("--thresholds: %w", err)
+	if o.limits != "" {
+		if err := x.Rules.Override("--limits", strings.NewReader(o.limits)); err != nil {
+			return x, exit.Usagef("%w", err)
+		}
 	}
-	defer f.Close()
-	if err := x.Rules.Override(o.thresholds, f); err != nil {
-		return x, exit.Usagef("--thresholds: %w", err)
+	if o.thresholds != "" {
+		f, err := health.ReadSiteFile(o.thresholds)
+		if err != nil {
+			return x, exit.Usagef("--thresholds: %w", err)
+		}
+		maps.Copy(x.Rules, f.Rules)
 	}
 	return x, nil
 }

@@ -8,11 +8,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/assay-hpc/assay/dcgm/health"
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/keep"
 	"github.com/assay-hpc/assay/harness/node"
@@ -22,7 +24,10 @@ import (
 )
 
 type keepOptions struct {
-	dir                                 string
+	dir, thresholds, share, hardware    string
+	ports                               *int
+	observe                             bool
+	slots                               kubernetes.Slots
 	gpus                                int
 	every, maxAge, retry, limit, settle time.Duration
 	k                                   kubernetes.Options
@@ -36,22 +41,35 @@ func keepCommand(out, errOut io.Writer) *cli.Command {
 	return &cli.Command{
 		Name: "keep", Usage: "keep this Kubernetes node certified, until it is stopped", ArgsUsage: "[-- CERTIFY-FLAG...]",
 		Description: "Certifies the node when it is new, after a boot, a change of driver or GPUs or a reset of one, and when the certificate\n" +
-			"is old, but only while no pod has its GPUs; in between it runs the checks that load nothing. It marks the node as\n" +
-			"certify --kubernetes does. While a node waits, its label assay-hpc.github.io/verdict is pending.\n" +
+			"is old, but only while no pod has its GPUs, and only some nodes at one time; in between it runs the checks that load\n" +
+			"nothing. It marks the node as certify --kubernetes does. While it is certified, its label\n" +
+			"assay-hpc.github.io/verdict is pending.\n" +
 			"The flags after -- are those of certify, such as --suite quick --sign-key KEY --push REPO.\n" +
 			"Exits 0 when it is stopped, 2 on wrong usage, 3 if it cannot begin.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "dir", Value: "/var/lib/assay", Destination: &o.dir, Usage: "write certificates, reports and metrics to `DIR`, and those of the checks without load to DIR/health"},
-			&cli.IntFlag{Name: "gpus", Value: 1, Destination: &o.gpus, Usage: "the node must show at least `N` GPUs"},
+			&cli.IntFlag{Name: "gpus", Destination: &o.gpus, Usage: "the node must have `N` GPUs, 0 if it has none; must be given"},
+			&cli.IntFlag{Name: "ports", Usage: "the node must have `N` RDMA ports that are up"},
+			&cli.StringFlag{Name: "hardware", Destination: &o.hardware, Usage: "the node must be of the hardware profile `PROFILE`, such as hgx-h200"},
+			&cli.StringFlag{Name: "thresholds", Destination: &o.thresholds, Usage: "judge checks without load by the site's limits in `FILE`"},
 			&cli.DurationFlag{Name: "every", Value: 5 * time.Minute, Destination: &o.every, Usage: "look at the node every `TIME`"},
-			&cli.DurationFlag{Name: "max-age", Value: 7 * 24 * time.Hour, Destination: &o.maxAge, Usage: "a certificate older than `TIME` is not valid; from half of it on the node is certified again when it is free"},
+			&cli.BoolFlag{Name: "observe", Destination: &o.observe, Usage: "only look: say in the node's condition what is found, load nothing and withdraw nothing"},
+			&cli.DurationFlag{Name: "max-age", Value: 7 * 24 * time.Hour, Destination: &o.maxAge, Usage: "certify again a node whose certificate is older than `TIME`, less up to a fifth; a free one from half of it on. One that is not free keeps its verdict up to twice TIME"},
+			&cli.StringFlag{Name: "max-withdrawn", Value: "5%", Destination: &o.share, Usage: "certify at most `SHARE` of the nodes at one time, such as 5% or 3; one at least"},
 			&cli.DurationFlag{Name: "retry", Value: time.Hour, Destination: &o.retry, Usage: "certify again `TIME` after a certificate that is not a pass"},
 			&cli.DurationFlag{Name: "limit", Value: 15 * time.Minute, Destination: &o.limit, Usage: "end a certification after `TIME`"},
 			&cli.DurationFlag{Name: "settle", Value: 15 * time.Second, Destination: &o.settle, Usage: "before a certification wait `TIME` for pods that are on their way"},
 			&cli.StringFlag{Name: "kubernetes-node", Destination: &o.k.Node, Usage: "`NAME` of the node in Kubernetes (default: NODE_NAME)"},
+			&cli.StringFlag{Name: "kubernetes-namespace", EnvVars: []string{"POD_NAMESPACE"}, Destination: &o.slots.Namespace, Usage: "`NAMESPACE` of the Leases by which the keepers of all nodes take turns (default: this pod's)"},
+			&cli.StringFlag{Name: "daemonset", Value: "certify", Destination: &o.slots.DaemonSet, Usage: "`NAME` of the DaemonSet of the keepers, whose nodes are counted"},
 			&cli.StringFlag{Name: "kubernetes-taint", Destination: &o.k.Taint, Usage: "on a failure taint the node with `EFFECT`: NoSchedule, PreferNoSchedule or NoExecute; on a pass remove the taint"},
 		},
 		Action: func(c *cli.Context) error {
+			if !c.IsSet("gpus") {
+				return exit.Usagef("keep needs --gpus N, how many GPUs this node should have: a node that lost its GPUs must not pass (%s)", findGPUs)
+			}
+			ports := c.Int("ports")
+			o.ports = given(c, "ports", &ports)
 			o.suite = c.Args().Slice()
 			if err := o.check(c.Context); err != nil {
 				return err
@@ -59,6 +77,21 @@ func keepCommand(out, errOut io.Writer) *cli.Command {
 			return o.run(c.Context)
 		},
 	}
+}
+
+// flags are those of each certification: what keep itself was told, and some more.
+func (o *keepOptions) flags(more ...string) []string {
+	own := []string{"--gpus", strconv.Itoa(o.gpus)}
+	if o.ports != nil {
+		own = append(own, "--ports", strconv.Itoa(*o.ports))
+	}
+	if o.hardware != "" {
+		own = append(own, "--hardware", o.hardware)
+	}
+	if o.thresholds != "" {
+		own = append(own, "--thresholds", o.thresholds)
+	}
+	return append(own, more...)
 }
 
 // healthLimit limits the checks that load nothing.
@@ -69,11 +102,20 @@ func (o *keepOptions) check(ctx context.Context) error {
 	if o.every <= 0 || o.maxAge <= 0 || o.retry < 0 || o.limit <= 0 || o.settle < 0 || o.gpus < 0 {
 		return exit.Usagef("keep: --every, --max-age and --limit must be more than 0, --gpus, --retry and --settle not less")
 	}
-	o.k.Node, o.k.Pods = cmp.Or(o.k.Node, os.Getenv("NODE_NAME")), true
+	o.k.Node, o.k.Keep = cmp.Or(o.k.Node, os.Getenv("NODE_NAME")), &o.slots
+	if _, err := keep.ParseShare(o.share); err != nil {
+		return exit.Usagef("keep: --max-withdrawn: %w", err)
+	}
 	if err := o.k.Validate(); err != nil {
 		return exit.Usagef("keep: %w", err)
 	}
-	return checkCertifyFlags(ctx, "keep", o.suite)
+	for _, arg := range o.suite {
+		switch name, _, _ := strings.Cut(arg, "="); name {
+		case "--gpus", "--ports", "--hardware", "--thresholds", "-gpus", "-ports", "-hardware", "-thresholds":
+			return exit.Usagef("keep: %s stands before --: it is for the checks without load, too", name)
+		}
+	}
+	return checkCertifyFlags(ctx, "keep", o.flags(o.suite...))
 }
 
 // checkCertifyFlags reports what is wrong with flags for certify that another command passes on.
@@ -96,8 +138,10 @@ func checkCertifyFlags(ctx context.Context, command string, flags []string) erro
 }
 
 func (o *keepOptions) run(ctx context.Context) error {
+	o.slots.Namespace = cmp.Or(o.slots.Namespace, kubernetes.Namespace())
 	cluster, err := kubernetes.Connect()
 	if err == nil {
+		o.slots.Cluster = cluster
 		err = cluster.Check(ctx, o.k)
 	}
 	if err == nil {
@@ -106,19 +150,36 @@ func (o *keepOptions) run(ctx context.Context) error {
 	if err != nil {
 		return exit.With(exit.NotDone, err)
 	}
+	share, err := keep.ParseShare(o.share)
+	if err != nil {
+		return err
+	}
 	k := keep.Keeper{
-		Dir: o.dir, Suite: o.suite, GPUs: o.gpus, Every: o.every, MaxAge: o.maxAge, Retry: o.retry, Settle: o.settle,
-		Site: keptSite{cluster, o}, Identify: o.identifyMachine, Now: time.Now, Note: o.note,
+		Node: o.k.Node, Dir: o.dir, Suite: o.flags(o.suite...), GPUs: o.gpus, Every: o.every, MaxAge: o.maxAge, Retry: o.retry, Settle: o.settle, Limit: o.limit,
+		Share: share, Observe: o.observe, Limits: o.limits,
+		Site: keptSite{cluster, o}, Slots: keptSlots{o.slots}, Identify: o.identifyMachine, Now: time.Now, Note: o.note,
 		Stored: func() (*certificate.Statement, error) { return storedIn(o.dir) },
 		Certify: func(ctx context.Context) (*certificate.Statement, error) {
-			return o.certify(ctx, o.limit, o.dir, o.suite...)
+			return o.certify(ctx, o.limit, o.dir, o.flags(o.suite...)...)
 		},
 		Health: func(ctx context.Context) (*certificate.Statement, error) {
-			return o.certify(ctx, healthLimit, filepath.Join(o.dir, "health"), "--suite", "health")
+			return o.certify(ctx, healthLimit, filepath.Join(o.dir, "health"), o.flags("--suite", "health")...)
 		},
 	}
 	k.Run(ctx)
 	return nil
+}
+
+// limits identifies the site's limits as they are now: the text by which a check would judge.
+func (o *keepOptions) limits() (string, error) {
+	if o.thresholds == "" {
+		return "", nil
+	}
+	f, err := health.ReadSiteFile(o.thresholds)
+	if err != nil {
+		return "", fmt.Errorf("--thresholds: %w", err)
+	}
+	return f.SHA256, nil
 }
 
 func (o *keepOptions) note(format string, a ...any) {
@@ -182,16 +243,17 @@ type keptSite struct {
 	o *keepOptions
 }
 
-func (s keptSite) Act(ctx context.Context, st *certificate.Statement) error {
+func (s keptSite) Act(ctx context.Context, st *certificate.Statement, due string) error {
 	doc, err := st.Marshal()
 	if err != nil {
 		return err
 	}
-	adm, err := certificate.Admit(doc, attest.Policy{Node: s.o.identity, Suites: suitesFor(s.o.suites()...), MaxAge: s.o.maxAge})
+	// How old its certificate may get is the keeper's to decide: a node at work may keep it for longer.
+	adm, err := certificate.Admit(doc, attest.Policy{Node: s.o.identity, Suites: suitesFor(s.o.suites()...)})
 	if err != nil {
 		return err
 	}
-	_, err = s.Cluster.Act(ctx, adm, s.o.k)
+	_, err = s.ActDue(ctx, adm, s.o.k, due)
 	var later *kubernetes.Superseded
 	if errors.As(err, &later) { // somebody applied another pass
 		return nil
@@ -218,6 +280,33 @@ func (s keptSite) Withdraw(ctx context.Context, why string) error {
 	return s.Cluster.Withdraw(ctx, s.o.k, why)
 }
 
+func (s keptSite) Void(ctx context.Context, why string) error {
+	return s.Cluster.Void(ctx, s.o.k, why)
+}
+
+func (s keptSite) Observe(ctx context.Context, st *certificate.Statement, due string) error {
+	return s.Cluster.Observe(ctx, st, s.o.k, due)
+}
+
 func (s keptSite) Busy(ctx context.Context) ([]string, error) {
 	return s.Cluster.Busy(ctx, s.o.k.Node)
+}
+
+// keptSlots are the slots of all keepers.
+type keptSlots struct{ kubernetes.Slots }
+
+func (s keptSlots) List(ctx context.Context) (out []keep.Slot, err error) {
+	list, err := s.Slots.List(ctx)
+	for _, one := range list {
+		out = append(out, keep.Slot(one))
+	}
+	return out, err
+}
+
+func (s keptSlots) Write(ctx context.Context, slot keep.Slot) (keep.Slot, error) {
+	got, err := s.Slots.Write(ctx, kubernetes.Slot(slot))
+	if errors.Is(err, kubernetes.ErrTaken) {
+		err = keep.ErrTaken
+	}
+	return keep.Slot(got), err
 }

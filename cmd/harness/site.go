@@ -101,6 +101,18 @@ func (o *siteOptions) validate() error {
 	return nil
 }
 
+// findGPUs is how a user finds out how many GPUs a node has.
+const findGPUs = "on a node that is well, harness show platform lists them and nvidia-smi -L | wc -l counts them; a node without GPUs has 0"
+
+// needGPUs refuses to tell a site of a node whose number of GPUs was not stated: one that lost all
+// of them skips the checks of GPUs, passes, and would be put back.
+func (o *siteOptions) needGPUs(gpus *int) error {
+	if o.named() && gpus == nil {
+		return exit.Usagef("--slurm and --kubernetes need --gpus N, how many GPUs this node should have: a node that lost its GPUs must not pass (%s)", findGPUs)
+	}
+	return nil
+}
+
 // options returns what the flags say, once validate has completed them.
 func (o *siteOptions) options() (t inform.Options) {
 	if o.slurm != "" {

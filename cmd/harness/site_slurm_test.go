@@ -28,8 +28,8 @@ type slurmSite struct {
 // standIn stands in for "harness certify --suite node" in the scripts: it takes
 // the outcome from files, and does with it what the flags for the site say.
 const standIn = `#!/bin/sh
-[ "$1 $2 $3 $4 $5" = "certify --suite node --only health" ] || exit 2
-shift 5
+[ "$1 $2 $3 $4 $5 $6 $7" = "certify --suite node --gpus 4 --only health" ] || exit 2
+shift 7
 cd %[1]s/"$SLURMD_NODENAME" || exit 2
 %[2]s apply certificate.json --node-identity %[3]s "$@" 2>>log
 read -r status <status
@@ -50,8 +50,8 @@ func startSlurm(t *testing.T, lines string) *slurmSite {
 		s.dir, s.harness = dir, filepath.Join(dir, "harness")
 		s.write("harness", string(program))
 		s.write("certify", fmt.Sprintf(standIn, dir, s.harness, certificate.NodeDigest(slurmIdentity)))
-		s.write("assay.conf", fmt.Sprintf("ASSAY_HARNESS=%s/certify\nexport SLURM_CONF=%s/c/slurm.conf\n[ ! -e %s/drain ] || ASSAY_ON_ERROR=drain\n", dir, dir, dir))
-		for _, name := range []string{"prolog.sh", "epilog.sh", "healthcheck.sh"} {
+		s.write("assay.conf", fmt.Sprintf("ASSAY_HARNESS=%s/certify\nASSAY_GPUS=4\nexport SLURM_CONF=%s/c/slurm.conf\n[ ! -e %s/drain ] || ASSAY_ON_ERROR=drain\n", dir, dir, dir))
+		for _, name := range []string{"checks.sh", "prolog.sh", "epilog.sh", "healthcheck.sh"} {
 			text, err := os.ReadFile(filepath.Join("..", "..", "examples", "slurm", name))
 			if err != nil {
 				t.Fatal(err)

@@ -62,7 +62,7 @@ func TestSiteCheck(t *testing.T) {
 // TestExampleFlags: the flags of examples and documents are there.
 func TestExampleFlags(t *testing.T) {
 	var known []string
-	for _, f := range slices.Concat(applyCommand(nil).Flags, certifyCommand(nil, nil).Flags) {
+	for _, f := range slices.Concat(applyCommand(nil).Flags, certifyCommand(nil, nil).Flags, keepCommand(nil, nil).Flags) {
 		for _, name := range f.Names() {
 			known = append(known, "--"+name)
 		}
@@ -96,6 +96,30 @@ func TestExampleFlags(t *testing.T) {
 	}
 	if count < 20 {
 		t.Errorf("the examples have %d flags", count)
+	}
+}
+
+// TestDocumentedReasons: the ids of checks in documented reasons are those that certificates have.
+func TestDocumentedReasons(t *testing.T) {
+	var out, errOut strings.Builder
+	if status := run([]string{"harness", "certify", "--suite", "node", "--list"}, &out, &errOut); status != exit.Pass {
+		t.Fatal(errOut.String())
+	}
+	reason := regexp.MustCompile("`assay:\\s+([a-z0-9/-]+):")
+	count := 0
+	for _, file := range []string{"node.md", "tasks/gate-a-slurm-node.md"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "docs", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range reason.FindAllStringSubmatch(string(text), -1) {
+			if count++; !strings.Contains("\n"+out.String(), "\n"+m[1]+" ") {
+				t.Errorf("%s: certificates have no check %q", file, m[1])
+			}
+		}
+	}
+	if count < 2 {
+		t.Errorf("%d reasons are documented", count)
 	}
 }
 

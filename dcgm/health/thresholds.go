@@ -2,12 +2,16 @@ package health
 
 import (
 	"bytes"
+	"crypto/sha256"
 	_ "embed"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -30,10 +34,10 @@ const (
 
 // A rule defines how a check judges.
 type rule struct {
-	Limit    *float64 `yaml:"limit"` // nil: the check needs no number
-	Unit     string   `yaml:"unit"`
-	Severity severity `yaml:"severity"`
-	Source   string   `yaml:"source"`
+	Limit    *float64 `yaml:"limit" json:"limit,omitempty"` // nil: the check needs no number
+	Unit     string   `yaml:"unit" json:"unit,omitempty"`
+	Severity severity `yaml:"severity" json:"severity"`
+	Source   string   `yaml:"source" json:"source"`
 }
 
 func (r rule) limit() float64 {
@@ -48,8 +52,8 @@ type Rules map[string]rule
 
 // file is the form of thresholds.yaml.
 type file struct {
-	Schema     int             `yaml:"schema"`
-	Thresholds map[string]rule `yaml:"thresholds"`
+	Schema     int             `yaml:"schema" json:"schema"`
+	Thresholds map[string]rule `yaml:"thresholds" json:"thresholds"`
 }
 
 var embedded = sync.OnceValues(func() (Rules, error) {
@@ -76,7 +80,7 @@ func (r Rules) Override(from string, in io.Reader) error {
 		o := over[id]
 		switch {
 		case !ok:
-			return fmt.Errorf("%s: there is no check %q (harness health --list has them)", from, id)
+			return fmt.Errorf("%s: there is no check %q (harness health --list has them, without the suite's entry that ids in certificates begin with)", from, id)
 		case o.Limit != nil && old.Limit == nil:
 			return fmt.Errorf("%s: %s has no limit that could be changed", from, id)
 		case o.Unit != "" && o.Unit != old.Unit:
@@ -95,6 +99,52 @@ func (r Rules) Override(from string, in io.Reader) error {
 		r[id] = old
 	}
 	return nil
+}
+
+// A SiteFile is a site's file of limits, as it was read once: all that run checks by it judge by
+// the same text.
+type SiteFile struct {
+	Name   string
+	SHA256 string // of its bytes, in hex
+	Rules  Rules  // of the checks that it names, completed by the built-in rules
+}
+
+// maxSiteFile is far more than a limit for each check needs.
+const maxSiteFile = 1 << 20
+
+// ReadSiteFile reads a file of limits.
+func ReadSiteFile(name string) (*SiteFile, error) {
+	st, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() || st.Size() > maxSiteFile {
+		return nil, fmt.Errorf("%s: want a file of at most %d bytes in the form of thresholds.yaml (docs/health.md)", name, maxSiteFile)
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	over, err := parse(bytes.NewReader(b))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	rules, err := LoadRules()
+	if err == nil {
+		err = rules.Override(name, bytes.NewReader(b))
+	}
+	if err != nil {
+		return nil, err
+	}
+	maps.DeleteFunc(rules, func(id string, _ rule) bool { _, changed := over[id]; return !changed })
+	sum := sha256.Sum256(b)
+	return &SiteFile{Name: name, SHA256: hex.EncodeToString(sum[:]), Rules: rules}, nil
+}
+
+// Text returns the limits in the form of thresholds.yaml, on one line, for another process.
+func (f *SiteFile) Text() (string, error) {
+	b, err := json.Marshal(file{Schema: 1, Thresholds: f.Rules}) // which is YAML, too
+	return string(b), err
 }
 
 func parse(in io.Reader) (Rules, error) {

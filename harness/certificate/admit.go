@@ -2,8 +2,10 @@ package certificate
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
 )
 
@@ -15,13 +17,22 @@ type Admitted struct {
 	digest string
 }
 
+// GPUsID is the id of the result that compares a node's GPUs with the number that it should have.
+// Every certificate made with certify --gpus has it, whatever the suite.
+const GPUsID = "gpus"
+
 // Admit reads a stored certificate, bare or in its envelope, for the admission of a machine: policy
 // names the machine by its identity, the suites and the age that are allowed, and the keys.
+// A pass must have the result [GPUsID]: on a node that lost its GPUs, their checks are skipped.
 func Admit(doc []byte, policy attest.Policy) (*Admitted, error) {
 	policy.Use = attest.Admission
 	st, a, err := Accept(doc, "", policy)
 	if err != nil {
 		return nil, err
+	}
+	counted := slices.ContainsFunc(st.Predicate.Results, func(r result.Result) bool { return r.ID == GPUsID && r.Verdict == result.Pass })
+	if st.Predicate.Verdict == result.Pass && !counted {
+		return nil, fmt.Errorf("%w: a pass takes a node into service only if it says that all its GPUs are there; make it with certify --gpus N (0 for a node without GPUs)", attest.ErrUse)
 	}
 	sum, err := st.SHA256()
 	if err != nil {

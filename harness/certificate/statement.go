@@ -47,7 +47,25 @@ type Predicate struct {
 	Node        *Node          `json:"node,omitempty"` // in a certificate that is about a machine
 	// Machines is set in a certificate that is about several machines.
 	Machines []Machine       `json:"machines,omitempty"`
+	Limits   *Limits         `json:"limits,omitempty"` // the site's own; nil: it has none
 	Results  []result.Result `json:"results"`
+}
+
+// Limits are those of a site, which replace built-in limits of checks without load.
+type Limits struct {
+	File   string `json:"file"`   // as it was named
+	SHA256 string `json:"sha256"` // of its bytes, in hex
+	// Checks are the limits that it changes, as they were used, by the checks' ids in harness
+	// health.
+	Checks map[string]CheckLimit `json:"checks"`
+}
+
+// A CheckLimit is how a check judged.
+type CheckLimit struct {
+	Limit    *float64 `json:"limit,omitempty"` // nil: the check needs no number
+	Unit     string   `json:"unit,omitempty"`
+	Severity string   `json:"severity"` // fail, warn or info
+	Source   string   `json:"source"`
 }
 
 // A Machine is one machine of a cluster, with the certificate of its own tests.

@@ -1,9 +1,12 @@
 package certificate
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
@@ -30,6 +33,9 @@ func (p *Predicate) Validate() error {
 			return fmt.Errorf("node: %w", err)
 		}
 	}
+	if err := p.Limits.validate(); err != nil {
+		return fmt.Errorf("limits: %w", err)
+	}
 	var names []string
 	for _, m := range p.Machines {
 		names = append(names, m.Name)
@@ -46,6 +52,26 @@ func (p *Predicate) Validate() error {
 		seen[r.ID] = true
 		if err := r.Validate(); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+func (l *Limits) validate() error {
+	if l == nil {
+		return nil
+	}
+	if sum, err := hex.DecodeString(l.SHA256); err != nil || len(sum) != sha256.Size || l.SHA256 != strings.ToLower(l.SHA256) || l.File == "" || l.Checks == nil {
+		return fmt.Errorf("file %.80q, sha256 %.80q: the file's name, the SHA-256 of its bytes or the list of its checks is missing", l.File, l.SHA256)
+	}
+	for id, c := range l.Checks {
+		switch {
+		case !result.IsName(id) || c.Source == "":
+			return fmt.Errorf("%.80q lacks a name or a source", id)
+		case c.Severity != "fail" && c.Severity != "warn" && c.Severity != "info":
+			return fmt.Errorf("%s: severity %.80q", id, c.Severity)
+		case c.Limit != nil && !finite(*c.Limit):
+			return fmt.Errorf("%s: the limit is no number", id)
 		}
 	}
 	return nil

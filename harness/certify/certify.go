@@ -14,9 +14,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/assay-hpc/assay/dcgm/health"
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/fabric"
 	"github.com/assay-hpc/assay/harness/image"
+	"github.com/assay-hpc/assay/harness/machine"
 	"github.com/assay-hpc/assay/harness/node"
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/rootfs"
@@ -36,6 +38,7 @@ type Options struct {
 	suite.Selection
 	GPUs, Ports *int   // required numbers; nil: not specified
 	Hardware    string // required platform; "": not specified
+	Thresholds  string // the site's file of limits; "": none
 	Jobs        int    // checks at once
 	Timeout     time.Duration
 	NoSkip      bool // skipped checks count as failures
@@ -97,6 +100,8 @@ type Certification struct {
 	file  *suite.File // nil: the suite image
 	spec  *certificate.ImageSpec
 	node  *certificate.Node // nil: the suite is not about the machine
+	facts machine.Facts     // of that machine
+	site  *health.SiteFile  // nil: the built-in limits alone
 	notes *notes
 }
 
@@ -120,11 +125,14 @@ func Prepare(ctx context.Context, o Options) (*Certification, error) {
 		cfg.Runner = confine.Local{}
 	}
 	name := o.Chosen()
-	var machine *node.Config
+	if err := o.checkSubject(name); err != nil {
+		return nil, err
+	}
+	var config *node.Config
 	if name == image.Name {
 		s := image.Suite(cfg)
 		c.suite = &s
-	} else if machine, err = c.prepareMachine(ctx, name, cfg); err != nil {
+	} else if config, err = c.prepareMachine(ctx, name, cfg); err != nil {
 		return nil, err
 	}
 	c.Checks, err = c.suite.Checks(ctx, env)
@@ -135,14 +143,19 @@ func Prepare(ctx context.Context, o Options) (*Certification, error) {
 		return nil, err
 	}
 	// Report what would make the certificate invalid before anything runs.
+	for _, k := range c.Checks {
+		if slices.Contains(ownIDs, k.ID) {
+			return nil, exit.Usagef("--suite: %s: the id %q is that of a result that certify adds itself; give the entry another id", name, k.ID)
+		}
+	}
 	if err := (&certificate.Predicate{Suite: c.suite.Name, Node: c.node, Results: []result.Result{}}).Validate(); err != nil {
 		return nil, exit.Usagef("a certificate of this cannot be written: %w (a machine's name is NODE_NAME, SLURMD_NODENAME or the host's)", err)
 	}
 	if err := c.Match(c.ids()); err != nil {
 		return nil, exit.Usagef("%w (see certify --list)", err)
 	}
-	if machine != nil && !o.List && slices.ContainsFunc(c.Checks, together) {
-		return c, c.joinMachines(ctx, machine)
+	if config != nil && !o.List && slices.ContainsFunc(c.Checks, together) {
+		return c, c.joinMachines(ctx, config)
 	}
 	return c, nil
 }
@@ -177,26 +190,36 @@ func (c *Certification) prepareMachine(ctx context.Context, name string, cfg ima
 	if c.file, err = suiteFile(name); err != nil { // before drivers are queried
 		return nil, err
 	}
+	if c.Thresholds != "" {
+		if c.site, err = health.ReadSiteFile(c.Thresholds); err != nil {
+			return nil, exit.Usagef("--thresholds: %w", err)
+		}
+	}
 	id := node.Identify(ctx, node.RunChild)
-	machine, err := c.config(id)
+	config, err := c.config(id)
 	if err != nil {
 		return nil, err
 	}
-	c.node = &id.Node
-	s := c.file.Suite(suite.FileSuite(name), append(machine.Kinds(), image.Kind(c.Env, cfg)))
+	if c.site != nil {
+		if config.Limits, err = c.site.Text(); err != nil {
+			return nil, err
+		}
+	}
+	c.node, c.facts = &id.Node, id.Facts
+	s := c.file.Suite(suite.FileSuite(name), append(config.Kinds(), image.Kind(c.Env, cfg)))
 	c.suite = &s
-	return machine, nil
+	return config, nil
 }
 
 // joinMachines connects the machines that run checks together.
-func (c *Certification) joinMachines(ctx context.Context, machine *node.Config) (err error) {
+func (c *Certification) joinMachines(ctx context.Context, config *node.Config) (err error) {
 	if c.Fabric, err = c.Join(ctx, c.node.Name); err != nil || c.Fabric == nil {
 		return err
 	}
 	if c.Resume {
 		return exit.Usagef("--resume is for one machine: of several it is not known where each was")
 	}
-	machine.Job = c.Fabric
+	config.Job = c.Fabric
 	c.Jobs = 1 // all machines must run their joint checks in the same order
 	return nil
 }
@@ -220,7 +243,7 @@ func (c *Certification) ids() (ids []string) {
 
 // Deselected reports whether the options left a check out.
 func (c *Certification) Deselected(id string) bool {
-	return !c.Wants(id) && id != baselineID // which is in no suite
+	return !c.Wants(id) && !slices.Contains(ownIDs, id) // which are in no suite
 }
 
 // together reports whether all machines run a check together.
@@ -306,6 +329,14 @@ func (c *Certification) statement(results []result.Result) (*certificate.Stateme
 		Environment: image.Describe(c.Env.Root, c.spec),
 	}
 	p.Environment.Platform = c.Env.Platform
+	if c.site != nil {
+		p.Limits = siteLimits(c.site)
+	}
+	if c.node != nil {
+		if r := presentGPUs(c.GPUs, c.node, c.facts); r != nil { // first: without its GPUs nothing else is worth a reason
+			p.Results = slices.Insert(slices.Clone(p.Results), 0, *r)
+		}
+	}
 	if r := c.Baseline.result(p); r != nil {
 		p.Results = append(p.Results, *r)
 	}

@@ -69,7 +69,11 @@ func (c *Certification) sameness() string {
 	for _, check := range c.Checks {
 		ids = append(ids, check.ID)
 	}
-	b, _ := json.Marshal([]any{version.Get(), c.suite.Name, c.Hardware, c.GPUs, c.node.Identity, ids})
+	limits := ""
+	if c.site != nil {
+		limits = c.site.SHA256
+	}
+	b, _ := json.Marshal([]any{version.Get(), c.suite.Name, c.Hardware, c.GPUs, c.Ports, limits, c.node.Identity, ids})
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }

@@ -23,6 +23,8 @@ func (o *Options) Chosen() string {
 		return o.Suite
 	case o.Root != "/":
 		return image.Name
+	case o.aboutMachine(): // also where nothing of it is left
+		return "node"
 	}
 	fs, err := sysfs.Open("/")
 	if err != nil {

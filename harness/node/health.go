@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"time"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/assay-hpc/assay/dcgm/health"
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
@@ -16,6 +18,8 @@ type healthParams struct {
 	Since  time.Duration `yaml:"since"`  // how far back the kernel's log is read
 	Only   []string      `yaml:"only"`
 	Skip   []string      `yaml:"skip"`
+	// A site has one file of limits, for all commands.
+	Thresholds yaml.Node `yaml:"thresholds"`
 }
 
 // health returns the checks of harness health, all from one run of it.
@@ -24,8 +28,8 @@ func (c *Config) health(e *suite.Entry) ([]suite.Check, error) {
 	if err := e.Decode(&p); err != nil {
 		return nil, err
 	}
-	if err := checkLimits(e, nil); err != nil {
-		return nil, err
+	if len(e.Limits) > 0 || p.Thresholds.Kind != 0 {
+		return nil, e.Errorf("limits of health's checks are in the site's file, which all commands read: certify --thresholds FILE (docs/health.md has its form)")
 	}
 	wanted, err := e.Select(p.Only, p.Skip, health.IDs())
 	if err != nil {
@@ -40,6 +44,9 @@ func (c *Config) health(e *suite.Entry) ([]suite.Check, error) {
 	}
 	if p := c.surePlatform(); p != "" {
 		args = append(args, "--hardware", p)
+	}
+	if c.Limits != "" {
+		args = append(args, "--limits", c.Limits)
 	}
 	shared := new(once[result.Report])
 	var out []suite.Check

@@ -44,6 +44,8 @@ type Config struct {
 	Machine machine.Facts
 	// GPUs and Ports (of RDMA devices) are the required numbers; nil: not specified.
 	GPUs, Ports *int
+	// Limits are the site's limits of health's checks, for harness health --limits; "": none.
+	Limits string
 	// Platform is what the node must be, a key of the database; "": not specified.
 	Platform string
 	// Job is the set of machines that run the suite together; nil: only this one.

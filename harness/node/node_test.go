@@ -215,7 +215,7 @@ func TestEntriesRefused(t *testing.T) {
 		"{run: health, with: {skip: [nope/x]}}":                             `with: skip: no check of health matches "nope/x"; the nearest is`,
 		"{run: health, with: {only: [node/shm], skip: [node]}}":             "leave no check of health",
 		"{run: health, id: ../x}":                                           `id: "../x"`,
-		"{run: health, limits: {a: {value: 1}}}":                            `health has no figures`,
+		"{run: health, limits: {a: {value: 1}}}":                            `certify --thresholds FILE`,
 		"{run: diag, with: {tests: [memory]}, limits: {wirte: {value: 1}}}": `"wirte" is not a figure of this check; did you mean "write"?`,
 		"{run: diag}":                         "tests: name one at least",
 		"{run: diag, with: {tests: [memry]}}": `did you mean "memory"?`,

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/noun"
 )
 
 // A fact is a line about a certificate.
@@ -46,9 +47,18 @@ func facts(s *certificate.Statement) []fact {
 		out.add("processors", strconv.Itoa(e.CPUs))
 	}
 	out.add("harness", join(p.Harness.Version, p.Harness.Commit))
+	out.add("limits", limitsFile(p.Limits))
 	out.add("started", p.Started.Format(time.RFC3339))
 	out.add("took", fmt.Sprint(p.Finished.Sub(p.Started)))
 	return out
+}
+
+// limitsFile names the site's file of limits.
+func limitsFile(l *certificate.Limits) string {
+	if l == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s, for %s, sha256:%.12s", l.File, noun.Count(len(l.Checks), "check"), l.SHA256)
 }
 
 // nodeFacts lists the known facts about the machine.

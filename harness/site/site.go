@@ -18,8 +18,9 @@ import (
 const Prefix = "assay: "
 
 // Reason returns why a certificate is not a pass, in one line of at most limit bytes that begins
-// with [Prefix]: check, thing, what was seen, remedy, and the number of further checks. For a
-// pass it returns "". Control characters are left out.
+// with [Prefix]: check, thing, what was seen, remedy, and the number of further checks. Where that
+// is too long, what was seen is shortened before the remedy, which says what to do. For a pass it
+// returns "". Control characters are left out.
 func Reason(st *certificate.Statement, limit int) string {
 	p := &st.Predicate
 	worst, lead := result.Fail, ""
@@ -44,12 +45,21 @@ func Reason(st *certificate.Statement, limit int) string {
 	if count > 1 {
 		more = fmt.Sprintf(" (+%d more)", count-1)
 	}
-	line := Prefix + lead + first.ID + ": " + seen(first)
-	if first.Remedy != "" {
-		line += "; " + first.Remedy
+	head := oneLine(Prefix+lead+first.ID+": ") + " "
+	what, remedy := oneLine(seen(first)), oneLine(first.Remedy)
+	if remedy != "" {
+		remedy = "; " + remedy
 	}
-	return cut(oneLine(line), limit-len(more)) + more
+	room := limit - len(more) - len(head)
+	if len(what)+len(remedy) > room {
+		what = cut(what, max(room-len(remedy), room/leastSeen))
+		remedy = cut(remedy, max(room-len(what), 0))
+	}
+	return cut(head+what+remedy, limit-len(more)) + more
 }
+
+// leastSeen is the share of a line that what was seen has in any case: a sixth.
+const leastSeen = 6
 
 // seen returns a result's reason with the name of the first object at fault, unless the reason
 // contains it.
@@ -76,6 +86,9 @@ func oneLine(s string) string {
 	}, s)
 	return strings.Join(strings.Fields(s), " ")
 }
+
+// Shorten makes one line of at most limit bytes.
+func Shorten(s string, limit int) string { return cut(oneLine(s), limit) }
 
 const ellipsis = "…"
 

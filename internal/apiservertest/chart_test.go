@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,8 +23,17 @@ const (
 // operator is the module that defines PrometheusRules, and its sum.
 const operator, operatorSum = "github.com/prometheus-operator/prometheus-operator@v0.85.0", "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s="
 
+// needed are the values that have no default.
+var needed = []string{"--set", "image=ghcr.io/OWNER/assay:TAG,gpus=8"}
+
 // everything turns on what the chart leaves out by default.
-var everything = []string{"--set", "monitoring.enabled=true,secret=keys,imagePullSecrets[0].name=pull,writers={alice}"}
+var everything = append(needed, "--set", "mode=enforce,rdma=rdma/ib,hardware=hgx-h200,ports=8,monitoring.enabled=true,secret=keys,imagePullSecrets[0].name=pull,writers={alice}", "--set", "thresholds.node/shm.limit=64")
+
+// rendered are the arguments by which helm prints the chart, without its hooks, which kubectl would
+// run at once.
+func rendered(more ...string) []string {
+	return append([]string{"template", "assay", chart, "--namespace", "assay", "--kube-version", "1.36.3", "--no-hooks", "--set", "namespace=true"}, more...)
+}
 
 // helm runs helm, and returns what it prints.
 func helm(t *testing.T, args ...string) string {
@@ -54,13 +64,60 @@ func tryHelm(t *testing.T, args ...string) (string, error) {
 
 // TestChartCurrent: the plain manifests are what the chart renders.
 func TestChartCurrent(t *testing.T) {
-	out := helm(t, "template", "assay", chart, "--namespace", "assay", "--kube-version", "1.36.3", "--set", "namespace=true")
+	out := helm(t, rendered(needed...)...)
 	const head = "# Written by \"make test-chart\" with -args -update from the chart beside it.\n"
 	golden.File(t, manifests, head+strings.TrimPrefix(out, "---\n"))
-	helm(t, "lint", "--strict", chart)
-	helm(t, "template", chart, "--kube-version", "1.32.0", "--set", "gate.enabled=false")
-	if _, err := tryHelm(t, "template", chart, "--kube-version", "1.35.0"); err == nil || !strings.Contains(err.Error(), "set gate.enabled=false") {
-		t.Errorf("on Kubernetes 1.35 the gate: %v", err)
+	for _, values := range [][]string{needed, everything} {
+		helm(t, append([]string{"lint", "--strict", chart}, values...)...)
+	}
+	for _, mode := range []string{"observe", "certify"} {
+		helm(t, append([]string{"template", chart, "--kube-version", "1.32.0", "--set", "mode=" + mode}, needed...)...)
+	}
+}
+
+// TestChartValues: what is missing, misspelt or wrong in values is named before anything is
+// installed.
+func TestChartValues(t *testing.T) {
+	for values, want := range map[string]string{
+		"gpus=8":                                            "image must be set",
+		"image=x":                                           "gpus must be set: how many GPUs each node has, 0 if none; on a node that is well, nvidia-smi -L | wc -l",
+		"image=x,gpus=null":                                 "gpus must be set",
+		"image=x,gpu=8":                                     "'gpu' not allowed",
+		"image=x,gpus=8,gate.enable=false":                  "'enable' not allowed",
+		"image=x,gpus=8,monitoring.on=1":                    "'on' not allowed",
+		"image=x,gpus=-1":                                   "at '/gpus'",
+		"image=x,gpus=all":                                  "at '/gpus'",
+		"image=x,gpus=8,mode=enforced":                      "at '/mode'",
+		"image=x,gpus=8,rdma=true":                          "at '/rdma'",
+		"image=x,gpus=8,maxAge=7d":                          "at '/maxAge'",
+		"image=x,gpus=8,maxWithdrawn=0":                     "at '/maxWithdrawn'",
+		"image=x,gpus=8,thresholds.node/shm.limt=1":         "'limt' not allowed",
+		"image=x,gpus=8,resources.limit.cpu=1":              "'limit' not allowed",
+		"image=x,gpus=8,mode=enforce --kube-version 1.35.0": "set mode=certify",
+	} {
+		if !apiservertest.Available() {
+			t.Skip("needs helm: make test-chart")
+		}
+		args := append([]string{"template", chart, "--kube-version", "1.36.3", "--set"}, strings.Fields(values)...)
+		if _, err := tryHelm(t, args...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", values, err, want)
+		}
+	}
+	for _, values := range []string{"gpus=0", "gpus=8,maxWithdrawn=3", "gpus=8,maxWithdrawn=12.5%"} {
+		helm(t, "template", chart, "--kube-version", "1.36.3", "--set", "image=x,"+values)
+	}
+	agent := helm(t, rendered(append(needed, "--show-only", "templates/daemonset.yaml")...)...)
+	if !strings.Contains(agent, "- --observe\n") || !strings.Contains(agent, "- --gpus=8\n") {
+		t.Errorf("by default the agent is to look only:\n%s", agent)
+	}
+	agent = helm(t, rendered(append(everything, "--show-only", "templates/daemonset.yaml")...)...)
+	for _, want := range []string{"- --hardware=hgx-h200\n", "- --ports=8\n", "- --thresholds=/etc/assay-limits/thresholds.yaml\n", "- --suite=quick\n", "rdma/ib: \"1\"\n", "      node/shm:\n        limit: 64\n"} {
+		if !strings.Contains(agent, want) {
+			t.Errorf("there is no %q:\n%s", want, agent)
+		}
+	}
+	if strings.Contains(agent, "--observe") {
+		t.Error("with mode=enforce the agent looks only")
 	}
 }
 
@@ -69,7 +126,7 @@ func TestChartCurrent(t *testing.T) {
 func TestChartInstalls(t *testing.T) {
 	s := startServer(t)
 	s.define(t, fileOf(t, operator, operatorSum, "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml"))
-	text := helm(t, append([]string{"template", "assay", chart, "--namespace", "assay", "--kube-version", "1.36.3", "--set", "namespace=true"}, everything...)...)
+	text := helm(t, rendered(everything...)...)
 	kinds := map[string]int{}
 	for _, o := range documents(t, []byte(text)) {
 		to, err := s.resource(o)
@@ -101,7 +158,7 @@ func TestChartInstalls(t *testing.T) {
 	install := append([]string{"install", "assay", chart, "--create-namespace"}, append(access, everything...)...)
 	helm(t, append(install, "--dry-run=server")...)
 	helm(t, install...)
-	helm(t, append([]string{"upgrade", "assay", chart, "--set", "gate.enabled=false"}, access...)...)
+	helm(t, slices.Concat([]string{"upgrade", "assay", chart, "--set", "mode=certify"}, needed, access)...)
 	gate := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicy"}}
 	to, err := clean.resource(gate)
 	if err != nil {
@@ -110,5 +167,5 @@ func TestChartInstalls(t *testing.T) {
 	if list, err := to.List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 0 {
 		t.Errorf("without the gate there are %d mutating policies, %v", len(list.Items), err)
 	}
-	helm(t, append([]string{"uninstall", "assay"}, access...)...)
+	helm(t, append([]string{"uninstall", "assay", "--no-hooks"}, access...)...) // no controller runs the Job
 }

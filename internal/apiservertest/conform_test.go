@@ -125,11 +125,10 @@ func TestChartConforms(t *testing.T) {
 	s := startCluster(t)
 	s.define(t, fileOf(t, operator, operatorSum, "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml"))
 	location := s.schemas(t)
-	template := []string{"template", "assay", chart, "--namespace", "assay", "--kube-version", "1.36.3", "--set", "namespace=true"}
 	texts := map[string][]byte{
-		"the chart":                 []byte(helm(t, template...)),
-		"the chart with everything": []byte(helm(t, append(template, everything...)...)),
-		"the chart without a gate":  []byte(helm(t, append(template, "--set", "gate.enabled=false")...)),
+		"the chart":                 []byte(helm(t, rendered(needed...)...)),
+		"the chart with everything": []byte(helm(t, append([]string{"template", "assay", chart, "--kube-version", "1.36.3"}, everything...)...)),
+		"the chart without a gate":  []byte(helm(t, rendered(append(needed, "--set", "mode=certify")...)...)),
 	}
 	for _, file := range manifestFiles(t) {
 		text, err := os.ReadFile(file)

@@ -50,8 +50,10 @@ var taintEffects = []string{"NoSchedule", "PreferNoSchedule", "NoExecute"}
 type Options struct {
 	Node  string
 	Taint string // effect of the taint of a node that fails; "": do not change taints
-	Pods  bool   // Check also looks for the right that Busy needs
-	Boot  string // this machine's boot id, by which the node is recognised as this machine; "" if not known
+	// Keep: Check also looks for the rights that Busy and Slots need, these in the namespace of the
+	// DaemonSet; nil: it does not.
+	Keep *Slots
+	Boot string // this machine's boot id, by which the node is recognised as this machine; "" if not known
 	// Vouched says that somebody said which machine the node is, so that this need not be the node.
 	Vouched bool
 }
@@ -75,6 +77,17 @@ type Cluster struct {
 
 // limit is the timeout of one request.
 const limit = 15 * time.Second
+
+// Namespace returns the namespace of this pod, or of KUBECONFIG's context.
+func Namespace() string {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.WarnIfAllMissing = false
+	name, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).Namespace()
+	if err != nil {
+		return metav1.NamespaceDefault
+	}
+	return name
+}
 
 // Connect returns the cluster that KUBECONFIG names, or else ~/.kube/config, or else the cluster
 // of this pod. It does not send a request yet.
@@ -106,10 +119,22 @@ var nodes = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 // machine, and [attest.ErrTime] if the certificate is a pass that is older than what it would undo;
 // then nothing is written.
 func (c *Cluster) Act(ctx context.Context, adm *certificate.Admitted, o Options) (string, error) {
+	return c.ActDue(ctx, adm, o, "")
+}
+
+// ActDue is Act for a node that is to be certified again, although the certificate counts until
+// then. due says why, and stands in the condition.
+func (c *Cluster) ActDue(ctx context.Context, adm *certificate.Admitted, o Options, due string) (string, error) {
 	if err := o.Validate(); err != nil {
 		return "", err
 	}
 	cond := condition(adm.Statement())
+	if due != "" {
+		cond.Message = site.Shorten(cond.Message+"; to be certified again: "+due, maxMessage)
+		if cond.Status == "True" {
+			cond.Reason = "ChecksPassedAndDue"
+		}
+	}
 	err := c.write(ctx, o, cond, func(n *node) ([]byte, error) {
 		if err := errors.Join(n.is(adm, o), n.mayFollow(adm)); err != nil {
 			return nil, err
@@ -130,6 +155,88 @@ func (c *Cluster) Withdraw(ctx context.Context, o Options, why string) error {
 	}
 	cond := nodeCondition{Type: ConditionType, Status: "Unknown", Reason: "CertificationPending", Message: site.Prefix + why}
 	return c.write(ctx, o, cond, (*node).pendingPatch)
+}
+
+// Void takes the label of a pass, or of a certification that waits, from a node, and says why in its
+// condition. A node that failed keeps its label.
+func (c *Cluster) Void(ctx context.Context, o Options, why string) error {
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	cond := nodeCondition{Type: ConditionType, Status: "Unknown", Reason: "NotCertified", Message: site.Shorten(site.Prefix+why, maxMessage)}
+	return c.write(ctx, o, cond, (*node).voidPatch)
+}
+
+// Observe says in a node's condition what checks without load found, and why the node would be
+// certified. It takes label, annotation and taint away, so that nothing else depends on it.
+func (c *Cluster) Observe(ctx context.Context, st *certificate.Statement, o Options, due string) error {
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	cond := condition(st)
+	if cond.Status == "True" {
+		cond.Status, cond.Reason = "Unknown", "ObservedOnly"
+	}
+	if due != "" {
+		cond.Message += "; observed only, else it would be certified: " + due
+	}
+	cond.Message = site.Shorten(cond.Message, maxMessage)
+	return c.write(ctx, o, cond, (*node).clearPatch)
+}
+
+// Clear takes all that assay wrote from a node: label, annotation, taint and condition.
+func (c *Cluster) Clear(ctx context.Context, name string) error {
+	err := retry.OnError(backoff, func(err error) bool { return ctx.Err() == nil && passing(err) }, func() error { return c.clearOnce(ctx, name) })
+	if err != nil {
+		return fmt.Errorf("node %s: %w", name, err)
+	}
+	return nil
+}
+
+func (c *Cluster) clearOnce(ctx context.Context, name string) error {
+	object, err := c.client.Resource(nodes).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	n, err := readNode(object.Object)
+	if err != nil {
+		return err
+	}
+	patch, err := n.clearPatch()
+	if err != nil {
+		return err
+	}
+	if _, err := c.client.Resource(nodes).Patch(ctx, name, mergePatch, patch, metav1.PatchOptions{FieldManager: manager}); err != nil {
+		return err
+	}
+	patch = []byte(`{"status":{"conditions":[{"$patch":"delete","type":"` + ConditionType + `"}]}}`)
+	_, err = c.client.Resource(nodes).Patch(ctx, name, strategicPatch, patch, metav1.PatchOptions{FieldManager: manager}, "status")
+	return err
+}
+
+// Marked returns the names of the nodes that have something of assay's.
+func (c *Cluster) Marked(ctx context.Context) (names []string, err error) {
+	for next := ""; ; {
+		list, err := c.client.Resource(nodes).List(ctx, metav1.ListOptions{Limit: 200, Continue: next})
+		if err != nil {
+			return nil, fmt.Errorf("the nodes: %w", err)
+		}
+		for i := range list.Items {
+			n, err := readNode(list.Items[i].Object)
+			if err != nil {
+				return nil, err
+			}
+			if n.marked() {
+				names = append(names, list.Items[i].GetName())
+			}
+		}
+		if next = list.GetContinue(); next == "" {
+			return names, nil
+		}
+	}
 }
 
 // write does writeOnce until no other client writes in between. Its error names the node, and
@@ -181,13 +288,18 @@ func (c *Cluster) writeOnce(ctx context.Context, name string, cond nodeCondition
 const manager = "assay"
 
 // A right is an RBAC rule.
-type right struct{ verb, resource, subresource string }
+type right struct{ verb, group, resource, subresource string }
 
 // rights are the rights that Act needs.
-var rights = []right{{"get", "nodes", ""}, {"patch", "nodes", ""}, {"patch", "nodes", "status"}}
+var rights = []right{{"get", "", "nodes", ""}, {"patch", "", "nodes", ""}, {"patch", "", "nodes", "status"}}
 
 // podRights are the rights that Busy needs.
-var podRights = []right{{"list", "pods", ""}}
+var podRights = []right{{"list", "", "pods", ""}}
+
+// slotRights are the rights in its namespace that Slots needs.
+var slotRights = []right{
+	{"list", leases.Group, "leases", ""}, {"create", leases.Group, "leases", ""}, {"update", leases.Group, "leases", ""}, {"get", daemonSets.Group, "daemonsets", ""},
+}
 
 // A Denied lists the rights that this process lacks.
 type Denied struct {
@@ -202,9 +314,9 @@ func (d *Denied) Error() string {
 		if r.subresource != "" {
 			resource += "/" + r.subresource
 		}
-		rules = append(rules, fmt.Sprintf(`{apiGroups: [""], resources: [%s], verbs: [%s]}`, resource, r.verb))
+		rules = append(rules, fmt.Sprintf(`{apiGroups: [%q], resources: [%s], verbs: [%s]}`, r.group, resource, r.verb))
 	}
-	return "this account may not mark nodes; its ClusterRole lacks " + strings.Join(rules, ", ")
+	return "this account may not mark nodes; its role lacks " + strings.Join(rules, ", ")
 }
 
 var reviews = schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "selfsubjectaccessreviews"}
@@ -214,19 +326,31 @@ func (c *Cluster) Check(ctx context.Context, o Options) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	needed := rights
-	if o.Pods {
-		needed = slices.Concat(rights, podRights)
-	}
 	var missing []right
-	for _, r := range needed {
-		allowed, err := c.may(ctx, r, o.Node)
-		if err != nil {
-			return fmt.Errorf("asking for rights: %w", err)
+	ask := func(needed []right, namespace string, name func(right) string) error {
+		for _, r := range needed {
+			allowed, err := c.may(ctx, r, namespace, name(r))
+			if err != nil {
+				return fmt.Errorf("asking for rights: %w", err)
+			}
+			if !allowed {
+				missing = append(missing, r)
+			}
 		}
-		if !allowed {
-			missing = append(missing, r)
-		}
+		return nil
+	}
+	onNode := func(right) string { return o.Node }
+	err := ask(rights, "", onNode)
+	if o.Keep != nil && err == nil {
+		err = errors.Join(ask(podRights, "", onNode), ask(slotRights, o.Keep.Namespace, func(r right) string {
+			if r.verb == "get" {
+				return o.Keep.DaemonSet
+			}
+			return ""
+		}))
+	}
+	if err != nil {
+		return err
 	}
 	if len(missing) > 0 {
 		return &Denied{o.Node, missing}

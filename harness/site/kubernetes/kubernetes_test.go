@@ -340,7 +340,7 @@ func TestBusy(t *testing.T) {
 	if _, err := open(t, s.as(reader), time.Now()).Busy(t.Context(), "gpu-1"); err == nil || !strings.Contains(err.Error(), "the pods of node gpu-1") {
 		t.Errorf("without the right: %v", err)
 	}
-	err = open(t, s.as(reader), time.Now()).Check(t.Context(), Options{Node: "gpu-1", Pods: true})
+	err = open(t, s.as(reader), time.Now()).Check(t.Context(), Options{Node: "gpu-1", Keep: &Slots{Namespace: "assay", DaemonSet: "certify"}})
 	if err == nil || !strings.Contains(err.Error(), "resources: [pods], verbs: [list]") {
 		t.Errorf("the missing right: %v", err)
 	}

@@ -24,6 +24,8 @@ var kinds = map[string]func() any{
 	"v1 ServiceAccount": func() any { return new(corev1.ServiceAccount) },
 	"rbac.authorization.k8s.io/v1 ClusterRole":        func() any { return new(rbacv1.ClusterRole) },
 	"rbac.authorization.k8s.io/v1 ClusterRoleBinding": func() any { return new(rbacv1.ClusterRoleBinding) },
+	"rbac.authorization.k8s.io/v1 Role":               func() any { return new(rbacv1.Role) },
+	"rbac.authorization.k8s.io/v1 RoleBinding":        func() any { return new(rbacv1.RoleBinding) },
 	"batch/v1 Job":      func() any { return new(batchv1.Job) },
 	"apps/v1 DaemonSet": func() any { return new(appsv1.DaemonSet) },
 	"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy":        func() any { return new(admissionv1.ValidatingAdmissionPolicy) },
@@ -73,7 +75,9 @@ func TestManifests(t *testing.T) {
 			case *corev1.ServiceAccount:
 				account, namespace = o.Name, o.Namespace
 			case *rbacv1.ClusterRole:
-				rules = append(rules, grants(o)...)
+				rules = append(rules, grants(o.Rules)...)
+			case *rbacv1.Role:
+				rules = append(rules, grants(o.Rules)...)
 			case *batchv1.Job:
 				pods["job"] = o.Spec.Template
 			case *appsv1.DaemonSet:
@@ -90,7 +94,7 @@ func TestManifests(t *testing.T) {
 	}
 	// No more and no less than what the harness asks for.
 	slices.SortFunc(rules, compare)
-	if want := slices.SortedFunc(slices.Values(slices.Concat(rights, podRights)), compare); !slices.Equal(rules, want) {
+	if want := slices.SortedFunc(slices.Values(slices.Concat(rights, podRights, slotRights)), compare); !slices.Equal(rules, want) {
 		t.Errorf("the role grants %v; want %v", rules, want)
 	}
 	if account != "certify" || namespace != "assay" || len(pods) != 2 {
@@ -115,12 +119,12 @@ func compare(a, b right) int {
 	return strings.Compare(a.resource+a.subresource+a.verb, b.resource+b.subresource+b.verb)
 }
 
-func grants(r *rbacv1.ClusterRole) (out []right) {
-	for _, rule := range r.Rules {
+func grants(rules []rbacv1.PolicyRule) (out []right) {
+	for _, rule := range rules {
 		for _, resource := range rule.Resources {
 			for _, verb := range rule.Verbs {
 				name, sub, _ := strings.Cut(resource, "/")
-				out = append(out, right{verb, name, sub})
+				out = append(out, right{verb, rule.APIGroups[0], name, sub})
 			}
 		}
 	}

@@ -178,14 +178,47 @@ func (n *node) pendingPatch() ([]byte, error) {
 	return json.Marshal(map[string]any{"metadata": metadata})
 }
 
+// voidPatch returns the patch of the label of a node without a certificate that counts.
+func (n *node) voidPatch() ([]byte, error) {
+	metadata := map[string]any{"resourceVersion": n.Metadata.ResourceVersion}
+	if n.Metadata.Labels[VerdictKey] != string(result.Fail) {
+		metadata["labels"] = map[string]any{VerdictKey: nil}
+	}
+	return json.Marshal(map[string]any{"metadata": metadata})
+}
+
+// clearPatch returns the patch that takes label, annotation and taint away.
+func (n *node) clearPatch() ([]byte, error) {
+	patch := map[string]any{"metadata": map[string]any{
+		"resourceVersion": n.Metadata.ResourceVersion,
+		"labels":          map[string]any{VerdictKey: nil},
+		"annotations":     map[string]any{CertificateKey: nil},
+	}}
+	taints := slices.DeleteFunc(slices.Clone(n.Spec.Taints), isOurs)
+	if len(taints) != len(n.Spec.Taints) {
+		patch["spec"] = map[string]any{"taints": taints}
+	}
+	return json.Marshal(patch)
+}
+
+// isOurs reports whether a taint is assay's.
+func isOurs(taint map[string]any) bool { return taint["key"] == VerdictKey }
+
+// marked reports whether the node has something of assay's.
+func (n *node) marked() bool {
+	_, label := n.Metadata.Labels[VerdictKey]
+	_, annotation := n.Metadata.Annotations[CertificateKey]
+	return label || annotation || slices.ContainsFunc(n.Spec.Taints, isOurs) ||
+		slices.ContainsFunc(n.Status.Conditions, func(c nodeCondition) bool { return c.Type == ConditionType })
+}
+
 // taints returns the node's new taints. A verdict other than pass or fail changes none.
 func (n *node) taints(v result.Verdict, effect string) (taints []map[string]any, changed bool) {
 	if effect == "" || v != result.Pass && v != result.Fail {
 		return nil, false
 	}
-	ours := func(t map[string]any) bool { return t["key"] == VerdictKey }
-	i := slices.IndexFunc(n.Spec.Taints, ours)
-	taints = slices.DeleteFunc(slices.Clone(n.Spec.Taints), ours)
+	i := slices.IndexFunc(n.Spec.Taints, isOurs)
+	taints = slices.DeleteFunc(slices.Clone(n.Spec.Taints), isOurs)
 	if v == result.Pass {
 		return taints, i >= 0
 	}
@@ -237,11 +270,11 @@ func (n *node) statusPatch(c nodeCondition, now time.Time) ([]byte, error) {
 }
 
 // may queries whether this account has a right.
-func (c *Cluster) may(ctx context.Context, r right, name string) (bool, error) {
+func (c *Cluster) may(ctx context.Context, r right, namespace, name string) (bool, error) {
 	review := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
 		"spec": map[string]any{"resourceAttributes": map[string]any{
-			"verb": r.verb, "resource": r.resource, "subresource": r.subresource, "name": name,
+			"verb": r.verb, "group": r.group, "resource": r.resource, "subresource": r.subresource, "namespace": namespace, "name": name,
 		}},
 	}}
 	got, err := c.client.Resource(reviews).Create(ctx, review, metav1.CreateOptions{})

@@ -151,6 +151,12 @@ func (s *smallServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	case !may(strings.ToLower(r.Method), resource):
 		s.fail(w, 403, metav1.StatusReasonForbidden, fmt.Sprintf("User %q cannot %s resource %q", user, r.Method, resource))
+	case r.Method == "GET" && name == "":
+		list := corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}}
+		for _, n := range s.nodes {
+			list.Items = append(list.Items, *n)
+		}
+		s.answer(w, 200, list)
 	case s.nodes[name] == nil:
 		s.fail(w, 404, metav1.StatusReasonNotFound, fmt.Sprintf("nodes %q not found", name))
 	case r.Method == "GET" && sub == "":
@@ -170,6 +176,8 @@ func (s *smallServer) review(w http.ResponseWriter, body []byte, may func(string
 		Spec       struct {
 			ResourceAttributes struct {
 				Verb        string `json:"verb"`
+				Group       string `json:"group"`
+				Namespace   string `json:"namespace"`
 				Resource    string `json:"resource"`
 				Subresource string `json:"subresource"`
 				Name        string `json:"name"`

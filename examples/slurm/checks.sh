@@ -1,0 +1,38 @@
+# shellcheck shell=sh disable=SC2034
+# Read by prolog.sh, epilog.sh and healthcheck.sh: what assay.conf says, and the
+# checks that it asks for.
+PATH=${PATH:-}:/usr/sbin:/usr/bin:/sbin:/bin
+export PATH
+
+ASSAY_HARNESS=/opt/assay/bin/harness ASSAY_GPUS='' ASSAY_PORTS='' ASSAY_HARDWARE='' ASSAY_SUITE=node ASSAY_ONLY=health
+ASSAY_THRESHOLDS='' ASSAY_SECONDS=45 ASSAY_ON_ERROR=ignore ASSAY_RESUME=yes
+# shellcheck source=/dev/null
+if [ -r "${0%/*}/assay.conf" ]; then . "${0%/*}/assay.conf"; fi
+
+# tell writes a line to slurmd and to the system's log.
+tell() {
+  echo "assay: $*" >&2
+  logger -t assay "$*" 2>/dev/null || :
+}
+
+# certify runs the harness with its flags after those that assay.conf asks for. Its
+# status is the harness's: 1 is a failed check; 2, 3, and those of timeout (124,
+# 137) say that checks could not be carried out. A gate that does not know how many
+# GPUs a node should have lets no job pass, and takes no node back.
+certify() {
+  case $ASSAY_GPUS in
+  '' | *[!0-9]*)
+    tell "${0%/*}/assay.conf: ASSAY_GPUS must say how many GPUs each node should have, 0 for none: on a node that is well, nvidia-smi -L | wc -l counts them (it says '$ASSAY_GPUS')"
+    return 1
+    ;;
+  esac
+  [ -z "$ASSAY_THRESHOLDS" ] || set -- --thresholds "$ASSAY_THRESHOLDS" "$@"
+  [ -z "$ASSAY_HARDWARE" ] || set -- --hardware "$ASSAY_HARDWARE" "$@"
+  [ -z "$ASSAY_PORTS" ] || set -- --ports "$ASSAY_PORTS" "$@"
+  [ -z "$ASSAY_ONLY" ] || set -- --only "$ASSAY_ONLY" "$@"
+  [ "$ASSAY_ON_ERROR" != drain ] || set -- "$@" --slurm-on-error
+  set -- certify --suite "$ASSAY_SUITE" --gpus "$ASSAY_GPUS" "$@"
+  if timeout -k 5 "$ASSAY_SECONDS" "$ASSAY_HARNESS" "$@" >/dev/null; then return 0; else code=$?; fi
+  [ "$code" = 1 ] || tell "checks could not be carried out, status $code: $ASSAY_HARNESS $*"
+  return "$code"
+}
