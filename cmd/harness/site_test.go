@@ -62,7 +62,7 @@ func TestSiteCheck(t *testing.T) {
 // TestExampleFlags: the flags of examples and documents are there.
 func TestExampleFlags(t *testing.T) {
 	var known []string
-	for _, f := range slices.Concat(applyCommand(nil).Flags, certifyCommand(nil, nil).Flags) {
+	for _, f := range slices.Concat(applyCommand(nil).Flags, certifyCommand(nil, nil).Flags, keepCommand(nil, nil).Flags) {
 		for _, name := range f.Names() {
 			known = append(known, "--"+name)
 		}

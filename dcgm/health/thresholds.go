@@ -17,8 +17,6 @@ import (
 	"sync"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/assay-hpc/assay/internal/nearest"
 )
 
 //go:embed thresholds.yaml
@@ -82,7 +80,7 @@ func (r Rules) Override(from string, in io.Reader) error {
 		o := over[id]
 		switch {
 		case !ok:
-			return fmt.Errorf("%s: there is no check %q; the nearest is %q (harness health --list has them)", from, id, nearest.To(id, IDs()))
+			return fmt.Errorf("%s: there is no check %q (harness health --list has them, without the suite's entry that ids in certificates begin with)", from, id)
 		case o.Limit != nil && old.Limit == nil:
 			return fmt.Errorf("%s: %s has no limit that could be changed", from, id)
 		case o.Unit != "" && o.Unit != old.Unit:

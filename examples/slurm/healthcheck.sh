@@ -8,7 +8,7 @@
 # slurmd gives it no environment but SLURMD_NODENAME: whatever else it needs,
 # SLURM_CONF where that is not the usual file, goes into assay.conf.
 set -u
-# shellcheck source=examples/slurm/checks.sh
+# shellcheck source=/dev/null
 . "${0%/*}/checks.sh"
 
 set -- --slurm=health

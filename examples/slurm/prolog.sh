@@ -7,7 +7,7 @@
 # That checks could not be carried out is alone no reason to drain a node:
 # assay.conf can say otherwise.
 set -u
-# shellcheck source=examples/slurm/checks.sh
+# shellcheck source=/dev/null
 . "${0%/*}/checks.sh"
 
 status=0
