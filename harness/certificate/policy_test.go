@@ -30,12 +30,13 @@ type facet struct {
 	suite, node, image, target, recipe string
 	finished                           time.Time
 	verdict                            result.Verdict
+	gpus                               []result.Result // the result of --gpus
 }
 
 func (f facet) statement() []byte {
 	st := certificate.New(certificate.Predicate{
 		Suite: f.suite, Started: f.finished.Add(-time.Minute), Finished: f.finished,
-		Results:     []result.Result{{ID: "a/b", Title: "a", Verdict: f.verdict, Reason: "r"}},
+		Results:     append([]result.Result{{ID: "a/b", Title: "a", Verdict: f.verdict, Reason: "r"}}, f.gpus...),
 		Environment: certificate.Environment{Platform: "linux/amd64", Target: f.target, Recipe: f.recipe},
 	})
 	var err error
@@ -61,7 +62,8 @@ type use struct {
 
 func uses() []use {
 	keys := []crypto.PublicKey{policyKey.Public()}
-	machine := facet{suite: "node", node: "1", finished: policyNow.Add(-time.Hour), verdict: result.Pass}
+	counted := []result.Result{{ID: certificate.GPUsID, Title: "GPUs", Verdict: result.Pass}}
+	machine := facet{suite: "node", node: "1", finished: policyNow.Add(-time.Hour), verdict: result.Pass, gpus: counted}
 	image := facet{suite: "image", image: imageDigest, target: "fabric", recipe: strings.Repeat("5", 64), finished: policyNow.Add(-time.Hour), verdict: result.Pass}
 	identity := certificate.NodeDigest([]string{"dmi 1"})
 	admit := func(mark time.Time) func([]byte) error {
