@@ -1,17 +1,34 @@
 // Package nearest finds the name that a user who mistyped it probably meant.
 package nearest
 
+import "strings"
+
 // To returns the name with the fewest edits from s; the first one if several are equal, "" if there
-// are no names.
+// are no names. Names that have s as a part, between letters and digits of their own, come first: who
+// writes h100 does not mean a40.
 func To(s string, names []string) string {
-	best, least := "", -1
+	best, least, part := "", -1, false
 	for _, n := range names {
-		if d := Distance(s, n); least < 0 || d < least {
-			best, least = n, d
+		d, has := Distance(s, n), hasPart(n, s)
+		if least < 0 || has && !part || has == part && d < least {
+			best, least, part = n, d, has
 		}
 	}
 	return best
 }
+
+// hasPart reports whether a name begins with s, or has it between -, _ or the like.
+func hasPart(name, s string) bool {
+	if len(s) < minPart {
+		return false
+	}
+	name, s = strings.ToLower(name), strings.ToLower(s)
+	word := func(r rune) bool { return r == '-' || r == '_' || r == '.' || r == '/' || r == ' ' }
+	return strings.HasPrefix(name, s) || strings.Contains("-"+strings.Join(strings.FieldsFunc(name, word), "-")+"-", "-"+strings.Join(strings.FieldsFunc(s, word), "-")+"-")
+}
+
+// minPart is the length in bytes from which a part says more than edits do.
+const minPart = 3
 
 // Distance returns the number of insertions, deletions and substitutions of bytes (Levenshtein
 // distance).

@@ -9,6 +9,12 @@ func TestTo(t *testing.T) {
 			t.Errorf("To(%q) = %q; want %q", in, got, want)
 		}
 	}
+	platforms := []string{"a40", "h20", "gb200-nvl72", "hgx-h100-ndr400", "h100-pcie", "hgx-a100"}
+	for in, want := range map[string]string{"h100": "h100-pcie", "H100": "h100-pcie", "ndr400": "hgx-h100-ndr400", "a100": "hgx-a100", "a4": "a40", "a41": "a40", "gb200": "gb200-nvl72", "---": "a40"} {
+		if got := To(in, platforms); got != want {
+			t.Errorf("To(%q) = %q; want %q", in, got, want)
+		}
+	}
 	if got := To("x", nil); got != "" {
 		t.Errorf("To(x, nil) = %q; want none", got)
 	}
