@@ -104,7 +104,7 @@ func newApp(out, errOut io.Writer) *cli.App {
 			grammar.Group("Node", healthCommand(out, errOut), diagCommand(out, errOut), applyCommand(errOut), keepCommand(out, errOut), unmarkCommand(out), preflightCommand(out, errOut), execCommand(errOut)),
 			grammar.Group("Predict", predictCommand(out), estimateCommand(out)),
 			grammar.Group("This program", versionCommand(out), grammar.CompletionCommand("print a completion script for a shell", (*cli.App).ToFishCompletion), grammar.ManCommand(out, "harness", ownHelp)),
-			grammar.Hide(topoCommand(out, errOut), platformCommand(out, errOut), envCommand(out, errOut), inventoryCommand(out), rankCommand(out), identifyCommand(out)),
+			grammar.Hide(topoCommand(out, errOut), platformCommand(out, errOut), envCommand(out, errOut), inventoryCommand(out), identifyCommand(out)),
 		),
 	}
 	grammar.Earlier(app.Commands, map[string]string{

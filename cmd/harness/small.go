@@ -85,21 +85,6 @@ func inventory(out io.Writer, format, dir string) error {
 	return nil
 }
 
-// rankCommand is the command that mpirun starts in the check mpi/ranks.
-func rankCommand(out io.Writer) *cli.Command {
-	return &cli.Command{
-		Name: "rank", Usage: "print this process's rank, as the launcher says", Hidden: true,
-		Before: grammar.NoArgs,
-		Action: func(*cli.Context) error {
-			line, err := image.OwnRank(os.Getenv)
-			if err == nil {
-				_, err = fmt.Fprintln(out, line)
-			}
-			return err
-		},
-	}
-}
-
 // identifyCommand is for certify only. It queries drivers, which may hang or crash, so certify
 // runs it in a child process.
 func identifyCommand(out io.Writer) *cli.Command {

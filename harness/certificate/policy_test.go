@@ -91,6 +91,28 @@ func uses() []use {
 	}
 }
 
+// TestUncounted: a pass that does not say how many GPUs the node should have takes none back, and a
+// fail drains without it.
+func TestUncounted(t *testing.T) {
+	policy := attest.Policy{Node: certificate.NodeDigest([]string{"dmi 1"}), Suites: []string{"node"}, Now: policyNow}
+	for _, tt := range []struct {
+		verdict result.Verdict
+		gpus    []result.Result
+		want    bool
+	}{
+		{result.Pass, nil, false},
+		{result.Pass, []result.Result{{ID: certificate.GPUsID, Verdict: result.Skip, Reason: "r"}}, false},
+		{result.Pass, []result.Result{{ID: "gpus/x", Verdict: result.Pass}}, false},
+		{result.Pass, []result.Result{{ID: certificate.GPUsID, Verdict: result.Pass}}, true},
+		{result.Fail, nil, true},
+	} {
+		f := facet{suite: "node", node: "1", finished: policyNow.Add(-time.Hour), verdict: tt.verdict, gpus: tt.gpus}
+		if _, err := certificate.Admit(f.statement(), policy); (err == nil) != tt.want || err != nil && !errors.Is(err, attest.ErrUse) {
+			t.Errorf("%s with %v: %v", tt.verdict, tt.gpus, err)
+		}
+	}
+}
+
 // attempt returns a document that does not serve the use: something was changed at random.
 func attempt(rng *rand.Rand, good facet) (what string, doc []byte) {
 	f, key := good, crypto.Signer(policyKey)

@@ -48,6 +48,11 @@ func TestBase(t *testing.T) {
 		"opt/assay/base/ld.so.cache": loaderCache("libc.so.6"),
 	})
 	spec := &certificate.ImageSpec{Version: 1, Platform: "linux/amd64"}
+	records := t.TempDir()
+	write(t, records, files{
+		"dpkg-status": good["opt/assay/base/dpkg-status"], "ld.so.cache": good["opt/assay/base/ld.so.cache"],
+		"info/nsight:amd64.md5sums": good["var/lib/dpkg/info/nsight:amd64.md5sums"],
+	})
 	for _, tt := range []struct {
 		name  string
 		cfg   Config
@@ -71,10 +76,9 @@ func TestBase(t *testing.T) {
 			[]want{{"libraries", "fail", "libQt.so.6 is missing"}}},
 		{"a library that the base had", Config{Spec: spec}, with(good, files{"opt/assay/base/ld.so.cache": loaderCache("libQt.so.6")}),
 			[]want{{"libraries", "fail", "libQt.so.6 is missing, needed by /opt/nvidia/nsight/ui (the base had it, and it is gone)"}}},
-		{"checksums of the base's own, where those of the image lie", Config{Spec: spec}, with(good, files{
+		{"checksums of the base's own, where those of the image lie", Config{Spec: spec, Records: records}, with(good, files{
 			"opt/nvidia/nsight/ours.so": module, "var/lib/dpkg/info/libx.md5sums": fmt.Sprintf("%x  opt/nvidia/nsight/ours.so\n", md5.Sum([]byte(module))),
-			"var/lib/dpkg/status":                      installedPackage("nsight", "2025.2") + installedPackage("libx", "1"),
-			"opt/assay/base/info/nsight:amd64.md5sums": good["var/lib/dpkg/info/nsight:amd64.md5sums"],
+			"var/lib/dpkg/status": installedPackage("nsight", "2025.2") + installedPackage("libx", "1"),
 		}), []want{
 			{"libraries", "fail", "libGL.so.1 is missing, needed by /opt/nvidia/nsight/ours.so\n"},
 			{"libraries", "fail", "set aside: libQt.so.6"},

@@ -22,6 +22,12 @@ func Internal(ctx context.Context, args []string) (was bool, err error) {
 	switch {
 	case len(args) > 1 && args[1] == "confine":
 		return true, confine.Main(args[2:], os.Stdin, os.Stdout)
+	case len(args) == 2 && args[1] == "rank": // mpirun started it
+		line, err := OwnRank(os.Getenv)
+		if err == nil {
+			fmt.Println(line)
+		}
+		return true, err
 	case len(args) == 2 && args[1] == "gate":
 		return true, Gate(ctx, os.Stdin, os.Stdout, os.Stderr)
 	}

@@ -1,6 +1,7 @@
 package image
 
 import (
+	stdcmp "cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -62,6 +63,7 @@ func fixture(t testing.TB, fs files, environ ...string) *suite.Env {
 // results runs the whole suite.
 func results(t testing.TB, cfg Config, env *suite.Env) map[string]result.Result {
 	t.Helper()
+	cfg.Version = stdcmp.Or(cfg.Version, "test")
 	checks, err := Suite(cfg).Checks(context.Background(), env)
 	if err != nil {
 		t.Fatal(err)

@@ -57,7 +57,7 @@ func TestLibnccl(t *testing.T) {
 
 // TestLibncclLoads: this machine's loader takes assay's library.
 func TestLibncclLoads(t *testing.T) {
-	dir := t.TempDir()
+	dir := reachable(t)
 	gputest.Tool(t, "../../cmd/libnccl/build", dir)
 	s, env := machine()
 	check := certificate.Check{Path: filepath.Join(dir, libnccl.Name)}

@@ -273,21 +273,19 @@ type refusing struct {
 	refuse int // so many times
 }
 
-func (r *refusing) Act(ctx context.Context, st *certificate.Statement) error {
+func (r *refusing) Act(ctx context.Context, st *certificate.Statement, due string) error {
 	if st.Predicate.Suite != "health" && r.refuse > 0 {
 		r.refuse--
 		return fmt.Errorf("%w: older than the mark", attest.ErrTime)
 	}
-	return r.fake.Act(ctx, st)
+	return r.fake.Act(ctx, st, due)
 }
 
 // TestRefused: a stored certificate that the site's policy refuses is made again; if a new one is
 // refused, too, it is tried again after Retry, not at each turn.
 func TestRefused(t *testing.T) {
 	dir := t.TempDir()
-	f := &fake{
-		machine: Machine{Boot: "1", GPUs: map[string]string{"GPU-a": "x"}}, health: result.Pass, verify: result.Pass, now: time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC),
-	}
+	f := newFake()
 	site := &refusing{fake: f}
 	turn := func(later time.Duration) (did string, err error) {
 		f.log, f.now = nil, f.now.Add(later)
@@ -300,14 +298,20 @@ func TestRefused(t *testing.T) {
 		t.Fatalf("at first: %q, %v", did, err)
 	}
 	site.refuse = 1
-	if did, err := turn(time.Minute); err != nil || did != "withdraw: its certificate is no longer accepted; certify; act quick pass" {
+	if did, err := turn(time.Minute); err != nil || did != "void: its certificate is no longer accepted" {
 		t.Errorf("refused: %q, %v", did, err)
 	}
-	site.refuse = 2
-	if did, err := turn(time.Minute); !errors.Is(err, attest.ErrTime) || did != "withdraw: its certificate is no longer accepted; certify" {
-		t.Errorf("refused twice: %q, %v", did, err)
+	if did, err := turn(time.Minute); err != nil || did != "withdraw: its certificate is no longer accepted; certify; act quick pass" {
+		t.Errorf("after that: %q, %v", did, err)
 	}
-	if did, err := turn(time.Minute); err != nil || did != "withdraw: the certification could not be carried out" {
+	site.refuse = 2
+	if did, err := turn(time.Minute); err != nil || did != "void: its certificate is no longer accepted" {
+		t.Errorf("refused again: %q, %v", did, err)
+	}
+	if did, err := turn(time.Minute); !errors.Is(err, attest.ErrTime) || did != "withdraw: its certificate is no longer accepted; certify; void: its certificate is not accepted" {
+		t.Errorf("the new one refused: %q, %v", did, err)
+	}
+	if did, err := turn(time.Minute); err != nil || did != "void: the certification could not be carried out" {
 		t.Errorf("after that: %q, %v", did, err)
 	}
 	if did, err := turn(2 * time.Hour); err != nil || !strings.HasSuffix(did, "certify; act quick pass") {

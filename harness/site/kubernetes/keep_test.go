@@ -42,8 +42,8 @@ func TestKept(t *testing.T) {
 		{func() error { return c.Void(t.Context(), o, "other GPUs") }, "", "", "Unknown NotCertified", "assay: other GPUs"},
 		{act(result.Fail, ""), "fail", "NoSchedule", "False ChecksFailed", "assay: gpu/ecc: 2 errors"},
 		{func() error { return c.Void(t.Context(), o, "a check had failed") }, "fail", "NoSchedule", "Unknown NotCertified", "assay: a check had failed"},
-		{func() error { return c.Observe(t.Context(), statement(result.Pass), o, "never certified") }, "", "", "Unknown ObservedOnly", "assay: suite node, 1 checks passed; observed only, else it would be certified: never certified"},
-		{func() error { return c.Observe(t.Context(), statement(result.Fail), o, "") }, "", "", "False ChecksFailed", "assay: gpu/ecc: 2 errors"},
+		{func() error { return c.Observe(t.Context(), statement(result.Pass).Statement(), o, "never certified") }, "", "", "Unknown ObservedOnly", "assay: suite node, 1 checks passed; observed only, else it would be certified: never certified"},
+		{func() error { return c.Observe(t.Context(), statement(result.Fail).Statement(), o, "") }, "", "", "False ChecksFailed", "assay: gpu/ecc: 2 errors"},
 		{act(result.Fail, long), "fail", "NoSchedule", "False ChecksFailed", "assay: gpu/ecc: 2 errors; to be certified again: long"},
 	} {
 		if err := tt.do(); err != nil {

@@ -33,7 +33,7 @@ func statementAt(v result.Verdict, began time.Time) *certificate.Admitted {
 
 func statementOf(v result.Verdict, began time.Time, identity string) *certificate.Admitted {
 	st := certificate.New(certificate.Predicate{
-		Suite: "node", Started: began, Finished: began.Add(time.Second), Results: []result.Result{{ID: "gpu/ecc", Verdict: v, Reason: "2 errors\n\x1b"}},
+		Suite: "node", Started: began, Finished: began.Add(time.Second), Results: []result.Result{{ID: map[bool]string{true: certificate.GPUsID, false: "gpu/ecc"}[v == result.Pass], Verdict: v, Reason: "2 errors\n\x1b"}},
 	})
 	if err := st.SetNode(&certificate.Node{Name: "gpu-1", Identity: []string{identity}}); err != nil {
 		panic(err)

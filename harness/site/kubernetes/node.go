@@ -192,7 +192,7 @@ func (n *node) clearPatch() ([]byte, error) {
 	patch := map[string]any{"metadata": map[string]any{
 		"resourceVersion": n.Metadata.ResourceVersion,
 		"labels":          map[string]any{VerdictKey: nil},
-		"annotations":     map[string]any{CertificateKey: nil},
+		"annotations":     map[string]any{CertificateKey: nil, FinishedKey: nil, IdentityKey: nil},
 	}}
 	taints := slices.DeleteFunc(slices.Clone(n.Spec.Taints), isOurs)
 	if len(taints) != len(n.Spec.Taints) {

@@ -25,7 +25,7 @@ func statement(v result.Verdict) *certificate.Admitted {
 }
 
 func statementOf(v result.Verdict, name string, began time.Time) *certificate.Admitted {
-	st := certificate.New(certificate.Predicate{Suite: "node", Started: began, Finished: began.Add(time.Minute), Results: []result.Result{{ID: "x", Verdict: v, Reason: "why"}}})
+	st := certificate.New(certificate.Predicate{Suite: "node", Started: began, Finished: began.Add(time.Minute), Results: []result.Result{{ID: map[bool]string{true: certificate.GPUsID, false: "x"}[v == result.Pass], Verdict: v, Reason: "why"}}})
 	if err := st.SetNode(&certificate.Node{Name: name, Identity: []string{"GPU-1"}}); err != nil {
 		panic(err)
 	}
