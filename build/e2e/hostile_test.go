@@ -59,7 +59,7 @@ func hostileDeb(t *testing.T, dir, script string) recipe.Deb {
 	control := filepath.Join(t.TempDir(), "DEBIAN")
 	if err := errors.Join(
 		os.MkdirAll(control, 0o755),
-		os.WriteFile(filepath.Join(control, "control"), []byte("Package: zzz-hostile\nVersion: 1\nArchitecture: all\nMaintainer: Nobody <nobody@example.org>\nDescription: a test\n"), 0o644),
+		os.WriteFile(filepath.Join(control, "control"), []byte("Package: zzz-hostile\nVersion: 1\nArchitecture: all\nPriority: optional\nMaintainer: Nobody <nobody@example.org>\nDescription: a test\n"), 0o644),
 		os.WriteFile(filepath.Join(control, "preinst"), []byte(script), 0o755),
 	); err != nil {
 		t.Fatal(err)
