@@ -114,7 +114,7 @@ test-cuda: deps ## the code for GPUs, without one: vet, tests, whether the PTX i
 
 .PHONY: test-hostile
 test-hostile: build-deps build ## images that try to forge their certificate, to hang, to exhaust the machine or to stay on it; make test runs it, too (needs root)
-	go test -count=1 -v -timeout $(HANG) -run '^TestHostile$$' ./build/e2e
+	go test -count=1 -v -timeout $(HANG) -run '^TestHostile' ./build/e2e
 
 .PHONY: test-arm64
 test-arm64: deps build ## build and certify fabric-debian12 for linux/arm64 under emulation

@@ -37,6 +37,7 @@ require (
 	github.com/sigstore/sigstore/pkg/signature/kms/hashivault v1.10.8
 	github.com/spdx/tools-golang v0.5.7
 	github.com/tonistiigi/fsutil v0.0.0-20260819142231-83cac42c1c52
+	github.com/ulikunitz/xz v0.5.17
 	github.com/urfave/cli/v2 v2.27.7
 	go.yaml.in/yaml/v3 v3.0.6
 	golang.org/x/mod v0.41.0

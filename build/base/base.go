@@ -1,65 +1,74 @@
-// Package base builds Debian base images with debootstrap. Resolve determines the packages once,
-// and matrix.lock records them. Make fetches exactly those, serves them to debootstrap as a local
-// archive, and turns the result into an image that is the same on every machine and every day.
+// Package base makes Debian base images. Resolve lets debootstrap determine the packages once, and
+// matrix.lock records them. Make fetches exactly those, merges their files into a file system
+// without executing or unpacking anything, lets the builder run the packages' scripts in it, and
+// turns the result into a tar that is the same on every machine and every day.
 package base
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/build/state"
 )
 
-// A Maker runs debootstrap.
+// A Maker makes bases.
 type Maker struct {
-	Dir     string                                            // for temporary trees; must allow device nodes
+	Dir     string                                            // for temporary files; for Resolve it must allow device nodes
 	Archive string                                            // root URL to fetch from (mirrors applied)
 	Canon   string                                            // root URL that the image's own sources name
 	Name    func(url string) string                           // a package's URL as written in the lock
 	Netrc   string                                            // credentials for Archive, in .netrc format
 	Fetch   func(context.Context, recipe.Deb) (string, error) // returns the path of a verified package
-	Epoch   time.Time
-	Log     func(format string, args ...any)
+	// Run runs a step in a file system, a tar: in a container of its own, without network, on the
+	// architecture. It writes the file system after the step, a tar in the order of paths, to the
+	// file out.
+	Run   func(ctx context.Context, arch, fileSystem string, step Step, out string) error
+	Epoch time.Time
+	Log   func(format string, args ...any)
+}
+
+// A Step is a shell script (sh -eu) with its environment, NAME=VALUE.
+type Step struct {
+	Script string
+	Env    []string
 }
 
 // ErrNotPossible says that this machine cannot run debootstrap; the message contains the remedy.
 var ErrNotPossible = errors.New("debootstrap cannot run here")
 
-// Check reports whether bases for the architecture can be built on this machine.
-func Check(arch string) error {
+// Check reports whether Resolve can work on this machine. Make needs a builder alone.
+func Check() error {
 	if os.Geteuid() != 0 {
 		if err := state.CanBeRoot(); err != nil {
-			return fmt.Errorf("%w: it needs root (chroot, mount), or a user namespace: %w", ErrNotPossible, err)
+			return fmt.Errorf("%w: it needs root (mount), or a user namespace: %w", ErrNotPossible, err)
 		}
-		return fmt.Errorf("%w: it needs root (chroot, mount); run as root (sudo), or by assay without a builder whose address starts with ssh://", ErrNotPossible)
+		return fmt.Errorf("%w: it needs root (mount); run as root (sudo), or by assay without a builder whose address starts with ssh://", ErrNotPossible)
 	}
 	if _, err := exec.LookPath("debootstrap"); err != nil {
 		return fmt.Errorf("%w: it is not installed; run: apt-get install debootstrap (or make deps)", ErrNotPossible)
-	}
-	if arch == hostArch() {
-		return nil
-	}
-	qemu := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch]
-	if _, err := os.Stat("/proc/sys/fs/binfmt_misc/qemu-" + qemu); err != nil {
-		return fmt.Errorf("%w for %s: no emulation is registered; run: make deps (qemu-user-static, binfmt-support, binfmt_misc mounted)", ErrNotPossible, arch)
 	}
 	return nil
 }
 
 // Resolve lets debootstrap determine the packages of the base, with the archive's signature
-// checked.
+// checked. debootstrap only downloads: it executes nothing of what it gets.
 func (m *Maker) Resolve(ctx context.Context, d matrix.Debootstrap, arch string) ([]recipe.Deb, error) {
+	if err := Check(); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(m.Dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -178,88 +187,57 @@ func tail(s string, n int) string {
 	return strings.Join(lines, "\n")
 }
 
-// Make builds the base's tree from pinned packages and returns the path of a
-// tar of it, which the caller removes.
+//go:embed bootstrap.sh
+var bootstrap string
+
+// Make makes a base of pinned packages and returns the path of a tar of it, which the caller
+// removes.
 func (m *Maker) Make(ctx context.Context, d matrix.Debootstrap, arch string, debs []recipe.Deb) (string, error) {
-	if err := Check(arch); err != nil {
-		return "", err
-	}
 	if err := os.MkdirAll(m.Dir, 0o755); err != nil {
 		return "", err
 	}
-	work, err := os.MkdirTemp(m.Dir, "base-")
-	if err != nil {
-		return "", err
-	}
-	defer state.Remove(work)
-	repo, root := filepath.Join(work, "repo"), filepath.Join(work, "root")
 	m.Log("fetching %d packages of %s %s", len(debs), d.Suite, arch)
-	if err := m.archive(ctx, repo, d.Suite, arch, debs); err != nil {
-		return "", err
-	}
-	m.Log("debootstrap %s %s", d.Suite, arch)
-	if err := m.run(ctx, root, "--no-check-gpg", "--arch="+arch, "--variant="+d.Variant, d.Suite, root, "file://"+repo); err != nil {
-		return "", err
-	}
-	if err := m.normalise(root, d.Suite); err != nil {
-		return "", err
-	}
-	return m.tar(root)
-}
-
-// normalise removes traces of this machine and of the time of the run.
-func (m *Maker) normalise(root, suite string) error {
-	for _, pattern := range []string{
-		"etc/hostname", "etc/resolv.conf", "etc/*-", "etc/.pwd.lock", "var/log/*.log", "var/log/apt",
-		"var/cache/ldconfig/aux-cache", "var/cache/apt/archives/*.deb", "var/cache/apt/*.bin",
-		"var/lib/apt/lists/*", "var/lib/dpkg/*-old", "var/cache/debconf/*-old", "debootstrap", "dev/*", "proc/*", "sys/*", "run/*", "tmp/*",
-	} {
-		paths, _ := filepath.Glob(filepath.Join(root, pattern))
-		for _, p := range paths {
-			if err := os.RemoveAll(p); err != nil {
-				return err
-			}
-		}
-	}
-	// debootstrap leaves its own time here when it is root of the machine, and the package's
-	// otherwise.
-	if err := os.Chtimes(filepath.Join(root, "proc"), m.Epoch, m.Epoch); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := m.shadow(filepath.Join(root, "etc/shadow")); err != nil {
-		return err
-	}
-	files := map[string]string{
-		"etc/machine-id":       "",
-		"etc/apt/sources.list": fmt.Sprintf("deb %[1]s %[2]s main\ndeb %[1]s %[2]s-updates main\ndeb %[1]s-security %[2]s-security main\n", m.Canon, suite),
-		// An image needs no caches of package lists, and its packages must not start services.
-		"etc/apt/apt.conf.d/90assay": "Dir::Cache::pkgcache \"\";\nDir::Cache::srcpkgcache \"\";\nAPT::Install-Recommends \"false\";\n",
-		"usr/sbin/policy-rc.d":       "#!/bin/sh\nexit 101\n",
-	}
-	for name, content := range files {
-		mode := os.FileMode(0o644)
-		if strings.HasPrefix(name, "usr/sbin/") {
-			mode = 0o755
-		}
-		file := filepath.Join(root, name)
-		if err := os.WriteFile(file, []byte(content), mode); err != nil {
-			return err
-		}
-		if err := os.Chmod(file, mode); err != nil { // independent of an existing file and of the umask
-			return err
-		}
-	}
-	return nil
-}
-
-var lastChange = regexp.MustCompile(`(?m)^([^:]*:[^:]*:)\d+:`)
-
-// shadow sets the last-change day of each account to the epoch.
-func (m *Maker) shadow(path string) error {
-	text, err := os.ReadFile(path)
+	files, err := m.fetch(ctx, debs)
 	if err != nil {
-		return err
+		return "", err
 	}
-	day := fmt.Sprintf("${1}%d:", m.Epoch.Unix()/86400)
-	return os.WriteFile(path, lastChange.ReplaceAll(text, []byte(day)), 0o640)
+	m.Log("merging the packages of %s %s", d.Suite, arch)
+	seed, err := m.seed(ctx, debs, files)
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(seed)
+	names := make([]string, len(debs))
+	for i, d := range debs {
+		names[i] = d.File()
+	}
+	step := Step{Script: bootstrap, Env: []string{
+		"DEBS=" + strings.Join(names, " "), "SUITE=" + d.Suite, "ARCHIVE=" + m.Canon, fmt.Sprintf("SOURCE_DATE_EPOCH=%d", m.Epoch.Unix()),
+	}}
+	exported := seed + ".exported"
+	defer os.Remove(exported)
+	m.Log("configuring the packages of %s %s", d.Suite, arch)
+	if err := m.Run(ctx, arch, seed, step, exported); err != nil {
+		return "", err
+	}
+	f, err := os.Open(exported)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return m.normalise(bufio.NewReaderSize(f, 1<<20))
+}
+
+// fetch returns the packages' files, in the order of debs.
+func (m *Maker) fetch(ctx context.Context, debs []recipe.Deb) ([]string, error) {
+	files := make([]string, len(debs))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(8)
+	for i, d := range debs {
+		g.Go(func() (err error) {
+			files[i], err = m.Fetch(ctx, d)
+			return err
+		})
+	}
+	return files, g.Wait()
 }

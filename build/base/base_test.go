@@ -4,14 +4,10 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,8 +15,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
+	"github.com/klauspost/compress/zstd"
+	"github.com/ulikunitz/xz"
 
+	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
 )
 
@@ -32,32 +30,6 @@ func maker(t *testing.T) *Maker {
 		Name: func(u string) string { return strings.Replace(u, "http://mirror.example.org/debian/", "debian:", 1) },
 		Log:  t.Logf,
 	}
-}
-
-// tree makes a root file system of the kind that debootstrap leaves, with the
-// files in the given order.
-func tree(t *testing.T, names []string, files map[string]string) string {
-	t.Helper()
-	root := filepath.Join(t.TempDir(), "root")
-	for _, name := range names {
-		file := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(files[name]), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return root
-}
-
-func names(files map[string]string) []string {
-	var out []string
-	for n := range files {
-		out = append(out, n)
-	}
-	slices.Sort(out)
-	return out
 }
 
 // entries reads a tar.
@@ -80,201 +52,352 @@ func entries(t *testing.T, file string) []*tar.Header {
 	}
 }
 
-// TestTarSameBytes: the order in which files were made, and when, and from
-// which directory, does not show.
-func TestTarSameBytes(t *testing.T) {
-	files := map[string]string{"usr/bin/a": "a", "usr/bin/b": "b", "etc/b/c": "c", "etc/a": "a", "z": "z"}
-	list := names(files)
-	var sums []string
-	for range 2 {
-		slices.Reverse(list)
-		root := tree(t, list, files)
-		if err := os.Symlink("a", filepath.Join(root, "usr/bin/link")); err != nil {
-			t.Fatal(err)
-		}
-		m := maker(t)
-		file, err := m.tar(root)
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sums = append(sums, fmt.Sprintf("%x", sha256.Sum256(data)))
+// content is the content of a member of the packages in tests.
+func content(name string) []byte { return []byte("content of " + name) }
+
+// debFile writes a package with these members; compression is the end of its data archive's name.
+func debFile(t *testing.T, compression string, members ...tar.Header) string {
+	t.Helper()
+	var data bytes.Buffer
+	var w io.WriteCloser
+	var err error
+	switch compression {
+	case ".xz":
+		w, err = xz.NewWriter(&data)
+	case ".zst":
+		w, err = zstd.NewWriter(&data)
+	default:
+		w = nopCloser{&data}
 	}
-	if sums[0] != sums[1] {
-		t.Errorf("two trees of the same files make different archives: %q", sums)
+	if err != nil {
+		t.Fatal(err)
 	}
+	tw := tar.NewWriter(w)
+	for _, h := range members {
+		text := content(h.Name)
+		if h.Typeflag == 0 {
+			h.Typeflag = tar.TypeReg
+		}
+		if h.Typeflag == tar.TypeReg && h.Size == 0 {
+			h.Size = int64(len(text))
+		}
+		if h.Mode == 0 {
+			h.Mode = 0o644
+		}
+		if h.ModTime.IsZero() {
+			h.ModTime = epoch.Add(-time.Hour)
+		}
+		if err := tw.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if h.Size == int64(len(text)) {
+			if _, err := tw.Write(text); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	_ = tw.Close() // a member may lack its content
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var deb bytes.Buffer
+	deb.WriteString(arMagic)
+	for _, m := range []struct {
+		name string
+		text []byte
+	}{{"debian-binary", []byte("2.0\n")}, {"control.tar", []byte("odd")}, {"data.tar" + compression, data.Bytes()}} {
+		fmt.Fprintf(&deb, "%-16s%-12d%-6d%-6d%-8s%-10d`\n", m.name, 0, 0, 0, "100644", len(m.text))
+		deb.Write(m.text)
+		if len(m.text)%2 == 1 {
+			deb.WriteByte('\n')
+		}
+	}
+	file := filepath.Join(t.TempDir(), "x.deb")
+	if err := os.WriteFile(file, deb.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
-func TestTar(t *testing.T) {
-	root := tree(t, []string{"b/file", "a/first", "a/old", "setuid"}, map[string]string{"a/first": "12345"})
-	in := func(name string) string { return filepath.Join(root, name) }
-	old := epoch.Add(-time.Hour + 300*time.Millisecond)
-	for _, err := range []error{
-		os.Link(in("a/first"), in("b/second")),
-		os.Link(in("a/first"), in("c")),
-		os.Symlink("/etc/passwd", in("d")),
-		os.Chmod(in("setuid"), 0o755|os.ModeSetuid),
-		unix.Mkfifo(in("e"), 0o600),
-		os.Chtimes(in("a/old"), old, old),
-		os.MkdirAll(in("empty"), 0o700),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+type nopCloser struct{ io.Writer }
+
+func (nopCloser) Close() error { return nil }
+
+// debs are packages a, b, c … of one version.
+func debs(n int) []recipe.Deb {
+	var out []recipe.Deb
+	for i := range n {
+		out = append(out, recipe.Deb{Name: string(rune('a' + i)), Version: "1", Arch: "all"})
 	}
-	l, err := net.Listen("unix", in("socket"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	if err := unix.Mknod(in("null"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err != nil {
-		t.Logf("no device node in this tree: %v", err)
-	}
-	m := maker(t)
-	file, err := m.tar(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
+	return out
+}
+
+// describe returns a line for each member of a tar: type, mode, path, link, and time relative to
+// the epoch if it is not the epoch.
+func describe(t *testing.T, file string) []string {
+	t.Helper()
+	var out []string
 	for _, h := range entries(t, file) {
 		line := fmt.Sprintf("%c %04o %s", h.Typeflag, h.Mode, h.Name)
 		if h.Linkname != "" {
 			line += " -> " + h.Linkname
 		}
-		got = append(got, line)
-		want := epoch
-		if h.Name == "a/old" {
-			want = epoch.Add(-time.Hour)
+		if d := h.ModTime.Sub(epoch); d != 0 {
+			line += " " + d.String()
 		}
-		if !h.ModTime.Equal(want) || !h.AccessTime.IsZero() || !h.ChangeTime.IsZero() {
-			t.Errorf("%s is of %v; want %v", h.Name, h.ModTime, want)
-		}
-		if h.Uname != "" || h.Gname != "" || len(h.PAXRecords) > 0 {
-			t.Errorf("%s has owner %q, %q, records %v; names belong to the machine that made it", h.Name, h.Uname, h.Gname, h.PAXRecords)
-		}
+		out = append(out, line)
 	}
-	want := []string{
-		"5 0755 a/", "0 0644 a/first", "0 0644 a/old",
-		"5 0755 b/", "0 0644 b/file", "1 0644 b/second -> a/first",
-		"1 0644 c -> a/first", "2 0777 d -> /etc/passwd", "6 0600 e", "5 0700 empty/", "0 4755 setuid",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the archive (-want +got):\n%s", diff)
-	}
+	return out
 }
 
-// TestTarCapability: ping needs its file capability in the image.
-func TestTarCapability(t *testing.T) {
-	root := tree(t, []string{"ping"}, map[string]string{"ping": "x"})
-	capability := []byte{1, 0, 0, 2, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0} // cap_net_raw=ep
-	if err := unix.Setxattr(filepath.Join(root, "ping"), "security.capability", capability, 0); err != nil {
-		t.Skipf("file capabilities cannot be set here: %v", err)
+// TestSeed: the packages' files are merged as if they had been unpacked one after the other, each
+// only once, in usr where they are named by an alias of it; and the packages are there.
+func TestSeed(t *testing.T) {
+	dir := func(name string) tar.Header { return tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: 0o755} }
+	files := []string{
+		debFile(t, ".xz", dir("./"), dir("./usr/"), dir("./usr/bin/"), tar.Header{Name: "./usr/bin/x", Mode: 0o4755},
+			tar.Header{Typeflag: tar.TypeLink, Name: "./usr/bin/y", Linkname: "./usr/bin/x"}, tar.Header{Typeflag: tar.TypeSymlink, Name: "./etc/l", Linkname: "../../../etc/passwd", Mode: 0o777}),
+		debFile(t, ".zst", dir("./lib/"), dir("./lib/s/"), dir("./bin/"), tar.Header{Name: "./bin/x"}, tar.Header{Typeflag: tar.TypeLink, Name: "./bin/z", Linkname: "./bin/x"}),
+		debFile(t, "", dir("./usr/lib/"), tar.Header{Typeflag: tar.TypeDir, Name: "./usr/lib/s/", Mode: 0o755, ModTime: epoch.Add(-time.Minute)}, dir("./alone/"), dir("./alone/below/")),
 	}
-	file, err := maker(t).tar(root)
+	m := maker(t)
+	file, err := m.seed(t.Context(), debs(3), files)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := entries(t, file)[0].PAXRecords["SCHILY.xattr.security.capability"]; got != string(capability) {
-		t.Errorf("the capability is %q; want %q", got, capability)
+	got := describe(t, file)
+	want := []string{
+		"0 4755 usr/bin/x -1h0m0s", "1 0644 usr/bin/y -> usr/bin/x -1h0m0s", "2 0777 etc/l -> ../../../etc/passwd -1h0m0s",
+		"1 0644 usr/bin/z -> usr/bin/x -1h0m0s",
+		"0 0644 var/cache/apt/archives/a_1_all.deb", "0 0644 var/cache/apt/archives/b_1_all.deb", "0 0644 var/cache/apt/archives/c_1_all.deb",
+		"2 0777 bin -> usr/bin", "2 0777 lib -> usr/lib",
+		"5 0755 alone/ -1h0m0s", "5 0755 alone/below/ -1h0m0s", "5 0755 dev/", "5 0755 etc/", "5 0755 proc/",
+		"5 0755 usr/", "5 0755 usr/bin/", "5 0755 usr/lib/ -1h0m0s", "5 0755 usr/lib/s/ -1m0s",
+		"5 0755 var/", "5 0755 var/cache/", "5 0755 var/cache/apt/", "5 0755 var/cache/apt/archives/", "5 0755 var/cache/apt/archives/partial/",
+		"5 0755 var/lib/", "5 0755 var/lib/apt/", "5 0755 var/lib/apt/lists/", "5 0755 var/lib/apt/lists/partial/",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the seed (-want +got):\n%s", diff)
+	}
+	again, err := m.seed(t.Context(), debs(3), files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, _ := os.ReadFile(file)
+	if b, _ := os.ReadFile(again); !bytes.Equal(a, b) {
+		t.Error("two seeds of the same packages differ")
 	}
 }
 
-func TestTarError(t *testing.T) {
-	m := maker(t)
-	if file, err := m.tar(filepath.Join(m.Dir, "gone")); err == nil {
-		t.Errorf("tar of nothing = %s", file)
+// TestSeedRefuses: a package that a lock names can contain anything. What could be written outside
+// of a directory that it is unpacked in, or without end, is refused, with the package and the
+// member; and no part of a seed is left.
+func TestSeedRefuses(t *testing.T) {
+	link := func(name, to string) tar.Header {
+		return tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: to, Mode: 0o777}
 	}
-	if left, _ := os.ReadDir(m.Dir); len(left) > 0 {
-		t.Errorf("a failed tar leaves %v", left)
-	}
-}
-
-func TestNormalise(t *testing.T) {
-	gone := map[string]string{
-		"etc/hostname": "builder\n", "etc/resolv.conf": "nameserver 192.0.2.1\n", "etc/passwd-": "", "etc/shadow-": "", "etc/.pwd.lock": "",
-		"var/log/bootstrap.log": "", "var/log/apt/history.log": "", "var/cache/ldconfig/aux-cache": "", "var/cache/apt/archives/a.deb": "", "var/cache/apt/pkgcache.bin": "",
-		"var/lib/apt/lists/x_Packages": "", "var/lib/dpkg/status-old": "", "var/cache/debconf/config.dat-old": "", "debootstrap/debpaths": "",
-		"dev/x": "", "proc/x": "", "sys/x": "", "run/x": "", "tmp/x": "",
-	}
-	kept := map[string]string{
-		"etc/passwd": "root:x:0:0:::\n", "var/lib/dpkg/status": "Package: x\n", "var/log/README": "x", "usr/share/doc/x-": "x", "var/cache/apt/archives/lock": "",
-	}
-	written := map[string]string{
-		"etc/shadow":           "root:*:19000:0:99999:7:::\ndaemon:!:20110:0:99999:7:::\n",
-		"etc/machine-id":       "0123456789abcdef\n",
-		"etc/apt/sources.list": "deb file:///tmp/base-1/repo bookworm main\n", "etc/apt/apt.conf.d/01autoremove": "", "usr/sbin/policy-rc.d": "other",
-	}
-	all := map[string]string{}
-	for _, files := range []map[string]string{gone, kept, written} {
-		for n, c := range files {
-			all[n] = c
-		}
-	}
-	root := tree(t, names(all), all)
-	m := maker(t)
-	for range 2 { // what is normal stays as it is
-		if err := m.normalise(root, "bookworm"); err != nil {
-			t.Fatal(err)
-		}
-		for n := range gone {
-			if _, err := os.Lstat(filepath.Join(root, n)); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("%s is still there (%v)", n, err)
-			}
-		}
-		want := map[string]string{
-			"etc/shadow":     "root:*:20454:0:99999:7:::\ndaemon:!:20454:0:99999:7:::\n",
-			"etc/machine-id": "",
-			"etc/apt/sources.list": "deb http://archive.example.org/debian bookworm main\ndeb http://archive.example.org/debian bookworm-updates main\n" +
-				"deb http://archive.example.org/debian-security bookworm-security main\n",
-			"usr/sbin/policy-rc.d": "#!/bin/sh\nexit 101\n",
-		}
-		for n, c := range kept {
-			want[n] = c
-		}
-		for n, c := range want {
-			if got, err := os.ReadFile(filepath.Join(root, n)); err != nil || string(got) != c {
-				t.Errorf("%s holds %q, %v; want %q", n, got, err, c)
-			}
-		}
-		for _, dir := range []string{"dev", "proc", "sys", "run", "tmp", "var/lib/apt/lists"} {
-			if info, err := os.Stat(filepath.Join(root, dir)); err != nil || !info.IsDir() {
-				t.Errorf("the directory %s is gone (%v)", dir, err)
-			}
-		}
-	}
-	if info, err := os.Stat(filepath.Join(root, "usr/sbin/policy-rc.d")); err != nil || info.Mode().Perm()&0o111 == 0 {
-		t.Errorf("policy-rc.d has mode %v (%v); want it executable", info.Mode(), err)
-	}
-}
-
-func TestNormaliseWithoutShadow(t *testing.T) {
-	root := tree(t, []string{"etc/passwd"}, nil)
-	if err := maker(t).normalise(root, "bookworm"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("normalise of a tree without accounts = %v", err)
-	}
-}
-
-func TestShadow(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "shadow")
-	for _, tt := range []struct{ in, want string }{
-		{"", ""},
-		{"root:*:19000:0:99999:7:::\n", "root:*:20454:0:99999:7:::\n"},
-		{"a:$6$x:1:2:3:4:5:6:\nb::19000::::::\n", "a:$6$x:20454:2:3:4:5:6:\nb::20454::::::\n"},
-		{"never:*::0:99999:7:::\n", "never:*::0:99999:7:::\n"},
-		{"sshd:!:19000:0", "sshd:!:20454:0"},
+	one := func(h ...tar.Header) [][]tar.Header { return [][]tar.Header{h} }
+	for _, tt := range []struct {
+		name string
+		debs [][]tar.Header
+		want string
+	}{
+		{"parent", one(tar.Header{Name: "../../../tmp/marker"}), `package a 1: member "../../../tmp/marker" is not a path below the root`},
+		{"parent inside", one(tar.Header{Name: "./usr/../../tmp/marker"}), `is not a path below the root`},
+		{"absolute", one(tar.Header{Name: "/tmp/marker"}), `member "/tmp/marker" is not a path below the root`},
+		{"through a link", one(link("./x", "/"), tar.Header{Name: "./x/tmp/marker"}), `member "./x/tmp/marker" is below "x", which is no directory`},
+		{"through another package's link", [][]tar.Header{{link("./x", "/tmp")}, {tar.Header{Name: "./x/marker"}}}, `package b 1: member "./x/marker" is below "x"`},
+		{"directory over a link", [][]tar.Header{{link("./x", "/tmp")}, {tar.Header{Typeflag: tar.TypeDir, Name: "./x/"}}}, `package b 1: member "./x/" is a directory, and another package has a file`},
+		{"link instead of a directory of ours", one(link("./var/cache", "/tmp"), link("./etc", "/etc"), tar.Header{Name: "./etc/fstab"}), `member "./etc/fstab" is below "etc"`},
+		{"below an alias that is a link", one(link("./usr/bin", "/tmp"), tar.Header{Name: "./bin/x"}), `member "./bin/x" is below "usr/bin", which is no directory`},
+		{"hard link outside", one(tar.Header{Typeflag: tar.TypeLink, Name: "./x", Linkname: "/etc/shadow"}), `is a link to "/etc/shadow", which is not a path below the root`},
+		{"hard link to a parent", one(tar.Header{Typeflag: tar.TypeLink, Name: "./x", Linkname: "../etc/shadow"}), `is a link to "../etc/shadow"`},
+		{"hard link to nothing", one(tar.Header{Typeflag: tar.TypeLink, Name: "./x", Linkname: "etc/shadow"}), `is a link to "etc/shadow", which is no file before it`},
+		{"block device", one(tar.Header{Typeflag: tar.TypeBlock, Name: "./sda", Devmajor: 8}), `member "./sda" is a device`},
+		{"character device", one(tar.Header{Typeflag: tar.TypeChar, Name: "./mem", Devmajor: 1, Devminor: 1}), `is a device`},
+		{"FIFO", one(tar.Header{Typeflag: tar.TypeFifo, Name: "./etc/os-release"}), `is a device or another special file`},
+		{"huge", one(tar.Header{Name: "./x", Size: 1 << 40}), `is too large (1099511627776 bytes)`},
+		{"one of the packages", one(tar.Header{Name: "./var/cache/apt/archives/a_1_all.deb"}), `a package contains /var/cache/apt/archives/a_1_all.deb`},
 	} {
-		if err := os.WriteFile(file, []byte(tt.in), 0o640); err != nil {
+		t.Run(tt.name, func(t *testing.T) {
+			var files []string
+			for _, members := range tt.debs {
+				files = append(files, debFile(t, "", members...))
+			}
+			m := maker(t)
+			if file, err := m.seed(t.Context(), debs(len(files)), files); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("seed = %q, %v; want %s", file, err, tt.want)
+			}
+			if left, _ := os.ReadDir(m.Dir); len(left) > 0 {
+				t.Errorf("%v is left", left)
+			}
+		})
+	}
+}
+
+// TestSeedLimit: the limit holds for all packages together, whatever they declare.
+func TestSeedLimit(t *testing.T) {
+	s := &seed{tw: tar.NewWriter(io.Discard), have: map[string]*tar.Header{}, by: map[string]string{}, aliased: map[string]bool{}, size: maxUnpacked - 3}
+	if err := s.member(&tar.Header{Typeflag: tar.TypeReg, Name: "a", Size: 3}, strings.NewReader("abc")); err != nil {
+		t.Error(err)
+	}
+	if err := s.member(&tar.Header{Typeflag: tar.TypeReg, Name: "b", Size: 1}, strings.NewReader("b")); err == nil || !strings.Contains(err.Error(), "2048 MB together") {
+		t.Errorf("a byte more: %v", err)
+	}
+	for i := range maxMembers {
+		s.have[fmt.Sprint(i)] = nil
+	}
+	if err := s.member(&tar.Header{Typeflag: tar.TypeSymlink, Name: "c"}, strings.NewReader("")); err == nil || !strings.Contains(err.Error(), "500000 members together") {
+		t.Errorf("a member more: %v", err)
+	}
+}
+
+// TestMembersMalformed: what is no package is an error, not a crash.
+func TestMembersMalformed(t *testing.T) {
+	good, err := os.ReadFile(debFile(t, ".xz", tar.Header{Name: "./x"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bz2 := bytes.Replace(good, []byte("data.tar.xz "), []byte("data.tar.bz2"), 1)
+	for name, tt := range map[string]struct {
+		text []byte
+		want string
+	}{
+		"empty":             {nil, "it is no ar archive"},
+		"text":              {[]byte("<!doctype html>"), "it is no ar archive"},
+		"no data":           {good[:len(arMagic)+arHeader+4], "it has no member data.tar"},
+		"cut":               {good[:len(good)-120], "data.tar.xz: "},
+		"cut in a member":   {good[:len(arMagic)+arHeader+2], "is cut off"},
+		"size":              {bytes.Replace(good, []byte("4         `"), []byte("-4        `"), 1), `the header of member "debian-binary" is malformed`},
+		"compression":       {bz2, "its compression is not one of"},
+		"no such decoder":   {bytes.Replace(good, []byte("\xfd7zXZ"), []byte("\xfd7zXY"), 1), "data.tar.xz: "},
+		"another algorithm": {bytes.Replace(good, []byte("data.tar.xz "), []byte("data.tar.zst"), 1), "data.tar.zst: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "x.deb")
+			if err := os.WriteFile(file, tt.text, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			err := members(file, func(_ *tar.Header, r io.Reader) error { _, err := io.Copy(io.Discard, r); return err })
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("members = %v; want %s", err, tt.want)
+			}
+		})
+	}
+}
+
+// FuzzMembers: no file makes reading a package panic.
+func FuzzMembers(f *testing.F) {
+	f.Add([]byte(arMagic))
+	f.Add(fmt.Appendf(nil, "%s%-16s%-12d%-6d%-6d%-8s%-10d`\n%s", arMagic, "data.tar", 0, 0, 0, "100644", 512, make([]byte, 512)))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		file := filepath.Join(t.TempDir(), "x.deb")
+		if err := os.WriteFile(file, text, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if err := maker(t).shadow(file); err != nil {
+		s := &seed{tw: tar.NewWriter(io.Discard), have: map[string]*tar.Header{}, by: map[string]string{}, aliased: map[string]bool{}}
+		_ = members(file, s.member)
+	})
+}
+
+// TestNormalise: nothing is left of the machine, the time and the container.
+func TestNormalise(t *testing.T) {
+	var exported bytes.Buffer
+	tw := tar.NewWriter(&exported)
+	const capability = "\x01\x00\x00\x02\x00 \x00\x00"
+	for _, h := range []tar.Header{
+		{Typeflag: tar.TypeDir, Name: "dev/", Mode: 0o755, ModTime: epoch.Add(time.Hour)},
+		{Typeflag: tar.TypeReg, Name: "dev/x", Mode: 0o644},
+		{Typeflag: tar.TypeDir, Name: "etc/", Mode: 0o755, ModTime: epoch.Add(time.Nanosecond)},
+		{Typeflag: tar.TypeReg, Name: "etc/resolv.conf", Mode: 0o644},
+		{Typeflag: tar.TypeBlock, Name: "etc/sda", Devmajor: 8},
+		{Typeflag: tar.TypeFifo, Name: "fifo", Mode: 0o600, ModTime: epoch},
+		{Typeflag: tar.TypeReg, Name: "ping", Mode: 0o4755, Uid: 1, Gid: 2, Uname: "builder", Gname: "builder", ModTime: epoch.Add(-time.Hour + 300*time.Millisecond),
+			AccessTime: epoch, ChangeTime: epoch, Format: tar.FormatPAX, PAXRecords: map[string]string{fileCapability: capability, "SCHILY.xattr.user.x": "y"}},
+		{Typeflag: tar.TypeLink, Name: "ping2", Linkname: "ping", Mode: 0o4755, ModTime: epoch},
+		{Typeflag: tar.TypeReg, Name: "proc/x", Mode: 0o644},
+		{Typeflag: tar.TypeSymlink, Name: "sh", Linkname: "dash", Mode: 0o777, ModTime: epoch},
+		{Typeflag: tar.TypeDir, Name: "system/", Mode: 0o755, ModTime: epoch},
+		{Typeflag: tar.TypeReg, Name: "sys/x", Mode: 0o644},
+	} {
+		if err := tw.WriteHeader(&h); err != nil {
 			t.Fatal(err)
 		}
-		if got, _ := os.ReadFile(file); string(got) != tt.want {
-			t.Errorf("shadow(%q) = %q; want %q", tt.in, got, tt.want)
+	}
+	if err := tw.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m := maker(t)
+	file, err := m.normalise(bytes.NewReader(exported.Bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"5 0755 dev/", "5 0755 etc/", "6 0600 fifo", "0 4755 ping -1h0m0s", "1 4755 ping2 -> ping", "2 0777 sh -> dash", "5 0755 system/"}
+	if diff := cmp.Diff(want, describe(t, file)); diff != "" {
+		t.Errorf("the base (-want +got):\n%s", diff)
+	}
+	for _, h := range entries(t, file) {
+		if h.Uname != "" || h.Gname != "" || !h.AccessTime.IsZero() || !h.ChangeTime.IsZero() {
+			t.Errorf("%s has owner %q, %q, times %v, %v", h.Name, h.Uname, h.Gname, h.AccessTime, h.ChangeTime)
 		}
+		want := map[string]string(nil)
+		if h.Name == "ping" {
+			want = map[string]string{fileCapability: capability}
+		}
+		if diff := cmp.Diff(want, h.PAXRecords); diff != "" {
+			t.Errorf("%s: records (-want +got):\n%s", h.Name, diff)
+		}
+	}
+	for _, cut := range []int{700, exported.Len() - 1200} {
+		if file, err := m.normalise(bytes.NewReader(exported.Bytes()[:cut])); err == nil {
+			t.Errorf("normalise of the first %d bytes = %s; want an error", cut, file)
+		}
+	}
+	if left, _ := os.ReadDir(m.Dir); len(left) != 1 {
+		t.Errorf("failed ones leave %v", left)
+	}
+}
+
+// TestMake: the packages are executed by what runs steps, and by nothing else; files are left by
+// nobody.
+func TestMake(t *testing.T) {
+	m := maker(t)
+	file := debFile(t, ".xz", tar.Header{Name: "./bin/sh", Mode: 0o755})
+	m.Fetch = func(context.Context, recipe.Deb) (string, error) { return file, nil }
+	boom := errors.New("no builder")
+	var fail error
+	m.Run = func(_ context.Context, arch, fileSystem string, step Step, out string) error {
+		want := []string{"DEBS=a_1_all.deb b_1_all.deb", "SUITE=bookworm", "ARCHIVE=http://archive.example.org/debian", "SOURCE_DATE_EPOCH=1767225600"}
+		if diff := cmp.Diff(want, step.Env); diff != "" || arch != "arm64" || step.Script != bootstrap {
+			t.Errorf("the step is for %s (-want +got):\n%s", arch, diff)
+		}
+		text, err := os.ReadFile(fileSystem)
+		if err != nil || !bytes.Contains(text, content("./bin/sh")) {
+			t.Errorf("the step's file system has no file of the packages (%v)", err)
+		}
+		return errors.Join(fail, os.WriteFile(out, text, 0o600))
+	}
+	d := matrix.Debootstrap{Suite: "bookworm", Variant: "minbase"}
+	made, err := m.Make(t.Context(), d, "arm64", debs(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := describe(t, made); !slices.Contains(got, "0 0755 usr/bin/sh -1h0m0s") {
+		t.Errorf("the base holds %q", got)
+	}
+	if left, _ := os.ReadDir(m.Dir); len(left) != 1 {
+		t.Errorf("%v is left beside the base", left)
+	}
+	fail = boom
+	if _, err := m.Make(t.Context(), d, "arm64", debs(2)); !errors.Is(err, boom) {
+		t.Errorf("Make = %v; want the step's error", err)
+	}
+	m.Fetch = func(context.Context, recipe.Deb) (string, error) { return "", boom }
+	if _, err := m.Make(t.Context(), d, "arm64", debs(2)); !errors.Is(err, boom) {
+		t.Errorf("Make = %v; want the download's error", err)
+	}
+	if left, _ := os.ReadDir(m.Dir); len(left) != 1 {
+		t.Errorf("failed ones leave %v", left)
 	}
 }
 
@@ -408,100 +531,6 @@ func TestDownloaded(t *testing.T) {
 	}
 }
 
-// deb builds a real package.
-func deb(t *testing.T, name, version string) (file string, d recipe.Deb) {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(dir, "DEBIAN"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	control := fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: all\nPriority: optional\nMaintainer: Nobody <nobody@example.org>\nDescription: a test\n of some lines\n", name, version)
-	if err := os.WriteFile(filepath.Join(dir, "DEBIAN/control"), []byte(control), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	file = filepath.Join(t.TempDir(), "x.deb")
-	if out, err := exec.Command("dpkg-deb", "--build", "--root-owner-group", dir, file).CombinedOutput(); err != nil {
-		t.Fatalf("dpkg-deb: %v\n%s", err, out)
-	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := sha256.Sum256(data)
-	return file, recipe.Deb{Name: name, Version: version, Arch: "all", URL: "debian:pool/" + name, SHA256: hex.EncodeToString(sum[:]), Size: int64(len(data))}
-}
-
-// TestArchive: what debootstrap is served is an archive that describes itself
-// rightly.
-func TestArchive(t *testing.T) {
-	if _, err := exec.LookPath("dpkg-deb"); err != nil {
-		t.Skip("dpkg-deb is not installed")
-	}
-	files := map[string]string{}
-	var debs []recipe.Deb
-	for _, d := range [][2]string{{"a", "1:2~rc1-3"}, {"b", "4"}} {
-		file, deb := deb(t, d[0], d[1])
-		files[d[0]] = file
-		debs = append(debs, deb)
-	}
-	m := maker(t)
-	m.Fetch = func(_ context.Context, d recipe.Deb) (string, error) { return files[d.Name], nil }
-	repo := filepath.Join(t.TempDir(), "repo")
-	if err := m.archive(t.Context(), repo, "bookworm", "amd64", debs); err != nil {
-		t.Fatal(err)
-	}
-	packages := filepath.Join(repo, "dists/bookworm/main/binary-amd64/Packages")
-	index := map[string]recipe.Deb{}
-	if err := readPackages(packages, index); err != nil {
-		t.Fatal(err)
-	}
-	for _, d := range debs {
-		got := index[d.Name]
-		want := d
-		want.URL = "pool/" + d.File()
-		if got != want {
-			t.Errorf("the index has %+v; want %+v", got, want)
-		}
-		data, err := os.ReadFile(filepath.Join(repo, got.URL))
-		if err != nil {
-			t.Error(err)
-		}
-		if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != d.SHA256 {
-			t.Errorf("%s is not the package", got.URL)
-		}
-	}
-	text, err := os.ReadFile(packages)
-	if err != nil || bytes.Count(text, []byte("\nPriority: required\n")) != 2 || bytes.Contains(text, []byte("optional")) || !bytes.HasSuffix(text, []byte("\n\n")) {
-		t.Errorf("Packages (%v):\n%s", err, text)
-	}
-	release, err := os.ReadFile(filepath.Join(repo, "dists/bookworm/Release"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, line := range []string{"Codename: bookworm\n", "Architectures: amd64\n", "Date: Thu, 01 Jan 2026 00:00:00 UTC\n", fmt.Sprintf(" %x %d main/binary-amd64/Packages\n", sha256.Sum256(text), len(text))} {
-		if !strings.Contains(string(release), line) {
-			t.Errorf("Release lacks %q:\n%s", line, release)
-		}
-	}
-	// The same packages give the same archive.
-	again := filepath.Join(t.TempDir(), "repo")
-	if err := m.archive(t.Context(), again, "bookworm", "amd64", debs); err != nil {
-		t.Fatal(err)
-	}
-	if other, _ := os.ReadFile(filepath.Join(again, "dists/bookworm/Release")); !bytes.Equal(other, release) {
-		t.Error("two archives of the same packages differ")
-	}
-}
-
-func TestArchiveFetchError(t *testing.T) {
-	m := maker(t)
-	boom := errors.New("checksum mismatch")
-	m.Fetch = func(context.Context, recipe.Deb) (string, error) { return "", boom }
-	if err := m.archive(t.Context(), filepath.Join(t.TempDir(), "repo"), "s", "amd64", []recipe.Deb{{Name: "a"}}); !errors.Is(err, boom) {
-		t.Errorf("archive = %v; want the fetch's error", err)
-	}
-}
-
 func TestCleanEnv(t *testing.T) {
 	t.Setenv("LC_ALL", "de_DE.UTF-8")
 	t.Setenv("TMPDIR", "/somewhere")
@@ -509,18 +538,5 @@ func TestCleanEnv(t *testing.T) {
 	env := cleanEnv()
 	if !slices.Contains(env, "LC_ALL=C.UTF-8") || !slices.Contains(env, "https_proxy=http://proxy.example.org") || slices.ContainsFunc(env, func(s string) bool { return strings.HasPrefix(s, "TMPDIR=") || strings.Contains(s, "de_DE") }) {
 		t.Errorf("cleanEnv() = %q", env)
-	}
-}
-
-func TestCheck(t *testing.T) {
-	err := Check("riscv64")
-	if os.Geteuid() != 0 {
-		if !errors.Is(err, ErrNotPossible) || !strings.Contains(err.Error(), "root") {
-			t.Errorf("Check as a user = %v", err)
-		}
-		return
-	}
-	if !errors.Is(err, ErrNotPossible) || !strings.Contains(err.Error(), "make deps") {
-		t.Errorf("Check of an architecture that nothing emulates = %v; want the remedy", err)
 	}
 }

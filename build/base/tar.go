@@ -3,19 +3,19 @@ package base
 import (
 	"archive/tar"
 	"bufio"
-	"bytes"
+	"errors"
+	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
+	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
-// tar writes the tree in sorted order with no time later than the epoch, and
+// normalise reads a base's file system as the builder exports it, a tar in the order of paths, and
+// writes it without traces of the machine and of the time of the run: no time is later than the
+// epoch, owners have no names, and there is nothing that a container's runtime provides. It
 // returns the file's path.
-func (m *Maker) tar(root string) (_ string, err error) {
+func (m *Maker) normalise(exported io.Reader) (_ string, err error) {
 	f, err := os.CreateTemp(m.Dir, "base-*.tar")
 	if err != nil {
 		return "", err
@@ -29,107 +29,55 @@ func (m *Maker) tar(root string) (_ string, err error) {
 		}
 	}()
 	buf := bufio.NewWriterSize(f, 1<<20)
-	w := treeWriter{tw: tar.NewWriter(buf), root: root, epoch: m.Epoch, links: map[[2]uint64]string{}}
-	if err := filepath.WalkDir(root, w.visit); err != nil {
-		return "", err
+	tr, tw := tar.NewReader(exported), tar.NewWriter(buf)
+	for {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return "", fmt.Errorf("what the builder exported: %w", err)
+		}
+		if !m.normal(h) {
+			continue
+		}
+		if err := tw.WriteHeader(h); err != nil {
+			return "", fmt.Errorf("%s: %w", h.Name, err)
+		}
+		if _, err := io.Copy(tw, tr); err != nil {
+			return "", err
+		}
 	}
-	if err := w.tw.Close(); err != nil {
+	if err := tw.Close(); err != nil {
 		return "", err
 	}
 	return f.Name(), buf.Flush()
 }
 
-type treeWriter struct {
-	tw    *tar.Writer
-	root  string
-	epoch time.Time
-	links map[[2]uint64]string // maps device and inode to the first name
-}
+const fileCapability = "SCHILY.xattr.security.capability"
 
-func (w treeWriter) visit(path string, d fs.DirEntry, err error) error {
-	if err != nil || path == w.root {
-		return err
+// normal normalises a header, and reports whether the member is part of the base.
+func (m *Maker) normal(h *tar.Header) bool {
+	switch h.Typeflag {
+	case tar.TypeReg, tar.TypeLink, tar.TypeSymlink, tar.TypeDir, tar.TypeFifo:
+	default:
+		return false // the container runtime provides /dev
 	}
-	name, err := filepath.Rel(w.root, path)
-	if err != nil {
-		return err
+	top, below, _ := strings.Cut(h.Name, "/")
+	if provided := top == "dev" || top == "proc" || top == "sys"; provided && below != "" || h.Name == "etc/resolv.conf" {
+		return false
 	}
-	info, err := d.Info()
-	if err != nil {
-		return err
+	kept := map[string]string{}
+	if v := h.PAXRecords[fileCapability]; v != "" && h.Typeflag == tar.TypeReg {
+		kept[fileCapability] = v
 	}
-	if info.Mode()&(fs.ModeDevice|fs.ModeSocket) != 0 {
-		return nil // the container runtime provides /dev
+	mtime := h.ModTime.Truncate(time.Second)
+	if mtime.After(m.Epoch) {
+		mtime = m.Epoch
 	}
-	h, st, err := w.header(path, name, info)
-	if err != nil {
-		return err
+	*h = tar.Header{Typeflag: h.Typeflag, Name: h.Name, Linkname: h.Linkname, Size: h.Size, Mode: h.Mode, Uid: h.Uid, Gid: h.Gid, ModTime: mtime}
+	if len(kept) > 0 {
+		h.PAXRecords = kept
 	}
-	if st.Nlink > 1 && info.Mode().IsRegular() {
-		id := [2]uint64{st.Dev, st.Ino}
-		if first, ok := w.links[id]; ok {
-			h.Typeflag, h.Linkname, h.Size, h.PAXRecords = tar.TypeLink, first, 0, nil
-		} else {
-			w.links[id] = name
-		}
-	}
-	if err := w.tw.WriteHeader(h); err != nil {
-		return err
-	}
-	if h.Typeflag != tar.TypeReg {
-		return nil
-	}
-	return w.content(path)
-}
-
-func (w treeWriter) header(path, name string, info fs.FileInfo) (*tar.Header, *unix.Stat_t, error) {
-	link := ""
-	if info.Mode()&fs.ModeSymlink != 0 {
-		var err error
-		if link, err = os.Readlink(path); err != nil {
-			return nil, nil, err
-		}
-	}
-	h, err := tar.FileInfoHeader(info, link)
-	if err != nil {
-		return nil, nil, err
-	}
-	var st unix.Stat_t
-	if err := unix.Lstat(path, &st); err != nil {
-		return nil, nil, err
-	}
-	h.Name, h.Uname, h.Gname = name, "", ""
-	if info.IsDir() {
-		h.Name += "/"
-	}
-	h.AccessTime, h.ChangeTime = time.Time{}, time.Time{}
-	h.ModTime = h.ModTime.Truncate(time.Second)
-	if h.ModTime.After(w.epoch) {
-		h.ModTime = w.epoch
-	}
-	if info.Mode().IsRegular() {
-		if v, err := xattr(path, "security.capability"); err == nil && len(v) > 0 {
-			h.PAXRecords = map[string]string{"SCHILY.xattr.security.capability": string(v)}
-		}
-	}
-	return h, &st, nil
-}
-
-func (w treeWriter) content(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	_, err = io.Copy(w.tw, f)
-	return err
-}
-
-func xattr(path, name string) ([]byte, error) {
-	buf := make([]byte, 256)
-	n, err := unix.Lgetxattr(path, name, buf)
-	if err != nil {
-		return nil, err
-	}
-	return bytes.Clone(buf[:n]), nil
+	return true
 }

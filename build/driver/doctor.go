@@ -30,14 +30,14 @@ func (w *Workspace) Doctor(ctx context.Context, o BuildOptions) []Finding {
 	return []Finding{
 		rights(), program("runc", "apt-get install runc (or make deps)", "build, certify, lock with our own builder"),
 		w.buildkitd(o), w.builder(ctx, o),
-		debootstrap("amd64"), debootstrap("arm64"),
+		debootstrap(),
 		program("go", "install Go, or set GOPROXY", "build (to find the module proxy) and certify of images without a harness"),
 		w.disk(), w.credentials(),
 	}
 }
 
 func rights() Finding {
-	f := Finding{What: "root", OK: true, Detail: fmt.Sprintf("uid %d", os.Geteuid()), For: "build, certify, lock with our own builder; debootstrap"}
+	f := Finding{What: "root", OK: true, Detail: fmt.Sprintf("uid %d", os.Geteuid()), For: "build, certify, lock with our own builder; lock of Debian-based targets"}
 	if os.Geteuid() == 0 {
 		return f
 	}
@@ -87,9 +87,9 @@ func (w *Workspace) builder(ctx context.Context, o BuildOptions) Finding {
 	return f
 }
 
-func debootstrap(arch string) Finding {
-	f := Finding{What: "debootstrap " + arch, For: "build of Debian-based targets"}
-	if err := base.Check(arch); err != nil {
+func debootstrap() Finding {
+	f := Finding{What: "debootstrap", For: "lock of Debian-based targets"}
+	if err := base.Check(); err != nil {
 		f.Detail, f.Remedy = err.Error(), "make deps"
 		return f
 	}

@@ -88,7 +88,7 @@ type DryBase struct {
 	recipe.Source
 	Platform string   `json:"platform"`
 	From     string   `json:"from,omitempty"`     // the reference that is pulled, if from a mirror
-	Packages string   `json:"packages,omitempty"` // the package set from which debootstrap makes it
+	Packages string   `json:"packages,omitempty"` // the package set from which it is made
 	Size     int64    `json:"size,omitempty"`     // in bytes, if known
 	Seconds  *float64 `json:"seconds,omitempty"`
 }

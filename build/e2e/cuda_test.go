@@ -21,7 +21,7 @@ func TestCUDAOfDebian(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the matrix has the image for linux/amd64 only")
 	}
-	if err := base.Check(runtime.GOARCH); err != nil {
+	if err := base.Check(); err != nil {
 		t.Skip(err)
 	}
 	const name = "cuda12.4-debian13-minimal"

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// stateDir outlives the run: what a test downloads or debootstraps once is
+// stateDir outlives the run: what a test downloads or makes once is
 // there for the next. ASSAY_TEST_STATE moves it.
 func stateDir(t *testing.T) string {
 	t.Helper()

@@ -93,7 +93,7 @@ func (s *lockServer) requests() []string {
 // for it.
 func TestLockKilled(t *testing.T) {
 	addr := buildkit(t)
-	if err := base.Check(runtime.GOARCH); err != nil {
+	if err := base.Check(); err != nil {
 		t.Skip(err)
 	}
 	dir := temporary(t)

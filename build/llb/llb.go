@@ -17,7 +17,7 @@ import (
 )
 
 // ContentStore is the id under which the session offers assay's own OCI
-// layout: bases made with debootstrap and the harness's source.
+// layout: bases made of Debian packages and the harness's source.
 const ContentStore = "assay"
 
 // FileName is the name of the only file in the content that [Env.File] returns.

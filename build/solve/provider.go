@@ -38,7 +38,7 @@ import (
 
 type imageConfig = ocispec.ImageConfig
 
-// A Provider supplies what recipes refer to but do not contain: bases made with debootstrap, the
+// A Provider supplies what recipes refer to but do not contain: bases made of Debian packages, the
 // harness's source, and the configuration of base images.
 type Provider struct {
 	Mirror   *mirror.Resolver
@@ -57,7 +57,9 @@ type Provider struct {
 	contents *oci.Layout
 	store    content.Store
 	cache    fetch.Cache
-	making   sync.Map // maps key to sync.OnceValue: each base is made once
+	// run runs the steps of bases; a Solver sets it.
+	run    func(ctx context.Context, arch, fileSystem string, step base.Step, out string) error
+	making sync.Map // maps key to sync.OnceValue: each base is made once
 }
 
 // Open prepares the state directory, and removes what killed programs have left in it.
@@ -211,6 +213,9 @@ func (p *Provider) debootstrap(ctx context.Context, d matrix.Debootstrap, on rec
 	if err != nil {
 		return nil, nil, err
 	}
+	if m.Run == nil {
+		return nil, nil, errors.New("it needs a builder")
+	}
 	file, err := m.Make(ctx, d, on.Arch, p.Lock.Debs[component.BaseKey(d, on)].Packages)
 	if err != nil {
 		return nil, nil, err
@@ -251,7 +256,7 @@ func (p *Provider) Maker() (*base.Maker, error) {
 	}
 	return &base.Maker{
 		Dir: p.work.Dir, Archive: strings.TrimSuffix(archive, "/"), Canon: canon,
-		Name: p.Mirror.Name, Netrc: p.Mirror.Netrc(archive), Fetch: p.fetchDeb, Epoch: p.Epoch, Log: p.Log,
+		Name: p.Mirror.Name, Netrc: p.Mirror.Netrc(archive), Fetch: p.fetchDeb, Run: p.run, Epoch: p.Epoch, Log: p.Log,
 	}, nil
 }
 

@@ -55,8 +55,10 @@ type Solver struct {
 	finish       *finisher
 }
 
-// Open prepares the output directory. The provider must already be open.
+// Open prepares the output directory. The provider must already be open; it makes bases with this
+// solver's builders.
 func (s *Solver) Open() error {
+	s.Provider.run = s.configure
 	s.OutDir = cmp.Or(s.OutDir, filepath.Join(s.Provider.work.Dir, "out"))
 	var err error
 	if s.out, err = contentlocal.NewStore(s.OutDir); err != nil {

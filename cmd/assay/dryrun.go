@@ -39,7 +39,7 @@ func dryText(out io.Writer, run *driver.DryRun) {
 		fmt.Fprintf(out, "  %s for %s\n    %s%s\n", b.Ref, b.Platform, digestText(b.Digest), tookBefore(b.Seconds))
 		switch {
 		case b.Packages != "":
-			fmt.Fprintf(out, "    made by debootstrap from the package set %s\n", b.Packages)
+			fmt.Fprintf(out, "    made from the package set %s\n", b.Packages)
 		case b.Kind == recipe.FromImage:
 			fmt.Fprintf(out, "    pulled from %s, size unknown\n", cmp.Or(b.From, b.Ref))
 		default:
