@@ -20,6 +20,10 @@ const destroying = 15 << 28
 
 func sign(c op.Collective, t elem.Type, red elem.Op, count, root int) uint32 {
 	h := uint64(count)*0x9E3779B97F4A7C15 + uint64(uint32(root))*0xC2B2AE3D27D4EB4F
+	for range 2 { // a product alone has the same high bits for most counts that are a Fibonacci number apart
+		h = (h ^ h>>32) * 0xD6E8FEB86659FD93
+	}
+	h ^= h >> 32
 	return uint32(c)<<28 | uint32(t)<<24 | uint32(red&7)<<21 | uint32(h>>43)
 }
 
