@@ -43,6 +43,11 @@ func (o *certifyFlags) run(c *cli.Context) error {
 	if o.trust.Target != "" && o.trust.ImageHarness {
 		return exit.Usagef("--target and --image-harness exclude each other: the image's own harness believes the image")
 	}
+	if o.certificate != "" {
+		if err := outfile.Check(o.certificate); err != nil {
+			return fmt.Errorf("--out: %w", err)
+		}
+	}
 	w, err := o.open(c)
 	if err != nil {
 		return err
