@@ -282,6 +282,7 @@ func (b *build) image(ctx context.Context, t matrix.Target, p recipe.Platform) I
 		return out.failed(fmt.Errorf("the gate could not be run: %w", err))
 	}
 	rec.Certificate, rec.Inventory, rec.Finished = gate.Certificate, gate.Inventory, time.Now()
+	rec.Started = rec.Finished.Add(-rec.Finished.Sub(rec.Started)) // by the monotonic clock: the other may have been set
 	rec.Builder = builder.Addr
 	return b.judge(t, p, out, rec)
 }

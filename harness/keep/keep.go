@@ -118,6 +118,9 @@ func (k *Keeper) Turn(ctx context.Context) error {
 	return k.certify(ctx, m, why)
 }
 
+// clockSlack is how far a clock may be set back without a doubt about a certificate's age.
+const clockSlack = time.Hour
+
 // reason returns why the node must be certified. If that is not urgent, the certificate is valid
 // until then.
 func (k *Keeper) reason(r record, m Machine) (why string, urgent bool) {
@@ -137,6 +140,8 @@ func (k *Keeper) reason(r record, m Machine) (why string, urgent bool) {
 		return fmt.Sprintf("its last verdict was %s", r.Verdict), true
 	case age > k.MaxAge:
 		return fmt.Sprintf("its certificate is %v old", age.Round(time.Minute)), true
+	case age < -clockSlack:
+		return fmt.Sprintf("its certificate is of %v from now: the clock was set back, and its age is not known", (-age).Round(time.Minute)), -age > k.MaxAge
 	case r.Verdict == result.Pass && age > k.MaxAge/2:
 		return fmt.Sprintf("its certificate is %v old", age.Round(time.Minute)), false
 	}

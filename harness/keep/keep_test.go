@@ -178,3 +178,16 @@ func TestRun(t *testing.T) {
 		t.Errorf("%d turns, notes %q", turns, notes)
 	}
 }
+
+// TestClockSetBack: a certificate of the future does not hold until then.
+func TestClockSetBack(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	k := Keeper{Suite: []string{"x"}, MaxAge: 10 * time.Hour, Retry: time.Hour, Now: func() time.Time { return now }}
+	for ahead, want := range map[time.Duration][2]bool{0: {false, false}, time.Minute: {false, false}, 2 * time.Hour: {true, false}, 365 * 24 * time.Hour: {true, true}} {
+		r := record{Version: 1, Suite: k.Suite, Verdict: result.Pass, Finished: now.Add(ahead)}
+		why, urgent := k.reason(r, Machine{})
+		if (why != "") != want[0] || urgent != want[1] {
+			t.Errorf("%v ahead: %q, urgent: %v; want %v", ahead, why, urgent, want)
+		}
+	}
+}
