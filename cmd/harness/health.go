@@ -20,6 +20,7 @@ import (
 	"github.com/assay-hpc/assay/harness/version"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
+	"github.com/assay-hpc/assay/internal/infile"
 	"github.com/assay-hpc/assay/internal/noun"
 )
 
@@ -104,7 +105,7 @@ func (o *healthOptions) expect(gpus, ports *int) (x health.Expect, err error) {
 	if x.Rules, err = health.LoadRules(); err != nil || o.thresholds == "" {
 		return x, err
 	}
-	f, err := os.Open(o.thresholds)
+	f, err := infile.OpenArgument(o.thresholds)
 	if err != nil {
 		return x, exit.Usagef("--thresholds: %w", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/version"
 	"github.com/assay-hpc/assay/internal/exit"
+	"github.com/assay-hpc/assay/internal/infile"
 )
 
 // notesFile records the progress of a run in its output directory, so that another run
@@ -85,7 +86,7 @@ func (c *Certification) sameness() string {
 const stale = 6 * time.Hour
 
 func (n *notes) read(name, same string) error {
-	f, err := os.Open(name)
+	f, err := infile.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return exit.Usagef("--resume: %s has no run that was cut off", filepath.Dir(name))
 	}

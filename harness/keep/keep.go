@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/infile"
 	"github.com/assay-hpc/assay/internal/outfile"
 )
 
@@ -214,7 +214,7 @@ func (k *Keeper) certify(ctx context.Context, m Machine, why string) error {
 
 // read reads the record. One of another version, or one that is damaged, is as none.
 func (k *Keeper) read() (r record, err error) {
-	b, err := os.ReadFile(filepath.Join(k.Dir, file))
+	b, err := infile.Read(filepath.Join(k.Dir, file), 1<<20)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, nil
 	}

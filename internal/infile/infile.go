@@ -83,7 +83,7 @@ func OpenAs(name, shown string) (*os.File, error) {
 	if err != nil {
 		return nil, renamed(err)
 	}
-	if !st.Mode().IsRegular() {
+	if !readable(st) {
 		return nil, &KindError{shown, st.Mode()}
 	}
 	// Another file may have taken the name since: O_NONBLOCK does not wait for a FIFO's writer.
@@ -91,7 +91,7 @@ func OpenAs(name, shown string) (*os.File, error) {
 	if err != nil {
 		return nil, renamed(err)
 	}
-	if st, err = f.Stat(); err == nil && !st.Mode().IsRegular() {
+	if st, err = f.Stat(); err == nil && !readable(st) {
 		err = &KindError{shown, st.Mode()}
 	}
 	if err != nil {
@@ -101,6 +101,13 @@ func OpenAs(name, shown string) (*os.File, error) {
 	return f, nil
 }
 
+// readable reports whether a file is a regular one, or the null device, which stands for an empty
+// one: many who want no configuration name it.
+func readable(st fs.FileInfo) bool {
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	return st.Mode().IsRegular() || ok && st.Mode()&fs.ModeCharDevice != 0 && sys.Rdev == 1<<8|3
+}
+
 // Read returns the content of a regular file, or a [SizeError] if that is longer than limit bytes.
 func Read(name string, limit int64) ([]byte, error) {
 	f, err := Open(name)
@@ -108,11 +115,12 @@ func Read(name string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return readFile(f, name, limit)
+	return ReadOpen(f, name, limit)
 }
 
-// readFile reads an open file. A length that the file system states spares reading it.
-func readFile(f *os.File, name string, limit int64) ([]byte, error) {
+// ReadOpen returns the content of an open file, or a [SizeError] if that is longer than limit bytes;
+// a length that the file system states spares reading it. Errors call it name.
+func ReadOpen(f *os.File, name string, limit int64) ([]byte, error) {
 	if st, err := f.Stat(); err == nil && st.Mode().IsRegular() && st.Size() > limit {
 		return nil, &SizeError{name, st.Size(), limit}
 	}
@@ -157,7 +165,7 @@ func ReadArgument(name string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	b, err := readFile(f, name, limit)
+	b, err := ReadOpen(f, name, limit)
 	if errors.Is(err, syscall.EISDIR) {
 		err = &KindError{name, fs.ModeDir}
 	}

@@ -31,8 +31,8 @@ func newMemory() *memory {
 	return &memory{blobs: map[v1.Hash][]byte{}, referrers: map[v1.Hash][]v1.Descriptor{}}
 }
 
-func (m *memory) String() string                                        { return "memory" }
-func (m *memory) Resolve(context.Context) (v1.Descriptor, error)        { return m.root, nil }
+func (m *memory) String() string                                          { return "memory" }
+func (m *memory) Resolve(context.Context) (v1.Descriptor, error)          { return m.root, nil }
 func (m *memory) Manifest(ctx context.Context, h v1.Hash) ([]byte, error) { return m.Blob(ctx, h) }
 func (m *memory) Referrers(_ context.Context, h v1.Hash) ([]v1.Descriptor, error) {
 	return m.referrers[h], nil
