@@ -66,7 +66,7 @@ func (o *certifyFlags) run(c *cli.Context) error {
 			return err
 		}
 	}
-	failed := false
+	failed, notDone := false, false
 	for _, r := range res {
 		if o.form == "text" {
 			fmt.Fprintf(c.App.Writer, "%s %s %s\n", c.Args().First(), r.Platform, r.Digest)
@@ -75,10 +75,14 @@ func (o *certifyFlags) run(c *cli.Context) error {
 				fmt.Fprintln(c.App.ErrWriter, "assay: "+r.Error)
 			}
 		}
-		failed = failed || r.Error != ""
+		notDone = notDone || r.NotDone()
+		failed = failed || r.Error != "" && !r.NotDone()
 	}
 	if failed {
 		return exit.With(exit.Fail, nil)
+	}
+	if notDone {
+		return exit.With(exit.NotDone, nil)
 	}
 	return nil
 }
