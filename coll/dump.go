@@ -6,6 +6,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/topology"
 	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/infile"
 )
 
 // dumpTopology writes the topology as NCCL does. It reads it from the file from, or from this
@@ -34,7 +35,7 @@ func readTopology(file string) (*topology.System, error) {
 		}
 		return topology.Read(topology.Sources{FS: fs})
 	}
-	f, err := os.Open(file)
+	f, err := infile.OpenArgument(file)
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ import (
 // A Maker makes bases.
 type Maker struct {
 	Dir     string                                            // for temporary files; for Resolve it must allow device nodes
-	Archive string                                            // root URL to fetch from (mirrors applied)
+	Archive string                                            // root to fetch from (mirrors applied): a URL, or a directory
 	Canon   string                                            // root URL that the image's own sources name
 	Name    func(url string) string                           // a package's URL as written in the lock
 	Netrc   string                                            // credentials for Archive, in .netrc format
@@ -81,7 +81,11 @@ func (m *Maker) Resolve(ctx context.Context, d matrix.Debootstrap, arch string) 
 	if _, err := os.Stat(keyring); err != nil {
 		return nil, fmt.Errorf("%w: %s is missing; run: apt-get install debian-archive-keyring (or make deps)", ErrNotPossible, keyring)
 	}
-	if err := m.run(ctx, root, "--download-only", "--force-check-gpg", "--keyring="+keyring, "--arch="+arch, "--variant="+d.Variant, d.Suite, root, m.Archive); err != nil {
+	archive := m.Archive
+	if filepath.IsAbs(archive) { // a mirror that is a directory
+		archive = "file://" + archive
+	}
+	if err := m.run(ctx, root, "--download-only", "--force-check-gpg", "--keyring="+keyring, "--arch="+arch, "--variant="+d.Variant, d.Suite, root, archive); err != nil {
 		return nil, err
 	}
 	lists, _ := filepath.Glob(filepath.Join(root, "var/lib/apt/lists/*_Packages"))

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -127,8 +128,36 @@ func dial(ctx context.Context, addr string) (*Builder, error) {
 	return b, nil
 }
 
-// plain is a builder's address without user and password.
+// plain is a builder's address without user, password and values of parameters, which may be
+// tokens.
 func plain(addr string) string {
+	addr, query := parameters(addr)
+	for i, p := range query {
+		switch name, _, ok := strings.Cut(p, "="); {
+		case !ok:
+			query[i] = "***"
+		case !slices.Contains(shownParameters, name):
+			query[i] = name + "=***"
+		}
+	}
+	addr = withoutUser(addr)
+	if len(query) > 0 {
+		addr += "?" + strings.Join(query, "&")
+	}
+	return addr
+}
+
+// shownParameters are those of BuildKit's connections that tell one builder from another.
+var shownParameters = []string{"context", "namespace", "container", "nodename"}
+
+// parameters separates an address from its parameters, and drops a fragment.
+func parameters(addr string) (string, []string) {
+	addr, _, _ = strings.Cut(addr, "#")
+	addr, query, _ := strings.Cut(addr, "?")
+	return addr, strings.FieldsFunc(query, func(r rune) bool { return r == '&' || r == ';' })
+}
+
+func withoutUser(addr string) string {
 	scheme, rest, ok := strings.Cut(addr, "://")
 	if !ok {
 		return addr[strings.LastIndex(addr, "@")+1:]
@@ -141,7 +170,7 @@ func plain(addr string) string {
 	return scheme + "://" + host
 }
 
-// plainError is an error with a text that shows a builder's address without user and password.
+// plainError is an error with a text that shows a builder's address as plain does.
 type plainError struct {
 	addr string
 	err  error
@@ -149,7 +178,22 @@ type plainError struct {
 
 func (e *plainError) Error() string {
 	text := e.err.Error()
-	rest := e.addr
+	rest, query := parameters(e.addr)
+	if _, fragment, ok := strings.Cut(e.addr, "#"); ok && fragment != "" {
+		text = strings.ReplaceAll(text, fragment, "***")
+	}
+	for _, p := range query {
+		name, value, ok := strings.Cut(p, "=")
+		if slices.Contains(shownParameters, name) {
+			continue
+		}
+		if !ok {
+			value = name
+		}
+		if value != "" {
+			text = strings.ReplaceAll(text, value, "***")
+		}
+	}
 	if _, after, ok := strings.Cut(rest, "://"); ok {
 		rest = after
 	}

@@ -252,6 +252,10 @@ func TestPlain(t *testing.T) {
 		"ssh://hunter2@builder.example.org/run/x@y": "ssh://builder.example.org/run/x@y",
 		"robot:hunter2@builder.example.org:1234":    "builder.example.org:1234",
 		"docker-container://assay":                  "docker-container://assay",
+		"tcp://builder.example.org:1?token=hunter2": "tcp://builder.example.org:1?token=***",
+		"tcp://b.example.org/x?a=1&token=hunter2#y": "tcp://b.example.org/x?a=***&token=***",
+		"kube-pod://builder?context=c&namespace=n":  "kube-pod://builder?context=c&namespace=n",
+		"tcp://b.example.org#hunter2":               "tcp://b.example.org",
 	} {
 		if got := plain(in); got != want {
 			t.Errorf("plain(%q) = %q; want %q", in, got, want)
@@ -259,7 +263,8 @@ func TestPlain(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	for _, addr := range []string{"tcp://robot:hunter2@127.0.0.1:1", "ssh://robot:hunter2@127.0.0.1", "robot:hunter2@127.0.0.1:1", "nonsense://robot:hunter2@host", "://robot:hunter2@host"} {
+	for _, addr := range []string{"tcp://robot:hunter2@127.0.0.1:1", "ssh://robot:hunter2@127.0.0.1", "robot:hunter2@127.0.0.1:1", "nonsense://robot:hunter2@host", "://robot:hunter2@host",
+		"tcp://127.0.0.1:1?token=hunter2", "tcp://127.0.0.1:1/?hunter2", "nonsense://host?a=b&key=hunter2", "tcp://127.0.0.1:1#hunter2", "tcp://127.0.0.1:x?token=hunter2"} {
 		if _, err := Connect(ctx, Options{Addrs: []string{addr}}); err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("Connect(%q) = %v; want an error without the password", addr, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -152,7 +153,7 @@ func (w *writer) download(src recipe.Source) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if strings.HasPrefix(at, "file://") {
+	if path.IsAbs(at) {
 		return "", fmt.Errorf("%s comes from a directory of this machine, which a Dockerfile cannot name; print it without that --mirror", src.Ref)
 	}
 	if w.env.Locked != nil && w.env.Locked(at) {

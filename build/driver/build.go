@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -70,6 +71,12 @@ type ImageResult struct {
 	rec record
 }
 
+// NotDone reports whether the image was not judged: it could not be certified, for example because
+// a disk was full.
+func (r ImageResult) NotDone() bool {
+	return r.Error != "" && r.Verdict != result.Pass && r.Verdict != result.Fail
+}
+
 // A TargetResult is the outcome of one target.
 type TargetResult struct {
 	Target string        `json:"target"`
@@ -79,6 +86,8 @@ type TargetResult struct {
 	Pushed *oci.Result   `json:"pushed,omitempty"`
 	Error  string        `json:"error,omitempty"`
 	Failed bool          `json:"failed"`
+
+	notDone bool // every image that failed was not judged
 }
 
 // A BuildResult is the outcome of a build.
@@ -95,6 +104,21 @@ func (r *BuildResult) Failed() bool {
 	return slices.ContainsFunc(r.Targets, func(t TargetResult) bool { return t.Failed })
 }
 
+// Status returns the exit status of a build: 3 if no target failed otherwise than that its gate
+// could not be carried out, for example because a disk was full.
+func (r *BuildResult) Status() int {
+	status := exit.Pass
+	for _, t := range r.Targets {
+		switch {
+		case t.Failed && !t.notDone:
+			return exit.Fail
+		case t.Failed:
+			status = exit.NotDone
+		}
+	}
+	return status
+}
+
 // Build builds, certifies and, if asked to, publishes targets. If one target fails, the others
 // continue; its failure is in the result. The error is for what prevented the build from running
 // at all.
@@ -105,6 +129,9 @@ func (w *Workspace) Build(ctx context.Context, o BuildOptions) (*BuildResult, er
 		return nil, err
 	}
 	b := &build{Workspace: w, o: o, targets: targets}
+	if err := b.openPush(ctx); err != nil { // before the work, not after it
+		return nil, err
+	}
 	if res, ok := b.allUpToDate(); ok {
 		return b.finish(ctx, res, start)
 	}
@@ -127,6 +154,28 @@ func (w *Workspace) Build(ctx context.Context, o BuildOptions) (*BuildResult, er
 		return res, context.Cause(ctx)
 	}
 	return b.finish(ctx, res, start)
+}
+
+// openPush opens the repository to push to, if there is one, and reports whether its name, the
+// moving tags and this machine's login there would do.
+func (b *build) openPush(ctx context.Context) error {
+	if b.o.Push == "" {
+		return nil
+	}
+	repo, err := oci.OpenRepository(b.o.Push, oci.Options{})
+	if err != nil {
+		return exit.With(exit.Usage, fmt.Errorf("--push: %w", err))
+	}
+	for _, t := range b.targets {
+		if err := repo.CheckTags(t.Moving); err != nil {
+			return exit.With(exit.Usage, fmt.Errorf("--push: %s: %w", t.Name, err))
+		}
+	}
+	b.repo = repo
+	if err := repo.Writable(ctx); err != nil {
+		return fmt.Errorf("--push: nothing was built: %w", err)
+	}
+	return nil
 }
 
 // buildTargets returns the targets to build. What the lock lacks is an error unless it is to be
@@ -194,6 +243,7 @@ type build struct {
 	targets []matrix.Target
 	solver  *solve.Solver
 	layout  *oci.Layout
+	repo    *oci.Repository // to push to, nil for none
 	close   func()
 }
 
@@ -290,9 +340,10 @@ func (b *build) image(ctx context.Context, t matrix.Target, p recipe.Platform) I
 		Spec: d.spec, Base: d.base,
 	})
 	if err != nil {
-		return out.failed(fmt.Errorf("the gate could not be run: %w", err))
+		return out.failed(exit.With(exit.NotDone, fmt.Errorf("the gate could not be run: %w", err)))
 	}
 	rec.Certificate, rec.Inventory, rec.Finished = gate.Certificate, gate.Inventory, time.Now()
+	rec.Started = rec.Finished.Add(-rec.Finished.Sub(rec.Started)) // by the monotonic clock: the other may have been set
 	rec.Builder = builder.Addr
 	return b.judge(t, p, out, rec)
 }
@@ -310,7 +361,11 @@ func (b *build) judge(t matrix.Target, p recipe.Platform, out ImageResult, rec r
 	}
 	out.Verdict, out.Certificate = st.Predicate.Verdict, rec.Certificate
 	if out.Verdict != result.Pass {
-		return out.failed(gateError(t.Name, p, st))
+		err := gateError(t.Name, p, st)
+		if out.Verdict == result.Error { // no check failed
+			err = exit.With(exit.NotDone, err)
+		}
+		return out.failed(err)
 	}
 	if err := b.verify(t, p, rec); err != nil {
 		return out.failed(err)
@@ -415,9 +470,11 @@ const certifySuffix = "-certify"
 // assemble attaches the documents and creates the multi-arch indexes of the target and of its
 // certifier, once every platform has passed.
 func (b *build) assemble(t matrix.Target, tr *TargetResult) {
+	tr.notDone = true
 	for _, img := range tr.Images {
 		if img.err != nil {
-			tr.Failed = true
+			var e *exit.Error
+			tr.Failed, tr.notDone = true, tr.notDone && errors.As(img.err, &e) && e.Status == exit.NotDone
 			tr.Error = strings.TrimSpace(tr.Error + "\n" + img.Error)
 		}
 	}
@@ -433,7 +490,7 @@ func (b *build) assemble(t matrix.Target, tr *TargetResult) {
 		err = b.remember(tr)
 	}
 	if err != nil {
-		tr.Failed, tr.Error = true, err.Error()
+		tr.Failed, tr.Error, tr.notDone = true, err.Error(), false
 	}
 }
 
@@ -457,13 +514,6 @@ func (b *build) index(t matrix.Target, name string, results []ImageResult, which
 
 // finish determines the tags, publishes what passed, and records the duration.
 func (b *build) finish(ctx context.Context, res *BuildResult, start time.Time) (*BuildResult, error) {
-	var repo *oci.Repository
-	if b.o.Push != "" {
-		var err error
-		if repo, err = oci.OpenRepository(b.o.Push, oci.Options{}); err != nil {
-			return res, exit.With(exit.Usage, err)
-		}
-	}
 	for i, t := range b.targets {
 		tr := &res.Targets[i]
 		if tr.Failed {
@@ -477,14 +527,14 @@ func (b *build) finish(ctx context.Context, res *BuildResult, start time.Time) (
 			// A tag means "for every platform"; a partial build gets none.
 			tr.Tags = append([]string{p.Tag}, t.Moving...)
 		}
-		if repo == nil {
+		if b.repo == nil {
 			continue
 		}
 		if len(tr.Tags) == 0 {
 			b.Log("%s: built for %d of %d platforms, so it is pushed by digest, without a tag", t.Name, len(tr.Images), len(t.Platforms))
 		}
-		if tr.Pushed, err = b.push(ctx, repo, t, tr.Tags); err != nil {
-			tr.Failed, tr.Error = true, err.Error()
+		if tr.Pushed, err = b.push(ctx, b.repo, t, tr.Tags); err != nil {
+			tr.Failed, tr.Error, tr.notDone = true, err.Error(), false
 		}
 	}
 	res.Seconds = time.Since(start).Seconds()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/build/solve"
 	"github.com/assay-hpc/assay/internal/exit"
+	"github.com/assay-hpc/assay/internal/infile"
 	"github.com/assay-hpc/assay/internal/oci"
 	"github.com/assay-hpc/assay/internal/outfile"
 )
@@ -351,7 +351,7 @@ type LockChange struct {
 // that none of them needs.
 func (w *Workspace) DiffLock(old string, targets []matrix.Target) (LockDiff, error) {
 	out := LockDiff{SchemaVersion: 1, Changes: []LockChange{}}
-	f, err := os.Open(old)
+	f, err := infile.OpenArgument(old)
 	if err != nil {
 		return out, exit.With(exit.Usage, err)
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/build/source"
 	"github.com/assay-hpc/assay/internal/exit"
+	"github.com/assay-hpc/assay/internal/infile"
 )
 
 // Options are common to all commands.
@@ -116,9 +117,16 @@ func ConfigFile() string {
 	return filepath.Join(dir, "assay", "mirrors")
 }
 
+// maxConfig is the largest list of mirrors that is read, in bytes.
+const maxConfig = 1 << 20
+
 func (w *Workspace) mirrors() error {
 	lines := slices.Clone(w.Mirrors)
-	if text, err := os.ReadFile(ConfigFile()); err == nil {
+	text, err := infile.Read(ConfigFile(), maxConfig)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return exit.With(exit.Usage, err)
+	}
+	if err == nil {
 		for line := range strings.Lines(string(text)) {
 			if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
 				lines = append(lines, line)
@@ -147,7 +155,7 @@ func (w *Workspace) matrix() error {
 	if name != embeddedMatrix {
 		w.LockPath = strings.TrimSuffix(name, filepath.Ext(name)) + ".lock"
 		lockName = w.LockPath
-		lockText, err = os.ReadFile(w.LockPath)
+		lockText, err = infile.Read(w.LockPath, lock.MaxSize)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return exit.With(exit.Usage, err)
 		}
@@ -171,7 +179,7 @@ func readMatrix(name string) (string, []byte, error) {
 		}
 		name = "matrix.yaml"
 	}
-	text, err := os.ReadFile(name)
+	text, err := infile.ReadArgument(name, matrix.MaxSize)
 	if err != nil {
 		return "", nil, exit.With(exit.Usage, err)
 	}

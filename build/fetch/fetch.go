@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	neturl "net/url"
 	"os"
@@ -21,6 +22,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/build/state"
+	"github.com/assay-hpc/assay/internal/infile"
 )
 
 // DefaultStall is how long a server may send nothing before a download is retried.
@@ -84,8 +86,8 @@ const (
 // Sweep removes the partial files of killed downloads.
 func (c *Cache) Sweep() error { return state.SweepParts(c.Dir) }
 
-// Get returns the path of the file with the given SHA-256 (hex), downloading
-// it from url if the cache lacks it.
+// Get returns the path of the file with the given SHA-256 (hex), fetching it from url if the cache
+// lacks it: a URL, or the absolute path of a file in a mirror that is a directory.
 func (c *Cache) Get(ctx context.Context, url, sum string) (string, error) {
 	if err := check(url); err != nil {
 		return "", err
@@ -110,13 +112,41 @@ func (c *Cache) Get(ctx context.Context, url, sum string) (string, error) {
 
 var checksum = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
+// plainSchemes are the schemes of what is fetched, from locks and in redirects.
+var plainSchemes = map[string]bool{"http": true, "https": true}
+
+// checkRedirect keeps a download to servers, and one that began by https to https: a server must
+// not be able to name a file of this machine, nor to give up what TLS ensures.
+func checkRedirect(req *http.Request, via []*http.Request) error {
+	first := via[0].URL.Scheme
+	switch to := req.URL.Scheme; {
+	case !plainSchemes[to]:
+		return errRedirect{fmt.Sprintf("the server redirects to a %q URL, which is not followed; http and https are", to+":")}
+	case first == "https" && to != "https":
+		return errRedirect{"the server redirects from https to http, which is not followed"}
+	case len(via) >= 10:
+		return errRedirect{"the server redirects for the tenth time"}
+	}
+	return nil
+}
+
+// An errRedirect is a redirect that is not followed: another attempt would not end otherwise.
+type errRedirect struct{ text string }
+
+func (e errRedirect) Error() string { return e.text }
+
 // check rejects what is not a URL to download from. Credentials come from Authorization and are
 // not allowed in a URL, because URLs are printed and written to files.
 func check(url string) error {
+	if filepath.IsAbs(url) {
+		return nil // a file, which a rule of --mirror named
+	}
 	u, err := neturl.Parse(url)
 	switch {
-	case err != nil || u.Host == "" && u.Scheme != "file":
+	case err != nil || u.Host == "" && plainSchemes[u.Scheme]:
 		return errors.New("a download's address is not a URL") // it may contain anything, so it is not repeated
+	case !plainSchemes[u.Scheme]:
+		return errors.New("a download's address is of no scheme to download by; http and https are")
 	case u.User != nil:
 		u.User = nil
 		return fmt.Errorf("%s: the URL of a download holds a user; write user and password into the TO of --mirror FROM=TO", u)
@@ -138,6 +168,9 @@ func (c *Cache) Sum(ctx context.Context, url string) (sum, path string, err erro
 	return sum, path, os.Rename(part, path)
 }
 
+// maxText is the largest document, in bytes, that Text returns.
+const maxText = 16 << 20
+
 // Text downloads url and returns its content, which is not cached.
 func (c *Cache) Text(ctx context.Context, url string) ([]byte, error) {
 	if err := check(url); err != nil {
@@ -148,7 +181,12 @@ func (c *Cache) Text(ctx context.Context, url string) ([]byte, error) {
 		return nil, err
 	}
 	defer os.Remove(part)
-	return os.ReadFile(part)
+	b, err := infile.Read(part, maxText)
+	var long *infile.SizeError
+	if errors.As(err, &long) {
+		long.Name = url
+	}
+	return b, err
 }
 
 // download fetches url, with retries, into a file of its own, and returns the
@@ -166,7 +204,11 @@ func (c *Cache) download(ctx context.Context, url string) (path, sum string, err
 			os.Remove(f.Name())
 		}
 	}()
-	if err := c.fill(ctx, url, f); err != nil {
+	fill := c.fill
+	if filepath.IsAbs(url) {
+		fill = copyFile
+	}
+	if err := fill(ctx, url, f); err != nil {
 		return "", "", err
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
@@ -179,6 +221,20 @@ func (c *Cache) download(ctx context.Context, url string) (path, sum string, err
 	// A file named after its checksum is not read again to check whether it is complete, so it
 	// must be on disk before it gets that name.
 	return f.Name(), hex.EncodeToString(h.Sum(nil)), errors.Join(f.Chmod(0o644), f.Sync())
+}
+
+// copyFile copies a file of this machine into f. A mirror that lacks it says what a server would.
+func copyFile(_ context.Context, name string, f *os.File) error {
+	from, err := infile.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &StatusError{URL: name, Code: http.StatusNotFound}
+	}
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	_, err = io.Copy(f, from)
+	return err
 }
 
 // fill downloads url into f, resuming where an earlier attempt stopped.
@@ -198,6 +254,9 @@ func (c *Cache) fill(ctx context.Context, url string, f *os.File) error {
 			return context.Cause(ctx)
 		}
 		wait := time.Duration(n*n) * 200 * time.Millisecond
+		if errors.As(err, new(errRedirect)) {
+			return err
+		}
 		var status *StatusError
 		if errors.As(err, &status) {
 			if status.Code < 500 && status.Code != http.StatusTooManyRequests {
@@ -231,8 +290,7 @@ func (c *Cache) wait(ctx context.Context, d time.Duration) error {
 var own = func() *http.Client {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.DisableCompression = true
-	t.RegisterProtocol("file", http.NewFileTransport(http.Dir("/"))) // a mirror that is a directory
-	return &http.Client{Transport: t}
+	return &http.Client{Transport: t, CheckRedirect: checkRedirect}
 }()
 
 // A transfer is the download of one file, in one attempt or several.

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -556,4 +557,92 @@ func TestNoCredentials(t *testing.T) {
 			t.Errorf("%s: the error is %v; want one without the password", what, err)
 		}
 	}
+}
+
+// TestSchemes: only servers are asked, and a redirect leads to servers alone, from https to https.
+func TestSchemes(t *testing.T) {
+	t.Parallel()
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	plain, _ := serve(t, whole)
+	for _, to := range []string{"file://" + secret, "file://localhost" + secret, "FILE://localhost" + secret, "ftp://a.example.org/x", "gopher://a.example.org/x"} {
+		for from, want := range map[string]string{to: "is of no scheme to download by", redirect(t, to): "redirects to a"} {
+			c := cache(t)
+			_, err := c.Get(t.Context(), from, sumOf(data))
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("Get(%s), which leads to %s: %v; want %q", from, to, err, want)
+			}
+			if sum, _, err := c.Sum(t.Context(), from); err == nil {
+				t.Errorf("Sum(%s), which leads to %s, told the checksum %s", from, to, sum)
+			}
+			if text, err := c.Text(t.Context(), from); err == nil {
+				t.Errorf("Text(%s), which leads to %s, told %d bytes", from, to, len(text))
+			}
+		}
+	}
+	var asked atomic.Int64
+	secure := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		if r.URL.Path == "/whole" {
+			whole(0, w, r)
+			return
+		}
+		http.Redirect(w, r, plain, http.StatusFound)
+	}))
+	defer secure.Close()
+	client := secure.Client()
+	client.CheckRedirect = own.CheckRedirect
+	for from, want := range map[string]string{
+		secure.URL + "/down":                                        "from https to http",
+		redirect(t, secure.URL+"/down"):                             "",
+		redirect(t, redirect(t, secure.URL+"/whole")):               "",
+		redirect(t, redirect(t, redirect(t, "file:///etc/passwd"))): "redirects to a",
+	} {
+		c := cache(t)
+		c.Client = client
+		_, err := c.Get(t.Context(), from, sumOf(data))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("Get(%s) = %v; want %q", from, err, want)
+		}
+	}
+	if n := asked.Load(); n != 3 {
+		t.Errorf("%d requests for three downloads: what is refused once is refused again", n)
+	}
+}
+
+// redirect returns the URL of a server that redirects to another.
+func redirect(t *testing.T, to string) string {
+	url, _ := serve(t, func(_ int64, w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", to)
+		w.WriteHeader(http.StatusTemporaryRedirect)
+	})
+	return url
+}
+
+// TestDirectory: a mirror that is a directory gives regular files, and says what it lacks.
+func TestDirectory(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, fifo := filepath.Join(dir, "file"), filepath.Join(dir, "fifo")
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := cache(t)
+	path, err := c.Get(t.Context(), file, sumOf(data))
+	wantFile(t, path, err)
+	var status *StatusError
+	if _, err := c.Get(t.Context(), filepath.Join(dir, "none"), sumOf([]byte("x"))); !errors.As(err, &status) || status.Code != http.StatusNotFound {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	for name, want := range map[string]string{fifo: "FIFO", dir: "directory", "/dev/zero": "character device"} {
+		if _, err := c.Get(t.Context(), name, sumOf([]byte("x"))); err == nil || !strings.Contains(err.Error(), name+" is a "+want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	wantOnly(t, c, sumOf(data))
 }

@@ -32,10 +32,10 @@ type Env struct {
 	Epoch  time.Time       // timestamp of files that steps write (SOURCE_DATE_EPOCH)
 
 	// URL maps a download's URL to where it is fetched from (mirrors, the
-	// client's default archive).
+	// client's default archive): a URL, or the absolute path of a file.
 	URL func(string) (string, error)
 	// File returns the manifest digest, in ContentStore, of the file with that SHA-256, which
-	// only this machine can read: URL has returned file://.
+	// only this machine can read: URL has returned a path.
 	File func(sum string) (digest.Digest, error)
 	// Secret returns the id of the secret with the Authorization header that a URL from URL
 	// needs, "" for none; nil means that no URL needs one.
@@ -194,7 +194,7 @@ func (b *builder) download(url, sum, name string) (llb.State, error) {
 	if err != nil {
 		return llb.State{}, fmt.Errorf("%s: checksum %q: %w", url, sum, err)
 	}
-	if strings.HasPrefix(at, "file://") {
+	if path.IsAbs(at) {
 		m, err := b.env.File(sum)
 		if err != nil {
 			return llb.State{}, fmt.Errorf("%s: %w", url, err)

@@ -18,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/internal/infile"
 )
 
 // A Lock is the content of matrix.lock.
@@ -61,11 +62,14 @@ func New() *Lock {
 	return &Lock{Version: 1, Images: map[string]Entry{}, Downloads: map[string]Entry{}, Debs: map[string]PackageSet{}}
 }
 
+// MaxSize is the largest lock file that is read, in bytes: forty times the one of this project.
+const MaxSize = 16 << 20
+
 // Read reads a lock file; name is for error messages.
 func Read(name string, r io.Reader) (*Lock, error) {
-	text, err := io.ReadAll(r)
+	text, err := infile.ReadAll(r, name, MaxSize)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, err
 	}
 	l := New()
 	// Check the version first: another format has other keys. Other errors are found below.

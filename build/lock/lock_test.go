@@ -151,7 +151,7 @@ func TestReadHostile(t *testing.T) {
 		for _, v := range []string{
 			"../../../etc/cron.d/x", f.right + "/../../x", "/etc/passwd", "$(touch /tmp/x)", f.right + "$(id)", "`id`", f.right + "`id`", f.right + "\nx", "\n", f.right + "\x00", f.right + "\x1b[2J",
 			"-o=Dir::Bin::dpkg=/bin/sh", "--help", f.right + "'", f.right + "\"", f.right + ";id", f.right + "|id", f.right + "&&id", f.right + " -y", f.right + "\\", strings.Repeat("a", 900),
-			"https://robot:hunter2@a.example.org/x", "https://hunter2@a.example.org/x.tgz", "debian:../x", "debian:a/%2e%2e/%2E%2e/x.deb", "https://a.example.org/", "https:///x", "x",
+			"https://robot:hunter2@a.example.org/x", "https://hunter2@a.example.org/x.tgz", "debian:../x", "debian:a/%2e%2e/%2E%2e/x.deb", "https://a.example.org/", "https:///x", "x", "file:///etc/shadow", "file://localhost/etc/shadow", "ftp://a.example.org/x", "unix:/run/x", "data:a,b",
 		} {
 			text := f.text(v)
 			l, err := Read("dir/matrix.lock", strings.NewReader(text))
@@ -188,6 +188,9 @@ func harmless(l *Lock) bool {
 	}
 	file := func(s string) bool { return word(s) && s != "" && s != "." && s != ".." && !strings.Contains(s, "/") }
 	below := func(s string) bool {
+		if scheme, _, _ := strings.Cut(s, ":"); !slices.Contains([]string{"https", "http", "debian", "debian-security", "goproxy"}, scheme) {
+			return false
+		}
 		s, err := url.PathUnescape(s)
 		return err == nil && !slices.Contains(strings.FieldsFunc(s, func(r rune) bool { return r == '/' || r == ':' }), "..")
 	}

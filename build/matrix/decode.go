@@ -24,8 +24,8 @@ type decodable interface {
 
 // decodeDocument reads the whole text, which must be one YAML mapping.
 func (r *reporter) decodeDocument(text []byte, doc *document) {
-	if len(text) > maxSize {
-		r.report(Pos{1, 1}, "", fmt.Sprintf("the file is larger than %d bytes", maxSize), "is this a matrix file? split it if so")
+	if len(text) > MaxSize {
+		r.report(Pos{1, 1}, "", fmt.Sprintf("the file is larger than %d bytes", MaxSize), "is this a matrix file? split it if so")
 		return
 	}
 	var root yaml.Node

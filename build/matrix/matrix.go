@@ -24,13 +24,13 @@ type File struct {
 	doc document
 }
 
-// maxSize limits what Parse reads; the real file is smaller than a hundredth of it.
-const maxSize = 1 << 20
+// MaxSize limits what Parse reads, in bytes; the real file is smaller than a hundredth of it.
+const MaxSize = 1 << 20
 
 // Parse reads a matrix file; name is for messages only. The error is an
 // [Errors] unless reading itself failed.
 func Parse(name string, r io.Reader) (*File, error) {
-	text, err := io.ReadAll(io.LimitReader(r, maxSize+1))
+	text, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

@@ -209,9 +209,9 @@ type failingReader struct{ err error }
 func (r failingReader) Read([]byte) (int, error) { return 0, r.err }
 
 func TestTooLarge(t *testing.T) {
-	_, err := expand("m", bytes.Repeat([]byte("#\n"), maxSize))
+	_, err := expand("m", bytes.Repeat([]byte("#\n"), MaxSize))
 	if err == nil || !strings.Contains(err.Error(), "larger than") {
-		t.Errorf("Parse of %d bytes = %v; want an error about the size", 2*maxSize, err)
+		t.Errorf("Parse of %d bytes = %v; want an error about the size", 2*MaxSize, err)
 	}
 }
 

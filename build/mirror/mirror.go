@@ -7,8 +7,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,12 +19,13 @@ import (
 
 // A Rule redirects every URL or image reference that starts with From.
 type Rule struct {
-	From, To string // no credentials
+	From, To string // no credentials; To is the absolute path of a directory, or a URL or reference
 	auth     Credential
 }
 
-// FileScheme is the prefix of URLs of files in a directory of this machine.
-const FileScheme = "file://"
+// IsPath reports whether [Resolver.URL] returned the path of a file of this machine. Only a rule
+// whose To is a directory leads to one: no URL of a lock or of a server is a path.
+func IsPath(at string) bool { return strings.HasPrefix(at, "/") }
 
 // ParseRule reads "FROM=TO". If TO is a URL, it may have a user and password. If it is an
 // absolute path, it is a directory that contains each download at its URL's own path.
@@ -40,17 +43,17 @@ func ParseRule(s string) (Rule, error) {
 	if !ok || from == "" || to == "" || strings.ContainsFunc(s, forbidden) || strings.Contains(from, "://") && userinfo.MatchString(from) {
 		return bad("is not FROM=TO, for example docker.io=mirror.example:5000")
 	}
-	if dir, ok := strings.CutPrefix(to, FileScheme); ok {
+	if dir, ok := strings.CutPrefix(to, "file://"); ok {
 		to = dir
 	}
-	if strings.HasPrefix(to, "/") {
+	if IsPath(to) {
 		if !strings.Contains(from, ":") {
 			return bad("redirects image references to a directory; a directory holds downloads, and images want a registry")
 		}
 		if strings.ContainsAny(to, "?#%") {
 			return bad("names a directory with ?, # or %% in its path; choose another")
 		}
-		return Rule{From: strings.TrimSuffix(from, "/"), To: FileScheme + strings.TrimSuffix(to, "/")}, nil
+		return Rule{From: strings.TrimSuffix(from, "/"), To: "/" + strings.Trim(to, "/")}, nil
 	}
 	isURL := strings.Contains(to, "://")
 	from, to = strings.TrimSuffix(from, "/"), strings.TrimSuffix(to, "/")
@@ -94,7 +97,8 @@ func New(rules ...Rule) *Resolver {
 // Rules returns the rules, longest first.
 func (r *Resolver) Rules() []Rule { return r.rules }
 
-// URL returns where a download's URL is fetched from. Rules are applied first to the name as
+// URL returns where a download's URL is fetched from: a URL, or the absolute path of a file
+// ([IsPath]). Rules are applied first to the name as
 // written in the lock, then to the expanded URL.
 func (r *Resolver) URL(u string) (string, error) {
 	if to, ok := r.apply(u); ok {
@@ -166,7 +170,7 @@ var sedSpecial = regexp.MustCompile(`[][.*$]`)
 func (r *Resolver) texts() []Rule {
 	var names, urls []Rule
 	for _, rule := range r.rules {
-		if strings.HasPrefix(rule.To, FileScheme) {
+		if IsPath(rule.To) {
 			continue // builders cannot read the directory
 		}
 		if strings.Contains(rule.From, "://") {
@@ -181,10 +185,25 @@ func (r *Resolver) texts() []Rule {
 func (r *Resolver) apply(s string) (string, bool) {
 	for _, rule := range r.rules {
 		if rest, ok := under(s, rule.From); ok {
+			if IsPath(rule.To) {
+				return file(rule.To, rest), true
+			}
 			return join(rule.To, rest), true
 		}
 	}
 	return "", false
+}
+
+// file returns the file of a directory that contains downloads at the path of their URL. It lies
+// below the directory whatever the URL says; a query has no part in it.
+func file(dir, rest string) string {
+	if i := strings.IndexAny(rest, "?#"); i >= 0 {
+		rest = rest[:i]
+	}
+	if decoded, err := url.PathUnescape(rest); err == nil {
+		rest = decoded
+	}
+	return path.Join(dir, path.Clean("/"+rest))
 }
 
 // join appends the rest of a URL to a root; a rule that maps a scheme (debian:) to a URL leaves a

@@ -50,8 +50,8 @@ func TestParseRule(t *testing.T) {
 		{in: "https://a.example.org/=http://b.example.org/a/", want: Rule{From: "https://a.example.org", To: "http://b.example.org/a"}},
 		{in: "debian:=http://b.example.org/debian", want: Rule{From: "debian:", To: "http://b.example.org/debian"}},
 		{in: "https://a.example.org=http://b.example.org/?x=y", want: Rule{From: "https://a.example.org", To: "http://b.example.org/?x=y"}},
-		{in: "https://a.example.org/=/srv/sources/", want: Rule{From: "https://a.example.org", To: "file:///srv/sources"}},
-		{in: "https://a.example.org=file:///srv/sources", want: Rule{From: "https://a.example.org", To: "file:///srv/sources"}},
+		{in: "https://a.example.org/=/srv/sources/", want: Rule{From: "https://a.example.org", To: "/srv/sources"}},
+		{in: "https://a.example.org=file:///srv/sources", want: Rule{From: "https://a.example.org", To: "/srv/sources"}},
 		{in: "docker.io=/srv/images", err: `redirects image references to a directory; a directory holds downloads, and images want a registry`},
 		{in: "https://a.example.org=/srv/50%", err: `names a directory with ?, # or %`},
 		{in: "docker.io", err: `--mirror "docker.io" is not FROM=TO, for example docker.io=mirror.example:5000`},
@@ -386,5 +386,32 @@ func TestDefaultDebian(t *testing.T) {
 	root, err := DefaultDebian()
 	if err != nil || !strings.HasPrefix(root, "http") || strings.HasSuffix(root, "/") {
 		t.Errorf("DefaultDebian() = %q, %v; want an archive's root", root, err)
+	}
+}
+
+// TestDirectoryURL: a directory has downloads at the path of their URL, and nothing above it.
+func TestDirectoryURL(t *testing.T) {
+	r := resolver(t, "https://a.example.org=/srv/sources", "debian:=/srv/debian/", "https://root.example.org=/")
+	for url, want := range map[string]string{
+		"https://a.example.org/x/v1.tgz":                "/srv/sources/x/v1.tgz",
+		"https://a.example.org/x/v1%2B2.tgz?token=a#b":  "/srv/sources/x/v1+2.tgz",
+		"https://a.example.org/../../etc/shadow":        "/srv/sources/etc/shadow",
+		"https://a.example.org/x/%2e%2e/%2E%2E%2fetc/y": "/srv/sources/etc/y",
+		"https://a.example.org":                         "/srv/sources",
+		"https://root.example.org/x":                    "/x",
+		"debian:pool/x.deb":                             "/srv/debian/pool/x.deb",
+		"debian:":                                       "/srv/debian",
+		"file:///etc/shadow":                            "file:///etc/shadow",
+		"https://b.example.org/x":                       "https://b.example.org/x",
+	} {
+		got, err := r.URL(url)
+		if err != nil || got != want || IsPath(got) != strings.HasPrefix(want, "/") {
+			t.Errorf("URL(%q) = %q, %v; want %q", url, got, err, want)
+		}
+	}
+	for file, want := range map[string]string{"/srv/sources/x/v1.tgz": "https://a.example.org/x/v1.tgz", "/srv/debian/pool/x.deb": "debian:pool/x.deb"} {
+		if got := r.Name(file); got != want {
+			t.Errorf("Name(%q) = %q; want %q", file, got, want)
+		}
 	}
 }

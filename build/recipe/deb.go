@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -49,7 +50,10 @@ func (d Deb) Validate() error {
 	return ValidateURL("url", d.URL)
 }
 
-// ValidateURL reports why a text is not the URL of a download. Such a URL has a scheme, only
+// schemes are those of URLs of downloads. The last three stand for what a mirror or a default says.
+var schemes = []string{"https", "http", "debian", "debian-security", "goproxy"}
+
+// ValidateURL reports why a text is not the URL of a download. Such a URL has a known scheme, only
 // characters that a URL may contain unescaped and that no shell interprets, no user, no path
 // element that leaves a directory, and a file name at the end.
 func ValidateURL(field, s string) error {
@@ -66,6 +70,9 @@ func ValidateURL(field, s string) error {
 		return &FieldError{field, u.String(), "holds a user; credentials belong to --mirror FROM=TO"}
 	}
 	path := u.Path
+	if !slices.Contains(schemes, u.Scheme) {
+		return bad("has a scheme that nothing is downloaded by; these are " + strings.Join(schemes, ", "))
+	}
 	switch {
 	case u.Opaque != "":
 		path, err = url.PathUnescape(u.Opaque)

@@ -271,7 +271,7 @@ func (w *watcher) time(v *client.Vertex) {
 		}
 		w.runs[v.Digest] = r
 	}
-	r.took[v.Started.UnixNano()] = v.Completed.Sub(*v.Started)
+	r.took[v.Started.UnixNano()] = max(0, v.Completed.Sub(*v.Started)) // the daemon's clock may have been set
 }
 
 func (w *watcher) note(st *client.SolveStatus) {

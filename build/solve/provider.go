@@ -118,7 +118,7 @@ func (p *Provider) files(ctx context.Context, r *recipe.Recipe) error {
 		if err != nil {
 			return err
 		}
-		if sum == "" || !strings.HasPrefix(at, mirror.FileScheme) {
+		if sum == "" || !mirror.IsPath(at) {
 			continue
 		}
 		if _, have, err := p.contents.Get(fileKey(sum)); have || err != nil {

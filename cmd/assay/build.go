@@ -156,8 +156,8 @@ func (o *buildFlags) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if res.Failed() {
-		return exit.With(exit.Fail, nil)
+	if status := res.Status(); status != exit.Pass {
+		return exit.With(status, nil)
 	}
 	return nil
 }

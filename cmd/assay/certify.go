@@ -40,6 +40,11 @@ func (o *certifyFlags) run(c *cli.Context) error {
 	if c.NArg() != 1 {
 		return exit.Usagef("certify wants one image: a reference such as ghcr.io/owner/assay:TAG, or oci:DIR")
 	}
+	if o.certificate != "" {
+		if err := outfile.Check(o.certificate); err != nil {
+			return fmt.Errorf("--out: %w", err)
+		}
+	}
 	w, err := o.open(c)
 	if err != nil {
 		return err
@@ -58,7 +63,7 @@ func (o *certifyFlags) run(c *cli.Context) error {
 			return err
 		}
 	}
-	failed := false
+	failed, notDone := false, false
 	for _, r := range res {
 		if o.form == "text" {
 			fmt.Fprintf(c.App.Writer, "%s %s %s\n", c.Args().First(), r.Platform, r.Digest)
@@ -67,10 +72,14 @@ func (o *certifyFlags) run(c *cli.Context) error {
 				fmt.Fprintln(c.App.ErrWriter, "assay: "+r.Error)
 			}
 		}
-		failed = failed || r.Error != ""
+		notDone = notDone || r.NotDone()
+		failed = failed || r.Error != "" && !r.NotDone()
 	}
 	if failed {
 		return exit.With(exit.Fail, nil)
+	}
+	if notDone {
+		return exit.With(exit.NotDone, nil)
 	}
 	return nil
 }

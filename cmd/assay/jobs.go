@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -20,6 +19,7 @@ import (
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
+	"github.com/assay-hpc/assay/internal/infile"
 	"github.com/assay-hpc/assay/internal/outfile"
 )
 
@@ -266,6 +266,9 @@ func (o *jobsCheck) run(c *cli.Context) error {
 	return err
 }
 
+// maxJob is the largest file of a job that is read, in bytes.
+const maxJob = 16 << 20
+
 // readFiles reads all files. Its error says of each unreadable file why it failed.
 func readFiles(names []string, in io.Reader) ([]jobs.File, error) {
 	var out []jobs.File
@@ -274,11 +277,9 @@ func readFiles(names []string, in io.Reader) ([]jobs.File, error) {
 		var text []byte
 		var err error
 		if name == "-" {
-			var b bytes.Buffer
-			_, err = b.ReadFrom(in)
-			text = b.Bytes()
+			text, err = infile.ReadAll(in, name, maxJob)
 		} else {
-			text, err = os.ReadFile(name)
+			text, err = infile.ReadArgument(name, maxJob)
 		}
 		errs = append(errs, err)
 		out = append(out, jobs.File{Name: name, Text: text})

@@ -80,6 +80,9 @@ func bandwidthCommand(out, errOut io.Writer) *cli.Command {
 			if err != nil {
 				return err
 			}
+			if err := checkOut(o.file); err != nil {
+				return err
+			}
 			return o.run(c.Context, options)
 		},
 	}

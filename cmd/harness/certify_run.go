@@ -62,6 +62,13 @@ func (o *certifyOptions) certify(ctx context.Context, c *certify.Certification) 
 		}
 		defer dir.Close()
 	}
+	if c.First() {
+		for _, file := range []string{o.out, o.inventory} {
+			if err := checkOut(file); err != nil {
+				return err
+			}
+		}
+	}
 	defer c.Close()
 	progress, clear := newProgress(said, c.Long())
 	st, joint, err := c.Run(ctx, progress.Observe)

@@ -14,6 +14,7 @@ import (
 	"github.com/assay-hpc/assay/coll/perf"
 	"github.com/assay-hpc/assay/coll/perf/world"
 	"github.com/assay-hpc/assay/internal/exit"
+	"github.com/assay-hpc/assay/internal/infile"
 	"github.com/assay-hpc/assay/internal/nearest"
 	"github.com/assay-hpc/assay/internal/outfile"
 )
@@ -119,7 +120,7 @@ func collTable(files []string, out io.Writer) error {
 		return exit.Usagef("coll table needs the JSON of at least one comparison: harness coll OP --versus … --format json > FILE")
 	}
 	for i, file := range files {
-		f, err := os.Open(file)
+		f, err := infile.OpenArgument(file)
 		if err != nil {
 			return exit.Usagef("coll table: %w", err)
 		}

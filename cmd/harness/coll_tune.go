@@ -12,6 +12,7 @@ import (
 	"github.com/assay-hpc/assay/coll/perf"
 	"github.com/assay-hpc/assay/coll/perf/world"
 	"github.com/assay-hpc/assay/internal/exit"
+	"github.com/assay-hpc/assay/internal/infile"
 	"github.com/assay-hpc/assay/internal/outfile"
 )
 
@@ -57,7 +58,7 @@ func collTune(ctx context.Context, args []string, out, errOut io.Writer) error {
 		return exit.Usagef("-b %s -e %s -f %d -t %d -g %d: no series of sizes, or no ranks", *from, *to, *factor, *threads, *gpuRanks)
 	}
 	m := &choose.Tables{Machine: perf.MachineName()}
-	if b, err := os.ReadFile(*file); err == nil {
+	if b, err := infile.Read(*file, 16<<20); err == nil {
 		if m, err = choose.ParseTables(b); err != nil {
 			return exit.Usagef("%s: %w; measure anew into another file, or remove this one", *file, err)
 		}

@@ -75,6 +75,9 @@ func diagCommand(out, errOut io.Writer) *cli.Command {
 			if err != nil {
 				return err
 			}
+			if err := checkOut(o.file); err != nil {
+				return err
+			}
 			return o.report(c.Context, plan)
 		},
 	}

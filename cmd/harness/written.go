@@ -3,12 +3,26 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 
 	"github.com/assay-hpc/assay/harness/report"
 	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/outfile"
 )
+
+// checkOut refuses a file of --out that cannot be written, before a command measures what is to be
+// in it; "" is none.
+func checkOut(file string) error {
+	if file == "" {
+		return nil
+	}
+	if err := outfile.Check(file); err != nil {
+		return exit.With(exit.NotDone, fmt.Errorf("--out: %w", err))
+	}
+	return nil
+}
 
 // A written is a report that can be written as text or as JSON.
 type written interface{ WriteText(io.Writer) error }

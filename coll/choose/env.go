@@ -23,6 +23,7 @@ import (
 	"github.com/assay-hpc/assay/coll/transport/shm"
 	"github.com/assay-hpc/assay/coll/transport/slots"
 	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/infile"
 )
 
 // An Env is what the ranks of a communicator have agreed on. How an operation is done depends
@@ -66,13 +67,16 @@ type Measured struct {
 	file    string
 }
 
+// maxTables is the largest file of measurements that is read, in bytes.
+const maxTables = 16 << 20
+
 // readTuning reads the file of ASSAY_TUNING, once for all its uses.
 func readTuning(file string) (m Measured, err error) {
 	if file == "" {
 		return m, nil
 	}
 	m.file = file
-	b, err := os.ReadFile(file)
+	b, err := infile.Read(file, maxTables)
 	if err == nil {
 		m.sum = hex.EncodeToString(sumOf(b))
 		m.Tables, err = ParseTables(b)

@@ -3,14 +3,13 @@ package knob
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 
 	"github.com/assay-hpc/assay/coll/debug"
+	"github.com/assay-hpc/assay/internal/infile"
 )
 
 const (
@@ -24,14 +23,12 @@ const maxConf = 1 << 20
 
 // readFile is os.ReadFile with a limit.
 func readFile(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
+	data, err := infile.Read(name, maxConf)
+	if long := (*infile.SizeError)(nil); errors.As(err, &long) {
+		err = fmt.Errorf("more than %d bytes are no configuration", maxConf)
 	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxConf+1))
-	if err == nil && len(data) > maxConf {
-		return nil, fmt.Errorf("more than %d bytes are no configuration", maxConf)
+	if kind := (*infile.KindError)(nil); errors.As(err, &kind) {
+		err = fmt.Errorf("a %s is no configuration", infile.Kind(kind.Mode)) // without the name, which the caller tells
 	}
 	return data, err
 }

@@ -9,21 +9,21 @@ import (
 	"image/draw"
 	"image/png"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/assay-hpc/assay/internal/outfile"
 )
 
 // plotSink draws bus bandwidth over size at the end of the run.
 type plotSink struct{ silent }
 
 func (*plotSink) header(r *reporter) error {
-	f, err := os.OpenFile(r.cfg.Plot, os.O_CREATE|os.O_WRONLY, 0o644) // fails before the sweep, not after it
-	if err != nil {
+	if err := outfile.Check(r.cfg.Plot); err != nil { // before the sweep, not after it
 		return fmt.Errorf("--plot: %w", err)
 	}
-	return f.Close()
+	return nil
 }
 
 func (*plotSink) footer(r *reporter, res *Result, _ error) error {
@@ -36,7 +36,7 @@ func (*plotSink) footer(r *reporter, res *Result, _ error) error {
 	if err := png.Encode(&b, drawLines(title, all)); err != nil {
 		return err
 	}
-	if err := os.WriteFile(r.cfg.Plot, b.Bytes(), 0o644); err != nil {
+	if err := outfile.Write(r.cfg.Plot, b.Bytes()); err != nil {
 		return errors.Join(errors.New("--plot"), err)
 	}
 	return nil

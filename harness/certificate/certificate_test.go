@@ -268,3 +268,16 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestClockSetBack: what is made with a clock that was set back in between is a certificate.
+func TestClockSetBack(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	st := New(Predicate{Suite: "image", Started: at, Finished: at.Add(-time.Hour)})
+	b, err := st.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st, err = Parse(b); err != nil || !st.Predicate.Finished.Equal(at.Add(-time.Hour)) {
+		t.Errorf("%v, %v", st, err)
+	}
+}

@@ -8,10 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/infile"
 )
 
 // MaxSize bounds every document that this package reads.
@@ -174,12 +174,7 @@ func (s *Statement) SHA256() (string, error) {
 }
 
 // ReadFile reads a file that may contain a certificate or an envelope, up to a size that none
-// exceeds.
+// exceeds; "-" is standard input.
 func ReadFile(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, 2*MaxSize+1))
+	return infile.ReadArgument(name, 2*MaxSize)
 }

@@ -139,6 +139,9 @@ type Environment struct {
 func New(p Predicate) *Statement {
 	p.Schema = SchemaVersion
 	p.Verdict = result.Summary(p.Results)
+	if p.Finished.Before(p.Started) { // the clock was set back in between
+		p.Started = p.Finished
+	}
 	p.Started, p.Finished = stamp(p.Started), stamp(p.Finished)
 	if p.Results == nil {
 		p.Results = []result.Result{}

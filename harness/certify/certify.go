@@ -323,8 +323,9 @@ func (c *Certification) runChecks(ctx context.Context, observe func(suite.Event)
 // statement creates the certificate.
 func (c *Certification) statement(results []result.Result) (*certificate.Statement, error) {
 	v := version.Get()
+	started, finished := c.notes.times(time.Now())
 	p := certificate.Predicate{
-		Suite: c.suite.Name, Started: c.notes.started, Finished: time.Now(), Results: results, Node: c.node,
+		Suite: c.suite.Name, Started: started, Finished: finished, Results: results, Node: c.node,
 		Harness:     certificate.Harness{Version: v.Version, Commit: v.Commit},
 		Environment: image.Describe(c.Env.Root, c.spec),
 	}

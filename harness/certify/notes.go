@@ -16,6 +16,7 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/version"
 	"github.com/assay-hpc/assay/internal/exit"
+	"github.com/assay-hpc/assay/internal/infile"
 )
 
 // notesFile records the progress of a run in its output directory, so that another run
@@ -25,7 +26,8 @@ const notesFile = ".certify.partial"
 // notes records the results so far: a line that identifies the run, and a line for each
 // finished check.
 type notes struct {
-	started time.Time
+	began   time.Time     // this run, with the monotonic clock's reading
+	before  time.Duration // from the start of the run that this one resumes until then
 	earlier []result.Result
 	file    *os.File // nil: nothing is recorded
 	kept    bool     // there are results to resume with
@@ -39,8 +41,8 @@ type noted struct {
 
 // openNotes starts new notes, or resumes earlier ones. It refuses to resume those of
 // another suite, program or machine.
-func (c *Certification) openNotes(started time.Time) (*notes, error) {
-	n := &notes{started: started}
+func (c *Certification) openNotes(began time.Time) (*notes, error) {
+	n := &notes{began: began}
 	if c.Dir == "" || c.file == nil {
 		if c.Resume {
 			return nil, exit.Usagef("--resume is for suites about the machine; %s is made anew each time", c.suite.Name)
@@ -59,8 +61,14 @@ func (c *Certification) openNotes(started time.Time) (*notes, error) {
 		return nil, exit.With(exit.NotDone, err)
 	}
 	n.file = f
-	n.line(noted{same, n.started})
+	n.line(noted{same, began.Add(-n.before)})
 	return n, nil
+}
+
+// times returns when the run started, if it ends now. The clock may have been set since it started:
+// how long it took is by the monotonic clock, and when it ended by the clock as it is now.
+func (n *notes) times(now time.Time) (started, finished time.Time) {
+	return now.Add(-n.before - max(0, now.Sub(n.began))), now
 }
 
 // sameness returns a digest of all that must be equal in two runs with comparable results.
@@ -82,7 +90,7 @@ func (c *Certification) sameness() string {
 const stale = 6 * time.Hour
 
 func (n *notes) read(name, same string) error {
-	f, err := os.Open(name)
+	f, err := infile.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return exit.Usagef("--resume: %s has no run that was cut off", filepath.Dir(name))
 	}
@@ -102,7 +110,7 @@ func (n *notes) read(name, same string) error {
 	case time.Since(head.Started) > stale:
 		return exit.Usagef("--resume: the run in %s began %v ago, and results of more than %v ago do not count; run without --resume", filepath.Dir(name), time.Since(head.Started).Round(time.Minute), stale)
 	}
-	n.started = head.Started
+	n.before = max(0, n.began.Sub(head.Started)) // 0 if the clock was set back since
 	for lines.Scan() {
 		var r result.Result
 		if json.Unmarshal(lines.Bytes(), &r) != nil || r.Validate() != nil {

@@ -1,7 +1,6 @@
 package certify
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/internal/exit"
+	"github.com/assay-hpc/assay/internal/infile"
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
@@ -40,7 +40,7 @@ func (o *Options) Chosen() string {
 // suiteFile loads a suite from a file, or one that comes with the harness.
 func suiteFile(name string) (*suite.File, error) {
 	if ext := filepath.Ext(name); ext == ".yaml" || ext == ".yml" {
-		r, err := os.Open(name)
+		r, err := infile.OpenArgument(name)
 		if err != nil {
 			return nil, exit.Usagef("--suite: %w", err)
 		}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"regexp"
 	"strings"
 	"sync"
@@ -19,6 +18,7 @@ import (
 	"github.com/assay-hpc/assay/harness/rootfs"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/internal/confine"
+	"github.com/assay-hpc/assay/internal/infile"
 )
 
 // Config is what the suite compares an image with.
@@ -45,7 +45,7 @@ func ReadSpec(root rootfs.FS, file string) (*certificate.ImageSpec, error) {
 		return nil, nil
 	}
 	if file != "" {
-		b, err := os.ReadFile(file)
+		b, err := infile.ReadArgument(file, specLimit)
 		if err != nil {
 			return nil, err
 		}

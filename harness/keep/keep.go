@@ -16,7 +16,6 @@ import (
 	"io/fs"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,6 +24,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/infile"
 	"github.com/assay-hpc/assay/internal/outfile"
 )
 
@@ -180,6 +180,9 @@ type need struct {
 	later bool                   // not before Retry is over
 }
 
+// clockSlack is how far a clock may be set back without a doubt about a certificate's age.
+const clockSlack = time.Hour
+
 // need returns whether the node must be certified. limits identifies the site's limits.
 func (k *Keeper) need(r record, m Machine, limits string) need {
 	var n need
@@ -227,6 +230,8 @@ func (k *Keeper) need(r record, m Machine, limits string) need {
 		n.why = "it was certified by other limits"
 	case r.Verdict != result.Pass && age > k.Retry:
 		n.why = fmt.Sprintf("its last verdict was %s", r.Verdict)
+	case age < -clockSlack:
+		n.why = fmt.Sprintf("its certificate is of %v from now: the clock was set back, and its age is not known", (-age).Round(time.Minute))
 	case age > k.MaxAge-early:
 		n.why = fmt.Sprintf("its certificate is %v old", age.Round(time.Minute))
 	case r.Verdict == result.Pass && age > k.MaxAge/2+early:
@@ -363,7 +368,7 @@ func (k *Keeper) read() (r record, err error) {
 	if k.memory != nil {
 		return *k.memory, nil
 	}
-	b, err := os.ReadFile(filepath.Join(k.Dir, file))
+	b, err := infile.Read(filepath.Join(k.Dir, file), 1<<20)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, nil
 	}

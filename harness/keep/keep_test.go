@@ -318,3 +318,18 @@ func TestRefused(t *testing.T) {
 		t.Errorf("after Retry: %q, %v", did, err)
 	}
 }
+
+// TestClockSetBack: a certificate of the future does not hold until then.
+func TestClockSetBack(t *testing.T) {
+	for ahead, due := range map[time.Duration]bool{0: false, time.Minute: false, 2 * time.Hour: true, 365 * 24 * time.Hour: true} {
+		f := newFake()
+		k := f.keeper(t.TempDir())
+		if err := k.Turn(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f.log, f.now = nil, f.now.Add(-ahead)
+		if err := k.Turn(t.Context()); err != nil || due != strings.Contains(strings.Join(f.log, "; "), "the clock was set back") {
+			t.Errorf("%v ahead: %q, %v; due: %v", ahead, f.log, err, due)
+		}
+	}
+}

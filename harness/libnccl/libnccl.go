@@ -14,6 +14,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/ldso"
 	"github.com/assay-hpc/assay/harness/rootfs"
+	"github.com/assay-hpc/assay/internal/infile"
 )
 
 // Name is the file's name, and the SONAME that programs request.
@@ -80,7 +81,7 @@ func Read(r io.ReaderAt) (Identity, error) {
 
 // ReadFile reads the library with the given file name.
 func ReadFile(name string) (Identity, error) {
-	f, err := os.Open(name)
+	f, err := infile.Open(name)
 	if err != nil {
 		return Identity{}, err
 	}

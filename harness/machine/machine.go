@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/internal/exit"
+	"github.com/assay-hpc/assay/internal/infile"
 )
 
 // Options say which node to read.
@@ -77,7 +77,7 @@ func Read(o Options) (*Machine, error) {
 
 // load reads a topology from a file. Errors begin with the flag or variable that names it.
 func load(what, name string) (*topology.System, error) {
-	f, err := os.Open(name)
+	f, err := infile.OpenArgument(name)
 	if err != nil {
 		return nil, exit.Usagef("%s: %w", what, err)
 	}

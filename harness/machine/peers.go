@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/netenv"
 	"github.com/assay-hpc/assay/internal/exit"
+	"github.com/assay-hpc/assay/internal/infile"
 )
 
 // PeerNames returns the hosts of a list with commas, and those of a host file; "": there is none.
@@ -23,7 +23,7 @@ func PeerNames(list, hostfile string) ([]string, error) {
 		}
 	}
 	if hostfile != "" {
-		text, err := os.ReadFile(hostfile)
+		text, err := infile.ReadArgument(hostfile, maxHostfile)
 		if err != nil {
 			return nil, exit.Usagef("--hostfile: %w", err)
 		}
@@ -36,6 +36,9 @@ func PeerNames(list, hostfile string) ([]string, error) {
 	slices.Sort(names)
 	return slices.Compact(names), nil
 }
+
+// maxHostfile is the largest host file that is read, in bytes.
+const maxHostfile = 16 << 20
 
 // hostfileNames parses a host file: one host per line, followed by fields that do not
 // matter here (slots=8), and comments after #. It drops users before @ and numbers of

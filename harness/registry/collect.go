@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -21,6 +22,7 @@ import (
 	"github.com/assay-hpc/assay/harness/history"
 	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/exit"
+	"github.com/assay-hpc/assay/internal/infile"
 )
 
 // A Reader adds certificates from directories, layouts and registries to a history. Parsing is
@@ -102,10 +104,14 @@ func (r *Reader) files(ctx context.Context, root string) error {
 		g.Go(func() error {
 			for name := range names {
 				b, err := certificate.ReadFile(name)
-				if err != nil {
+				switch kind, size := (*infile.KindError)(nil), (*infile.SizeError)(nil); {
+				case name != root && (errors.As(err, &kind) || errors.As(err, &size)):
+					r.refuse(name, err) // the directory has others
+				case err != nil:
 					return exit.Usagef("%w", err)
+				default:
+					r.document(name, b)
 				}
-				r.document(name, b)
 			}
 			return nil
 		})
@@ -133,12 +139,25 @@ func (r *Reader) document(name string, b []byte) {
 	r.seen++
 	switch {
 	case err != nil:
-		r.To.Refuse()
-		if r.refused++; len(r.why) < told {
-			r.why = append(r.why, fmt.Sprintf("%s: %v", name, err))
-		}
+		r.note(name, err)
 	case st != nil && r.wants(st):
 		r.To.Add(st)
+	}
+}
+
+// refuse records why a document is refused that was not read.
+func (r *Reader) refuse(name string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen++
+	r.note(name, err)
+}
+
+// note is called under the lock.
+func (r *Reader) note(name string, err error) {
+	r.To.Refuse()
+	if r.refused++; len(r.why) < told {
+		r.why = append(r.why, fmt.Sprintf("%s: %v", name, err))
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/assay-hpc/assay/internal/infile"
 )
 
 // An FS is an image's file system. The zero FS is the machine's own root.
@@ -95,18 +97,18 @@ func (f FS) Path(name string) (string, error) {
 	return f.dir + r, err
 }
 
-// Open opens a file for reading.
+// Open opens a regular file for reading.
 func (f FS) Open(name string) (*os.File, error) {
 	p, err := f.Path(name)
 	if err != nil {
 		return nil, err
 	}
-	return os.Open(p)
+	return infile.OpenAs(p, name)
 }
 
 // OpenResolved opens a name that Resolve returned, or a directory entry below such a name that is
 // not a link. It saves resolving links again.
-func (f FS) OpenResolved(name string) (*os.File, error) { return os.Open(f.dir + name) }
+func (f FS) OpenResolved(name string) (*os.File, error) { return infile.OpenAs(f.dir+name, name) }
 
 // Stat describes the file that name resolves to.
 func (f FS) Stat(name string) (fs.FileInfo, error) {
@@ -130,22 +132,7 @@ func (f FS) ReadFile(name string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
-	st, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !st.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", name)
-	}
-	if st.Size() > limit {
-		return nil, fmt.Errorf("%s is %d bytes long; at most %d are read", name, st.Size(), limit)
-	}
-	b := make([]byte, st.Size())
-	n, err := file.ReadAt(b, 0)
-	if n == len(b) {
-		err = nil
-	}
-	return b[:n], err
+	return infile.ReadOpen(file, name, limit)
 }
 
 // ReadDir lists a directory, sorted by name.

@@ -3,8 +3,11 @@ package rootfs
 import (
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -61,5 +64,34 @@ func TestLookPathAndGlob(t *testing.T) {
 	}
 	if _, err := f.ReadFile("/bin", 10); err == nil {
 		t.Error("ReadFile read a directory")
+	}
+}
+
+// TestOpenKinds: a FIFO, a device or a socket of an image is refused with its kind, also behind a
+// link, and by the path in the image.
+func TestOpenKinds(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/fifo", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", filepath.Join(dir, "socket"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	root, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"/fifo": "/fifo is a FIFO", "/link": "/link is a FIFO", "/socket": "/socket is a socket", "/": "/ is a directory"} {
+		if _, err := root.ReadFile(name, 100); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("ReadFile(%s) = %v; want %q", name, err, want)
+		}
+		if f, err := root.OpenResolved(name); name != "/link" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
+			t.Errorf("OpenResolved(%s) = %v, %v; want %q", name, f, err, want)
+		}
 	}
 }

@@ -46,6 +46,9 @@ func Sign(payloadType string, payload []byte, key crypto.Signer) ([]byte, error)
 	return Encode(env)
 }
 
+// MaxSignatures limits the signatures of one envelope: each is checked with each key.
+const MaxSignatures = 100
+
 // An Opened is a stored document that was taken out of its envelope.
 type Opened struct {
 	Payload   []byte
@@ -66,6 +69,9 @@ func Open(doc []byte, keys ...crypto.PublicKey) (Opened, error) {
 	var env dsse.Envelope
 	if err := DecodeUnsigned(doc, 2*MaxSize, &env); err != nil { // base64 makes it longer
 		return Opened{}, fmt.Errorf("envelope: %w", err)
+	}
+	if n := len(env.Signatures); n > MaxSignatures {
+		return Opened{}, fmt.Errorf("envelope: it has %d signatures; at most %d are checked", n, MaxSignatures)
 	}
 	o := Opened{Type: env.PayloadType, Signature: Unsigned}
 	var err error

@@ -6,7 +6,8 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"os"
+
+	"github.com/assay-hpc/assay/internal/infile"
 )
 
 // LoadPrivateKey reads a signing key from a PEM file: PKCS #8, or the older
@@ -78,14 +79,7 @@ func LoadPublicKey(path string) (crypto.PublicKey, error) {
 const maxKeySize = 1 << 16
 
 func readPEM(path string) (*pem.Block, error) {
-	st, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if st.Size() > maxKeySize {
-		return nil, fmt.Errorf("%s: %d bytes are too many for a key", path, st.Size())
-	}
-	b, err := os.ReadFile(path)
+	b, err := infile.ReadArgument(path, maxKeySize)
 	if err != nil {
 		return nil, err
 	}

@@ -134,9 +134,16 @@ func (w *Client) RemoteOptions() []remote.Option {
 // RoundTrip implements http.RoundTripper.
 func (w *Client) RoundTrip(req *http.Request) (*http.Response, error) {
 	w.noteHeader(req.Header.Get("Authorization"))
+	if from := req.Response; from != nil && from.Request.URL.Scheme == "https" && req.URL.Scheme != "https" {
+		return nil, errDowngrade // a redirect
+	}
 	end := time.Now().Add(w.retry.Total)
 	for attempt := 0; ; attempt++ {
 		resp, err := roundTrip(w.base, req, w.stall)
+		if err == nil && attempt > 0 && req.Method == http.MethodPut && refused(resp.StatusCode) {
+			resp.Body.Close()
+			return nil, errLost
+		}
 		if attempt+1 >= RequestAttempts || !worthRepeating(resp, err) || time.Now().After(end) {
 			return resp, err
 		}
@@ -149,6 +156,19 @@ func (w *Client) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		req = again
 	}
+}
+
+var errDowngrade = permanentError("the registry redirects from https to http, which is not followed")
+
+// errLost says that what the registry did with a request is not known. The caller must look, and
+// start over if it did nothing.
+var errLost = errors.New("the answer to a request was lost, and the registry refuses to repeat it")
+
+// refused reports whether a registry refuses a PUT. It may refuse a repeated one because the first
+// one, whose answer was lost, succeeded: the upload is finished, or a tag that nobody may move is
+// set.
+func refused(status int) bool {
+	return status >= 400 && status < 500 && status != http.StatusUnauthorized && status != http.StatusTooManyRequests
 }
 
 // worthRepeating reports whether the registry answered with a temporary status or closed the

@@ -10,6 +10,9 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -27,7 +30,8 @@ type RemoteError struct {
 	Reason     string
 	Attempts   int
 
-	total time.Duration
+	total   time.Duration
+	unknown bool // the registry says that the repository is there, but not what was asked for
 }
 
 func (e *RemoteError) Error() string {
@@ -51,6 +55,9 @@ func (e *RemoteError) remedy() string {
 	case http.StatusForbidden:
 		return "this login may not do that; use one that may: " + login
 	case http.StatusNotFound:
+		if e.unknown {
+			return fmt.Sprintf("the repository %s has no such tag or image: compare the name with its list of tags", e.Repository)
+		}
 		return fmt.Sprintf("%s does not exist there, or this login may not see it: create it, or %s", e.Repository, login)
 	}
 	return ""
@@ -94,9 +101,46 @@ func (c Caller) fault(what string, attempts int, err error) error {
 	}
 	return &RemoteError{
 		Op: c.verb, Registry: c.repo.RegistryStr(), Repository: c.repo.RepositoryStr(), What: what,
-		Status: Status(err), Reason: c.client.scrub(err.Error()), Attempts: attempts, total: c.client.retry.Total,
+		Status: Status(err), Reason: oneLine(c.client.scrub(err.Error())), Attempts: attempts, total: c.client.retry.Total, unknown: manifestUnknown(err),
 	}
 }
+
+// permanentError is an error that a retry does not fix.
+type permanentError string
+
+func (e permanentError) Error() string { return string(e) }
+func (e permanentError) Permanent()    {}
+
+// manifestUnknown reports whether a registry answered that it has the repository without this
+// manifest.
+func manifestUnknown(err error) bool {
+	var te *transport.Error
+	if !errors.As(err, &te) {
+		return false
+	}
+	return slices.ContainsFunc(te.Errors, func(d transport.Diagnostic) bool { return d.Code == transport.ManifestUnknownErrorCode })
+}
+
+// maxReason is the longest reason that is shown, in bytes.
+const maxReason = 500
+
+// oneLine shortens what a registry, or a proxy before it, answered: that may be a page of HTML.
+func oneLine(text string) string {
+	line, rest, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	if i := htmlPage.FindStringIndex(text); i != nil {
+		return strings.TrimRight(strings.Join(strings.Fields(text[:i[0]]), " "), ": ") + ": a page of HTML"
+	}
+	line = strings.ToValidUTF8(strings.TrimSpace(line), "?")
+	if len(line) > maxReason {
+		line, rest = strings.ToValidUTF8(line[:maxReason], ""), "more"
+	}
+	if strings.TrimSpace(rest) != "" {
+		line += " …"
+	}
+	return line
+}
+
+var htmlPage = regexp.MustCompile(`(?i)<(!doctype|html|head|body)\b`)
 
 // Permanent is an error on the caller's side, such as a damaged file: it is returned unchanged,
 // without a retry.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
 // Add stores a whole image, but does not add it to index.json.
@@ -56,65 +56,95 @@ func (l *Layout) Fetch(ctx context.Context, ref string, opts Options) (v1.Descri
 	if err != nil {
 		return v1.Descriptor{}, err
 	}
-	remote, ok := src.(remoteSource)
+	from, ok := src.(remoteSource)
 	if !ok {
 		return v1.Descriptor{}, fmt.Errorf("%s is in a layout already", ref)
 	}
-	var d v1.Descriptor
-	err = remote.in.read.Do(ctx, "image "+remote.ref.Identifier(), func() error {
-		got, err := remote.in.pull.Get(ctx, remote.ref)
-		if err != nil {
-			return err
-		}
-		d = got.Descriptor
-		if d.MediaType.IsIndex() {
-			idx, err := got.ImageIndex()
-			if err != nil {
-				return err
-			}
-			return writeIndex(l.blob, idx)
-		}
-		img, err := got.Image()
-		if err != nil {
-			return err
-		}
-		return l.blob.WriteImage(img)
-	})
-	return d, err
+	d, err := src.Resolve(ctx)
+	if err != nil {
+		return v1.Descriptor{}, err
+	}
+	f := fetcher{from: from, to: l, seen: map[v1.Hash]bool{}, blobs: map[v1.Hash]bool{}}
+	return d, f.manifest(ctx, d, 0)
 }
 
-// writeIndex writes an index and everything below it as blobs.
-func writeIndex(to layout.Path, idx v1.ImageIndex) error {
-	m, err := idx.IndexManifest()
+// Limits of what is below one reference: far above any real image, and low enough that whoever
+// writes an index cannot keep a reader busy, or fill its disk.
+const (
+	MaxNesting    = 4         // of indexes
+	MaxManifests  = 1000      // images and indexes
+	MaxLayerBytes = 256 << 30 // of all layers together, compressed
+)
+
+// A fetcher copies what a manifest leads to, each manifest once.
+type fetcher struct {
+	from  remoteSource
+	to    *Layout
+	seen  map[v1.Hash]bool
+	blobs map[v1.Hash]bool
+	bytes int64 // of the layers so far
+}
+
+func (f *fetcher) manifest(ctx context.Context, d v1.Descriptor, depth int) error {
+	if f.seen[d.Digest] || !d.MediaType.IsIndex() && !d.MediaType.IsImage() {
+		return nil
+	}
+	f.seen[d.Digest] = true
+	if err := checkLimits(f.from.String(), d, depth, len(f.seen)); err != nil {
+		return err
+	}
+	got, raw, err := f.from.in.fetch(ctx, d.Digest)
 	if err != nil {
 		return err
 	}
-	for _, d := range m.Manifests {
-		switch {
-		case d.MediaType.IsIndex():
-			inner, err := idx.ImageIndex(d.Digest)
-			if err == nil {
-				err = writeIndex(to, inner)
-			}
-			if err != nil {
-				return err
-			}
-		case d.MediaType.IsImage():
-			img, err := idx.Image(d.Digest)
-			if err == nil {
-				err = to.WriteImage(img)
-			}
-			if err != nil {
-				return err
-			}
+	if d.MediaType.IsImage() {
+		return f.image(ctx, got, raw)
+	}
+	idx, err := ParseIndex("index "+d.Digest.String(), raw, d.MediaType)
+	if err != nil {
+		return err
+	}
+	for _, m := range idx.Manifests {
+		if err := f.manifest(ctx, m, depth+1); err != nil {
+			return err
 		}
 	}
-	raw, err := idx.RawManifest()
+	_, _, err = f.to.WriteBlob(bytes.NewReader(raw))
+	return err
+}
+
+func (f *fetcher) image(ctx context.Context, d *remote.Descriptor, raw []byte) error {
+	m, err := ParseManifest("manifest "+d.Digest.String(), raw, d.MediaType)
 	if err != nil {
 		return err
 	}
-	_, _, err = (&Layout{dir: string(to), blob: to}).WriteBlob(bytes.NewReader(raw))
-	return err
+	for _, layer := range append([]v1.Descriptor{m.Config}, m.Layers...) {
+		if f.blobs[layer.Digest] {
+			continue
+		}
+		f.blobs[layer.Digest] = true
+		if f.bytes += max(layer.Size, 0); f.bytes > MaxLayerBytes {
+			return fmt.Errorf("%s: its layers are larger than %d GiB, which is all that is fetched", f.from, MaxLayerBytes>>30)
+		}
+	}
+	return f.from.in.read.Do(ctx, "image "+d.Digest.String(), func() error {
+		img, err := d.Image()
+		if err != nil {
+			return err
+		}
+		return f.to.blob.WriteImage(img)
+	})
+}
+
+// checkLimits reports whether a manifest lies too deep below the reference, or is one too many.
+func checkLimits(ref string, d v1.Descriptor, depth, count int) error {
+	switch {
+	case count > MaxManifests:
+		return fmt.Errorf("%s: more than %d manifests", ref, MaxManifests)
+	case d.MediaType.IsIndex() && depth >= MaxNesting:
+		return fmt.Errorf("%s: indexes are nested deeper than %d levels", ref, MaxNesting)
+	}
+	return nil
 }
 
 // Digest queries a registry for the digest of a reference without fetching the manifest: registries

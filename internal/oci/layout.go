@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/infile"
 )
 
 // AnnotationRefName is the annotation with the name of an entry in a layout's index.json.
@@ -86,7 +87,7 @@ func newIndex() *v1.IndexManifest {
 // index reads index.json. It needs no lock: writers replace the file atomically.
 func (l *Layout) index() (*v1.IndexManifest, error) {
 	path := filepath.Join(l.dir, indexFile)
-	b, err := os.ReadFile(path)
+	b, err := infile.Read(path, maxBlob)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s is not an OCI layout: it has no %s: %w", l.dir, indexFile, err)
 	}

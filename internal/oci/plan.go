@@ -35,7 +35,7 @@ func (l *Layout) plan(digest v1.Hash) (*plan, error) {
 		return nil, err
 	}
 	w := planner{layout: l, seen: map[v1.Hash]bool{}}
-	if w.root, err = w.add(root); err != nil {
+	if w.root, err = w.add(root, 0); err != nil {
 		return nil, err
 	}
 	if err := w.addReferrers(); err != nil {
@@ -51,7 +51,10 @@ type planner struct {
 }
 
 // add adds a manifest and everything below it to the plan.
-func (w *planner) add(d v1.Descriptor) (manifest, error) {
+func (w *planner) add(d v1.Descriptor, depth int) (manifest, error) {
+	if err := checkLimits(w.layout.dir, d, depth, len(w.images)+len(w.indexes)+1); err != nil {
+		return manifest{}, err
+	}
 	raw, err := w.layout.ReadBlob(d.Digest)
 	if err != nil {
 		return manifest{}, err
@@ -63,20 +66,20 @@ func (w *planner) add(d v1.Descriptor) (manifest, error) {
 	w.seen[d.Digest] = true
 	switch {
 	case d.MediaType.IsIndex():
-		return m, w.addIndex(m)
+		return m, w.addIndex(m, depth)
 	case d.MediaType.IsImage():
 		return m, w.addImage(m)
 	}
 	return m, fmt.Errorf("manifest %s: %q is neither an image nor an index", d.Digest, d.MediaType)
 }
 
-func (w *planner) addIndex(m manifest) error {
+func (w *planner) addIndex(m manifest, depth int) error {
 	idx, err := ParseIndex("index "+m.desc.Digest.String(), m.raw, m.desc.MediaType)
 	if err != nil {
 		return err
 	}
 	for _, d := range idx.Manifests {
-		if _, err := w.add(d); err != nil {
+		if _, err := w.add(d, depth+1); err != nil {
 			return err
 		}
 	}
@@ -120,7 +123,7 @@ func (w *planner) addReferrers() error {
 			if !w.seen[s] || w.seen[d.Digest] {
 				continue
 			}
-			if _, err := w.add(d); err != nil {
+			if _, err := w.add(d, 0); err != nil {
 				return err
 			}
 			found = true

@@ -111,7 +111,16 @@ func (r *run) all(ctx context.Context, p *plan) error {
 			return err
 		}
 	}
-	return nil
+	bySubject := map[v1.Hash][]manifest{}
+	for _, m := range p.referrers {
+		bySubject[*m.subject] = append(bySubject[*m.subject], m)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(r.jobs)
+	for subject, list := range bySubject {
+		g.Go(func() error { return r.enlist(ctx, subject, list) })
+	}
+	return g.Wait()
 }
 
 func (r *run) uploads(ctx context.Context, blobs []v1.Descriptor) error {
@@ -155,8 +164,8 @@ func (r *run) put(ctx context.Context, ref name.Reference, m manifest) error {
 	})
 }
 
-func (r *run) has(ctx context.Context, ref name.Reference, want v1.Hash) (bool, error) {
-	d, err := r.pull.Head(ctx, ref)
+func (p *Repository) has(ctx context.Context, ref name.Reference, want v1.Hash) (bool, error) {
+	d, err := p.pull.Head(ctx, ref)
 	switch {
 	case err == nil:
 		return d.Digest == want, nil

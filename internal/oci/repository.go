@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -23,6 +24,7 @@ type Repository struct {
 	jobs        int
 	write, read Caller
 	report      func(Progress)
+	settle      time.Duration // how long a list of referrers stays unchanged before it counts as written
 }
 
 // OpenRepository opens a repository by name, such as ghcr.io/owner/assay. It does not connect.
@@ -39,7 +41,7 @@ func OpenRepository(repo string, opts Options) (*Repository, error) {
 }
 
 func newRepository(repo name.Repository, client *Client) (*Repository, error) {
-	p := &Repository{repo: repo, jobs: client.opts.Jobs, report: client.opts.Progress}
+	p := &Repository{repo: repo, jobs: client.opts.Jobs, report: client.opts.Progress, settle: settleTime}
 	var err error
 	if p.push, err = remote.NewPusher(client.RemoteOptions()...); err != nil {
 		return nil, err
@@ -99,15 +101,30 @@ func (p *Repository) Get(ctx context.Context, ref string) (v1.Descriptor, []byte
 // get reads a manifest. go-containerregistry checks the digest if the reference is a digest, and
 // computes it if the reference is a tag.
 func (p *Repository) get(ctx context.Context, ref name.Reference) (v1.Descriptor, []byte, error) {
-	var d *remote.Descriptor
-	err := p.read.Do(ctx, "manifest "+ref.Identifier(), func() (err error) {
+	d, raw, err := p.fetchRef(ctx, ref)
+	if err != nil {
+		return v1.Descriptor{}, nil, err
+	}
+	return d.Descriptor, raw, nil
+}
+
+// fetch reads a manifest by its digest, with what go-containerregistry needs to read further.
+func (p *Repository) fetch(ctx context.Context, h v1.Hash) (*remote.Descriptor, []byte, error) {
+	return p.fetchRef(ctx, p.repo.Digest(h.String()))
+}
+
+func (p *Repository) fetchRef(ctx context.Context, ref name.Reference) (d *remote.Descriptor, raw []byte, err error) {
+	err = p.read.Do(ctx, "manifest "+ref.Identifier(), func() (err error) {
 		d, err = p.pull.Get(ctx, ref)
 		return err
 	})
 	if err != nil {
-		return v1.Descriptor{}, nil, err
+		return nil, nil, err
 	}
-	return d.Descriptor, d.Manifest, nil
+	if len(d.Manifest) > maxBlob {
+		return nil, nil, fmt.Errorf("manifest %s is larger than %d bytes", ref, maxBlob)
+	}
+	return d, d.Manifest, nil
 }
 
 // Tags lists the repository's tags.
@@ -138,8 +155,7 @@ func (p *Repository) Put(ctx context.Context, a Artifact, subject *v1.Descriptor
 	}
 	at := p.repo.Digest(h.String())
 	if subject != nil {
-		listed, err := p.lists(ctx, subject.Digest, h)
-		if err != nil || listed {
+		if listed, err := p.lists(ctx, subject.Digest, h); err != nil || listed {
 			return at.String(), h, err
 		}
 	}
@@ -154,9 +170,24 @@ func (p *Repository) Put(ctx context.Context, a Artifact, subject *v1.Descriptor
 	if subject == nil && tag != "" {
 		to = p.repo.Tag(tag)
 	}
+	man := manifest{desc: v1.Descriptor{MediaType: types.OCIManifestSchema1, Digest: h, Size: int64(len(m))}, raw: m}
 	err = p.write.Do(ctx, "manifest "+to.Identifier(), func() error {
-		return p.push.Put(ctx, to, manifest{desc: v1.Descriptor{MediaType: types.OCIManifestSchema1}, raw: m})
+		// It may be there already: from an earlier run, or by a request whose answer was lost.
+		var there bool
+		var err error
+		if subject != nil {
+			there, err = p.lists(ctx, subject.Digest, h)
+		} else {
+			there, err = p.has(ctx, to, h)
+		}
+		if there || err != nil {
+			return err
+		}
+		return p.push.Put(ctx, to, man)
 	})
+	if err == nil && subject != nil {
+		err = p.enlist(ctx, subject.Digest, []manifest{man})
+	}
 	return at.String(), h, err
 }
 

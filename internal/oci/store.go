@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/assay-hpc/assay/internal/infile"
 )
 
 // maxBlob limits what is read into memory: manifests and statements. The largest real one is the
@@ -71,6 +73,9 @@ func (l *Layout) ReadBlob(h v1.Hash) ([]byte, error) {
 		return nil, err
 	}
 	defer rc.Close()
+	if st, err := os.Stat(l.blobPath(h)); err == nil && st.Size() > maxBlob {
+		return nil, fmt.Errorf("blob %s has %d bytes, more than %d: not a manifest or a statement", h, st.Size(), maxBlob)
+	}
 	b, err := io.ReadAll(io.LimitReader(rc, maxBlob+1))
 	if err == nil && len(b) > maxBlob {
 		err = fmt.Errorf("blob %s is larger than %d bytes: not a manifest or a statement", h, maxBlob)
@@ -98,7 +103,7 @@ func (l *Layout) openBlob(h v1.Hash, size int64) (io.ReadCloser, error) {
 	if err := l.statBlob(h, size); err != nil {
 		return nil, err
 	}
-	rc, err := l.blob.Blob(h)
+	rc, err := infile.Open(l.blobPath(h))
 	if err != nil {
 		return nil, fmt.Errorf("reading layout: %w", err)
 	}

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/stat"
+	"github.com/assay-hpc/assay/internal/infile"
 )
 
 // WriteMarkdown writes reports as Markdown tables for documents, one line per family.
@@ -66,9 +66,12 @@ func markdown(res *result.Result) string {
 		slices.Min(values), stat.Median(values), slices.Max(values), peak, rival, ratio, res.Verdict)
 }
 
+// maxReport is the largest report that is read, in bytes.
+const maxReport = 32 << 20
+
 // ReadReport reads a report from a file, which "harness bandwidth --format json" wrote.
 func ReadReport(name string) (*Report, error) {
-	b, err := os.ReadFile(name)
+	b, err := infile.ReadArgument(name, maxReport)
 	if err != nil {
 		return nil, err
 	}

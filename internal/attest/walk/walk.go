@@ -63,6 +63,7 @@ type Image struct {
 // read, it is another error.
 func Verify(ctx context.Context, p attest.Policy, src oci.Source) (*Evidence, error) {
 	w := &walk{policy: &p, src: src, seen: map[v1.Hash]bool{}, layers: map[v1.Hash]v1.Descriptor{}, ev: &Evidence{Reference: src.String()}}
+	w.left.documents, w.left.bytes = maxDocuments, maxBytes
 	err := w.all(ctx)
 	var bad *oci.FormatError
 	if errors.As(err, &bad) { // what readers may read differently does not verify
@@ -93,19 +94,24 @@ func (w *walk) all(ctx context.Context) error {
 	return w.checkLayers(ctx)
 }
 
-// Limits of the walk: far above any real image, and low enough that a reader is not kept busy.
+// Limits of the walk, beside those of package oci. All certificates of a cluster's nodes may be
+// attached to one image.
 const (
-	maxNesting   = 4
-	maxManifests = 1000
+	enoughDocuments = 1000      // of one manifest; beyond them no more is read than is required
+	maxBytes        = 512 << 20 // of documents, together
 )
+
+var maxDocuments = 10_000 // of one image with all its platforms; tests have less
 
 type walk struct {
 	policy  *attest.Policy
+	left    struct{ documents, bytes int } // to read
 	src     oci.Source
 	seen    map[v1.Hash]bool
 	ev      *Evidence
 	layers  map[v1.Hash]v1.Descriptor
 	targets []string // claimed by documents
+	unread  int      // referrers of the last manifest
 }
 
 func (w *walk) problem(format string, args ...any) {
@@ -119,10 +125,10 @@ func (w *walk) manifest(ctx context.Context, d v1.Descriptor, depth int) error {
 	}
 	w.seen[d.Digest] = true
 	switch {
-	case len(w.seen) > maxManifests:
-		return fmt.Errorf("%s: more than %d manifests", w.ev.Reference, maxManifests)
-	case d.MediaType.IsIndex() && depth >= maxNesting:
-		return fmt.Errorf("%s: indexes are nested deeper than %d levels", w.ev.Reference, maxNesting)
+	case len(w.seen) > oci.MaxManifests:
+		return fmt.Errorf("%s: more than %d manifests", w.ev.Reference, oci.MaxManifests)
+	case d.MediaType.IsIndex() && depth >= oci.MaxNesting:
+		return fmt.Errorf("%s: indexes are nested deeper than %d levels", w.ev.Reference, oci.MaxNesting)
 	case d.MediaType.IsIndex():
 		return w.index(ctx, d, depth)
 	case d.MediaType.IsImage():
@@ -207,7 +213,12 @@ func (w *walk) image(ctx context.Context, d v1.Descriptor) error {
 		w.problem("%v", err)
 		return nil
 	}
-	img.Platform = img.Config.Platform().String()
+	platform := img.Config.Platform()
+	if platform == nil { // "{}", or null
+		w.problem("%s: the image's configuration %s names no platform", d.Digest, m.Config.Digest)
+		platform = &v1.Platform{}
+	}
+	img.Platform = platform.String()
 	if d.Platform != nil && d.Platform.String() != img.Platform {
 		w.problem("%s: the index says %s, the image's configuration %s", d.Digest, d.Platform, img.Platform)
 	}
@@ -302,6 +313,9 @@ func (w *walk) missing(name string, attached []attest.Attachment) string {
 	if len(w.policy.Keys) > 0 {
 		s += " that one of the given keys signed"
 	}
+	if w.unread > 0 {
+		s += fmt.Sprintf(" (%d more documents are attached; at most %d of %d MiB are read)", w.unread, maxDocuments, maxBytes>>20)
+	}
 	return s
 }
 
@@ -343,16 +357,20 @@ func (w *walk) complete() {
 // attached reads all referrers of a manifest; where names the manifest in problems. It returns the
 // referrers in order, and the kinds that count.
 func (w *walk) attached(ctx context.Context, subject v1.Hash, platform, where string) ([]attest.Attachment, map[string]bool, error) {
+	w.unread = 0
 	refs, err := w.src.Referrers(ctx, subject)
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(refs) > maxManifests {
-		return nil, nil, fmt.Errorf("%s: more than %d documents are attached", where, maxManifests)
-	}
+	slices.SortStableFunc(refs, func(a, b v1.Descriptor) int { return cmp.Compare(w.rank(a), w.rank(b)) })
 	var found []attest.Attachment
 	have := map[string]bool{}
-	for _, d := range refs {
+	for i, d := range refs {
+		if i >= enoughDocuments && w.complies(have) || w.left.documents == 0 || w.left.bytes <= 0 {
+			w.unread = len(refs) - i
+			break
+		}
+		w.left.documents--
 		a, err := w.referrer(ctx, subject, d, platform, where)
 		if err != nil {
 			return nil, nil, err
@@ -366,6 +384,27 @@ func (w *walk) attached(ctx context.Context, subject v1.Hash, platform, where st
 		return cmp.Or(strings.Compare(a.Predicate, b.Predicate), strings.Compare(a.Digest, b.Digest))
 	})
 	return found, have, nil
+}
+
+// rank orders referrers, so that those that count are read first if there are too many: statements
+// of the kinds that the policy evaluates, statements, what does not say what it is, and the rest.
+// What a list says of them decides about nothing else.
+func (w *walk) rank(d v1.Descriptor) int {
+	predicate := d.Annotations[oci.AnnotationPredicate]
+	switch {
+	case d.ArtifactType == "":
+		return 2
+	case d.ArtifactType != attest.TypeStatement && d.ArtifactType != attest.TypeEnvelope:
+		return 3
+	case slices.ContainsFunc(w.policy.Kinds, func(k attest.Kind) bool { return k.Type == predicate }):
+		return 0
+	}
+	return 1
+}
+
+// complies reports whether everything that the policy requires was found.
+func (w *walk) complies(have map[string]bool) bool {
+	return !slices.ContainsFunc(w.policy.Required, func(name string) bool { return !have[name] })
 }
 
 // referrer reads one referrer. Attachments of other programs are listed, but not evaluated.
@@ -394,6 +433,7 @@ func (w *walk) referrer(ctx context.Context, subject v1.Hash, d v1.Descriptor, p
 	if err != nil {
 		return a, err
 	}
+	w.left.bytes -= len(doc)
 	got, err := w.policy.Verify(doc, subject.String(), platform)
 	got.Digest, got.Type = a.Digest, a.Type
 	switch {
