@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	spdxjson "github.com/spdx/tools-golang/json"
+	"github.com/spdx/tools-golang/spdx"
 	"github.com/spdx/tools-golang/spdxlib"
 
 	"github.com/assay-hpc/assay/internal/attest"
@@ -55,17 +57,15 @@ type Component struct {
 
 // Summarize checks and reads a document, which need not be ours.
 func Summarize(doc []byte) (Summary, error) {
-	d, err := spdxjson.Read(bytes.NewReader(doc))
+	d, err := readDocument(doc)
 	if err != nil {
-		return Summary{}, fmt.Errorf("sbom: %w", err)
-	}
-	if err := spdxlib.ValidateDocument(d); err != nil {
-		return Summary{}, fmt.Errorf("sbom %s: %w", d.DocumentName, err)
+		return Summary{}, err
 	}
 	s := Summary{Namespace: d.DocumentNamespace}
 	for _, p := range d.Packages {
 		for _, ref := range p.PackageExternalReferences {
 			switch {
+			case ref == nil: // null
 			case strings.HasPrefix(ref.Locator, "pkg:deb/"):
 				s.Packages++
 			case strings.HasPrefix(string(p.PackageSPDXIdentifier), "component-"):
@@ -74,4 +74,24 @@ func Summarize(doc []byte) (Summary, error) {
 		}
 	}
 	return s, nil
+}
+
+// readDocument checks and reads a document of anybody. The SPDX library panics at a null where it
+// expects an object.
+func readDocument(doc []byte) (d *spdx.Document, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			d, err = nil, fmt.Errorf("sbom: no SPDX document: %v", r)
+		}
+	}()
+	if d, err = spdxjson.Read(bytes.NewReader(doc)); err != nil {
+		return nil, fmt.Errorf("sbom: %w", err)
+	}
+	if slices.Contains(d.Packages, nil) {
+		return nil, fmt.Errorf("sbom %s: a package is null", d.DocumentName)
+	}
+	if err := spdxlib.ValidateDocument(d); err != nil {
+		return nil, fmt.Errorf("sbom %s: %w", d.DocumentName, err)
+	}
+	return d, nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -114,18 +115,20 @@ func collEvery(ctx context.Context, flags []string, out, errOut io.Writer) error
 	return err
 }
 
+// maxComparison is the largest comparison that is read, in bytes.
+const maxComparison = 64 << 20
+
 // collTable is "harness coll table": it prints comparisons as tables.
 func collTable(files []string, out io.Writer) error {
 	if len(files) == 0 {
 		return exit.Usagef("coll table needs the JSON of at least one comparison: harness coll OP --versus … --format json > FILE")
 	}
 	for i, file := range files {
-		f, err := infile.OpenArgument(file)
+		b, err := infile.ReadArgument(file, maxComparison)
 		if err != nil {
 			return exit.Usagef("coll table: %w", err)
 		}
-		d, err := perf.ReadDocument(f)
-		_ = f.Close() // only read from
+		d, err := perf.ReadDocument(bytes.NewReader(b))
 		if err != nil {
 			return exit.Usagef("coll table: %s: %w", file, err)
 		}

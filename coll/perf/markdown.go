@@ -22,6 +22,8 @@ func ReadDocument(r io.Reader) (*Document, error) {
 		return nil, fmt.Errorf("the run failed: %s", d.Error)
 	case d.Versus == nil || len(d.Versus.Rows) == 0:
 		return nil, fmt.Errorf("nothing was compared: it is not from --versus")
+	case len(d.Devices) == 0:
+		return nil, fmt.Errorf("it names no device")
 	}
 	return &d, nil
 }

@@ -65,6 +65,9 @@ func TestLimit(t *testing.T) {
 	if _, err := Read(name, 1<<20); err == nil || !strings.Contains(err.Error(), "is 3221225472 bytes long; at most 1048576 are read") {
 		t.Errorf("a sparse file of 3 GB: %v", err)
 	}
+	if b, err := Read("/dev/null", 1); err != nil || len(b) != 0 {
+		t.Errorf("the null device: %q, %v", b, err)
+	}
 	if b, err := Read("/proc/self/stat", 1<<20); err != nil || len(b) == 0 { // whose size is told as 0
 		t.Errorf("/proc: %q, %v", b, err)
 	}
