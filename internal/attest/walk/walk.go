@@ -302,15 +302,13 @@ func (w *walk) checkLayer(ctx context.Context, d v1.Descriptor) error {
 // missing returns the reason why an image lacks a required document.
 func (w *walk) missing(name string, attached []attest.Attachment) string {
 	s := "the image has no " + name
-	for _, a := range attached {
-		if a.Kind == name && a.Aside != "" {
-			return s + " that counts: " + a.Digest + " does not: " + a.Aside
-		}
-		if a.Kind == name {
-			return s + " that counts: " + a.Digest + " is " + string(a.Signature)
-		}
-	}
-	if len(w.policy.Keys) > 0 {
+	i := slices.IndexFunc(attached, func(a attest.Attachment) bool { return a.Kind == name })
+	switch {
+	case i >= 0 && attached[i].Aside != "":
+		s += " that counts: " + attached[i].Digest + " does not: " + attached[i].Aside
+	case i >= 0:
+		s += " that counts: " + attached[i].Digest + " is " + string(attached[i].Signature)
+	case len(w.policy.Keys) > 0:
 		s += " that one of the given keys signed"
 	}
 	if w.unread > 0 {
