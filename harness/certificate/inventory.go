@@ -33,6 +33,11 @@ type InstalledPackage struct {
 	Licenses []string `json:"licenses"`
 }
 
+// NewInventory returns an empty inventory.
+func NewInventory() *Inventory {
+	return &Inventory{Version: InventoryVersion, Packages: []InstalledPackage{}}
+}
+
 // Marshal returns the inventory's canonical form.
 func (inv *Inventory) Marshal() ([]byte, error) {
 	if err := inv.validate(); err != nil {

@@ -92,7 +92,7 @@ func compare(want certificate.Package, pkgs []dpkg.Package) string {
 // Inventory lists the installed packages of the image with their licences. It is empty without a
 // package database.
 func Inventory(root rootfs.FS) (*certificate.Inventory, error) {
-	inv := &certificate.Inventory{Version: certificate.InventoryVersion, Packages: []certificate.InstalledPackage{}}
+	inv := certificate.NewInventory()
 	pkgs, err := dpkg.Read(root)
 	if errors.Is(err, dpkg.ErrNoDatabase) {
 		return inv, nil
