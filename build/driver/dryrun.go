@@ -227,7 +227,7 @@ func (d *dry) after(t matrix.Target, p recipe.Platform) []DryAfter {
 	return []DryAfter{
 		{"export the image", d.times.median(export)},
 		{"compress its layers", d.times.median(finish)},
-		{"certify it from inside, by the suite image", d.times.together(solve.GateName(t.Name, p), solve.LoadName(p))},
+		{"certify it, by the suite image", d.times.together(solve.GateName(t.Name, p), solve.LoadName(p))},
 	}
 }
 

@@ -202,8 +202,8 @@ func TestEstimate(t *testing.T) {
 	known := map[string][]time.Duration{
 		"[make] base-bookworm-minbase linux/amd64":       s(100),
 		"[image amd64] install fabric-debian12 packages": s(1000), "[image amd64] gather 1 packages": s(3),
-		"[image amd64] write /opt/assay/image.json":        s(7),
-		"[gate amd64] certify fabric-debian12 from inside": s(20), "[export] fabric-debian12 amd64": s(30), "[finish] fabric-debian12 amd64": s(40),
+		"[image amd64] write /opt/assay/image.json": s(7),
+		"[gate amd64] certify fabric-debian12":      s(20), "[export] fabric-debian12 amd64": s(30), "[finish] fabric-debian12 amd64": s(40),
 		"[download] x_1_amd64.deb":  s(5),
 		"[another] step, of nobody": s(100_000),
 	}

@@ -99,10 +99,10 @@ type buildFlags struct {
 func buildCommand() *cli.Command {
 	o := &buildFlags{}
 	return &cli.Command{
-		Name: "build", Usage: "build targets, certify each image from inside, and publish them",
+		Name: "build", Usage: "build targets, certify each image, and publish them",
 		ArgsUsage: "[TARGET...]",
 		Description: "Without a target it builds the matrix's first one; --only '*' builds all. An image gets its tag only after\n" +
-			"every check that the harness runs inside it has passed. Users other than root build in a user namespace;\n" +
+			"every check of the suite image has passed. Users other than root build in a user namespace;\n" +
 			"\"assay doctor\" says what this machine lacks for that.\n\n" +
 			"--dry-run shows what the same call without it would do, and does none of it: stages and steps with their whole scripts,\n" +
 			"each once however many images share it, downloads, packages, and how long the steps took in earlier builds on this\n" +

@@ -38,6 +38,7 @@ import (
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/golden"
 	"github.com/assay-hpc/assay/internal/oci"
 )
@@ -74,7 +75,7 @@ func setUp(env *testscript.Env) error {
 	srv := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(true)))
 	env.Defer(srv.Close)
 	keys := filepath.Join(env.WorkDir, ".keys")
-	if err := errors.Join(os.Mkdir(keys, 0o700), keyPair(keys, "ours", 1), keyPair(keys, "other", 2)); err != nil {
+	if err := errors.Join(os.Mkdir(keys, 0o700), keyPair(keys, "ours", 1), keyPair(keys, "other", 2), keyPair(keys, "builder", 3)); err != nil {
 		return err
 	}
 	if err := defaultMatrix(env.WorkDir); err != nil {
@@ -218,6 +219,12 @@ func standInBuild(ts *testscript.TestScript, neg bool, args []string) {
 		"Hash": hex.EncodeToString(hash[:]), "Digest": digest, "Certifier": certifier, "Certificate": statement, "Inventory": inventory,
 		"Builder": "stand-in", "Started": w.Epoch(), "Finished": w.Epoch().Add(time.Second),
 	})
+	ts.Check(err)
+	state := ts.Getenv("ASSAY_STATE_DIR")
+	ts.Check(errors.Join(os.MkdirAll(state, 0o755), keyPair(state, "builder", 3))) // it was built here
+	key, err := attest.LoadPrivateKey(filepath.Join(ts.Getenv("KEYS"), "builder.key"))
+	ts.Check(err)
+	record, err = attest.Sign("application/vnd.assay.build-record+json", record, key)
 	ts.Check(err)
 	ts.Check(os.MkdirAll(filepath.Join(dir, ".assay"), 0o755))
 	ts.Check(os.WriteFile(filepath.Join(dir, ".assay", hex.EncodeToString(hash[:])+".json"), record, 0o644))

@@ -5,6 +5,7 @@ package doctest
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io/fs"
 	"os"
@@ -32,6 +33,7 @@ type script struct {
 	file string
 	line int
 	text string
+	name string // its $0; "" for none of its own
 }
 
 // Documents returns the commands in the Markdown files below a directory: those in fenced blocks
@@ -97,6 +99,32 @@ func blocks(file, text string) ([]script, error) {
 	return out, nil
 }
 
+// siblings copies the files of a directory, which scripts in it read, and fills in what users must.
+func siblings(t testing.TB, dir string) string {
+	t.Helper()
+	to := t.TempDir()
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if !f.Type().IsRegular() {
+			continue
+		}
+		b, err := os.ReadFile(filepath.Join(dir, f.Name()))
+		if err == nil && f.Name() == "assay.conf" {
+			b = append(b, "\nASSAY_GPUS=8\n"...)
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, f.Name()), b, 0o755)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return to
+}
+
 // Examples returns the commands in the files below a directory: in scripts, systemd's ExecStart
 // lines, and containers of Kubernetes objects.
 func Examples(t testing.TB, root, dir string) []Command {
@@ -115,7 +143,8 @@ func Examples(t testing.TB, root, dir string) []Command {
 		text := string(b)
 		switch {
 		case strings.HasPrefix(text, "#!"):
-			out = append(out, script{rel, 1, text}.commands(t, bin)...)
+			s := script{file: rel, line: 1, text: text, name: filepath.Join(siblings(t, filepath.Dir(file)), filepath.Base(file))}
+			out = append(out, s.commands(t, bin)...)
 		case path.Ext(file) == ".service":
 			for i, line := range strings.Split(text, "\n") {
 				if line, ok := strings.CutPrefix(line, "ExecStart="); ok {
@@ -158,7 +187,7 @@ func containers(t testing.TB, bin, file string, n *yaml.Node) []Command {
 			}
 		}
 		if len(words) == 3 && words[1] == "-c" {
-			out = append(out, script{file, line, words[2]}.commands(t, bin)...)
+			out = append(out, script{file: file, line: line, text: words[2]}.commands(t, bin)...)
 		} else if len(words) > 0 {
 			out = append(out, Command{fmt.Sprintf("%s:%d", file, line), words})
 		}
@@ -263,7 +292,7 @@ func (s script) commands(t testing.TB, bin string) []Command {
 	if err := os.WriteFile(calls, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("/bin/bash", "-c", fill(s.text))
+	cmd := exec.Command("/bin/bash", "-c", fill(s.text), cmp.Or(s.name, "bash"))
 	cmd.Dir = work
 	cmd.Env = []string{
 		"PATH=" + bin, "HOME=" + work, "DOCTEST_CALLS=" + calls, "SLURM_SUBMIT_DIR=" + work, "SLURM_JOB_ID=7", "SLURM_JOB_NODELIST=n[1-2]", "SLURM_NNODES=2",
