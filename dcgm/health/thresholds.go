@@ -11,12 +11,13 @@ import (
 	"io"
 	"maps"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/assay-hpc/assay/internal/infile"
 )
 
 //go:embed thresholds.yaml
@@ -114,14 +115,7 @@ const maxSiteFile = 1 << 20
 
 // ReadSiteFile reads a file of limits.
 func ReadSiteFile(name string) (*SiteFile, error) {
-	st, err := os.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !st.Mode().IsRegular() || st.Size() > maxSiteFile {
-		return nil, fmt.Errorf("%s: want a file of at most %d bytes in the form of thresholds.yaml (docs/health.md)", name, maxSiteFile)
-	}
-	b, err := os.ReadFile(name)
+	b, err := infile.ReadArgument(name, maxSiteFile)
 	if err != nil {
 		return nil, err
 	}

@@ -148,6 +148,7 @@ func Examples(t testing.TB, root, dir string) []Command {
 		case path.Ext(file) == ".service":
 			for i, line := range strings.Split(text, "\n") {
 				if line, ok := strings.CutPrefix(line, "ExecStart="); ok {
+					line = strings.ReplaceAll(line, "${GPUS}", "8")
 					args := slices.DeleteFunc(strings.Fields(line), func(w string) bool { return strings.HasPrefix(w, "$") })
 					out = append(out, Command{fmt.Sprintf("%s:%d", rel, i+1), args})
 				}
