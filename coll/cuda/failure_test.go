@@ -183,8 +183,8 @@ func TestLeftAlone(t *testing.T) {
 	n := gpuCount(t)
 	w := spread(3, n)
 	for name, set := range map[string]func(*knob.Knobs){"rounds": func(*knob.Knobs) {}, "one kernel": zeroCTAs} {
-		for _, c := range []op.Collective{op.AllReduce, op.AllGather, op.AllToAll} {
-			if c == op.AllToAll && name != "rounds" { // it is no ring
+		for _, c := range []op.Collective{op.Broadcast, op.Reduce, op.AllGather} {
+			if c == op.AllGather && name != "rounds" { // there is room for ten communicators
 				continue
 			}
 			t.Run(fmt.Sprintf("%s, %v", name, c), func(t *testing.T) {
@@ -193,8 +193,8 @@ func TestLeftAlone(t *testing.T) {
 					set(k)
 					k.Timeout = 0
 				}
-				for i := range 2 { // each takes a part of a copy buffer for a minute, and there are 11
-					leaves(t, w, c, rand.New(rand.NewPCG(uint64(i), uint64(c))))
+				for i := range 2 { // each has a part of a copy buffer for a minute, and there are 11
+					leaves(t, w, c, i == 0, rand.New(rand.NewPCG(uint64(i), uint64(c))))
 				}
 			})
 		}
@@ -203,12 +203,91 @@ func TestLeftAlone(t *testing.T) {
 	works(t, w)
 }
 
-// leaves has rank 0 leave during two operations.
-func leaves(t *testing.T, w world, c op.Collective, r *rand.Rand) {
-	const part = 200_000 // bytes
+// leaves has rank 0 leave during two operations, before rank 2, which is late, begins them, or behind that.
+// Broadcasts are from rank 2 and Reduces to rank 1: rank 0 passes on what rank 2 sends.
+func leaves(t *testing.T, w world, c op.Collective, before bool, r *rand.Rand) {
+	const part = 400_000 // bytes
 	all := w.open(t)
 	n := len(all)
-	late := all[1+r.IntN(n-1)]
+	late := all[2]
+	var in [2][][]byte // by operation and rank
+	var want [2][]byte
+	for o := range in {
+		for range n {
+			b := make([]byte, n*part)
+			for i := range b {
+				b[i] = byte(r.Uint32())
+			}
+			in[o] = append(in[o], b)
+		}
+		want[o] = make([]byte, n*part)
+		for i := range want[o] {
+			switch c {
+			case op.Broadcast:
+				want[o][i] = in[o][2][i]
+			case op.Reduce:
+				for _, x := range in[o] {
+					want[o][i] += x[i]
+				}
+			case op.AllGather:
+				want[o][i] = in[o][i/part][i%part]
+			}
+		}
+	}
+	const whole = 2 << 20
+	each(t, all, func(g *gpuRank) error {
+		for o := range in {
+			if err := g.dev.in(func() error {
+				return driver.CopyToDevice(g.arena+driver.Ptr(2*o*whole), in[o][g.Rank()])
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	do := func(g *gpuRank) error {
+		for o := range in {
+			send, recv := g.at(2*o*whole, n*part), g.at((2*o+1)*whole, n*part)
+			var err error
+			switch c {
+			case op.Broadcast:
+				err = g.Comm.Broadcast(send, recv, n*part, coll.Uint8, 2)
+			case op.Reduce:
+				err = g.Comm.Reduce(send, recv, n*part, coll.Uint8, coll.Sum, 1)
+			case op.AllGather:
+				err = g.Comm.AllGather(g.at(2*o*whole, part), recv, part, coll.Uint8)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	check := func(g *gpuRank) error {
+		for o := range in {
+			got := make([]byte, n*part)
+			if err := g.dev.in(func() error { return driver.CopyFromDevice(got, g.arena+driver.Ptr((2*o+1)*whole)) }); err != nil {
+				return err
+			}
+			if (c != op.Reduce || g.Rank() == 1) && !bytes.Equal(got, want[o]) {
+				return fmt.Errorf("rank %d has ended operation %d of 2 with wrong data", g.Rank(), o+1)
+			}
+		}
+		return nil
+	}
+	start := time.Now()
+	each(t, all, func(g *gpuRank) error { return errors.Join(do(g), g.wait(), check(g)) })
+	patience := 3*time.Since(start) + time.Second
+	if by := all[0].Chosen(); !strings.HasPrefix(by, "copy/") {
+		t.Errorf("done by %s", by)
+	}
+	for _, g := range all { // what is there already is right
+		if err := g.dev.in(func() error {
+			return errors.Join(driver.Memset8(g.arena+whole, 0, whole), driver.Memset8(g.arena+3*whole, 0, whole))
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	var word *driver.Pinned
 	if err := late.dev.in(func() (err error) {
 		if word, err = driver.HostAlloc(64); err != nil {
@@ -218,76 +297,25 @@ func leaves(t *testing.T, w world, c op.Collective, r *rand.Rand) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	var in, want [2][][]byte // by operation and rank
-	for o := range in {
-		for range n {
-			b := make([]byte, n*part)
-			for i := range b {
-				b[i] = byte(r.Uint32())
-			}
-			in[o] = append(in[o], b)
-		}
-		for rank := range n {
-			b := make([]byte, n*part)
-			for i := range b {
-				switch from := i / part; c {
-				case op.AllReduce:
-					for _, x := range in[o] {
-						b[i] += x[i]
-					}
-				case op.AllGather:
-					b[i] = in[o][from][i%part]
-				default:
-					b[i] = in[o][from][rank*part+i%part]
-				}
-			}
-			want[o] = append(want[o], b)
-		}
-	}
-	const whole = 1 << 20
-	each(t, all, func(g *gpuRank) error {
-		for o := range in {
-			if err := g.dev.in(func() error {
-				return driver.CopyToDevice(g.arena+driver.Ptr(2*o*whole), in[o][g.Rank()])
-			}); err != nil {
-				return err
-			}
-		}
-		for o := range in {
-			send, recv := g.at(2*o*whole, n*part), g.at((2*o+1)*whole, n*part)
-			var err error
-			switch c {
-			case op.AllReduce:
-				err = g.Comm.AllReduce(send, recv, n*part, coll.Uint8, coll.Sum)
-			case op.AllGather:
-				err = g.Comm.AllGather(g.at(2*o*whole, part), recv, part, coll.Uint8)
-			default:
-				err = g.Comm.AllToAll(send, recv, part, coll.Uint8)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if by := all[0].Chosen(); !strings.HasPrefix(by, "copy/") {
-		t.Fatalf("done by %s", by)
-	}
+	each(t, all, do)
 	pause := func() { time.Sleep(time.Duration(r.IntN(40)) * time.Millisecond) }
 	goOn := func() { atomic.StoreUint32((*uint32)(unsafe.Pointer(&word.Bytes[0])), 1) }
 	stop := func() { all[0].Executor().(*engine).Abort(nil) }
-	if r.IntN(2) == 0 { // it is late, or a little faster
-		stop, goOn = goOn, stop
+	if before {
+		pause()
+		stop()
+		soon(t, "the stream of rank 0", all[0].wait)
+		goOn()
+	} else {
+		goOn()
+		pause()
+		stop()
 	}
-	pause()
-	stop()
-	pause()
-	goOn()
 	var waiting sync.WaitGroup
 	for _, g := range all[1:] {
 		waiting.Go(func() {
 			var done bool
-			for tries := 0; !done && tries < 200; tries++ { // or it waits for rank 0
+			for until := time.Now().Add(patience); !done && time.Now().Before(until); { // or it waits for rank 0
 				time.Sleep(10 * time.Millisecond)
 				if err := g.dev.in(func() (err error) { done, err = g.stream.Query(); return err }); err != nil {
 					t.Error(err)
@@ -296,14 +324,8 @@ func leaves(t *testing.T, w world, c op.Collective, r *rand.Rand) {
 			if !done || g.AsyncError() != nil {
 				return
 			}
-			for o := range in {
-				got := make([]byte, n*part)
-				if err := g.dev.in(func() error { return driver.CopyFromDevice(got, g.arena+driver.Ptr((2*o+1)*whole)) }); err != nil {
-					t.Error(err)
-				}
-				if !bytes.Equal(got, want[o][g.Rank()]) {
-					t.Errorf("rank %d ended operation %d of 2 without an error, and with wrong data; the late one was %d", g.Rank(), o+1, late.Rank())
-				}
+			if err := check(g); err != nil {
+				t.Errorf("%v, and without an error", err)
 			}
 		})
 	}
