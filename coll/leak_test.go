@@ -68,11 +68,6 @@ func TestFailuresLeaveNothing(t *testing.T) {
 			_, err := CommInitAll(context.Background(), 2, cfg)
 			failed(t, err)
 		},
-		"rings of other ranks": func(t *testing.T, cfg Config) {
-			cfg.Knobs.Rings = [][]int{{0, 0}}
-			_, err := CommInitAll(context.Background(), 2, cfg)
-			failed(t, err)
-		},
 		"an address that is taken": func(t *testing.T, cfg Config) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {

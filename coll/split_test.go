@@ -128,7 +128,7 @@ func TestSplitAs(t *testing.T) {
 	if got := other[1].cfg; got.name != "child" || got.MaxChannels != 3 || parent.MaxChannels == 3 || got.CommID != "" {
 		t.Errorf("a child of its own has %q, %d channels, the ID %q", got.name, got.MaxChannels, got.CommID)
 	}
-	if _, err := comms[0].SplitAs(t.Context(), 0, 0, Child{Environ: []string{"NCCL_MAX_NRINGS=many"}}); CodeOf(err) != InvalidArgument {
+	if _, err := comms[0].SplitAs(t.Context(), 0, 0, Child{Environ: []string{"ASSAY_TIMEOUT=30s"}}); CodeOf(err) != InvalidArgument {
 		t.Errorf("a setting that is none: %v", err)
 	}
 	for _, all := range [][]*Comm{same, other, comms} {
