@@ -217,11 +217,12 @@ release-files: deps ## build what a release has into out/release, for this archi
 	OUT='$(OUT)/release' ARCHES="$$(go env GOARCH)" ./.ci/release
 
 .PHONY: lint
-lint: ## formatting, vet, staticcheck, workflows, schema
+lint: ## formatting, vet, staticcheck, workflows by actionlint and by audits of zizmor's names
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "run: make fmt" >&2; exit 1; }
 	go vet ./...
 	go tool staticcheck ./...
 	go tool actionlint
+	go test -count=1 -run '^Test(Workflow|Actions)' .
 
 .PHONY: vuln
 vuln: ## known vulnerabilities in what the code calls (needs the Go vulnerability database; "skipped" without it)
