@@ -23,7 +23,7 @@ func TestRecordIsNotBelieved(t *testing.T) {
 	image, certifier, other := "sha256:"+strings.Repeat("1", 64), "sha256:"+strings.Repeat("2", 64), "sha256:"+strings.Repeat("3", 64)
 	made := func(change func(*certificate.Predicate)) []byte {
 		p := certificate.Predicate{
-			Suite: "image", Started: w.Epoch(), Finished: w.Epoch(), Harness: certificate.Harness{Version: "1"},
+			Suite: "image", Started: w.Epoch(), Finished: w.Epoch(), Harness: certificate.Harness{Version: "1", Origin: certificate.OriginAssay},
 			Environment: certificate.Environment{Platform: "linux/amd64", Target: target.Name, Recipe: mk.Recipe.Declared()},
 			Results:     []result.Result{{ID: "image/files", Title: "files", Verdict: result.Pass}},
 		}

@@ -183,7 +183,7 @@ func TestCertifyLiar(t *testing.T) {
 	if err != nil || !ok {
 		t.Fatalf("Get = %v, %v", ok, err)
 	}
-	forged := certificate.New(certificate.Predicate{Suite: "image", Results: []result.Result{{ID: "all", Title: "all is well", Verdict: result.Pass}}})
+	forged := certificate.New(certificate.Predicate{Suite: "image", Harness: certificate.Harness{Origin: certificate.OriginAssay}, Results: []result.Result{{ID: "all", Title: "all is well", Verdict: result.Pass}}})
 	doc, err := forged.Marshal()
 	if err != nil {
 		t.Fatal(err)

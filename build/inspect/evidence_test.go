@@ -26,6 +26,7 @@ func evidence(t *testing.T, img oci.PlatformImage, suite, node string, v result.
 	s := certificate.New(certificate.Predicate{
 		Suite: suite, Started: epoch, Finished: epoch.Add(time.Minute), Results: []result.Result{{ID: "x", Title: "x", Verdict: v, Reason: "y"}},
 		Environment: certificate.Environment{Platform: img.Platform.String(), Target: "fabric", Recipe: strings.Repeat("5", 64)},
+		Harness:     certificate.Harness{Origin: certificate.OriginAssay},
 	})
 	if node != "" {
 		if err := s.SetNode(&certificate.Node{Name: node, Identity: []string{"GPU-1"}}); err != nil {

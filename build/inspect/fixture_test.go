@@ -119,7 +119,7 @@ func certificateOf(t *testing.T, img oci.PlatformImage, target string, results .
 	}
 	s := certificate.New(certificate.Predicate{
 		Suite: "image", Started: epoch, Finished: epoch.Add(90 * time.Second), Results: results,
-		Harness:     certificate.Harness{Version: "0.1.0"},
+		Harness:     certificate.Harness{Version: "0.1.0", Origin: certificate.OriginAssay},
 		Environment: certificate.Environment{Platform: img.Platform.String(), Target: target, Recipe: strings.Repeat("5", 64)},
 	})
 	if err := s.SetSubject(target, img.Digest); err != nil {

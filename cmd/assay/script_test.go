@@ -203,7 +203,7 @@ func standInBuild(ts *testscript.TestScript, neg bool, args []string) {
 	hash := sha256.Sum256(fmt.Appendln(nil, res.Recipe.Hash(), res.Recipe.Declared(), w.Lock.Epoch, false))
 	digest, certifier := writeImage(ts, dir, p, nil), writeImage(ts, dir, p, []string{"harness", "certify"})
 	st := certificate.New(certificate.Predicate{
-		Suite: "image", Started: w.Epoch(), Finished: w.Epoch().Add(time.Second), Harness: certificate.Harness{Version: assay.Version},
+		Suite: "image", Started: w.Epoch(), Finished: w.Epoch().Add(time.Second), Harness: certificate.Harness{Version: assay.Version, Origin: certificate.OriginAssay},
 		Environment: certificate.Environment{Platform: p.String(), Target: args[2], Recipe: res.Recipe.Declared()},
 		Results:     []result.Result{{ID: "image/stand-in", Title: "nothing was run", Verdict: result.Pass}},
 	})

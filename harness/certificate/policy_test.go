@@ -31,6 +31,8 @@ type facet struct {
 	finished                           time.Time
 	verdict                            result.Verdict
 	gpus                               []result.Result // the result of --gpus
+	origin                             string
+	selected                           *certificate.Selected
 }
 
 func (f facet) statement() []byte {
@@ -38,6 +40,7 @@ func (f facet) statement() []byte {
 		Suite: f.suite, Started: f.finished.Add(-time.Minute), Finished: f.finished,
 		Results:     append([]result.Result{{ID: "a/b", Title: "a", Verdict: f.verdict, Reason: "r"}}, f.gpus...),
 		Environment: certificate.Environment{Platform: "linux/amd64", Target: f.target, Recipe: f.recipe},
+		Harness:     certificate.Harness{Origin: f.origin}, Selected: f.selected,
 	})
 	var err error
 	if f.node != "" {
@@ -64,7 +67,7 @@ func uses() []use {
 	keys := []crypto.PublicKey{policyKey.Public()}
 	counted := []result.Result{{ID: certificate.GPUsID, Title: "GPUs", Verdict: result.Pass}}
 	machine := facet{suite: "node", node: "1", finished: policyNow.Add(-time.Hour), verdict: result.Pass, gpus: counted}
-	image := facet{suite: "image", image: imageDigest, target: "fabric", recipe: strings.Repeat("5", 64), finished: policyNow.Add(-time.Hour), verdict: result.Pass}
+	image := facet{suite: "image", image: imageDigest, target: "fabric", recipe: strings.Repeat("5", 64), finished: policyNow.Add(-time.Hour), verdict: result.Pass, origin: certificate.OriginAssay}
 	identity := certificate.NodeDigest([]string{"dmi 1"})
 	admit := func(mark time.Time) func([]byte) error {
 		return func(doc []byte) error {
@@ -109,6 +112,31 @@ func TestUncounted(t *testing.T) {
 		f := facet{suite: "node", node: "1", finished: policyNow.Add(-time.Hour), verdict: tt.verdict, gpus: tt.gpus}
 		if _, err := certificate.Admit(f.statement(), policy); (err == nil) != tt.want || err != nil && !errors.Is(err, attest.ErrUse) {
 			t.Errorf("%s with %v: %v", tt.verdict, tt.gpus, err)
+		}
+	}
+}
+
+// TestGate: what an image could have written itself is not its gate, nor is what left checks out.
+// Both are kept beside the image, and may be shown and verified.
+func TestGate(t *testing.T) {
+	for _, tt := range []struct {
+		origin   string
+		selected *certificate.Selected
+		want     bool
+	}{
+		{certificate.OriginAssay, nil, true},
+		{"", nil, false},
+		{"Assay", nil, false},
+		{certificate.OriginAssay, &certificate.Selected{Only: []string{"a"}}, false},
+		{certificate.OriginAssay, &certificate.Selected{Skip: []string{"a/*"}}, false},
+	} {
+		f := facet{suite: "image", image: imageDigest, finished: policyNow.Add(-time.Hour), verdict: result.Pass, origin: tt.origin, selected: tt.selected}
+		_, _, err := certificate.Accept(f.statement(), imageDigest, attest.Policy{Now: policyNow})
+		if (err == nil) != tt.want || err != nil && !errors.Is(err, attest.ErrUse) {
+			t.Errorf("origin %q, selected %v: as a gate: %v", tt.origin, tt.selected, err)
+		}
+		if _, _, err = certificate.Accept(f.statement(), imageDigest, attest.Policy{Use: attest.Passing, Now: policyNow}); err != nil {
+			t.Errorf("origin %q, selected %v: as a pass: %v", tt.origin, tt.selected, err)
 		}
 	}
 }

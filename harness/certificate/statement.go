@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/assay-hpc/assay/harness/result"
@@ -46,9 +47,33 @@ type Predicate struct {
 	Environment Environment    `json:"environment"`
 	Node        *Node          `json:"node,omitempty"` // in a certificate that is about a machine
 	// Machines is set in a certificate that is about several machines.
-	Machines []Machine       `json:"machines,omitempty"`
-	Limits   *Limits         `json:"limits,omitempty"` // the site's own; nil: it has none
+	Machines []Machine `json:"machines,omitempty"`
+	Limits   *Limits   `json:"limits,omitempty"` // the site's own; nil: it has none
+	// Selected is which checks of the suite were wanted; nil: all.
+	Selected *Selected       `json:"selected,omitempty"`
 	Results  []result.Result `json:"results"`
+}
+
+// Selected are patterns of the ids of the checks that were wanted: those that Only covers, or all if
+// it is empty, without those that Skip covers.
+type Selected struct {
+	Only []string `json:"only,omitempty"`
+	Skip []string `json:"skip,omitempty"`
+}
+
+// String returns the options that select so: "--only health --skip health/node/*".
+func (s *Selected) String() string {
+	if s == nil {
+		return ""
+	}
+	var out []string
+	for _, p := range s.Only {
+		out = append(out, "--only "+p)
+	}
+	for _, p := range s.Skip {
+		out = append(out, "--skip "+p)
+	}
+	return strings.Join(out, " ")
 }
 
 // Limits are those of a site, which replace built-in limits of checks without load.
@@ -120,7 +145,7 @@ type Harness struct {
 }
 
 // OriginAssay is the origin of a harness that assay started outside of the image that it certifies.
-const OriginAssay = "assay"
+const OriginAssay = attest.GateOrigin
 
 // Environment says where the checks ran.
 type Environment struct {
@@ -191,7 +216,7 @@ var Kind = attest.Kind{Name: "certificate", Type: PredicateType, Check: func(st 
 func (s *Statement) claims() attest.Claims {
 	p := &s.Predicate
 	c := attest.Claims{
-		Target: p.Environment.Target, Recipe: p.Environment.Recipe, Suite: p.Suite, Machines: len(p.Machines), Origin: p.Harness.Origin,
+		Target: p.Environment.Target, Recipe: p.Environment.Recipe, Suite: p.Suite, Machines: len(p.Machines), Origin: p.Harness.Origin, Selected: p.Selected.String(),
 		Verdict: string(p.Verdict), Why: s.blame(), Started: p.Started, Finished: p.Finished,
 	}
 	if n := p.Node; n != nil {

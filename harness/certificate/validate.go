@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/assay-hpc/assay/harness/result"
@@ -32,6 +33,9 @@ func (p *Predicate) Validate() error {
 		if err := p.Node.validate(); err != nil {
 			return fmt.Errorf("node: %w", err)
 		}
+	}
+	if s := p.Selected; s != nil && (len(s.Only)+len(s.Skip) == 0 || slices.ContainsFunc(slices.Concat(s.Only, s.Skip), func(p string) bool { return !result.IsName(p) })) {
+		return fmt.Errorf("selected: only %.80q, skip %.80q: there is no pattern, or one is not a name", s.Only, s.Skip)
 	}
 	if err := p.Limits.validate(); err != nil {
 		return fmt.Errorf("limits: %w", err)

@@ -333,6 +333,9 @@ func (c *Certification) statement(results []result.Result) (*certificate.Stateme
 	if c.site != nil {
 		p.Limits = siteLimits(c.site)
 	}
+	if len(c.Only)+len(c.Skip) > 0 {
+		p.Selected = &certificate.Selected{Only: c.Only, Skip: c.Skip}
+	}
 	if c.node != nil {
 		if r := presentGPUs(c.GPUs, c.node, c.facts); r != nil { // first: without its GPUs nothing else is worth a reason
 			p.Results = slices.Insert(slices.Clone(p.Results), 0, *r)

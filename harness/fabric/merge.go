@@ -24,7 +24,7 @@ func (f *Fabric) Merge(g *Gathered, together []result.Result) (*certificate.Stat
 	first := g.Certificates[g.First]
 	p := certificate.Predicate{
 		Suite: first.Predicate.Suite, Started: first.Predicate.Started, Finished: first.Predicate.Finished,
-		Harness: first.Predicate.Harness, Environment: first.Predicate.Environment,
+		Harness: first.Predicate.Harness, Environment: first.Predicate.Environment, Selected: first.Predicate.Selected,
 	}
 	size := 0
 	for rank, st := range g.Certificates {

@@ -173,6 +173,7 @@ func (t *text) head(s *certificate.Statement) {
 	line("system", join(e.OS, e.Platform, e.Kernel))
 	line("harness", join(p.Harness.Version, fmt.Sprintf("%.12s", p.Harness.Commit)))
 	line("limits", limitsFile(p.Limits))
+	line("selected", p.Selected.String())
 	t.printf("\n")
 }
 

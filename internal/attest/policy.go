@@ -30,8 +30,9 @@ type Claims struct {
 	Suite             string
 	Node              string // digest of the identity of the machine that it is about, "sha256:…"; "": of none
 	NodeName          string
-	Machines          int // that it is about as a whole; 0: it is not about several
-	Origin            string
+	Machines          int    // that it is about as a whole; 0: it is not about several
+	Origin            string // [GateOrigin] if the image could not write it
+	Selected          string // options that left checks of the suite out; "": all were wanted
 	Verdict           string // "pass"
 	Why               string // it is not a pass
 	Started, Finished time.Time
@@ -42,7 +43,7 @@ type Use int
 
 const (
 	// Gate is the use of an image's documents: its certificate is of the suite "image", is not about
-	// a machine, and is a pass.
+	// a machine, was made outside of the image, left no check out, and is a pass.
 	Gate Use = iota
 	// Passing is a pass about whatever the policy names.
 	Passing
@@ -55,6 +56,9 @@ const (
 
 // GateSuite is the suite of an image's gate.
 const GateSuite = "image"
+
+// GateOrigin is the origin of a certificate whose harness assay ran outside of the image.
+const GateOrigin = "assay"
 
 // clockSkew is how far the clocks of the machine that wrote a document and of this one may differ.
 const clockSkew = 5 * time.Minute
@@ -182,8 +186,13 @@ func (p *Policy) serves(c Claims) error {
 	case p.Use == Gate && suites == nil:
 		suites = []string{GateSuite}
 	}
-	if suites != nil && !slices.Contains(suites, c.Suite) {
+	switch {
+	case suites != nil && !slices.Contains(suites, c.Suite):
 		return fmt.Errorf("%w: its suite is %s, not %s", ErrUse, c.Suite, strings.Join(suites, " or "))
+	case p.Use == Gate && c.Suite == GateSuite && c.Origin != GateOrigin:
+		return fmt.Errorf("%w: its harness ran inside of the image, which could have written it; assay certify runs it outside", ErrUse)
+	case p.Use == Gate && c.Selected != "":
+		return fmt.Errorf("%w: checks were left out by %s", ErrUse, c.Selected)
 	}
 	return nil
 }
