@@ -22,7 +22,8 @@ const Where = "a file, - for stdin, REPO@sha256:… or REPO:TAG in a registry, o
 
 // Read returns the certificate at a place: a file, "-" (stdin), "REPO@sha256:…" or "REPO:TAG" in a
 // registry, "oci:DIR", "oci:DIR:NAME" or "oci:DIR@sha256:…". A reference names a certificate's own
-// artifact, as a push prints it, or an image that has a single certificate.
+// artifact, as a push prints it, or an image that has a single certificate, one of its platforms'
+// included.
 func Read(ctx context.Context, where string, stdin io.Reader, opts Options) (Document, error) {
 	docs, err := find(ctx, where, stdin, opts)
 	if err != nil {
@@ -107,7 +108,7 @@ func openReference(where string, opts Options) (r *Repository, ref string, err e
 }
 
 // at returns the certificate whose artifact has the tag or the digest, or else those that are
-// attached to the image with it.
+// attached to the image with it, or to the images of its platforms.
 func (r *Repository) at(ctx context.Context, ref string) ([]Document, error) {
 	d, raw, err := r.repo.Get(ctx, ref)
 	if err != nil {
@@ -117,8 +118,31 @@ func (r *Repository) at(ctx context.Context, ref string) ([]Document, error) {
 		doc, err := r.document(ctx, ref)
 		return []Document{doc}, err
 	}
-	image := &Repository{repo: r.repo, subject: &d.Digest}
-	return image.Documents(ctx, Filter{})
+	var docs []Document
+	of, err := withPlatforms(d, raw)
+	for i := 0; err == nil && i < len(of); i++ {
+		var more []Document
+		image := &Repository{repo: r.repo, subject: &of[i]}
+		more, err = image.Documents(ctx, Filter{})
+		docs = append(docs, more...)
+	}
+	return docs, err
+}
+
+// withPlatforms returns the digest of an image, and those of the manifests that it lists if it is an
+// index.
+func withPlatforms(d v1.Descriptor, raw []byte) ([]v1.Hash, error) {
+	of := []v1.Hash{d.Digest}
+	if d.MediaType.IsIndex() {
+		idx, err := oci.ParseIndex("index "+d.Digest.String(), raw, d.MediaType)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range idx.Manifests {
+			of = append(of, m.Digest)
+		}
+	}
+	return of, nil
 }
 
 // inLayout returns the certificates of "DIR", "DIR:NAME" and "DIR@sha256:…".
@@ -138,18 +162,28 @@ func inLayout(ctx context.Context, rest string) ([]Document, error) {
 	if doc, ok, err := layoutDocument(l, d.Digest); err != nil || ok {
 		return []Document{doc}, err
 	}
-	list, err := l.Referrers(d.Digest)
+	raw, err := l.ReadBlob(d.Digest)
+	if err != nil {
+		return nil, err
+	}
+	of, err := withPlatforms(d, raw)
 	if err != nil {
 		return nil, err
 	}
 	var docs []Document
-	for _, d := range list {
-		doc, ok, err := layoutDocument(l, d.Digest)
+	for _, image := range of {
+		list, err := l.Referrers(image)
 		if err != nil {
 			return nil, err
 		}
-		if ok {
-			docs = append(docs, doc)
+		for _, d := range list {
+			doc, ok, err := layoutDocument(l, d.Digest)
+			if err != nil {
+				return nil, err
+			}
+			if ok {
+				docs = append(docs, doc)
+			}
 		}
 	}
 	return docs, nil

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
@@ -46,6 +48,11 @@ func TestRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	platform := v1.Platform{OS: "linux", Architecture: "amd64"}
+	made, err = mutate.ConfigFile(made, &v1.ConfigFile{OS: platform.OS, Architecture: platform.Architecture})
+	if err != nil {
+		t.Fatal(err)
+	}
 	img, err := l.Add(made)
 	if err != nil {
 		t.Fatal(err)
@@ -54,8 +61,24 @@ func TestRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	index, err := l.Assemble("fabric", []oci.PlatformImage{{Platform: platform, Digest: img.Digest.String()}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	images, err := oci.OpenRepository(s.host+"/o/images", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = images.Push(t.Context(), l, index)
+	if err == nil {
+		_, err = images.Tag(t.Context(), l, index, []string{"v1"})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, where := range []string{
 		stored, "-", pushed, s.host + "/o/nodes:" + Tag(st), "oci:" + l.Dir(), "oci:" + l.Dir() + "@" + artifact.Digest.String(), "oci:" + l.Dir() + "@" + img.Digest.String(),
+		"oci:" + l.Dir() + ":fabric", s.host + "/o/images@" + index.String(), s.host + "/o/images:v1",
 	} {
 		got, err := Read(t.Context(), where, bytes.NewReader(doc), Options{})
 		if err != nil || !bytes.Equal(got.Data, doc) {
