@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -22,7 +23,7 @@ const Where = "a file, - for stdin, REPO@sha256:… or REPO:TAG in a registry, o
 
 // Read returns the certificate at a place: a file, "-" (stdin), "REPO@sha256:…" or "REPO:TAG" in a
 // registry, "oci:DIR", "oci:DIR:NAME" or "oci:DIR@sha256:…". A reference names a certificate's own
-// artifact, as a push prints it, or an image that has a single certificate.
+// artifact, as a push prints it, or an image or an index of images that has a single certificate.
 func Read(ctx context.Context, where string, stdin io.Reader, opts Options) (Document, error) {
 	docs, err := find(ctx, where, stdin, opts)
 	if err != nil {
@@ -107,7 +108,7 @@ func openReference(where string, opts Options) (r *Repository, ref string, err e
 }
 
 // at returns the certificate whose artifact has the tag or the digest, or else those that are
-// attached to the image with it.
+// attached to the image or the index with it.
 func (r *Repository) at(ctx context.Context, ref string) ([]Document, error) {
 	d, raw, err := r.repo.Get(ctx, ref)
 	if err != nil {
@@ -117,8 +118,43 @@ func (r *Repository) at(ctx context.Context, ref string) ([]Document, error) {
 		doc, err := r.document(ctx, ref)
 		return []Document{doc}, err
 	}
-	image := &Repository{repo: r.repo, subject: &d.Digest}
-	return image.Documents(ctx, Filter{})
+	list, err := subjects(d, raw)
+	if err != nil {
+		return nil, err
+	}
+	var docs []Document
+	for _, h := range list {
+		image := &Repository{repo: r.repo, subject: &h}
+		found, err := image.Documents(ctx, Filter{})
+		if err != nil {
+			return nil, err
+		}
+		docs = append(docs, found...)
+	}
+	return docs, nil
+}
+
+// subjects returns the manifests that certificates about a manifest are attached to: itself and, if
+// it is an index, the images that it lists.
+func subjects(d v1.Descriptor, raw []byte) ([]v1.Hash, error) {
+	list := []v1.Hash{d.Digest}
+	if !d.MediaType.IsIndex() {
+		return list, nil
+	}
+	what := "index " + d.Digest.String()
+	idx, err := oci.ParseIndex(what, raw, d.MediaType)
+	if err != nil {
+		return nil, err
+	}
+	if len(idx.Manifests) > oci.MaxManifests {
+		return nil, fmt.Errorf("%s: more than %d manifests", what, oci.MaxManifests)
+	}
+	for _, m := range idx.Manifests {
+		if m.MediaType.IsImage() && !slices.Contains(list, m.Digest) {
+			list = append(list, m.Digest)
+		}
+	}
+	return list, nil
 }
 
 // inLayout returns the certificates of "DIR", "DIR:NAME" and "DIR@sha256:…".
@@ -138,18 +174,28 @@ func inLayout(ctx context.Context, rest string) ([]Document, error) {
 	if doc, ok, err := layoutDocument(l, d.Digest); err != nil || ok {
 		return []Document{doc}, err
 	}
-	list, err := l.Referrers(d.Digest)
+	raw, err := l.ReadBlob(d.Digest)
+	if err != nil {
+		return nil, err
+	}
+	list, err := subjects(d, raw)
 	if err != nil {
 		return nil, err
 	}
 	var docs []Document
-	for _, d := range list {
-		doc, ok, err := layoutDocument(l, d.Digest)
+	for _, h := range list {
+		attached, err := l.Referrers(h)
 		if err != nil {
 			return nil, err
 		}
-		if ok {
-			docs = append(docs, doc)
+		for _, d := range attached {
+			doc, ok, err := layoutDocument(l, d.Digest)
+			if err != nil {
+				return nil, err
+			}
+			if ok {
+				docs = append(docs, doc)
+			}
 		}
 	}
 	return docs, nil
