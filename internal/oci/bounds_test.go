@@ -254,6 +254,7 @@ func TestLostAnswer(t *testing.T) {
 // TestReasons: what a registry answers is one line, and says what is missing.
 func TestReasons(t *testing.T) {
 	page := "<!DOCTYPE html>\n<html>\n" + strings.Repeat("<p>sorry</p>\n", 2000) + "</html>"
+	long := strings.Repeat(page, 10) // more than go-containerregistry reads
 	for _, tt := range []struct {
 		status     int
 		mime, body string
@@ -261,6 +262,9 @@ func TestReasons(t *testing.T) {
 		not        string
 	}{
 		{http.StatusForbidden, "text/html", page, []string{"a page of HTML", "403"}, "sorry"},
+		{http.StatusForbidden, "text/html", long, []string{"a page of HTML", "403", "docker login"}, "sorry"},
+		{http.StatusServiceUnavailable, "text/html", long, []string{"a page of HTML", "503", "(after 6 attempts)"}, "sorry"},
+		{http.StatusForbidden, "application/json", `{"errors":[{"code":"DENIED","message":"no","detail":"` + strings.Repeat("x", 100_000) + `"}]}`, []string{"403", "DENIED", "docker login"}, "exceeds"},
 		{http.StatusBadRequest, "text/plain", strings.Repeat("long line ", 500), []string{"long line", "…"}, "\n"},
 		{http.StatusBadRequest, "text/plain", "first\nsecond\n", []string{"first …"}, "second"},
 		{http.StatusNotFound, "application/json", `{"errors":[{"code":"MANIFEST_UNKNOWN","message":"unknown tag"}]}`, []string{"owner/assay has no such tag or image"}, "does not exist"},
@@ -276,7 +280,7 @@ func TestReasons(t *testing.T) {
 			io.WriteString(w, tt.body)
 			return true
 		}
-		p, err := OpenRepository(r.repo(), Options{})
+		p, err := OpenRepository(r.repo(), Options{Retry: Retry{Delay: time.Millisecond}})
 		if err != nil {
 			t.Fatal(err)
 		}
