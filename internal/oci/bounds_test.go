@@ -147,6 +147,21 @@ func TestLayoutBounded(t *testing.T) {
 	}
 }
 
+// TestLockIsNoLink: the lock of a stranger's layout is not created where a link leads.
+func TestLockIsNoLink(t *testing.T) {
+	l := newTarget(t, "x")
+	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
+	if err := errors.Join(os.Remove(filepath.Join(l.dir, lockFile)), os.Symlink(elsewhere, filepath.Join(l.dir, lockFile))); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.locked(func() error { return nil }); err == nil {
+		t.Error("locked")
+	}
+	if _, err := os.Lstat(elsewhere); err == nil {
+		t.Error("the lock was created elsewhere")
+	}
+}
+
 // TestEnlist: of many that attach to one image at once, in a registry without the referrers API,
 // all are listed.
 func TestEnlist(t *testing.T) {
