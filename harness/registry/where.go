@@ -76,18 +76,21 @@ func find(ctx context.Context, where string, stdin io.Reader, opts Options) ([]D
 }
 
 // isReference reports whether a name is a registry's reference and no file's: its first part is a
-// host with a dot or a port, and it ends in a tag or a digest.
+// host with a dot or a port, and it ends in a tag or a digest. With a user in it, it is refused later.
 func isReference(where string) bool {
 	if _, err := os.Lstat(where); err == nil || strings.HasPrefix(where, ".") || filepath.IsAbs(where) {
 		return false
 	}
 	host, rest, ok := strings.Cut(where, "/")
-	return ok && (strings.ContainsAny(host, ".:") || host == "localhost") && strings.ContainsAny(rest, ":@")
+	return ok && (strings.ContainsAny(host, ".:") || host == "localhost") && (strings.ContainsAny(rest, ":@") || strings.Contains(host, "@"))
 }
 
 // openReference opens the repository of "REPO@sha256:…" or "REPO:TAG", and returns the digest or
 // tag. With both the digest counts.
 func openReference(where string, opts Options) (r *Repository, ref string, err error) {
+	if err := oci.CheckUser(where); err != nil {
+		return nil, "", err
+	}
 	name, ref, byDigest := strings.Cut(where, "@")
 	if i := strings.LastIndex(name, ":"); i > strings.LastIndex(name, "/") {
 		if !byDigest {
