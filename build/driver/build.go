@@ -541,7 +541,8 @@ func (b *build) finish(ctx context.Context, res *BuildResult, start time.Time) (
 	return res, nil
 }
 
-// push publishes a target and its certifier, whose tags end in "-certify".
+// push publishes a target and its certifier, whose tags end in "-certify". Both are there and
+// verified before a tag of either moves, and the target's own move last.
 func (b *build) push(ctx context.Context, repo *oci.Repository, t matrix.Target, tags []string) (*oci.Result, error) {
 	policy := attest.Policy{Target: t.Name, Required: inspect.All}
 	for _, p := range platformsOf(t, b.o.Platforms) {
@@ -550,15 +551,23 @@ func (b *build) push(ctx context.Context, repo *oci.Repository, t matrix.Target,
 	if b.o.SignKey != nil {
 		policy.Keys = []crypto.PublicKey{b.o.SignKey.Public()}
 	}
-	r, err := Publish(ctx, b.layout, t.Name, repo, tags, policy)
-	if err != nil {
-		return nil, err
-	}
 	var certifierTags []string
 	for _, tag := range tags {
 		certifierTags = append(certifierTags, tag+certifySuffix)
 	}
-	c, err := Publish(ctx, b.layout, t.Name+certifySuffix, repo, certifierTags, policy)
+	root, r, err := upload(ctx, b.layout, t.Name, repo, tags, policy)
+	if err != nil {
+		return nil, err
+	}
+	certifier, c, err := upload(ctx, b.layout, t.Name+certifySuffix, repo, certifierTags, policy)
+	if r.Add(c); err != nil {
+		return &r, err
+	}
+	c, err = repo.Tag(ctx, b.layout, certifier, certifierTags)
+	if r.Add(c); err != nil {
+		return &r, err
+	}
+	c, err = repo.Tag(ctx, b.layout, root, tags)
 	r.Add(c)
 	return &r, err
 }

@@ -21,8 +21,20 @@ import (
 // repository. The name is resolved once: the policy accepts a digest, and that digest is pushed.
 // The tags are set last, after what the registry itself serves has also passed the policy.
 func Publish(ctx context.Context, l *oci.Layout, name string, repo *oci.Repository, tags []string, policy attest.Policy) (oci.Result, error) {
+	root, res, err := upload(ctx, l, name, repo, tags, policy)
+	if err != nil {
+		return res, err
+	}
+	t, err := repo.Tag(ctx, l, root, tags)
+	res.Add(t)
+	return res, err
+}
+
+// upload does what Publish does, except that it sets no tag. It returns the digest that the tags
+// are for.
+func upload(ctx context.Context, l *oci.Layout, name string, repo *oci.Repository, tags []string, policy attest.Policy) (root v1.Hash, res oci.Result, err error) {
 	if err := repo.CheckTags(tags); err != nil {
-		return oci.Result{}, exit.With(exit.Usage, err)
+		return root, res, exit.With(exit.Usage, err)
 	}
 	for _, tag := range tags {
 		digits := RecipeOfTag(tag)
@@ -30,29 +42,25 @@ func Publish(ctx context.Context, l *oci.Layout, name string, repo *oci.Reposito
 			policy.Recipe = digits
 		}
 		if digits != "" && digits != policy.Recipe {
-			return oci.Result{}, exit.Usagef("--tag %s: it ends in %s, and another tag or the recipe in %s: an image has one recipe", tag, digits, policy.Recipe)
+			return root, res, exit.Usagef("--tag %s: it ends in %s, and another tag or the recipe in %s: an image has one recipe", tag, digits, policy.Recipe)
 		}
 	}
 	rep, err := inspect.Inspect(ctx, l.Source(name), policy)
 	if err != nil {
-		return oci.Result{}, fmt.Errorf("nothing is pushed: %w", err)
+		return root, res, fmt.Errorf("nothing is pushed: %w", err)
 	}
-	root, err := v1.NewHash(rep.Digest)
-	if err != nil {
-		return oci.Result{}, err
+	if root, err = v1.NewHash(rep.Digest); err != nil {
+		return root, res, err
 	}
-	res, err := repo.Push(ctx, l, root)
-	if err != nil {
-		return res, err
+	if res, err = repo.Push(ctx, l, root); err != nil {
+		return root, res, err
 	}
 	policy.Digest = rep.Digest
 	policy.Layers = max(policy.Layers, attest.LayersBegun) // some registries say that they have what they lack
 	if _, err := inspect.Inspect(ctx, repo.Source(root), policy); err != nil {
-		return res, fmt.Errorf("no tag is set: %w", err)
+		return root, res, fmt.Errorf("no tag is set: %w", err)
 	}
-	t, err := repo.Tag(ctx, l, root, tags)
-	res.Add(t)
-	return res, err
+	return root, res, nil
 }
 
 // fullTag matches a tag that ends in the digits of a recipe's hash, as the axes' images have it.

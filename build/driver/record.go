@@ -16,6 +16,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/infile"
 	"github.com/assay-hpc/assay/internal/oci"
 	"github.com/assay-hpc/assay/internal/outfile"
 )
@@ -95,12 +96,17 @@ func (b *build) writeRecord(r record) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
+	if st, err := os.Lstat(file); err == nil && !st.Mode().IsRegular() {
+		if err := os.Remove(file); err != nil { // a layout may come from anywhere, and a link of it lead anywhere
+			return err
+		}
+	}
 	return outfile.Write(file, data)
 }
 
 // readRecord reads a record that a trusted builder signed.
 func (b *build) readRecord(hash string) (r record, err error) {
-	data, err := os.ReadFile(b.recordFile(hash))
+	data, err := infile.Read(b.recordFile(hash), 2*attest.MaxSize)
 	if err != nil {
 		return r, err
 	}

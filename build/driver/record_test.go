@@ -1,7 +1,10 @@
 package driver
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/assay-hpc/assay/harness/certificate"
@@ -77,4 +80,49 @@ func TestRecordIsNotBelieved(t *testing.T) {
 			t.Errorf("%s: believed", what)
 		}
 	}
+}
+
+// TestRecordFiles: a layout may come from anywhere. What stands in a record's place is read only if
+// it is a regular file of a size that can be read, and replaced, not followed, when one is written.
+func TestRecordFiles(t *testing.T) {
+	w := open(t, Options{Matrix: own(t)})
+	b := &build{Workspace: w, o: BuildOptions{OutDir: t.TempDir()}}
+	file := b.recordFile("x")
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
+	for what, tt := range map[string]struct {
+		put  func() error
+		want string
+	}{
+		"a FIFO":        {func() error { return syscall.Mkfifo(file, 0o644) }, "is a FIFO"},
+		"a socket":      {func() error { return syscall.Mknod(file, syscall.S_IFSOCK|0o644, 0) }, "is a socket"},
+		"a link":        {func() error { return os.Symlink(elsewhere, file) }, "no such file"},
+		"a sparse file": {func() error { return sparse(file, 3<<30) }, "is 3221225472 bytes long"},
+	} {
+		os.Remove(file)
+		if err := tt.put(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.readRecord("x"); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v; want %q", what, err, tt.want)
+		}
+		if err := b.writeRecord(record{Hash: "x", Digest: "sha256:12"}); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if r, err := b.readRecord("x"); err != nil || r.Digest != "sha256:12" {
+			t.Errorf("%s, written: %v, %v", what, r, err)
+		}
+		if _, err := os.Lstat(elsewhere); err == nil {
+			t.Fatalf("%s: the record is elsewhere", what)
+		}
+	}
+}
+
+func sparse(file string, size int64) error {
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		return err
+	}
+	return os.Truncate(file, size)
 }

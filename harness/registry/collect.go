@@ -66,7 +66,7 @@ func (r *Reader) Read(ctx context.Context, where string) error {
 	}
 	repo, err := Open(where, r.Options)
 	if err != nil {
-		return exit.Usagef("%s is no directory, and as a registry's repository: %w", where, err)
+		return exit.Usagef("no directory has that name, and as a registry's repository: %w", err)
 	}
 	f := Filter{Since: r.Since}
 	if !strings.ContainsAny(r.Node, `*?[\`) {

@@ -41,6 +41,9 @@ type Repository struct {
 // Open names a repository, REPO, or an image in it by digest, REPO@sha256:…. It
 // does not connect yet.
 func Open(where string, opts Options) (*Repository, error) {
+	if err := oci.CheckUser(where); err != nil {
+		return nil, err
+	}
 	name, digest, byDigest := strings.Cut(where, "@")
 	repo, err := oci.OpenRepository(name, opts)
 	if err != nil {

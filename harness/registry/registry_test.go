@@ -28,6 +28,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/harness/history"
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/oci"
@@ -421,6 +422,16 @@ func TestOpen(t *testing.T) {
 		_, err := Open(in, quick)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("Open(%q) = %v; want …%s…", in, err, want)
+		}
+	}
+	for _, in := range []string{"ada:hunter2@ghcr.io/owner/nodes", "https://ada:hunter2@ghcr.io/owner/nodes", "ada:hunter2@ghcr.io/owner/nodes:v1"} {
+		_, opened := Open(in, quick)
+		_, read := Read(t.Context(), in, nil, quick)
+		r := Reader{To: history.NewCollector(history.Options{})}
+		for what, err := range map[string]error{"Open": opened, "Read": read, "a history": r.Read(t.Context(), in)} {
+			if err == nil || strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("%s: %v", what, err)
+			}
 		}
 	}
 	h := v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("0a", 32)}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -22,8 +23,7 @@ const Where = "a file, - for stdin, REPO@sha256:… or REPO:TAG in a registry, o
 
 // Read returns the certificate at a place: a file, "-" (stdin), "REPO@sha256:…" or "REPO:TAG" in a
 // registry, "oci:DIR", "oci:DIR:NAME" or "oci:DIR@sha256:…". A reference names a certificate's own
-// artifact, as a push prints it, or an image that has a single certificate, one of its platforms'
-// included.
+// artifact, as a push prints it, or an image or an index of images that has a single certificate.
 func Read(ctx context.Context, where string, stdin io.Reader, opts Options) (Document, error) {
 	docs, err := find(ctx, where, stdin, opts)
 	if err != nil {
@@ -76,18 +76,21 @@ func find(ctx context.Context, where string, stdin io.Reader, opts Options) ([]D
 }
 
 // isReference reports whether a name is a registry's reference and no file's: its first part is a
-// host with a dot or a port, and it ends in a tag or a digest.
+// host with a dot or a port, and it ends in a tag or a digest. With a user in it, it is refused later.
 func isReference(where string) bool {
 	if _, err := os.Lstat(where); err == nil || strings.HasPrefix(where, ".") || filepath.IsAbs(where) {
 		return false
 	}
 	host, rest, ok := strings.Cut(where, "/")
-	return ok && (strings.ContainsAny(host, ".:") || host == "localhost") && strings.ContainsAny(rest, ":@")
+	return ok && (strings.ContainsAny(host, ".:") || host == "localhost") && (strings.ContainsAny(rest, ":@") || strings.Contains(host, "@"))
 }
 
 // openReference opens the repository of "REPO@sha256:…" or "REPO:TAG", and returns the digest or
 // tag. With both the digest counts.
 func openReference(where string, opts Options) (r *Repository, ref string, err error) {
+	if err := oci.CheckUser(where); err != nil {
+		return nil, "", err
+	}
 	name, ref, byDigest := strings.Cut(where, "@")
 	if i := strings.LastIndex(name, ":"); i > strings.LastIndex(name, "/") {
 		if !byDigest {
@@ -108,7 +111,7 @@ func openReference(where string, opts Options) (r *Repository, ref string, err e
 }
 
 // at returns the certificate whose artifact has the tag or the digest, or else those that are
-// attached to the image with it, or to the images of its platforms.
+// attached to the image or the index with it.
 func (r *Repository) at(ctx context.Context, ref string) ([]Document, error) {
 	d, raw, err := r.repo.Get(ctx, ref)
 	if err != nil {
@@ -118,31 +121,43 @@ func (r *Repository) at(ctx context.Context, ref string) ([]Document, error) {
 		doc, err := r.document(ctx, ref)
 		return []Document{doc}, err
 	}
-	var docs []Document
-	of, err := withPlatforms(d, raw)
-	for i := 0; err == nil && i < len(of); i++ {
-		var more []Document
-		image := &Repository{repo: r.repo, subject: &of[i]}
-		more, err = image.Documents(ctx, Filter{})
-		docs = append(docs, more...)
+	list, err := subjects(d, raw)
+	if err != nil {
+		return nil, err
 	}
-	return docs, err
-}
-
-// withPlatforms returns the digest of an image, and those of the manifests that it lists if it is an
-// index.
-func withPlatforms(d v1.Descriptor, raw []byte) ([]v1.Hash, error) {
-	of := []v1.Hash{d.Digest}
-	if d.MediaType.IsIndex() {
-		idx, err := oci.ParseIndex("index "+d.Digest.String(), raw, d.MediaType)
+	var docs []Document
+	for _, h := range list {
+		image := &Repository{repo: r.repo, subject: &h}
+		found, err := image.Documents(ctx, Filter{})
 		if err != nil {
 			return nil, err
 		}
-		for _, m := range idx.Manifests {
-			of = append(of, m.Digest)
+		docs = append(docs, found...)
+	}
+	return docs, nil
+}
+
+// subjects returns the manifests that certificates about a manifest are attached to: itself and, if
+// it is an index, the images that it lists.
+func subjects(d v1.Descriptor, raw []byte) ([]v1.Hash, error) {
+	list := []v1.Hash{d.Digest}
+	if !d.MediaType.IsIndex() {
+		return list, nil
+	}
+	what := "index " + d.Digest.String()
+	idx, err := oci.ParseIndex(what, raw, d.MediaType)
+	if err != nil {
+		return nil, err
+	}
+	if len(idx.Manifests) > oci.MaxManifests {
+		return nil, fmt.Errorf("%s: more than %d manifests", what, oci.MaxManifests)
+	}
+	for _, m := range idx.Manifests {
+		if m.MediaType.IsImage() && !slices.Contains(list, m.Digest) {
+			list = append(list, m.Digest)
 		}
 	}
-	return of, nil
+	return list, nil
 }
 
 // inLayout returns the certificates of "DIR", "DIR:NAME" and "DIR@sha256:…".
@@ -166,17 +181,17 @@ func inLayout(ctx context.Context, rest string) ([]Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	of, err := withPlatforms(d, raw)
+	list, err := subjects(d, raw)
 	if err != nil {
 		return nil, err
 	}
 	var docs []Document
-	for _, image := range of {
-		list, err := l.Referrers(image)
+	for _, h := range list {
+		attached, err := l.Referrers(h)
 		if err != nil {
 			return nil, err
 		}
-		for _, d := range list {
+		for _, d := range attached {
 			doc, ok, err := layoutDocument(l, d.Digest)
 			if err != nil {
 				return nil, err

@@ -9,8 +9,9 @@ import (
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
 	"github.com/assay-hpc/assay/harness/history"
@@ -44,16 +45,12 @@ func TestRead(t *testing.T) {
 	if err := os.WriteFile(stored, doc, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	made, err := random.Image(10, 1)
+	cfg := &v1.ConfigFile{OS: "linux", Architecture: "amd64", RootFS: v1.RootFS{Type: "layers"}}
+	made, err := mutate.ConfigFile(mutate.MediaType(empty.Image, types.OCIManifestSchema1), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	platform := v1.Platform{OS: "linux", Architecture: "amd64"}
-	made, err = mutate.ConfigFile(made, &v1.ConfigFile{OS: platform.OS, Architecture: platform.Architecture})
-	if err != nil {
-		t.Fatal(err)
-	}
-	img, err := l.Add(made)
+	img, err := l.Add(mutate.ConfigMediaType(made, types.OCIConfigJSON))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,24 +58,24 @@ func TestRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	index, err := l.Assemble("fabric", []oci.PlatformImage{{Platform: platform, Digest: img.Digest.String()}}, nil)
+	index, err := l.Assemble("target", []oci.PlatformImage{{Platform: v1.Platform{OS: "linux", Architecture: "amd64"}, Digest: img.Digest.String()}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	images, err := oci.OpenRepository(s.host+"/o/images", Options{})
+	images, err := oci.OpenRepository(s.host+"/o/images", oci.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = images.Push(t.Context(), l, index)
-	if err == nil {
-		_, err = images.Tag(t.Context(), l, index, []string{"v1"})
+	if _, err := images.Push(t.Context(), l, index); err != nil {
+		t.Fatal(err)
 	}
-	if err != nil {
+	if _, err := images.Tag(t.Context(), l, index, []string{"target"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, where := range []string{
 		stored, "-", pushed, s.host + "/o/nodes:" + Tag(st), "oci:" + l.Dir(), "oci:" + l.Dir() + "@" + artifact.Digest.String(), "oci:" + l.Dir() + "@" + img.Digest.String(),
-		"oci:" + l.Dir() + ":fabric", s.host + "/o/images@" + index.String(), s.host + "/o/images:v1",
+		// An index: what is attached to its images.
+		"oci:" + l.Dir() + ":target", "oci:" + l.Dir() + "@" + index.String(), s.host + "/o/images:target", s.host + "/o/images@" + index.String(),
 	} {
 		got, err := Read(t.Context(), where, bytes.NewReader(doc), Options{})
 		if err != nil || !bytes.Equal(got.Data, doc) {

@@ -130,19 +130,35 @@ func TestLayoutBounded(t *testing.T) {
 	if _, err := l.ReadBlob(d.Digest); err == nil || !strings.Contains(err.Error(), "not a manifest") {
 		t.Errorf("a sparse manifest: %v", err)
 	}
-	for _, file := range []string{blob, filepath.Join(l.dir, indexFile)} {
+	for _, file := range []string{blob, filepath.Join(l.dir, layoutFile), filepath.Join(l.dir, indexFile)} {
 		if err := os.Remove(file); err != nil {
 			t.Fatal(err)
 		}
 		if err := syscall.Mkfifo(file, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := l.Source("x").Manifest(t.Context(), d.Digest); err == nil || !strings.Contains(err.Error(), "FIFO") {
+		_, err := l.Source("x").Manifest(t.Context(), d.Digest)
+		if file != blob {
+			_, err = Open(l.dir)
+		}
+		if err == nil || !strings.Contains(err.Error(), filepath.Base(file)+" is a FIFO") {
 			t.Errorf("%s is a FIFO: %v", file, err)
 		}
 	}
-	if _, err := Open(l.dir); err == nil || !strings.Contains(err.Error(), "FIFO") {
-		t.Errorf("index.json is a FIFO: %v", err)
+}
+
+// TestLockIsNoLink: the lock of a stranger's layout is not created where a link leads.
+func TestLockIsNoLink(t *testing.T) {
+	l := newTarget(t, "x")
+	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
+	if err := errors.Join(os.Remove(filepath.Join(l.dir, lockFile)), os.Symlink(elsewhere, filepath.Join(l.dir, lockFile))); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.locked(func() error { return nil }); err == nil {
+		t.Error("locked")
+	}
+	if _, err := os.Lstat(elsewhere); err == nil {
+		t.Error("the lock was created elsewhere")
 	}
 }
 
@@ -253,6 +269,7 @@ func TestLostAnswer(t *testing.T) {
 // TestReasons: what a registry answers is one line, and says what is missing.
 func TestReasons(t *testing.T) {
 	page := "<!DOCTYPE html>\n<html>\n" + strings.Repeat("<p>sorry</p>\n", 2000) + "</html>"
+	long := strings.Repeat(page, 10) // more than go-containerregistry reads
 	for _, tt := range []struct {
 		status     int
 		mime, body string
@@ -260,6 +277,9 @@ func TestReasons(t *testing.T) {
 		not        string
 	}{
 		{http.StatusForbidden, "text/html", page, []string{"a page of HTML", "403"}, "sorry"},
+		{http.StatusForbidden, "text/html", long, []string{"a page of HTML", "403", "docker login"}, "sorry"},
+		{http.StatusServiceUnavailable, "text/html", long, []string{"a page of HTML", "503", "(after 6 attempts)"}, "sorry"},
+		{http.StatusForbidden, "application/json", `{"errors":[{"code":"DENIED","message":"no","detail":"` + strings.Repeat("x", 100_000) + `"}]}`, []string{"403", "DENIED", "docker login"}, "exceeds"},
 		{http.StatusBadRequest, "text/plain", strings.Repeat("long line ", 500), []string{"long line", "…"}, "\n"},
 		{http.StatusBadRequest, "text/plain", "first\nsecond\n", []string{"first …"}, "second"},
 		{http.StatusNotFound, "application/json", `{"errors":[{"code":"MANIFEST_UNKNOWN","message":"unknown tag"}]}`, []string{"owner/assay has no such tag or image"}, "does not exist"},
@@ -275,7 +295,7 @@ func TestReasons(t *testing.T) {
 			io.WriteString(w, tt.body)
 			return true
 		}
-		p, err := OpenRepository(r.repo(), Options{})
+		p, err := OpenRepository(r.repo(), Options{Retry: Retry{Delay: time.Millisecond}})
 		if err != nil {
 			t.Fatal(err)
 		}

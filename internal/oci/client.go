@@ -78,6 +78,10 @@ func (r Retry) delay(attempt int) time.Duration {
 // one-in-ten fault by four.
 const RequestAttempts = 3
 
+// maxErrorBody is how much is read of an answer with an error status. go-containerregistry forgets
+// the status if there are more than 64 KiB, so that a gateway's page would decide what is tried again.
+const maxErrorBody = 32 << 10
+
 // A Client is the transport of all requests to one registry. It repeats a request that fails with a
 // 5xx, a 429 or no answer. It remembers the credentials that it saw, so that no error text shows
 // them, even if a registry's answer contains them.
@@ -143,6 +147,12 @@ func (w *Client) RoundTrip(req *http.Request) (*http.Response, error) {
 		if err == nil && attempt > 0 && req.Method == http.MethodPut && refused(resp.StatusCode) {
 			resp.Body.Close()
 			return nil, errLost
+		}
+		if err == nil && resp.StatusCode >= 400 {
+			resp.Body = struct {
+				io.Reader
+				io.Closer
+			}{io.LimitReader(resp.Body, maxErrorBody), resp.Body}
 		}
 		if attempt+1 >= RequestAttempts || !worthRepeating(resp, err) || time.Now().After(end) {
 			return resp, err

@@ -64,7 +64,7 @@ func (l *Layout) Dir() string { return l.dir }
 // version checks the layout's version, if it states one.
 func (l *Layout) version() error {
 	path := filepath.Join(l.dir, layoutFile)
-	b, err := os.ReadFile(path)
+	b, err := infile.Read(path, maxBlob)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -29,6 +29,9 @@ type Repository struct {
 
 // OpenRepository opens a repository by name, such as ghcr.io/owner/assay. It does not connect.
 func OpenRepository(repo string, opts Options) (*Repository, error) {
+	if err := CheckUser(repo); err != nil {
+		return nil, fmt.Errorf("repository: %w", err)
+	}
 	client := NewClient(opts)
 	r, err := name.NewRepository(repo, client.NameOptions()...)
 	if err != nil {

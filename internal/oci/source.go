@@ -42,6 +42,9 @@ func OpenSource(ref string, opts Options) (Source, error) {
 		}
 		return l.Source(target), nil
 	}
+	if err := CheckUser(ref); err != nil {
+		return nil, fmt.Errorf("reference: %w", err)
+	}
 	client := NewClient(opts)
 	r, err := name.ParseReference(ref, client.NameOptions()...)
 	if err != nil {
@@ -56,8 +59,20 @@ func OpenSource(ref string, opts Options) (Source, error) {
 
 // CheckReference reports whether a registry reference is well-formed.
 func CheckReference(ref string) error {
+	if err := CheckUser(ref); err != nil {
+		return err
+	}
 	_, err := name.ParseReference(ref)
 	return err
+}
+
+// CheckUser refuses a registry's name with a user or password in it, as URLs have them. The error,
+// unlike others about names, does not show the name.
+func CheckUser(ref string) error {
+	if ref, _, _ = strings.Cut(ref, "@sha256:"); strings.Contains(ref, "@") {
+		return errors.New(`there is an "@" that begins no digest, @sha256:…; users and passwords of registries are set by "docker login"`)
+	}
+	return nil
 }
 
 // SplitLayout splits "DIR", "DIR:TARGET" and "DIR@sha256:…". A directory with a colon in its name

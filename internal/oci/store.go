@@ -130,7 +130,8 @@ func (v *verifier) Read(p []byte) (int, error) {
 
 // locked runs f under the layout's lock, which excludes other processes and goroutines.
 func (l *Layout) locked(f func() error) error {
-	lf, err := os.OpenFile(filepath.Join(l.dir, lockFile), os.O_RDWR|os.O_CREATE, 0o644)
+	// A link in a layout of somebody else's could lead anywhere, and would be created there.
+	lf, err := os.OpenFile(filepath.Join(l.dir, lockFile), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o644)
 	if err != nil {
 		return fmt.Errorf("locking layout: %w", err)
 	}
