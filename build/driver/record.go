@@ -16,6 +16,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/infile"
 	"github.com/assay-hpc/assay/internal/oci"
 	"github.com/assay-hpc/assay/internal/outfile"
 )
@@ -100,7 +101,7 @@ func (b *build) writeRecord(r record) error {
 
 // readRecord reads a record that a trusted builder signed.
 func (b *build) readRecord(hash string) (r record, err error) {
-	data, err := os.ReadFile(b.recordFile(hash))
+	data, err := infile.Read(b.recordFile(hash), 2*attest.MaxSize)
 	if err != nil {
 		return r, err
 	}

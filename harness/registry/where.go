@@ -143,13 +143,15 @@ func inLayout(ctx context.Context, rest string) ([]Document, error) {
 		return nil, err
 	}
 	var docs []Document
+	var held room
 	for _, d := range list {
 		doc, ok, err := layoutDocument(l, d.Digest)
+		if err == nil && ok {
+			docs = append(docs, doc)
+			err = held.take(dir, doc)
+		}
 		if err != nil {
 			return nil, err
-		}
-		if ok {
-			docs = append(docs, doc)
 		}
 	}
 	return docs, nil
