@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -492,6 +493,12 @@ func TestRecord(t *testing.T) {
 		if r, err := b.readRecord("x"); err == nil {
 			t.Errorf("%s: believed: %v", what, r)
 		}
+	}
+	if err := errors.Join(os.Remove(file), syscall.Mkfifo(file, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.readRecord("x"); err == nil || !strings.Contains(err.Error(), "FIFO") {
+		t.Errorf("a FIFO: %v", err)
 	}
 	if err := os.WriteFile(b.recordFile("y"), signed, 0o644); err != nil {
 		t.Fatal(err)

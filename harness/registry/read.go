@@ -2,8 +2,10 @@ package registry
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -43,18 +45,34 @@ func (r *Repository) Documents(ctx context.Context, f Filter) ([]Document, error
 		return nil, err
 	}
 	docs := make([]Document, len(refs))
+	var held room
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(readers)
 	for i, ref := range refs {
 		g.Go(func() (err error) {
-			docs[i], err = r.document(ctx, ref)
-			return err
+			if docs[i], err = r.document(ctx, ref); err != nil {
+				return err
+			}
+			return held.take(r.repo.String(), docs[i])
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(docs, func(d Document) bool { return d.Data == nil }), nil
+}
+
+// maxHeld limits the bytes of all certificates of one place together, which are held at once.
+var maxHeld int64 = 2 << 30 // tests have less
+
+// A room counts the bytes of certificates.
+type room struct{ taken atomic.Int64 }
+
+func (r *room) take(where string, d Document) error {
+	if r.taken.Add(int64(len(d.Data))) > maxHeld {
+		return fmt.Errorf("%s: its certificates have more than %d MiB together, which is all that is read: name some of them, or choose by --node and --since", where, maxHeld>>20)
+	}
+	return nil
 }
 
 // references returns tags or digests of referrers.
@@ -118,20 +136,27 @@ func Layout(ctx context.Context, dir string) ([]Document, error) {
 		return nil, err
 	}
 	var docs []Document
+	var held room
+	seen := map[v1.Hash]bool{}
 	for _, d := range list {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if d.MediaType.IsIndex() {
-			continue // an image; its referrers are separate entries
+		if d.MediaType.IsIndex() || seen[d.Digest] {
+			continue // an image, whose referrers are separate entries; or another entry of the same
 		}
+		seen[d.Digest] = true
 		doc, ok, err := layoutDocument(l, d.Digest)
 		if err != nil {
 			return nil, err
 		}
-		if ok {
-			docs = append(docs, doc)
+		if !ok {
+			continue
 		}
+		if err := held.take(dir, doc); err != nil {
+			return nil, err
+		}
+		docs = append(docs, doc)
 	}
 	return docs, nil
 }

@@ -473,6 +473,24 @@ func TestLayout(t *testing.T) {
 	if err != nil || len(docs) != 1 || string(docs[0].Data) != string(doc) {
 		t.Errorf("Layout = %d documents, %v; want the one certificate", len(docs), err)
 	}
+	index, err := os.ReadFile(filepath.Join(dir, "index.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin, end, _ := strings.Cut(string(index), `"manifests":[`)
+	entry := end[:strings.LastIndex(end, "]")]
+	if err := os.WriteFile(filepath.Join(dir, "index.json"), []byte(begin+`"manifests":[`+strings.Repeat(entry+",", 9)+end), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if docs, err = Layout(t.Context(), dir); err != nil || len(docs) != 1 {
+		t.Errorf("of entries that stand there ten times, Layout = %d documents, %v; want 1", len(docs), err)
+	}
+	defer func(was int64) { maxHeld = was }(maxHeld)
+	maxHeld = int64(len(doc)) - 1
+	if _, err := Layout(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "which is all that is read") {
+		t.Errorf("Layout with more than fits = %v", err)
+	}
+	maxHeld = int64(len(doc))
 	path := filepath.Join(dir, "blobs", "sha256", digest)
 	if err := os.WriteFile(path, append(doc, ' '), 0o644); err != nil {
 		t.Fatal(err)

@@ -186,6 +186,7 @@ func inLayout(ctx context.Context, rest string) ([]Document, error) {
 		return nil, err
 	}
 	var docs []Document
+	var held room
 	for _, h := range list {
 		attached, err := l.Referrers(h)
 		if err != nil {
@@ -193,11 +194,12 @@ func inLayout(ctx context.Context, rest string) ([]Document, error) {
 		}
 		for _, d := range attached {
 			doc, ok, err := layoutDocument(l, d.Digest)
+			if err == nil && ok {
+				docs = append(docs, doc)
+				err = held.take(dir, doc)
+			}
 			if err != nil {
 				return nil, err
-			}
-			if ok {
-				docs = append(docs, doc)
 			}
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	intoto "github.com/in-toto/attestation/go/v1"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -87,6 +88,25 @@ func TestParse(t *testing.T) {
 		if _, err := Parse([]byte(bad)); err == nil {
 			t.Errorf("Parse(%.40s) succeeded", bad)
 		}
+	}
+}
+
+// TestLongName: the time to read a document grows with its length, however long a name is and
+// however many values stand below it.
+func TestLongName(t *testing.T) {
+	name, list := strings.Repeat("n", 1<<20), strings.Repeat("1,", 1<<19)
+	doc := fmt.Appendf(nil, `{"a":{%q:[%s1]}}`, name, list)
+	begin := time.Now()
+	for what, read := range map[string]func() error{
+		"DecodeUnsigned": func() error { return DecodeUnsigned(doc, MaxSize, new(struct{})) },
+		"Covers":         func() error { return Covers(doc, doc) },
+	} {
+		if err := read(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if d := time.Since(begin); d > 20*time.Second { // a path for each value takes minutes
+		t.Errorf("%d bytes took %v", len(doc), d)
 	}
 }
 

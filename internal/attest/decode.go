@@ -41,7 +41,7 @@ func decode(b []byte, limit int, v any, w walker) error {
 	w.dec = json.NewDecoder(bytes.NewReader(b))
 	w.dec.UseNumber()
 	w.known = map[reflect.Type]*fields{}
-	if err := w.value(reflect.TypeOf(v), "", 0, false); err != nil {
+	if err := w.value(reflect.TypeOf(v), nil, 0, false); err != nil {
 		if err == io.EOF {
 			return io.ErrUnexpectedEOF
 		}
@@ -65,7 +65,7 @@ type walker struct {
 }
 
 // value reads one value. t is the type that it is decoded into, nil if it is not decoded.
-func (w *walker) value(t reflect.Type, at string, depth int, data bool) error {
+func (w *walker) value(t reflect.Type, at *place, depth int, data bool) error {
 	if depth > maxDepth {
 		return fmt.Errorf("it is nested deeper than %d levels", maxDepth)
 	}
@@ -83,7 +83,7 @@ func (w *walker) value(t reflect.Type, at string, depth int, data bool) error {
 			elem = t.Elem()
 		}
 		for i := 0; w.dec.More(); i++ {
-			if err := w.value(elem, fmt.Sprintf("%s[%d]", at, i), depth+1, false); err != nil {
+			if err := w.value(elem, &place{up: at, index: i}, depth+1, false); err != nil {
 				return err
 			}
 		}
@@ -93,7 +93,7 @@ func (w *walker) value(t reflect.Type, at string, depth int, data bool) error {
 }
 
 // object reads the names and values of an object, up to its end.
-func (w *walker) object(t reflect.Type, at string, depth int, data bool) error {
+func (w *walker) object(t reflect.Type, at *place, depth int, data bool) error {
 	fold := w.unsigned && !data || depth == 1
 	fs := w.fields(t)
 	seen := map[string]string{}
@@ -127,8 +127,7 @@ func (w *walker) object(t reflect.Type, at string, depth int, data bool) error {
 		} else if t != nil && t.Kind() == reflect.Map {
 			value = t.Elem()
 		}
-		below := strings.TrimPrefix(at+"."+name, ".")
-		if err := w.value(value, below, depth, slices.Contains(w.data, name)); err != nil {
+		if err := w.value(value, &place{at, name, member}, depth, slices.Contains(w.data, name)); err != nil {
 			return err
 		}
 	}
@@ -136,11 +135,31 @@ func (w *walker) object(t reflect.Type, at string, depth int, data bool) error {
 	return err
 }
 
-func in(at string) string {
-	if at == "" {
+// A place is a value's position in a document, nil for the document itself. Only an error spells it
+// out: a name may be as long as the document, and have as many values below it.
+type place struct {
+	up    *place
+	name  string
+	index int // of a list's element; member: it has a name
+}
+
+const member = -1
+
+func (p *place) String() string {
+	switch {
+	case p == nil:
+		return ""
+	case p.index == member:
+		return fmt.Sprintf("%v.%.100s", p.up, p.name)
+	}
+	return fmt.Sprintf("%v[%d]", p.up, p.index)
+}
+
+func in(at *place) string {
+	if at == nil {
 		return ""
 	}
-	return fmt.Sprintf(" (%.200s)", at)
+	return fmt.Sprintf(" (%.200s)", strings.TrimPrefix(at.String(), "."))
 }
 
 // decoded returns the type that encoding/json fills, nil if the type reads its JSON itself.
@@ -224,22 +243,22 @@ func Covers(doc, known []byte) error {
 			return err
 		}
 	}
-	return covers(d, k, "")
+	return covers(d, k, nil)
 }
 
-func covers(doc, known any, at string) error {
+func covers(doc, known any, at *place) error {
 	switch k := known.(type) {
 	case map[string]any:
 		d, ok := doc.(map[string]any)
 		if !ok {
-			return fmt.Errorf("%s is not an object", at)
+			return fmt.Errorf("%v is not an object", at)
 		}
 		for name, v := range k {
 			dv, ok := d[name]
 			if !ok {
-				return fmt.Errorf("%s.%s is missing", at, name)
+				return fmt.Errorf("%v is missing", &place{at, name, member})
 			}
-			if err := covers(dv, v, at+"."+name); err != nil {
+			if err := covers(dv, v, &place{at, name, member}); err != nil {
 				return err
 			}
 		}
@@ -247,10 +266,10 @@ func covers(doc, known any, at string) error {
 	case []any:
 		d, ok := doc.([]any)
 		if !ok || len(d) != len(k) {
-			return fmt.Errorf("%s is not a list of %d", at, len(k))
+			return fmt.Errorf("%v is not a list of %d", at, len(k))
 		}
 		for i := range k {
-			if err := covers(d[i], k[i], fmt.Sprintf("%s[%d]", at, i)); err != nil {
+			if err := covers(d[i], k[i], &place{up: at, index: i}); err != nil {
 				return err
 			}
 		}
@@ -268,5 +287,5 @@ func covers(doc, known any, at string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s is %.50q, which is read as %.50q", at, fmt.Sprint(doc), fmt.Sprint(known))
+	return fmt.Errorf("%v is %.50q, which is read as %.50q", at, fmt.Sprint(doc), fmt.Sprint(known))
 }

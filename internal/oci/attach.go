@@ -72,7 +72,7 @@ func (l *Layout) referrersIn(idx *v1.IndexManifest, subject v1.Hash) ([]v1.Descr
 			found = append(found, d)
 		}
 	}
-	return found, nil
+	return once(found), nil
 }
 
 // subject returns what an entry of index.json is attached to; the zero Hash if it is not attached

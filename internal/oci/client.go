@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -155,6 +156,9 @@ func (w *Client) RoundTrip(req *http.Request) (*http.Response, error) {
 			}{io.LimitReader(resp.Body, maxErrorBody), resp.Body}
 		}
 		if attempt+1 >= RequestAttempts || !worthRepeating(resp, err) || time.Now().After(end) {
+			if err == nil && !asksForBlob(req) {
+				resp.Body = &short{resp.Body, maxBlob}
+			}
 			return resp, err
 		}
 		again, ok := repeat(req)
@@ -166,6 +170,29 @@ func (w *Client) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		req = again
 	}
+}
+
+// asksForBlob reports whether a request, before redirects, is for a blob, whose size others limit.
+func asksForBlob(req *http.Request) bool {
+	for req.Response != nil {
+		req = req.Response.Request
+	}
+	return strings.Contains(req.URL.Path, "/blobs/")
+}
+
+// A short is the body of an answer that is read as a whole: a manifest, a list, a token, an error.
+type short struct {
+	io.ReadCloser
+	left int64
+}
+
+func (s *short) Read(p []byte) (int, error) {
+	n, err := s.ReadCloser.Read(p[:min(int64(len(p)), s.left+1)])
+	if s.left -= int64(n); s.left < 0 {
+		s.Close() // not every reader does after an error
+		return 0, permanentError(fmt.Sprintf("the answer is longer than %d bytes, which is all that is read", maxBlob))
+	}
+	return n, err
 }
 
 var errDowngrade = permanentError("the registry redirects from https to http, which is not followed")

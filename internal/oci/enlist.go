@@ -25,7 +25,7 @@ const (
 func (p *Repository) enlist(ctx context.Context, subject v1.Hash, list []manifest) error {
 	tag := p.repo.Tag(strings.Replace(subject.String(), ":", "-", 1))
 	kept := false
-	err := p.read.Do(ctx, "referrers of "+subject.String(), func() error {
+	err := p.ask(ctx, "referrers of "+subject.String(), func(ctx context.Context) error {
 		_, err := p.pull.Head(ctx, tag)
 		if kept = err == nil; Status(err) == http.StatusUnauthorized || Temporary(err) {
 			return err
@@ -69,7 +69,7 @@ func (p *Repository) enlist(ctx context.Context, subject v1.Hash, list []manifes
 // missing returns the manifests that the registry does not list as referrers of subject.
 func (p *Repository) missing(ctx context.Context, subject v1.Hash, list []manifest) ([]manifest, error) {
 	listed := map[v1.Hash]bool{}
-	err := p.read.Do(ctx, "referrers of "+subject.String(), func() error {
+	err := p.ask(ctx, "referrers of "+subject.String(), func(ctx context.Context) error {
 		all, err := p.referrers(ctx, subject)
 		for _, d := range all {
 			listed[d.Digest] = true

@@ -40,13 +40,12 @@ func (l *Layout) Get(name string) (img v1.Image, ok bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	for _, d := range idx.Manifests {
-		if refName(d) == name {
-			img, err := l.blob.Image(d.Digest)
-			return img, err == nil, err
-		}
+	d, ok, err := called(idx, name)
+	if err != nil || !ok {
+		return nil, false, err
 	}
-	return nil, false, nil
+	img, err = l.blob.Image(d.Digest)
+	return img, err == nil, err
 }
 
 // Fetch copies an image or an index, with everything below it, from a registry into the layout. It
@@ -160,7 +159,7 @@ func Digest(ctx context.Context, ref string, opts Options) (v1.Hash, error) {
 		return d.Digest, err
 	}
 	var h v1.Hash
-	err = s.in.read.Do(ctx, "manifest "+s.ref.Identifier(), func() error {
+	err = s.in.ask(ctx, "manifest "+s.ref.Identifier(), func(ctx context.Context) error {
 		d, err := s.in.pull.Head(ctx, s.ref)
 		if err == nil {
 			h = d.Digest

@@ -173,12 +173,25 @@ func (l *Layout) Find(ref string) (v1.Descriptor, error) {
 	if main := withoutCertifiers(names); ref == "" && len(main) == 1 {
 		ref = main[0]
 	}
-	for _, d := range idx.Manifests {
-		if ref != "" && refName(d) == ref {
-			return d, nil
-		}
+	if d, ok, err := called(idx, ref); err != nil || ok {
+		return d, err
 	}
 	return v1.Descriptor{}, &NotFoundError{Dir: l.dir, Ref: ref, Names: names}
+}
+
+// called returns the entry with a name. If several have it, some readers take the first, others the
+// last.
+func called(idx *v1.IndexManifest, name string) (found v1.Descriptor, ok bool, err error) {
+	for _, d := range idx.Manifests {
+		switch {
+		case name == "" || refName(d) != name:
+		case ok && d.Digest != found.Digest:
+			return found, false, &FormatError{indexFile, fmt.Errorf("%s and %s are both called %.200q: name one of them by its digest", found.Digest, d.Digest, name)}
+		default:
+			found, ok = d, true
+		}
+	}
+	return found, ok, nil
 }
 
 // withoutCertifiers removes each "NAME-certify" for which there is a NAME: it is the same image

@@ -67,6 +67,8 @@ func ParseManifest(what string, raw []byte, mt types.MediaType) (*v1.Manifest, e
 		err = fmt.Errorf("it calls itself a %q, its descriptor says %q", m.MediaType, mt)
 	case m.SchemaVersion != 2:
 		err = fmt.Errorf("schemaVersion is %d, not 2", m.SchemaVersion)
+	case m.Config.Size > maxBlob:
+		err = fmt.Errorf("its configuration has %d bytes; at most %d are read", m.Config.Size, maxBlob)
 	}
 	for _, d := range append(slices.Clone(m.Layers), m.Config) {
 		err = errors.Join(err, complete(d))

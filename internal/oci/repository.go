@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -25,6 +26,7 @@ type Repository struct {
 	write, read Caller
 	report      func(Progress)
 	settle      time.Duration // how long a list of referrers stays unchanged before it counts as written
+	patience    time.Duration // with an answer that is read as a whole
 }
 
 // OpenRepository opens a repository by name, such as ghcr.io/owner/assay. It does not connect.
@@ -44,7 +46,7 @@ func OpenRepository(repo string, opts Options) (*Repository, error) {
 }
 
 func newRepository(repo name.Repository, client *Client) (*Repository, error) {
-	p := &Repository{repo: repo, jobs: client.opts.Jobs, report: client.opts.Progress, settle: settleTime}
+	p := &Repository{repo: repo, jobs: client.opts.Jobs, report: client.opts.Progress, settle: settleTime, patience: answerLimit}
 	var err error
 	if p.push, err = remote.NewPusher(client.RemoteOptions()...); err != nil {
 		return nil, err
@@ -68,7 +70,7 @@ func (p *Repository) Source(root v1.Hash) Source {
 
 // Find returns the descriptor of a tag; ok is false if there is no such tag.
 func (p *Repository) Find(ctx context.Context, tag string) (d v1.Descriptor, ok bool, err error) {
-	err = p.read.Do(ctx, "tag "+tag, func() error {
+	err = p.ask(ctx, "tag "+tag, func(ctx context.Context) error {
 		head, err := p.pull.Head(ctx, p.repo.Tag(tag))
 		switch {
 		case err == nil:
@@ -83,7 +85,7 @@ func (p *Repository) Find(ctx context.Context, tag string) (d v1.Descriptor, ok 
 
 // Describe returns the descriptor of a manifest in the repository.
 func (p *Repository) Describe(ctx context.Context, h v1.Hash) (d v1.Descriptor, err error) {
-	err = p.read.Do(ctx, "image "+h.String(), func() error {
+	err = p.ask(ctx, "image "+h.String(), func(ctx context.Context) error {
 		head, err := p.pull.Head(ctx, p.repo.Digest(h.String()))
 		if err == nil {
 			d = v1.Descriptor{MediaType: head.MediaType, Digest: head.Digest, Size: head.Size}
@@ -117,26 +119,56 @@ func (p *Repository) fetch(ctx context.Context, h v1.Hash) (*remote.Descriptor, 
 }
 
 func (p *Repository) fetchRef(ctx context.Context, ref name.Reference) (d *remote.Descriptor, raw []byte, err error) {
-	err = p.read.Do(ctx, "manifest "+ref.Identifier(), func() (err error) {
+	err = p.ask(ctx, "manifest "+ref.Identifier(), func(ctx context.Context) (err error) {
 		d, err = p.pull.Get(ctx, ref)
 		return err
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(d.Manifest) > maxBlob {
-		return nil, nil, fmt.Errorf("manifest %s is larger than %d bytes", ref, maxBlob)
-	}
 	return d, d.Manifest, nil
 }
 
 // Tags lists the repository's tags.
 func (p *Repository) Tags(ctx context.Context) (tags []string, err error) {
-	err = p.read.Do(ctx, "tags", func() (err error) {
-		tags, err = p.pull.List(ctx, p.repo)
-		return err
+	err = p.ask(ctx, "tags", func(ctx context.Context) error {
+		tags = nil
+		pages, err := p.pull.Lister(ctx, p.repo)
+		if err != nil {
+			return err
+		}
+		for seen := map[string]bool{}; pages.HasNext(); {
+			page, err := pages.Next(ctx)
+			switch {
+			case err != nil:
+				return err
+			case page.Next != "" && seen[page.Next]:
+				return permanentError("the registry's list of tags leads back to a page that it had already")
+			case len(tags)+len(page.Tags) > maxTags:
+				return permanentError(fmt.Sprintf("there are more than %d, which is all that is read", maxTags))
+			}
+			seen[page.Next] = true
+			tags = append(tags, page.Tags...)
+		}
+		return nil
 	})
 	return tags, err
+}
+
+// maxTags limits the tags of one repository.
+const maxTags = 1_000_000
+
+// answerLimit is how long a registry may take to send a document or a list, with all attempts. One
+// that sends a byte now and then never stalls.
+const answerLimit = 10 * time.Minute
+
+// ask makes a call whose answer is read as a whole. The context of the call stays valid: descriptors
+// read with it what they describe.
+func (p *Repository) ask(ctx context.Context, what string, f func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	late := time.AfterFunc(p.patience, func() { cancel(fmt.Errorf("the registry did not send it within %v", p.patience)) })
+	defer late.Stop()
+	return p.read.Do(ctx, what, func() error { return f(ctx) })
 }
 
 // Writable reports whether a push would be permitted: it uploads the two bytes that every artifact
@@ -229,5 +261,15 @@ func (p *Repository) referrers(ctx context.Context, subject v1.Hash) ([]v1.Descr
 	if err != nil {
 		return nil, err
 	}
-	return m.Manifests, nil
+	return once(m.Manifests), nil
+}
+
+// once removes entries of a list that stand in it before: each is read.
+func once(list []v1.Descriptor) []v1.Descriptor {
+	seen := map[v1.Hash]bool{}
+	return slices.DeleteFunc(list, func(d v1.Descriptor) bool {
+		again := seen[d.Digest]
+		seen[d.Digest] = true
+		return again
+	})
 }

@@ -116,8 +116,25 @@ func (s layoutSource) Manifest(_ context.Context, h v1.Hash) ([]byte, error) {
 
 func (s layoutSource) Blob(_ context.Context, h v1.Hash) ([]byte, error) { return s.layout.ReadBlob(h) }
 
-func (s layoutSource) Open(_ context.Context, d v1.Descriptor) (io.ReadCloser, error) {
-	return s.layout.openBlob(d.Digest, d.Size)
+func (s layoutSource) Open(ctx context.Context, d v1.Descriptor) (io.ReadCloser, error) {
+	rc, err := s.layout.openBlob(d.Digest, d.Size)
+	if err != nil {
+		return nil, err
+	}
+	return &until{rc, ctx}, nil
+}
+
+// until reads until the context ends, as from a registry: a layer may take minutes.
+type until struct {
+	io.ReadCloser
+	ctx context.Context
+}
+
+func (u *until) Read(p []byte) (int, error) {
+	if u.ctx.Err() != nil {
+		return 0, context.Cause(u.ctx)
+	}
+	return u.ReadCloser.Read(p)
 }
 
 func (s layoutSource) Stat(_ context.Context, d v1.Descriptor) error {
@@ -147,7 +164,7 @@ func (s remoteSource) Manifest(ctx context.Context, h v1.Hash) ([]byte, error) {
 
 func (s remoteSource) Blob(ctx context.Context, h v1.Hash) ([]byte, error) {
 	var b []byte
-	err := s.in.read.Do(ctx, "blob "+h.String(), func() error {
+	err := s.in.ask(ctx, "blob "+h.String(), func(ctx context.Context) error {
 		layer, err := s.in.pull.Layer(ctx, s.ref.Context().Digest(h.String()))
 		if err != nil {
 			return err
@@ -161,7 +178,7 @@ func (s remoteSource) Blob(ctx context.Context, h v1.Hash) ([]byte, error) {
 		return err
 	})
 	if err == nil && len(b) > maxBlob {
-		err = errors.New("blob " + h.String() + " is too large for a statement")
+		err = fmt.Errorf("blob %s is larger than %d bytes: not a configuration or a statement", h, maxBlob)
 	}
 	return b, err
 }
@@ -207,7 +224,7 @@ func (r *served) Read(p []byte) (int, error) {
 
 func (s remoteSource) Stat(ctx context.Context, d v1.Descriptor) error {
 	var size int64
-	err := s.in.read.Do(ctx, "blob "+d.Digest.String(), func() error {
+	err := s.in.ask(ctx, "blob "+d.Digest.String(), func(ctx context.Context) error {
 		layer, err := s.in.pull.Layer(ctx, s.ref.Context().Digest(d.Digest.String()))
 		if err != nil {
 			return err
@@ -226,7 +243,7 @@ func (s remoteSource) Stat(ctx context.Context, d v1.Descriptor) error {
 
 func (s remoteSource) Referrers(ctx context.Context, subject v1.Hash) ([]v1.Descriptor, error) {
 	var list []v1.Descriptor
-	err := s.in.read.Do(ctx, "referrers of "+subject.String(), func() (err error) {
+	err := s.in.ask(ctx, "referrers of "+subject.String(), func(ctx context.Context) (err error) {
 		list, err = s.in.referrers(ctx, subject)
 		return err
 	})

@@ -91,6 +91,8 @@ func (l *Layout) statBlob(h v1.Hash, size int64) error {
 		return &BlobError{Path: l.blobPath(h), Digest: h}
 	case err != nil:
 		return fmt.Errorf("reading layout: %w", err)
+	case !fi.Mode().IsRegular():
+		return &BlobError{Path: l.blobPath(h), Digest: h, Got: "a " + infile.Kind(fi.Mode()) + " in its place"}
 	case size >= 0 && fi.Size() != size:
 		return &BlobError{Path: l.blobPath(h), Digest: h, Got: fmt.Sprintf("%d bytes, not %d", fi.Size(), size)}
 	}
