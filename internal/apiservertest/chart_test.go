@@ -150,6 +150,26 @@ func TestChartValues(t *testing.T) {
 	}
 }
 
+// TestChartNotes: an installation says what is missing on nodes with RDMA, what comes next, and how
+// the nodes get rid of what assay wrote.
+func TestChartNotes(t *testing.T) {
+	for _, tt := range []struct {
+		values     string
+		says, not  string
+		uninstalls string
+	}{
+		{"image=x,gpus=8", "rdma is not set: the agents have no /dev/infiniband", "--set mode=enforce", "helm uninstall takes"},
+		{"image=x,gpus=8", "--set mode=certify", "--set mode=enforce", "harness unmark --all"},
+		{"image=x,gpus=8,rdma=rdma/ib,mode=certify", "--set mode=enforce", "rdma is not set", "delete leases"},
+		{"image=x,gpus=8,unmark=false", "should have 8 GPUs", "helm uninstall takes", "stay on the nodes until somebody runs"},
+	} {
+		_, notes, _ := strings.Cut(helm(t, "install", "assay", chart, "--dry-run=client", "--set", tt.values), "NOTES:")
+		if !strings.Contains(notes, tt.says) || strings.Contains(notes, tt.not) || !strings.Contains(notes, tt.uninstalls) {
+			t.Errorf("%s: want %q and %q, and no %q:\n%s", tt.values, tt.says, tt.uninstalls, tt.not, notes)
+		}
+	}
+}
+
 // TestChartInstalls: a real API server takes the manifests, as a dry run and for good, by apply
 // and by helm, and keeps each field.
 func TestChartInstalls(t *testing.T) {
