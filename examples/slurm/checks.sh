@@ -32,9 +32,9 @@ configured() {
     *) wrong="there is no setting $name" ;;
     esac
   done
-  if grep -q "$(printf '\r')" "${0%/*}/assay.conf" 2>/dev/null; then
-    wrong="its lines end as those of Windows, with CR LF: let them end with LF"
-  fi
+  case $ASSAY_HARNESS$ASSAY_GPUS$ASSAY_PORTS$ASSAY_HARDWARE$ASSAY_SUITE$ASSAY_ONLY$ASSAY_THRESHOLDS$ASSAY_SECONDS$ASSAY_ON_ERROR$ASSAY_RESUME in
+  *"$(printf '\r')"*) wrong="its lines end as those of Windows, with CR LF: let them end with LF" ;;
+  esac
   [ -z "$wrong" ] || tell "${0%/*}/assay.conf: $wrong"
   [ -z "$wrong" ]
 }
