@@ -32,8 +32,9 @@ type keepOptions struct {
 	gpus                                int
 	every, maxAge, retry, limit, settle time.Duration
 	k                                   kubernetes.Options
-	suite                               []string // flags of certify
-	identity                            string   // digest of this machine's
+	suite                               []string               // flags of certify
+	identity                            string                 // digest of this machine's
+	made                                *certificate.Statement // by the last certification
 	stdout, stderr                      io.Writer
 }
 
@@ -161,7 +162,9 @@ func (o *keepOptions) run(ctx context.Context) error {
 		Site: keptSite{cluster, o}, Slots: keptSlots{o.slots}, Identify: o.identifyMachine, Now: time.Now, Note: o.note,
 		Stored: func() (*certificate.Statement, error) { return storedIn(o.dir) },
 		Certify: func(ctx context.Context) (*certificate.Statement, error) {
-			return o.certify(ctx, o.limit, o.dir, o.flags(o.suite...)...)
+			st, err := o.certify(ctx, o.limit, o.dir, o.flags(o.suite...)...)
+			o.made = st
+			return st, err
 		},
 		Health: func(ctx context.Context) (*certificate.Statement, error) {
 			return o.certify(ctx, healthLimit, filepath.Join(o.dir, "health"), o.flags("--suite", "health")...)
@@ -262,7 +265,9 @@ func (s keptSite) Act(ctx context.Context, st *certificate.Statement, due string
 	if err != nil {
 		return err
 	}
-	_, err = s.ActDue(ctx, adm, s.o.k, due)
+	k := s.o.k
+	k.Fresh = st == s.o.made
+	_, err = s.ActDue(ctx, adm, k, due)
 	var later *kubernetes.Superseded
 	if errors.As(err, &later) { // somebody applied another pass
 		return nil

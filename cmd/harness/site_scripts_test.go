@@ -94,6 +94,29 @@ func TestSlurmScriptsUnsaid(t *testing.T) {
 	}
 }
 
+// TestSlurmScriptsWrong: so does one of which assay.conf says what nobody can have meant.
+func TestSlurmScriptsWrong(t *testing.T) {
+	n := newSlurmNode(t)
+	for conf, want := range map[string]string{
+		"ASSAY_THRESHOLD=/etc/limits.yaml": "assay.conf: there is no setting ASSAY_THRESHOLD\n",
+		"ASSAY_ON_ERROR=DRAIN":             "ASSAY_ON_ERROR is ignore or drain, not 'DRAIN'",
+		"ASSAY_RESUME=true":                "ASSAY_RESUME is yes or no, not 'true'",
+		"ASSAY_PORTS=all":                  "ASSAY_PORTS is a number of ports",
+		"ASSAY_SECONDS=0":                  "ASSAY_SECONDS is a number of seconds from 1 on",
+		"ASSAY_SECONDS=":                   "ASSAY_SECONDS is a number of seconds from 1 on",
+		"ASSAY_SUITE=":                     "ASSAY_SUITE must name a suite",
+		"ASSAY_ON_ERROR=drain\r":           "CR LF",
+		"ASSAY_HARDWARE=hgx-h200\r":        "CR LF",
+	} {
+		for _, name := range slurmScripts {
+			status, said, changes := n.script(name, "ASSAY_GPUS=4096", conf)
+			if status != 1 || !strings.Contains(said, want) || changes != "" {
+				t.Errorf("%s with %q: status %d, %q, changes %q; want %q", name, conf, status, said, changes, want)
+			}
+		}
+	}
+}
+
 // TestSlurmScriptsCount: a node with fewer GPUs than stated fails, whatever is selected, and one
 // that was drained for it is not taken back. One that has as many as stated is.
 func TestSlurmScriptsCount(t *testing.T) {

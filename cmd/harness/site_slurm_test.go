@@ -93,7 +93,9 @@ func (s *slurmSite) outcome(node string, v result.Verdict) string {
 	s.t.Helper()
 	r := result.Result{ID: "gpu/ecc", Title: "no errors", Verdict: v}
 	status := map[result.Verdict]string{result.Pass: "0", result.Fail: "1", result.Error: "3"}[v]
-	if v != result.Pass {
+	if v == result.Pass {
+		r.ID = certificate.GPUsID
+	} else {
 		r.Reason, r.Remedy = failing, "reset it"
 		r.Objects = []result.Object{{Name: "GPU 3", Verdict: v, Reason: "2"}}
 	}

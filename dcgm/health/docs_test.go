@@ -33,3 +33,20 @@ func checkTable(t *testing.T) string {
 func TestDocs(t *testing.T) {
 	golden.Part(t, "../../docs/health.md", begin, end, checkTable(t))
 }
+
+// TestChartIDs: the chart's schema has the ids of all checks, so that a misspelt one in its limits
+// is found before anything is installed.
+func TestChartIDs(t *testing.T) {
+	var b strings.Builder
+	for i, id := range IDs() {
+		switch {
+		case i == 0:
+		case i%6 == 0:
+			b.WriteString(",\n        ")
+		default:
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%q", id)
+	}
+	golden.Part(t, "../../examples/kubernetes/chart/values.schema.json", `"propertyNames": {"enum": [`, "]}", b.String())
+}

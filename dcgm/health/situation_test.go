@@ -240,10 +240,16 @@ thresholds:
 		t.Errorf("the program's own rules have changed: %v, %v", fresh["gpu/temperature/spread"], err)
 	}
 	for text, says := range map[string]string{
-		"schema: 2":                             "schema 2",
-		"":                                      "schema 0",
-		"schema: 1\nthreshold: {}":              "threshold",
-		"schema: 1\nthresholds: {gpu/none: {}}": `no check "gpu/none"`,
+		"schema: 2": "schema 2",
+		"":          `begin it with "schema: 1"`,
+		"thresholds: {gpu/mig: {severity: info}}":                             `begin it with "schema: 1"`,
+		"schema: 1\nthresholds: {gpu/mig: }":                                  "gpu/mig: it changes nothing",
+		"schema: 1\nthresholds: {gpu/mig: {limit: null}}":                     "gpu/mig: it changes nothing",
+		"schema: 1\n---\nschema: 1\nthresholds: {gpu/mig: {severity: fail}}":  "behind its first YAML document",
+		"{\"schema\": 1} {\"schema\": 1}":                                     "behind its first YAML document",
+		"schema: 1\nthresholds: {gpu/mig: {severity: info}}\n...\nand: {more": "behind its first YAML document",
+		"schema: 1\nthreshold: {}":                                            "threshold",
+		"schema: 1\nthresholds: {gpu/none: {limit: 1}}":                       `no check "gpu/none"`,
 		"schema: 1\nthresholds: {gpu/mig: {limit: 1}}":                        "no limit",
 		"schema: 1\nthresholds: {gpu/mig: {severity: bad}}":                   "want fail, warn or info",
 		"schema: 1\nthresholds: {gpu/ecc/volatile: {limit: -1}}":              "from 0 on",

@@ -148,10 +148,19 @@ func parse(in io.Reader) (Rules, error) {
 	if err := dec.Decode(&f); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	if f.Schema != 1 {
+	switch {
+	case f.Schema == 0:
+		return nil, errors.New("it does not say by which schema: begin it with \"schema: 1\"")
+	case f.Schema != 1:
 		return nil, fmt.Errorf("schema %d; this program reads schema 1", f.Schema)
 	}
+	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return nil, errors.New("there is more behind its first YAML document: write all limits below one \"thresholds:\"")
+	}
 	for id, r := range f.Thresholds {
+		if r == (rule{}) {
+			return nil, fmt.Errorf("%s: it changes nothing: give it a limit, a severity or a source", id)
+		}
 		switch r.Severity {
 		case "", severityFail, severityWarn, severityInfo:
 		default:

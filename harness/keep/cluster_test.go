@@ -1,7 +1,9 @@
 package keep
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -163,68 +165,130 @@ func (m *member) keeper(maxAge time.Duration) *Keeper {
 	}
 }
 
-// TestCluster: 64 keepers, all started at one time, for 30 days. Some nodes are at work for ever
-// from some time on; the others have jobs and pauses of hours. Never more than the share is
-// withdrawn at one time; each node is certified before its certificate is twice as old as it may
-// get, unless it is at work; and nodes at work for ever take turns to wait.
+// A bad site and its slots refuse or lose some requests, and lose some answers.
+type bad struct {
+	*member
+	share float64
+}
+
+var errBad = errors.New("the API server has too many requests")
+
+func (b bad) fault() error {
+	if rand.Float64() < b.share {
+		return errBad
+	}
+	return nil
+}
+
+// try makes a request, unless it is lost, and loses its answer at times.
+func (b bad) try(request func() error) error {
+	if err := b.fault(); err != nil {
+		return err
+	}
+	return cmp.Or(request(), b.fault())
+}
+
+func (b bad) Act(ctx context.Context, st *certificate.Statement, due string) error {
+	return b.try(func() error { return b.member.Act(ctx, st, due) })
+}
+
+func (b bad) Void(ctx context.Context, why string) error {
+	return b.try(func() error { return b.member.Void(ctx, why) })
+}
+
+func (b bad) Withdraw(ctx context.Context, why string) error {
+	return b.try(func() error { return b.member.Withdraw(ctx, why) })
+}
+
+func (b bad) Busy(ctx context.Context) (busy []string, err error) {
+	err = b.try(func() (err error) { busy, err = b.member.Busy(ctx); return err })
+	return busy, err
+}
+
+func (b bad) List(ctx context.Context) (slots []Slot, err error) {
+	err = b.try(func() (err error) { slots, err = b.member.List(ctx); return err })
+	return slots, err
+}
+
+func (b bad) Write(ctx context.Context, s Slot) (got Slot, err error) {
+	err = b.try(func() (err error) { got, err = b.member.Write(ctx, s); return err })
+	return got, err
+}
+
+// TestCluster: keepers, all started at one time, for 30 days, with one slot, with some, and on an API
+// server that is ill. Some nodes are at work for ever from some time on; the others have jobs and
+// pauses of hours. Never more than the share is withdrawn at one time; each node is certified before
+// its certificate is twice as old as it may get, unless it is at work; and nodes at work for ever take
+// turns to wait.
 func TestCluster(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const nodes, maxAge, length = 64, 7 * 24 * time.Hour, 30 * 24 * time.Hour
-		c := &cluster{api: newAPI(nodes), withdrawn: map[string]bool{}, drained: map[string]int{}}
-		c.latency = 200 * time.Millisecond
-		start := time.Now()
-		ctx, stop := context.WithCancel(t.Context())
-		var all []*member
-		var done sync.WaitGroup
-		for i := range nodes {
-			r := rand.New(rand.NewPCG(1, uint64(i)))
-			forever := 1000 * length
-			if i%2 == 0 {
-				forever = 36*time.Hour + time.Duration(r.IntN(48))*time.Hour
-			}
-			job, pause := time.Duration(4+r.IntN(40))*time.Hour, time.Duration(1+r.IntN(6))*time.Hour
-			m := &member{cluster: c, name: fmt.Sprint("n", i), took: time.Minute + time.Duration(r.IntN(300))*time.Second, boot: "1"}
-			m.work = func(at time.Time) bool {
-				since := at.Sub(start)
-				return since > forever || since > 24*time.Hour && since%(job+pause) < job
-			}
-			all = append(all, m)
-			done.Go(func() { m.keeper(maxAge).Run(ctx) })
+	for _, tt := range []struct {
+		nodes, most, waited int
+		bad                 float64
+	}{{64, 3, 16, 0}, {39, 1, 3, 0}, {64, 3, 3, 0.05}} {
+		t.Run(fmt.Sprint(tt.nodes, " nodes, bad ", tt.bad), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testCluster(t, tt.nodes, tt.most, tt.waited, tt.bad) })
+		})
+	}
+}
+
+func testCluster(t *testing.T, nodes, most, waited int, share float64) {
+	const maxAge, length = 7 * 24 * time.Hour, 30 * 24 * time.Hour
+	c := &cluster{api: newAPI(nodes), withdrawn: map[string]bool{}, drained: map[string]int{}}
+	c.latency = 200 * time.Millisecond
+	start := time.Now()
+	ctx, stop := context.WithCancel(t.Context())
+	var all []*member
+	var done sync.WaitGroup
+	for i := range nodes {
+		r := rand.New(rand.NewPCG(1, uint64(i)))
+		forever := 1000 * length
+		if i%2 == 0 {
+			forever = 36*time.Hour + time.Duration(r.IntN(48))*time.Hour
 		}
-		time.Sleep(24 * time.Hour)
-		synctest.Wait()
-		for _, m := range all {
-			if n := m.certified(); n != 1 {
-				t.Errorf("%s was certified %d times on the first day", m.name, n)
-			}
+		job, pause := time.Duration(4+r.IntN(40))*time.Hour, time.Duration(1+r.IntN(6))*time.Hour
+		m := &member{cluster: c, name: fmt.Sprint("n", i), took: time.Minute + time.Duration(r.IntN(300))*time.Second, boot: "1"}
+		m.work = func(at time.Time) bool {
+			since := at.Sub(start)
+			return since > forever || since > 24*time.Hour && since%(job+pause) < job
 		}
-		time.Sleep(length - 24*time.Hour)
-		stop()
-		done.Wait()
-		if c.most > 3 {
-			t.Errorf("%d of %d nodes were withdrawn at one time; want at most 3", c.most, nodes)
+		all = append(all, m)
+		k := m.keeper(maxAge)
+		k.Site, k.Slots = bad{m, share}, bad{m, share}
+		done.Go(func() { k.Run(ctx) })
+	}
+	time.Sleep(24 * time.Hour)
+	synctest.Wait()
+	for _, m := range all {
+		if n := m.certified(); n != 1 {
+			t.Errorf("%s was certified %d times on the first day", m.name, n)
 		}
-		waited := 0
-		for i, m := range all {
-			if c.drained[m.name] > 0 {
-				waited++
-			}
-			last := start
-			for _, at := range append(m.made, start.Add(length)) {
-				if gap := at.Sub(last); gap > 2*maxAge && i%2 == 1 {
-					t.Errorf("%s, which has pauses, was not certified for %v", m.name, gap)
-				}
-				last = at
-			}
-			if len(m.made) > 8 {
-				t.Errorf("%s was certified %d times in 30 days", m.name, len(m.made))
-			}
+	}
+	time.Sleep(length - 24*time.Hour)
+	stop()
+	done.Wait()
+	if c.most > most {
+		t.Errorf("%d of %d nodes were withdrawn at one time; want at most %d", c.most, nodes, most)
+	}
+	some := 0
+	for i, m := range all {
+		if c.drained[m.name] > 0 {
+			some++
 		}
-		if waited < nodes/4 {
-			t.Errorf("%d of %d nodes that are at work for ever waited for their certification", waited, nodes/2)
+		last := start
+		for _, at := range append(m.made, start.Add(length)) {
+			if gap := at.Sub(last); gap > 2*maxAge && i%2 == 1 {
+				t.Errorf("%s, which has pauses, was not certified for %v", m.name, gap)
+			}
+			last = at
 		}
-		t.Logf("at most %d withdrawn, %d waited", c.most, waited)
-	})
+		if len(m.made) > 8 {
+			t.Errorf("%s was certified %d times in 30 days", m.name, len(m.made))
+		}
+	}
+	if some < waited {
+		t.Errorf("%d of %d nodes that are at work for ever waited for their certification", some, nodes/2)
+	}
+	t.Logf("at most %d withdrawn, %d waited", c.most, some)
 }
 
 // TestDies: a keeper that dies with a slot holds up the others for less than an hour.

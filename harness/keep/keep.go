@@ -132,7 +132,7 @@ func (k *Keeper) Turn(ctx context.Context) error {
 		if k.Observe {
 			return k.Site.Observe(ctx, healthy, "")
 		}
-		return errors.Join(k.Site.Act(ctx, healthy, ""), k.leave(ctx))
+		return k.back(ctx, k.Site.Act(ctx, healthy, ""))
 	}
 	limits, err := k.Limits()
 	if err != nil {
@@ -143,7 +143,7 @@ func (k *Keeper) Turn(ctx context.Context) error {
 		return k.Site.Observe(ctx, healthy, n.why)
 	}
 	if len(m.GPUs) < k.GPUs { // their checks may be skipped, which is no failure
-		return errors.Join(errors.New(n.why), k.Site.Void(ctx, n.why), k.leave(ctx))
+		return errors.Join(errors.New(n.why), k.back(ctx, k.Site.Void(ctx, n.why)))
 	}
 	if len(m.Since(r.Machine)) == 0 {
 		r.Machine.Energy = m.Energy // a reset shows against the latest reading
@@ -152,7 +152,7 @@ func (k *Keeper) Turn(ctx context.Context) error {
 		}
 	}
 	if n.why == "" || n.later {
-		return errors.Join(k.remain(ctx, n, ""), k.leave(ctx))
+		return k.back(ctx, k.remain(ctx, n, ""))
 	}
 	busy, err := k.Site.Busy(ctx)
 	if err != nil {
@@ -297,13 +297,13 @@ func (k *Keeper) await(ctx context.Context, n need, busy string) error {
 		if !n.quiet {
 			k.Note("to be certified, because %s; %s", n.why, waits)
 		}
-		return errors.Join(k.remain(ctx, n, waits), k.leave(ctx))
+		return k.back(ctx, k.remain(ctx, n, waits))
 	}
 	hold := k.MaxAge / drains
 	if t.held != nil && k.Now().Sub(t.since) > hold {
 		k.gaveUp = k.Now()
 		k.Note("to be certified, because %s; it has waited without new work for %v, and gets some again: %s", n.why, hold, busy)
-		return errors.Join(k.remain(ctx, n, waits), k.leave(ctx))
+		return k.back(ctx, k.remain(ctx, n, waits))
 	}
 	if t.held == nil && !k.gaveUp.IsZero() && k.Now().Sub(k.gaveUp) <= hold {
 		return k.remain(ctx, n, waits)
@@ -321,7 +321,7 @@ func (k *Keeper) await(ctx context.Context, n need, busy string) error {
 // certify certifies the node, which has a slot and is free, unless work arrives after all.
 func (k *Keeper) certify(ctx context.Context, m Machine, n need, limits string) error {
 	if err := k.Site.Withdraw(ctx, n.why); err != nil {
-		return errors.Join(err, k.leave(ctx))
+		return errors.Join(err, k.back(ctx, k.remain(ctx, n, "")))
 	}
 	select {
 	case <-time.After(k.Settle):
@@ -338,7 +338,7 @@ func (k *Keeper) certify(ctx context.Context, m Machine, n need, limits string) 
 	k.Note("certified now, because %s", n.why)
 	r := record{Version: 1, Machine: m, Suite: k.Suite, Limits: limits}
 	if err := k.write(r); err != nil {
-		return errors.Join(err, k.remain(ctx, n, ""), k.leave(ctx))
+		return errors.Join(err, k.back(ctx, k.remain(ctx, n, "")))
 	}
 	st, err := k.Certify(ctx)
 	if ctx.Err() != nil {
@@ -346,7 +346,7 @@ func (k *Keeper) certify(ctx context.Context, m Machine, n need, limits string) 
 	}
 	if r.Finished = k.Now(); err != nil {
 		r.Verdict = result.Error
-		return errors.Join(err, k.write(r), k.Site.Void(ctx, "the certification could not be carried out"), k.leave(ctx))
+		return errors.Join(err, k.write(r), k.back(ctx, k.Site.Void(ctx, "the certification could not be carried out")))
 	}
 	r.Verdict = st.Predicate.Verdict
 	if r.Certificate, err = st.SHA256(); err != nil {
@@ -355,12 +355,30 @@ func (k *Keeper) certify(ctx context.Context, m Machine, n need, limits string) 
 	if after, err := k.Identify(ctx); err == nil && len(after.Since(m)) == 0 {
 		r.Machine = after
 	}
-	err = errors.Join(k.write(r), k.Site.Act(ctx, st, ""))
-	if refused(err) { // another one would be, too: it is tried again after a while
+	err = k.write(r)
+	told := k.Site.Act(ctx, st, "")
+	if refused(told) { // another one would be, too: it is tried again after a while
 		r.Verdict, r.Certificate = result.Error, ""
-		err = errors.Join(err, k.write(r), k.Site.Void(ctx, "its certificate is not accepted"))
+		err = errors.Join(err, told, k.write(r))
+		told = k.Site.Void(ctx, "its certificate is not accepted")
 	}
-	return errors.Join(err, k.leave(ctx))
+	return errors.Join(err, k.back(ctx, told))
+}
+
+// back gives the slot back once the site was told how the node is without it. told is the site's
+// error: the node may then still be withdrawn, and the slot is kept for some turns more.
+func (k *Keeper) back(ctx context.Context, told error) error {
+	t := &k.turnstile
+	switch {
+	case told == nil:
+		t.untold = time.Time{}
+		return k.leave(ctx)
+	case t.untold.IsZero():
+		t.untold = k.Now()
+	case k.Now().Sub(t.untold) > k.silence(): // other nodes wait for the slot
+		return errors.Join(told, k.leave(ctx))
+	}
+	return told
 }
 
 // read reads the record. One of another version, or one that is damaged, is as none.

@@ -76,7 +76,12 @@ type turnstile struct {
 	seen  map[int]sighting
 	held  *Slot
 	since time.Time // held since
-	free  bool      // there was a free slot the last time that patient looked
+	// untold is since when the site could not be told how the node is without the slot.
+	untold time.Time
+	// free is since when looks found a free slot, except a single one now and then; none is
+	// whether the last look found none.
+	free time.Time
+	none bool
 }
 
 // silence is the time after which a holder that writes nothing is dead: longer than a
@@ -87,7 +92,8 @@ func (k *Keeper) silence() time.Duration {
 
 // enter takes a slot, or writes the one that this node has again. Who is patient takes a slot only
 // if one was free at two looks, so that those go first who need it for minutes, and never the first
-// of several.
+// of several. One slot for several nodes must have been free for as long as one who is patient may have
+// it, so that half of the time is left to the others.
 func (k *Keeper) enter(ctx context.Context, patient bool) (bool, error) {
 	t := &k.turnstile
 	if t.held != nil {
@@ -123,14 +129,26 @@ func (k *Keeper) enter(ctx context.Context, patient bool) (bool, error) {
 		delete(free, 0)
 	}
 	if taken >= limit || len(free) == 0 {
-		t.free = false
+		if t.none { // longer than by a certification
+			t.free = time.Time{}
+		}
+		t.none = true
 		return false, nil
 	}
-	if patient && !t.free {
-		t.free = true
-		return false, nil
+	t.none = false
+	if patient {
+		first, rest := t.free.IsZero(), time.Duration(0)
+		if first {
+			t.free = k.Now()
+		}
+		if limit == 1 && nodes > 1 {
+			rest = k.MaxAge / drains
+		}
+		if first || k.Now().Sub(t.free) < rest {
+			return false, nil
+		}
 	}
-	t.free = false
+	t.free = time.Time{}
 	candidates := slices.Sorted(maps.Keys(free))
 	rand.Shuffle(len(candidates), func(i, j int) { candidates[i], candidates[j] = candidates[j], candidates[i] })
 	for _, i := range candidates[:min(len(candidates), 3)] {

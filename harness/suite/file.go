@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -91,12 +92,16 @@ func ParseFile(name string, r io.Reader) (*File, error) {
 	if len(b) > maxFile {
 		return nil, fmt.Errorf("%s: more than %d bytes are no list of checks", name, maxFile)
 	}
-	var root yaml.Node
-	if err := yaml.Unmarshal(b, &root); err != nil {
+	var root, more yaml.Node
+	dec := yaml.NewDecoder(bytes.NewReader(b))
+	switch err := dec.Decode(&root); {
+	case errors.Is(err, io.EOF):
+		return nil, fmt.Errorf("%s: it is empty; want version, title and checks", name)
+	case err != nil:
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	if root.Kind == 0 {
-		return nil, fmt.Errorf("%s: it is empty; want version, title and checks", name)
+	if err := dec.Decode(&more); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: there is more behind its first YAML document; write all checks below one \"checks:\"", name)
 	}
 	f := &File{Name: name}
 	if err := f.read(root.Content[0]); err != nil {

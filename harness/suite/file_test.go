@@ -121,6 +121,8 @@ func TestFileRefuses(t *testing.T) {
 		"of a value":       {"{value: 40}", "{value: 40, of: peak}", "own.yaml:13: of: a value"},
 		"no YAML":          {"version: 1", "version: [", "own.yaml:"},
 		"empty":            {example, "# nothing\n", "own.yaml: it is empty"},
+		"two documents":    {example, example + "---\n" + example, "own.yaml: there is more behind its first YAML document"},
+		"no end":           {example, example + "...\n{", "own.yaml: there is more behind its first YAML document"},
 	} {
 		text := strings.Replace(example, tt.old, tt.new, 1)
 		if text == example {

@@ -27,7 +27,7 @@ const operator, operatorSum = "github.com/prometheus-operator/prometheus-operato
 var needed = []string{"--set", "image=ghcr.io/OWNER/assay:TAG,gpus=8"}
 
 // everything turns on what the chart leaves out by default.
-var everything = append(needed, "--set", "mode=enforce,rdma=rdma/ib,hardware=hgx-h200,ports=8,monitoring.enabled=true,secret=keys,imagePullSecrets[0].name=pull,writers={alice}", "--set", "thresholds.node/shm.limit=64")
+var everything = append(needed, "--set", "mode=enforce,rdma=rdma/ib,hardware=hgx-h200,ports=8,monitoring.enabled=true,secret=keys,imagePullSecrets[0].name=pull,writers={alice},priorityClassName=system-node-critical", "--set", "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].key=gpu,affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].operator=Exists", "--set", "thresholds.node/shm.limit=64")
 
 // rendered are the arguments by which helm prints the chart, without its hooks, which kubectl would
 // run at once.
@@ -79,21 +79,46 @@ func TestChartCurrent(t *testing.T) {
 // installed.
 func TestChartValues(t *testing.T) {
 	for values, want := range map[string]string{
-		"gpus=8":                                            "image must be set",
-		"image=x":                                           "gpus must be set: how many GPUs each node has, 0 if none; on a node that is well, nvidia-smi -L | wc -l",
-		"image=x,gpus=null":                                 "gpus must be set",
-		"image=x,gpu=8":                                     "'gpu' not allowed",
-		"image=x,gpus=8,gate.enable=false":                  "'enable' not allowed",
-		"image=x,gpus=8,monitoring.on=1":                    "'on' not allowed",
-		"image=x,gpus=-1":                                   "at '/gpus'",
-		"image=x,gpus=all":                                  "at '/gpus'",
-		"image=x,gpus=8,mode=enforced":                      "at '/mode'",
-		"image=x,gpus=8,rdma=true":                          "at '/rdma'",
-		"image=x,gpus=8,maxAge=7d":                          "at '/maxAge'",
-		"image=x,gpus=8,maxWithdrawn=0":                     "at '/maxWithdrawn'",
-		"image=x,gpus=8,thresholds.node/shm.limt=1":         "'limt' not allowed",
-		"image=x,gpus=8,resources.limit.cpu=1":              "'limit' not allowed",
-		"image=x,gpus=8,mode=enforce --kube-version 1.35.0": "set mode=certify",
+		"gpus=8":                                             "image must be set",
+		"image=x":                                            "gpus must be set: how many GPUs each node has, 0 if none; on a node that is well, nvidia-smi -L | wc -l",
+		"image=x,gpus=null":                                  "gpus must be set",
+		"image=x,gpu=8":                                      "'gpu' not allowed",
+		"image=x,gpus=8,gate.enable=false":                   "'enable' not allowed",
+		"image=x,gpus=8,monitoring.on=1":                     "'on' not allowed",
+		"image=x,gpus=-1":                                    "at '/gpus'",
+		"image=x,gpus=all":                                   "at '/gpus'",
+		"image=x,gpus=8,mode=enforced":                       "at '/mode'",
+		"image=x,gpus=8,rdma=true":                           "at '/rdma'",
+		"image=x,gpus=8,maxAge=7d":                           "at '/maxAge'",
+		"image=x,gpus=8,maxWithdrawn=0":                      "at '/maxWithdrawn'",
+		"image=x,gpus=8,thresholds.node/shm.limt=1":          "'limt' not allowed",
+		"image=x,gpus=8,resources.limit.cpu=1":               "'limit' not allowed",
+		"image=x,gpus=8,thresholds.node/smh.limit=1":         "invalid propertyName 'node/smh'",
+		"image=x,gpus=8,mode=null":                           "missing property 'mode'", // else it is none of the three
+		"image=x,gpus=8,every=null":                          "missing property 'every'",
+		"image=x,gpus=8,writers=null":                        "missing property 'writers'",
+		"image=x,gpus=8,gate.exemptNamespaces=null":          "missing property 'exemptNamespaces'",
+		"image=x,gpus=8,monitoring=null":                     "missing property 'monitoring'",
+		"image=https://x/y:z,gpus=8":                         "at '/image'",
+		"image=x@sha256:12,gpus=8":                           "at '/image'",
+		"image=x,gpus=10000000":                              "at '/gpus'",
+		"image=x,gpus=8,suite=quik":                          "at '/suite'",
+		"image=x,gpus=8,suite=image":                         "at '/suite'",
+		"image=x,gpus=8,every=0s":                            "at '/every'",
+		"image=x,gpus=8,limit=9999999999h":                   "at '/limit'",
+		"image=x,gpus=8,maxWithdrawn=0%":                     "at '/maxWithdrawn'",
+		"image=x,gpus=8,maxWithdrawn=101%":                   "at '/maxWithdrawn'",
+		"image=x,gpus=8,maxWithdrawn=1.2.3%":                 "at '/maxWithdrawn'",
+		"image=x,gpus=8,maxUnavailable=0":                    "at '/maxUnavailable'",
+		"image=x,gpus=8,shm=16GB":                            "at '/shm'",
+		"image=x,gpus=8,dir=/tmp/assay":                      "at '/dir'", // the pod has another
+		"image=x,gpus=8,dir=/var/../etc":                     "at '/dir'",
+		"image=x,gpus=8,secret=My_Keys":                      "at '/secret'",
+		"image=x,gpus=8,rdma=nvidia.com/gpu":                 "at '/rdma'",
+		"image=x,gpus=8,resources.limits.nvidia\\.com/gpu=8": "invalid propertyName 'nvidia.com/gpu'",
+		"image=x,gpus=8,resources.limits.memory=32GB":        "at '/resources/limits/memory'",
+		"image=x,gpus=8,mode=enforce,every=30m":              "gate.staleAfter is 1h, and every is 30m",
+		"image=x,gpus=8,mode=enforce --kube-version 1.35.0":  "set mode=certify",
 	} {
 		if !apiservertest.Available() {
 			t.Skip("needs helm: make test-chart")
@@ -103,7 +128,11 @@ func TestChartValues(t *testing.T) {
 			t.Errorf("%s: %v; want %q", values, err, want)
 		}
 	}
-	for _, values := range []string{"gpus=0", "gpus=8,maxWithdrawn=3", "gpus=8,maxWithdrawn=12.5%"} {
+	for _, values := range []string{
+		"gpus=0", "gpus=8,maxWithdrawn=3", "gpus=8,maxWithdrawn=12.5%", "gpus=8,maxWithdrawn=0.5%", "gpus=8,maxUnavailable=1",
+		"gpus=8,suite=/etc/assay/own.yaml", "gpus=8,shm=17179869184", "gpus=8,mode=enforce,every=30m,gate.staleAfter=1h30m",
+		"gpus=8,image=registry.site.example:5000/a/b-c:v1@sha256:" + strings.Repeat("0", 64),
+	} {
 		helm(t, "template", chart, "--kube-version", "1.36.3", "--set", "image=x,"+values)
 	}
 	agent := helm(t, rendered(append(needed, "--show-only", "templates/daemonset.yaml")...)...)
@@ -118,6 +147,26 @@ func TestChartValues(t *testing.T) {
 	}
 	if strings.Contains(agent, "--observe") {
 		t.Error("with mode=enforce the agent looks only")
+	}
+}
+
+// TestChartNotes: an installation says what is missing on nodes with RDMA, what comes next, and how
+// the nodes get rid of what assay wrote.
+func TestChartNotes(t *testing.T) {
+	for _, tt := range []struct {
+		values     string
+		says, not  string
+		uninstalls string
+	}{
+		{"image=x,gpus=8", "rdma is not set: the agents have no /dev/infiniband", "--set mode=enforce", "helm uninstall takes"},
+		{"image=x,gpus=8", "--set mode=certify", "--set mode=enforce", "harness unmark --all"},
+		{"image=x,gpus=8,rdma=rdma/ib,mode=certify", "--set mode=enforce", "rdma is not set", "delete leases"},
+		{"image=x,gpus=8,unmark=false", "should have 8 GPUs", "helm uninstall takes", "stay on the nodes until somebody runs"},
+	} {
+		_, notes, _ := strings.Cut(helm(t, "install", "assay", chart, "--dry-run=client", "--set", tt.values), "NOTES:")
+		if !strings.Contains(notes, tt.says) || strings.Contains(notes, tt.not) || !strings.Contains(notes, tt.uninstalls) {
+			t.Errorf("%s: want %q and %q, and no %q:\n%s", tt.values, tt.says, tt.uninstalls, tt.not, notes)
+		}
 	}
 }
 

@@ -249,7 +249,9 @@ func TestChartForged(t *testing.T) {
 		{"the kubelet sets it by the status", 50, patch("system:node:bad", bad, pass, "status"), agents},
 		{"an administrator sets it", 50, patch(apiservertest.Admin, bad, pass), agents},
 		{"another value", 50, patch("forger", bad, fmt.Sprintf(`{"metadata":{"labels":{%q:"PASS"}}}`, verdictKey)), agents},
-		{"a new certificate", 50, patch("forger", bad, fmt.Sprintf(`{"metadata":{"annotations":{%q:"sha256:1"}}}`, certificateKey)), agents},
+		{"a new certificate", 20, patch("forger", bad, fmt.Sprintf(`{"metadata":{"annotations":{%q:"sha256:1"}}}`, certificateKey)), agents},
+		{"a certificate of a time to come", 20, patch("forger", bad, `{"metadata":{"annotations":{"assay-hpc.github.io/finished":"2999-01-01T00:00:00Z"}}}`), agents},
+		{"another machine", 10, patch("system:node:bad", bad, `{"metadata":{"annotations":{"assay-hpc.github.io/node-identity":"sha256:1"}}}`), agents},
 		{"the taint is taken away", 50, patch("forger", bad, `{"spec":{"taints":[]}}`), agents},
 		{"a heartbeat", 50, strategic("system:node:bad", bad, fmt.Sprintf(`{"status":{"conditions":[{"type":"AssayCertified","lastHeartbeatTime":%q}]}}`, time.Now().Add(time.Hour).UTC().Format(time.RFC3339))), agents},
 		{"another node's agent", 100, patch(goodAgent, bad, pass), own},
@@ -333,7 +335,7 @@ func TestChartForged(t *testing.T) {
 		case 3:
 			spec = `nodeSelector: {` + verdictKey + `: fail, a: b}, containers: [{name: x, image: x, resources: ` + gpu + `}]`
 		case 4:
-			spec, want = `containers: [{name: x, image: x, resources: {limits: {cpu: "1"}}}]`, ""
+			spec, want = `containers: [{name: x, image: x, resources: {limits: {cpu: "1", nvidia.com/gpu: 0, nvidia.com/mig-1g.10gb: "0"}}}]`, ""
 		}
 		pod := object(t, "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {%s}}", spec)
 		began := time.Now()

@@ -50,12 +50,12 @@ func TestMayFollow(t *testing.T) {
 		if tt.taint != nil {
 			n.Spec.Taints = append(n.Spec.Taints, tt.taint)
 		}
-		err := n.mayFollow(own)
+		err := n.mayFollow(own, time.Time{})
 		var s *Superseded
 		if (err == nil) != tt.ok || err != nil && !errors.Is(err, attest.ErrTime) || errors.As(err, &s) != tt.superseded {
 			t.Errorf("%s: %v; want ok = %v", tt.name, err, tt.ok)
 		}
-		if err := n.mayFollow(statementAt(result.Fail, at)); err != nil {
+		if err := n.mayFollow(statementAt(result.Fail, at), time.Time{}); err != nil {
 			t.Errorf("%s: a fail: %v", tt.name, err)
 		}
 	}
@@ -137,5 +137,44 @@ func TestRefusedIsNotWritten(t *testing.T) {
 	}
 	if got := s.read(t, "gpu-1"); got.Label != "pass" || got.Taint != "" {
 		t.Errorf("after a later pass: %+v", got)
+	}
+}
+
+// TestClockWasAhead: a certificate that was just made takes back a node whose marks are of a time to
+// come, since a clock was wrong; one that somebody applies does not, and neither undoes a failure of
+// this hour.
+func TestClockWasAhead(t *testing.T) {
+	s := startServer(t)
+	s.newNode(t, "gpu-1")
+	now := time.Now().Truncate(time.Second)
+	o := Options{Node: "gpu-1", Taint: "NoSchedule"}
+	ahead := open(t, s.as(harness), now.Add(30*24*time.Hour))
+	if _, err := ahead.Act(t.Context(), statementAt(result.Pass, now.Add(30*24*time.Hour)), o); err != nil {
+		t.Fatal(err)
+	}
+	if err := ahead.Withdraw(t.Context(), o, "its certificate is old"); err != nil {
+		t.Fatal(err)
+	}
+	c, made := open(t, s.as(harness), now), statementAt(result.Pass, now)
+	if _, err := c.Act(t.Context(), made, o); !errors.Is(err, attest.ErrTime) {
+		t.Errorf("somebody's certificate: %v", err)
+	}
+	o.Fresh = true
+	if _, err := c.Act(t.Context(), made, o); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.read(t, "gpu-1"); got.Label != "pass" || got.Status != "True" {
+		t.Errorf("%+v", got)
+	}
+	o.Fresh = false
+	if _, err := c.Act(t.Context(), made, o); err != nil {
+		t.Errorf("the same certificate later: %v", err)
+	}
+	if _, err := c.Act(t.Context(), statementAt(result.Fail, now.Add(time.Minute)), o); err != nil {
+		t.Fatal(err)
+	}
+	o.Fresh = true
+	if _, err := c.Act(t.Context(), made, o); !errors.Is(err, attest.ErrTime) {
+		t.Errorf("a failure in the meantime: %v", err)
 	}
 }

@@ -175,3 +175,52 @@ func TestSlots(t *testing.T) {
 		t.Errorf("somebody else's Lease: %v", err)
 	}
 }
+
+// TestUnmarkMany: an uninstallation has four minutes for all nodes of a cluster, some of which go
+// away meanwhile.
+func TestUnmarkMany(t *testing.T) {
+	s := startServer(t)
+	config := s.as(admin)
+	gone := ""
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+		return disturbance{rt, func(r *http.Request) (*http.Response, error) {
+			if r.Method == "PATCH" && gone != "" {
+				err := s.admin.Resource(nodes).Delete(t.Context(), gone, metav1.DeleteOptions{})
+				gone = ""
+				return nil, err
+			}
+			return nil, nil
+		}}
+	})
+	c := open(t, config, time.Now())
+	const many = 20
+	for i := range many {
+		s.newNode(t, fmt.Sprint("gpu-", i))
+	}
+	gone = "gpu-0"
+	start := time.Now()
+	for i := range many {
+		if err := c.Clear(t.Context(), fmt.Sprint("gpu-", i)); err != nil {
+			t.Error(err)
+		}
+	}
+	if took := time.Since(start); took > many*150*time.Millisecond {
+		t.Errorf("%d nodes took %v", many, took)
+	}
+}
+
+// TestHoldsGPUs: a limit of none is no GPU.
+func TestHoldsGPUs(t *testing.T) {
+	for limits, want := range map[string]bool{
+		`{"nvidia.com/gpu": "1"}`: true, `{"nvidia.com/gpu": 1}`: true, `{"nvidia.com/mig-1g.10gb": "2"}`: true, `{"nvidia.com/gpu.shared": "1", "nvidia.com/gpu": "0"}`: true,
+		`{"nvidia.com/gpu": "0"}`: false, `{"nvidia.com/gpu": 0}`: false, `{"nvidia.com/gpumem": "1"}`: false, `{}`: false, `null`: false,
+	} {
+		p := new(pod)
+		if err := json.Unmarshal([]byte(`{"spec": {"containers": [{"resources": {"limits": `+limits+`}}]}, "status": {"phase": "Running"}}`), p); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.holdsGPUs(); got != want {
+			t.Errorf("%s: %v", limits, got)
+		}
+	}
+}

@@ -56,6 +56,9 @@ type Options struct {
 	Boot string // this machine's boot id, by which the node is recognised as this machine; "" if not known
 	// Vouched says that somebody said which machine the node is, so that this need not be the node.
 	Vouched bool
+	// Fresh says that this process made the certificate, after it had withdrawn the node. What the
+	// node says of a time to come was then written by a clock that was wrong, and counts for nothing.
+	Fresh bool
 }
 
 // Validate reports missing or wrong options.
@@ -104,6 +107,7 @@ func Connect() (*Cluster, error) {
 func connect(config *rest.Config) (*Cluster, error) {
 	config = rest.CopyConfig(config)
 	config.Timeout, config.UserAgent = limit, "assay-harness"
+	config.QPS = -1 // a process has one request at a time: no more of them are to wait here
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -136,10 +140,14 @@ func (c *Cluster) ActDue(ctx context.Context, adm *certificate.Admitted, o Optio
 		}
 	}
 	err := c.write(ctx, o, cond, func(n *node) ([]byte, error) {
-		if err := errors.Join(n.is(adm, o), n.mayFollow(adm)); err != nil {
+		var limit time.Time
+		if o.Fresh {
+			limit = c.now().Add(clockSlack)
+		}
+		if err := errors.Join(n.is(adm, o), n.mayFollow(adm, limit)); err != nil {
 			return nil, err
 		}
-		return n.metaPatch(adm, o.Taint)
+		return n.metaPatch(adm, o.Taint, limit)
 	})
 	if err != nil {
 		return "", err
@@ -187,7 +195,7 @@ func (c *Cluster) Observe(ctx context.Context, st *certificate.Statement, o Opti
 // Clear takes all that assay wrote from a node: label, annotation, taint and condition.
 func (c *Cluster) Clear(ctx context.Context, name string) error {
 	err := retry.OnError(backoff, func(err error) bool { return ctx.Err() == nil && passing(err) }, func() error { return c.clearOnce(ctx, name) })
-	if err != nil {
+	if err != nil && !apierrors.IsNotFound(err) { // a node that is gone has nothing
 		return fmt.Errorf("node %s: %w", name, err)
 	}
 	return nil
@@ -195,9 +203,6 @@ func (c *Cluster) Clear(ctx context.Context, name string) error {
 
 func (c *Cluster) clearOnce(ctx context.Context, name string) error {
 	object, err := c.client.Resource(nodes).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
 	if err != nil {
 		return err
 	}
@@ -209,7 +214,7 @@ func (c *Cluster) clearOnce(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.client.Resource(nodes).Patch(ctx, name, mergePatch, patch, metav1.PatchOptions{FieldManager: manager}); err != nil {
+	if _, err = c.client.Resource(nodes).Patch(ctx, name, mergePatch, patch, metav1.PatchOptions{FieldManager: manager}); err != nil {
 		return err
 	}
 	patch = []byte(`{"status":{"conditions":[{"$patch":"delete","type":"` + ConditionType + `"}]}}`)
@@ -362,8 +367,10 @@ func (c *Cluster) Check(ctx context.Context, o Options) error {
 var backoff = wait.Backoff{Steps: 6, Duration: 50 * time.Millisecond, Factor: 3, Jitter: 0.2}
 
 // passing reports whether a retry may succeed: another client wrote in between, so that
-// everything must be read again, or the API server does not answer.
+// everything must be read again, or the API server does not answer, has another leader of its
+// store, or was started again. A write whose answer was lost may be repeated: it names the version.
 func passing(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) ||
-		apierrors.IsServiceUnavailable(err) || utilnet.IsConnectionRefused(err)
+		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) || utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) ||
+		utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err) || utilnet.IsTimeout(err)
 }

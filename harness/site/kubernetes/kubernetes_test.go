@@ -3,12 +3,14 @@ package kubernetes
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -162,12 +164,12 @@ func TestRights(t *testing.T) {
 // A disturbance comes before a request.
 type disturbance struct {
 	http.RoundTripper
-	before func(*http.Request) *http.Response
+	before func(*http.Request) (*http.Response, error)
 }
 
 func (d disturbance) RoundTrip(r *http.Request) (*http.Response, error) {
-	if resp := d.before(r); resp != nil {
-		return resp, nil
+	if resp, err := d.before(r); resp != nil || err != nil {
+		return resp, err
 	}
 	return d.RoundTripper.RoundTrip(r)
 }
@@ -177,23 +179,27 @@ func TestDisturbed(t *testing.T) {
 	s := startServer(t)
 	for name, tt := range map[string]struct {
 		times  int32
-		do     func(r *http.Request, node string) *http.Response
+		do     func(r *http.Request, node string) (*http.Response, error)
 		failed bool
 	}{
-		"written in between": {3, func(r *http.Request, node string) *http.Response {
+		"written in between": {3, func(r *http.Request, node string) (*http.Response, error) {
 			if r.Method == "PATCH" {
 				_, err := s.admin.Resource(nodes).Patch(t.Context(), node, mergePatch, []byte(`{"metadata":{"labels":{"other":"`+time.Now().Format("150405.000000000")+`"}}}`), metav1.PatchOptions{})
 				if err != nil {
 					t.Error(err)
 				}
 			}
-			return nil
+			return nil, nil
 		}, false},
-		"unavailable": {2, func(*http.Request, string) *http.Response {
-			return &http.Response{StatusCode: 503, Body: http.NoBody, Header: http.Header{}}
+		"unavailable": {2, func(*http.Request, string) (*http.Response, error) {
+			return &http.Response{StatusCode: 503, Body: http.NoBody, Header: http.Header{}}, nil
 		}, false},
-		"unavailable for ever": {1 << 30, func(*http.Request, string) *http.Response {
-			return &http.Response{StatusCode: 503, Body: http.NoBody, Header: http.Header{}}
+		"another leader of the store": {2, func(*http.Request, string) (*http.Response, error) {
+			return &http.Response{StatusCode: 500, Body: io.NopCloser(strings.NewReader("etcdserver: leader changed")), Header: http.Header{}}, nil
+		}, false},
+		"the connection ends": {3, func(*http.Request, string) (*http.Response, error) { return nil, syscall.ECONNRESET }, false},
+		"unavailable for ever": {1 << 30, func(*http.Request, string) (*http.Response, error) {
+			return &http.Response{StatusCode: 503, Body: http.NoBody, Header: http.Header{}}, nil
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -203,9 +209,9 @@ func TestDisturbed(t *testing.T) {
 			left.Store(tt.times)
 			config := s.as(harness)
 			config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
-				return disturbance{rt, func(r *http.Request) *http.Response {
+				return disturbance{rt, func(r *http.Request) (*http.Response, error) {
 					if left.Add(-1) < 0 {
-						return nil
+						return nil, nil
 					}
 					return tt.do(r, node)
 				}}
@@ -308,10 +314,11 @@ func TestBusy(t *testing.T) {
 		{"done", "gpu-1", "nvidia.com/gpu", "", "Succeeded"},
 		{"failed", "gpu-1", "nvidia.com/gpu", "", "Failed"},
 		{"cpu", "gpu-1", "cpu", "", "Running"},
+		{"none", "gpu-1", "nvidia.com/gpu", "", "Running"},
 		{"elsewhere", "gpu-2", "nvidia.com/gpu", "", "Running"},
 	} {
 		of := func(name string) map[string]any {
-			return map[string]any{"name": "x" + name[:1], "image": "x", "resources": map[string]any{"limits": map[string]any{name: "1"}}}
+			return map[string]any{"name": "x" + name[:1], "image": "x", "resources": map[string]any{"limits": map[string]any{name: map[bool]string{true: "0", false: "1"}[tt.name == "none"]}}}
 		}
 		spec := map[string]any{"nodeName": tt.node, "containers": []any{of(tt.resource)}}
 		if tt.init != "" {

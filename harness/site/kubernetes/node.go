@@ -97,14 +97,18 @@ func (s *Superseded) Error() string {
 // Unwrap returns the kind of the error.
 func (s *Superseded) Unwrap() error { return attest.ErrTime }
 
+// clockSlack is how far clocks may differ.
+const clockSlack = time.Hour
+
 // mayFollow reports whether the certificate may follow what is written on the node. A pass must have
-// begun after whatever it would undo: a failure, or that the node waits for its certification.
-func (n *node) mayFollow(adm *certificate.Admitted) error {
+// begun after whatever it would undo: a failure, or that the node waits for its certification. Times
+// after the limit do not count; zero: there is none.
+func (n *node) mayFollow(adm *certificate.Admitted, limit time.Time) error {
 	p := &adm.Statement().Predicate
 	if p.Verdict != result.Pass {
 		return nil
 	}
-	noted, label := n.noted(), n.Metadata.Labels[VerdictKey]
+	noted, label := n.noted(limit), n.Metadata.Labels[VerdictKey]
 	same := n.Metadata.Annotations[CertificateKey] == adm.Digest()
 	marked := label == string(result.Fail) || label == Pending
 	var since time.Time
@@ -113,7 +117,7 @@ func (n *node) mayFollow(adm *certificate.Admitted) error {
 	}
 	later := func(text any) {
 		s, _ := text.(string)
-		if t, err := time.Parse(time.RFC3339, s); err == nil && t.After(since) {
+		if t := before(limit, s); t.After(since) {
 			since = t
 		}
 	}
@@ -138,18 +142,27 @@ func (n *node) mayFollow(adm *certificate.Admitted) error {
 	return nil
 }
 
-// noted returns when the latest certificate that was applied had been finished; zero if none says it.
-func (n *node) noted() time.Time {
-	t, _ := time.Parse(time.RFC3339, n.Metadata.Annotations[FinishedKey])
+// noted returns when the latest certificate that was applied had been finished; zero if none says it,
+// or one after the limit.
+func (n *node) noted(limit time.Time) time.Time {
+	return before(limit, n.Metadata.Annotations[FinishedKey])
+}
+
+// before reads a time; zero if it is none, or after the limit.
+func before(limit time.Time, text string) time.Time {
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil || !limit.IsZero() && t.After(limit) {
+		return time.Time{}
+	}
 	return t
 }
 
 // metaPatch returns the patch of label, annotation and taint. It contains the version that it is
 // based on, so that taints which others add in the meantime are not lost.
-func (n *node) metaPatch(adm *certificate.Admitted, effect string) ([]byte, error) {
+func (n *node) metaPatch(adm *certificate.Admitted, effect string, limit time.Time) ([]byte, error) {
 	st := adm.Statement()
 	finished := st.Predicate.Finished
-	if noted := n.noted(); noted.After(finished) {
+	if noted := n.noted(limit); noted.After(finished) {
 		finished = noted
 	}
 	var label any // nil removes it

@@ -35,8 +35,8 @@ func (p *pod) holdsGPUs() bool {
 		return false
 	}
 	return slices.ContainsFunc(slices.Concat(p.Spec.InitContainers, p.Spec.Containers), func(c container) bool {
-		for name := range c.Resources.Limits {
-			if name == "nvidia.com/gpu" || strings.HasPrefix(name, "nvidia.com/gpu.") || strings.HasPrefix(name, "nvidia.com/mig-") {
+		for name, n := range c.Resources.Limits {
+			if fmt.Sprint(n) != "0" && (name == "nvidia.com/gpu" || strings.HasPrefix(name, "nvidia.com/gpu.") || strings.HasPrefix(name, "nvidia.com/mig-")) {
 				return true
 			}
 		}

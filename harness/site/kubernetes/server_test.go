@@ -63,7 +63,9 @@ func startServer(t *testing.T) *apiServer {
 		s.config = &rest.Config{Host: small.URL, TLSClientConfig: rest.TLSClientConfig{CAFile: ca}}
 	}
 	var err error
-	if s.admin, err = dynamic.NewForConfig(s.as(admin)); err != nil {
+	quick := s.as(admin)
+	quick.QPS = -1
+	if s.admin, err = dynamic.NewForConfig(quick); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -161,6 +163,9 @@ func (s *smallServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, 404, metav1.StatusReasonNotFound, fmt.Sprintf("nodes %q not found", name))
 	case r.Method == "GET" && sub == "":
 		s.answer(w, 200, s.nodes[name])
+	case r.Method == "DELETE" && sub == "":
+		s.answer(w, 200, s.nodes[name])
+		delete(s.nodes, name)
 	case r.Method == "PATCH" && (sub == "" || sub == "status"):
 		s.patch(w, s.nodes[name], media, sub, body)
 	default:

@@ -114,10 +114,13 @@ func decide(st *certificate.Statement, n Node, o Options) Change {
 }
 
 // kept reports whether the node is out of service for a reason that must not be lost, because a
-// user gave it. slurmctld's reason for a node that it lost is not one of these, and ends by
-// itself.
+// user gave it, or drained it in slurm.conf, without a reason. slurmctld's reason for a node that it
+// lost is not one of these, and ends by itself.
 func (n Node) kept() bool {
-	if n.Reason == "" || strings.HasPrefix(n.Reason, site.Prefix) || !n.Is("DRAIN", "DOWN", "FAIL", "FUTURE") {
+	if n.Reason == "" {
+		return n.Is("DRAIN")
+	}
+	if strings.HasPrefix(n.Reason, site.Prefix) || !n.Is("DRAIN", "DOWN", "FAIL", "FUTURE") {
 		return false
 	}
 	return n.Is("DRAIN") || !strings.HasPrefix(n.Reason, "Not responding") && !strings.HasPrefix(n.Reason, "Node unexpectedly rebooted")

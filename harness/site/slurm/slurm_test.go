@@ -57,6 +57,11 @@ func TestDecide(t *testing.T) {
 		{result.Fail, "IDLE DRAIN", fail, Options{}, "", "already"},
 		{result.Fail, "IDLE DRAIN", "assay: y: other", Options{}, drain, fail},
 		{result.Fail, "IDLE DRAIN", "fan", Options{}, "", `"fan"`},
+		{result.Fail, "IDLE DRAIN", "", Options{}, "", "out of service already"}, // State=DRAIN in slurm.conf
+		{result.Fail, "DOWN", "", Options{}, drain, fail},
+		{result.Fail, "IDLE MAINTENANCE RESERVED", "", Options{}, drain, fail},
+		{result.Pass, "MIXED DRAIN MAINTENANCE RESERVED", "fan", Options{Resume: true}, "", "not ours"},
+		{result.Fail, "FAIL", "RMA 4711", Options{}, "", `"RMA 4711"`},
 		{result.Fail, "DOWN", "board swap", Options{}, "", `"board swap"`},
 		{result.Fail, "DOWN", "Not responding", Options{}, drain, fail},
 		{result.Fail, "DOWN", "Node unexpectedly rebooted", Options{}, drain, fail},
@@ -111,6 +116,11 @@ func TestParseNode(t *testing.T) {
 			"   State=IDLE*+DRAIN+NOT_RESPONDING ThreadsPerCore=1\n   Reason=assay: State=DOWN [x@y] z [root@2026-11-22T17:57:43]\n   Comment=State=FAIL\n",
 			"assay: State=DOWN [x@y] z", "2026-11-22 17:57:43", []string{"IDLE", "DRAIN", "NOT_RESPONDING"}},
 		{"no reason", "NodeName=gpu-1 CoresPerSocket=1\n   State=MIXED- Weight=1\n   NextState=DOWN\n", "", "0001-01-01 00:00:00", []string{"MIXED"}},
+		{"Slurm 25.11", "NodeName=gpu-1 Arch=x86_64 CoresPerSocket=24\n   CPUAlloc=0 CPUEfctv=94 CPUTot=96 CPULoad=0.01\n   NodeAddr=gpu-1 NodeHostName=gpu-1 Version=25.11.3\n" +
+			"   State=IDLE+CLOUD+DRAIN+POWERED_DOWN+INVALID_REG ThreadsPerCore=1 Owner=N/A\n   LastBusyTime=2026-04-29T12:48:47 ResumeAfterTime=None\n   Reason=two\n [root@2026-04-29T03:06:18]\n",
+			"two", "0001-01-01 00:00:00", []string{"IDLE", "CLOUD", "DRAIN", "POWERED_DOWN", "INVALID_REG"}},
+		{"a user of a domain", "NodeName=gpu-1\n   State=DOWN~+DRAIN$ \n   Reason=[x] y [a@b.example@2026-04-29T03:06:18]\n       a second line\n", "[x] y", "2026-04-29 03:06:18", []string{"DOWN", "DRAIN"}},
+		{"marks", "NodeName=gpu-1\n   State=DOWN#+FAIL@^\n   Reason=x\n", "x", "0001-01-01 00:00:00", []string{"DOWN", "FAIL"}},
 		{"nobody's reason", "NodeName=gpu-1\n   State=DOWN\n   Reason=Low Memory\n", "Low Memory", "0001-01-01 00:00:00", []string{"DOWN"}},
 		{"no time", "NodeName=gpu-1\n   State=DOWN\n   Reason=x [slurm@Unknown]\n", "x", "0001-01-01 00:00:00", []string{"DOWN"}},
 	} {
