@@ -254,9 +254,9 @@ func (p *Policy) timely(c Claims) error {
 }
 
 // Supersedes reports whether a certificate may undo what was done at a time: its checks must have
-// begun later. Times of schedulers have whole seconds.
+// begun later.
 func (c Claims) Supersedes(done time.Time) error {
-	if began := c.Started.Truncate(time.Second); began.Before(done.Truncate(time.Second)) {
+	if c.Started.Before(done) {
 		return fmt.Errorf("%w: its checks began at %s, before %s", ErrTime, c.Started.UTC().Format(time.RFC3339), done.UTC().Format(time.RFC3339))
 	}
 	return nil

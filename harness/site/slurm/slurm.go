@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/result"
@@ -84,7 +85,8 @@ func Decide(adm *certificate.Admitted, n Node, o Options) (Change, error) {
 	if n.Since.IsZero() {
 		return c, fmt.Errorf("%w: node %s stays drained: Slurm does not say since when; to take it back by hand: scontrol update nodename=%s state=undrain", attest.ErrTime, n.Name, n.Name)
 	}
-	if err := adm.Supersedes("the drain of node "+n.Name, n.Since); err != nil {
+	drained := n.Since.Add(time.Second) // Slurm says the second in which it was
+	if err := adm.Supersedes("the drain of node "+n.Name, drained); err != nil {
 		return c, fmt.Errorf("node %s stays drained: %q: %w; certify it again", n.Name, n.Reason, err)
 	}
 	return c, nil

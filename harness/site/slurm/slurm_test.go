@@ -91,7 +91,7 @@ func TestOlder(t *testing.T) {
 		since time.Time
 		ok    bool
 	}{
-		{time.Hour, drained, true}, {time.Second, drained, true}, {0, drained, true}, {-time.Second, drained, false}, {-30 * time.Second, drained, false},
+		{time.Hour, drained, true}, {time.Second, drained, true}, {time.Second - 1, drained, false}, {0, drained, false}, {-time.Second, drained, false}, {-30 * time.Second, drained, false},
 		{-24 * time.Hour, drained, false}, {time.Hour, time.Time{}, false}, {time.Hour, drained.Add(24 * time.Hour), false},
 	} {
 		n.Since = tt.since

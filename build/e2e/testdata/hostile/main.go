@@ -303,8 +303,8 @@ var acts = map[string]func(){
 	"stopped": func() {
 		child("stop itself")
 		child("stop itself")
-		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-		os.Exit(1)
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // another thread may take it, a little later
+		hang()
 	},
 	"stop itself": func() { _ = syscall.Kill(os.Getpid(), syscall.SIGSTOP); hang() },
 	"harness lies": func() {
