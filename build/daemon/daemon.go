@@ -273,7 +273,11 @@ func start(ctx context.Context, o Options) (*Builder, error) {
 		lock.Close()
 		return nil, err
 	}
-	stop := func() error { defer lock.Close(); return p.stop() }
+	stop := func() error {
+		defer lock.Close()
+		p.stop()
+		return state.Remove(filepath.Join(o.StateDir, "tmp")) // BuildKit leaves a directory behind for each file that a step had mounted
+	}
 	b, err := p.wait(ctx)
 	if err != nil {
 		return nil, errors.Join(err, stop())
@@ -356,7 +360,7 @@ func (p *process) wait(ctx context.Context) (*Builder, error) {
 	}
 }
 
-func (p *process) stop() error {
+func (p *process) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-p.done:
@@ -364,7 +368,6 @@ func (p *process) stop() error {
 		_ = p.cmd.Process.Kill()
 		<-p.done
 	}
-	return nil
 }
 
 // tailBuffer keeps the last lines of the daemon's log for error messages.

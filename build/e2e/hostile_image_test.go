@@ -100,7 +100,7 @@ func hostileImages() []hostileImage {
 		{name: "leaves programs with odd names behind", program: "mpirun", act: "hidden"},
 		{name: "stops itself", program: "tool", act: "stopped", wants: limit},
 		{name: "has a harness that lies", program: "harness", act: "harness lies"},
-		{name: "has a harness that must not be started", program: "gate", act: "never", files: []tar.Header{link("harness", "bin/tool"), link("opt/assay/bin/harness", "/bin/tool"), link("run/assay/harness", "/bin/tool")}},
+		{name: "has a harness that must not be started", program: "gate", act: "never", files: []tar.Header{link("harness", "bin/tool"), link("opt/assay/bin/harness", "/bin/tool"), link("run/assay/bin/harness", "/bin/tool")}},
 		{name: "declares that all is well", files: []tar.Header{file("opt/assay/image.json", 0o644, `{"version":1,"target":"hostile","platform":"linux/amd64","recipe":"","components":[]}`)}},
 		{name: "preloads a library by its environment", env: []string{"LD_PRELOAD=/evil.so", "LD_AUDIT=/evil.so", "GODEBUG=madvdontneed=1", "GOTRACEBACK=crash", "GOMAXPROCS=0"}, files: []tar.Header{file("evil.so", 0o755, "no library")}},
 		{name: "preloads a library by ld.so.preload", files: []tar.Header{file("etc/ld.so.preload", 0o644, "/evil.so\n"), file("evil.so", 0o755, "no library")}},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -180,7 +181,7 @@ func (g *gate) solve(ctx context.Context, st bkllb.State, p recipe.Platform) (ga
 // Where a program's container has what its supervisor reads and writes. The program, which runs as
 // another user, can write to neither.
 const (
-	programFile = "/run/assay/program.json"
+	programFile = "/run/assay/program/program.json"
 	outcomeDir  = "/run/assay/out"
 	outcomeFile = "outcome.json"
 )
@@ -219,8 +220,9 @@ func (g *gate) programGraph(p confine.Program) (bkllb.State, error) {
 	title := fmt.Sprintf("[gate %s] %s: run %.60s", g.subject.Platform.Arch, g.subject.Name, strings.Join(p.Args, " "))
 	opts := []bkllb.RunOption{
 		bkllb.Args([]string{confine.Path, "confine", programFile, outcomeDir + "/" + outcomeFile}),
-		bkllb.AddMount(confine.Path, g.binary, bkllb.SourcePath("harness"), bkllb.Readonly),
-		bkllb.AddMount(programFile, bkllb.Scratch().File(bkllb.Mkfile("/program.json", 0o400, request)), bkllb.SourcePath("program.json"), bkllb.Readonly),
+		// Directories, since BuildKit leaves a directory behind for each file that it mounts.
+		bkllb.AddMount(path.Dir(confine.Path), g.binary, bkllb.Readonly),
+		bkllb.AddMount(path.Dir(programFile), bkllb.Scratch().File(bkllb.Mkfile(path.Base(programFile), 0o400, request)), bkllb.Readonly),
 		bkllb.AddMount("/tmp", bkllb.Scratch(), bkllb.Tmpfs(bkllb.TmpfsSize(tmpSize))),
 		bkllb.ReadonlyRootFS(), bkllb.Network(pb.NetMode_NONE), bkllb.IgnoreCache, bkllb.WithCustomName(title),
 	}

@@ -435,8 +435,8 @@ func TestProgramGraph(t *testing.T) {
 	}
 	slices.Sort(got)
 	if diff := cmp.Diff([]string{
-		"/ readonly=true output=false BIND", "/run/assay/harness readonly=true output=false BIND", "/run/assay/out readonly=false output=true BIND",
-		"/run/assay/program.json readonly=true output=false BIND", "/run/sshd readonly=false output=false TMPFS", "/tmp readonly=false output=false TMPFS",
+		"/ readonly=true output=false BIND", "/run/assay/bin readonly=true output=false BIND", "/run/assay/out readonly=false output=true BIND",
+		"/run/assay/program readonly=true output=false BIND", "/run/sshd readonly=false output=false TMPFS", "/tmp readonly=false output=false TMPFS",
 	}, got); diff != "" {
 		t.Errorf("mounts (-want +got):\n%s", diff)
 	}

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Path is where a container has the program whose command "confine" is [Main].
-const Path = "/run/assay/harness"
+// Path is where a container has the program whose command "confine" is [Main], alone in its directory.
+const Path = "/run/assay/bin/harness"
 
 // A Runner runs programs.
 type Runner interface {

@@ -114,9 +114,9 @@ var acts = map[string]func(){
 		}
 		os.Exit(0)
 	},
-	"program": func() { lost(write("/run/assay/program.json", "{}")) },
+	"program": func() { lost(write("/run/assay/program/program.json", "{}")) },
 	"harness": func() {
-		lost(write("/run/assay/harness", "#!/bin/sh\n"), os.Rename("/run/assay/harness", "/tmp/harness"))
+		lost(write("/run/assay/bin/harness", "#!/bin/sh\n"), os.Rename("/run/assay/bin/harness", "/tmp/harness"))
 	},
 	"root": func() { lost(write("/usr/bin/tool2", "x"), write("/etc/passwd", "x"), os.Mkdir("/evil", 0o755)) },
 	"kill 1": func() {
@@ -147,7 +147,7 @@ var acts = map[string]func(){
 		lost(err)
 	},
 	"mount": func() {
-		lost(syscall.Mount("/tmp", "/run/assay/out", "", syscall.MS_BIND, ""), syscall.Mount("none", "/mnt", "tmpfs", 0, ""), syscall.Unmount("/run/assay/harness", 0))
+		lost(syscall.Mount("/tmp", "/run/assay/out", "", syscall.MS_BIND, ""), syscall.Mount("none", "/mnt", "tmpfs", 0, ""), syscall.Unmount("/run/assay/bin/harness", 0))
 	},
 	"namespace": func() {
 		err := syscall.Unshare(syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS)
