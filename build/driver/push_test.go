@@ -123,7 +123,7 @@ func TestTagsComeLast(t *testing.T) {
 		images = append(images, d.Digest.String())
 	}
 	st := certificate.New(certificate.Predicate{
-		Suite: "image", Started: w.Epoch(), Finished: w.Epoch(), Harness: certificate.Harness{Version: "1"},
+		Suite: "image", Started: w.Epoch(), Finished: w.Epoch(), Harness: certificate.Harness{Version: "1", Origin: certificate.OriginAssay},
 		Environment: certificate.Environment{Platform: "linux/amd64", Target: target.Name, Recipe: strings.Repeat("0", 64)},
 		Results:     []result.Result{{ID: "image/files", Title: "files", Verdict: result.Pass}},
 	})
