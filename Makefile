@@ -101,8 +101,8 @@ test-images: deps build ## of test-all the longest: a CUDA image from Debian's a
 	ASSAY_TEST_ALL=1 go test -count=1 -v -timeout $(HANG) -run '^Test(CUDAOfDebian|StandinMatrix|FabricReproduces)$$' ./build/e2e
 
 .PHONY: test-cold
-test-cold: deps build ## builds with nothing cached: the Dockerfile's image, caches between builders, builds killed in every phase (half an hour)
-	ASSAY_TEST_COLD=1 go test -count=1 -v -timeout $(HANG) -run '^Test(DockerfileIsTheSameImage|SharedStages|Killed)$$' ./build/e2e
+test-cold: deps build ## builds with nothing cached: the Dockerfile's image, caches between builders, two builds at once, builds killed in every phase (half an hour)
+	ASSAY_TEST_COLD=1 go test -count=1 -v -timeout $(HANG) -run '^Test(DockerfileIsTheSameImage|SharedStages|Killed|TwoBuilds)$$' ./build/e2e
 
 .PHONY: test-long
 test-long: ## tests of packages without -short: larger jobs, every algorithm at every size, statistics (an hour and more)
