@@ -53,15 +53,25 @@ func (v *variables) UnmarshalYAML(n *yaml.Node) error {
 	return n.Decode((*map[string]string)(v))
 }
 
-// caching are actions that restore a cache, and the input that stops them: "" if none does.
+// caching are actions that restore a cache, unless an input has this value ("": always).
 var caching = map[string]string{
-	"actions/cache": "", "actions/cache/restore": "", "Swatinem/rust-cache": "", "actions/setup-go": "cache", "actions/setup-node": "package-manager-cache",
-	"actions/setup-python": "cache", "astral-sh/setup-uv": "enable-cache", "docker/setup-buildx-action": "cache-binary", "docker/build-push-action": "no-cache",
-	"golangci/golangci-lint-action": "skip-cache", "ruby/setup-ruby": "bundler-cache", "oven-sh/setup-bun": "no-cache",
+	"actions/cache": "", "actions/cache/restore": "", "Swatinem/rust-cache": "", "actions/setup-go": "cache: false", "actions/setup-node": "package-manager-cache: false",
+	"astral-sh/setup-uv": "enable-cache: false", "docker/setup-buildx-action": "cache-binary: false", "golangci/golangci-lint-action": "skip-cache: true",
+	"oven-sh/setup-bun": "no-cache: true",
 }
 
-// cacheByDefault are those of them that restore one unless told otherwise.
-var cacheByDefault = []string{"actions/setup-go", "actions/setup-node", "astral-sh/setup-uv", "docker/setup-buildx-action", "golangci/golangci-lint-action", "oven-sh/setup-bun"}
+// cachingIfAsked are actions that restore a cache if an input is set.
+var cachingIfAsked = map[string]string{"actions/setup-python": "cache", "ruby/setup-ruby": "bundler-cache"}
+
+// restores reports whether a step restores a cache.
+func restores(s workflowStep) bool {
+	if input, ok := cachingIfAsked[uses(s)]; ok {
+		return s.With[input] != "" && s.With[input] != "false"
+	}
+	unless, caches := caching[uses(s)]
+	input, value, _ := strings.Cut(unless, ": ")
+	return caches && (unless == "" || s.With[input] != value)
+}
 
 var (
 	expression = regexp.MustCompile(`(?s)\$\{\{(.*?)\}\}`)
@@ -97,14 +107,7 @@ var workflowAudits = map[string]func(w *workflow) []string{
 		for name, job := range w.Jobs {
 			publishes := w.releases() || slices.ContainsFunc(job.Steps, func(s workflowStep) bool { return len(secretsOf(s)) > 0 })
 			for i, s := range job.Steps {
-				off, caches := caching[uses(s)]
-				given, said := s.With[off]
-				if said && off != "" {
-					caches = given != "false" && given != "" && !strings.HasPrefix(off, "no-") && !strings.HasPrefix(off, "skip-") || given == "false" && (strings.HasPrefix(off, "no-") || strings.HasPrefix(off, "skip-"))
-				} else if off != "" {
-					caches = slices.Contains(cacheByDefault, uses(s))
-				}
-				if caches && publishes {
+				if publishes && restores(s) {
 					found = append(found, fmt.Sprintf("%s step %d: %s restores a cache, which others may have written, where there is a key or a release", name, i+1, uses(s)))
 				}
 			}
