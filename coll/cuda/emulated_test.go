@@ -33,6 +33,7 @@ func TestEmulated(t *testing.T) {
 		{"TestGroup|TestAbort|TestNorm.*|TestSendOneBuffer|TestAllToAll", "4", ""},
 		{"TestEnqueueAhead|TestShared|TestGroupStreams|TestStreamsBetween", "2", ""},
 		{"TestOppositeOrders", "4", ""},
+		{"TestPrograms", "4", ""},
 	} {
 		t.Run(c.devices+" "+c.tests, func(t *testing.T) {
 			self, err := os.Executable()
