@@ -55,6 +55,9 @@ type Tuner struct {
 	local, net           Transport
 	ways                 [op.NumCollectives][]way
 	rules                [op.NumCollectives]func() []Rule[Choice] // computed at their first use, in less than a millisecond
+
+	// Warning says which collectives NCCL_ALGO leaves no algorithm; "": none.
+	Warning string
 }
 
 // A way is an algorithm that settings allow.
@@ -63,8 +66,8 @@ type way struct {
 	form
 }
 
-// Tuner creates the tuner of an Env. It fails if the settings leave no algorithm for some
-// collective.
+// Tuner creates the tuner of an Env. A collective for which NCCL_ALGO leaves no algorithm may use
+// all, and Tuner.Warning says so.
 func (e *Env) Tuner() (*Tuner, error) {
 	t := &Tuner{env: *e, groups: len(e.Hosts), cores: e.Cores, local: SHM, net: e.NetCost}
 	for _, g := range e.Hosts {
@@ -76,15 +79,19 @@ func (e *Env) Tuner() (*Tuner, error) {
 	if t.ranks < 1 || t.local.Name == "" || t.groups > 1 && t.net.Name == "" {
 		return nil, fmt.Errorf("tuner: %d ranks of %d hosts over %q and %q", t.ranks, t.groups, t.local.Name, t.net.Name)
 	}
+	var free []string // collectives that NCCL_ALGO leaves no algorithm
 	for c := range op.NumCollectives {
 		t.rules[c] = sync.OnceValue(func() []Rule[Choice] { return t.fill(c) })
-		algorithms, err := t.algorithms(c)
-		if err != nil {
-			return nil, err
+		algorithms, limited := t.algorithms(c)
+		if !limited {
+			free = append(free, c.String())
 		}
 		for _, a := range algorithms {
 			t.ways[c] = append(t.ways[c], way{a, t.form(c, a)})
 		}
+	}
+	if len(free) > 0 {
+		t.Warning = fmt.Sprintf("NCCL_ALGO=%v leaves no algorithm for %s%s; all may run", t.env.Algo, strings.Join(free, ", "), t.with())
 	}
 	return t, nil
 }
@@ -245,9 +252,9 @@ func (s series) factor(choice Choice, bytes int64) (factor float64, measured boo
 }
 
 // algorithms returns the algorithms that have a form and may be used, the plain ones first so
-// that they win ties.
-func (t *Tuner) algorithms(c op.Collective) ([]string, error) {
-	var all, allowed []string
+// that they win ties. limited is false if NCCL_ALGO leaves none of them, and they are returned all.
+func (t *Tuner) algorithms(c op.Collective) (allowed []string, limited bool) {
+	var all []string
 	for _, a := range schedule.Algorithms(c) {
 		if forms[c][a] == nil || a == schedule.Hierarchical && (t.groups == 1 || t.groups == t.ranks) {
 			continue
@@ -260,17 +267,21 @@ func (t *Tuner) algorithms(c op.Collective) ([]string, error) {
 			allowed = append(allowed, a)
 		}
 	}
-	if len(allowed) == 0 {
-		here := "here"
-		if t.env.SameBits {
-			here = "with ASSAY_SAME_BITS=1"
-		}
-		return nil, fmt.Errorf("NCCL_ALGO leaves no algorithm for %v %s; there are %s; name one of them or unset it", c, here, strings.Join(all, ", "))
+	if limited = len(allowed) > 0; !limited {
+		allowed = all
 	}
 	if len(t.env.Rings) > 0 && slices.Contains(allowed, schedule.Ring) {
-		return []string{schedule.Ring}, nil
+		allowed = []string{schedule.Ring}
 	}
-	return allowed, nil
+	return allowed, limited
+}
+
+// with names what else limits the algorithms.
+func (t *Tuner) with() string {
+	if t.env.SameBits {
+		return " with ASSAY_SAME_BITS=1"
+	}
+	return ""
 }
 
 // CollNetOnly reports whether NCCL_ALGO allows a collective only the network's own reductions.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/predict"
 	"github.com/assay-hpc/assay/coll/schedule"
@@ -182,11 +183,29 @@ func TestTunerErrors(t *testing.T) {
 		{new(Env), "0 ranks"},
 		{testEnv(t, []int{1, 1}, 1, Transport{}), `2 hosts over "SHM" and ""`},
 		{testEnv(t, []int{2}, 2, Transport{}, "NCCL_SHM_DISABLE=1"), `over "" and ""`},
-		{fourLocal(t, "NCCL_ALGO=hierarchical"), "NCCL_ALGO leaves no algorithm for AllReduce here; there are ring, tree"},
-		{fourLocal(t, "NCCL_ALGO=ring", "ASSAY_SAME_BITS=1"), "NCCL_ALGO leaves no algorithm for AllReduce with ASSAY_SAME_BITS=1; there are one-shot, two-shot; name one of them or unset it"},
 	} {
 		if _, err := tt.e.Tuner(); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("Tuner() = %v; want %q", err, tt.want)
+		}
+	}
+}
+
+// TestUnlimited: a collective that NCCL_ALGO leaves no algorithm may use all, and the tuner says so.
+func TestUnlimited(t *testing.T) {
+	for _, tt := range []struct {
+		e    *Env
+		c    op.Collective // one that uses all
+		want string
+	}{
+		{fourLocal(t, "NCCL_ALGO=Tree"), op.AllGather, "NCCL_ALGO=Tree leaves no algorithm for AllGather, ReduceScatter; all may run"},
+		{fourLocal(t, "NCCL_ALGO=ring", "ASSAY_SAME_BITS=1"), op.AllReduce, "NCCL_ALGO=ring leaves no algorithm for AllReduce, Reduce, ReduceScatter with ASSAY_SAME_BITS=1; all may run"},
+		{fourLocal(t, "NCCL_ALGO=ring"), op.AllToAll, ""},
+	} {
+		free := *tt.e
+		free.Algo = knob.Filter{}
+		got, all := tunerOf(t, tt.e), tunerOf(t, &free)
+		if got.Warning != tt.want || got.Pick(tt.c, 4096) != all.Pick(tt.c, 4096) {
+			t.Errorf("%q, %+v; want %q, %+v", got.Warning, got.Pick(tt.c, 4096), tt.want, all.Pick(tt.c, 4096))
 		}
 	}
 }
@@ -216,9 +235,7 @@ func TestTotal(t *testing.T) {
 		e := testEnv(t, hosts, cores, net, settings...)
 		u, err := e.Tuner()
 		if err != nil {
-			if !strings.Contains(err.Error(), "NCCL_ALGO leaves no algorithm for") {
-				t.Errorf("%v: %v", settings, err)
-			}
+			t.Errorf("%v: %v", settings, err)
 			continue
 		}
 		made++
