@@ -88,7 +88,7 @@ test-all: deps build ## what make test leaves out, too: more races, CUDA images 
 	ASSAY_TEST_ALL=1 go test -short -race -timeout $(HANG) $(RACE_ALL)
 	ASSAY_TEST_ALL=1 go test -count=1 -timeout $(HANG) $(if $(SKIP),-skip '$(SKIP)') ./build/e2e ./build/standin
 	go test -count=1 -timeout $(HANG) -run '^Test(Launch|Slurm)' ./cmd/harness
-	@echo "left to targets of their own: test-race, test-cold, test-long, test-cuda, test-emulated, test-libnccl, test-kernels, test-arm64, test-gpu, test-rdma, test-fabric,"
+	@echo "left to targets of their own: test-race, test-cold, test-long, test-cuda, test-emulated, test-libnccl, test-api, test-kernels, test-arm64, test-gpu, test-rdma, test-fabric,"
 	@echo "test-rootless, test-kubernetes, test-chart, test-jobs, test-html, test-site, test-junit, and test-slurm with eight nodes; make help says what they are"
 
 .PHONY: test-race
@@ -135,6 +135,11 @@ test-emulated: ## the engine for GPUs and its kernels, whole, on an emulated dri
 test-libnccl: ## libnccl.so.2: what it exports, what it asks of its engine, C programs of several ranks on an emulated driver (some minutes)
 	./.ci/deps-cuda
 	go test -count=1 -timeout $(HANG) ./cmd/libnccl
+
+.PHONY: test-api
+test-api: ## the C API: what 239 calls return, on an emulated driver; on GPUs ./run api of test-gpu's bundle compares ours with NVIDIA's library
+	./.ci/deps-cuda
+	go test -count=1 -timeout $(HANG) -run '^TestEmulated$$/^Answers$$' ./cmd/libnccl
 
 .PHONY: gpu-image
 gpu-image: build ## build cuda12.4-debian13-runtime and make of it what a GPU machine enters it with: out/gpu-image

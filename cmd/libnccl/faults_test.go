@@ -41,6 +41,8 @@ var faults = []struct {
 	{"kill", []coll.Cause{coll.Dead}},
 	{"block", []coll.Cause{coll.Blocked}},
 	{"graph", []coll.Cause{coll.NotCalled}},
+	{"recv", []coll.Cause{coll.Unmatched}},
+	{"cross", []coll.Cause{coll.Order}},
 	{"leave", []coll.Cause{coll.Differs}},
 	{"cut", []coll.Cause{coll.Cut}}, // the last rank's host from the others'
 }
@@ -50,6 +52,7 @@ type faultRun struct {
 	kind          string
 	causes        []coll.Cause
 	ranks, victim int
+	ahead         int            // operations that each rank calls before it synchronizes
 	wire          *colltest.Wire // between the last rank's host and that of the others
 }
 
@@ -111,6 +114,9 @@ func testFaults(t *testing.T, emulator, dir string) {
 		f := faults[i%len(faults)]
 		r := faultRun{kind: f.kind, causes: f.causes, ranks: 3 + random.IntN(2)}
 		r.victim = random.IntN(r.ranks)
+		if i/len(faults)%2 == 1 || n == len(faults) && i%2 == 1 {
+			r.ahead = 1 + random.IntN(200)
+		}
 		if r.kind == "root" && r.victim == 0 { // it is the root in any case
 			r.victim = 1
 		}
@@ -130,7 +136,7 @@ func testFaults(t *testing.T, emulator, dir string) {
 			}
 			d, err := r.run(t.Context(), p, emulator, dir)
 			if err != nil {
-				t.Errorf("job %d: %s of rank %d of %d: %v", i, r.kind, r.victim, r.ranks, err)
+				t.Errorf("job %d: %s of rank %d of %d, %d calls ahead: %v", i, r.kind, r.victim, r.ranks, r.ahead, err)
 			}
 			took[i] = d
 			return nil
@@ -152,7 +158,7 @@ func (r faultRun) run(ctx context.Context, program, emulator, dir string) (time.
 	var out []*bytes.Buffer
 	for rank := range r.ranks {
 		cmd := r.command(ctx, rank, program, r.kind, strconv.Itoa(r.victim), strconv.Itoa(r.ranks), strconv.Itoa(rank), strconv.Itoa(rank), filepath.Join(dir, "id"))
-		cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+emulator, fmt.Sprintf("FAKE_DEVICES=%d", r.ranks), "ASSAY_HANG_AFTER=1", "ASSAY_HANG_DIR="+dir)
+		cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+emulator, fmt.Sprintf("FAKE_DEVICES=%d", r.ranks), "ASSAY_HANG_AFTER=1", "ASSAY_HANG_DIR="+dir, fmt.Sprintf("AHEAD=%d", r.ahead))
 		b := new(bytes.Buffer)
 		cmd.Stdout, cmd.Stderr = b, b
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a test that is cut off leaves none

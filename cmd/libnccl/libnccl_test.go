@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"debug/elf"
 	"errors"
@@ -82,7 +83,25 @@ func TestEmulated(t *testing.T) {
 	t.Run("Ranks", func(t *testing.T) { testRanks(t, emulator, dir) })
 	t.Run("Fallback", func(t *testing.T) { testFallback(t, emulator, dir) })
 	t.Run("Misuse", func(t *testing.T) { testMisuse(t, emulator, dir) })
+	t.Run("Answers", func(t *testing.T) { testAnswers(t, emulator, dir) })
 	t.Run("Faults", func(t *testing.T) { testFaults(t, emulator, dir) })
+}
+
+// testAnswers: what calls return, case by case. answers.golden is what ours gives on the emulator.
+func testAnswers(t *testing.T, emulator, dir string) {
+	p := filepath.Join(t.TempDir(), "answers")
+	gputest.Tool(t, "gcc", "-std=gnu11", "-O1", "-Wall", "-o", p, "testdata/answers.c", "-ldl", "-pthread")
+	cmd := exec.Command(p)
+	cmd.Env = append(os.Environ(), "ANSWERS_LIBRARY="+filepath.Join(dir, "libnccl.so.2"), "LD_LIBRARY_PATH="+emulator, "FAKE_DEVICES=2", "ASSAY_HANG_AFTER=0")
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, log.String())
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	slices.Sort(lines)
+	golden.Check(t, "answers.golden", strings.Join(lines, "\n")+"\n")
 }
 
 // mixed are measured rules by which the library does what is long.

@@ -1,6 +1,7 @@
 // faults KIND VICTIM RANKS RANK DEVICE FILE: one rank of a job, a process with a GPU, which uses
 // NCCL's API as training does, and in which one rank, the victim, does something wrong in
-// the middle. Whatever a synchronized stream has given is checked: wrong data exit with 3.
+// the middle. Whatever a synchronized stream has given is checked: wrong data exit with 3. With
+// AHEAD=N the program calls N more operations before it synchronizes, as training does.
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>
@@ -48,7 +49,8 @@ enum { rounds = 12, most = 1 << 14, float32 = 7, max = 2 };
 static int ranks, rank, victim, device;
 static const char *kind;
 static ncclComm_t dp, tp;
-static void *stream, *send, *recv;
+static void *stream, *send, *recv, *spare;
+static int ahead;
 
 static int is(const char *k) { return rank == victim && !strcmp(kind, k); }
 
@@ -102,6 +104,33 @@ static void block(void) {
   OK(cuStreamWaitValue32(stream, at, 1, 0));
 }
 
+// run_ahead calls operations that leave the result as it is.
+static void run_ahead(int n) {
+  for (int k = 0; k < ahead; k++) {
+    if (k % 3 == 2)
+      OK(ncclAllGather(recv, spare, n / ranks, ncclInt32, tp, stream));
+    else
+      OK(ncclAllReduce(recv, recv, n, ncclInt32, max, dp, stream));
+  }
+}
+
+// ring has every rank send to the next one; the victim does not receive.
+static void ring(void) {
+  mark();
+  OK(ncclGroupStart());
+  OK(ncclSend(send, most / 2, ncclInt32, (rank + 1) % ranks, dp, stream));
+  if (!is("recv")) OK(ncclRecv(spare, most / 2, ncclInt32, (rank + ranks - 1) % ranks, dp, stream));
+  OK(ncclGroupEnd());
+}
+
+// crossed calls an operation of each communicator, the victim the other way round.
+static void crossed(int n) {
+  mark();
+  if (is("cross")) OK(ncclAllGather(send, spare, n / ranks, ncclInt32, tp, stream));
+  OK(ncclAllReduce(send, recv, n, ncclInt32, ncclSum, dp, stream));
+  if (!is("cross")) OK(ncclAllGather(send, spare, n / ranks, ncclInt32, tp, stream));
+}
+
 // wrong does what the victim does before the AllReduce of the middle; it returns 1 if that
 // takes the AllReduce's place.
 static int wrong(int n) {
@@ -135,6 +164,7 @@ static void root(int n) {
   if (!strcmp(kind, "root")) mark();
   fill(n);
   OK(ncclBroadcast(send, recv, n, ncclInt32, from, dp, stream));
+  if (!strcmp(kind, "root")) run_ahead(n);
   OK(cuStreamSynchronize(stream));
   OK(cuMemcpyDtoH(b, (uintptr_t)recv, n * sizeof *b));
   for (int i = 0; i < n; i++) {
@@ -191,6 +221,8 @@ int main(int argc, char **argv) {
   OK(cuStreamCreate(&stream, 1));
   OK(ncclMemAlloc(&send, most * sizeof(int)));
   OK(ncclMemAlloc(&recv, most * sizeof(int)));
+  OK(ncclMemAlloc(&spare, most * sizeof(int)));
+  if (getenv("AHEAD")) ahead = atoi(getenv("AHEAD"));
   dp = join(argv[6], "dp");
   tp = join(argv[6], "tp");
   for (int round = 0; round < rounds; round++) {
@@ -199,8 +231,11 @@ int main(int argc, char **argv) {
     if (round == rounds / 2 && !strcmp(kind, "cut")) meet(argv[6]);
     if (round == rounds / 2 && !strcmp(kind, "graph")) graph(n);
     fill(n);
+    if (round == rounds / 2 && !strcmp(kind, "recv")) ring();
+    if (round == rounds / 2 && !strcmp(kind, "cross")) crossed(n);
     if (round != rounds / 2 || !wrong(n)) OK(ncclAllReduce(send, recv, n, ncclInt32, ncclSum, dp, stream));
-    else if (is("skip")) continue;
+    if (round == rounds / 2) run_ahead(n);
+    if (round == rounds / 2 && is("skip")) continue;
     check(round, n, 0);
     fill(n);
     OK(ncclAllGather(send, recv, n / ranks, ncclInt32, tp, stream));
