@@ -2,11 +2,15 @@ package coll
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,7 +19,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	colltest.Main(m, map[string]func(colltest.Self) error{"endless": endless, "sums": sums, "uneven": uneven, "settled": settled, "reuse": reuse, "abortFree": abortFree})
+	colltest.Main(m, map[string]func(colltest.Self) error{"endless": endless, "sums": sums, "uneven": uneven, "settled": settled, "reuse": reuse, "abortFree": abortFree, "paused": paused, "starved": starved})
 }
 
 // joinTime is how long ranks wait for one another in the beginning; one that
@@ -219,5 +223,117 @@ func TestHalfOpen(t *testing.T) {
 			t.Errorf("%v: %v", err, r)
 		}
 		t.Logf("rank %d noticed after %v: %v", r.Rank, r.End.Sub(cut).Round(time.Millisecond), r.Errors())
+	}
+}
+
+// TestApart: ranks of one host that cannot share memory use the network: in other PID or user
+// namespaces, or of another user.
+func TestApart(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("other namespaces and users need root")
+	}
+	for name, prefix := range map[string][]string{
+		"pid namespace":  {"unshare", "--pid", "--fork", "--kill-child"},
+		"user namespace": {"unshare", "--user"},
+		"user":           {"setpriv", "--reuid=65534", "--clear-groups"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			self, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if out, err := exec.Command(prefix[0], append(prefix[1:], self, "-test.list=^$")...).CombinedOutput(); err != nil {
+				t.Skipf("%v: %v: %s", prefix, err, out)
+			}
+			job := colltest.Start(t, colltest.JobOptions{Program: "sums", Ranks: 3, Arg: "small", Prefix: func(r int) []string {
+				if r != 1 {
+					return nil
+				}
+				return prefix
+			}})
+			for _, r := range job.Wait(5 * time.Minute) {
+				if err := r.Clean(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// paused does sums until it is told to end.
+func paused(s colltest.Self) error {
+	c, err := join(s, time.Minute, 500*time.Millisecond)
+	if err != nil {
+		return err
+	}
+	s.Say("joined")
+	for end := time.Now().Add(4 * time.Second); ; {
+		var more [1]int32
+		if s.Rank == 0 && time.Now().Before(end) {
+			more[0] = 1
+		}
+		if err := c.Broadcast(Of(more[:]), Of(more[:]), 1, Int32, 0); err != nil {
+			return err
+		}
+		if err := sumOnce(c, 1000); err != nil || more[0] == 0 {
+			return errors.Join(err, c.Destroy())
+		}
+	}
+}
+
+// TestPaused: a process that is stopped for longer than its host may be silent continues.
+func TestPaused(t *testing.T) {
+	for _, arg := range []string{"shm", "socket"} {
+		t.Run(arg, func(t *testing.T) {
+			job := colltest.Start(t, colltest.JobOptions{Program: "paused", Ranks: 3, Arg: arg})
+			job.Await(t, "joined", 5*time.Minute)
+			job.Ranks[1].Signal(syscall.SIGSTOP)
+			time.Sleep(2 * time.Second)
+			job.Ranks[1].Signal(syscall.SIGCONT)
+			for _, r := range job.Wait(5 * time.Minute) {
+				if err := r.Clean(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// starved has no descriptors left when it opens its connections.
+func starved(s colltest.Self) error {
+	c, err := join(s, 5*time.Minute, time.Minute)
+	if err != nil {
+		return err
+	}
+	if s.Rank == 1 {
+		var all []*os.File
+		for {
+			f, err := os.Open(os.DevNull)
+			if err != nil {
+				break
+			}
+			all = append(all, f)
+		}
+		defer runtime.KeepAlive(all)
+	}
+	s.Say("joined")
+	var b [4096]float32
+	err = c.AllReduce(Of(b[:]), Of(b[:]), len(b), Float32, Sum)
+	return fmt.Errorf("code=%d %w", CodeOf(err), err)
+}
+
+// TestStarved: a rank without descriptors says so itself, and all others name it, at once.
+func TestStarved(t *testing.T) {
+	job := colltest.Start(t, colltest.JobOptions{Program: "starved", Ranks: 4, Arg: "socket", Prefix: func(int) []string { return []string{"prlimit", "--nofile=200"} }})
+	job.Await(t, "joined", 5*time.Minute)
+	for _, r := range job.Wait(2 * time.Minute) {
+		errs := strings.Join(r.Errors(), "\n")
+		want := fmt.Sprintf("code=%d", RemoteError)
+		if r.Rank == 1 {
+			want = fmt.Sprintf("code=%d", SystemError)
+		}
+		if r.TimedOut || !strings.Contains(errs, want) || !strings.Contains(errs, "rank 1") || !strings.Contains(errs, "too many open files") || strings.Contains(errs, "is lost") {
+			t.Errorf("rank %d, %v: %s", r.Rank, r.TimedOut, errs)
+		}
 	}
 }

@@ -184,6 +184,7 @@ func (c *Comm) drive(a *call) error {
 	if _, err := host.Drive(c.single[:], &c.watch); err != nil {
 		return c.fail(a, err)
 	}
+	c.over()
 	return nil
 }
 

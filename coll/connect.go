@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -57,7 +58,7 @@ func (c *Comm) connect(ctx context.Context) error {
 	c.places = make([]executor.Place, c.size)
 	for i, g := range c.env.Hosts {
 		for _, r := range g {
-			c.places[r] = executor.Place{Host: i, Process: c.found[r].PID}
+			c.places[r] = executor.Place{Host: i, Process: c.found[r].Process}
 		}
 	}
 	if bad != nil {
@@ -146,7 +147,18 @@ func (c *Comm) endpoints(ctx context.Context) error {
 			l.shm = nil
 		}
 	}
-	if err := c.share(ctx, local); err != nil {
+	switch err := c.share(ctx, local); {
+	case err == errNoSharedMemory:
+		if c.rank == 0 {
+			c.cfg.log.Warnf("the ranks of this host cannot share memory with one another, and use the network, as with NCCL_SHM_DISABLE=1")
+		}
+		if err := l.close(); err != nil {
+			return err
+		}
+		c.env.SHMDisable = true
+		c.env.Merge(c.found)
+		return c.open(ctx)
+	case err != nil:
 		return err
 	}
 	if err := c.openCollNet(ctx); err != nil {
@@ -193,6 +205,9 @@ func (c *Comm) share(ctx context.Context, local []int) error {
 	if c.tuner, err = c.env.Tuner(); err != nil {
 		return c.together(ctx, c.errorOf(InvalidUsage, "CommInitRank", "choosing algorithms: %w", err))
 	}
+	if c.rank == 0 && c.tuner.Warning != "" {
+		c.cfg.log.Warnf("%s", c.tuner.Warning)
+	}
 	works, err := exchange(ctx, c.net, c.tryShm(local))
 	if err != nil {
 		return err
@@ -205,10 +220,13 @@ func (c *Comm) share(ctx context.Context, local []int) error {
 		l.infos[r].near = usable == 1 && r != c.rank
 	}
 	if usable == 0 && len(local) > 1 && l.net == nil {
-		return c.errorOf(SystemError, "CommInitRank", "the ranks of this host cannot share memory with one another, and there is no network between them: set NCCL_SHM_DISABLE=1 to use one")
+		return errNoSharedMemory
 	}
 	return nil
 }
+
+// errNoSharedMemory: all ranks are on one host, and all know that shared memory does not work there.
+var errNoSharedMemory = errors.New("the ranks of this host cannot share memory with one another")
 
 // tryShm opens and tests the shared memory of the next rank on the host.
 func (c *Comm) tryShm(local []int) (r reached) {
@@ -253,7 +271,7 @@ func exchange[T any](ctx context.Context, n *bootstrap.Net, v T) ([]T, error) {
 func (c *Comm) setWatch(local []int) {
 	within := 0 // ranks of this process
 	for _, r := range local {
-		if c.found[r].PID == c.found[c.rank].PID {
+		if c.found[r].Process == c.found[c.rank].Process {
 			within++
 		}
 	}

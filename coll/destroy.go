@@ -126,7 +126,7 @@ func (c *Comm) unequal() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), leaveWait)
 	defer cancel()
-	tell := time.AfterFunc(stallAfter, func() { c.tellWaiting(stall{c.seq + 1, destroying, -1, NoPeer}) })
+	tell := time.AfterFunc(stallAfter, func() { c.tellWaiting(waiting{stall{c.seq + 1, destroying, -1, NoPeer}, NoPeer, false}) })
 	defer tell.Stop()
 	all, err := exchange(ctx, c.net, c.seq)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/flight"
@@ -25,8 +26,10 @@ type device struct {
 	also    []uintptr     // streams of the group's Sends and Recvs
 	stream  uintptr
 	log     *flight.Log
-	entry   flight.Entry // the log's last entry
-	who     []who        // by rank
+	entry   flight.Entry    // the log's last entry
+	sent    []atomic.Uint32 // Sends that were called, by peer
+	rcvd    []atomic.Uint32 // Recvs
+	who     []who           // by rank
 	heads   heads
 	quiet   chan struct{} // closed: the teller ends
 	teller  sync.WaitGroup
@@ -54,7 +57,7 @@ func (c *Comm) openDevice(ctx context.Context) error {
 	if c.cfg.device == nil {
 		return nil
 	}
-	d := &device{ordinal: *c.cfg.device, quiet: make(chan struct{})}
+	d := &device{ordinal: *c.cfg.device, quiet: make(chan struct{}), sent: make([]atomic.Uint32, c.size), rcvd: make([]atomic.Uint32, c.size)}
 	d.side.c = c
 	d.op.Transfers = make([]op.Transfer, 0, 1)
 	if c.cfg.gpus == nil { // the same on all ranks: they have compared their deviceTerm

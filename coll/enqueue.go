@@ -25,6 +25,7 @@ func (c *Comm) enqueue(a *call) error {
 		}
 		*o = executor.Op{On: d.Executor, Stream: a.stream, Op: op.Op{Coll: op.SendRecv, Root: NoPeer, Transfers: append(o.Transfers[:0], a.transfer())}}
 		d.exchanged(c.seq, o.Transfers, a.stream)
+		o.Call = d.log.Calls()
 	} else {
 		c.describe(o, a)
 	}
@@ -36,6 +37,8 @@ func (c *Comm) enqueue(a *call) error {
 	if code := CodeOf(err); code == InvalidUsage || code == InvalidArgument {
 		if a.Coll != pointToPoint {
 			c.seq--
+		} else {
+			d.count(o.Transfers, -1)
 		}
 		return c.wrap(a.name(c.seq+1), err)
 	}
@@ -51,6 +54,7 @@ func (c *Comm) describe(o *executor.Op, a *call) {
 	if !c.env.Unchecked {
 		o.Sign = a.signature()
 		d.called(stall{c.seq, o.Sign, int64(a.Count), a.Root}, a.stream)
+		o.Call = d.log.Calls()
 	}
 	o.Device, o.Transfers = true, transfers
 	switch {
@@ -154,7 +158,7 @@ func (d *device) prepare(c *Comm, g *Group) {
 	d.op.Transfers = exchange
 	if first >= 0 {
 		d.exchanged(c.seq, exchange, stream)
-		d.ops = append(d.ops, executor.Op{On: d.Executor, Stream: stream, Also: d.also, Op: op.Op{Coll: op.SendRecv, Root: NoPeer, Transfers: exchange}})
+		d.ops = append(d.ops, executor.Op{On: d.Executor, Stream: stream, Also: d.also, Call: d.log.Calls(), Op: op.Op{Coll: op.SendRecv, Root: NoPeer, Transfers: exchange}})
 		g.batch, g.from = append(g.batch, nil), append(g.from, first)
 	}
 }

@@ -69,7 +69,8 @@ func (c *Comm) wrap(what string, err error) *Error {
 		e.Code, e.Peer = InvalidUsage, mismatch.Peer
 		e.Err = explain(mismatch)
 	case errors.As(err, &late):
-		e.Code, e.Peer = Timeout, late.Blocked.Peer
+		e.Code = Timeout
+		e.Peer, e.Err = c.stalls.blame(c.rank, late)
 	case errors.Is(err, ErrAborted), errors.Is(err, ErrDestroyed), errors.Is(err, ErrBusy):
 		e.Code = InvalidUsage
 	}

@@ -42,9 +42,13 @@ func (g *Group) Start() { g.depth++ }
 // Add makes a communicator's operations part of the group until it ends.
 func (g *Group) Add(comms ...*Comm) {
 	for _, c := range comms {
-		if c.group == nil {
+		switch c.group {
+		case nil:
 			c.group = g
 			g.comms = append(g.comms, c)
+		case g:
+		default:
+			g.err = c.errorOf(InvalidUsage, "GroupStart", "the communicator belongs to another group, which has not ended")
 		}
 	}
 }
@@ -258,13 +262,24 @@ func (g *Group) launch() error {
 	if i, err := host.Drive(g.runs, g.watch()); err != nil {
 		return g.failed(i, err)
 	}
+	for _, c := range g.comms {
+		c.over()
+	}
 	return nil
 }
 
 // failed reports an error of run i to all communicators of the group: all of them have operations
 // that stopped halfway.
 func (g *Group) failed(i int, err error) error {
-	return g.failedAt(g.which[max(i, 0)], err)
+	if i >= 0 {
+		return g.failedAt(g.which[i], err)
+	}
+	for k := range g.calls { // the communicator with the fault
+		if g.calls[k].c.fault.Err() != nil {
+			return g.failedAt(k, err)
+		}
+	}
+	return g.failedAt(g.which[0], err)
 }
 
 // failedAt is failed for call i.
@@ -272,8 +287,8 @@ func (g *Group) failedAt(i int, err error) error {
 	at := &g.calls[i]
 	first := at.c.fail(&at.a, err)
 	for _, c := range g.comms {
-		if c != at.c {
-			_ = c.fail(&at.a, first)
+		if c != at.c { // whose ranks have other numbers
+			c.fault.Set(c.errorOf(CodeOf(first), "a group", "another communicator of the group has failed: %v", first))
 		}
 	}
 	return first

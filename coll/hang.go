@@ -132,14 +132,20 @@ func (d *device) question(far bool) *question {
 // head returns this rank's head.
 func (c *Comm) head(d *device) head {
 	l := d.look(true)
-	h := head{Peer: NoPeer, Does: l.Does, For: l.Ranks, Graph: !l.Graph.IsZero(), Near: c.near(d)}
+	w := d.window()
+	h := head{Peer: NoPeer, Does: l.Does, For: l.Ranks, Graph: !l.Graph.IsZero(), Near: c.near(d), Window: &w, Sent: counts(d.sent), Rcvd: counts(d.rcvd)}
 	e, any := d.log.Last()
 	if any {
-		h.P2P, h.Peer, h.Ago = int(e.P2P), int(e.Peer), int(time.Since(e.At).Seconds())
-		h.Call = stall{Seq: e.Seq, Count: -1, Root: NoPeer}
-		if s, ok := d.collective(e.Seq); ok {
-			h.Call = s
-		}
+		p := d.place(e)
+		h.Call, h.P2P, h.Peer, h.Ago = p.Call, p.P2P, p.Peer, int(time.Since(e.At).Seconds())
+	}
+	if first, ok := d.log.At(l.Call); ok {
+		p := d.place(first)
+		p.Since = int(d.log.Calls() - l.Call)
+		h.In = &p
+	}
+	if l.Does == executor.Behind {
+		h.Others = c.elsewhere(d)
 	}
 	for _, o := range d.log.Others() { // the latest one
 		if !any || o.At.After(e.At) {
@@ -147,6 +153,50 @@ func (c *Comm) head(d *device) head {
 		}
 	}
 	return h
+}
+
+// place returns where an entry of the recorder is.
+func (d *device) place(e flight.Entry) place {
+	p := place{Call: stall{Seq: e.Seq, Count: -1, Root: NoPeer}, P2P: int(e.P2P), Peer: int(e.Peer)}
+	if s, ok := d.collective(e.Seq); ok {
+		p.Call = s
+	}
+	return p
+}
+
+// elsewhere returns the operations of the process's other communicators on the same device that
+// have begun and wait for other ranks.
+func (c *Comm) elsewhere(d *device) (all []elsewhere) {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, o := range looks.comms() {
+		od := o.accel.Load()
+		if o == c || od == nil || od.ordinal != d.ordinal || o.rank >= len(od.who) {
+			continue
+		}
+		wg.Go(func() {
+			l := od.look(true)
+			if l.Does != executor.Begun || len(l.Ranks) == 0 {
+				return
+			}
+			e := elsewhere{Name: o.Name(), What: "an operation"}
+			if !l.Graph.IsZero() {
+				e.What = inGraph
+			} else if first, ok := od.log.At(l.Call); ok {
+				e.What = Operation(first)
+			} else if last, ok := od.log.Last(); ok {
+				e.What = Operation(last)
+			}
+			for _, r := range l.Ranks {
+				e.For = append(e.For, od.who[r])
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, e)
+		})
+	}
+	wg.Wait()
+	return all
 }
 
 // Operation describes an entry of a flight recorder for people: "AllReduce of float32 with sum,
@@ -275,9 +325,12 @@ func (c *Comm) lookInto(d *device, calls uint64) {
 	h.mu.Lock()
 	g := hang{c.size, c.rank, d.who, h.of, d.collective}
 	g.heads[c.rank] = mine
-	if r, theirs, ok := g.differs(); ok {
+	if r, seq, ok := g.differs(); ok {
 		h.mu.Unlock()
-		c.sayDiffers(d, r, mine.Call, theirs)
+		if was, ok := d.collective(seq); ok {
+			sign, _ := g.heads[r].Window.sign(seq)
+			c.sayDiffers(d, r, was, stall{seq, sign, -1, NoPeer})
+		}
 		return
 	}
 	cause, ranks, text, ok := g.judge()
@@ -403,7 +456,11 @@ func (c *Comm) sayFault(d *device, err error, refused string) {
 		if now.Does == executor.Idle {
 			return
 		}
-		if e, ok := d.log.Last(); !now.Graph.IsZero() {
+		e, ok := d.log.At(now.Call)
+		if !ok {
+			e, ok = d.log.Last()
+		}
+		if !now.Graph.IsZero() {
 			text += ": this rank waits in " + inGraph
 		} else if ok {
 			text += ": this rank waits in " + Operation(e)

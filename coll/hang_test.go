@@ -1,6 +1,7 @@
 package coll
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"os"
 	"slices"
@@ -273,6 +274,10 @@ func TestVerdict(t *testing.T) {
 	}
 	known := func(seq uint32) (stall, bool) { return at(seq, head{}).Call, seq > 90 }
 	begun, behind := executor.Begun, executor.Behind
+	ahead := func(seq uint32, since int) *place {
+		return &place{Call: at(seq, head{}).Call, Peer: NoPeer, Since: since}
+	}
+	known95 := at(95, head{}).Call
 	for _, c := range []struct {
 		name  string
 		heads map[int]head
@@ -301,7 +306,7 @@ func TestVerdict(t *testing.T) {
 		{"a stream", map[int]head{0: at(95, head{Does: begun, For: []int{1}}), 1: at(95, head{Does: behind}), 2: at(95, head{Does: behind})}, Blocked, []int{1},
 			"rank 1 (host a, pid 11, GPU 1) has called AllGather of uint8, 95 elements, operation #95, which has not begun: its stream or its GPU is blocked by work that is not ours"},
 		{"all have", map[int]head{0: at(95, head{Does: begun, For: []int{1, 2}}), 1: at(95, head{}), 2: at(95, head{Does: begun})}, Unclear, nil,
-			"all ranks have called AllGather of uint8, 95 elements, operation #95, which has not ended on rank 0 (host a, pid 10, GPU 0), which waits for rank 1, 2 and rank 2 (host b, pid 12, GPU 2): a link or a GPU stands still"},
+			"all ranks have called AllGather of uint8, 95 elements, operation #95, which has not ended on rank 0 (host a, pid 10, GPU 0), which waits for rank 1, 2 and rank 2 (host b, pid 12, GPU 2): the calls of all ranks agree, and nothing that the library sees is the reason"},
 		{"a Send without its Recv", map[int]head{0: at(95, head{P2P: 2, Peer: 1, Does: begun}), 1: at(95, head{P2P: 1, Ago: 5}), 2: at(95, head{})}, Unmatched, []int{1},
 			"rank 0 (host a, pid 10, GPU 0) waits in Sends or Recvs with rank 1 (its last call was of Sends or Recvs, 5 s ago)"},
 		{"Sends with many", map[int]head{0: at(95, head{}), 1: at(95, head{P2P: 1, Peer: NoPeer, Does: begun}), 2: at(95, head{})}, Unmatched, nil,
@@ -311,7 +316,19 @@ func TestVerdict(t *testing.T) {
 		{"a graph and a process", map[int]head{0: at(95, head{Does: begun, Graph: true, For: []int{1}, Near: map[int]Cause{1: Stopped}}), 2: at(95, head{})}, Stopped, []int{1},
 			"rank 1 (host a, pid 11, GPU 1)'s process is stopped, by a signal or a debugger: rank 0 waits in an operation of a CUDA graph"},
 		{"different graphs", map[int]head{0: at(95, head{Does: begun, Graph: true, For: []int{1}}), 1: at(95, head{Does: begun, Graph: true, For: []int{0}}), 2: at(95, head{})}, Unclear, nil,
-			"ranks wait for one another in CUDA graphs: rank 0 (host a, pid 10, GPU 0), which waits for rank 1 and rank 1 (host a, pid 11, GPU 1), which waits for rank 0: they have launched different graphs, or graphs in another order, or a link or a GPU stands still"},
+			"ranks wait for one another in CUDA graphs: rank 0 (host a, pid 10, GPU 0), which waits for rank 1 and rank 1 (host a, pid 11, GPU 1), which waits for rank 0: they have launched different graphs, or graphs in another order"},
+		{"the host has run ahead", map[int]head{0: at(95, head{Does: begun, For: []int{1}, In: ahead(91, 4)}), 1: at(92, head{Does: behind, In: ahead(91, 1)}), 2: at(95, head{Does: begun, In: ahead(91, 4)})}, Blocked, []int{1},
+			"rank 1 (host a, pid 11, GPU 1) has called AllGather of uint8, 91 elements, operation #91, one call ago, which has not begun: its stream or its GPU is blocked by work that is not ours"},
+		{"its program waits for another", map[int]head{0: at(95, head{Does: begun, In: ahead(93, 2)}), 1: at(93, head{Does: begun, In: ahead(93, 0)}), 2: at(92, head{Ago: 4})}, NotCalled, []int{2},
+			"rank 2 (host b, pid 12, GPU 2) has not called AllGather of uint8, 93 elements, operation #93: its last call was AllGather of uint8, 92 elements, operation #92, 4 s ago"},
+		{"a Recv that was skipped", map[int]head{0: at(95, head{Does: begun, For: []int{1}, In: &place{Call: known95, P2P: 1, Peer: 1, Since: 9}, Sent: []uint32{0, 3, 0}}), 1: at(95, head{Does: begun, For: []int{0}, Rcvd: []uint32{2, 0, 0}}), 2: at(95, head{Does: begun, For: []int{0}})}, Unmatched, []int{1},
+			"rank 1 (host a, pid 11, GPU 1) has not called Recv #3 from rank 0, which waits in a Send to or Recv from rank 1, 9 calls ago: its last call was AllGather of uint8, 95 elements, operation #95, 0 s ago"},
+		{"a Send that is late", map[int]head{0: at(95, head{Ago: 3}), 1: at(95, head{Does: begun, P2P: 1, Peer: 0, For: []int{0}, Rcvd: []uint32{1, 0, 0}}), 2: at(95, head{})}, Unmatched, []int{0},
+			"rank 0 (host a, pid 10, GPU 0) has not called Send #1 to rank 1, which waits in Sends or Recvs: its last call was AllGather of uint8, 95 elements, operation #95, 3 s ago"},
+		{"two communicators", map[int]head{0: at(95, head{Does: begun, For: []int{1}}), 1: at(95, head{Does: behind, In: ahead(95, 0), Others: []elsewhere{{"tp", "AllReduce of int8 with sum, 3 elements, operation #7", []who{{"a", 10, 0, ""}, {"b", 12, 2, ""}}}}}), 2: at(95, head{Does: begun, For: []int{1}})}, Order, []int{1},
+			`rank 1 (host a, pid 11, GPU 1) enqueued AllReduce of int8 with sum, 3 elements, operation #7 of communicator "tp" before AllGather of uint8, 95 elements, operation #95 of this communicator, ranks 0, 2 the other way round: each waits for the other`},
+		{"another communicator", map[int]head{0: at(95, head{Does: begun, For: []int{1}}), 1: at(95, head{Does: behind, In: ahead(95, 0), Others: []elsewhere{{"tp", "AllReduce of int8 with sum, 3 elements, operation #7", []who{{"c", 99, 0, ""}}}}}), 2: at(95, head{Does: begun, For: []int{1}})}, Blocked, []int{1},
+			`rank 1 (host a, pid 11, GPU 1) has called AllGather of uint8, 95 elements, operation #95, which has not begun: its stream or its GPU is blocked by AllReduce of int8 with sum, 3 elements, operation #7 of communicator "tp", which waits for process 99 on c`},
 		{"all wait for their own", map[int]head{0: at(95, head{Does: behind}), 1: at(94, head{}), 2: at(95, head{Does: behind})}, "", nil, ""},
 	} {
 		g := hang{size: 3, heads: c.heads, call: known}
@@ -321,6 +338,38 @@ func TestVerdict(t *testing.T) {
 		cause, ranks, text, ok := g.judge()
 		if cause != c.cause || !slices.Equal(ranks, c.ranks) || text != c.want || ok != (c.want != "") {
 			t.Errorf("%s: %s %v\n%s\nwant %s %v\n%s", c.name, cause, ranks, text, c.cause, c.ranks, c.want)
+		}
+	}
+}
+
+// TestWindow: the first collective is found that two ranks called differently, if both know it.
+func TestWindow(t *testing.T) {
+	w := func(last uint32, signs ...uint32) (w window) {
+		w.Last = last
+		for _, s := range slices.Backward(signs) {
+			w.Signs = binary.LittleEndian.AppendUint32(w.Signs, s)
+		}
+		return w
+	}
+	for _, c := range []struct {
+		a, b window
+		seq  uint32
+		ok   bool
+	}{
+		{w(3, 1, 2, 3), w(3, 1, 2, 3), 0, false},
+		{w(3, 1, 2, 3), w(3, 1, 7, 8), 2, true},
+		{w(9, 4, 5, 6, 7), w(7, 3, 9, 5), 6, true}, // 6 to 9, and 5 to 7
+		{w(9, 4, 5), w(7, 3, 9, 5), 0, false},      // none is in both
+		{w(1, 4), w(40, 1), 0, false},
+		{window{}, w(2, 1, 2), 0, false},
+		{window{Last: 5, Signs: []byte{1, 2}}, w(5, 1), 0, false}, // damaged
+		{w(2, 1, 2, 3, 4), w(2, 5, 2), 1, true},                   // more than there can be
+	} {
+		if seq, ok := c.a.differs(c.b); seq != c.seq || ok != c.ok {
+			t.Errorf("%+v and %+v: %d, %v; want %d, %v", c.a, c.b, seq, ok, c.seq, c.ok)
+		}
+		if seq, ok := c.b.differs(c.a); seq != c.seq || ok != c.ok {
+			t.Errorf("%+v and %+v: %d, %v; want %d, %v", c.b, c.a, seq, ok, c.seq, c.ok)
 		}
 	}
 }

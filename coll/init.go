@@ -1,11 +1,14 @@
 package coll
 
 import (
+	"cmp"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -105,10 +108,15 @@ func (cfg Config) complete(rank, size int) (s settings, err error) {
 	if s.rings, left = s.RingsFor(size); left > 0 {
 		s.log.Infof(debug.Graph, "NCCL_RINGS: %d rings are not an order of the %d ranks and are left out", left, size)
 	}
+	limit := cmp.Or(s.Timeout, bootstrap.NoLimit)
+	if s.asNCCL { // which waits for ranks as long as they take
+		limit = bootstrap.NoLimit
+	}
 	log := s.log
 	s.boot = bootstrap.Options{
-		Ifname: s.SocketIfname, Family: s.SocketFamily, Silence: cfg.Silence,
-		Logf: func(f string, a ...any) { log.Infof(debug.Bootstrap, f, a...) },
+		Ifname: s.SocketIfname, Family: s.SocketFamily, Silence: cfg.Silence, Timeout: limit,
+		Logf:  func(f string, a ...any) { log.Infof(debug.Bootstrap, f, a...) },
+		Warnf: log.Warnf,
 	}
 	return s, nil
 }
@@ -197,6 +205,8 @@ func CommInitAll(ctx context.Context, n int, cfg Config) ([]*Comm, error) {
 func CommInitRanks(ctx context.Context, n int, id UniqueID, ranks []int, cfg Config) ([]*Comm, error) {
 	comms, errs := make([]*Comm, len(ranks)), make([]error, len(ranks))
 	var wg sync.WaitGroup
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	if cfg.Devices != nil && len(cfg.Devices) != len(ranks) {
 		return nil, &Error{Code: InvalidArgument, Rank: NoPeer, Op: "CommInitRanks", Peer: NoPeer, Err: fmt.Errorf("there are %d devices for %d ranks", len(cfg.Devices), len(ranks))}
 	}
@@ -205,9 +215,16 @@ func CommInitRanks(ctx context.Context, n int, id UniqueID, ranks []int, cfg Con
 		if cfg.Devices != nil {
 			cfg.Device = &cfg.Devices[i]
 		}
-		wg.Go(func() { comms[i], errs[i] = CommInitRank(ctx, n, id, r, cfg) })
+		wg.Go(func() {
+			if comms[i], errs[i] = CommInitRank(ctx, n, id, r, cfg); errs[i] != nil {
+				cancel(errs[i]) // the others need not wait for it
+			}
+		})
 	}
 	wg.Wait()
+	if err := context.Cause(ctx); err != nil && slices.ContainsFunc(errs, func(e error) bool { return e == err }) {
+		errs = append([]error{err}, errs...) // the first one, before those that it caused
+	}
 	for _, err := range errs {
 		if err != nil {
 			for _, c := range comms {
@@ -322,7 +339,7 @@ func joinCode(err error) Code {
 func (c *Comm) bootOptions() bootstrap.Options {
 	o := c.cfg.boot
 	o.OnDeath = func(rank int, what string) {
-		c.fault.Set(&transport.PeerError{Rank: rank, By: c.rank, What: what})
+		c.fault.Set(&transport.PeerError{Rank: rank, By: c.rank, What: what, Told: true})
 	}
 	o.OnReport = func(from int, payload []byte) {
 		var r report
@@ -336,9 +353,12 @@ func (c *Comm) bootOptions() bootstrap.Options {
 			c.heardHead(from, *r.Head)
 		case r.Waiting != nil:
 			c.stalls.heard(c, from, *r.Waiting)
-			c.compareRecent(from, []stall{*r.Waiting})
-		case len(r.Recent) > 0:
-			c.compareRecent(from, r.Recent)
+			if r.Waiting.Seq == 0 {
+				return
+			}
+			c.compareRecent(from, window{r.Waiting.Seq, binary.LittleEndian.AppendUint32(nil, r.Waiting.Sign)})
+		case r.Recent != nil:
+			c.compareRecent(from, *r.Recent)
 		case r.Code != Success: // a report without a code says nothing about an error
 			c.fault.Set(r.error(c.rank, from))
 		}
@@ -351,33 +371,48 @@ type report struct {
 	Code  Code   `json:"code,omitempty"`
 	Text  string `json:"text,omitempty"`
 	Abort bool   `json:"abort,omitempty"`
+	Peer  *int   `json:"peer,omitempty"` // the rank that is lost, which is not the one that reports it
 
-	// Reports that are not errors: what the rank has been waiting in, what it called last on
-	// device memory, where the ranks of a new communicator meet, and the rank's progress.
-	Waiting *stall      `json:"waiting,omitempty"`
-	Recent  []stall     `json:"recent,omitempty"`
+	// Reports that are not errors: what the rank has been waiting in, what it called on device
+	// memory, where the ranks of a new communicator meet, and the rank's progress.
+	Waiting *waiting    `json:"waiting,omitempty"`
+	Recent  *window     `json:"recent,omitempty"`
 	Regroup *regrouping `json:"regroup,omitempty"`
 	Head    *head       `json:"head,omitempty"`
 }
 
 func (r report) error(rank, from int) error {
 	e := &Error{Code: RemoteError, Rank: rank, Op: "asynchronous", Peer: from}
-	if r.Abort {
+	switch {
+	case r.Abort:
 		e.Err = fmt.Errorf("%w by rank %d", ErrAborted, from)
-	} else {
+	case r.Peer != nil:
+		e.Peer, e.Err = *r.Peer, errors.New(r.Text)
+	default:
 		e.Err = fmt.Errorf("rank %d gave up: %s", from, r.Text)
 	}
 	return e
 }
 
-// announce tells the other ranks about this rank's error, unless it came from one of them.
+// announce tells the other ranks about this rank's error, unless they know it.
 func (c *Comm) announce(err error) {
-	var e *Error
-	if !errors.As(err, &e) || e.Code == RemoteError || c.net == nil {
+	if c.net == nil {
 		return
 	}
-	payload, merr := json.Marshal(report{Code: e.Code, Text: e.Error(), Abort: errors.Is(e, ErrAborted)})
-	if merr == nil {
+	var e *Error
+	if !errors.As(err, &e) {
+		e = c.wrap("asynchronous", err)
+	}
+	r := report{Code: e.Code, Text: e.Error(), Abort: errors.Is(e, ErrAborted)}
+	switch lost, ok := errors.AsType[*transport.PeerError](err); {
+	case ok && lost.Told:
+		return
+	case ok:
+		r.Peer, r.Text = &lost.Rank, lost.Error()
+	case e.Code == RemoteError: // another rank's report
+		return
+	}
+	if payload, err := json.Marshal(r); err == nil {
 		c.net.Report(payload)
 	}
 }

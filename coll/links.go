@@ -79,7 +79,7 @@ func (l *links) openTx(peer, channel int) (transport.Tx, error) {
 	defer cancel()
 	t, err := e.Tx(ctx, peer, info, channel)
 	if err != nil {
-		return nil, &transport.PeerError{Rank: peer, By: l.rank, What: e.Name() + ": connecting: " + err.Error()}
+		return nil, l.unconnected(e, peer, err)
 	}
 	l.tx[channel][peer] = conn{tx: t}
 	return t, nil
@@ -97,10 +97,19 @@ func (l *links) openRx(peer, channel int) (transport.Rx, error) {
 	defer cancel()
 	r, err := e.Rx(ctx, peer, info, channel)
 	if err != nil {
-		return nil, &transport.PeerError{Rank: peer, By: l.rank, What: e.Name() + ": connecting: " + err.Error()}
+		return nil, l.unconnected(e, peer, err)
 	}
 	l.rx[channel][peer] = conn{rx: r}
 	return r, nil
+}
+
+// unconnected returns the error of a connection that could not be opened: this rank's own, if it
+// lacks something.
+func (l *links) unconnected(e transport.Endpoint, peer int, err error) error {
+	if lack := transport.Lack(err); lack != nil {
+		return fmt.Errorf("%s: connecting to rank %d: %w", e.Name(), peer, lack)
+	}
+	return &transport.PeerError{Rank: peer, By: l.rank, What: e.Name() + ": connecting: " + err.Error()}
 }
 
 // MultiTx implements host.Links.

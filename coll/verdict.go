@@ -24,6 +24,7 @@ const (
 	Silent    Cause = "silent"     // a rank does not answer, for an unknown reason
 	Cut       Cause = "network"    // nothing arrives from any rank of a host
 	Blocked   Cause = "blocked"    // a rank's operation waits behind other work
+	Order     Cause = "order"      // ranks enqueued operations of two communicators in different orders
 	GPU       Cause = "gpu"        // a GPU, or its driver, does not answer or has failed
 	Unclear   Cause = "unclear"    // all ranks have called the operation, and it does not end
 	Resumed   Cause = "resumed"    // the communicator continues after a verdict
@@ -94,6 +95,48 @@ type head struct {
 	Graph  bool              `json:"graph,omitempty"` // it waits in an operation of a CUDA graph
 	Else   string            `json:"else,omitempty"`
 	Near   map[int]Cause     `json:"near,omitempty"` // ranks of its host with processes that do not run
+	In     *place            `json:"in,omitempty"`   // the first operation that has not ended; nil: not known
+	Window *window           `json:"window,omitempty"`
+	Sent   []uint32          `json:"sent,omitempty"` // Sends that it has called, by peer
+	Rcvd   []uint32          `json:"rcvd,omitempty"` // Recvs
+	Others []elsewhere       `json:"others,omitempty"`
+}
+
+// A place is an operation in the order of a rank's calls.
+type place struct {
+	Call  stall `json:"call"`            // the collective, or the last one before the Sends and Recvs
+	P2P   int   `json:"p2p,omitempty"`   // Sends and Recvs since then; a group counts as one
+	Peer  int   `json:"peer"`            // of the last of these; NoPeer: several
+	Since int   `json:"since,omitempty"` // how many operations the rank has called after it
+}
+
+// String describes the operation for people.
+func (p place) String() string {
+	switch {
+	case p.P2P == 0:
+		return p.Call.String()
+	case p.Peer != NoPeer:
+		return fmt.Sprintf("a Send to or Recv from rank %d", p.Peer)
+	}
+	return "Sends or Recvs"
+}
+
+// ago says how many operations the rank has called after it.
+func (p place) ago() string {
+	switch p.Since {
+	case 0:
+		return ""
+	case 1:
+		return ", one call ago"
+	}
+	return fmt.Sprintf(", %d calls ago", p.Since)
+}
+
+// An elsewhere is an operation of another communicator that a rank's GPU works on.
+type elsewhere struct {
+	Name string `json:"name"`
+	What string `json:"what"`
+	For  []who  `json:"for"` // the processes that it waits for
 }
 
 func (h head) waits() bool { return h.Does == executor.Begun || h.Does == executor.Unknown }
@@ -129,7 +172,7 @@ func (g *hang) judge() (Cause, []int, string, bool) {
 	if !waiting {
 		return "", nil, "", false
 	}
-	for _, look := range [...]func() []finding{g.silent, g.stuck, g.behind, g.unmatched, g.blocked, g.unlaunched} {
+	for _, look := range [...]func() []finding{g.silent, g.stuck, g.behind, g.ordered, g.blocked, g.unmatched, g.unlaunched} {
 		found := look()
 		if len(found) == 0 {
 			continue
@@ -143,7 +186,7 @@ func (g *hang) judge() (Cause, []int, string, bool) {
 		slices.Sort(ranks)
 		text := few(texts, "; ")
 		if c := found[0].cause; c == Stopped || c == Dead || c == Silent || c == Cut || c == GPU {
-			text += fmt.Sprintf(": rank %d waits in %s", g.by, g.heads[g.by].what())
+			text += fmt.Sprintf(": rank %d waits in %s", g.by, g.heads[g.by].in())
 		}
 		return found[0].cause, slices.Compact(ranks), text, true
 	}
@@ -152,26 +195,22 @@ func (g *hang) judge() (Cause, []int, string, bool) {
 			return "", nil, "", false
 		}
 	}
-	for _, h := range g.heads {
-		for _, o := range g.heads {
-			if h.Call.Seq == o.Call.Seq && h.Call.Sign != o.Call.Sign && h.Call.Count >= 0 && o.Call.Count >= 0 { // compareRecent will report this
-				return "", nil, "", false
-			}
-		}
-	}
 	return Unclear, nil, g.unclear(), true
 }
 
-// differs returns a rank with a last collective that differs from the judging rank's, under the
-// same number.
-func (g *hang) differs() (rank int, theirs stall, ok bool) {
-	mine := g.heads[g.by].Call
-	for r, h := range g.heads {
-		if mine.Seq > 0 && h.Call.Seq == mine.Seq && h.Call.Sign != mine.Sign && h.Call.Count >= 0 && mine.Count >= 0 {
-			return r, h.Call, true
+// differs returns the first collective that a rank called otherwise than the judging rank did.
+func (g *hang) differs() (rank int, seq uint32, ok bool) {
+	mine := g.heads[g.by].Window
+	for r := range g.size {
+		theirs := g.heads[r].Window
+		if mine == nil || theirs == nil {
+			continue
+		}
+		if n, differ := mine.differs(*theirs); differ && (!ok || n < seq) {
+			rank, seq, ok = r, n, true
 		}
 	}
-	return 0, stall{}, false
+	return rank, seq, ok
 }
 
 // furthest returns the last collective that any rank has called.
@@ -244,12 +283,13 @@ func (g *hang) stuck() (found []finding) {
 	return found
 }
 
-// behind returns findings about the ranks that have not called what others have.
+// behind returns findings about the ranks that have not called what others have. A rank with an
+// operation that has not ended is none: its program may wait for that.
 func (g *hang) behind() (found []finding) {
 	last := g.furthest()
 	for r := range g.size {
 		h, ok := g.heads[r]
-		if !ok || h.Call.Seq >= last.Seq {
+		if !ok || h.Call.Seq >= last.Seq || h.Does == executor.Begun || h.Does == executor.Behind {
 			continue
 		}
 		what := last
@@ -258,7 +298,92 @@ func (g *hang) behind() (found []finding) {
 		}
 		found = append(found, finding{NotCalled, []int{r}, fmt.Sprintf("%s has not called %s: %s", g.name(r), what, h.last())})
 	}
+	if len(found) > 0 {
+		return found
+	}
+	return g.partnerless(func(h head) bool { return h.Does == executor.Idle })
+}
+
+// partnerless returns findings about the ranks, of those that may be the cause, that have not
+// called a Send or Recv which another rank waits for.
+func (g *hang) partnerless(may func(head) bool) (found []finding) {
+	at := func(of []uint32, r int) uint32 {
+		if r < len(of) {
+			return of[r]
+		}
+		return 0
+	}
+	for r := range g.size {
+		h, ok := g.heads[r]
+		if !ok || !may(h) {
+			continue
+		}
+		for peer := range g.size {
+			p := g.heads[peer]
+			if peer == r || !p.waits() || len(p.For) > 0 && !slices.Contains(p.For, r) {
+				continue
+			}
+			what, n := "", uint32(0)
+			if n = at(h.Rcvd, peer); n < at(p.Sent, r) {
+				what = "Recv #%d from rank %d"
+			} else if n = at(h.Sent, peer); n < at(p.Rcvd, r) {
+				what = "Send #%d to rank %d"
+			}
+			if what != "" {
+				found = append(found, finding{Unmatched, []int{r}, fmt.Sprintf("%s has not called "+what+", which waits in %s: %s", g.name(r), n+1, peer, p.in(), h.last())})
+			}
+		}
+	}
 	return found
+}
+
+// ordered returns a finding if ranks have enqueued this communicator's operation and one of
+// another communicator in different orders: each waits for a rank that does the other one first.
+func (g *hang) ordered() (found []finding) {
+	var before, after []int // ranks that do the other communicator's operation first, or this one's
+	var what string
+	for r := range g.size {
+		h := g.heads[r]
+		if h.Does != executor.Behind {
+			continue
+		}
+		for _, o := range h.Others {
+			for q := range g.size {
+				if q == r || !g.heads[q].waits() || !slices.Contains(o.For, g.who[q]) {
+					continue
+				}
+				what = fmt.Sprintf("%s of communicator %q", o.What, o.Name)
+				before, after = append(before, r), append(after, q)
+			}
+		}
+	}
+	if len(before) == 0 {
+		return nil
+	}
+	for r := range g.size { // others that wait for the same ranks
+		if h := g.heads[r]; h.waits() && slices.ContainsFunc(h.For, func(q int) bool { return slices.Contains(before, q) }) {
+			after = append(after, r)
+		}
+	}
+	slices.Sort(before)
+	slices.Sort(after)
+	before, after = slices.Compact(before), slices.Compact(after)
+	ranks := before
+	switch {
+	case len(after) < len(before):
+		ranks = after
+	case len(after) == len(before):
+		ranks = slices.Concat(before, after)
+	}
+	return []finding{{Order, ranks, fmt.Sprintf("%s enqueued %s before %s of this communicator, %s the other way round: each waits for the other",
+		g.these(before), what, g.heads[before[0]].at(), g.these(after))}}
+}
+
+func (g *hang) these(ranks []int) string {
+	if len(ranks) == 1 {
+		return g.name(ranks[0])
+	}
+	return "ranks " + list(ranks)
 }
 
 // known reports whether all ranks have said what they called.
@@ -309,14 +434,18 @@ func (g *hang) differing(number uint32) (ranks []int, text string) {
 
 // unmatched returns findings about Sends and Recvs that wait.
 func (g *hang) unmatched() (found []finding) {
+	if found = g.partnerless(head.waits); len(found) > 0 {
+		return found
+	}
 	for r := range g.size {
 		h, ok := g.heads[r]
-		if !ok || !h.waits() || h.P2P == 0 || h.Graph {
+		in := h.at()
+		if !ok || !h.waits() || in.P2P == 0 || h.Graph {
 			continue
 		}
 		peers := h.For
-		if len(peers) == 0 && h.Peer != NoPeer {
-			peers = []int{h.Peer}
+		if len(peers) == 0 && in.Peer != NoPeer {
+			peers = []int{in.Peer}
 		}
 		with := "several ranks"
 		if len(peers) > 0 {
@@ -347,10 +476,13 @@ func (g *hang) blocked() (found []finding) {
 			continue
 		}
 		by := "work that is not ours"
-		if h.Else != "" {
+		switch {
+		case len(h.Others) > 0:
+			by = fmt.Sprintf("%s of communicator %q, which waits for %s", h.Others[0].What, h.Others[0].Name, h.Others[0].waits())
+		case h.Else != "":
 			by += ", or " + h.Else
 		}
-		found = append(found, finding{Blocked, []int{r}, fmt.Sprintf("%s has called %s, which has not begun: its stream or its GPU is blocked by %s", g.name(r), h.Call, by)})
+		found = append(found, finding{Blocked, []int{r}, fmt.Sprintf("%s has called %s, which has not begun: its stream or its GPU is blocked by %s", g.name(r), h.in(), by)})
 	}
 	return found
 }
@@ -393,9 +525,9 @@ func (g *hang) unclear() string {
 		}
 	}
 	if graph {
-		return fmt.Sprintf("ranks wait for one another in CUDA graphs: %s: they have launched different graphs, or graphs in another order, or a link or a GPU stands still", few(busy, " and "))
+		return fmt.Sprintf("ranks wait for one another in CUDA graphs: %s: they have launched different graphs, or graphs in another order", few(busy, " and "))
 	}
-	return fmt.Sprintf("all ranks have called %s, which has not ended on %s: a link or a GPU stands still", g.furthest(), few(busy, " and "))
+	return fmt.Sprintf("all ranks have called %s, which has not ended on %s: the calls of all ranks agree, and nothing that the library sees is the reason", g.first(), few(busy, " and "))
 }
 
 func waitsFor(ranks []int) string {
@@ -417,6 +549,45 @@ func (g *hang) states() (all []State) {
 		all = append(all, s)
 	}
 	return all
+}
+
+// first returns the first operation that has not ended, as far as ranks that wait know it.
+func (g *hang) first() string {
+	var first place
+	for r := range g.size {
+		if h, ok := g.heads[r]; ok && h.waits() && h.In != nil && (first.Call.Seq == 0 || h.In.Call.Seq < first.Call.Seq) {
+			first = *h.In
+		}
+	}
+	if first.Call.Seq == 0 {
+		return g.furthest().String()
+	}
+	return first.String()
+}
+
+// at returns the operation that a rank is in, as far as it is known.
+func (h head) at() place {
+	if h.In != nil {
+		return *h.In
+	}
+	return place{Call: h.Call, P2P: h.P2P, Peer: h.Peer}
+}
+
+// in describes the operation that a rank is in.
+func (h head) in() string {
+	if h.Graph || h.In == nil {
+		return h.what()
+	}
+	return h.In.String() + h.In.ago()
+}
+
+// waits names the processes that an operation waits for.
+func (e elsewhere) waits() string {
+	var all []string
+	for _, w := range e.For {
+		all = append(all, fmt.Sprintf("process %d on %s", w.PID, w.Host))
+	}
+	return few(all, ", ")
 }
 
 // what describes a rank's last call.

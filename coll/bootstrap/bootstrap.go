@@ -15,8 +15,8 @@
 // # Operation
 //
 // [Net.AllGather] and [Net.Barrier] go up and down the tree. Each link carries
-// heartbeats. A rank is dead if its link breaks before the rank has left, or if nothing
-// arrives from it for Options.Silence; the rank that notices floods the death over all
+// heartbeats. A rank is dead if its link breaks before the rank has left, or if its host
+// acknowledges none for Options.Silence; the rank that notices floods the death over all
 // links. When several ranks die at once and the graph falls apart, each part still learns
 // of a death, since the part ends at a dead rank.
 //
@@ -54,13 +54,17 @@ type Options struct {
 	Ifname string
 	// Family is "AF_INET", "AF_INET6" or empty for both, as NCCL_SOCKET_FAMILY.
 	Family string
-	// Timeout bounds every wait of joining and exchanging; 0 is 60 s.
+	// Timeout bounds every wait of joining and exchanging; 0 is 60 s. NoLimit bounds none.
 	Timeout time.Duration
-	// Silence is how long a neighbour may send nothing before it counts as dead; 0 is 10
-	// s. Heartbeats are sent four times as often.
+	// Silence is how long a neighbour may give no sign before it counts as dead; 0 is 10
+	// s. Heartbeats are sent four times as often. In a communicator the sign is the
+	// kernel's acknowledgement: a process that is stopped may continue. In a Group it is
+	// the process's own heartbeat.
 	Silence time.Duration
 	// Logf receives messages for people; nil discards them.
 	Logf func(format string, a ...any)
+	// Warnf receives whom a root or an exchange waits for, every half a minute; nil is Logf.
+	Warnf func(format string, a ...any)
 	// OnDeath is called once for each rank that died, one call at a time, from a
 	// goroutine of the Net, perhaps before Join has returned. It may call Abort, but not
 	// Close.
@@ -73,6 +77,11 @@ type Options struct {
 const (
 	defaultTimeout = 60 * time.Second
 	defaultSilence = 10 * time.Second
+
+	// NoLimit is a Timeout that never passes; multiples of it are durations, too.
+	NoLimit = time.Duration(1 << 60)
+
+	lateEvery = 30 * time.Second
 )
 
 func (o Options) withDefaults() Options {
@@ -84,6 +93,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Logf == nil {
 		o.Logf = func(string, ...any) {}
+	}
+	if o.Warnf == nil {
+		o.Warnf = o.Logf
 	}
 	return o
 }

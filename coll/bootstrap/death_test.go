@@ -186,26 +186,6 @@ func TestPartition(t *testing.T) {
 	each(nets, (*Net).Abort)
 }
 
-// TestSilence: connections stand but nothing comes: the rank counts as dead.
-func TestSilence(t *testing.T) {
-	t.Parallel()
-	o := local()
-	o.Silence = time.Second
-	d := newDeaths()
-	nets := comeUp(t, 8, o, func(rank int, o *Options) {
-		d.watch(rank, o)
-		if rank == 3 {
-			o.Silence = time.Hour // heartbeats every 15 minutes
-		}
-	})
-	d.await(t, without(8, []int{3}), []int{3})
-	what := d.of(0)[3][0]
-	if !strings.Contains(what, "silent since 1s (noticed by rank") {
-		t.Errorf("what = %q", what)
-	}
-	each(nets, (*Net).Abort)
-}
-
 // TestAbort: an abort out of the blue is a death to the others.
 func TestAbort(t *testing.T) {
 	d := newDeaths()

@@ -197,12 +197,19 @@ func (n *Net) sendDown(part []byte) {
 
 func (n *Net) await(ctx context.Context, c <-chan struct{}, number uint32, o *op) error {
 	begun := time.Now()
-	select {
-	case <-c:
-		return nil
-	case <-n.failed:
-		return n.Err()
-	case <-ctx.Done():
+	late := time.NewTicker(lateEvery)
+	defer late.Stop()
+	for waiting := true; waiting; {
+		select {
+		case <-c:
+			return nil
+		case <-n.failed:
+			return n.Err()
+		case <-ctx.Done():
+			waiting = false
+		case <-late.C:
+			n.o.Warnf("rank %d has waited %v in an exchange for %s", n.rank, time.Since(begun).Round(time.Second), n.lacking(o))
+		}
 	}
 	kind := error(ErrTimeout)
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {

@@ -41,7 +41,7 @@ func newCrewHub(rank, size int, o Options, secret [secretBytes]byte) *groupHub {
 		rank: rank, size: size, ranks: make([]*arrival, size), parts: make([][]byte, size), heres: make([][]byte, size),
 		lostBy: map[int]string{}, absent: size, all: make(chan struct{}),
 	}
-	h.hub = newHub(fmt.Sprintf("rank %d", rank), o, o.Silence, secret, h)
+	h.hub = newHub(fmt.Sprintf("rank %d", rank), o, secret, h)
 	h.deaths.wg = &h.running
 	return h
 }

@@ -20,8 +20,8 @@ type hub struct {
 	policy  policy
 	id      ID
 	o       Options
-	silence time.Duration // after so long without a frame a rank counts as dead
-	limit   int           // of a rank's frame, in bytes
+	ofHost  bool // a rank is lost with its host, not when it is silent: see link.ofHost
+	limit   int  // of a rank's frame, in bytes
 	gate    *meet.Gate
 	running sync.WaitGroup // links, and whatever else runs until the meeting is over
 	over    chan struct{}  // closed when the ID is no longer needed: the last frames are queued
@@ -53,9 +53,9 @@ type arrival struct {
 	size int // of the job, as the rank reports it
 }
 
-func newHub(name string, o Options, silence time.Duration, secret [secretBytes]byte, p policy) *hub {
+func newHub(name string, o Options, secret [secretBytes]byte, p policy) *hub {
 	h := &hub{
-		policy: p, o: o, silence: silence, limit: maxFrame, over: make(chan struct{}), done: make(chan struct{}), arrivals: map[*arrival]bool{},
+		policy: p, o: o, limit: maxFrame, over: make(chan struct{}), done: make(chan struct{}), arrivals: map[*arrival]bool{},
 	}
 	h.gate = o.gate(name, secret[:], p.admit, h.enter)
 	return h
@@ -103,7 +103,9 @@ func (h *hub) enter(hello hello, c net.Conn, _ []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	m := &arrival{hub: h, size: int(hello.size)}
-	m.link = newLink(m, h.silence, int(hello.from), c)
+	if m.link = newLink(m, h.o.Silence, int(hello.from), c); h.ofHost {
+		m.ofHost()
+	}
 	m.limit = h.limit
 	h.arrivals[m] = true
 	h.policy.enter(m)

@@ -83,8 +83,7 @@ func (j *joining) report() error {
 	}
 	here := make([]byte, 18)
 	putAddr(here, j.n.listenAt)
-	// A silent root is waiting, not dead.
-	j.root = newLink(j, 2*j.n.o.Timeout, nobodyRank, conn)
+	j.root = newLink(j, j.n.o.Silence, nobodyRank, conn).ofHost()
 	j.root.limit = maxHello
 	j.root.send(frameHere, append(here, whoAmI()...))
 	j.root.start(&j.wg)

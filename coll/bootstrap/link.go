@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
@@ -25,7 +27,8 @@ const maxQueued = 4 << 20
 //	open ──finish──▶ last words in the queue ──▶ CloseWrite ──▶ until EOF, or the deadline ──▶ closed
 type link struct {
 	owner   owner
-	silence time.Duration // after so long without a frame the neighbour counts as dead
+	silence time.Duration // after so long without a sign of it the neighbour counts as dead
+	hosts   bool          // the sign is its kernel's, not a frame of the process: see ofHost
 	rank    int
 	conn    net.Conn
 	limit   int           // of a frame's payload, in bytes
@@ -52,6 +55,20 @@ type owner interface {
 
 func newLink(by owner, silence time.Duration, rank int, c net.Conn) *link {
 	return &link{owner: by, silence: silence, rank: rank, conn: c, limit: maxFrame, wake: make(chan struct{}, 1), done: make(chan struct{}), running: 2}
+}
+
+// ofHost makes the neighbour count as dead only when its host does not acknowledge heartbeats for
+// so long: a process that is stopped, by a debugger or with its container, may continue.
+func (l *link) ofHost() *link {
+	l.hosts = true
+	if t, ok := l.conn.(*net.TCPConn); ok {
+		if raw, err := t.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) {
+				_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, max(1, int(l.silence.Milliseconds())))
+			})
+		}
+	}
+	return l
 }
 
 // start runs read and write until the link ends.
@@ -184,7 +201,7 @@ func (l *link) ended() {
 // Read is for read: each call restarts the silence timeout.
 func (l *link) Read(p []byte) (int, error) {
 	l.mu.Lock()
-	if l.deadline.IsZero() {
+	if l.deadline.IsZero() && !l.hosts {
 		l.conn.SetReadDeadline(time.Now().Add(l.silence))
 	}
 	l.mu.Unlock()
@@ -213,7 +230,10 @@ func (l *link) read() {
 	}
 }
 
-func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
+// isTimeout reports whether a link broke because there was no sign of the neighbour.
+func isTimeout(err error) bool {
+	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, unix.ETIMEDOUT)
+}
 
 // handle processes a neighbour's frame. An error ends the link.
 func (n *Net) handle(l *link, k meet.Kind, p []byte) error {

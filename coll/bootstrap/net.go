@@ -70,7 +70,7 @@ func newNet(rank, size int, id ID, o Options) *Net {
 func (n *Net) start(conns map[int]net.Conn) {
 	byRank := map[int]*link{}
 	for _, p := range neighbours(n.rank, n.size) {
-		l := newLink(n, n.o.Silence, p, conns[p])
+		l := newLink(n, n.o.Silence, p, conns[p]).ofHost()
 		byRank[p] = l
 		n.links = append(n.links, l)
 	}
@@ -185,7 +185,7 @@ func (n *Net) lost(l *link, err error) {
 	}
 	what, wait := meet.Brief(err), time.Duration(0)
 	if isTimeout(err) {
-		what, wait = "it is silent", n.o.Silence
+		what, wait = "its host is silent", n.o.Silence
 	}
 	n.died(&transport.PeerError{Rank: l.rank, By: n.rank, What: what, Wait: wait}, nil)
 }

@@ -108,21 +108,15 @@ func TestKill(t *testing.T) {
 	endVictims(t, list, dead)
 }
 
-// TestStop: a process that stands still, its connections open, is noticed by
-// its silence.
+// TestStop: a process that stands still for longer than its host may be silent, its connections
+// open, is not dead, and continues.
 func TestStop(t *testing.T) {
 	t.Parallel()
-	list := startVictims(t, 6, 2*time.Second)
-	dead := 3
-	list[dead].cmd.Process.Signal(syscall.SIGSTOP)
-	for r, v := range list {
-		if r != dead {
-			if line := v.expect(t, r, "dead 3 "); !strings.Contains(line, "silent since 2s") {
-				t.Errorf("rank %d says %q", r, line)
-			}
-		}
-	}
-	endVictims(t, list, dead)
+	list := startVictims(t, 6, 500*time.Millisecond)
+	list[3].cmd.Process.Signal(syscall.SIGSTOP)
+	time.Sleep(3 * time.Second)
+	list[3].cmd.Process.Signal(syscall.SIGCONT)
+	endVictims(t, list, -1)
 }
 
 // endVictims lets all but one end, and checks that they say no more.

@@ -66,9 +66,8 @@ func rootOf(h *hub, err error) (*Root, error) {
 
 func newRoot(o Options, secret [secretBytes]byte) *hub {
 	r := &Root{members: map[int]*member{}}
-	// A silent rank is late, not dead yet.
-	r.hub = newHub("root", o, 2*o.Timeout, secret, r)
-	r.limit = maxHello
+	r.hub = newHub("root", o, secret, r)
+	r.ofHost, r.limit = true, maxHello
 	return r.hub
 }
 
@@ -121,10 +120,12 @@ func (r *Root) lost(arrival *arrival, err error) {
 // arrive admits a rank, and introduces all ranks when it was the last.
 func (r *Root) arrive(m *member) {
 	if r.overdue == nil {
+		begun := time.Now()
 		r.overdue = r.after(r.o.Timeout, func() {
-			r.fail(r.missing())
+			r.fail(r.missing(r.o.Timeout))
 			r.finish()
 		})
+		r.tellLate(begun)
 	}
 	if r.failed == nil {
 		err := r.check(m)
@@ -152,6 +153,16 @@ func (r *Root) introduce() {
 		}
 		m.send(framePeers, p)
 	}
+}
+
+// tellLate says which ranks are missing, now and then.
+func (r *Root) tellLate(begun time.Time) {
+	r.after(lateEvery, func() {
+		if r.failed == nil {
+			r.o.Warnf("root: %v", r.missing(time.Since(begun).Round(time.Second)))
+			r.tellLate(begun)
+		}
+	})
 }
 
 // after calls f later, unless the meeting is over by then.
@@ -230,8 +241,8 @@ func (r *Root) stop() {
 	r.finish()
 }
 
-// missing returns an error that names the ranks that are missing or not linked.
-func (r *Root) missing() error {
+// missing returns an error that names the ranks that are missing or not linked after so long.
+func (r *Root) missing(after time.Duration) error {
 	var missing, slow []int
 	for rank := range r.size {
 		if m := r.members[rank]; m == nil {
@@ -241,9 +252,9 @@ func (r *Root) missing() error {
 		}
 	}
 	if len(missing) > 0 {
-		return wrapf(ErrMissing, "%d of %d ranks joined within %v; missing: %s", r.size-len(missing), r.size, r.o.Timeout, rankList(missing))
+		return wrapf(ErrMissing, "%d of %d ranks joined within %v; missing: %s", r.size-len(missing), r.size, after, rankList(missing))
 	}
-	return wrapf(ErrMissing, "within %v not all ranks had links to their neighbours; not ready: %s", r.o.Timeout, rankList(slow))
+	return wrapf(ErrMissing, "within %v not all ranks had links to their neighbours; not ready: %s", after, rankList(slow))
 }
 
 // rankList prints ranks as "0-3,7", the first 20 runs of them.

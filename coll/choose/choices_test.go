@@ -33,7 +33,7 @@ func testEnv(t testing.TB, hosts []int, cores int, net Transport, settings ...st
 	var all []Found
 	for h, n := range hosts {
 		for range n {
-			all = append(all, Found{PID: uint32(h), Host: uint64(h), Procs: uint32(cores), CPUs: [16]uint64{1<<cores - 1}})
+			all = append(all, Found{Process: uint32(h), Host: uint64(h), Procs: uint32(cores), CPUs: [16]uint64{1<<cores - 1}})
 		}
 	}
 	e.Merge(all)

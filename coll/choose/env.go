@@ -9,7 +9,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/bits"
-	"os"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
@@ -197,7 +197,7 @@ func Differ(a int, of []Term, b int, from []Term) error {
 
 // Found is what a rank has found on its machine, and tells the other ranks.
 type Found struct {
-	PID       uint32
+	Process   uint32     // the same for ranks of one process; a PID may be another process's, too, in its namespace
 	Host      uint64     // the same for ranks of one host
 	CPUs      [16]uint64 // which CPUs of the host the rank may use
 	Procs     uint32     // how many of these its process uses at once
@@ -206,8 +206,10 @@ type Found struct {
 
 // Find returns what this rank has found, except its host.
 func Find(unchecked bool) Found {
-	return Found{PID: uint32(os.Getpid()), CPUs: affinity(), Procs: uint32(runtime.GOMAXPROCS(0)), Unchecked: unchecked}
+	return Found{Process: process, CPUs: affinity(), Procs: uint32(runtime.GOMAXPROCS(0)), Unchecked: unchecked}
 }
+
+var process = rand.Uint32()
 
 // Merge stores the merged findings of all ranks in the Env.
 func (e *Env) Merge(all []Found) {
@@ -246,7 +248,7 @@ func Processors(all []Found, host []int) int {
 		for i, w := range all[r].CPUs {
 			union[i] |= w
 		}
-		atOnce[all[r].PID] = int(all[r].Procs)
+		atOnce[all[r].Process] = int(all[r].Procs)
 	}
 	n, may := 0, 0
 	for _, procs := range atOnce {

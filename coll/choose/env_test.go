@@ -58,11 +58,11 @@ func TestMerge(t *testing.T) {
 		cores int
 		hosts [][]int
 	}{
-		"one process":               {[]Found{{PID: 1, CPUs: first(8), Procs: 8}, {PID: 1, CPUs: first(8), Procs: 8}}, 8, [][]int{{0, 1}}},
-		"a process that uses less":  {[]Found{{PID: 1, CPUs: first(8), Procs: 1}, {PID: 1, CPUs: first(8), Procs: 1}}, 1, [][]int{{0, 1}}},
-		"processes that use less":   {[]Found{{PID: 1, CPUs: first(8), Procs: 1}, {PID: 2, CPUs: first(8), Procs: 2}}, 3, [][]int{{0, 1}}},
-		"processes bound to one":    {[]Found{{PID: 1, CPUs: first(1), Procs: 1}, {PID: 2, CPUs: [16]uint64{2}, Procs: 1}}, 2, [][]int{{0, 1}}},
-		"hosts":                     {[]Found{{Host: 5, PID: 1, CPUs: first(100), Procs: 100}, {Host: 6, PID: 1, CPUs: first(3), Procs: 3}, {Host: 5, PID: 2, CPUs: first(100), Procs: 100}}, 3, [][]int{{0, 2}, {1}}},
+		"one process":               {[]Found{{Process: 1, CPUs: first(8), Procs: 8}, {Process: 1, CPUs: first(8), Procs: 8}}, 8, [][]int{{0, 1}}},
+		"a process that uses less":  {[]Found{{Process: 1, CPUs: first(8), Procs: 1}, {Process: 1, CPUs: first(8), Procs: 1}}, 1, [][]int{{0, 1}}},
+		"processes that use less":   {[]Found{{Process: 1, CPUs: first(8), Procs: 1}, {Process: 2, CPUs: first(8), Procs: 2}}, 3, [][]int{{0, 1}}},
+		"processes bound to one":    {[]Found{{Process: 1, CPUs: first(1), Procs: 1}, {Process: 2, CPUs: [16]uint64{2}, Procs: 1}}, 2, [][]int{{0, 1}}},
+		"hosts":                     {[]Found{{Host: 5, Process: 1, CPUs: first(100), Procs: 100}, {Host: 6, Process: 1, CPUs: first(3), Procs: 3}, {Host: 5, Process: 2, CPUs: first(100), Procs: 100}}, 3, [][]int{{0, 2}, {1}}},
 		"a host that does not tell": {[]Found{{Host: 5, CPUs: first(4), Procs: 4}, {Host: 6, Procs: 4}}, 0, [][]int{{0}, {1}}},
 	} {
 		t.Run(name, func(t *testing.T) {

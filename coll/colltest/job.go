@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -44,6 +45,11 @@ func Start(t testing.TB, o JobOptions) *Job {
 	t.Helper()
 	j := &Job{start: time.Now()}
 	dir := t.TempDir()
+	for _, d := range []string{dir, filepath.Dir(dir)} { // ranks may be of other users
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
 	t.Cleanup(j.kill)
 	for r := range o.Ranks {
 		p, err := start(o, Self{Program: o.Program, Rank: r, Size: o.Ranks, Arg: o.Arg, Dir: dir})

@@ -58,7 +58,7 @@ func (s Self) Say(format string, a ...any) {
 // Publish leaves data for the other ranks of the job under a name.
 func (s Self) Publish(name string, data []byte) error {
 	tmp := filepath.Join(s.Dir, fmt.Sprintf(".%s.%d", name, s.Rank))
-	if err := os.WriteFile(tmp, data, 0o600); err != nil {
+	if err := os.WriteFile(tmp, data, 0o644); err != nil {
 		return err
 	}
 	return os.Rename(tmp, filepath.Join(s.Dir, name)) // readers see all of it or nothing

@@ -352,6 +352,9 @@ func (e *engine) Progress() (s executor.State) {
 		}
 		a.at, a.waits = time.Now(), waits
 	}
+	if !idle {
+		_ = e.dev.in(func() error { s.Call = e.trail.oldest(); return nil })
+	}
 	if s.Does = executor.Begun; len(a.waits) == 0 { // copies wait only for such kernels
 		s.Does = executor.Behind
 		return s
@@ -451,7 +454,7 @@ func (o *order) drain(stop func() bool) bool {
 	}
 	var stopped time.Time
 	for wait := 10 * time.Microsecond; ; wait = min(2*wait, time.Millisecond) {
-		if done, err := o.event.Query(); done || err != nil {
+		if done, err := o.final().Query(); done || err != nil {
 			return true
 		}
 		switch {
@@ -536,7 +539,7 @@ func (e *engine) free() error {
 			l.l.Close()
 		}
 	}
-	return e.event.Destroy()
+	return errors.Join(e.event.Destroy(), e.trail.destroy())
 }
 
 // failure converts an error of the driver to an op.Error. It leaves other errors for coll to

@@ -388,7 +388,7 @@ func (x *outsider) Close(tell func(byte) ([]byte, error)) error {
 		if !x.drain(func() bool { return tell == nil }) {
 			return nil
 		}
-		err := errors.Join(x.lib.close(), x.event.Destroy())
+		err := errors.Join(x.lib.close(), x.event.Destroy(), x.trail.destroy())
 		x.dev.arena.leave()
 		return err
 	})

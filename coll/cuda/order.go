@@ -3,7 +3,9 @@
 package cuda
 
 import (
+	"errors"
 	"slices"
+	"sort"
 	"sync/atomic"
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
@@ -14,19 +16,20 @@ import (
 type order struct {
 	rank   int
 	dev    *device
-	event  driver.Event
+	event  driver.Event  // for waits between streams; if not eager, in the end behind the last operation
 	stream driver.Stream // of the last operation, or one that waits for it
+	call   uint64        // executor.Op.Call of the last operation
 	id     uint64        // of the stream; noStream: not known
 	busy   bool          // there was an operation
 	left   bool          // there will be no more: event is behind the last one
 	lost   error         // why event is not behind the last one
 
 	// Set for a communicator of NCCL's API, where callers may destroy a stream as soon as the
-	// call of an operation on it has returned: event is recorded behind each operation before
-	// that.
+	// call of an operation on it has returned: an event of the trail is recorded behind each
+	// operation before that.
 	eager     bool
-	marked    atomic.Bool // event has been recorded
-	open      bool        // event is not behind the last operation yet
+	trail     trail
+	open      bool        // no event is behind the last operation yet
 	capturing bool        // the last operation is captured
 	captured  atomic.Bool // some operation was captured
 }
@@ -64,8 +67,8 @@ func (o *order) follow(s driver.Stream) error {
 		return nil
 	}
 	err = o.mark()
-	if err == nil && !capturing && o.marked.Load() {
-		err = s.WaitEvent(o.event)
+	if last, ok := o.trail.last(); err == nil && !capturing && ok {
+		err = s.WaitEvent(last)
 	}
 	o.stream, o.id, o.capturing = s, id, capturing
 	return err
@@ -110,7 +113,7 @@ func (o *order) begin(d *executor.Op) error {
 	} else if err := o.dev.bound(func() error { return o.follow(s) }); err != nil {
 		return err
 	}
-	o.busy, o.open = true, true
+	o.busy, o.open, o.call = true, true, d.Call
 	return o.each(d, func(s driver.Stream) error { return o.wait(o.stream, s) })
 }
 
@@ -127,7 +130,7 @@ func (o *order) done() error {
 	return o.dev.bound(o.mark)
 }
 
-// mark records the event behind the last operation. Like wait, it leaves out captured
+// mark records an event behind the last operation. Like wait, it leaves out captured
 // operations.
 func (o *order) mark() error {
 	if !o.open {
@@ -138,21 +141,92 @@ func (o *order) mark() error {
 		o.captured.Store(true)
 		return nil
 	}
-	if err := o.event.Record(o.stream); err != nil {
+	return o.trail.record(o.stream, o.call)
+}
+
+// final is the event behind the last operation, once there will be no more.
+func (o *order) final() driver.Event {
+	if e, ok := o.trail.last(); ok {
+		return e
+	}
+	return o.event
+}
+
+// A trail says which of the last calls have ended. One goroutine records, any may ask.
+type trail struct {
+	events [trailLength]driver.Event // created when they are needed first
+	calls  [trailLength]atomic.Uint64
+	n      atomic.Uint64 // events recorded so far
+}
+
+// trailLength is how many calls a trail remembers.
+const trailLength = 256
+
+// record puts an event behind the call with a number, on its stream.
+func (t *trail) record(s driver.Stream, call uint64) (err error) {
+	n := t.n.Load()
+	e := &t.events[n%trailLength]
+	if *e == 0 {
+		if *e, err = driver.NewEvent(0); err != nil {
+			return err
+		}
+	}
+	if err := e.Record(s); err != nil {
 		return err
 	}
-	o.marked.Store(true)
+	t.calls[n%trailLength].Store(call)
+	t.n.Store(n + 1)
 	return nil
+}
+
+// last is the event behind the last call.
+func (t *trail) last() (driver.Event, bool) {
+	n := t.n.Load()
+	if n == 0 {
+		return 0, false
+	}
+	return t.events[(n-1)%trailLength], true
+}
+
+// oldest returns the number of the first call that has not ended; 0 if it is not known, because
+// too many have not, or more are recorded meanwhile. The calls end one after the other.
+func (t *trail) oldest() uint64 {
+	const spare = 8 // events that may be recorded while it looks
+	n := t.n.Load()
+	low := n - min(n, trailLength-spare)
+	at := low + uint64(sort.Search(int(n-low), func(i int) bool {
+		done, err := t.events[(low+uint64(i))%trailLength].Query()
+		return err != nil || !done
+	}))
+	var call uint64
+	if at > low {
+		call = t.calls[(at-1)%trailLength].Load()
+	}
+	if at == n || at == low && low > 0 || t.n.Load() > n+spare {
+		return 0
+	}
+	return call + 1
+}
+
+func (t *trail) destroy() error {
+	var errs []error
+	for _, e := range t.events {
+		if e != 0 {
+			errs = append(errs, e.Destroy())
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Idle implements executor.Executor.
 func (o *order) Idle() bool {
 	idle := true
-	if !o.marked.Load() {
+	last, ok := o.trail.last()
+	if !ok {
 		return idle
 	}
 	_ = o.dev.in(func() error {
-		done, err := o.event.Query()
+		done, err := last.Query()
 		idle = done || err != nil
 		return nil
 	})

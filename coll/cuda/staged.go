@@ -241,6 +241,7 @@ func (s *hostFallback) Progress() (state executor.State) {
 			if l.now == nil {
 				continue
 			}
+			state.Call = s.trail.oldest()
 			switch begun, err := l.now.start.Query(); {
 			case err != nil:
 			case begun:
@@ -383,7 +384,7 @@ func (s *hostFallback) release() error {
 	}
 	s.dev.arena.give(s.word, time.Time{}, false)
 	s.dev.arena.leave()
-	err := errors.Join(append(errs, s.event.Destroy())...)
+	err := errors.Join(append(errs, s.event.Destroy(), s.trail.destroy())...)
 	var lost *driver.Error
 	if errors.As(err, &lost) && lost.Lost() {
 		return nil // everything is lost with the context
@@ -396,9 +397,9 @@ func (s *hostFallback) release() error {
 // caller that does not end.
 func (s *hostFallback) settle() bool {
 	end := time.Now().Add(drainTime)
-	over := func() bool {
+	over := func(e driver.Event) bool {
 		for {
-			if done, err := s.event.Query(); done || err != nil {
+			if done, err := e.Query(); done || err != nil {
 				return true
 			}
 			if time.Now().After(end) {
@@ -408,12 +409,12 @@ func (s *hostFallback) settle() bool {
 		}
 	}
 	s.Leave()
-	if s.busy && s.lost == nil && !over() { // otherwise the stream no longer exists, or its context is lost
+	if s.busy && s.lost == nil && !over(s.final()) { // otherwise the stream no longer exists, or its context is lost
 		return false
 	}
 	for _, l := range s.lanes {
 		for _, on := range [...]driver.Stream{l.in, l.out} {
-			if s.event.Record(on) == nil && !over() {
+			if s.event.Record(on) == nil && !over(s.event) {
 				return false
 			}
 		}

@@ -109,7 +109,7 @@ func (o *order) rest(ctx context.Context) error {
 	}
 	for wait := 10 * time.Microsecond; o.busy; wait = min(2*wait, time.Millisecond) {
 		var done bool
-		err := o.dev.in(func() (err error) { done, err = o.event.Query(); return err })
+		err := o.dev.in(func() (err error) { done, err = o.final().Query(); return err })
 		if done || err != nil {
 			return err
 		}

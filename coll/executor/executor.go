@@ -82,7 +82,8 @@ type Memory struct {
 // A State is how far an operation is, and what it waits for.
 type State struct {
 	Does  Progress
-	Ranks []int // ranks that it waits for, as far as known
+	Ranks []int  // ranks that it waits for, as far as known
+	Call  uint64 // Op.Call of the operation, or of the first of its group; 0: unknown
 	// Graph is set if the operation belongs to a CUDA graph and waits: it has waited for the same
 	// messages since this time, at the latest.
 	Graph time.Time
@@ -112,6 +113,7 @@ type Op struct {
 	// Also are other streams that Sends and Recvs of this operation were called on. It runs after
 	// the work that they contain, and before work that is enqueued on them later.
 	Also []uintptr
+	Call uint64 // the number of this call, from 1, in the caller's record
 }
 
 // A Place is where a rank runs.

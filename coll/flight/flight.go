@@ -22,7 +22,7 @@ type Entry struct {
 }
 
 // Entries is how many of a communicator's last operations are recorded.
-const Entries = 64
+const Entries = 512
 
 // A Log is the record of one rank of a communicator. One goroutine at a time adds, any may read.
 type Log struct {
@@ -59,6 +59,29 @@ func (l *Log) Collective(seq uint32) (Entry, bool) {
 		}
 	}
 	return Entry{}, false
+}
+
+// At returns the operation that was added as the given one, from 1, if it is still recorded.
+func (l *Log) At(call uint64) (Entry, bool) {
+	if call == 0 || call > l.b.calls.Load() {
+		return Entry{}, false
+	}
+	return l.b.at(call - 1)
+}
+
+// Collectives returns those that are recorded, the last one first, as far as no number between
+// them is missing.
+func (l *Log) Collectives() (all []Entry) {
+	for n := l.b.calls.Load(); n > 0; n-- {
+		e, ok := l.b.at(n - 1)
+		switch {
+		case !ok, len(all) > 0 && e.P2P == 0 && e.Seq+1 != all[len(all)-1].Seq:
+			return all
+		case e.P2P == 0:
+			all = append(all, e)
+		}
+	}
+	return all
 }
 
 // Ended records that this many of the operations so far are known to have ended.
@@ -167,10 +190,10 @@ func now() int64 { return startNS + int64(time.Since(start)) }
 const (
 	headerBytes = 64
 	blockBytes  = int(unsafe.Sizeof(block{}))
-	blocks      = 120 // per area of 800 KB
+	blocks      = 120 // per area of 4 MB, of which only what is written takes memory
 	areaBytes   = headerBytes + blocks*blockBytes
 	magic       = "assayfly"
-	version     = 1
+	version     = 2
 )
 
 type header struct {

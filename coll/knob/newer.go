@@ -5,7 +5,7 @@ import "time"
 // newer are the later variables of NCCL that have an effect here, and our own.
 var newer = []Knob{
 	{Name: "NCCL_ALGO", Since: "2.5", Default: "all", Status: Honoured, NCCLRefuses: true, kind: filter(&algorithms, func(k *Knobs) *Filter { return &k.Algo }),
-		Effect: "which algorithms may run; a list without a function is about all but AllToAll, Gather, Scatter and SendRecv. Tree stands for tree and double-tree, PAT for bruck, CollnetDirect and CollnetChain for collnet. A list that leaves collnet only is about what the network can reduce, and leaves all else alone; it is an error at the start where NCCL_COLLNET_ENABLE is not 1 or no network reduces. A list of which nothing runs here, such as NVLS, is left out with a warning"},
+		Effect: "which algorithms may run; a list without a function is about all but AllToAll, Gather, Scatter and SendRecv. Tree stands for tree and double-tree, PAT for bruck, CollnetDirect and CollnetChain for collnet. A list that leaves collnet only is about what the network can reduce, and leaves all else alone; it is an error at the start where NCCL_COLLNET_ENABLE is not 1 or no network reduces. A list of which nothing runs here, such as NVLS, is left out with a warning, and so it is for a collective that has none of its algorithms, such as AllGather with Tree"},
 	{Name: "NCCL_PROTO", Since: "2.5", Default: "all", Status: Honoured, NCCLRefuses: true, kind: filter(&protocols, func(k *Knobs) *Filter { return &k.Proto }),
 		Effect: "LL: messages are copied through slots; Simple: large ones go from and to where they lie. A list of LL128 alone is left out with a warning: it needs stores of 128 bytes that arrive whole"},
 	{Name: "NCCL_NET", Since: "2.10", Default: "auto", Status: Honoured, kind: net,
@@ -59,7 +59,7 @@ var newer = []Knob{
 	{Name: confFile, Since: "2.23", Default: "unset", Status: Honoured, kind: text("a file name", func(*Knobs) *string { return new(string) }),
 		Effect: "further variables, read in the place of ~/.nccl.conf; only from the environment. A file that is not there is left out with a warning"},
 	{Name: "ASSAY_TIMEOUT", Default: "600", Status: Honoured, kind: seconds(func(k *Knobs) *time.Duration { return &k.Timeout }),
-		Effect: "ours: an operation that makes no progress for so long fails on all ranks; 0: it waits for ever"},
+		Effect: "ours: an operation that makes no progress for so long fails on all ranks, and so do ranks that wait so long for others to join or to split, unless they use libnccl.so.2; 0: they wait for ever"},
 	{Name: "ASSAY_TUNING", Default: "unset", Status: Honoured, kind: text("a file name", func(k *Knobs) *string { return &k.Tuning }),
 		Effect: "ours: the measurements, made by harness coll tune, by which algorithms are chosen; unset: those that came with the program"},
 	{Name: "ASSAY_GPU_ALGO", Default: "unset", Status: Honoured, kind: text("kernel:channels:threads:bytes of a step", func(k *Knobs) *string { return &k.GPUAlgo }),

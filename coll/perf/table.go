@@ -192,7 +192,7 @@ func (t *table) row(r *reporter, row *Row) error {
 
 func (t *table) footer(r *reporter, res *Result, cause error) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %-20s : %d %s\n", "Out of bounds values", res.OutOfBounds, passed(res.OutOfBounds == 0))
+	fmt.Fprintf(&b, "# %-20s : %d %s\n", "Out of bounds values", res.OutOfBounds, passed(res.OutOfBounds == 0 && cause == nil))
 	end := ""
 	if r.cfg.Versus == "" {
 		floor := ""

@@ -37,8 +37,10 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/assay-hpc/assay/coll/elem"
@@ -148,14 +150,29 @@ type PeerError struct {
 	By   int           // the rank that noticed
 	What string        // the symptom: "connection reset", "process 123 is gone", …
 	Wait time.Duration // how long the peer had been silent, if that is the symptom
+	Told bool          // all ranks know it already, and What says who noticed
 }
 
 func (e *PeerError) Error() string {
-	s := fmt.Sprintf("rank %d is lost: %s (noticed by rank %d)", e.Rank, e.What, e.By)
+	s := fmt.Sprintf("rank %d is lost: %s", e.Rank, e.What)
+	if !e.Told { // else What says so
+		s += fmt.Sprintf(" (noticed by rank %d)", e.By)
+	}
 	if e.Wait > 0 {
 		s += fmt.Sprintf(" after %v", e.Wait.Round(time.Millisecond))
 	}
 	return s
+}
+
+// Lack returns what this process has too little of, if that is what an error is about: file
+// descriptors, memory or buffers. It is then no fault of the peer that the process wanted to reach.
+func Lack(err error) error {
+	for _, lack := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS, syscall.ENOSPC} {
+		if errors.Is(err, lack) {
+			return lack
+		}
+	}
+	return nil
 }
 
 // A Fault holds the first thing that went wrong with a communicator. The zero

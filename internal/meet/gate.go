@@ -38,6 +38,8 @@ type Gate struct {
 	// and Enter may take long.
 	Admit func(claim []byte) error
 	Enter func(c net.Conn, claim, key []byte)
+	// Lacking is told why no connection could be accepted for half a second; may be nil.
+	Lacking func(error)
 
 	wg        sync.WaitGroup
 	mu        sync.Mutex
@@ -86,6 +88,8 @@ func (g *Gate) Close() {
 }
 
 func (g *Gate) accept(l net.Listener) {
+	const lacking = 500 * time.Millisecond
+	var since time.Time // when connections could not be accepted any more
 	for {
 		c, err := l.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -93,9 +97,16 @@ func (g *Gate) accept(l net.Listener) {
 		}
 		if err != nil { // most likely out of file descriptors, which may pass
 			g.note("accept: %v", err)
+			if since.IsZero() {
+				since = time.Now()
+			}
+			if g.Lacking != nil && time.Since(since) > lacking {
+				g.Lacking(fmt.Errorf("accepting a connection: %w", err))
+			}
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
+		since = time.Time{}
 		if !g.take(c) {
 			c.Close()
 			return

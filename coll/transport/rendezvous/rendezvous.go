@@ -47,6 +47,10 @@ type Options struct {
 	// Control sets options of a socket before it connects or listens; may be nil.
 	Control func(network, address string, c syscall.RawConn) error
 
+	// Lacking is told why no peer can be accepted for half a second, for example because there
+	// are no descriptors left; may be nil.
+	Lacking func(error)
+
 	Logf func(format string, args ...any) // logs strangers, and addresses that do not connect; may be nil
 }
 
@@ -154,6 +158,7 @@ func Listen(opt Options) (*Point, error) {
 			s, _ := parseClaim(claim, opt.Rank)
 			opt.Admit(s, c)
 		},
+		Lacking: opt.Lacking,
 	}
 	// An address may be gone since it was listed, and an IPv6 address is of no use until the kernel
 	// has verified that no other host has it.

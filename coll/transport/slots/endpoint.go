@@ -78,7 +78,7 @@ func open(n Network, opt Options) (*Endpoint, error) {
 	var err error
 	e.Point, err = rendezvous.Listen(rendezvous.Options{
 		Rank: opt.Rank, Comm: append([]byte(n.Name()+" "), opt.Comm...), Key: opt.Key, Network: n.Name(), Prefix: n.String(), MaxMessage: opt.MaxMessage,
-		Addrs: opt.Addrs, Admit: e.admit, Logf: opt.Logf,
+		Addrs: opt.Addrs, Admit: e.admit, Logf: opt.Logf, Lacking: func(err error) { opt.Fault.Set(fmt.Errorf("%s: %w", n.Name(), err)) },
 	})
 	if err != nil {
 		e.cancel()

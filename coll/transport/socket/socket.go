@@ -178,7 +178,7 @@ func (e *Endpoint) open() (err error) {
 	}
 	e.Point, err = rendezvous.Listen(rendezvous.Options{
 		Rank: e.opt.Rank, Comm: append([]byte("socket "), e.opt.Comm...), Key: e.opt.Key, Network: e.Name(), Prefix: "socket", MaxMessage: e.opt.MaxMessage,
-		Addrs: e.opt.Addrs, Admit: e.admit, Control: e.control, Logf: e.opt.Logf,
+		Addrs: e.opt.Addrs, Admit: e.admit, Control: e.control, Logf: e.opt.Logf, Lacking: func(err error) { e.opt.Fault.Set(fmt.Errorf("socket: %w", err)) },
 	})
 	if err != nil {
 		return fmt.Errorf("socket: %w", err)
