@@ -17,14 +17,14 @@ import (
 // its options to the loop that posts.
 var layers = [][]string{
 	{"harness/nvml"},
-	{"coll/elem", "coll/debug", "coll/flight", "coll/topology", "coll/transport/rendezvous", "coll/cuda/driver", "perftest/verbs", "perftest/probe/wire", "perftest/judge", "perftest/tcp"},
+	{"coll/model", "coll/elem", "coll/debug", "coll/flight", "coll/topology", "coll/transport/rendezvous", "coll/cuda/driver", "perftest/verbs", "perftest/probe/wire", "perftest/judge", "perftest/tcp"},
 	{"coll/op", "coll/cuda/kernels", "internal/rig", "perftest/probe", "dcgm/health"},
 	{"coll/schedule", "coll/colltest", "coll/transport", "coll/knob", "coll/nccl", "coll/perf", "perftest/mesh", "perftest/gpumem", "perftest/membw", "dcgm/diag"},
 	{"coll/host", "coll/predict", "coll/bootstrap", "coll/transport/shm", "coll/transport/slots", "coll/transport/socket", "coll/transport/transporttest", "coll/cuda/bench", "coll/perf/commtest", "dcgm/hostengine"},
 	{"coll/choose", "coll/transport/verbs", "coll/transport/netplugin"},
 	{"coll/executor", "coll/transport/netplugin/netplugintest"},
 	{"coll", "coll/cuda"},
-	{"coll/perf/world", "coll/watch"},
+	{"coll/perf/world", "coll/watch", "coll/model/modeltest"},
 }
 
 func TestLayers(t *testing.T) {

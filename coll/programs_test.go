@@ -10,7 +10,7 @@ import (
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/model"
-	"github.com/assay-hpc/assay/coll/model/drive"
+	"github.com/assay-hpc/assay/coll/model/modeltest"
 )
 
 // opened makes communicator 0 of a program, of ranks that are threads on so many hosts.
@@ -64,14 +64,14 @@ func TestPrograms(t *testing.T) {
 	if testing.Short() {
 		d = 5 * time.Second
 	}
-	drive.Fuzz(t, d, model.Options{}, func(seed uint64) drive.Options {
-		return drive.Options{Open: opened(1 + int(seed/2%3)), Together: seed%2 == 1}
+	modeltest.Fuzz(t, d, model.Options{}, func(seed uint64) modeltest.Options {
+		return modeltest.Options{Open: opened(1 + int(seed/2%3)), Together: seed%2 == 1}
 	})
 }
 
 // TestPastPrograms: programs that once gave wrong results.
 func TestPastPrograms(t *testing.T) {
 	for _, together := range []bool{false, true} {
-		drive.Files(t, "testdata/programs", drive.Options{Open: opened(1), Together: together})
+		modeltest.Files(t, "testdata/programs", modeltest.Options{Open: opened(1), Together: together})
 	}
 }

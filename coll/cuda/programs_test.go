@@ -11,7 +11,7 @@ import (
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/knob"
 	oracle "github.com/assay-hpc/assay/coll/model"
-	"github.com/assay-hpc/assay/coll/model/drive"
+	"github.com/assay-hpc/assay/coll/model/modeltest"
 	"github.com/assay-hpc/assay/coll/op"
 )
 
@@ -24,7 +24,7 @@ type deviceMemory struct {
 	n      int
 }
 
-func newDeviceMemory(c *coll.Comm, content []byte) (drive.Memory, error) {
+func newDeviceMemory(c *coll.Comm, content []byte) (modeltest.Memory, error) {
 	ordinal, _ := c.Device()
 	dev, err := deviceOf(ordinal)
 	if err != nil {
@@ -89,7 +89,7 @@ func TestPrograms(t *testing.T) {
 			return coll.CommInitAll(ctx, p.Ranks, coll.Config{Knobs: k, Devices: spread(p.Ranks, devices).devices, GPUs: Factory, AsNCCL: asNCCL})
 		}
 	}
-	drive.Fuzz(t, d, oracle.Options{Ranks: min(devices, maxRanks), Memory: limit(1 << 20), Apart: true}, func(seed uint64) drive.Options {
-		return drive.Options{Open: open(seed%3 > 0), Memory: newDeviceMemory, Together: seed%2 == 1}
+	modeltest.Fuzz(t, d, oracle.Options{Ranks: min(devices, maxRanks), Memory: limit(1 << 20), Apart: true}, func(seed uint64) modeltest.Options {
+		return modeltest.Options{Open: open(seed%3 > 0), Memory: newDeviceMemory, Together: seed%2 == 1}
 	})
 }

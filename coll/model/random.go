@@ -36,11 +36,10 @@ var settings = [][]string{
 // generator makes one program.
 type generator struct {
 	*rand.Rand
-	o     Options
-	p     Program
-	m     *Machine
-	unit  int   // what offsets are multiples of
-	loads []int // of a step: memory that its collectives and exchanges use
+	o    Options
+	p    Program
+	m    *Machine
+	unit int // what offsets are multiples of
 }
 
 // Random returns a program that is the same for the same seed and options. It is valid: a machine

@@ -1,5 +1,5 @@
-// Package drive runs programs of coll/model on the engine and compares what they leave in memory.
-package drive
+// Package modeltest runs programs of coll/model on the engine and compares what they leave in memory.
+package modeltest
 
 import (
 	"context"
