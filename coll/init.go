@@ -414,5 +414,6 @@ func (c *Comm) announce(err error) {
 	}
 	if payload, err := json.Marshal(r); err == nil {
 		c.net.Report(payload)
+		c.net.Flush() // the program may end because of the error
 	}
 }

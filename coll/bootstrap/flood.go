@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/assay-hpc/assay/coll/transport"
@@ -115,6 +116,16 @@ func (n *Net) Report(payload []byte) {
 	p := binary.BigEndian.AppendUint32(nil, uint32(n.rank))
 	p = binary.BigEndian.AppendUint64(p, n.reported)
 	n.floodLocked(frameReport, append(p, payload...), nil)
+}
+
+// Flush returns when the kernel has all reports, so that the process may end; it waits for at most
+// so long as Abort does.
+func (n *Net) Flush() {
+	for end := time.Now().Add(abortTime); time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
+		if !slices.ContainsFunc(n.links, func(l *link) bool { return !l.sent() }) {
+			return
+		}
+	}
 }
 
 // heardReport: links preserve order and reports are forwarded when first seen, so a rank

@@ -38,6 +38,7 @@ type link struct {
 	mu       sync.Mutex
 	queue    net.Buffers
 	queued   int
+	writing  bool // what take has returned
 	closed   bool // nothing more may be queued
 	broken   error
 	wake     chan struct{} // holds a token when there is something to do
@@ -163,8 +164,15 @@ func (l *link) take() (net.Buffers, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	batch := l.queue
-	l.queue, l.queued = nil, 0
+	l.queue, l.queued, l.writing = nil, 0, len(l.queue) > 0
 	return batch, l.closed
+}
+
+// sent reports whether the kernel has everything that was queued, or nothing more is sent.
+func (l *link) sent() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.queue) == 0 && !l.writing || l.broken != nil
 }
 
 // breakOff closes the connection because of err. It returns the link's first error, which

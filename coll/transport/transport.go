@@ -196,7 +196,7 @@ func (f *Fault) Set(err error) bool {
 }
 
 // late is how long SetLate waits.
-const late = time.Second
+const late = 500 * time.Millisecond
 
 // SetLate is Set after a delay. It is for errors that are probably the consequence of a
 // death or an abort, about which the bootstrap then reports more.
