@@ -137,7 +137,7 @@ test-libnccl: ## libnccl.so.2: what it exports, what it asks of its engine, C pr
 	go test -count=1 -timeout $(HANG) ./cmd/libnccl
 
 .PHONY: test-api
-test-api: ## the C API: what 239 calls return, on an emulated driver; on GPUs ./run api of test-gpu's bundle compares ours with NVIDIA's library
+test-api: ## the C API: what 240 cases of calls return, on an emulated driver; on GPUs ./run api of test-gpu's bundle compares ours with NVIDIA's library
 	./.ci/deps-cuda
 	go test -count=1 -timeout $(HANG) -run '^TestEmulated$$/^Answers$$' ./cmd/libnccl
 

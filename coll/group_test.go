@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/assay-hpc/assay/coll/colltest"
 )
@@ -246,5 +248,77 @@ func TestDestroyInTurn(t *testing.T) {
 				t.Errorf("rank %d's executor heard %q", r, f.log)
 			}
 		}
+	}
+}
+
+// TestTwoGroups: a communicator that belongs to an open group cannot be added to another one, whose
+// operations would not run.
+func TestTwoGroups(t *testing.T) {
+	withRanks(t, 1, testConfig(), func(c *Comm) error {
+		var a, b Group
+		a.Start()
+		a.Add(c)
+		b.Start()
+		b.Add(c)
+		if err := b.End(); CodeOf(err) != InvalidUsage {
+			t.Errorf("the second group: %v", err)
+		}
+		in, out := []int32{5}, []int32{0}
+		if err := errors.Join(c.AllReduce(Of(in), Of(out), 1, Int32, Sum), a.End()); err != nil || out[0] != 5 {
+			t.Errorf("the first group: %v, %v", err, out)
+		}
+		return nil
+	})
+}
+
+// TestGroupFails: of two communicators in a group, with other numbers for the same ranks, each has
+// an error that is true of its own ranks.
+func TestGroupFails(t *testing.T) {
+	comms, err := CommInitAll(t.Context(), 3, testConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for r, c := range comms {
+		wg.Go(func() {
+			turned, err := c.Split(t.Context(), 0, -r)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer func() { _, _ = turned.Abort(), c.Abort() }()
+			var g Group
+			g.Start()
+			g.Add(c, turned)
+			b, n := make([]int32, 8), 4
+			if r == 0 { // rank 2 of turned
+				n = 2
+			}
+			_, _ = c.AllReduce(Of(b[:4]), Of(b[:4]), 4, Int32, Sum), turned.AllReduce(Of(b[4:]), Of(b[4:]), n, Int32, Sum)
+			first := g.End()
+			e, ok := errors.AsType[*Error](c.AsyncError())
+			if first == nil || !ok || e.Peer != NoPeer && e.Code != RemoteError {
+				t.Errorf("rank %d: %v, and of the communicator that is all right %+v", r, first, e)
+			}
+			if r > 0 {
+				if e, ok := errors.AsType[*Error](turned.AsyncError()); !ok || e.Peer == turned.Rank() || e.Peer == 0 && turned.Rank() == 0 {
+					t.Errorf("rank %d of the other: %v", turned.Rank(), turned.AsyncError())
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestRankOutOfRange: the ranks of a call that joins several do not wait for one that cannot join.
+func TestRankOutOfRange(t *testing.T) {
+	id, err := GetUniqueID(testConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := testConfig()
+	cfg.Knobs.Timeout = time.Hour
+	if _, err := CommInitRanks(t.Context(), 3, id, []int{0, 1, 7}, cfg); CodeOf(err) != InvalidArgument || !strings.Contains(err.Error(), "there is no rank 7 of 3") {
+		t.Errorf("%v", err)
 	}
 }

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +40,34 @@ static void path(char *to, size_t n) {
   snprintf(to, n, "%.*slibassay-coll.so", slash ? (int)(slash + 1 - info.dli_fname) : 0, slash ? info.dli_fname : "");
 }
 
+// The engine's runtime interrupts its threads by SIGURG and calls no handler that was there before. So
+// the program's handler, if it has one, is called behind the runtime's for what is not such an
+// interruption: that comes from this process, by tgkill. Handlers of SIGSEGV, SIGBUS, SIGFPE and
+// SIGPIPE are called by the runtime itself, for what is not its own.
+static struct sigaction urgent_program, urgent_runtime;
+
+static void call_handler(const struct sigaction *a, int s, siginfo_t *info, void *context) {
+  if (a->sa_flags & SA_SIGINFO) a->sa_sigaction(s, info, context);
+  else if (a->sa_handler != SIG_DFL && a->sa_handler != SIG_IGN) a->sa_handler(s);
+}
+
+static void urgent(int s, siginfo_t *info, void *context) {
+  call_handler(&urgent_runtime, s, info, context);
+  if (info->si_code != SI_TKILL || info->si_pid != getpid()) call_handler(&urgent_program, s, info, context);
+}
+
+// keep_urgent is called when the engine has been opened; was is the handler before.
+static void keep_urgent(const struct sigaction *was) {
+  struct sigaction both;
+  if (forked || (!(was->sa_flags & SA_SIGINFO) && (was->sa_handler == SIG_DFL || was->sa_handler == SIG_IGN))) return;
+  if (sigaction(SIGURG, NULL, &urgent_runtime)) return;
+  urgent_program = *was;
+  both = urgent_runtime;
+  both.sa_sigaction = urgent;
+  both.sa_flags |= SA_SIGINFO;
+  sigaction(SIGURG, &both, NULL);
+}
+
 // copy returns a name of a copy of a file, which the loader takes for another library.
 static int copy(const char *file, char *to, size_t n) {
   int from = open(file, O_RDONLY | O_CLOEXEC), fd = memfd_create("libassay-coll.so", MFD_CLOEXEC);
@@ -64,6 +93,8 @@ static void open_engine(void) {
     }
     snprintf(name, sizeof name, "%s", again);
   }
+  struct sigaction before;
+  if (sigaction(SIGURG, NULL, &before)) memset(&before, 0, sizeof before);
   void *h = dlopen(name, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE); // lazy: it may use a libnvidia-ml that is not there
   if (!h) {
     snprintf(trouble, sizeof trouble, "opening the engine: %s; libassay-coll.so belongs beside libnccl.so.2, or ASSAY_COLL_LIBRARY says where it is", dlerror());
@@ -79,6 +110,7 @@ static void open_engine(void) {
 #undef FIND
   if (engine.assay_abi() != ASSAY_ABI)
     snprintf(trouble, sizeof trouble, "%.900s is of another version than this library", name);
+  keep_urgent(&before);
   if (!forked) pthread_atfork(NULL, NULL, in_child);
 }
 

@@ -587,6 +587,18 @@ CASE(signal_handlers) {
   }
 }
 
+static volatile int urgent_calls;
+static void count_urgent(int s, siginfo_t *info, void *context) { urgent_calls += s == SIGURG && info && context; }
+CASE(signal_urgent) {
+  struct sigaction a = {.sa_sigaction = count_urgent, .sa_flags = SA_SIGINFO};
+  sigaction(SIGURG, &a, NULL);
+  ncclComm_t c = alone();
+  int before = urgent_calls;
+  for (int i = 0; i < 3; i++) kill(getpid(), SIGURG), usleep(10000);
+  say("%d", urgent_calls - before);
+  right(&c, 1);
+}
+
 // Settings.
 #define SETTING(id, environ) \
   CASE_ON(1, set_##id, environ) { ncclComm_t c; if (!SAY(ncclCommInitAll(&c, 1, (int[]){0}))) right(&c, 1); }
