@@ -105,8 +105,8 @@ test-cold: deps build ## builds with nothing cached: the Dockerfile's image, cac
 	ASSAY_TEST_COLD=1 go test -count=1 -v -timeout $(HANG) -run '^Test(DockerfileIsTheSameImage|SharedStages|Killed|TwoBuilds)$$' ./build/e2e
 
 .PHONY: test-long
-test-long: ## tests of packages without -short: larger jobs, every algorithm at every size, statistics (an hour and more)
-	ASSAY_TEST_ALL=1 go test -count=1 -timeout $(HANG) $$(go list ./... | grep -vE '/build/(e2e|standin)$$')
+test-long: ## tests of packages without -short: larger jobs, every algorithm at every size, an hour of random programs, statistics (hours)
+	ASSAY_FUZZ_SECONDS=3600 ASSAY_TEST_ALL=1 go test -count=1 -timeout $(HANG) $$(go list ./... | grep -vE '/build/(e2e|standin)$$')
 
 .PHONY: test-cuda
 test-cuda: deps ## the code for GPUs, without one: vet, tests, whether the PTX is current (installs CUDA's toolkit)

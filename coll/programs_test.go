@@ -60,9 +60,9 @@ func opened(hosts int) func(ctx context.Context, p model.Program) ([]*coll.Comm,
 // one another, all types and reductions, in place and not, splits, several communicators, one to
 // nine ranks on one to three hosts, and settings.
 func TestPrograms(t *testing.T) {
-	d := 20 * time.Second
+	d := 2 * time.Minute
 	if testing.Short() {
-		d = 5 * time.Second
+		d = 20 * time.Second
 	}
 	modeltest.Fuzz(t, d, model.Options{}, func(seed uint64) modeltest.Options {
 		return modeltest.Options{Open: opened(1 + int(seed/2%3)), Together: seed%2 == 1}
