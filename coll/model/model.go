@@ -326,6 +326,7 @@ func (m *Machine) group(calls []Call) error {
 	calls = ordered(calls)
 	type line struct{ comm, from, to int }
 	sent := map[line][]message{}
+	kinds := map[line][]Type{}
 	var all []*part
 	of := make([][]*part, len(calls))
 	for i := range calls {
@@ -375,16 +376,17 @@ func (m *Machine) group(calls []Call) error {
 			case Send:
 				s := &m.States[of[i][0].rank]
 				span := of[i][0].send
+				kinds[on] = append(kinds[on], c.Type)
 				sent[on] = append(sent[on], message{slices.Clone(s.Bytes[span[0]:span[1]]), slices.Clone(s.cells[span[0]:span[1]])})
 			case Recv:
 				if len(sent[on]) == 0 {
 					continue
 				}
 				msg := sent[on][0]
-				if span := of[i][0].recv; len(msg.bytes) != span[1]-span[0] {
-					return fmt.Errorf("call %d receives %d bytes of %d", i, span[1]-span[0], len(msg.bytes))
+				if span := of[i][0].recv; len(msg.bytes) != span[1]-span[0] || kinds[on][0] != c.Type {
+					return fmt.Errorf("call %d receives %d bytes of %d, or another type than is sent", i, span[1]-span[0], len(msg.bytes))
 				}
-				sent[on] = sent[on][1:]
+				sent[on], kinds[on] = sent[on][1:], kinds[on][1:]
 				s := &m.States[of[i][0].rank]
 				copy(s.Bytes[of[i][0].recv[0]:], msg.bytes)
 				copy(s.cells[of[i][0].recv[0]:], msg.cells)
