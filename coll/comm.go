@@ -384,6 +384,7 @@ func (c *Comm) AsyncError() error {
 func (c *Comm) Exchange(ctx context.Context, b []byte) ([][]byte, error) {
 	all, err := c.net.AllGather(ctx, b)
 	if err != nil {
+		c.net.Heard()
 		if f := c.fault.Err(); f != nil {
 			err = f
 		}

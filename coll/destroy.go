@@ -69,6 +69,7 @@ func (k *siblings) leave(destroy func() error) error {
 // communicator is unusable afterwards.
 func (c *Comm) Abort() error {
 	c.fault.Set(&Error{Code: InvalidUsage, Rank: c.rank, Op: "Abort", Peer: NoPeer, Err: ErrAborted})
+	c.fault.Settle() // the others are to hear first why, if it is the consequence of another error
 	if err := c.seal(); err != nil {
 		return err
 	}

@@ -279,18 +279,30 @@ func (g *Group) failed(i int, err error) error {
 			return g.failedAt(k, err)
 		}
 	}
+	for _, c := range g.comms { // one without a call
+		if c.fault.Err() != nil {
+			first := c.wrap("a group", err)
+			g.failOthers(c, first)
+			return first
+		}
+	}
 	return g.failedAt(g.which[0], err)
+}
+
+// failOthers breaks the group's communicators but one, whose ranks have other numbers.
+func (g *Group) failOthers(but *Comm, first error) {
+	for _, c := range g.comms {
+		if c != but {
+			c.fault.Set(c.errorOf(SystemError, "a group", "another communicator of the group has failed: %v", first))
+		}
+	}
 }
 
 // failedAt is failed for call i.
 func (g *Group) failedAt(i int, err error) error {
 	at := &g.calls[i]
 	first := at.c.fail(&at.a, err)
-	for _, c := range g.comms {
-		if c != at.c { // whose ranks have other numbers
-			c.fault.Set(c.errorOf(CodeOf(first), "a group", "another communicator of the group has failed: %v", first))
-		}
-	}
+	g.failOthers(at.c, first)
 	return first
 }
 

@@ -104,10 +104,15 @@ func (l *links) openRx(peer, channel int) (transport.Rx, error) {
 }
 
 // unconnected returns the error of a connection that could not be opened: this rank's own, if it
-// lacks something.
+// lacks something, and what the peer has left for, if that becomes known.
 func (l *links) unconnected(e transport.Endpoint, peer int, err error) error {
 	if lack := transport.Lack(err); lack != nil {
 		return fmt.Errorf("%s: connecting to rank %d: %w", e.Name(), peer, lack)
+	}
+	select {
+	case <-l.ctx.Done():
+		return context.Cause(l.ctx)
+	case <-time.After(transport.Late):
 	}
 	return &transport.PeerError{Rank: peer, By: l.rank, What: e.Name() + ": connecting: " + err.Error()}
 }

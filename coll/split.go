@@ -122,6 +122,7 @@ func (c *Comm) whileWhole(ctx context.Context) (context.Context, func()) {
 
 // giveUp makes the communicator unusable after a failed exchange: the ranks are out of step.
 func (c *Comm) giveUp(op string, err error) error {
+	c.net.Heard()
 	if f := c.fault.Err(); f != nil {
 		err = f // err is probably a consequence of the fault
 	}

@@ -118,6 +118,17 @@ func (n *Net) Report(payload []byte) {
 	n.floodLocked(frameReport, append(p, payload...), nil)
 }
 
+// Heard returns when OnDeath and OnReport have been called for all that this rank has heard so far,
+// or after as long as Abort takes. Neither of them may call it.
+func (n *Net) Heard() {
+	done := make(chan struct{})
+	n.events.add(func() { close(done) })
+	select {
+	case <-done:
+	case <-time.After(abortTime):
+	}
+}
+
 // Flush returns when the kernel has all reports, so that the process may end; it waits for at most
 // so long as Abort does.
 func (n *Net) Flush() {

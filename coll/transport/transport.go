@@ -181,6 +181,7 @@ type Fault struct {
 	err atomic.Pointer[error]
 	// Hook, if not nil, is called once, by the first Set. It is set before use.
 	Hook func(error)
+	over atomic.Bool // the hook has returned
 }
 
 // Set records err, unless something was recorded before, and reports whether
@@ -192,15 +193,24 @@ func (f *Fault) Set(err error) bool {
 	if f.Hook != nil {
 		f.Hook(err)
 	}
+	f.over.Store(true)
 	return true
 }
 
-// late is how long SetLate waits.
-const late = 500 * time.Millisecond
+// Settle waits until the hook of what was recorded has returned, but no longer than Late: the hook
+// may be what calls.
+func (f *Fault) Settle() {
+	for end := time.Now().Add(Late); f.Err() != nil && !f.over.Load() && time.Now().Before(end); {
+		time.Sleep(50 * time.Microsecond)
+	}
+}
+
+// Late is how long an error waits that is probably the consequence of another one.
+const Late = 500 * time.Millisecond
 
 // SetLate is Set after a delay. It is for errors that are probably the consequence of a
 // death or an abort, about which the bootstrap then reports more.
-func (f *Fault) SetLate(err error) { time.AfterFunc(late, func() { f.Set(err) }) }
+func (f *Fault) SetLate(err error) { time.AfterFunc(Late, func() { f.Set(err) }) }
 
 // Err returns what was recorded first, or nil.
 func (f *Fault) Err() error {

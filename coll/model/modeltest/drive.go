@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/elem"
@@ -49,6 +52,51 @@ type Options struct {
 	Memory func(c *coll.Comm, content []byte) (Memory, error)
 	// Together makes one goroutine act as all ranks.
 	Together bool
+	// Late, if not 0, makes ranks come late to some steps: a seed.
+	Late uint64
+	// Odd, if not 0, makes one rank call one collective otherwise than the others: a seed. All
+	// ranks of that communicator must get an error that names the rank.
+	Odd uint64
+}
+
+// An odd is a call that one rank makes otherwise.
+type odd struct{ step, call, rank int }
+
+// oddOf chooses a collective of at least two elements and two ranks; false if there is none.
+func oddOf(p model.Program, seed uint64) (o odd, comms [][]int, ok bool) {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	m := model.New(p)
+	n := 0
+	for i, s := range p.Steps {
+		for k, c := range s.Calls {
+			if c.Op == model.Send || c.Op == model.Recv || c.Count < 2 || len(m.Comms[c.Comm]) < 2 {
+				continue
+			}
+			if n++; rng.IntN(n) == 0 {
+				members := m.Comms[c.Comm]
+				o, ok = odd{i, k, members[rng.IntN(len(members))]}, true
+			}
+		}
+		_ = m.Step(i) // for the communicators
+	}
+	return o, m.Comms, ok
+}
+
+// judge compares the ranks' errors with what an odd call must give.
+func (o odd) judge(p model.Program, comms [][]int, errs []error) error {
+	members := comms[p.Steps[o.step].Calls[o.call].Comm]
+	number := slices.Index(members, o.rank)
+	for _, r := range members {
+		switch err := errs[r]; {
+		case err == nil:
+			return fmt.Errorf("rank %d called %v otherwise, and rank %d has no error", o.rank, o, r)
+		case strings.Contains(err.Error(), "another communicator of the group has failed"): // whose ranks have other numbers
+		case errors.Is(err, coll.ErrAborted) && !strings.Contains(err.Error(), "by rank"): // by itself, when another communicator had failed
+		case !strings.Contains(err.Error(), fmt.Sprintf("rank %d", number)):
+			return fmt.Errorf("rank %d (%d of its communicator) called %v otherwise; rank %d: %w", o.rank, number, o, r, err)
+		}
+	}
+	return nil
 }
 
 // A Rank is one rank of a running program.
@@ -206,13 +254,18 @@ func (r *Rank) Close(abort bool) error {
 
 // each calls f for all ranks at once.
 func each(ranks []*Rank, f func(r *Rank) error) error {
+	return errors.Join(errorsOf(ranks, f)...)
+}
+
+// errorsOf is each, and returns the ranks' errors.
+func errorsOf(ranks []*Rank, f func(r *Rank) error) []error {
 	errs := make([]error, len(ranks))
 	var wg sync.WaitGroup
 	for i, r := range ranks {
 		wg.Go(func() { errs[i] = f(r) })
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	return errs
 }
 
 // Result counts what was compared.
@@ -231,14 +284,25 @@ func Run(ctx context.Context, p model.Program, o Options) (res Result, err error
 		return res, err
 	}
 	ranks := make([]*Rank, len(comms))
+	strange, all, isOdd := odd{}, [][]int(nil), false
+	if o.Odd != 0 && !o.Together {
+		strange, all, isOdd = oddOf(p, o.Odd)
+	}
 	err = func() error {
 		for i, c := range comms {
 			if ranks[i], err = NewRank(p, c, o.Memory); err != nil {
 				return err
 			}
 		}
-		return o.steps(ctx, p, ranks)
+		if !isOdd {
+			return o.steps(ctx, p, ranks)
+		}
+		return strange.judge(p, all, o.oddly(ctx, p, ranks, strange))
 	}()
+	if isOdd {
+		_ = each(ranks, func(r *Rank) error { return r.Close(true) })
+		return res, err
+	}
 	if err == nil {
 		for _, r := range ranks {
 			got, readErr := r.Read()
@@ -260,11 +324,40 @@ func Run(ctx context.Context, p model.Program, o Options) (res Result, err error
 	}))
 }
 
+// oddly runs all steps with one call that is made otherwise, and returns the error that the call's
+// communicator has at each of its ranks: a rank may learn of it while it waits in another one.
+func (o Options) oddly(ctx context.Context, p model.Program, ranks []*Rank, strange odd) []error {
+	comm := p.Steps[strange.step].Calls[strange.call].Comm
+	return errorsOf(ranks, func(r *Rank) error {
+		for i, s := range p.Steps {
+			if i == strange.step && r.Rank == strange.rank {
+				s.Calls = slices.Clone(s.Calls)
+				s.Calls[strange.call].Count--
+			}
+			if r.Step(ctx, &s) != nil {
+				_ = r.Close(true)
+				break
+			}
+		}
+		// A rank that only sends may be done before anybody notices.
+		for end := time.Now().Add(time.Minute); r.in(comm) >= 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+			if err := r.Comms[comm].AsyncError(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // steps runs all steps.
 func (o Options) steps(ctx context.Context, p model.Program, ranks []*Rank) error {
 	if !o.Together {
 		return each(ranks, func(r *Rank) error {
+			rng := rand.New(rand.NewPCG(o.Late, uint64(r.Rank)))
 			for i := range p.Steps {
+				if o.Late != 0 && rng.IntN(4) == 0 {
+					time.Sleep(time.Duration(rng.IntN(20)) * time.Millisecond)
+				}
 				if err := r.Step(ctx, &p.Steps[i]); err != nil {
 					_ = r.Close(true) // the others need not wait for their limit
 					return fmt.Errorf("step %d: %w", i, err)

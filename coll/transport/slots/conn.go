@@ -58,10 +58,13 @@ func (c *Conn) Lock() { c.mu.Lock() }
 // Unlock unlocks the connection. It reports a loss after that, because the hook of the
 // Fault may use the connection.
 func (c *Conn) Unlock() {
-	lost := c.lost
+	lost, late := c.lost, c.missed
 	c.lost = nil
 	c.mu.Unlock()
-	if lost != nil {
+	switch {
+	case lost != nil && late: // probably the consequence of something that the bootstrap reports
+		c.e.opt.Fault.SetLate(lost)
+	case lost != nil:
 		c.e.opt.Fault.Set(lost)
 	}
 }

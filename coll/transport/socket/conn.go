@@ -42,6 +42,7 @@ func (c *conn) fail(what string, silent time.Duration) {
 func (c *conn) failed(err error) {
 	switch {
 	case c.gone:
+		c.late = true
 		c.fail("it has closed its connections in good order, with more to do", 0)
 	case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
 		c.late = true
