@@ -58,13 +58,10 @@ func (c *Conn) Lock() { c.mu.Lock() }
 // Unlock unlocks the connection. It reports a loss after that, because the hook of the
 // Fault may use the connection.
 func (c *Conn) Unlock() {
-	lost, late := c.lost, c.missed
+	lost := c.lost
 	c.lost = nil
 	c.mu.Unlock()
-	switch {
-	case lost != nil && late: // probably the consequence of something that the bootstrap reports
-		c.e.opt.Fault.SetLate(lost)
-	case lost != nil:
+	if lost != nil {
 		c.e.opt.Fault.Set(lost)
 	}
 }

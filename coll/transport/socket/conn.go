@@ -23,7 +23,6 @@ type conn struct {
 	gone   bool // the peer said goodbye
 	broken bool // reported, or about to be
 	lost   *transport.PeerError
-	late   bool // lost is probably the consequence of something that the bootstrap reports
 }
 
 // dead reports whether the connection is closed or broken, so that nothing more is tried.
@@ -42,24 +41,14 @@ func (c *conn) fail(what string, silent time.Duration) {
 func (c *conn) failed(err error) {
 	switch {
 	case c.gone:
-		c.late = true
 		c.fail("it has closed its connections in good order, with more to do", 0)
-	case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
-		c.late = true
-		c.fail(closedText(err), 0)
+	case errors.Is(err, io.EOF):
+		c.fail("it closed the connection without a goodbye", 0)
 	case errors.Is(err, unix.ETIMEDOUT):
 		c.fail("its host does not answer", c.e.opt.Timeout)
 	default:
 		c.fail(err.Error(), 0)
 	}
-}
-
-// closedText says how the peer has closed a connection.
-func closedText(err error) string {
-	if errors.Is(err, io.EOF) {
-		return "it closed the connection without a goodbye"
-	}
-	return err.Error()
 }
 
 // unlock ends a call. It sets the fault after it releases the lock: the fault's hook may
@@ -68,10 +57,7 @@ func (c *conn) unlock() {
 	lost := c.lost
 	c.lost = nil
 	c.mu.Unlock()
-	switch {
-	case lost != nil && c.late:
-		c.e.opt.Fault.SetLate(lost)
-	case lost != nil:
+	if lost != nil {
 		c.e.opt.Fault.Set(lost)
 	}
 }
