@@ -123,6 +123,7 @@ type cell struct {
 	t     Type
 	at    int // which byte of the element
 	err   float64
+	id    int // of the element: bytes of two are none
 }
 
 // A State is what the program has made of a rank's memory.
@@ -142,6 +143,7 @@ type Machine struct {
 	p      Program
 	States []State
 	Comms  [][]int // members of each communicator as ranks of communicator 0
+	number int     // of the last element that was computed
 }
 
 // New returns a machine before the first step.
@@ -452,7 +454,7 @@ func (t Type) read(msg message, at int) float {
 	x := t.Number(t.load(msg.bytes[at:]))
 	if first := msg.cells[at]; first.known && first.t == t && first.at == 0 {
 		for i := range t.Size() {
-			if c := msg.cells[at+i]; !c.known || c.t != t || c.at != i {
+			if c := msg.cells[at+i]; !c.known || c.t != t || c.at != i || c.id != first.id {
 				return unknown
 			}
 		}
@@ -487,6 +489,7 @@ func (m *Machine) reduce(c *Call, in []message) message {
 	floats, words := make([]float, len(in)), make([]uint64, len(in))
 	sameBits := slices.Contains(m.p.Env, "ASSAY_SAME_BITS=1")
 	for at := 0; at < n; at += size {
+		m.number++
 		if !t.Float() {
 			known := true
 			for r := range in {
@@ -499,7 +502,7 @@ func (m *Machine) reduce(c *Call, in []message) message {
 			t.store(out.bytes[at:], t.integers(c.Red, words))
 			for i := range size {
 				if !known {
-					out.cells[at+i] = cell{true, t, i, math.Inf(1)}
+					out.cells[at+i] = cell{true, t, i, math.Inf(1), m.number}
 				}
 			}
 			continue
@@ -526,7 +529,7 @@ func (m *Machine) reduce(c *Call, in []message) message {
 		}
 		for i := range size {
 			if f.err > 0 || f.x == 0 { // a zero may have either sign
-				out.cells[at+i] = cell{true, t, i, f.err}
+				out.cells[at+i] = cell{true, t, i, f.err, m.number}
 			}
 		}
 	}
@@ -542,7 +545,7 @@ func (m *Machine) Compare(rank int, got []byte) (compared int, err error) {
 		whole := c.known && c.at == 0 && i+c.t.Size() <= len(got)
 		for k := 1; whole && k < c.t.Size(); k++ {
 			o := s.cells[i+k]
-			whole = o.known && o.t == c.t && o.at == k
+			whole = o.known && o.t == c.t && o.at == k && o.id == c.id
 		}
 		switch {
 		case !c.known:
