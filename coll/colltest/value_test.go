@@ -9,44 +9,6 @@ import (
 	"github.com/assay-hpc/assay/coll/elem"
 )
 
-// TestFormats: well-known numbers of the small float types.
-func TestFormats(t *testing.T) {
-	for _, c := range []struct {
-		t    elem.Type
-		bits uint64
-		want float64
-	}{
-		{elem.Float16, 0x3c00, 1}, {elem.Float16, 0x7bff, 65504}, {elem.Float16, 0x0001, 0x1p-24}, {elem.Float16, 0xc000, -2},
-		{elem.BFloat16, 0x3f80, 1}, {elem.BFloat16, 0x7f7f, 0x1.fep127}, {elem.BFloat16, 0x4049, 3.140625},
-		{elem.Float8E4M3, 0x38, 1}, {elem.Float8E4M3, 0x7e, 448}, {elem.Float8E4M3, 0x01, 0x1p-9}, {elem.Float8E4M3, 0xb8, -1},
-		{elem.Float8E5M2, 0x3c, 1}, {elem.Float8E5M2, 0x7b, 57344}, {elem.Float8E5M2, 0x01, 0x1p-16},
-		{elem.Float32, 0x3f800000, 1}, {elem.Float64, 0x4000000000000000, 2},
-	} {
-		if got := number(c.t, c.bits); got != c.want {
-			t.Errorf("%v: %#x stands for %v; want %v", c.t, c.bits, got, c.want)
-		}
-		if got := exact(c.t, c.want); got != c.bits {
-			t.Errorf("%v: %v is %#x; want %#x", c.t, c.want, got, c.bits)
-		}
-	}
-	for _, f := range formats {
-		if f == nil {
-			continue // a type with float32's or float64's bits, or an integer
-		}
-		for i, x := range f.numbers() {
-			if i > 0 && x <= f.numbers()[i-1] {
-				t.Fatalf("%+v: numbers are not in order at %d", f, i)
-			}
-		}
-	}
-	// Between 2 (0x4000) and the next, 2.001953125: ties go to even.
-	for x, want := range map[float64]uint64{2.0009: 0x4000, 2.0009765625: 0x4000, 2.001: 0x4001, 2.0029296875: 0x4002} {
-		if got := round(elem.Float16, x); got != want {
-			t.Errorf("%v is rounded to %#x; want %#x", x, got, want)
-		}
-	}
-}
-
 // TestAnyOrder: inputs are such that reducing in a random order, rounding each
 // step, gives the expected bits.
 func TestAnyOrder(t *testing.T) {

@@ -492,24 +492,17 @@ static void sync_all(void) {
   TWO(CU(cuStreamSynchronize(stream[d])));
   say("done");
 }
-PAIR(pair_send_recv) {
+static void send_to_the_other(size_t n) {
   ncclComm_t c[2];
   pair(c);
   DO(ncclGroupStart());
-  on(0), SAY(ncclSend(send[0], 8, ints, 1, c[0], stream[0]));
-  on(1), SAY(ncclRecv(recv[1], 8, ints, 0, c[1], stream[1]));
+  on(0), SAY(ncclSend(send[0], n, ints, 1, c[0], stream[0]));
+  on(1), SAY(ncclRecv(recv[1], n, ints, 0, c[1], stream[1]));
   SAY(ncclGroupEnd());
   sync_all();
 }
-PAIR(pair_send_of_0) {
-  ncclComm_t c[2];
-  pair(c);
-  DO(ncclGroupStart());
-  on(0), SAY(ncclSend(send[0], 0, ints, 1, c[0], stream[0]));
-  on(1), SAY(ncclRecv(recv[1], 0, ints, 0, c[1], stream[1]));
-  SAY(ncclGroupEnd());
-  sync_all();
-}
+PAIR(pair_send_recv) { send_to_the_other(8); }
+PAIR(pair_send_of_0) { send_to_the_other(0); }
 PAIR(pair_all_gather_base) { ncclComm_t c[2]; pair(c); DO(ncclGroupStart()); TWO(SAY(ncclAllGather(recv[d], recv[d], 8, ints, c[d], stream[d]))); SAY(ncclGroupEnd()); sync_all(); }
 PAIR(pair_all_gather_in_place) { ncclComm_t c[2]; pair(c); DO(ncclGroupStart()); TWO(SAY(ncclAllGather(recv[d] + 32 * d, recv[d], 8, ints, c[d], stream[d]))); SAY(ncclGroupEnd()); sync_all(); }
 PAIR(pair_reduce_scatter_base) { ncclComm_t c[2]; pair(c); DO(ncclGroupStart()); TWO(SAY(ncclReduceScatter(send[d], send[d], 8, ints, sum, c[d], stream[d]))); SAY(ncclGroupEnd()); sync_all(); }

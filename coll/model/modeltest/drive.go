@@ -252,12 +252,12 @@ func (r *Rank) Close(abort bool) error {
 	return errors.Join(append(errs, r.Free())...)
 }
 
-// each calls f for all ranks at once.
+// each calls f for all ranks at once and joins their errors.
 func each(ranks []*Rank, f func(r *Rank) error) error {
 	return errors.Join(errorsOf(ranks, f)...)
 }
 
-// errorsOf is each, and returns the ranks' errors.
+// errorsOf calls f for all ranks at once and returns their errors, by rank.
 func errorsOf(ranks []*Rank, f func(r *Rank) error) []error {
 	errs := make([]error, len(ranks))
 	var wg sync.WaitGroup
