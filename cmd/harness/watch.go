@@ -32,7 +32,7 @@ func watchCommand(out io.Writer) *cli.Command {
 			"For a job on several machines: srun --overlap --jobid ID harness watch --job ID --once",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "job", Destination: &o.job, Usage: "show processes of the Slurm job `ID`"},
-			&cli.IntFlag{Name: "last", Aliases: []string{"n"}, Value: 1, Destination: &o.last, Usage: "show the last `N` operations of each communicator, 512 at most"},
+			&cli.IntFlag{Name: "last", Aliases: []string{"n"}, Value: 1, Destination: &o.last, Usage: "show the last `N` operations of each communicator, " + strconv.Itoa(flight.Entries) + " at most"},
 			&cli.DurationFlag{Name: "every", Value: time.Second, Destination: &o.every, Usage: "refresh after `TIME`"},
 			&cli.BoolFlag{Name: "once", Destination: &o.once, Usage: "show once and exit (always where stdout is not a terminal)"},
 			&cli.StringFlag{Name: "format", Aliases: []string{"o"}, Value: "text", Destination: &o.format, Usage: "`FORMAT` on stdout: text, or json (once)"},

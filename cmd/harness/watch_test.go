@@ -68,7 +68,7 @@ func TestWatch(t *testing.T) {
 		want string
 	}{
 		{[]string{"x"}, exit.Usage, `"x" is not the number of a process`},
-		{[]string{"--last", "65"}, exit.Usage, "--last is from 1 to 64"},
+		{[]string{"--last", strconv.Itoa(flight.Entries + 1)}, exit.Usage, "--last is from 1 to " + strconv.Itoa(flight.Entries)},
 		{[]string{"--format", "yaml"}, exit.Usage, "text or json"},
 		{[]string{"--every", "0s"}, exit.Usage, "--every is a time"},
 		{[]string{"--job", "7", pid}, exit.Usage, "exclude each other"},
