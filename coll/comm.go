@@ -123,7 +123,7 @@ func (c *Comm) do(a *call) error {
 		return c.check(a)
 	}
 	if err := c.enter(); err != nil {
-		c.refuses(a)
+		c.refuses(a, c.seq+1)
 		return err
 	}
 	defer c.leave() // also when it panics: Abort waits for that
@@ -367,6 +367,7 @@ func (c *Comm) fail(a *call, err error) error {
 	}
 	e := c.wrap(a.name(c.seq), err)
 	c.fault.Set(e)
+	c.refuses(a, c.seq)
 	return e
 }
 

@@ -216,7 +216,7 @@ func (g *Group) launch() error {
 		if err := c.enter(); err != nil {
 			for i := range g.calls {
 				if g.calls[i].c == c {
-					c.refuses(&g.calls[i].a)
+					c.refuses(&g.calls[i].a, c.seq+1)
 					break
 				}
 			}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"os"
 	"slices"
@@ -144,8 +145,16 @@ func (c *Comm) head(d *device) head {
 		p.Since = int(d.log.Calls() - l.Call)
 		h.In = &p
 	}
-	if l.Does == executor.Behind {
+	if l.Does == executor.Behind || l.Does == executor.Idle {
 		h.Others = c.elsewhere(d)
+	}
+	for o, od := range c.beside(d) {
+		if last, ok := od.log.Last(); ok {
+			if h.Calls == nil {
+				h.Calls = map[string]uint32{}
+			}
+			h.Calls[o.Name()] = last.Seq
+		}
 	}
 	for _, o := range d.log.Others() { // the latest one
 		if !any || o.At.After(e.At) {
@@ -164,28 +173,38 @@ func (d *device) place(e flight.Entry) place {
 	return p
 }
 
+// beside returns the process's other communicators on the same device.
+func (c *Comm) beside(d *device) iter.Seq2[*Comm, *device] {
+	return func(yield func(*Comm, *device) bool) {
+		for _, o := range looks.comms() {
+			od := o.accel.Load()
+			if o != c && od != nil && od.ordinal == d.ordinal && o.rank < len(od.who) && !yield(o, od) {
+				return
+			}
+		}
+	}
+}
+
 // elsewhere returns the operations of the process's other communicators on the same device that
 // have begun and wait for other ranks.
 func (c *Comm) elsewhere(d *device) (all []elsewhere) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for _, o := range looks.comms() {
-		od := o.accel.Load()
-		if o == c || od == nil || od.ordinal != d.ordinal || o.rank >= len(od.who) {
-			continue
-		}
+	for o, od := range c.beside(d) {
 		wg.Go(func() {
 			l := od.look(true)
 			if l.Does != executor.Begun || len(l.Ranks) == 0 {
 				return
 			}
 			e := elsewhere{Name: o.Name(), What: "an operation"}
+			at, ok := od.log.At(l.Call)
+			if !ok {
+				at, ok = od.log.Last()
+			}
 			if !l.Graph.IsZero() {
 				e.What = inGraph
-			} else if first, ok := od.log.At(l.Call); ok {
-				e.What = Operation(first)
-			} else if last, ok := od.log.Last(); ok {
-				e.What = Operation(last)
+			} else if ok {
+				e.What, e.Seq = Operation(at), at.Seq
 			}
 			for _, r := range l.Ranks {
 				e.For = append(e.For, od.who[r])
@@ -452,7 +471,7 @@ func (c *Comm) sayFault(d *device, err error, refused string) {
 	if refused != "" {
 		text += ": this rank calls " + refused
 	} else {
-		now := d.waiting()
+		now := d.look(true)
 		if now.Does == executor.Idle {
 			return
 		}
@@ -480,16 +499,16 @@ func (c *Comm) sayFault(d *device, err error, refused string) {
 	c.say(d, Verdict{Cause: cause, Ranks: ranks, Text: text})
 }
 
-// refuses reports the verdict about what has broken the communicator before a call returns the
-// error: the program may exit because of it.
-func (c *Comm) refuses(a *call) {
+// refuses reports the verdict about what has broken the communicator before a call with a number
+// returns the error: the program may exit because of it.
+func (c *Comm) refuses(a *call, seq uint32) {
 	d, err := c.accel.Load(), c.fault.Err()
 	if d == nil || err == nil || !c.cfg.asNCCL {
 		return
 	}
 	what := a.name(0)
 	if a.Coll != pointToPoint {
-		what = fmt.Sprintf("%v, operation #%d", a.Coll, c.seq+1)
+		what = fmt.Sprintf("%v, operation #%d", a.Coll, seq)
 	}
 	c.sayFault(d, err, what)
 }

@@ -278,6 +278,7 @@ func TestVerdict(t *testing.T) {
 		return &place{Call: at(seq, head{}).Call, Peer: NoPeer, Since: since}
 	}
 	known95 := at(95, head{}).Call
+	tp := []elsewhere{{"tp", "AllReduce of int8 with sum, 3 elements, operation #7", 7, []who{{"a", 10, 0, ""}}}}
 	for _, c := range []struct {
 		name  string
 		heads map[int]head
@@ -325,10 +326,18 @@ func TestVerdict(t *testing.T) {
 			"rank 1 (host a, pid 11, GPU 1) has not called Recv #3 from rank 0, which waits in a Send to or Recv from rank 1, 9 calls ago: its last call was AllGather of uint8, 95 elements, operation #95, 0 s ago"},
 		{"a Send that is late", map[int]head{0: at(95, head{Ago: 3}), 1: at(95, head{Does: begun, P2P: 1, Peer: 0, For: []int{0}, Rcvd: []uint32{1, 0, 0}}), 2: at(95, head{})}, Unmatched, []int{0},
 			"rank 0 (host a, pid 10, GPU 0) has not called Send #1 to rank 1, which waits in Sends or Recvs: its last call was AllGather of uint8, 95 elements, operation #95, 3 s ago"},
-		{"two communicators", map[int]head{0: at(95, head{Does: begun, For: []int{1}}), 1: at(95, head{Does: behind, In: ahead(95, 0), Others: []elsewhere{{"tp", "AllReduce of int8 with sum, 3 elements, operation #7", []who{{"a", 10, 0, ""}, {"b", 12, 2, ""}}}}}), 2: at(95, head{Does: begun, For: []int{1}})}, Order, []int{1},
-			`rank 1 (host a, pid 11, GPU 1) enqueued AllReduce of int8 with sum, 3 elements, operation #7 of communicator "tp" before AllGather of uint8, 95 elements, operation #95 of this communicator, ranks 0, 2 the other way round: each waits for the other`},
-		{"another communicator", map[int]head{0: at(95, head{Does: begun, For: []int{1}}), 1: at(95, head{Does: behind, In: ahead(95, 0), Others: []elsewhere{{"tp", "AllReduce of int8 with sum, 3 elements, operation #7", []who{{"c", 99, 0, ""}}}}}), 2: at(95, head{Does: begun, For: []int{1}})}, Blocked, []int{1},
+		{"two communicators", map[int]head{0: at(95, head{Does: begun, For: []int{1}}), 1: at(95, head{Does: behind, In: ahead(95, 0), Others: []elsewhere{{"tp", "AllReduce of int8 with sum, 3 elements, operation #7", 7, []who{{"a", 10, 0, ""}, {"b", 12, 2, ""}}}}}), 2: at(95, head{Does: begun, For: []int{1}})}, Order, []int{1},
+			`rank 1 (host a, pid 11, GPU 1) called AllReduce of int8 with sum, 3 elements, operation #7 of communicator "tp" before AllGather of uint8, 95 elements, operation #95 of this communicator, ranks 0, 2 the other way round: each waits for the other`},
+		{"another communicator", map[int]head{0: at(95, head{Does: begun, For: []int{1}}), 1: at(95, head{Does: behind, In: ahead(95, 0), Others: []elsewhere{{"tp", "AllReduce of int8 with sum, 3 elements, operation #7", 7, []who{{"c", 99, 0, ""}}}}}), 2: at(95, head{Does: begun, For: []int{1}})}, Blocked, []int{1},
 			`rank 1 (host a, pid 11, GPU 1) has called AllGather of uint8, 95 elements, operation #95, which has not begun: its stream or its GPU is blocked by AllReduce of int8 with sum, 3 elements, operation #7 of communicator "tp", which waits for process 99 on c`},
+		{"a program that waits in another communicator", map[int]head{0: at(95, head{Does: begun, For: []int{1}, Calls: map[string]uint32{"tp": 7}}), 1: at(94, head{Others: tp}), 2: at(95, head{Does: begun, For: []int{1}})}, Elsewhere, []int{1},
+			`rank 1 (host a, pid 11, GPU 1) has not called AllGather of uint8, 95 elements, operation #95: it waits in AllReduce of int8 with sum, 3 elements, operation #7 of communicator "tp", which waits for process 10 on a`},
+		{"programs that wait in two", map[int]head{0: at(95, head{Does: begun, For: []int{1}, Calls: map[string]uint32{"tp": 6}}), 1: at(94, head{Others: tp}), 2: at(95, head{Does: begun, For: []int{1}})}, Order, []int{1},
+			`rank 1 (host a, pid 11, GPU 1) called AllReduce of int8 with sum, 3 elements, operation #7 of communicator "tp" before AllGather of uint8, 95 elements, operation #95 of this communicator, ranks 0, 2 the other way round: each waits for the other`},
+		{"one waits in another communicator, and one is late", map[int]head{0: at(95, head{Does: begun}), 1: at(94, head{Others: tp}), 2: at(94, head{Ago: 3})}, NotCalled, []int{2},
+			"rank 2 (host b, pid 12, GPU 2) has not called AllGather of uint8, 95 elements, operation #95: its last call was AllGather of uint8, 94 elements, operation #94, 3 s ago"},
+		{"a Send that has ended without a Recv", map[int]head{0: at(95, head{Does: begun, For: []int{1}, Rcvd: []uint32{0, 1}}), 1: at(95, head{Sent: []uint32{2, 0}}), 2: at(95, head{})}, Unmatched, []int{0},
+			"rank 0 (host a, pid 10, GPU 0) has not called Recv #2 from rank 1, which has sent it; the operation that has not ended is AllGather of uint8, 95 elements, operation #95"},
 		{"all wait for their own", map[int]head{0: at(95, head{Does: behind}), 1: at(94, head{}), 2: at(95, head{Does: behind})}, "", nil, ""},
 	} {
 		g := hang{size: 3, heads: c.heads, call: known}

@@ -19,6 +19,7 @@ import (
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/transport"
 	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/meet"
 )
 
 // A Config configures communicators. The zero value takes the settings from the environment.
@@ -140,7 +141,7 @@ func newID(cfg Config) (UniqueID, *bootstrap.Root, error) {
 	}
 	s, err := cfg.complete(0, 1)
 	if err != nil {
-		return fail(InvalidArgument, err)
+		return fail(settingCode(err), err)
 	}
 	if s.CommID != "" {
 		defer s.owned.Close()
@@ -153,7 +154,7 @@ func newID(cfg Config) (UniqueID, *bootstrap.Root, error) {
 	root, err := bootstrap.NewRoot(s.boot)
 	if err != nil {
 		_ = s.owned.Close()
-		return fail(SystemError, err)
+		return fail(joinCode(err), err)
 	}
 	if s.owned != nil {
 		go func() {
@@ -253,7 +254,7 @@ func CommInitRank(ctx context.Context, n int, id UniqueID, rank int, cfg Config)
 	}
 	s, err := cfg.complete(rank, n)
 	if err != nil {
-		return fail(InvalidArgument, err)
+		return fail(settingCode(err), err)
 	}
 	var root *bootstrap.Root // of NCCL_COMM_ID
 	defer func() {
@@ -327,9 +328,20 @@ func newComm(rank, n int, s settings) *Comm {
 	return c
 }
 
+// settingCode is the code for a Config that cannot be used: of a variable, that of NCCL.
+func settingCode(err error) Code {
+	if _, ok := errors.AsType[*knob.Error](err); ok {
+		return InvalidUsage
+	}
+	return InvalidArgument
+}
+
 func joinCode(err error) Code {
-	if errors.Is(err, context.DeadlineExceeded) || os.IsTimeout(err) {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), os.IsTimeout(err):
 		return Timeout
+	case errors.Is(err, meet.ErrNoInterface):
+		return InvalidUsage
 	}
 	return SystemError
 }

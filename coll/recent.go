@@ -168,13 +168,18 @@ func (c *Comm) quietTeller(d *device) func() {
 	var before, told uint64
 	since := time.Now()
 	return func() {
+		calls := d.log.Calls()
 		if c.broken.Err() != nil {
+			if calls != before && c.cfg.asNCCL { // a call that the fault came upon
+				before = calls
+				d.do(func() { c.sayFault(d, c.fault.Err(), "") })
+			}
 			return
 		}
 		if c.cfg.asNCCL {
 			c.lookForHang(d)
 		}
-		switch calls := d.log.Calls(); {
+		switch {
 		case calls != before:
 			before, since = calls, time.Now()
 		case calls != told && time.Since(since) >= stallAfter:

@@ -14,8 +14,7 @@ const NoColor = -1
 
 // Split creates communicators out of this one: ranks with the same color form one, numbered by
 // key and, where keys are equal, by their ranks here. Every rank of the communicator calls it. A
-// rank with NoColor gets nil. If a rank passes an invalid color, all ranks return an error, and
-// the communicator stays usable.
+// rank with NoColor gets nil.
 func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	return c.SplitAs(ctx, color, key, Child{})
 }
@@ -36,11 +35,6 @@ func (c *Comm) SplitAs(ctx context.Context, color, key int, as Child) (*Comm, er
 	all, err := exchange(ctx, c.net, [2]int64{int64(color), int64(key)})
 	if err != nil {
 		return nil, c.giveUp(op, err)
-	}
-	if r := slices.IndexFunc(all, func(v [2]int64) bool { return v[0] < 0 && v[0] != NoColor }); r >= 0 {
-		e := c.errorOf(InvalidArgument, op, "rank %d has the color %d; a color is 0 or more, or NoColor (%d)", r, all[r][0], NoColor)
-		e.Peer = r
-		return nil, e
 	}
 	var members []int
 	for r, v := range all {

@@ -3,12 +3,10 @@ package coll
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 )
 
 // TestSplitKeys: keys may be anything, and their differences more than an int
@@ -29,43 +27,6 @@ func TestSplitKeys(t *testing.T) {
 		}
 		return s.Destroy()
 	})
-}
-
-// TestSplitBadColor: all ranks hear which one had a color that there is not,
-// and the communicator goes on.
-func TestSplitBadColor(t *testing.T) {
-	for name, colors := range map[string][]int{
-		"one":             {0, -5, 1, NoColor},
-		"the lowest":      {math.MinInt, 0, 0, 0},
-		"more than one":   {0, -2, -3, 0},
-		"all are as bad":  {-7, -7, -7, -7},
-		"among left out":  {NoColor, NoColor, NoColor, -2},
-		"beside NoColor":  {-2, NoColor, NoColor, NoColor},
-		"the last is bad": {3, 3, 3, -4},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bad := 0
-			for colors[bad] >= NoColor {
-				bad++
-			}
-			withRanks(t, len(colors), testConfig(), func(c *Comm) error {
-				ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-				defer cancel()
-				s, err := c.Split(ctx, colors[c.Rank()], 0)
-				want := fmt.Sprintf("rank %d has the color %d", bad, colors[bad])
-				if s != nil || CodeOf(err) != InvalidArgument || !strings.Contains(err.Error(), want) {
-					return fmt.Errorf("rank %d: %v, %v; want an invalid argument, %q", c.Rank(), s, err, want)
-				}
-				if s, err = c.Split(ctx, c.Rank()%2, 0); err != nil {
-					return err
-				}
-				if err := sumOnce(s, 100); err != nil {
-					return err
-				}
-				return s.Destroy()
-			})
-		})
-	}
 }
 
 // TestSplitGivenUp: when one rank's patience ends, the others do not wait until

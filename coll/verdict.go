@@ -23,7 +23,8 @@ const (
 	Silent    Cause = "silent"     // a rank does not answer, for an unknown reason
 	Cut       Cause = "network"    // nothing arrives from any rank of a host
 	Blocked   Cause = "blocked"    // a rank's operation waits behind other work
-	Order     Cause = "order"      // ranks enqueued operations of two communicators in different orders
+	Elsewhere Cause = "elsewhere"  // a rank has not called it because it waits in another communicator, whose verdict says why
+	Order     Cause = "order"      // ranks called operations of two communicators in different orders
 	GPU       Cause = "gpu"        // a GPU, or its driver, does not answer or has failed
 	Unclear   Cause = "unclear"    // all ranks have called the operation, and it does not end
 	Resumed   Cause = "resumed"    // the communicator continues after a verdict
@@ -96,9 +97,10 @@ type head struct {
 	Near   map[int]Cause     `json:"near,omitempty"` // ranks of its host with processes that do not run
 	In     *place            `json:"in,omitempty"`   // the first operation that has not ended; nil: not known
 	Window *window           `json:"window,omitempty"`
-	Sent   []uint32          `json:"sent,omitempty"` // Sends that it has called, by peer
-	Rcvd   []uint32          `json:"rcvd,omitempty"` // Recvs
-	Others []elsewhere       `json:"others,omitempty"`
+	Sent   []uint32          `json:"sent,omitempty"`   // Sends that it has called, by peer
+	Rcvd   []uint32          `json:"rcvd,omitempty"`   // Recvs
+	Others []elsewhere       `json:"others,omitempty"` // if it has called nothing that has begun
+	Calls  map[string]uint32 `json:"calls,omitempty"`  // collectives that it has called in other communicators, by name
 }
 
 // A place is an operation in the order of a rank's calls.
@@ -135,6 +137,7 @@ func (p place) ago() string {
 type elsewhere struct {
 	Name string `json:"name"`
 	What string `json:"what"`
+	Seq  uint32 `json:"seq"` // number of the collective, or of the last one before the Sends and Recvs
 	For  []who  `json:"for"` // the processes that it waits for
 }
 
@@ -171,7 +174,7 @@ func (g *hang) judge() (Cause, []int, string, bool) {
 	if !waiting {
 		return "", nil, "", false
 	}
-	for _, look := range [...]func() []finding{g.silent, g.stuck, g.behind, g.ordered, g.blocked, g.unmatched, g.unlaunched} {
+	for _, look := range [...]func() []finding{g.silent, g.stuck, g.behind, g.ordered, g.away, g.blocked, g.unmatched, g.unlaunched, g.unreceived} {
 		found := look()
 		if len(found) == 0 {
 			continue
@@ -282,20 +285,27 @@ func (g *hang) stuck() (found []finding) {
 	return found
 }
 
-// behind returns findings about the ranks that have not called what others have. A rank with an
-// operation that has not ended is none: its program may wait for that.
+// missing returns a collective that others have called and a rank has not. There is none for a
+// rank with an operation that has not ended: its program may wait for that.
+func (g *hang) missing(r int) (what stall, ok bool) {
+	h, ok := g.heads[r]
+	what = g.furthest()
+	if !ok || h.Call.Seq >= what.Seq || h.Does == executor.Begun || h.Does == executor.Behind {
+		return what, false
+	}
+	if next, ok := g.call(h.Call.Seq + 1); ok {
+		what = next
+	}
+	return what, true
+}
+
+// behind returns findings about the ranks that have not called what others have, and do not wait
+// in another communicator.
 func (g *hang) behind() (found []finding) {
-	last := g.furthest()
 	for r := range g.size {
-		h, ok := g.heads[r]
-		if !ok || h.Call.Seq >= last.Seq || h.Does == executor.Begun || h.Does == executor.Behind {
-			continue
+		if what, ok := g.missing(r); ok && len(g.heads[r].Others) == 0 {
+			found = append(found, finding{NotCalled, []int{r}, fmt.Sprintf("%s has not called %s: %s", g.name(r), what, g.heads[r].last())})
 		}
-		what := last
-		if next, ok := g.call(h.Call.Seq + 1); ok {
-			what = next
-		}
-		found = append(found, finding{NotCalled, []int{r}, fmt.Sprintf("%s has not called %s: %s", g.name(r), what, h.last())})
 	}
 	if len(found) > 0 {
 		return found
@@ -303,52 +313,70 @@ func (g *hang) behind() (found []finding) {
 	return g.partnerless(func(h head) bool { return h.Does == executor.Idle })
 }
 
+// away returns findings about the ranks that have not called what others have because they wait in
+// another communicator.
+func (g *hang) away() (found []finding) {
+	for r := range g.size {
+		if what, ok := g.missing(r); ok && len(g.heads[r].Others) > 0 {
+			found = append(found, finding{Elsewhere, []int{r}, fmt.Sprintf("%s has not called %s: it waits in %s", g.name(r), what, g.heads[r].Others[0])})
+		}
+	}
+	return found
+}
+
+// peer returns a count of Sends or Recvs with a rank.
+func peer(of []uint32, r int) uint32 {
+	if r < len(of) {
+		return of[r]
+	}
+	return 0
+}
+
 // partnerless returns findings about the ranks, of those that may be the cause, that have not
 // called a Send or Recv which another rank waits for.
 func (g *hang) partnerless(may func(head) bool) (found []finding) {
-	at := func(of []uint32, r int) uint32 {
-		if r < len(of) {
-			return of[r]
-		}
-		return 0
-	}
 	for r := range g.size {
 		h, ok := g.heads[r]
 		if !ok || !may(h) {
 			continue
 		}
-		for peer := range g.size {
-			p := g.heads[peer]
-			if peer == r || !p.waits() || len(p.For) > 0 && !slices.Contains(p.For, r) {
+		for q := range g.size {
+			p := g.heads[q]
+			if q == r || !p.waits() || len(p.For) > 0 && !slices.Contains(p.For, r) {
 				continue
 			}
 			what, n := "", uint32(0)
-			if n = at(h.Rcvd, peer); n < at(p.Sent, r) {
+			if n = peer(h.Rcvd, q); n < peer(p.Sent, r) {
 				what = "Recv #%d from rank %d"
-			} else if n = at(h.Sent, peer); n < at(p.Rcvd, r) {
+			} else if n = peer(h.Sent, q); n < peer(p.Rcvd, r) {
 				what = "Send #%d to rank %d"
 			}
 			if what != "" {
-				found = append(found, finding{Unmatched, []int{r}, fmt.Sprintf("%s has not called "+what+", which waits in %s: %s", g.name(r), n+1, peer, p.in(), h.last())})
+				found = append(found, finding{Unmatched, []int{r}, fmt.Sprintf("%s has not called "+what+", which waits in %s: %s", g.name(r), n+1, q, p.in(), h.last())})
 			}
 		}
 	}
 	return found
 }
 
-// ordered returns a finding if ranks have enqueued this communicator's operation and one of
-// another communicator in different orders: each waits for a rank that does the other one first.
+// ordered returns a finding if ranks have called this communicator's operation and one of another
+// communicator in different orders: each waits for a rank that does the other one first.
 func (g *hang) ordered() (found []finding) {
 	var before, after []int // ranks that do the other communicator's operation first, or this one's
 	var what string
+	mine := g.first()
 	for r := range g.size {
 		h := g.heads[r]
-		if h.Does != executor.Behind {
+		_, missing := g.missing(r)
+		if h.Does != executor.Behind && !missing {
 			continue
 		}
 		for _, o := range h.Others {
 			for q := range g.size {
 				if q == r || !g.heads[q].waits() || !slices.Contains(o.For, g.who[q]) {
+					continue
+				}
+				if missing && g.heads[q].Calls[o.Name] >= o.Seq { // it is not this one that r waits for
 					continue
 				}
 				what = fmt.Sprintf("%s of communicator %q", o.What, o.Name)
@@ -374,8 +402,11 @@ func (g *hang) ordered() (found []finding) {
 	case len(after) == len(before):
 		ranks = slices.Concat(before, after)
 	}
-	return []finding{{Order, ranks, fmt.Sprintf("%s enqueued %s before %s of this communicator, %s the other way round: each waits for the other",
-		g.these(before), what, g.heads[before[0]].at(), g.these(after))}}
+	if at := g.heads[before[0]]; at.Does == executor.Behind {
+		mine = at.at().String()
+	}
+	return []finding{{Order, ranks, fmt.Sprintf("%s called %s before %s of this communicator, %s the other way round: each waits for the other",
+		g.these(before), what, mine, g.these(after))}}
 }
 
 func (g *hang) these(ranks []int) string {
@@ -459,6 +490,20 @@ func (g *hang) unmatched() (found []finding) {
 	return found
 }
 
+// unreceived returns findings about the ranks that have not called a Recv whose Send has ended:
+// what it has sent is in the way of later operations.
+func (g *hang) unreceived() (found []finding) {
+	for r := range g.size {
+		h, ok := g.heads[r]
+		for q := range g.size {
+			if n := peer(h.Rcvd, q); ok && n < peer(g.heads[q].Sent, r) {
+				found = append(found, finding{Unmatched, []int{r}, fmt.Sprintf("%s has not called Recv #%d from rank %d, which has sent it; the operation that has not ended is %s", g.name(r), n+1, q, g.first())})
+			}
+		}
+	}
+	return found
+}
+
 // blocked returns findings about the ranks that others wait for and that have not begun their
 // operation.
 func (g *hang) blocked() (found []finding) {
@@ -477,7 +522,7 @@ func (g *hang) blocked() (found []finding) {
 		by := "work that is not ours"
 		switch {
 		case len(h.Others) > 0:
-			by = fmt.Sprintf("%s of communicator %q, which waits for %s", h.Others[0].What, h.Others[0].Name, h.Others[0].waits())
+			by = h.Others[0].String()
 		case h.Else != "":
 			by += ", or " + h.Else
 		}

@@ -8,6 +8,7 @@ import "C"
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strconv"
 	"unsafe"
@@ -80,6 +81,9 @@ func settings(c *C.struct_assay_config) (env []string) {
 		name  string
 		value C.int32_t
 	}{{"NCCL_MIN_NRINGS", c.min_ctas}, {"NCCL_MAX_NRINGS", c.max_ctas}, {"NCCL_IB_TC", c.traffic_class}, {"NCCL_COLLNET_ENABLE", c.coll_net}, {"NCCL_CTA_POLICY", c.cta_policy}} {
+		if s.name == "NCCL_IB_TC" && (s.value < 0 || s.value > math.MaxUint8) { // NCCL takes any number, and a packet has eight bits for it
+			continue
+		}
 		if s.value != C.INT_MIN {
 			env = append(env, s.name+"="+strconv.Itoa(int(s.value)))
 		}

@@ -23,34 +23,37 @@ import (
 	"github.com/assay-hpc/assay/coll/colltest"
 )
 
-// faults are what goes wrong at one rank of a job, and what a verdict may call it.
+// faults are what goes wrong at one rank of a job, what a verdict may call it, and what it calls
+// the operation.
 var faults = []struct {
-	kind   string
-	causes []coll.Cause
+	kind      string
+	causes    []coll.Cause
+	operation string
 }{
-	{"none", nil},
-	{"skip", []coll.Cause{coll.NotCalled, coll.Differs}}, // the rank's next call takes the place of the one that it has skipped
-	{"late", []coll.Cause{coll.NotCalled}},
-	{"never", []coll.Cause{coll.NotCalled}},
-	{"count", []coll.Cause{coll.Differs}},
-	{"type", []coll.Cause{coll.Differs}},
-	{"reduction", []coll.Cause{coll.Differs}},
-	{"order", []coll.Cause{coll.Differs}},
-	{"root", []coll.Cause{coll.Differs}},
-	{"stop", []coll.Cause{coll.Stopped}},
-	{"kill", []coll.Cause{coll.Dead}},
-	{"block", []coll.Cause{coll.Blocked}},
-	{"graph", []coll.Cause{coll.NotCalled}},
-	{"recv", []coll.Cause{coll.Unmatched}},
-	{"cross", []coll.Cause{coll.Order}},
-	{"leave", []coll.Cause{coll.Differs}},
-	{"cut", []coll.Cause{coll.Cut}}, // the last rank's host from the others'
+	{"none", nil, ""},
+	{"skip", []coll.Cause{coll.NotCalled, coll.Differs}, "#8"}, // the rank's next call takes the place of the one that it has skipped
+	{"late", []coll.Cause{coll.NotCalled}, "#8"},
+	{"never", []coll.Cause{coll.NotCalled}, "#8"},
+	{"count", []coll.Cause{coll.Differs}, "#8"},
+	{"type", []coll.Cause{coll.Differs}, "#8"},
+	{"reduction", []coll.Cause{coll.Differs}, "#8"},
+	{"order", []coll.Cause{coll.Differs}, "#8"},
+	{"root", []coll.Cause{coll.Differs}, "#7"},
+	{"stop", []coll.Cause{coll.Stopped}, "#8"},
+	{"kill", []coll.Cause{coll.Dead}, "#8"},
+	{"block", []coll.Cause{coll.Blocked}, "#8"},
+	{"graph", []coll.Cause{coll.NotCalled}, "CUDA graph"},
+	{"recv", []coll.Cause{coll.Unmatched}, "Recv"},
+	{"cross", []coll.Cause{coll.Order}, "#8"},
+	{"leave", []coll.Cause{coll.Differs}, "#7"},
+	{"cut", []coll.Cause{coll.Cut}, "#8"}, // the last rank's host from the others'
 }
 
 // A faultRun is one job.
 type faultRun struct {
 	kind          string
 	causes        []coll.Cause
+	operation     string
 	ranks, victim int
 	ahead         int            // operations that each rank calls before it synchronizes
 	wire          *colltest.Wire // between the last rank's host and that of the others
@@ -112,7 +115,7 @@ func testFaults(t *testing.T, emulator, dir string) {
 	took := make([]time.Duration, n)
 	for i := range n {
 		f := faults[i%len(faults)]
-		r := faultRun{kind: f.kind, causes: f.causes, ranks: 3 + random.IntN(2)}
+		r := faultRun{kind: f.kind, causes: f.causes, operation: f.operation, ranks: 3 + random.IntN(2)}
 		r.victim = random.IntN(r.ranks)
 		if i/len(faults)%2 == 1 || n == len(faults) && i%2 == 1 {
 			r.ahead = 1 + random.IntN(200)
@@ -198,7 +201,7 @@ func (r faultRun) run(ctx context.Context, program, emulator, dir string) (time.
 		err = fmt.Errorf("a verdict, and nothing is wrong")
 	case r.kind == "none":
 		return 0, nil
-	case !slices.Contains(r.causes, v.Cause) || !slices.Equal(v.Ranks, r.blamed(v)) || v.Communicator != "dp" && v.Communicator != "tp" || !strings.Contains(v.Text, "operation") || !strings.Contains(v.Text, "host "):
+	case !slices.Contains(r.causes, v.Cause) || !slices.Equal(v.Ranks, r.blamed(v)) || v.Communicator != "dp" && v.Communicator != "tp" || !strings.Contains(v.Text, r.operation) || !strings.Contains(v.Text, "host "):
 		err = fmt.Errorf("the verdict is %+v", v)
 	}
 	if err != nil {
@@ -218,7 +221,7 @@ func (r faultRun) began(out string) time.Time {
 	return time.Time{}
 }
 
-// verdict waits for the first file that a job writes.
+// verdict waits for the first file that a job writes, of those that name a cause.
 func verdict(ctx context.Context, dir string) (v coll.Verdict, err error) {
 	for ; ; time.Sleep(20 * time.Millisecond) {
 		if ctx.Err() != nil {
@@ -227,7 +230,7 @@ func verdict(ctx context.Context, dir string) (v coll.Verdict, err error) {
 		files, _ := filepath.Glob(filepath.Join(dir, "assay-hang-*.json"))
 		for _, f := range files {
 			b, err := os.ReadFile(f)
-			if err == nil && json.Unmarshal(b, &v) == nil { // else it is being written
+			if err == nil && json.Unmarshal(b, &v) == nil && v.Cause != coll.Elsewhere { // else it is being written, or another one says why
 				return v, nil
 			}
 		}

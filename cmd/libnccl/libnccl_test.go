@@ -5,6 +5,7 @@ import (
 	"context"
 	"debug/elf"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -87,7 +88,27 @@ func TestEmulated(t *testing.T) {
 	t.Run("Faults", func(t *testing.T) { testFaults(t, emulator, dir) })
 }
 
-// testAnswers: what calls return, case by case. answers.golden is what ours gives on the emulator.
+// differences says why ours answers some cases otherwise than NVIDIA's library does.
+var differences = []struct{ cases, why string }{
+	{"all_gather_from_null all_reduce_from_null all_reduce_to_null broadcast_from_null mem_alloc_null reduce_scatter_to_null reduce_to_null", "an argument is NULL that must not be; there, CUDA says so"},
+	{"init_all_of_0 premul_null premul_scalar_null register_to_null scalable_of_0", "there, the process crashes"},
+	{"premul_type_99", "the argument is wrong, not the library"},
+	{"premul_residence_9", "there is no such residence; there, the scalar counts as one on the device"},
+	{"config_net_empty config_net_missing set_net_missing", "a setting names a network of NCCL's or of a plugin; ours takes its own, and a job for another cluster runs"},
+	{"set_graph_file_missing", "ours reads no file of graphs"},
+	{"init_all_one_device_twice pair_device_twice", "ours has several ranks on a GPU"},
+	{"operation_after_finalize", "NCCL's guide: after ncclCommFinalize a communicator takes no operations"},
+	{"pair_abort", "there, the first ncclCommAbort waits for the second one's"},
+	{"pair_all_gather_base pair_overlap pair_reduce_scatter_base", "the buffers overlap otherwise than in place: the result depends on which rank is faster"},
+	{"send_100_recv_50_to_self", "the lengths differ, and data would be lost"},
+	{"unblocked_wrong_call", "a call that is refused changes nothing; there, the communicator has failed"},
+	{"signal_handlers", "the Go runtime, which chains those of the program (below)"},
+	{"pair_default_stream", "on the emulator alone, which has no default stream; on GPUs the answers are the same"},
+}
+
+// testAnswers: what calls return, case by case. answers.golden is what ours gives on the emulator,
+// answers.nvidia what NVIDIA's library 2.28.9 gives on two H200, where ./run api asks both. Each
+// difference has its reason.
 func testAnswers(t *testing.T, emulator, dir string) {
 	p := filepath.Join(t.TempDir(), "answers")
 	gputest.Tool(t, "gcc", "-std=gnu11", "-O1", "-Wall", "-o", p, "testdata/answers.c", "-ldl", "-pthread")
@@ -102,6 +123,42 @@ func testAnswers(t *testing.T, emulator, dir string) {
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	slices.Sort(lines)
 	golden.Check(t, "answers.golden", strings.Join(lines, "\n")+"\n")
+	b, err := os.ReadFile("testdata/answers.nvidia")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs, why := answers(lines), answers(strings.Split(string(b), "\n")), map[string]string{}
+	var table strings.Builder
+	differ := 0
+	for _, d := range differences {
+		for name := range strings.FieldsSeq(d.cases) {
+			why[name] = d.why
+			if ours[name] == theirs[name] {
+				t.Errorf("%s: the answers are the same, and a reason is given", name)
+			}
+			fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", name, ours[name], theirs[name], d.why)
+			differ++
+		}
+	}
+	for name, answer := range ours {
+		if other, ok := theirs[name]; !ok {
+			t.Errorf("%s: testdata/answers.nvidia does not have it; ./run api of make test-gpu's bundle asks", name)
+		} else if answer != other && why[name] == "" {
+			t.Errorf("%s: ours answers %q, NVIDIA's %q", name, answer, other)
+		}
+	}
+	golden.Part(t, "../../docs/libnccl.md", "<!-- answers -->\n", "<!-- end of answers -->\n", fmt.Sprintf("Of %d cases, %d have the same answer:\n\n| case | ours | NVIDIA's | why |\n|---|---|---|---|\n%s", len(ours), len(ours)-differ, table.String()))
+}
+
+// answers returns the answers by case.
+func answers(lines []string) map[string]string {
+	all := map[string]string{}
+	for _, l := range lines {
+		if name, answer, ok := strings.Cut(l, "\t"); ok {
+			all[name] = answer
+		}
+	}
+	return all
 }
 
 // mixed are measured rules by which the library does what is long.

@@ -684,6 +684,12 @@ func assay_finalize(handle C.uintptr_t, text *C.char) (code C.int) {
 	if err != nil {
 		return result(err, text)
 	}
+	c.mu.Lock()
+	again := c.finished != nil
+	c.mu.Unlock()
+	if again {
+		return result(wrong(op.InvalidArgument, call, "it was called before"), text)
+	}
 	done := c.finish()
 	if c.nonblocking { // assay_state says when it is done
 		select {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 )
@@ -24,7 +23,7 @@ type arena struct {
 	copyBuffers [2]*loan
 	parts       [copyParts]struct {
 		lent bool
-		left time.Time // like loan.left
+		left *departure // like loan.left
 	}
 }
 
@@ -48,10 +47,8 @@ type loan struct {
 	bytes []byte // the memory, if it is host memory
 	offer offer
 	free  func() error
-	// Set if the other ranks were not seen to leave: they may write to the memory for
-	// retireFor from then on.
-	left time.Time
-	kept bool // other processes still map it
+	left  *departure // set if the other ranks were not seen to leave
+	kept  bool       // other processes still map it
 }
 
 // An importKey identifies memory of another process.
@@ -67,9 +64,6 @@ type imported struct {
 	uses  int // of borrow
 }
 
-// retireFor is longer than it takes to tell kernels to stop and for them to exit.
-const retireFor = time.Minute
-
 // enter begins a communicator's use of the arena. enter and leave are called with the device's
 // context current.
 func (a *arena) enter() {
@@ -84,7 +78,7 @@ func (a *arena) enter() {
 // take lends n idle bytes, or else n bytes that make allocates.
 func (a *arena) take(k kind, n int, make func(n int) (*loan, error)) (*loan, error) {
 	a.mu.Lock()
-	i := slices.IndexFunc(a.idle, func(l *loan) bool { return l.kind == k && int(l.offer.Bytes) == n && l.usable() })
+	i := slices.IndexFunc(a.idle, func(l *loan) bool { return l.kind == k && int(l.offer.Bytes) == n && l.left.ended() })
 	if i >= 0 {
 		l := a.idle[i]
 		a.idle = slices.Delete(a.idle, i, i+1)
@@ -95,11 +89,9 @@ func (a *arena) take(k kind, n int, make func(n int) (*loan, error)) (*loan, err
 	return make(n)
 }
 
-func (l *loan) usable() bool { return time.Since(l.left) > retireFor }
-
-// give takes a loan back. left is the time from which others may still write to it, zero if
-// they do not; kept: they have it mapped.
-func (a *arena) give(l *loan, left time.Time, kept bool) {
+// give takes a loan back. left is until when others may still write to it, nil if they do not;
+// kept: they have it mapped.
+func (a *arena) give(l *loan, left *departure, kept bool) {
 	if l == nil {
 		return
 	}
@@ -195,18 +187,28 @@ func (a *arena) leave() {
 // sweep frees unused memory, except what others may still write to or have mapped.
 func (a *arena) sweep() {
 	a.idle = slices.DeleteFunc(a.idle, func(l *loan) bool {
-		if l.kept || !l.usable() {
+		if l.kept || !l.left.ended() {
 			return false
 		}
 		_ = l.free()
 		return true
 	})
 	for i, l := range a.copyBuffers {
-		if l != nil && !l.kept && l.usable() {
+		if l != nil && !l.kept && a.unwritten(i) {
 			_ = l.free()
 			a.copyBuffers[i] = nil
 		}
 	}
+}
+
+// unwritten reports whether nobody writes to a copy buffer any more.
+func (a *arena) unwritten(buffer int) bool {
+	for i := range a.parts {
+		if b, _, _ := copyPart(i); b == buffer && !a.parts[i].left.ended() {
+			return false
+		}
+	}
+	return true
 }
 
 // Copies by copy engines arrive in copy buffers, which all communicators of a device share:
@@ -234,7 +236,7 @@ func (a *arena) takeCopyPart(make func(n int) (*loan, error)) (part int, o offer
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range a.parts {
-		if p := &a.parts[i]; p.lent || time.Since(p.left) <= retireFor {
+		if p := &a.parts[i]; p.lent || !p.left.ended() {
 			continue
 		}
 		buffer, at, n := copyPart(i)
@@ -276,14 +278,11 @@ func partOf(o offer) int {
 }
 
 // giveCopyPart takes a part back, as give does with loans.
-func (a *arena) giveCopyPart(part int, left time.Time, kept bool) {
+func (a *arena) giveCopyPart(part int, left *departure, kept bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.parts[part].lent, a.parts[part].left = false, left
 	buffer, _, _ := copyPart(part)
-	if l := a.copyBuffers[buffer]; left.After(l.left) {
-		l.left = left
-	}
 	a.copyBuffers[buffer].kept = a.copyBuffers[buffer].kept || kept
 }
 

@@ -4,7 +4,6 @@ package cuda
 
 import (
 	"context"
-	"time"
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/cuda/kernels"
@@ -92,7 +91,7 @@ func (k *copier) open(ctx context.Context) error {
 	if err != nil || why != "" {
 		k.close()
 		if k.part >= 0 {
-			e.dev.arena.giveCopyPart(k.part, time.Time{}, false)
+			e.dev.arena.giveCopyPart(k.part, nil, false)
 			k.part = -1
 		}
 		if err == nil {

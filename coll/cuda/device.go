@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"runtime"
@@ -45,6 +46,9 @@ var devices struct {
 	all map[int]*device
 }
 
+// errOrdinal is the error of a number that no device has.
+var errOrdinal = errors.New("there is no such number")
+
 // deviceOf opens a device.
 func deviceOf(ordinal int) (*device, error) {
 	devices.mu.Lock()
@@ -60,7 +64,7 @@ func deviceOf(ordinal int) (*device, error) {
 		return nil, err
 	}
 	if ordinal < 0 || ordinal >= len(infos) {
-		return nil, fmt.Errorf("%w: number %d of %d", driver.ErrNoDevice, ordinal, len(infos))
+		return nil, fmt.Errorf("%w: %w: number %d of %d", errOrdinal, driver.ErrNoDevice, ordinal, len(infos))
 	}
 	ctx, err := driver.Open(ordinal)
 	if err != nil {

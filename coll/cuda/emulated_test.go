@@ -23,7 +23,7 @@ func TestEmulated(t *testing.T) {
 	}
 	lib := gputest.Emulator(t, ".")
 	for _, c := range []struct{ tests, devices, env string }{
-		{"TestScaled|TestGroup|TestAllToAll|TestStreams|TestAbort|TestStagedAbort|TestMismatch|TestProcesses|TestPointers|TestStagedGraph|TestWays|TestHostedRefused|TestGraph|TestTuner|TestReuse|TestAbortFree|TestRegistered.*|TestHandover|TestDescriptors", "2", ""},
+		{"TestScaled|TestGroup|TestAllToAll|TestStreams|TestAbort|TestStagedAbort|TestMismatch|TestProcesses|TestPointers|TestStagedGraph|TestWays|TestHostedRefused|TestGraph|TestTuner|TestReuse|TestAbortFree|TestRegistered.*|TestHandover|TestDescriptors|TestDeparture", "2", ""},
 		{"TestFailedOpen|TestWholePages", "2", ""},
 		{"TestConformance", "2", ""},
 		{"TestCopies|TestRingEnds", "2", ""},

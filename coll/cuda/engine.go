@@ -144,7 +144,7 @@ func newEngine(ctx context.Context, cfg executor.Config, dev *device, funcs *fun
 		if err != nil {
 			e.lib.abort()
 			_ = e.free()
-			e.giveBack(time.Now(), false)
+			e.giveBack(e.depart(), false)
 		}
 	}()
 	e.copier.part = -1
@@ -497,10 +497,9 @@ func (e *engine) Close(tell func(byte) ([]byte, error)) error {
 
 // leavePeers ends the ranks' access to one another's memory. A window must stay until the
 // other ranks' kernels have exited: a kernel that writes to unmapped memory loses its context
-// with everything in it. If the ranks do not leave together, it is unknown whether they have
-// exited, so the window stays for a while from left on. kept: another process still has it
-// mapped.
-func (e *engine) leavePeers(tell func(byte) ([]byte, error)) (left time.Time, kept bool) {
+// with everything in it. If the ranks do not leave together, it stays until all have departed.
+// kept: another process still has it mapped.
+func (e *engine) leavePeers(tell func(byte) ([]byte, error)) (left *departure, kept bool) {
 	if e.cfg.Size == 1 {
 		return left, false
 	}
@@ -513,22 +512,21 @@ func (e *engine) leavePeers(tell func(byte) ([]byte, error)) (left time.Time, ke
 			if e.dev.arena.unmap() {
 				unmapped = 1
 			}
-			if all, err := tell(unmapped); err == nil {
-				return left, slices.Contains(all, 0)
-			}
+			all, err := tell(unmapped)
+			return nil, err != nil || slices.Contains(all, 0)
 		}
 	}
-	return time.Now(), false
+	return e.depart(), false
 }
 
 // giveBack returns the engine's loans to the device's arena.
-func (e *engine) giveBack(left time.Time, kept bool) {
+func (e *engine) giveBack(left *departure, kept bool) {
 	a := &e.dev.arena
 	a.give(e.windows.own, left, kept)
 	if e.copier.part >= 0 {
 		a.giveCopyPart(e.copier.part, left, kept)
 	}
-	a.give(e.pinned, time.Time{}, false)
+	a.give(e.pinned, nil, false)
 }
 
 // free frees what the engine itself owns.
@@ -547,7 +545,12 @@ func (e *engine) free() error {
 func failure(rank int, what string, err error) error {
 	var known *op.Error
 	var cu *driver.Error
-	if errors.As(err, &known) || !errors.As(err, &cu) {
+	switch {
+	case errors.As(err, &known):
+		return err
+	case errors.Is(err, errOrdinal):
+		return &op.Error{Code: op.InvalidArgument, Rank: rank, Op: what, Peer: op.NoPeer, Err: err}
+	case !errors.As(err, &cu):
 		return err
 	}
 	return &op.Error{Code: op.UnhandledCudaError, Rank: rank, Op: what, Peer: op.NoPeer, Err: err}

@@ -35,11 +35,11 @@ func (a *arena) forget() {
 	defer a.mu.Unlock()
 	for _, l := range append(slices.Clone(a.idle), a.copyBuffers[:]...) {
 		if l != nil {
-			l.left = time.Time{}
+			l.left = nil
 		}
 	}
 	for i := range a.parts {
-		a.parts[i].left = time.Time{}
+		a.parts[i].left = nil
 	}
 }
 

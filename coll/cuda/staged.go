@@ -373,8 +373,8 @@ func (s *hostFallback) release() error {
 	for _, l := range s.lanes {
 		for i := range l.slots {
 			at := &l.slots[i]
-			s.dev.arena.give(at.in, time.Time{}, false)
-			s.dev.arena.give(at.out, time.Time{}, false)
+			s.dev.arena.give(at.in, nil, false)
+			s.dev.arena.give(at.out, nil, false)
 			errs = append(errs, at.came.Destroy(), at.won.Destroy())
 		}
 		errs = append(errs, l.in.Destroy(), l.out.Destroy())
@@ -382,7 +382,7 @@ func (s *hostFallback) release() error {
 	for _, e := range s.free {
 		errs = append(errs, e.Destroy())
 	}
-	s.dev.arena.give(s.word, time.Time{}, false)
+	s.dev.arena.give(s.word, nil, false)
 	s.dev.arena.leave()
 	err := errors.Join(append(errs, s.event.Destroy(), s.trail.destroy())...)
 	var lost *driver.Error
@@ -435,7 +435,7 @@ func (l *lane) reserve(at *slot, in, out int) error {
 			}
 			s.n = max(s.n, 2*len(old.bytes))
 		}
-		l.dev.arena.give(old, time.Time{}, false) // no piece is in it
+		l.dev.arena.give(old, nil, false) // no piece is in it
 		var err error
 		if *s.at, err = l.dev.arena.take(shared, s.n, newHosted); err != nil {
 			*s.at, err = l.dev.arena.take(pinned, s.n, newPinned)

@@ -59,7 +59,7 @@ func (e *engine) giveWindow(ctx context.Context) error {
 	case own == nil: // a one-rank communicator
 		return nil
 	case own.kept: // an earlier communicator has left it mapped in another process
-		e.dev.arena.give(own, time.Time{}, true)
+		e.dev.arena.give(own, nil, true)
 		return nil
 	}
 	return own.free()

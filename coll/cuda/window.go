@@ -51,7 +51,7 @@ func (l layout) ll128() int  { return l.ll() + packetSlots*packetChannels*l.rank
 func (l layout) chunks() int { return l.ll128() + packetSlots*packetChannels*l.ranks*l.ll128Slot }
 func (l layout) labels() int { return l.chunks() + chunkChannels*l.ranks*l.depth*l.chunk }
 func (l layout) size() int {
-	return (l.labels() + chunkChannels*l.ranks*l.depth*labelBytes + page - 1) / page * page
+	return (l.labels() + chunkChannels*l.ranks*l.depth*labelBytes + 4*l.ranks + page - 1) / page * page // marks are at the end
 }
 
 // fill writes the layout into the kernels' view of the communicator.

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/cuda/kernels"
@@ -179,7 +178,7 @@ func (w *windows) open(ctx context.Context, cfg executor.Config, dev *device, al
 		err = scarce
 	}
 	if err != nil || why != "" {
-		dev.arena.give(w.own, time.Time{}, false)
+		dev.arena.give(w.own, nil, false)
 		w.own = nil
 	}
 	return why, err

@@ -137,6 +137,8 @@ type Config struct {
 	// Fallback returns the file of NVIDIA's libnccl.so.2, for what the executor does not do; "":
 	// none.
 	Fallback func() string
+	// Gone reports whether a rank's process has ended, as far as this one sees it.
+	Gone func(rank int) bool
 	// AsNCCL keeps the promises of NCCL's API: callers may destroy a stream as soon as an
 	// operation on it was called, and what is enqueued when the communicator fails stays
 	// unfinished until Abort, so that no program takes it for a result.

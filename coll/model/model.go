@@ -512,7 +512,7 @@ func (m *Machine) reduce(c *Call, in []message) message {
 				floats[r] = t.scaled(floats[r], c.Factor[r])
 			}
 		}
-		if len(in) == 1 && c.Factor == nil { // a copy
+		if len(in) == 1 && c.Factor == nil && (c.Red != Avg || floats[0].known()) { // a copy, but a multiplication by one may change a NaN
 			copy(out.bytes[at:at+size], in[0].bytes[at:])
 			copy(out.cells[at:at+size], in[0].cells[at:])
 			continue

@@ -1,6 +1,7 @@
 package meet
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -56,6 +57,9 @@ func AllInterfaces() ([]Interface, error) {
 	return out, nil
 }
 
+// ErrNoInterface is the error where no interface has a name and an address that are allowed.
+var ErrNoInterface = errors.New("no interface fits")
+
 // A namePattern is a parsed NCCL_SOCKET_IFNAME.
 type namePattern struct {
 	names          []string
@@ -98,7 +102,7 @@ func selectInterfaces(all []Interface, ifname, family string) ([]Interface, erro
 	}
 	out := slices.DeleteFunc(slices.Clone(all), func(i Interface) bool { return (p.order(i.Name) >= 0) == p.exclude })
 	if len(out) == 0 {
-		return nil, fmt.Errorf("no interface fits NCCL_SOCKET_IFNAME=%q with family %q; there are %s", ifname, family, Names(all))
+		return nil, fmt.Errorf("%w NCCL_SOCKET_IFNAME=%q with family %q; there are %s", ErrNoInterface, ifname, family, Names(all))
 	}
 	slices.SortStableFunc(out, func(a, b Interface) int {
 		if d := p.order(a.Name) - p.order(b.Name); d != 0 && !p.exclude {

@@ -22,20 +22,23 @@ static ncclResult_t unique_id(const char *what, ncclComm_t parent, ncclUniqueId 
 
 API(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * uniqueId)) { return unique_id("ncclGetUniqueId", NULL, uniqueId); }
 
-// A number of a configuration that has an effect: since which release, and what it may be.
+// A number of a configuration: since which release, what it may be, and where it goes, if it has an effect.
 struct field {
   const char *name;
   size_t at;
   unsigned since;
   int least, most;
-  size_t to;
+  int to;
 };
+enum { NOWHERE = -1 };
 #define FIELD(name, since, least, most, to) {#name, offsetof(ncclConfig_t, name), since, least, most, offsetof(struct assay_config, to)}
+#define CHECKED(name, since, least, most) {#name, offsetof(ncclConfig_t, name), since, least, most, NOWHERE}
 static const struct field fields[] = {
-    FIELD(blocking, 21400, 0, 1, blocking), FIELD(minCTAs, 21700, 1, INT_MAX, min_ctas), FIELD(maxCTAs, 21700, 1, INT_MAX, max_ctas),
-    FIELD(trafficClass, 22500, 0, INT_MAX, traffic_class), FIELD(collnetEnable, 22700, 0, 1, coll_net),
-    FIELD(CTAPolicy, 22700, 0, 2, cta_policy)};
+    FIELD(blocking, 21400, 0, 1, blocking), CHECKED(cgaClusterSize, 21700, 0, INT_MAX), FIELD(minCTAs, 21700, 1, INT_MAX, min_ctas), FIELD(maxCTAs, 21700, 1, INT_MAX, max_ctas),
+    CHECKED(splitShare, 21800, 0, 1), FIELD(trafficClass, 22500, INT_MIN, INT_MAX, traffic_class), FIELD(collnetEnable, 22700, 0, 1, coll_net),
+    FIELD(CTAPolicy, 22700, 0, 2, cta_policy), CHECKED(shrinkShare, 22700, 0, 1), CHECKED(nvlsCTAs, 22700, 1, INT_MAX)};
 #undef FIELD
+#undef CHECKED
 
 // has reports whether a configuration has a field: a program may be of an older release.
 static int has(const ncclConfig_t *c, size_t at, size_t bytes, unsigned since) { return c->version >= since && c->size >= at + bytes; }
@@ -56,7 +59,7 @@ static ncclResult_t configure(const char *what, const ncclConfig_t *from, struct
       if (f->most < INT_MAX) return fail(ncclInvalidArgument, "%s: %s is %d; want %d to %d", what, f->name, n, f->least, f->most);
       return fail(ncclInvalidArgument, "%s: %s is %d; want %d or more", what, f->name, n, f->least);
     }
-    *(int32_t *)((char *)to + f->to) = n;
+    if (f->to != NOWHERE) *(int32_t *)((char *)to + f->to) = n;
   }
   if (to->min_ctas != UNSET && to->max_ctas != UNSET && to->min_ctas > to->max_ctas)
     return fail(ncclInvalidArgument, "%s: minCTAs is %d, and maxCTAs is %d", what, to->min_ctas, to->max_ctas);

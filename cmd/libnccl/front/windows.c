@@ -28,7 +28,8 @@ static ncclResult_t put(const char *name, enum what what, ncclComm_t comm, void 
   *handle = NULL;
   ASK(name, e->assay_info(id(comm), &i, text));
   if (r != ncclSuccess) return r;
-  if (!buff || size == 0 || (uintptr_t)buff + size < (uintptr_t)buff) return fail(ncclInvalidArgument, "%s: %zu bytes at %p", name, size, buff);
+  if (!buff || size == 0) return ncclSuccess; // nothing, with the handle of nothing
+  if ((uintptr_t)buff + size < (uintptr_t)buff) return fail(ncclInvalidArgument, "%s: %zu bytes at %p", name, size, buff);
   ncclWindow_t w = malloc(sizeof *w);
   if (!w) return fail(ncclSystemError, "%s: no memory for a handle", name);
   pthread_mutex_lock(&lock);
@@ -89,6 +90,7 @@ API(ncclResult_t, ncclCommWindowRegister, (ncclComm_t comm, void *buff, size_t s
   if (winFlags & ~KNOWN) return fail(ncclInvalidArgument, "%s: flags %#x; those of 2.30 are 1 and 2", what, (unsigned)winFlags);
   ncclResult_t r = put(what, WINDOW, comm, buff, size, (void **)win);
   if (r != ncclSuccess || !(winFlags & SYMMETRIC)) return r;
+  if (!*win) return fail(ncclInvalidArgument, "%s: a symmetric window of %zu bytes at %p", what, size, buff); // the other ranks would wait
   r = register_window(what, comm, &(struct assay_window){.key = (uintptr_t)*win, .at = buff, .size = size});
   if (r == ncclSuccess) return r;
   drop(what, WINDOW, comm, *win);

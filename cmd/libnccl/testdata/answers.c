@@ -601,10 +601,10 @@ SETTING2(algo_tree, "NCCL_ALGO=Tree")
 SETTING2(algo_ring, "NCCL_ALGO=Ring")
 SETTING2(algo_list, "NCCL_ALGO=Ring,Tree")
 SETTING2(algo_not, "NCCL_ALGO=^Tree")
-SETTING(algo_unknown, "NCCL_ALGO=Foo")
+SETTING2(algo_unknown, "NCCL_ALGO=Foo")
 SETTING2(proto_simple, "NCCL_PROTO=Simple")
 SETTING2(proto_ll, "NCCL_PROTO=LL")
-SETTING(proto_unknown, "NCCL_PROTO=Foo")
+SETTING2(proto_unknown, "NCCL_PROTO=Foo")
 SETTING2(p2p_level_5, "NCCL_P2P_LEVEL=5")
 SETTING2(p2p_level_nvl, "NCCL_P2P_LEVEL=NVL")
 SETTING2(p2p_level_unknown, "NCCL_P2P_LEVEL=Foo")
@@ -676,6 +676,7 @@ static void start(struct job *j) {
   fflush(stdout);
   if ((j->pid = fork()) == 0) {
     setpgid(0, 0);
+    dup2(STDERR_FILENO, STDOUT_FILENO); // what a library logs does not mix with the answers
     out = fdopen(p[1], "w");
     if (j->at->env) putenv(strdup(j->at->env));
     load();

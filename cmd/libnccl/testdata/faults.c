@@ -197,7 +197,8 @@ static ncclComm_t join(const char *file, const char *name) {
   char path[256], next[280];
   ncclUniqueId id;
   ncclComm_t c;
-  ncclConfig_t config = {.size = sizeof config, .magic = CONFIG_MAGIC, .version = 23007, .blocking = UNSET, .minCTAs = UNSET, .maxCTAs = UNSET, .trafficClass = UNSET, .collnetEnable = UNSET, .commName = name};
+  ncclConfig_t config = unset_config;
+  config.commName = name;
   snprintf(path, sizeof path, "%s.%s", file, name);
   snprintf(next, sizeof next, "%s.new", path);
   if (rank == 0) {

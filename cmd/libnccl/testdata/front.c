@@ -22,7 +22,8 @@ static void releases(void) {
   ncclUniqueId id;
   ncclComm_t c;
   ncclGetUniqueId(&id);
-  ncclConfig_t full = {.size = sizeof full, .magic = CONFIG_MAGIC, .version = 23007, .blocking = 1, .minCTAs = 2, .maxCTAs = 4, .netName = "Socket", .trafficClass = UNSET, .collnetEnable = UNSET};
+  ncclConfig_t full = unset_config;
+  full.blocking = 1, full.minCTAs = 2, full.maxCTAs = 4, full.netName = "Socket", full.CTAPolicy = 0;
   SAY(ncclCommInitRankConfig(&c, 2, id, 0, &full));
   ncclConfig_t old = full; // 2.14 had blocking alone, in 24 bytes
   old.size = 24, old.version = 21400;
@@ -53,7 +54,8 @@ static void releases(void) {
 // children are communicators made out of another one, with configurations of their own.
 static void children(ncclComm_t parent) {
   ncclComm_t c;
-  ncclConfig_t own = {.size = sizeof own, .magic = CONFIG_MAGIC, .version = 23007, .blocking = 1, .minCTAs = UNSET, .maxCTAs = 7, .trafficClass = 3, .collnetEnable = UNSET, .commName = "child"};
+  ncclConfig_t own = unset_config;
+  own.blocking = 1, own.maxCTAs = 7, own.trafficClass = 3, own.commName = "child", own.CTAPolicy = 0;
   SAY(ncclCommSplit(parent, 1, 2, &c, &own));
   SAY(ncclCommShrink(parent, (int[]){1}, 1, &c, &own, 0));
   SAY(ncclCommGrow(parent, 9, NULL, -1, &c, &own));

@@ -48,8 +48,6 @@ static void driver(void) {
   OK(ncclMemAlloc(&recv, n * sizeof(float)));
 }
 
-static const ncclConfig_t any = {.size = sizeof any, .magic = CONFIG_MAGIC, .version = 23007, .blocking = UNSET, .cgaClusterSize = UNSET, .minCTAs = UNSET, .maxCTAs = UNSET, .splitShare = UNSET, .trafficClass = UNSET, .collnetEnable = UNSET, .CTAPolicy = UNSET, .shrinkShare = UNSET, .nvlsCTAs = UNSET};
-
 static ncclResult_t reduce(ncclComm_t c) { return ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, c, stream_of[0]); }
 
 static ncclComm_t alone(void) {
@@ -253,7 +251,7 @@ static void refused(ncclComm_t c) {
   BAD(ncclCommAbort, c);
   BAD(ncclCommRevoke, c, 0);
   BAD(ncclCommSplit, c, 0, 0, &to, NULL);
-  BAD(ncclCommSplit, c, -1, 0, &to, (ncclConfig_t *)&any);
+  BAD(ncclCommSplit, c, -1, 0, &to, (ncclConfig_t *)&unset_config);
   BAD(ncclCommShrink, c, (int[]){0}, 1, &to, NULL, 0);
   BAD(ncclCommGetUniqueId, c, &u);
   BAD(ncclCommGrow, c, 2, &u, -1, &to, NULL);
@@ -378,7 +376,7 @@ static void ended(void) {
 static void written(void) {
   ncclUniqueId u;
   ncclComm_t kept[2], *place = malloc(sizeof *place);
-  ncclConfig_t config = any;
+  ncclConfig_t config = unset_config;
   char name[] = "gone when the group ends";
   int rank;
   OK(ncclGetUniqueId(&u));

@@ -1,6 +1,11 @@
 // The functions of NCCL's API that the test programs call, as nccl.h declares them.
 #include "../front/api.h"
 
+// unset_config is a configuration that says nothing.
+static const ncclConfig_t unset_config = {
+    .size = sizeof(ncclConfig_t), .magic = CONFIG_MAGIC, .version = 23007, .blocking = UNSET, .cgaClusterSize = UNSET, .minCTAs = UNSET, .maxCTAs = UNSET,
+    .splitShare = UNSET, .trafficClass = UNSET, .collnetEnable = UNSET, .CTAPolicy = UNSET, .shrinkShare = UNSET, .nvlsCTAs = UNSET};
+
 #define DECLARE(name, args) ncclResult_t name args;
 const char *ncclGetLastError(ncclComm_t);
 const char *ncclGetErrorString(ncclResult_t);

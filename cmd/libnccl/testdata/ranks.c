@@ -405,7 +405,8 @@ static void grow(struct rank *r) {
 static void hang(struct rank *r) {
   ncclComm_t c;
   static ncclUniqueId other;
-  ncclConfig_t config = {.size = sizeof config, .magic = CONFIG_MAGIC, .version = 23007, .blocking = UNSET, .minCTAs = UNSET, .maxCTAs = UNSET, .trafficClass = UNSET, .collnetEnable = UNSET, .commName = "dp"};
+  ncclConfig_t config = unset_config;
+  config.commName = "dp";
   if (r->rank == 0) OK(ncclGetUniqueId(&other));
   pthread_barrier_wait(&barrier);
   OK(ncclCommInitRankConfig(&c, ranks, other, r->rank, &config));
@@ -424,7 +425,8 @@ static void hang(struct rank *r) {
 static void nonblocking(struct rank *r) {
   ncclComm_t c, never;
   ncclUniqueId nobody;
-  ncclConfig_t config = {.size = sizeof config, .magic = CONFIG_MAGIC, .version = 23007, .blocking = 0, .minCTAs = UNSET, .maxCTAs = UNSET, .trafficClass = UNSET, .collnetEnable = UNSET};
+  ncclConfig_t config = unset_config;
+  config.blocking = 0;
   static ncclUniqueId other;
   if (r->rank == 0) OK(ncclGetUniqueId(&other));
   pthread_barrier_wait(&barrier);
