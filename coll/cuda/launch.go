@@ -56,7 +56,7 @@ func (e *engine) set(l *launch, c choice) *driver.Launch {
 		l.l.SetDependent(e.sole && e.last.chunks())
 	}
 	e.last = c.kernel
-	l.l.SetGrid(c.channels, kernelInfo[c.kernel].roles, 1)
+	l.l.SetGrid(c.channels*kernelInfo[c.kernel].roles, 1, 1)
 	threads := c.threads
 	if l.args.row != 0 {
 		threads *= e.cfg.Size - 1

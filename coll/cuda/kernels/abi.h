@@ -88,7 +88,9 @@ struct Args {
   uint64_t factor;    // an element: what this rank's input is multiplied by first (scale 1), or where that is (3)
   uint32_t scale;     // 0: nothing, 1: factor, 2: integers are divided by divisor at the end, 3: what is at factor
   uint32_t divisor;
-  uint32_t channels;  // blocks, or blocks of each role
+  // Blocks, or blocks of each role. Those of one channel follow one another in the grid: they wait for
+  // one another, and blocks start in order, so that a grid ends wherever the blocks of one channel fit.
+  uint32_t channels;
   uint32_t chunk;     // bytes of a step, a multiple of 128 (Simple); exchange_direct: bytes / 16 of a channel's piece
   uint32_t owners;    // bits: ranks that reduce, or pass on; of a barrier and of combine: whose copies it is for
   uint32_t targets;   // bits: ranks that get the results of the owners

@@ -557,13 +557,13 @@ __device__ __forceinline__ void take_phases(const Team &t, const Comm &c, const 
 
 __device__ __forceinline__ void exchange_chunks(const Comm &c, const Args &a) {
   const Team t = whole_block();
-  const uint32_t ch = blockIdx.x;
+  const uint32_t ch = blockIdx.x / 2, role = blockIdx.x % 2;
   if (a.phased) {
-    if (blockIdx.y == 0)
+    if (role == 0)
       push_phases(t, c, a, ch);
     else
       take_phases(t, c, a, ch);
-  } else if (blockIdx.y == 0) {
+  } else if (role == 0) {
     push_all(t, c, a, ch);
   } else {
     take_all(t, c, a, ch);
@@ -867,9 +867,9 @@ __device__ __forceinline__ void take_parts(const Team &t, const Comm &c, const A
 // allreduce_chunks has two blocks for a channel. One combines. Of the other, a half pushes and a half
 // takes: each of these loads and stores half as much as combining does.
 template <int T, int OP> __device__ __forceinline__ void allreduce_chunks(const Comm &c, const Args &a) {
-  const uint32_t ch = blockIdx.x, peers = peers_of(c), self = 1u << c.rank;
+  const uint32_t ch = blockIdx.x / 2, role = blockIdx.x % 2, peers = peers_of(c), self = 1u << c.rank;
   const bool owner = a.owners & self, target = a.targets & self;
-  if (blockIdx.y == 0) {
+  if (role == 0) {
     const uint32_t half = target ? blockDim.x / 64 * 32 : blockDim.x;
     const bool pushes = threadIdx.x < half;
     const Team t = pushes ? Team{0, half, 1} : Team{half, blockDim.x - half, 1 + BARRIERS};
@@ -890,10 +890,10 @@ template <int T, int OP> __device__ __forceinline__ void allreduce_chunks(const 
 
 __device__ __forceinline__ void relay_chunks(const Comm &c, const Args &a) {
   const Team t = whole_block();
-  const uint32_t ch = blockIdx.x, peers = peers_of(c), self = 1u << c.rank, root = 1u << a.root;
-  if (blockIdx.y == 0) {
+  const uint32_t ch = blockIdx.x / 3, role = blockIdx.x % 3, peers = peers_of(c), self = 1u << c.rank, root = 1u << a.root;
+  if (role == 0) {
     if (c.rank == a.root) push_parts<-1>(t, c, a, ch, peers & a.owners);
-  } else if (blockIdx.y == 1) {
+  } else if (role == 1) {
     if (a.owners & self) combine_role<true, false, 0, 0>(t, c, a, ch, root, peers & ~root, true);
   } else if (c.rank != a.root) {
     take_parts(t, c, a, ch, peers & a.owners);
@@ -901,7 +901,7 @@ __device__ __forceinline__ void relay_chunks(const Comm &c, const Args &a) {
     dependency_wait();
     for (int o = 0; o < c.ranks; o++) {
       if (!(a.owners >> o & 1) || a.in[o] == a.out[o]) continue;
-      for (uint64_t at = (uint64_t)ch * a.chunk; at < a.send[o]; at += (uint64_t)gridDim.x * a.chunk)
+      for (uint64_t at = (uint64_t)ch * a.chunk; at < a.send[o]; at += (uint64_t)a.channels * a.chunk)
         copy<Memory>(t, a.out[o] + at, a.in[o] + at, min((uint64_t)a.chunk, a.send[o] - at));
     }
   }

@@ -29,11 +29,11 @@ __device__ __forceinline__ void await_ready(const Comm &c, const Args &a, const 
 __device__ __forceinline__ void direct_chunks(const Comm &c, const Args &a) {
   SHARED(Channel, s);
   SHARED(uint32_t, left);  // a wait was given up: nobody knows whose the peer's memory is
-  const uint32_t ch = blockIdx.x;
+  const uint32_t ch = blockIdx.x / 2, role = blockIdx.x % 2;
   const int me = threadIdx.x;
   const Line line(ch);
   const Team all = {0, blockDim.x + SERVING, 1};  // every warp moves
-  if (blockIdx.y == 1) {
+  if (role == 1) {
     const Piece own = piece_of(a, ch, a.in[c.rank] != a.out[c.rank] ? a.send[c.rank] : 0);
     dependents_launch();
     dependency_wait();

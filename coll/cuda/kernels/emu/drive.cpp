@@ -39,6 +39,7 @@ static std::string sequence(uint64_t seed, int ranks, int operations) {
   World w(seed, ranks);
   Random &r = w.machine.random;
   const bool early = r.one_in(2);
+  if (r.one_in(3)) w.machine.multiprocessors = 3 + r.below(8);  // a relay has three blocks for a channel
   for (int i = 0; i < operations; i++) {
     Operation op = make(w);
     for (int rank = 0; rank < ranks; rank++)

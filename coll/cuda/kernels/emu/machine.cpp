@@ -130,7 +130,7 @@ void Machine::start(Gpu &g, unsigned gpu) {
           b->threads.push_back(t);
         }
         b->speed = 256;
-        blocks_.push_back(b.get());
+        g.waiting.push_back(b.get());
         grid->blocks.push_back(std::move(b));
       }
   grid->live = grid->blocks.size();
@@ -138,7 +138,21 @@ void Machine::start(Gpu &g, unsigned gpu) {
   g.running++;
   g.last = grid;
   grids_.push_back(grid);
+  admit(g);
   progress();
+}
+
+// admit starts blocks for which there are multiprocessors, in order; those of a cluster together.
+void Machine::admit(Gpu &g) {
+  while (!g.waiting.empty()) {
+    const size_t n = g.waiting.front()->grid->launch.cluster;
+    if (multiprocessors && g.resident && g.resident + n > multiprocessors) return;
+    for (size_t i = 0; i < n; i++) {
+      blocks_.push_back(g.waiting.front());
+      g.waiting.pop_front();
+    }
+    g.resident += n;
+  }
 }
 
 // change_pace draws who runs fast, slowly or not at all for a while, and how
@@ -212,7 +226,11 @@ void Machine::ended(Thread *t) {
   threads_--;
   try_warp(b, t->warp);
   if (b->live && b->arrived == b->live) release_block(b);
-  if (!b->live && --b->grid->live == 0) b->grid->ended = true;
+  if (b->live) return;
+  if (--b->grid->live == 0) b->grid->ended = true;
+  Gpu &g = gpus_[b->grid->gpu];
+  g.resident--;
+  admit(g);
 }
 
 // end_grid lets all stores of a grid arrive, and the next one see them.

@@ -132,6 +132,7 @@ class Machine {
   // does not go on.
   void fail(const std::string &why);
 
+  size_t multiprocessors = 0;  // of a GPU, for a block each; 0: as many as there are blocks
   Random random;
   uint64_t now = 1;  // ns
 
@@ -143,12 +144,15 @@ class Machine {
     uint64_t delay = 0;  // turns before the next grid starts
     unsigned speed = 256;
     bool hold = false;  // its stores do not arrive for now
+    std::deque<Block *> waiting;  // without a multiprocessor
+    size_t resident = 0;          // blocks
   };
   struct Piece { const char *at; size_t size; std::string what; };
   struct Call { uint64_t turn; std::function<void()> f; };
 
   void start_grids();
   void start(Gpu &g, unsigned gpu);
+  void admit(Gpu &g);
   Block *beside(const Block *b, unsigned block) const;
   void change_pace();
   void turn();

@@ -62,7 +62,7 @@ void Maker::name(const std::string &s) {
 
 // common sets what all operations have.
 void Maker::common(uint32_t roles) {
-  op.grid = {channels, roles, 1};
+  op.grid = {channels * roles, 1, 1};
   op.lines = protocol == kLL128;
   op.threads = per ? per * (n - 1) : w.threads;
   const uint32_t sign = uint32_t(r.next());
