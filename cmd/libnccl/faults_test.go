@@ -45,7 +45,7 @@ var faults = []struct {
 	{"graph", []coll.Cause{coll.NotCalled}, "CUDA graph"},
 	{"recv", []coll.Cause{coll.Unmatched}, "Recv"},
 	{"cross", []coll.Cause{coll.Order}, "#8"},
-	{"leave", []coll.Cause{coll.Differs}, "#7"},
+	{"leave", []coll.Cause{coll.Differs}, "#8"},
 	{"cut", []coll.Cause{coll.Cut}, "#8"}, // the last rank's host from the others'
 }
 
