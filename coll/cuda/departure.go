@@ -72,9 +72,16 @@ func (d *departure) ended() bool {
 			return false
 		}
 	}
-	d.over = true
-	_ = d.words.free()
+	d.end()
 	return true
+}
+
+// end lets the memory be lent again.
+func (d *departure) end() {
+	if d.over = true; d.words != nil {
+		_ = d.words.free()
+		d.words = nil
+	}
 }
 
 // copied enqueues copies on a stream of their own, and reports whether they end within a second:

@@ -34,12 +34,14 @@ func (a *arena) forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, l := range append(slices.Clone(a.idle), a.copyBuffers[:]...) {
-		if l != nil {
-			l.left = nil
+		if l != nil && l.left != nil {
+			l.left.end()
 		}
 	}
 	for i := range a.parts {
-		a.parts[i].left = nil
+		if left := a.parts[i].left; left != nil {
+			left.end()
+		}
 	}
 }
 
@@ -56,8 +58,8 @@ func freeBytes(t *testing.T) (free int64) {
 			t.Errorf("the arena of a device has %d communicators; there are none", n)
 		}
 		of.arena.mu.Unlock()
-		of.arena.forget()
 		if err := of.in(func() error { // what nobody uses goes
+			of.arena.forget()
 			of.arena.enter()
 			of.arena.leave()
 			return nil

@@ -108,7 +108,7 @@ static void simulate(struct rank *r) {
   OK(ncclAllReduce(r->send, r->recv, 10, ncclInt32, ncclSum, r->comm, r->stream));
   TRUE(ncclGroupSimulateEnd(&bad) == ncclInvalidArgument && bad.estimatedTime == -1);
   OK(ncclGroupStart());
-  TRUE(ncclGroupSimulateEnd(NULL) == ncclInvalidArgument);
+  OK(ncclGroupSimulateEnd(NULL));
   OK(cuStreamSynchronize(r->stream));
   TRUE(got(r, 5) == -1); // nothing has come
   OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, r->comm, r->stream));
@@ -175,7 +175,8 @@ static void allocation(struct rank *r) {
 
 // configured: a child has the configuration that it is given, or is like its parent.
 static void configured(struct rank *r) {
-  ncclConfig_t config = {.size = sizeof config, .magic = CONFIG_MAGIC, .version = 23007, .blocking = 0, .minCTAs = UNSET, .maxCTAs = 2, .trafficClass = UNSET, .collnetEnable = UNSET};
+  ncclConfig_t config = unset_config;
+  config.blocking = 0, config.maxCTAs = 2;
   ncclComm_t child, grandchild, own;
   ncclResult_t e = ncclInProgress;
   static ncclUniqueId more;
