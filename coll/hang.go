@@ -146,7 +146,7 @@ func (c *Comm) head(d *device) head {
 		h.In = &p
 	}
 	if l.Does == executor.Behind || l.Does == executor.Idle {
-		h.Others = c.elsewhere(d)
+		h.Others = c.elsewhere(d, l.Does == executor.Idle)
 	}
 	for o, od := range c.beside(d) {
 		if last, ok := od.log.Last(); ok {
@@ -187,11 +187,14 @@ func (c *Comm) beside(d *device) iter.Seq2[*Comm, *device] {
 
 // elsewhere returns the operations of the process's other communicators on the same device that
 // have begun and wait for other ranks.
-func (c *Comm) elsewhere(d *device) (all []elsewhere) {
+func (c *Comm) elsewhere(d *device, idle bool) (all []elsewhere) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for o, od := range c.beside(d) {
 		wg.Go(func() {
+			if idle && od.look(false).Does == executor.Idle { // as most are: the other ranks wait for this answer
+				return
+			}
 			l := od.look(true)
 			if l.Does != executor.Begun || len(l.Ranks) == 0 {
 				return
