@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"os"
 	"slices"
@@ -171,54 +170,6 @@ func (d *device) place(e flight.Entry) place {
 		p.Call = s
 	}
 	return p
-}
-
-// beside returns the process's other communicators on the same device.
-func (c *Comm) beside(d *device) iter.Seq2[*Comm, *device] {
-	return func(yield func(*Comm, *device) bool) {
-		for _, o := range looks.comms() {
-			od := o.accel.Load()
-			if o != c && od != nil && od.ordinal == d.ordinal && o.rank < len(od.who) && !yield(o, od) {
-				return
-			}
-		}
-	}
-}
-
-// elsewhere returns the operations of the process's other communicators on the same device that
-// have begun and wait for other ranks.
-func (c *Comm) elsewhere(d *device, idle bool) (all []elsewhere) {
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	for o, od := range c.beside(d) {
-		wg.Go(func() {
-			if idle && od.look(false).Does == executor.Idle { // as most are: the other ranks wait for this answer
-				return
-			}
-			l := od.look(true)
-			if l.Does != executor.Begun || len(l.Ranks) == 0 {
-				return
-			}
-			e := elsewhere{Name: o.Name(), What: "an operation"}
-			at, ok := od.log.At(l.Call)
-			if !ok {
-				at, ok = od.log.Last()
-			}
-			if !l.Graph.IsZero() {
-				e.What = inGraph
-			} else if ok {
-				e.What, e.Seq = Operation(at), at.Seq
-			}
-			for _, r := range l.Ranks {
-				e.For = append(e.For, od.who[r])
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			all = append(all, e)
-		})
-	}
-	wg.Wait()
-	return all
 }
 
 // Operation describes an entry of a flight recorder for people: "AllReduce of float32 with sum,

@@ -23,15 +23,6 @@ func (h head) in() string {
 	return h.In.String() + h.In.ago()
 }
 
-// String names the operation, and the processes that it waits for.
-func (e elsewhere) String() string {
-	var all []string
-	for _, w := range e.For {
-		all = append(all, fmt.Sprintf("process %d on %s", w.PID, w.Host))
-	}
-	return fmt.Sprintf("%s of communicator %q, which waits for %s", e.What, e.Name, few(all, ", "))
-}
-
 // what describes a rank's last call.
 func (h head) what() string {
 	switch {

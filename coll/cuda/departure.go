@@ -29,8 +29,12 @@ const markedAt = 32
 func (l layout) marks() int { return l.size() - 4*l.ranks }
 
 // depart tells the other ranks that no kernel of this one runs any more, and returns the
-// departure, until which this rank's memory is not lent again.
+// departure, until which this rank's memory is not lent again. A suspended communicator has none:
+// no kernel of any rank has run since all gave their windows back.
 func (e *engine) depart() *departure {
+	if e.windows.own == nil {
+		return nil
+	}
 	d := &departure{marks: e.windows.own.ptr + driver.Ptr(e.chooser.marks()), gone: e.cfg.Gone, rank: e.cfg.Rank}
 	if words, err := newPinned(4 * e.cfg.Size); err == nil {
 		d.words = words

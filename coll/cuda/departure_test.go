@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/assay-hpc/assay/coll"
 )
 
@@ -30,6 +32,16 @@ func TestDeparture(t *testing.T) {
 	again := w.open(t)
 	if window(again[0]) != old && window(again[1]) != old {
 		t.Error("the window is not lent again, and all have left")
+	}
+	var g errgroup.Group
+	for _, r := range again {
+		g.Go(func() error { return r.Suspend(t.Context()) })
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range again { // which have no windows
+		_ = r.Abort()
 	}
 	works(t, w)
 }
