@@ -87,13 +87,18 @@ func (c *Comm) Size() int { return c.size }
 // napMany is how long a goroutine that acts as several ranks sleeps when none of them has work.
 const napMany = 50 * time.Microsecond
 
-// enter claims the communicator for this goroutine.
-func (c *Comm) enter() error {
+// enter claims the communicator for this goroutine. Where it is broken, the verdict names a, the
+// operation that cannot start; nil if it is none.
+func (c *Comm) enter(a *call) error {
 	if !c.busy.CompareAndSwap(0, 1) {
 		return c.refuse(ErrBusy)
 	}
 	if c.fault.Err() != nil || c.closed.Load() || c.suspended.Load() {
+		next := c.seq + 1
 		c.busy.Store(0)
+		if a != nil {
+			c.refuses(a, next)
+		}
 		return c.refuse(nil)
 	}
 	return nil
@@ -122,8 +127,7 @@ func (c *Comm) do(a *call) error {
 	if a.Count == 0 {
 		return c.check(a)
 	}
-	if err := c.enter(); err != nil {
-		c.refuses(a, c.seq+1)
+	if err := c.enter(a); err != nil {
 		return err
 	}
 	defer c.leave() // also when it panics: Abort waits for that

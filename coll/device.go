@@ -154,7 +154,7 @@ func (c *Comm) DeviceMemory() executor.Memory {
 func (c *Comm) SetStream(stream uintptr) error {
 	const op = "SetStream"
 	if c.group == nil {
-		if err := c.enter(); err != nil {
+		if err := c.enter(nil); err != nil {
 			return err
 		}
 		defer c.leave()

@@ -16,7 +16,7 @@ func (g *Group) Estimate() (time.Duration, error) {
 	of := map[int]time.Duration{} // by device, -1 being the processor
 	var longest time.Duration
 	for _, c := range g.comms {
-		if err := c.enter(); err != nil {
+		if err := c.enter(nil); err != nil {
 			return 0, err
 		}
 		on, here := c.estimate(g)

@@ -213,13 +213,11 @@ func (g *Group) launch() error {
 	}
 	g.runs, g.which, g.tails = g.runs[:0], g.which[:0], g.tails[:0]
 	for _, c := range g.comms {
-		if err := c.enter(); err != nil {
-			for i := range g.calls {
-				if g.calls[i].c == c {
-					c.refuses(&g.calls[i].a, c.seq+1)
-					break
-				}
-			}
+		var first *call
+		if i := slices.IndexFunc(g.calls, func(gc groupCall) bool { return gc.c == c }); i >= 0 {
+			first = &g.calls[i].a
+		}
+		if err := c.enter(first); err != nil {
 			return err
 		}
 		defer c.leave()

@@ -26,7 +26,7 @@ func (c *Comm) SplitAs(ctx context.Context, color, key int, as Child) (*Comm, er
 	if err != nil {
 		return nil, err
 	}
-	if err := c.enter(); err != nil {
+	if err := c.enter(nil); err != nil {
 		return nil, err
 	}
 	defer c.leave()

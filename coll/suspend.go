@@ -13,7 +13,7 @@ import (
 // graph contains addresses that would change; this is detected with Config.AsNCCL.
 func (c *Comm) Suspend(ctx context.Context) error {
 	const op = "CommSuspend"
-	if err := c.enter(); err != nil {
+	if err := c.enter(nil); err != nil {
 		return err
 	}
 	defer c.leave()
@@ -31,7 +31,7 @@ func (c *Comm) Resume(ctx context.Context) error {
 	if !c.suspended.CompareAndSwap(true, false) {
 		return c.errorOf(InvalidUsage, op, "the communicator is not suspended")
 	}
-	err := c.enter()
+	err := c.enter(nil)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ type Window struct {
 // another. Until Close, the memory must exist.
 func (c *Comm) RegisterWindow(ctx context.Context, b Buffer) (*Window, error) {
 	const op = "RegisterWindow"
-	if err := c.enter(); err != nil {
+	if err := c.enter(nil); err != nil {
 		return nil, err
 	}
 	defer c.leave()
@@ -50,7 +50,7 @@ func (w *Window) Close() error {
 	if w.c.fault.Err() != nil || w.c.closed.Load() {
 		return nil
 	}
-	if err := w.c.enter(); err != nil {
+	if err := w.c.enter(nil); err != nil {
 		return err
 	}
 	defer w.c.leave()
