@@ -1,7 +1,12 @@
 // Does the emulator find what it is there to find? Small kernels that are
 // right, and wrong ones that must not pass.
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <string>
 #include <vector>
 
@@ -23,6 +28,7 @@ struct Pair {
 uint32_t word(int rank, int message, unsigned thread) { return (rank + 1) * 1000003u * (message + 1) + thread * 7919u; }
 
 constexpr int kMessages = 6;
+constexpr uint32_t kToProcess = 5;
 
 // Packets with a flag in each half go to and fro.
 void packets(Pair &m, int rank) {
@@ -321,6 +327,48 @@ std::string run_clusters(Beside how, uint64_t seed) {
   return e.empty() ? check(*m) : e;
 }
 
+// to_a_process stores lines for another process, which reads a line's last words first and then
+// the rest, and allows the next lines when it has them.
+void to_a_process(Window &w) {
+  for (uint32_t k = 1; k <= kToProcess; k++) {
+    st_volatile(&w.line[threadIdx.x / 8][threadIdx.x % 8], make_uint4(k, k, k, k));
+    while (ld_volatile(&w.ack) != k) emu::machine->progress();  // the other process is alive
+  }
+}
+
+// takes_lines is the other process; it reports whether each line was there as a whole.
+bool takes_lines(Window &w) {
+  bool whole = true;
+  for (uint32_t k = 1; k <= kToProcess; k++) {
+    for (auto &line : w.line) {
+      if (&line == &w.line[4]) break;
+      while (__atomic_load_n(&line[7].w, __ATOMIC_ACQUIRE) != k) sched_yield();
+      for (int i = 6; i >= 0; i--) whole &= __atomic_load_n(&line[i].x, __ATOMIC_ACQUIRE) == k;
+    }
+    __atomic_store_n(&w.ack, k, __ATOMIC_RELEASE);
+  }
+  return whole;
+}
+
+std::string run_processes(uint64_t seed) {
+  void *p = mmap(nullptr, sizeof(Window), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  Window &w = *static_cast<Window *>(p);
+  pid_t other = fork();
+  if (other == 0) _exit(takes_lines(w) ? 0 : 1);
+  emu::Machine machine(seed);
+  emu::Launch l;
+  l.name = "to a process";
+  l.kernel = [&] { to_a_process(w); };
+  l.lines = true;
+  machine.enqueue(0, l);
+  std::string e = machine.run();
+  if (!e.empty()) kill(other, SIGKILL);
+  int status = 0;
+  waitpid(other, &status, 0);
+  munmap(p, sizeof(Window));
+  return e.empty() && status ? wrong : e;
+}
+
 // hold runs seeds of a case, and reports whether what is right always passes
 // and what is wrong is found.
 template <class F> bool hold(const char *name, const char *found, F once) {
@@ -348,6 +396,7 @@ template <class F> bool hold(const char *name, const char *found, F once) {
 int main() {
   bool good = true;
   for (const Case &c : cases) good &= hold(c.name, c.found, [&](uint64_t seed) { return run(c, seed); });
+  good &= hold("lines for another process", nullptr, run_processes);
   good &= hold("an early grid", nullptr, [](uint64_t seed) { return run_early(true, seed); });
   good &= hold("an early grid that does not wait", wrong, [](uint64_t seed) { return run_early(false, seed); });
   good &= hold("a cluster", nullptr, [](uint64_t seed) { return run_clusters(right, seed); });

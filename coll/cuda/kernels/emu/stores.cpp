@@ -2,6 +2,7 @@
 
 #include <string.h>
 #include <algorithm>
+#include <atomic>
 
 namespace emu {
 
@@ -85,16 +86,13 @@ bool Stores::apply(size_t i) {
 
 bool Stores::arrive(size_t i) {
   if (!queue_[i].line || !complete(i)) return apply(i);
-  Store of = queue_[i];
+  const Store of = queue_[i];
+  char *line = of.at - reinterpret_cast<uintptr_t>(of.at) % 128;
   bool changed = false;
-  for (size_t j = 0; j < queue_.size();) {
-    if (same_line(queue_[j], of)) {
-      size_t before = queue_.size();
-      changed |= apply(j);
-      j -= before - queue_.size() - 1;  // older ones to the same bytes went first
-    } else {
-      j++;
-    }
+  for (char *at = line; at < line + 128; at += 8) {
+    auto s = std::find_if(queue_.begin(), queue_.end(), [&](const Store &s) { return s.at == at && same_line(s, of); });
+    changed |= apply(s - queue_.begin());
+    std::atomic_signal_fence(std::memory_order_release);
   }
   return changed;
 }

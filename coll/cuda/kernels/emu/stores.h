@@ -55,6 +55,8 @@ class Stores {
   bool complete(size_t i) const;
   // arrive writes the i-th store to memory, after those before it to the same
   // bytes; a complete line as a whole. It reports whether memory changed.
+  // Another process sees a line's last words only with those before them: its
+  // loads are in order on x86, and kernels have a line's flag at its end.
   bool arrive(size_t i);
   const Store &operator[](size_t i) const { return queue_[i]; }
 
