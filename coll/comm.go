@@ -91,30 +91,32 @@ const napMany = 50 * time.Microsecond
 // operation that cannot start; nil if it is none.
 func (c *Comm) enter(a *call) error {
 	if !c.busy.CompareAndSwap(0, 1) {
-		return c.refuse(ErrBusy)
+		return c.refuse("an operation", ErrBusy)
 	}
 	if c.fault.Err() != nil || c.closed.Load() || c.suspended.Load() {
-		next := c.seq + 1
+		next, what := c.seq+1, "an operation"
 		c.busy.Store(0)
 		if a != nil {
 			c.refuses(a, next)
+			what = a.name(next)
 		}
-		return c.refuse(nil)
+		return c.refuse(what, nil)
 	}
 	return nil
 }
 
 // refuse returns the error of an operation that cannot start.
-func (c *Comm) refuse(err error) error {
+func (c *Comm) refuse(what string, err error) error {
 	switch f := c.fault.Err(); {
 	case f != nil:
-		return c.wrap("an operation", f)
+		c.fault.Settle()
+		return c.wrap(what, f)
 	case c.closed.Load():
 		err = ErrDestroyed
 	case err == nil:
 		err = ErrSuspended
 	}
-	return &Error{Code: InvalidUsage, Rank: c.rank, Op: "an operation", Peer: NoPeer, Err: err}
+	return &Error{Code: InvalidUsage, Rank: c.rank, Op: what, Peer: NoPeer, Err: err}
 }
 
 func (c *Comm) leave() { c.busy.Store(0) }
@@ -366,11 +368,15 @@ func (c *Comm) toSelf(calls []groupCall) error {
 // fail makes the communicator unusable, informs the other ranks, and returns the error for the
 // caller.
 func (c *Comm) fail(a *call, err error) error {
+	if follows(err) {
+		c.fault.Await(transport.Late)
+	}
 	if f := c.fault.Err(); f != nil {
 		err = f // err is probably a consequence of the fault
 	}
 	e := c.wrap(a.name(c.seq), err)
 	c.fault.Set(e)
+	c.fault.Settle() // the others are to hear of it before the program ends
 	c.refuses(a, c.seq)
 	return e
 }

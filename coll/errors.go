@@ -3,6 +3,9 @@ package coll
 import (
 	"errors"
 	"fmt"
+	"io"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/assay-hpc/assay/coll/host"
 	"github.com/assay-hpc/assay/coll/op"
@@ -80,4 +83,19 @@ func (c *Comm) wrap(what string, err error) *Error {
 // errorOf returns an Error of this rank.
 func (c *Comm) errorOf(code Code, what string, format string, a ...any) *Error {
 	return &Error{Code: code, Rank: c.rank, Op: what, Peer: NoPeer, Err: fmt.Errorf(format, a...)}
+}
+
+// follows reports whether an error may be the consequence of another rank's fault, of which a report
+// is under way: the peer has ended, or hung up.
+func follows(err error) bool {
+	var peer *transport.PeerError
+	if errors.As(err, &peer) || errors.Is(err, io.EOF) {
+		return true
+	}
+	for _, errno := range []error{unix.ECONNREFUSED, unix.ECONNRESET, unix.ECONNABORTED, unix.EPIPE, unix.ETIMEDOUT} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
 }

@@ -411,6 +411,7 @@ func (c *Comm) announce(err error) {
 	if c.net == nil {
 		return
 	}
+	defer c.net.Flush() // the program may end because of the error: also what this rank forwards must be out
 	var e *Error
 	if !errors.As(err, &e) {
 		e = c.wrap("asynchronous", err)
@@ -426,6 +427,5 @@ func (c *Comm) announce(err error) {
 	}
 	if payload, err := json.Marshal(r); err == nil {
 		c.net.Report(payload)
-		c.net.Flush() // the program may end because of the error
 	}
 }

@@ -54,7 +54,7 @@ const regroupTime = 2 * time.Minute
 func (c *Comm) Revoke() error {
 	const op = "CommRevoke"
 	if c.closed.Load() {
-		return c.refuse(ErrDestroyed)
+		return c.refuse(op, ErrDestroyed)
 	}
 	c.fault.Set(c.errorOf(InvalidUsage, op, "%w", ErrAborted))
 	if d := c.accel.Load(); d != nil {
@@ -127,7 +127,7 @@ func (c *Comm) GrowAs(ctx context.Context, n int, id *UniqueID, as Child) (*Comm
 // regroup sends the ID to the others, or waits for it from the rank that has it, and joins.
 func (c *Comm) regroup(ctx context.Context, op string, mine regrouping, id *UniqueID, size, rank int, cfg Config) (*Comm, error) {
 	if c.closed.Load() {
-		return nil, c.refuse(ErrDestroyed)
+		return nil, c.refuse(op, ErrDestroyed)
 	}
 	g := &c.regroupings
 	g.mu.Lock()

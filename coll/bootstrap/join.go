@@ -112,6 +112,7 @@ func (j *joining) listen(root net.Conn) error {
 		close(j.ready)
 	}
 	j.gate = n.o.gate(fmt.Sprintf("rank %d", n.rank), j.id.secret(), j.admit, j.enter)
+	j.gate.Lacking = func(err error) { j.fail(fmt.Errorf("rank %d: %w", n.rank, err)) }
 	for _, a := range addrs {
 		if n.listenAt, err = j.gate.Listen(netip.AddrPortFrom(a, 0).String()); err == nil {
 			n.addr, n.zone = a, a.Zone()
@@ -197,8 +198,11 @@ func (j *joining) await(patience context.Context) error {
 	j.root.send(frameFailed, encodeFailure(cause))
 	select {
 	case err := <-j.verdict:
-		if err != nil && patience.Err() == nil {
+		switch {
+		case err != nil && patience.Err() == nil:
 			return err
+		case err != nil && err != cause: // names the ranks that are missing
+			return fmt.Errorf("%w: %w", cause, err)
 		}
 	case <-time.After(lingerTime):
 	}
@@ -227,8 +231,12 @@ func (j *joining) handle(_ *link, k meet.Kind, p []byte) error {
 	return nil
 }
 
-// lost handles the loss of the link to the root.
+// lost handles the loss of the link to the root, which may be the consequence of this rank's failure.
 func (j *joining) lost(_ *link, err error) {
+	if cause := context.Cause(j.ctx); cause != nil {
+		j.judge(cause)
+		return
+	}
 	j.judge(wrapf(ErrLost, "rank %d lost the root while joining: %s", j.n.rank, meet.Brief(err)))
 }
 

@@ -33,6 +33,7 @@ type Root struct {
 	linked  int
 	failed  error
 	told    int         // ranks that were told of the failure
+	begun   time.Time   // when the first rank joined
 	overdue *time.Timer // fires if not all ranks join in time
 	enough  *time.Timer // fires when all have had time to learn of the failure
 }
@@ -68,6 +69,7 @@ func newRoot(o Options, secret [secretBytes]byte) *hub {
 	r := &Root{members: map[int]*member{}}
 	r.hub = newHub("root", o, secret, r)
 	r.ofHost, r.limit = true, maxHello
+	r.gate.Lacking = r.lacking
 	return r.hub
 }
 
@@ -97,7 +99,11 @@ func (r *Root) hear(arrival *arrival, k meet.Kind, p []byte) error {
 	case k == frameHere:
 		r.arrive(&member{arrival: arrival, addr: getAddr(p), who: string(p[18:])})
 	case k == frameFailed:
-		r.fail(wrapf(ErrLost, "%s gave up: %s", m, p[min(1, len(p)):]))
+		text := string(p[min(1, len(p)):])
+		if missing := r.missing(time.Since(r.begun).Round(time.Second)); len(r.members) < r.size && r.failed == nil {
+			text += fmt.Sprintf(" (%v)", missing)
+		}
+		r.fail(wrapf(ErrLost, "%s gave up: %s", m, text))
 	case k == frameLinked && known && !m.linked:
 		m.linked = true
 		if r.linked++; r.linked == r.size {
@@ -120,12 +126,12 @@ func (r *Root) lost(arrival *arrival, err error) {
 // arrive admits a rank, and introduces all ranks when it was the last.
 func (r *Root) arrive(m *member) {
 	if r.overdue == nil {
-		begun := time.Now()
+		r.begun = time.Now()
 		r.overdue = r.after(r.o.Timeout, func() {
 			r.fail(r.missing(r.o.Timeout))
 			r.finish()
 		})
-		r.tellLate(begun)
+		r.tellLate()
 	}
 	if r.failed == nil {
 		err := r.check(m)
@@ -156,11 +162,11 @@ func (r *Root) introduce() {
 }
 
 // tellLate says which ranks are missing, now and then.
-func (r *Root) tellLate(begun time.Time) {
+func (r *Root) tellLate() {
 	r.after(lateEvery, func() {
 		if r.failed == nil {
-			r.o.Warnf("root: %v", r.missing(time.Since(begun).Round(time.Second)))
-			r.tellLate(begun)
+			r.o.Warnf("root: %v", r.missing(time.Since(r.begun).Round(time.Second)))
+			r.tellLate()
 		}
 	})
 }
@@ -234,6 +240,16 @@ func (r *Root) word(m *arrival) (meet.Kind, []byte) {
 		return frameGo, nil
 	}
 	return frameFailed, encodeFailure(wrapf(ErrDisagree, "rank %d joined too late, or is one too many: the root was done with the others", m.rank))
+}
+
+// lacking ends the meeting because this process cannot accept connections.
+func (r *Root) lacking(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.ended {
+		r.fail(fmt.Errorf("the root (%s): %w", whoAmI(), err))
+		r.finish()
+	}
 }
 
 func (r *Root) stop() {

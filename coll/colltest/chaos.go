@@ -18,8 +18,8 @@ type Chaos struct {
 	Deadline time.Duration // every survivor must end within this time after the kill
 	Seed     uint64        // of ranks and moments: the same seed gives the same ones
 	// Survivor returns what is wrong with how a surviving rank ended, nil if nothing is: it
-	// should have failed with a typed error.
-	Survivor func(Result) error
+	// should have failed with a typed error, which names the victim.
+	Survivor func(r Result, victim int) error
 }
 
 // Run runs the rounds. The test fails if a survivor does not end, if Survivor returns an error,
@@ -78,7 +78,7 @@ func (c Chaos) judge(results []Result, victim int) error {
 		case r.TimedOut:
 			errs = append(errs, fmt.Errorf("%v after rank %d was killed, a survivor has not ended: %v", c.Deadline, victim, r))
 		default:
-			if err := c.Survivor(r); err != nil {
+			if err := c.Survivor(r, victim); err != nil {
 				errs = append(errs, fmt.Errorf("a survivor: %w\n%v", err, r))
 			}
 		}

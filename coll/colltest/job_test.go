@@ -67,7 +67,7 @@ func TestChaos(t *testing.T) {
 	}
 	c := Chaos{
 		Job: JobOptions{Program: "ring", Ranks: 4}, Rounds: rounds, Moment: 150 * time.Millisecond, Deadline: 5 * time.Minute, Seed: 11,
-		Survivor: func(r Result) error {
+		Survivor: func(r Result, _ int) error {
 			if e := r.Errors(); len(e) != 1 || !strings.HasPrefix(e[0], "a neighbour is lost") {
 				return fmt.Errorf("errors %q; want a neighbour lost", e)
 			}
@@ -82,7 +82,7 @@ func TestChaos(t *testing.T) {
 }
 
 func TestChaosJudges(t *testing.T) {
-	c := Chaos{Survivor: func(r Result) error {
+	c := Chaos{Survivor: func(r Result, _ int) error {
 		if len(r.Errors()) == 0 {
 			return fmt.Errorf("no error")
 		}

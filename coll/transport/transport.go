@@ -212,6 +212,13 @@ const Late = 500 * time.Millisecond
 // death or an abort, about which the bootstrap then reports more.
 func (f *Fault) SetLate(err error) { time.AfterFunc(Late, func() { f.Set(err) }) }
 
+// Await returns when something has been recorded, or after d.
+func (f *Fault) Await(d time.Duration) {
+	for end := time.Now().Add(d); f.Err() == nil && time.Now().Before(end); {
+		time.Sleep(50 * time.Microsecond)
+	}
+}
+
 // Err returns what was recorded first, or nil.
 func (f *Fault) Err() error {
 	if p := f.err.Load(); p != nil {

@@ -56,13 +56,14 @@ type Conn struct {
 func (c *Conn) Lock() { c.mu.Lock() }
 
 // Unlock unlocks the connection. It reports a loss after that, because the hook of the
-// Fault may use the connection.
+// Fault may use the connection, and late, because the peer may have ended through another
+// rank's fault.
 func (c *Conn) Unlock() {
 	lost := c.lost
 	c.lost = nil
 	c.mu.Unlock()
 	if lost != nil {
-		c.e.opt.Fault.Set(lost)
+		c.e.opt.Fault.SetLate(lost)
 	}
 }
 

@@ -51,14 +51,14 @@ func (c *conn) failed(err error) {
 	}
 }
 
-// unlock ends a call. It sets the fault after it releases the lock: the fault's hook may
-// use the connection.
+// unlock ends a call. It sets the fault after it releases the lock, because the fault's hook may
+// use the connection, and late, because the peer may have ended through another rank's fault.
 func (c *conn) unlock() {
 	lost := c.lost
 	c.lost = nil
 	c.mu.Unlock()
 	if lost != nil {
-		c.e.opt.Fault.Set(lost)
+		c.e.opt.Fault.SetLate(lost)
 	}
 }
 

@@ -2,6 +2,7 @@ package socket
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -53,6 +54,11 @@ func (e *Endpoint) Tx(ctx context.Context, peer int, data []byte, channel int) (
 // take returns a stream's descriptor for a connection, which it closes.
 func (e *Endpoint) take(c net.Conn) (int, error) {
 	defer c.Close()
+	return e.duplicate(c)
+}
+
+// duplicate returns a stream's descriptor for a connection, which stays open.
+func (e *Endpoint) duplicate(c net.Conn) (int, error) {
 	fd, err := takeFd(c)
 	if err != nil {
 		return -1, err
@@ -64,16 +70,27 @@ func (e *Endpoint) take(c net.Conn) (int, error) {
 	return fd, nil
 }
 
-// admit assigns a stream that a peer has dialed to its receiving end.
+// admit assigns a stream that a peer has dialed to its receiving end. What this process lacks for
+// that is its own fault, and ends the communicator: the connection stays open meanwhile, because
+// the peer would take its end for the death of this rank.
 func (e *Endpoint) admit(from rendezvous.Stream, c net.Conn) {
-	fd, err := e.take(c)
+	defer c.Close()
+	fd, err := e.duplicate(c)
 	if err == nil {
 		err = e.attach(from, fd)
 	}
-	if err != nil && e.ctx.Err() == nil {
+	switch {
+	case err == nil || e.ctx.Err() != nil:
+	case errors.Is(err, errTwice):
 		e.opt.Logf("socket: dropped a connection of rank %d: %v", from.Peer, err)
+	default:
+		e.opt.Fault.Set(fmt.Errorf("socket: accepting a connection of rank %d: %w", from.Peer, err))
+		<-e.ctx.Done()
 	}
 }
+
+// errTwice: a peer has dialed a stream that is there.
+var errTwice = errors.New("it is there already")
 
 // attach adds a stream to its receiving end, or closes it. The last stream of a
 // connection makes the connection ready.
@@ -92,15 +109,11 @@ func (e *Endpoint) attach(s rendezvous.Stream, fd int) error {
 	}
 	if len(r.arrived) != s.Count || r.arrived[s.Index] >= 0 {
 		unix.Close(fd)
-		return fmt.Errorf("stream %d of %d, channel %d, is there already", s.Index, s.Count, s.Channel)
+		return fmt.Errorf("stream %d of %d, channel %d: %w", s.Index, s.Count, s.Channel, errTwice)
 	}
 	r.arrived[s.Index] = fd
 	if slices.Contains(r.arrived, -1) {
 		return nil
 	}
-	if err := r.open(); err != nil {
-		r.fail("its connection cannot be used here: "+err.Error(), 0) // the next call on r reports it
-		return err
-	}
-	return nil
+	return r.open()
 }

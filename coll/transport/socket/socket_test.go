@@ -317,6 +317,7 @@ func TestGone(t *testing.T) {
 	for deadline := time.Now().Add(transporttest.Patience); !rx.Gone() && time.Now().Before(deadline); {
 		rx.Peek()
 	}
+	ranks[2].Fault.Await(transporttest.Patience)
 	if err := ranks[2].Fault.Err(); !rx.Gone() || err == nil || !strings.Contains(err.Error(), "good order") {
 		t.Errorf("who waits for a message behind the goodbye gets %v", err)
 	}

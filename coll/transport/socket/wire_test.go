@@ -36,12 +36,11 @@ func FuzzStream(f *testing.F) {
 		}
 		unix.Write(fds[0], data)
 		unix.Close(fds[0])
-		fault := new(transport.Fault)
-		e := &Endpoint{opt: Options{Fault: fault}}
+		e := &Endpoint{opt: Options{Fault: new(transport.Fault)}}
 		r := &Rx{conn: conn{e: e}, maxMessage: 20_000, arrived: fds[1:], direct: 1}
 		r.in = []inbound{{fd: fds[1], ahead: make([]byte, aheadSize)}}
 		defer r.close()
-		for i := 0; fault.Err() == nil; i++ {
+		for i := 0; !r.dead(); i++ {
 			if i > len(data)+2 {
 				t.Fatalf("%d bytes are %d messages, with no end", len(data), i)
 			}
