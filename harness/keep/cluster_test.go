@@ -291,6 +291,46 @@ func testCluster(t *testing.T, nodes, most, waited int, share float64) {
 	t.Logf("at most %d withdrawn, %d waited", c.most, some)
 }
 
+// A deaf site is not told how a node is while fails is true.
+type deaf struct {
+	*member
+	fails *bool
+}
+
+func (d deaf) Act(ctx context.Context, st *certificate.Statement, due string) error {
+	if *d.fails {
+		return errBad
+	}
+	return d.member.Act(ctx, st, due)
+}
+
+// TestUntoldLongAgo: a node of which the site could not be told is withdrawn with its slot, although
+// the same had happened with another slot, days before.
+func TestUntoldLongAgo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{api: newAPI(1), withdrawn: map[string]bool{}, drained: map[string]int{}}
+		m := &member{cluster: c, name: "a", work: func(time.Time) bool { return false }, took: time.Minute, boot: "1"}
+		k := m.keeper(7 * 24 * time.Hour)
+		fails := true
+		k.Site = deaf{m, &fails}
+		turn := func() { _ = k.Turn(t.Context()) }
+		turn() // certified, and not told
+		fails, m.boot = false, "2"
+		c.take(0, "another")
+		turn() // needs the slot again, and has lost it
+		if len(c.withdrawn) != 0 {
+			t.Fatal("withdrawn without a slot")
+		}
+		time.Sleep(3 * k.silence())
+		fails = true
+		c.take(0, "")
+		turn() // certified, and not told
+		if got := c.slots[0].Holder; !c.withdrawn["a"] || got != "a" {
+			t.Errorf("withdrawn: %v; the slot is %q's", c.withdrawn, got)
+		}
+	})
+}
+
 // TestDies: a keeper that dies with a slot holds up the others for less than an hour.
 func TestDies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

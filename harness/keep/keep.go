@@ -95,16 +95,19 @@ type record struct {
 // cluster, which start at one time, do not ask at one time for ever.
 func (k *Keeper) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		if err := k.Turn(ctx); err != nil && ctx.Err() == nil {
-			k.Note("%v; tried again in %v", err, k.Every)
-		}
-		pause := float64(k.Every)
-		if k.waits { // slots are free again after minutes
+		err := k.Turn(ctx)
+		pause := k.Every
+		// Slots are free again after minutes; and a node that cannot write its own for too long loses
+		// it while it is withdrawn.
+		if k.waits || err != nil && k.turnstile.held != nil {
 			pause /= 5
+		}
+		if err != nil && ctx.Err() == nil {
+			k.Note("%v; tried again in %v", err, pause)
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(time.Duration(pause * (0.9 + 0.2*rand.Float64()))):
+		case <-time.After(time.Duration(float64(pause) * (0.9 + 0.2*rand.Float64()))):
 		}
 	}
 }

@@ -76,7 +76,8 @@ type turnstile struct {
 	seen  map[int]sighting
 	held  *Slot
 	since time.Time // held since
-	// untold is since when the site could not be told how the node is without the slot.
+	// untold is since when the site could not be told how the node is without the slot, which is no
+	// longer needed.
 	untold time.Time
 	// free is since when looks found a free slot, except a single one now and then; none is
 	// whether the last look found none.
@@ -96,8 +97,11 @@ func (k *Keeper) silence() time.Duration {
 // it, so that half of the time is left to the others.
 func (k *Keeper) enter(ctx context.Context, patient bool) (bool, error) {
 	t := &k.turnstile
+	t.untold = time.Time{}
 	if t.held != nil {
-		return k.renew(ctx)
+		if kept, err := k.renew(ctx); kept || err != nil {
+			return kept, err
+		} // another keeper has it, or this one's last write was done without an answer
 	}
 	nodes, err := k.Slots.Nodes(ctx)
 	if err != nil {
