@@ -232,8 +232,8 @@ func TestHalfOpen(t *testing.T) {
 	}
 }
 
-// TestApart: ranks of one host that cannot share memory use the network: in other PID or user
-// namespaces, or of another user.
+// TestApart: ranks of one host that cannot share memory use the network: in other namespaces, or of
+// another user.
 func TestApart(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("other namespaces and users need root")
@@ -242,6 +242,9 @@ func TestApart(t *testing.T) {
 		"pid namespace":  {"unshare", "--pid", "--fork", "--kill-child"},
 		"user namespace": {"unshare", "--user"},
 		"user":           {"setpriv", "--reuid=65534", "--clear-groups"},
+		"/dev/shm":       {"unshare", "--mount", "sh", "-c", `mount -t tmpfs none /dev/shm && exec "$@"`, "sh"},
+		"no /proc":       {"unshare", "--mount", "sh", "-c", `mount -t tmpfs none /proc && exec "$@"`, "sh"},
+		"container":      {"unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--ipc", "--uts", "--cgroup"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			self, err := os.Executable()

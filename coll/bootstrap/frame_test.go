@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"net"
 	"net/netip"
@@ -65,11 +66,20 @@ func FuzzDeath(f *testing.F) {
 }
 
 func FuzzPeers(f *testing.F) {
-	f.Add(make([]byte, 44))
+	two := []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:99"), netip.MustParseAddrPort("[fe80::1]:7")}
+	f.Add(appendAddrs(appendAddrs([]byte{0, 0, 0, 7}, two), two))
+	f.Add(append(appendAddrs([]byte{0, 0, 0, 7}, two), appendAddrs([]byte{0, 0, 0, 1}, two[:1])...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		list, err := decodePeers(b)
-		if err == nil && len(list)*22 != len(b) {
-			t.Errorf("%d bytes are %d peers", len(b), len(list))
+		if err != nil {
+			return
+		}
+		var again []byte
+		for _, p := range list {
+			again = appendAddrs(binary.BigEndian.AppendUint32(again, uint32(p.rank)), p.addrs)
+		}
+		if !bytes.Equal(again, b) {
+			t.Errorf("%x is read as %v", b, list)
 		}
 	})
 }

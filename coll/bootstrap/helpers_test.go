@@ -130,7 +130,7 @@ func arrived(r *Root) []netip.AddrPort {
 	defer r.mu.Unlock()
 	var out []netip.AddrPort
 	for _, m := range r.members {
-		out = append(out, m.addr)
+		out = append(out, m.addrs...)
 	}
 	return out
 }

@@ -91,11 +91,15 @@ func (id ID) String() string {
 	if err != nil {
 		return "id(invalid)"
 	}
+	return fmt.Sprintf("id(%s, %x)", joined(addrs), derive(id.secret(), "fingerprint")[:4])
+}
+
+func joined(addrs []netip.AddrPort) string {
 	var names []string
 	for _, a := range addrs {
 		names = append(names, a.String())
 	}
-	return fmt.Sprintf("id(%s, %x)", strings.Join(names, " "), derive(id.secret(), "fingerprint")[:4])
+	return strings.Join(names, " ")
 }
 
 // GoString is String: %#v must not print the secret either.
@@ -163,6 +167,28 @@ func putAddr(b []byte, a netip.AddrPort) {
 	ip := a.Addr().As16()
 	copy(b, ip[:])
 	binary.BigEndian.PutUint16(b[16:], a.Port())
+}
+
+// appendAddrs writes up to idMaxAddrs addresses: their number (1), and 18 bytes each.
+func appendAddrs(b []byte, addrs []netip.AddrPort) []byte {
+	addrs = addrs[:min(len(addrs), idMaxAddrs)]
+	b = append(b, byte(len(addrs)))
+	for _, a := range addrs {
+		b = append(b, make([]byte, 18)...)
+		putAddr(b[len(b)-18:], a)
+	}
+	return b
+}
+
+// cutAddrs reads what appendAddrs writes, and returns what follows.
+func cutAddrs(b []byte) (addrs []netip.AddrPort, rest []byte, err error) {
+	if len(b) == 0 || b[0] == 0 || b[0] > idMaxAddrs || len(b) < 1+18*int(b[0]) {
+		return nil, nil, errors.New("addresses are cut off")
+	}
+	for i := range int(b[0]) {
+		addrs = append(addrs, getAddr(b[1+18*i:]))
+	}
+	return addrs, b[1+18*int(b[0]):], nil
 }
 
 func getAddr(b []byte) netip.AddrPort {

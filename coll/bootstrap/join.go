@@ -62,7 +62,7 @@ func Join(ctx context.Context, id ID, rank, size int, o Options) (*Net, error) {
 		j.drop()
 		return nil, err
 	}
-	o.Logf("rank %d of %d is up at %v with %d links: %v to the root, %v until all had come, %v until all were linked", rank, size, j.n.listenAt, len(j.links),
+	o.Logf("rank %d of %d is up at %s with %d links: %v to the root, %v until all had come, %v until all were linked", rank, size, joined(j.n.listenAt), len(j.links),
 		rounded(reported.Sub(begun)), rounded(j.introduced.Sub(reported)), rounded(time.Since(j.introduced)))
 	j.n.start(j.links)
 	return j.n, nil
@@ -70,8 +70,8 @@ func Join(ctx context.Context, id ID, rank, size int, o Options) (*Net, error) {
 
 func rounded(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
 
-// report connects to the root, listens on an address from which the root can be reached,
-// and sends that address to the root.
+// report connects to the root, listens where others can reach this rank, and tells the root
+// where that is.
 func (j *joining) report() error {
 	conn, err := j.id.call(j.ctx, hello{purpose: toRoot, from: int32(j.n.rank), to: nobodyRank, size: int32(j.n.size)}, j.n.o, false)
 	if err != nil {
@@ -81,11 +81,9 @@ func (j *joining) report() error {
 		conn.Close()
 		return err
 	}
-	here := make([]byte, 18)
-	putAddr(here, j.n.listenAt)
 	j.root = newLink(j, j.n.o.Silence, nobodyRank, conn).ofHost()
 	j.root.limit = maxHello
-	j.root.send(frameHere, append(here, whoAmI()...))
+	j.root.send(frameHere, append(appendAddrs(nil, j.n.listenAt), whoAmI()...))
 	j.root.start(&j.wg)
 	return nil
 }
@@ -99,8 +97,7 @@ func whoAmI() string {
 	return fmt.Sprintf("process %d on %s", os.Getpid(), host[:min(len(host), 64)])
 }
 
-// listen opens the rank's own listener at the first of its addresses where
-// that is possible.
+// listen opens the rank's own listener at those of its addresses where that is possible.
 func (j *joining) listen(root net.Conn) error {
 	n := j.n
 	addrs, err := j.addresses(meet.AddrPort(root.LocalAddr()).Addr(), meet.AddrPort(root.RemoteAddr()).Addr())
@@ -114,10 +111,20 @@ func (j *joining) listen(root net.Conn) error {
 	j.gate = n.o.gate(fmt.Sprintf("rank %d", n.rank), j.id.secret(), j.admit, j.enter)
 	j.gate.Lacking = func(err error) { j.fail(fmt.Errorf("rank %d: %w", n.rank, err)) }
 	for _, a := range addrs {
-		if n.listenAt, err = j.gate.Listen(netip.AddrPortFrom(a, 0).String()); err == nil {
+		at, lerr := j.gate.Listen(netip.AddrPortFrom(a, 0).String())
+		if lerr != nil {
+			err = lerr
+			continue
+		}
+		if n.listenAt = append(n.listenAt, at); len(n.listenAt) == 1 {
 			n.addr, n.zone = a, a.Zone()
+		}
+		if len(n.listenAt) == idMaxAddrs {
 			break
 		}
+	}
+	if len(n.listenAt) > 0 {
+		return nil
 	}
 	return err
 }
@@ -125,8 +132,8 @@ func (j *joining) listen(root net.Conn) error {
 // addresses returns the addresses at which others can reach this rank, best first.
 // Without an Ifname, that is the address from which it reached the root: others use the
 // same route. On the root's own host any address leads to the root, even one that no
-// other host can reach, so there it is the address that the root puts first. With an
-// Ifname, it is an address of that interface, of the root's family if there is one.
+// other host can reach, so there they are all addresses of the root. With an Ifname, they
+// are addresses of that interface, of the root's family first.
 func (j *joining) addresses(local, remote netip.Addr) ([]netip.Addr, error) {
 	if j.n.o.Ifname == "" {
 		if local.WithZone("") != remote.WithZone("") {
@@ -134,10 +141,15 @@ func (j *joining) addresses(local, remote netip.Addr) ([]netip.Addr, error) {
 		}
 		var out []netip.Addr
 		ids, _ := j.id.addrs()
-		for _, z := range meet.Zones(ids[0], j.n.o.Ifname) {
-			out = append(out, z.Addr())
+		for _, id := range ids {
+			for _, z := range meet.Zones(id, j.n.o.Ifname) {
+				out = append(out, z.Addr())
+			}
 		}
-		return append(out, local), nil
+		if !slices.Contains(out, local) {
+			out = append(out, local)
+		}
+		return out, nil
 	}
 	list, err := meet.Interfaces(j.n.o.Ifname, j.n.o.Family)
 	if err != nil {
@@ -248,19 +260,24 @@ func (j *joining) judge(err error) {
 	}
 }
 
-// A peer is a neighbour and the address where it listens.
+// A peer is a neighbour and where it listens.
 type peer struct {
-	rank int
-	addr netip.AddrPort
+	rank  int
+	addrs []netip.AddrPort
 }
 
 func decodePeers(b []byte) ([]peer, error) {
-	if len(b)%22 != 0 {
-		return nil, errors.New("the root's list of neighbours is cut off")
-	}
 	var out []peer
-	for ; len(b) > 0; b = b[22:] {
-		out = append(out, peer{int(binary.BigEndian.Uint32(b)), getAddr(b[4:])})
+	for len(b) > 0 {
+		if len(b) < 4 {
+			return nil, errors.New("the root's list of neighbours is cut off")
+		}
+		rank := int(binary.BigEndian.Uint32(b))
+		addrs, rest, err := cutAddrs(b[4:])
+		if err != nil {
+			return nil, fmt.Errorf("the root's list of neighbours: rank %d: %w", rank, err)
+		}
+		out, b = append(out, peer{rank, addrs}), rest
 	}
 	return out, nil
 }
@@ -275,9 +292,9 @@ func (j *joining) connect(peers []peer) {
 		wg.Go(func() {
 			h := hello{purpose: toPeer, from: int32(j.n.rank), to: int32(p.rank), size: int32(j.n.size)}
 			c := meet.Caller{Protocol: protocol, Secret: j.id.secret(), Claim: h.encode()}
-			conn, _, err := c.Call(j.ctx, j.reach(p.addr))
+			conn, _, err := c.Call(j.ctx, j.reach(p.addrs))
 			if err != nil {
-				j.fail(wrapf(ErrLost, "rank %d cannot reach rank %d at %v: %s", j.n.rank, p.rank, p.addr, meet.Brief(err)))
+				j.fail(wrapf(ErrLost, "rank %d cannot reach rank %d at %s: %s", j.n.rank, p.rank, joined(p.addrs), meet.Brief(err)))
 				return
 			}
 			j.enter(hello{from: int32(p.rank)}, conn, nil)
@@ -291,14 +308,16 @@ func (j *joining) connect(peers []peer) {
 	}
 }
 
-// reach returns the addresses to dial for a neighbour's address: link-local ones over the
-// interface that this rank has chosen.
-func (j *joining) reach(a netip.AddrPort) (out []string) {
-	if a.Addr().Is6() && a.Addr().IsLinkLocalUnicast() && j.n.zone != "" {
-		a = netip.AddrPortFrom(a.Addr().WithZone(j.n.zone), a.Port())
-	}
-	for _, z := range meet.Zones(a, j.n.o.Ifname) {
-		out = append(out, z.String())
+// reach returns the addresses to dial for a neighbour's: link-local ones over the interface that
+// this rank has chosen.
+func (j *joining) reach(addrs []netip.AddrPort) (out []string) {
+	for _, a := range addrs {
+		if a.Addr().Is6() && a.Addr().IsLinkLocalUnicast() && j.n.zone != "" {
+			a = netip.AddrPortFrom(a.Addr().WithZone(j.n.zone), a.Port())
+		}
+		for _, z := range meet.Zones(a, j.n.o.Ifname) {
+			out = append(out, z.String())
+		}
 	}
 	return out
 }

@@ -127,8 +127,7 @@ func TestLostWhileLinking(t *testing.T) {
 					return
 				}
 				defer conn.Close()
-				here := make([]byte, 18)
-				putAddr(here, netip.MustParseAddrPort("127.0.0.1:1"))
+				here := appendAddrs(nil, []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:1")})
 				meet.WriteFrame(conn, frameHere, append(here, "process 1 on host"...))
 				for {
 					k, _, err := meet.ReadFrame(conn, maxHello)

@@ -31,7 +31,7 @@ type Net struct {
 	o          Options
 	addr       netip.Addr
 	zone       string
-	listenAt   netip.AddrPort
+	listenAt   []netip.AddrPort
 
 	links  []*link // sorted by rank
 	up     *link   // to the parent; nil at rank 0

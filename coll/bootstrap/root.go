@@ -2,7 +2,6 @@ package bootstrap
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -41,7 +40,7 @@ type Root struct {
 // A member is a rank that has reported where it listens.
 type member struct {
 	*arrival
-	addr   netip.AddrPort
+	addrs  []netip.AddrPort
 	who    string // host and process
 	linked bool
 }
@@ -94,10 +93,12 @@ func (r *Root) hear(arrival *arrival, k meet.Kind, p []byte) error {
 		m = &member{arrival: arrival}
 	}
 	switch {
-	case k == frameHere && len(p) < 18:
-		return errors.New("its address is cut off")
 	case k == frameHere:
-		r.arrive(&member{arrival: arrival, addr: getAddr(p), who: string(p[18:])})
+		addrs, who, err := cutAddrs(p)
+		if err != nil {
+			return err
+		}
+		r.arrive(&member{arrival: arrival, addrs: addrs, who: string(who)})
 	case k == frameFailed:
 		text := string(p[min(1, len(p)):])
 		if missing := r.missing(time.Since(r.begun).Round(time.Second)); len(r.members) < r.size && r.failed == nil {
@@ -154,8 +155,7 @@ func (r *Root) introduce() {
 		var p []byte
 		for _, n := range neighbours(rank, r.size) {
 			p = binary.BigEndian.AppendUint32(p, uint32(n))
-			p = append(p, make([]byte, 18)...)
-			putAddr(p[len(p)-18:], r.members[n].addr)
+			p = appendAddrs(p, r.members[n].addrs)
 		}
 		m.send(framePeers, p)
 	}

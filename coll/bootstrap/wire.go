@@ -54,8 +54,8 @@ func decodeHello(b []byte) (h hello, err error) {
 // Frames after the handshake, with the lengths of fixed fields in bytes.
 const (
 	// Between a rank and the root.
-	frameHere   meet.Kind = iota + 1 // rank: its listener's address (18), host and process
-	framePeers                       // root: the rank's neighbours: rank (4), address (18); repeated
+	frameHere   meet.Kind = iota + 1 // rank: where it listens: addrs, host and process
+	framePeers                       // root: the rank's neighbours: rank (4), addrs; repeated
 	frameLinked                      // rank: all its links are up
 	frameFailed                      // either: a failure: code (1), text
 	frameGo                          // root: all links of all ranks are up

@@ -18,7 +18,7 @@ var guide = []Knob{
 	{Name: "NCCL_SHM_DISABLE", Default: "0", Status: Honoured, kind: one(func(k *Knobs) *bool { return &k.SHMDisable }),
 		Effect: "1: processes of one host exchange over the network that connects hosts"},
 	{Name: "NCCL_SOCKET_IFNAME", Default: "auto", Status: Honoured, kind: interfaces(func(k *Knobs) *string { return &k.SocketIfname }),
-		Effect: "which network interfaces bootstrap and sockets use; auto: any but lo, docker* and virbr*, and those when there is nothing else"},
+		Effect: "which network interfaces bootstrap and sockets use; auto: any but lo, docker* and virbr*, and those when there is nothing else; devices and interfaces with a default route first, other networks of containers last"},
 	{Name: "NCCL_DEBUG", Default: "NONE", Status: Honoured, kind: debugLevel,
 		Effect: "how much is logged, on standard error (NCCL: standard output) or to NCCL_DEBUG_FILE"},
 	{Name: "NCCL_BUFFSIZE", Default: "4194304", Status: Honoured, kind: bytes(minBuffSize, maxBuffSize, func(k *Knobs) *int64 { return &k.BuffSize }),

@@ -1,10 +1,12 @@
 package meet
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 )
@@ -14,11 +16,15 @@ import (
 type Interface struct {
 	Name string
 	Addr netip.Addr
+	// Leads says that the interface is a device, or has a default route: probably it leads to other
+	// hosts.
+	Leads bool
 }
 
 // Interfaces returns the addresses that these values of NCCL_SOCKET_IFNAME and NCCL_SOCKET_FAMILY
 // admit, best first: interfaces in the order of the names, then of the system, IPv4 before IPv6,
-// link-local addresses last.
+// link-local addresses last. Without NCCL_SOCKET_IFNAME interfaces that lead to other hosts come
+// before all others, and networks of this host's containers last.
 func Interfaces(ifname, family string) ([]Interface, error) {
 	all, err := AllInterfaces()
 	if err != nil {
@@ -34,6 +40,7 @@ func AllInterfaces() ([]Interface, error) {
 		return nil, fmt.Errorf("list network interfaces: %w", err)
 	}
 	var out []Interface
+	defaults := defaultRoutes()
 	for _, i := range list {
 		if i.Flags&net.FlagUp == 0 {
 			continue
@@ -42,6 +49,8 @@ func AllInterfaces() ([]Interface, error) {
 		if err != nil {
 			continue // it was just removed
 		}
+		_, err = os.Stat("/sys/class/net/" + i.Name + "/device")
+		leads := err == nil || defaults[i.Name]
 		for _, a := range addrs {
 			prefix, err := netip.ParsePrefix(a.String())
 			if err != nil {
@@ -51,10 +60,49 @@ func AllInterfaces() ([]Interface, error) {
 			if addr.IsLinkLocalUnicast() && addr.Is6() {
 				addr = addr.WithZone(i.Name)
 			}
-			out = append(out, Interface{i.Name, addr})
+			out = append(out, Interface{i.Name, addr, leads})
 		}
 	}
 	return out, nil
+}
+
+// defaultRoutes returns the interfaces with a default route, of IPv4 or IPv6.
+func defaultRoutes() map[string]bool {
+	found := map[string]bool{}
+	for file, f := range map[string]func(words []string) (name string, ok bool){
+		"/proc/net/route": func(w []string) (string, bool) { return w[0], len(w) > 7 && w[1] == "00000000" && w[7] == "00000000" },
+		"/proc/net/ipv6_route": func(w []string) (string, bool) {
+			return w[len(w)-1], len(w) == 10 && w[1] == "00" && strings.Trim(w[0], "0") == "" && w[len(w)-1] != "lo"
+		},
+	} {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			continue // without this family, or without /proc
+		}
+		for line := range strings.Lines(string(b)) {
+			if words := strings.Fields(line); len(words) > 0 {
+				if name, ok := f(words); ok {
+					found[name] = true
+				}
+			}
+		}
+	}
+	return found
+}
+
+// ofContainers are the beginnings of names of networks that lead to this host's containers and
+// virtual machines only, as their programs give them.
+var ofContainers = []string{"docker", "virbr", "br-", "veth", "cni", "cbr", "podman", "lxcbr", "lxdbr", "cali", "flannel", "cilium", "lxc", "weave", "vmnet", "vboxnet", "nerdctl"}
+
+// distance orders interfaces by how probable it is that they lead to other hosts.
+func (i Interface) distance() int {
+	switch {
+	case i.Leads:
+		return 0
+	case slices.ContainsFunc(ofContainers, func(name string) bool { return strings.HasPrefix(i.Name, name) }):
+		return 2
+	}
+	return 1
 }
 
 // ErrNoInterface is the error where no interface has a name and an address that are allowed.
@@ -135,7 +183,9 @@ func defaultInterfaces(all []Interface) ([]Interface, error) {
 	for c := range 4 {
 		out := slices.DeleteFunc(slices.Clone(all), func(i Interface) bool { return class(i) != c })
 		if len(out) > 0 {
-			slices.SortStableFunc(out, func(a, b Interface) int { return CompareAddrs(a.Addr, b.Addr) })
+			slices.SortStableFunc(out, func(a, b Interface) int {
+				return cmp.Or(a.distance()-b.distance(), CompareAddrs(a.Addr, b.Addr))
+			})
 			return out, nil
 		}
 	}

@@ -10,7 +10,8 @@ func TestInterfaceSelection(t *testing.T) {
 	list := func(s string) (out []Interface) {
 		for f := range strings.FieldsSeq(s) {
 			name, a, _ := strings.Cut(f, "=")
-			out = append(out, Interface{name, netip.MustParseAddr(a)})
+			name, leads := strings.CutSuffix(name, "*")
+			out = append(out, Interface{name, netip.MustParseAddr(a), leads})
 		}
 		return out
 	}
@@ -31,7 +32,11 @@ func TestInterfaceSelection(t *testing.T) {
 		{"eth0=10.0.0.1 lo=::1", "", "AF_INET6", "::1"},
 		{"veth1=fe80::3%veth1 br-5=fe80::2%br-5 eth0=fe80::1%eth0 eth0=10.0.0.1 ib0=169.254.0.9", "", "", "10.0.0.1 fe80::1%eth0"},
 		{"veth1=fe80::3%veth1 br-5=fe80::2%br-5 eth0=10.0.0.1", "br", "", "fe80::2%br-5"},
-		{"veth1=fe80::3%veth1 eth0=fe80::1%eth0 docker0=172.17.0.1", "", "", "fe80::3%veth1 fe80::1%eth0"},
+		{"veth1=fe80::3%veth1 eth0=fe80::1%eth0 docker0=172.17.0.1", "", "", "fe80::1%eth0 fe80::3%veth1"},
+		{"br-0123=172.18.0.1 bond0=10.0.0.1 veth7=10.1.0.1 eno1*=10.2.0.1 eno1*=fd00::1", "", "", "10.2.0.1 fd00::1 10.0.0.1 172.18.0.1 10.1.0.1"},
+		{"br-0123=172.18.0.1 eno1*=10.2.0.1", "br,eno", "", "172.18.0.1 10.2.0.1"},
+		{"br-0123=172.18.0.1 br0*=10.2.0.1", "", "", "10.2.0.1 172.18.0.1"},
+		{"br-0123=172.18.0.1 lo=127.0.0.1", "", "", "172.18.0.1"},
 		{"", "", "", "no network interface"},
 		{all, "", "AF_UNIX", "NCCL_SOCKET_FAMILY"},
 	} {

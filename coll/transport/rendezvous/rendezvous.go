@@ -129,9 +129,10 @@ type Point struct {
 	ctx    context.Context // canceled by Close
 	cancel context.CancelFunc
 
-	mu    sync.Mutex
-	bad   map[way]bool        // pairs that failed to connect
-	works map[netip.Addr]bool // by local address that was tried: whether it has connected to any
+	mu      sync.Mutex
+	bad     map[way]bool          // pairs that failed to connect
+	works   map[netip.Addr]bool   // by local address that was tried: whether it has connected to any
+	surveys map[string]*sync.Once // by peer's addresses
 }
 
 // Listen opens a point. The caller must close it.
@@ -142,7 +143,7 @@ func Listen(opt Options) (*Point, error) {
 	if opt.Logf == nil {
 		opt.Logf = func(string, ...any) {}
 	}
-	p := &Point{opt: opt, bad: map[way]bool{}, works: map[netip.Addr]bool{}}
+	p := &Point{opt: opt, bad: map[way]bool{}, works: map[netip.Addr]bool{}, surveys: map[string]*sync.Once{}}
 	addrs := opt.Addrs
 	if len(addrs) == 0 {
 		addrs = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
@@ -222,13 +223,16 @@ func (p *Point) Close() {
 const dialPatience = 5 * time.Second
 
 // Dial connects to the point of a peer, for a stream. It tries the pairs of addresses, beginning
-// with the one at the stream's index, and those that failed before last. While a pair is silent the
+// with the one at the stream's index, and those that failed before last; of many, a survey finds
+// which fail. While a pair is silent the
 // next one is tried, too. The caller must close the connection.
 func (p *Point) Dial(ctx context.Context, to Addrs, s Stream) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
-	list := p.inTurn(ways(p.local, to), s.Index)
+	all := ways(p.local, to)
+	p.survey(ctx, to, all)
+	list := p.inTurn(all, s.Index)
 	errs := []error{fmt.Errorf("rank %d cannot be reached at %v", s.Peer, to)}
 	results := make(chan attempt)
 	silent := map[way]bool{} // being tried
@@ -293,7 +297,7 @@ func (p *Point) connect(ctx context.Context, w way, others bool, results chan<- 
 }
 
 func (p *Point) dialer(w way, others bool) net.Dialer {
-	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(w.from, 0)), Control: p.opt.Control}
+	d := net.Dialer{LocalAddr: w.source(), Control: p.opt.Control}
 	if others {
 		d.Timeout = dialPatience
 	}
