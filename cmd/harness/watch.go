@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
@@ -26,10 +27,12 @@ type watchOptions struct {
 func watchCommand(out io.Writer) *cli.Command {
 	o := watchOptions{out: out}
 	return &cli.Command{
-		Name: "watch", Usage: "show the last calls of running communicators", ArgsUsage: "[PID...]",
+		Name: "watch", Usage: "show the last calls of running communicators", ArgsUsage: "[PID... | DUMP...]",
 		Description: "Reads the flight recorders of processes of this machine whose collectives run on assay's engine (libnccl.so.2, harness coll)\n" +
 			"on GPUs. The processes need not answer: they may be stopped, or wait in a driver. Without PIDs it shows all that there are.\n" +
-			"For a job on several machines: srun --overlap --jobid ID harness watch --job ID --once",
+			"For a job on several machines: srun --overlap --jobid ID harness watch --job ID --once\n" +
+			"DUMPs are files, or a directory of them, that PyTorch's flight recorder wrote (TORCH_NCCL_TRACE_BUFFER_SIZE,\n" +
+			"nccl_trace_rank_0, ...), with any library: it says in which operation each process group stands, and which ranks are the reason.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "job", Destination: &o.job, Usage: "show processes of the Slurm job `ID`"},
 			&cli.IntFlag{Name: "last", Aliases: []string{"n"}, Value: 1, Destination: &o.last, Usage: "show the last `N` operations of each communicator, " + strconv.Itoa(flight.Entries) + " at most"},
@@ -42,11 +45,14 @@ func watchCommand(out io.Writer) *cli.Command {
 }
 
 func (o *watchOptions) run(ctx context.Context, args []string) error {
+	if len(args) > 0 && !slices.ContainsFunc(args, isNumber) {
+		return o.dumps(args)
+	}
 	var pids []int
 	for _, a := range args {
 		pid, err := strconv.Atoi(a)
 		if err != nil || pid < 1 {
-			return exit.Usagef("%q is not the number of a process", a)
+			return exit.Usagef("%q is not the number of a process; dumps of PyTorch's flight recorder are named without any", a)
 		}
 		pids = append(pids, pid)
 	}
@@ -85,4 +91,41 @@ func (o *watchOptions) run(ctx context.Context, args []string) error {
 		case <-time.After(o.every):
 		}
 	}
+}
+
+func isNumber(s string) bool {
+	_, err := strconv.Atoi(s)
+	return err == nil
+}
+
+// dumps shows what PyTorch's flight recorder wrote. The exit status is 1 if some operation has not
+// completed, and 3 if no dump could be read.
+func (o *watchOptions) dumps(paths []string) error {
+	if o.format != "text" && o.format != "json" {
+		return exit.Usagef("--format is text or json, not %q", o.format)
+	}
+	all, err := watch.ReadTorch(paths)
+	if len(all) == 0 {
+		return exit.With(exit.NotDone, err)
+	}
+	found := watch.Torch(all)
+	stands := slices.ContainsFunc(found, func(f watch.TorchFinding) bool { return len(f.Ranks) > 0 })
+	if o.format == "json" {
+		if werr := writeJSON(o.out, struct {
+			Schema   string               `json:"schema"`
+			Dumps    int                  `json:"dumps"`
+			Findings []watch.TorchFinding `json:"findings"`
+		}{"assay.watch.torch/1", len(all), found}); werr != nil {
+			return werr
+		}
+	} else {
+		watch.WriteTorch(o.out, all, found)
+	}
+	switch {
+	case err != nil:
+		return exit.With(exit.NotDone, fmt.Errorf("some files were not read: %w", err))
+	case stands:
+		return exit.With(exit.Fail, nil)
+	}
+	return nil
 }

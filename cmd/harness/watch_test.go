@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -62,12 +64,31 @@ func TestWatch(t *testing.T) {
 		t.Error(out)
 	}
 
+	dumps := t.TempDir()
+	for rank, state := range []string{"started", "completed"} {
+		text := fmt.Sprintf(`{"version": "2.10", "pg_config": {}, "entries": [{"process_group": ["0", "default_pg"], "collective_seq_id": 1,
+			"profiling_name": "nccl:all_reduce", "input_sizes": [[8]], "input_dtypes": ["Float"], "state": %q}]}`, state)
+		if err := os.WriteFile(filepath.Join(dumps, fmt.Sprint("trace_", rank)), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, errs, code = runWatch(dumps)
+	if code != exit.Fail || errs != "" || !strings.Contains(out, "process group 0 (default_pg): operation #1, all_reduce of Float [8], was called by all") {
+		t.Errorf("status %d, %q, %q", code, errs, out)
+	}
+	out, _, code = runWatch("-o", "json", filepath.Join(dumps, "trace_1"))
+	if code != exit.Pass || !strings.Contains(out, `"assay.watch.torch/1"`) || !strings.Contains(out, "up to #1") {
+		t.Errorf("status %d, %q", code, out)
+	}
+
 	for _, c := range []struct {
 		args []string
 		code int
 		want string
 	}{
-		{[]string{"x"}, exit.Usage, `"x" is not the number of a process`},
+		{[]string{filepath.Join(dumps, "trace_1"), filepath.Join(dumps, "trace_2")}, exit.NotDone, "trace_2: "},
+		{[]string{"x", pid}, exit.Usage, `"x" is not the number of a process`},
+		{[]string{"x1"}, exit.NotDone, "x1: "},
 		{[]string{"--last", strconv.Itoa(flight.Entries + 1)}, exit.Usage, "--last is from 1 to " + strconv.Itoa(flight.Entries)},
 		{[]string{"--format", "yaml"}, exit.Usage, "text or json"},
 		{[]string{"--every", "0s"}, exit.Usage, "--every is a time"},
