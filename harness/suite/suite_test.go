@@ -155,12 +155,14 @@ func TestCancel(t *testing.T) {
 			}},
 			{ID: "waiting", Needs: []string{"running"}, Run: pass},
 			{ID: "after", Run: pass},
+			{ID: "behind", Needs: []string{"after"}, Run: pass},
 		}
 		got := mustRun(t, ctx, checks, Options{})
 		verdict(t, got["before"], result.Pass, "")
 		verdict(t, got["running"], result.Error, "cancelled while it ran")
 		verdict(t, got["waiting"], result.Skip, "needs running")
 		verdict(t, got["after"], result.Error, "cancelled before its turn")
+		verdict(t, got["behind"], result.Skip, "needs after")
 	})
 }
 
