@@ -213,12 +213,17 @@ func (j *joining) await(patience context.Context) error {
 		switch {
 		case err != nil && patience.Err() == nil:
 			return err
-		case err != nil && err != cause: // names the ranks that are missing
+		case err != nil && err != cause && isLate(cause): // names the ranks that are missing
 			return fmt.Errorf("%w: %w", cause, err)
 		}
 	case <-time.After(lingerTime):
 	}
 	return cause
+}
+
+// isLate reports whether a rank's patience has ended, and not for another reason.
+func isLate(cause error) bool {
+	return errors.Is(cause, context.DeadlineExceeded) || errors.Is(cause, ErrTimeout)
 }
 
 // handle processes the root's frames until the root says go, or reports a failure.

@@ -54,13 +54,17 @@ type Options struct {
 	Together bool
 	// Late, if not 0, makes ranks come late to some steps: a seed.
 	Late uint64
-	// Odd, if not 0, makes one rank call one collective otherwise than the others: a seed. All
-	// ranks of that communicator must get an error that names the rank.
+	// Odd, if not 0, makes one rank call one collective otherwise than the others, or abort all its
+	// communicators before it: a seed. All ranks of that communicator must get an error that names
+	// the rank.
 	Odd uint64
 }
 
-// An odd is a call that one rank makes otherwise.
-type odd struct{ step, call, rank int }
+// An odd is a call that one rank makes otherwise, or not at all because it leaves.
+type odd struct {
+	step, call, rank int
+	leaves           bool
+}
 
 // oddOf chooses a collective of at least two elements and two ranks; false if there is none.
 func oddOf(p model.Program, seed uint64) (o odd, comms [][]int, ok bool) {
@@ -74,13 +78,15 @@ func oddOf(p model.Program, seed uint64) (o odd, comms [][]int, ok bool) {
 			}
 			if n++; rng.IntN(n) == 0 {
 				members := m.Comms[c.Comm]
-				o, ok = odd{i, k, members[rng.IntN(len(members))]}, true
+				o, ok = odd{i, k, members[rng.IntN(len(members))], seed%3 == 0}, true
 			}
 		}
 		_ = m.Step(i) // for the communicators
 	}
 	return o, m.Comms, ok
 }
+
+var errSplit = errors.New("the communicator was not made")
 
 // judge compares the ranks' errors with what an odd call must give.
 func (o odd) judge(p model.Program, comms [][]int, errs []error) error {
@@ -89,11 +95,11 @@ func (o odd) judge(p model.Program, comms [][]int, errs []error) error {
 	for _, r := range members {
 		switch err := errs[r]; {
 		case err == nil:
-			return fmt.Errorf("rank %d called %v otherwise, and rank %d has no error", o.rank, o, r)
-		case strings.Contains(err.Error(), "another communicator of the group has failed"): // whose ranks have other numbers
+			return fmt.Errorf("odd %+v, and rank %d has no error", o, r)
+		case errors.Is(err, errSplit), strings.Contains(err.Error(), "another communicator of the group has failed"): // whose ranks have other numbers
 		case errors.Is(err, coll.ErrAborted) && !strings.Contains(err.Error(), "by rank"): // by itself, when another communicator had failed
 		case !strings.Contains(err.Error(), fmt.Sprintf("rank %d", number)):
-			return fmt.Errorf("rank %d (%d of its communicator) called %v otherwise; rank %d: %w", o.rank, number, o, r, err)
+			return fmt.Errorf("odd %+v (rank %d of its communicator); rank %d: %w", o, number, r, err)
 		}
 	}
 	return nil
@@ -324,24 +330,35 @@ func Run(ctx context.Context, p model.Program, o Options) (res Result, err error
 	}))
 }
 
-// oddly runs all steps with one call that is made otherwise, and returns the error that the call's
+// oddly runs all steps with one call that is made otherwise or not at all, and returns the error that the call's
 // communicator has at each of its ranks: a rank may learn of it while it waits in another one.
 func (o Options) oddly(ctx context.Context, p model.Program, ranks []*Rank, strange odd) []error {
 	comm := p.Steps[strange.step].Calls[strange.call].Comm
 	return errorsOf(ranks, func(r *Rank) error {
 		for i, s := range p.Steps {
+			if i == strange.step && r.Rank == strange.rank && strange.leaves {
+				// The others must not hear first of another communicator, and abort this one for that.
+				_ = r.Comms[comm].Abort()
+				time.Sleep(100 * time.Millisecond)
+				_ = r.Close(true)
+				break
+			}
 			if i == strange.step && r.Rank == strange.rank {
 				s.Calls = slices.Clone(s.Calls)
 				s.Calls[strange.call].Count--
 			}
-			if r.Step(ctx, &s) != nil {
+			if err := r.Step(ctx, &s); err != nil && r.in(comm) < 0 { // another rank failed before the split was done
 				_ = r.Close(true)
+				return fmt.Errorf("%w: %w", errSplit, err)
+			} else if err != nil {
 				break
 			}
 		}
-		// A rank that only sends may be done before anybody notices.
+		// A rank that only sends may be done before anybody notices; and one that failed in another
+		// communicator must not abort this one, of which the others would hear first.
 		for end := time.Now().Add(time.Minute); r.in(comm) >= 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
 			if err := r.Comms[comm].AsyncError(); err != nil {
+				_ = r.Close(true)
 				return err
 			}
 		}
