@@ -335,6 +335,7 @@ func Run(ctx context.Context, p model.Program, o Options) (res Result, err error
 func (o Options) oddly(ctx context.Context, p model.Program, ranks []*Rank, strange odd) []error {
 	comm := p.Steps[strange.step].Calls[strange.call].Comm
 	return errorsOf(ranks, func(r *Rank) error {
+		failed := false
 		for i, s := range p.Steps {
 			if i == strange.step && r.Rank == strange.rank && strange.leaves {
 				// The others must not hear first of another communicator, and abort this one for that.
@@ -351,14 +352,19 @@ func (o Options) oddly(ctx context.Context, p model.Program, ranks []*Rank, stra
 				_ = r.Close(true)
 				return fmt.Errorf("%w: %w", errSplit, err)
 			} else if err != nil {
+				failed = true
 				break
 			}
 		}
 		// A rank that only sends may be done before anybody notices; and one that failed in another
-		// communicator must not abort this one, of which the others would hear first.
-		for end := time.Now().Add(time.Minute); r.in(comm) >= 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
-			if err := r.Comms[comm].AsyncError(); err != nil {
+		// communicator does not abort this one at once: the others would hear of that first.
+		for began := time.Now(); r.in(comm) >= 0 && time.Since(began) < time.Minute; time.Sleep(time.Millisecond) {
+			err := r.Comms[comm].AsyncError()
+			if err != nil || failed && time.Since(began) > 2*time.Second {
 				_ = r.Close(true)
+				failed = false
+			}
+			if err != nil {
 				return err
 			}
 		}
