@@ -104,6 +104,9 @@ func (o *watchOptions) dumps(paths []string) error {
 	if o.format != "text" && o.format != "json" {
 		return exit.Usagef("--format is text or json, not %q", o.format)
 	}
+	if o.job != "" {
+		return exit.Usagef("--job and dumps exclude each other")
+	}
 	all, err := watch.ReadTorch(paths)
 	if len(all) == 0 {
 		return exit.With(exit.NotDone, err)
@@ -123,7 +126,7 @@ func (o *watchOptions) dumps(paths []string) error {
 	}
 	switch {
 	case err != nil:
-		return exit.With(exit.NotDone, fmt.Errorf("some files were not read: %w", err))
+		return exit.With(exit.NotDone, fmt.Errorf("some of it was not read: %w", err))
 	case stands:
 		return exit.With(exit.Fail, nil)
 	}

@@ -89,6 +89,7 @@ func TestWatch(t *testing.T) {
 		{[]string{filepath.Join(dumps, "trace_1"), filepath.Join(dumps, "trace_2")}, exit.NotDone, "trace_2: "},
 		{[]string{"x", pid}, exit.Usage, `"x" is not the number of a process`},
 		{[]string{"x1"}, exit.NotDone, "x1: "},
+		{[]string{"--job", "7", "x1"}, exit.Usage, "--job and dumps exclude each other"},
 		{[]string{"--last", strconv.Itoa(flight.Entries + 1)}, exit.Usage, "--last is from 1 to " + strconv.Itoa(flight.Entries)},
 		{[]string{"--format", "yaml"}, exit.Usage, "text or json"},
 		{[]string{"--every", "0s"}, exit.Usage, "--every is a time"},

@@ -4,11 +4,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/assay-hpc/assay/internal/meet"
+	"github.com/assay-hpc/assay/internal/noun"
 )
 
 // maxRanks bounds how much one rank can make the root allocate.
@@ -275,22 +275,9 @@ func (r *Root) missing(after time.Duration) error {
 
 // rankList prints ranks as "0-3,7", the first 20 runs of them.
 func rankList(ranks []int) string {
-	var out []string
-	for i := 0; i < len(ranks); {
-		j := i
-		for j+1 < len(ranks) && ranks[j+1] == ranks[j]+1 {
-			j++
-		}
-		if len(out) == 20 {
-			out = append(out, "…")
-			break
-		}
-		s := strconv.Itoa(ranks[i])
-		if j > i {
-			s += "-" + strconv.Itoa(ranks[j])
-		}
-		out = append(out, s)
-		i = j + 1
+	out := noun.Ranges(ranks)
+	if len(out) > 20 {
+		out = append(out[:20], "…")
 	}
 	return strings.Join(out, ",")
 }

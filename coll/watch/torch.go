@@ -68,8 +68,8 @@ const maxDump = 1 << 30
 
 var rankAtEnd = regexp.MustCompile(`(\d+)(\.[a-z]+)?$`)
 
-// ReadTorch reads the dumps that files and directories contain, by rank. What is no dump is an error
-// with the file's name; the others are returned.
+// ReadTorch reads the dumps that files and directories contain, by rank. What is no dump, or no entry
+// of one, is an error with the file's name; all else is returned.
 func ReadTorch(paths []string) (dumps []TorchDump, err error) {
 	var errs []error
 	for _, path := range paths {
@@ -91,6 +91,8 @@ func ReadTorch(paths []string) (dumps []TorchDump, err error) {
 			d, err := readTorch(file)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", file, err))
+			}
+			if err != nil && len(d.Entries) == 0 {
 				continue
 			}
 			if i := slices.IndexFunc(dumps, func(o TorchDump) bool { return o.Rank == d.Rank }); i >= 0 {
@@ -147,10 +149,7 @@ func readTorch(file string) (d TorchDump, err error) {
 		}
 		d.Entries = append(d.Entries, e)
 	}
-	if len(d.Entries) == 0 && len(errs) > 0 {
-		return d, errors.Join(errs...)
-	}
-	return d, nil
+	return d, errors.Join(errs...)
 }
 
 // call is the operation without the backend: "all_reduce".
@@ -362,19 +361,7 @@ func compareCalls(ranks []*history, seq int64, add func(of []int, format string,
 // rankNames is "rank 3" or "ranks 0-2 and 5".
 func rankNames(ranks []int) string {
 	slices.Sort(ranks)
-	var out []string
-	for i := 0; i < len(ranks); {
-		j := i
-		for j+1 < len(ranks) && ranks[j+1] == ranks[j]+1 {
-			j++
-		}
-		if j > i {
-			out = append(out, fmt.Sprintf("%d-%d", ranks[i], ranks[j]))
-		} else {
-			out = append(out, strconv.Itoa(ranks[i]))
-		}
-		i = j + 1
-	}
+	out := noun.Ranges(ranks)
 	if len(out) > 12 {
 		out = append(out[:12], "more")
 	}

@@ -120,7 +120,7 @@ pickle.dump({"a": 1}, open("other_4", "wb"))
 	if fmt.Sprint(ranks) != "[0 1 2]" {
 		t.Errorf("ranks %v", ranks)
 	}
-	for _, want := range []string{"evil_3: ", "functions to be called", "other_4: no dump", "cut_5: ", "ends too early", "absent_9: ", "nccl_trace_rank_0: of rank 0, as "} {
+	for _, want := range []string{"evil_3: ", "functions to be called", "nccl_trace_rank_2: entry 0: ", "other_4: no dump", "cut_5: ", "ends too early", "absent_9: ", "nccl_trace_rank_0: of rank 0, as "} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
 		}

@@ -319,18 +319,5 @@ func gpuText(before string, gpus []int) string {
 	if len(gpus) == 1 {
 		return fmt.Sprintf("%sGPU %d", before, gpus[0])
 	}
-	var parts []string
-	for i := 0; i < len(gpus); {
-		j := i
-		for j+1 < len(gpus) && gpus[j+1] == gpus[j]+1 {
-			j++
-		}
-		if j > i {
-			parts = append(parts, fmt.Sprintf("%d-%d", gpus[i], gpus[j]))
-		} else {
-			parts = append(parts, fmt.Sprint(gpus[i]))
-		}
-		i = j + 1
-	}
-	return before + "GPUs " + strings.Join(parts, ",")
+	return before + "GPUs " + strings.Join(noun.Ranges(gpus), ",")
 }

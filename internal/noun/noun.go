@@ -1,7 +1,10 @@
-// Package noun puts numbers before English nouns.
+// Package noun writes numbers for people: before English nouns, and as ranges.
 package noun
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+)
 
 // Count returns "1 check", "2 checks".
 func Count(n int, noun string) string { return fmt.Sprintf("%d %s", n, Form(n, noun)) }
@@ -12,4 +15,21 @@ func Form(n int, noun string) string {
 		return noun
 	}
 	return noun + "s"
+}
+
+// Ranges returns ascending numbers as "0-3", "7".
+func Ranges(numbers []int) (out []string) {
+	for i := 0; i < len(numbers); {
+		j := i
+		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
+			j++
+		}
+		text := strconv.Itoa(numbers[i])
+		if j > i {
+			text += "-" + strconv.Itoa(numbers[j])
+		}
+		out = append(out, text)
+		i = j + 1
+	}
+	return out
 }

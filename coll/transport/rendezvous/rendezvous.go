@@ -224,8 +224,7 @@ const dialPatience = 5 * time.Second
 
 // Dial connects to the point of a peer, for a stream. It tries the pairs of addresses, beginning
 // with the one at the stream's index, and those that failed before last; of many, a survey finds
-// which fail. While a pair is silent the
-// next one is tried, too. The caller must close the connection.
+// which fail. While a pair is silent the next one is tried, too. The caller must close the connection.
 func (p *Point) Dial(ctx context.Context, to Addrs, s Stream) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
