@@ -77,10 +77,15 @@ func child(c *C.struct_assay_config, env []string) (as coll.Child) {
 // settings returns a program's configuration as variables. Variables of the environment
 // take precedence, under any of their names, as in NCCL.
 func settings(c *C.struct_assay_config) (env []string) {
+	mixing := c.graph_usage // 2: any graphs and other calls; 0, 1: no graph, or one at a time
+	if mixing != C.INT_MIN {
+		mixing /= 2
+	}
 	for _, s := range [...]struct {
 		name  string
 		value C.int32_t
-	}{{"NCCL_MIN_NRINGS", c.min_ctas}, {"NCCL_MAX_NRINGS", c.max_ctas}, {"NCCL_IB_TC", c.traffic_class}, {"NCCL_COLLNET_ENABLE", c.coll_net}, {"NCCL_CTA_POLICY", c.cta_policy}} {
+	}{{"NCCL_MIN_NRINGS", c.min_ctas}, {"NCCL_MAX_NRINGS", c.max_ctas}, {"NCCL_IB_TC", c.traffic_class}, {"NCCL_COLLNET_ENABLE", c.coll_net}, {"NCCL_CTA_POLICY", c.cta_policy},
+		{"NCCL_GRAPH_MIXING_SUPPORT", mixing}, {"NCCL_GRAPH_STREAM_ORDERING", c.graph_order}} {
 		if s.name == "NCCL_IB_TC" && (s.value < 0 || s.value > math.MaxUint8) { // NCCL takes any number, and a packet has eight bits for it
 			continue
 		}

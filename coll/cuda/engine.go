@@ -139,7 +139,7 @@ func openApart(ctx context.Context, cfg executor.Config, dev *device, all []iden
 }
 
 func newEngine(ctx context.Context, cfg executor.Config, dev *device, funcs *functions, w windows, all []identity, rules choose.Rules[choice]) (_ *engine, err error) {
-	e := &engine{cfg: cfg, order: order{rank: cfg.Rank, dev: dev, eager: cfg.AsNCCL}, funcs: funcs, windows: w, all: all}
+	e := &engine{cfg: cfg, order: newOrder(&cfg, dev), funcs: funcs, windows: w, all: all}
 	defer func() {
 		if err != nil {
 			e.lib.abort()
@@ -537,7 +537,7 @@ func (e *engine) free() error {
 			l.l.Close()
 		}
 	}
-	return errors.Join(e.event.Destroy(), e.trail.destroy())
+	return e.order.destroy()
 }
 
 // failure converts an error of the driver to an op.Error. It leaves other errors for coll to

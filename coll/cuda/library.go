@@ -308,7 +308,7 @@ type outsider struct {
 }
 
 func newOutsider(cfg executor.Config, dev *device, lib *library) (*outsider, error) {
-	x := &outsider{cfg: cfg, order: order{rank: cfg.Rank, dev: dev, eager: cfg.AsNCCL}, lib: lib}
+	x := &outsider{cfg: cfg, order: newOrder(&cfg, dev), lib: lib}
 	x.times = choose.GPUTimes(cfg.Env.Tuning.Tables, dev.info.Name, cfg.Size)
 	var err error
 	if x.event, err = driver.NewEvent(0); err != nil {
@@ -388,7 +388,7 @@ func (x *outsider) Close(tell func(byte) ([]byte, error)) error {
 		if !x.drain(func() bool { return tell == nil }) {
 			return nil
 		}
-		err := errors.Join(x.lib.close(), x.event.Destroy(), x.trail.destroy())
+		err := errors.Join(x.lib.close(), x.order.destroy())
 		x.dev.arena.leave()
 		return err
 	})

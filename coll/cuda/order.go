@@ -10,6 +10,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/executor"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // An order runs the operations of a rank one after the other, whichever streams they come on.
@@ -27,11 +28,17 @@ type order struct {
 	// Set for a communicator of NCCL's API, where callers may destroy a stream as soon as the
 	// call of an operation on it has returned: an event of the trail is recorded behind each
 	// operation before that.
-	eager     bool
-	trail     trail
-	open      bool        // no event is behind the last operation yet
-	capturing bool        // the last operation is captured
-	captured  atomic.Bool // some operation was captured
+	eager    bool
+	trail    trail
+	open     bool        // no event is behind the last operation yet
+	capture  uint64      // that the last operation is in; 0: none
+	captured atomic.Bool // some operation was captured
+	captures captures
+}
+
+func newOrder(cfg *executor.Config, dev *device) order {
+	several := cfg.Size > 1
+	return order{rank: cfg.Rank, dev: dev, eager: cfg.AsNCCL, captures: captures{mixed: several && cfg.GraphMixing, ordered: several && cfg.GraphOrder}}
 }
 
 // Stream implements executor.Executor. Where callers may destroy streams, begin changes the
@@ -57,21 +64,40 @@ func (o *order) follow(s driver.Stream) error {
 	if err != nil {
 		return err
 	}
-	id := noStream
-	if !capturing { // querying the ID would invalidate the capture
-		if id, err = s.ID(); err != nil {
-			id = noStream
-		}
+	if capturing {
+		return o.followCaptured(s)
 	}
-	if s == o.stream && capturing == o.capturing && (id == o.id && id != noStream || capturing) {
+	id, err := s.ID()
+	if err != nil {
+		id = noStream
+	}
+	same := s == o.stream && o.capture == 0 && id == o.id && id != noStream
+	if same && (o.open || o.captures.serial == 0) {
 		return nil
 	}
 	err = o.mark()
-	if last, ok := o.trail.last(); err == nil && !capturing && ok {
+	switch last, ok := o.trail.last(); {
+	case err != nil:
+	case o.captures.serial != 0:
+		err = s.WaitEvent(o.captures.serial)
+	case ok:
 		err = s.WaitEvent(last)
 	}
-	o.stream, o.id, o.capturing = s, id, capturing
+	o.stream, o.id, o.capture = s, id, 0
 	return err
+}
+
+func (o *order) followCaptured(s driver.Stream) error {
+	defer driver.Relax().Restore()
+	id, err := s.Capture()
+	if err != nil || s == o.stream && id == o.capture {
+		return err
+	}
+	if err := o.mark(); err != nil {
+		return err
+	}
+	o.stream, o.id, o.capture = s, noStream, id // querying the stream's ID would invalidate the capture
+	return o.captures.begin(s, id, &o.trail)
 }
 
 // noStream stands for the ID of a stream that is captured, or that has none.
@@ -89,12 +115,15 @@ func (o *order) Leave() {
 }
 
 // wait makes stream s wait for the work on another stream. It does nothing if one of them is
-// captured: captured work belongs to its graph, which other streams do not wait for.
+// captured, and the other is not in the same capture: captured work belongs to its graph, which
+// other streams do not wait for.
 func (o *order) wait(s, on driver.Stream) error {
-	for _, one := range [...]driver.Stream{s, on} {
-		if captured, err := one.Capturing(); captured || err != nil {
-			return err
-		}
+	a, err := s.Capture()
+	if err != nil {
+		return err
+	}
+	if b, err := on.Capture(); a != b || err != nil {
+		return err
 	}
 	if err := o.event.Record(on); err != nil {
 		return err
@@ -106,6 +135,9 @@ func (o *order) wait(s, on driver.Stream) error {
 // was called on.
 func (o *order) begin(d *executor.Op) error {
 	s := driver.Stream(d.Stream)
+	if err := o.checkStreams(d); err != nil {
+		return err
+	}
 	if !o.eager {
 		if err := o.Stream(d.Stream); err != nil {
 			return err
@@ -115,6 +147,24 @@ func (o *order) begin(d *executor.Op) error {
 	}
 	o.busy, o.open, o.call = true, true, d.Call
 	return o.each(d, func(s driver.Stream) error { return o.wait(o.stream, s) })
+}
+
+// checkStreams checks that all streams of a group are captured in one graph, or none is.
+func (o *order) checkStreams(d *executor.Op) error {
+	if len(d.Also) == 0 {
+		return nil
+	}
+	id, err := driver.Stream(d.Stream).Capture()
+	for _, s := range d.Also {
+		var other uint64
+		if err == nil {
+			other, err = driver.Stream(s).Capture()
+		}
+		if err == nil && other != id {
+			err = &op.Error{Code: op.InvalidUsage, Rank: o.rank, Op: d.Coll.String(), Peer: op.NoPeer, Err: errors.New("of the streams of a group, all are captured in one graph or none is")}
+		}
+	}
+	return err
 }
 
 // end makes later work on the other streams wait for the operation.
@@ -130,19 +180,27 @@ func (o *order) done() error {
 	return o.dev.bound(o.mark)
 }
 
-// mark records an event behind the last operation. Like wait, it leaves out captured
-// operations.
+// mark records an event behind the last operation, which is for other graphs only if it is
+// captured.
 func (o *order) mark() error {
 	if !o.open {
 		return nil
 	}
 	o.open = false
-	if o.capturing {
+	if o.capture != 0 {
 		o.captured.Store(true)
-		return nil
+		defer driver.Relax().Restore()
+		return o.captures.end(o.stream, o.capture)
 	}
-	return o.trail.record(o.stream, o.call)
+	err := o.trail.record(o.stream, o.call)
+	if err == nil && o.captures.serial != 0 {
+		err = o.captures.serial.Record(o.stream)
+	}
+	return err
 }
+
+// destroy destroys the events, except one that graphs of the program may contain.
+func (o *order) destroy() error { return errors.Join(o.event.Destroy(), o.trail.destroy()) }
 
 // final is the event behind the last operation, once there will be no more.
 func (o *order) final() driver.Event {

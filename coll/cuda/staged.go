@@ -96,7 +96,7 @@ func newStager(ctx context.Context, cfg executor.Config, dev *device) (_ *hostFa
 		return nil, &op.Error{Code: op.InvalidUsage, Rank: cfg.Rank, Op: "CommInitRank", Peer: op.NoPeer,
 			Err: fmt.Errorf("staging operations in the processor's memory takes stream memory operations, which %s does not have with this driver: install one of branch 525 or later", dev.info.Name)}
 	}
-	s := &hostFallback{cfg: cfg, order: order{rank: cfg.Rank, dev: dev, eager: cfg.AsNCCL}}
+	s := &hostFallback{cfg: cfg, order: newOrder(&cfg, dev)}
 	dev.arena.enter()
 	defer func() {
 		if err == nil {
@@ -384,7 +384,7 @@ func (s *hostFallback) release() error {
 	}
 	s.dev.arena.give(s.word, nil, false)
 	s.dev.arena.leave()
-	err := errors.Join(append(errs, s.event.Destroy(), s.trail.destroy())...)
+	err := errors.Join(append(errs, s.order.destroy())...)
 	var lost *driver.Error
 	if errors.As(err, &lost) && lost.Lost() {
 		return nil // everything is lost with the context

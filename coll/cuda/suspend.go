@@ -90,8 +90,10 @@ func (e *engine) Resume(ctx context.Context) error {
 	for r, p := range w.at {
 		e.comm.win[r] = uint64(p)
 	}
-	for _, l := range e.launches {
-		*(*commABI)(l.l.Param(0)) = e.comm
+	for _, l := range append(e.launches[:len(e.launches):len(e.launches)], e.copier.move, e.copier.pair) {
+		if l != nil {
+			(*commABI)(l.l.Param(0)).win = e.comm.win
+		}
 	}
 	return nil
 }

@@ -143,6 +143,9 @@ type Config struct {
 	// operation on it was called, and what is enqueued when the communicator fails stays
 	// unfinished until Abort, so that no program takes it for a result.
 	AsNCCL bool
+	// GraphMixing runs graphs that contain operations, and operations outside, one after the
+	// other; GraphOrder the operations within a graph. Both need AsNCCL.
+	GraphMixing, GraphOrder bool
 }
 
 // A Factory creates executors for one kind of device.

@@ -34,6 +34,8 @@ type Knobs struct {
 	MinChannels int     // NCCL_MIN_CTAS and its older names; 0: the tuner's choice
 	MaxChannels int     // NCCL_MAX_CTAS and its older names; 0: the tuner's choice
 	CTAPolicy   string  // NCCL_CTA_POLICY, as a word
+	GraphMixing bool    // NCCL_GRAPH_MIXING_SUPPORT
+	GraphOrder  bool    // NCCL_GRAPH_STREAM_ORDERING
 	SameBits    bool    // ASSAY_SAME_BITS
 	BuffSize    int64   // NCCL_BUFFSIZE: bytes per connection
 	Threads     int     // NCCL_NTHREADS: most threads of a CUDA block; 0: no limit
@@ -121,6 +123,8 @@ type IB struct {
 func Default() *Knobs {
 	return &Knobs{
 		CTAPolicy:           "DEFAULT",
+		GraphMixing:         true,
+		GraphOrder:          true,
 		BuffSize:            4 << 20, // the guide's default
 		SingleRingThreshold: Auto,
 		LLThreshold:         Auto,

@@ -36,7 +36,8 @@ enum { NOWHERE = -1 };
 static const struct field fields[] = {
     FIELD(blocking, 21400, 0, 1, blocking), CHECKED(cgaClusterSize, 21700, 0, INT_MAX), FIELD(minCTAs, 21700, 1, INT_MAX, min_ctas), FIELD(maxCTAs, 21700, 1, INT_MAX, max_ctas),
     CHECKED(splitShare, 21800, 0, 1), FIELD(trafficClass, 22500, INT_MIN, INT_MAX, traffic_class), FIELD(collnetEnable, 22700, 0, 1, coll_net),
-    FIELD(CTAPolicy, 22700, 0, 2, cta_policy), CHECKED(shrinkShare, 22700, 0, 1), CHECKED(nvlsCTAs, 22700, 1, INT_MAX)};
+    FIELD(CTAPolicy, 22700, 0, 2, cta_policy), CHECKED(shrinkShare, 22700, 0, 1), CHECKED(nvlsCTAs, 22700, 1, INT_MAX),
+    FIELD(graphUsageMode, 22900, 0, 2, graph_usage), FIELD(graphStreamOrdering, 23005, 0, 1, graph_order)};
 #undef FIELD
 #undef CHECKED
 
@@ -45,7 +46,7 @@ static int has(const ncclConfig_t *c, size_t at, size_t bytes, unsigned since) {
 
 // configure takes over what a program's configuration says, of whichever release.
 static ncclResult_t configure(const char *what, const ncclConfig_t *from, struct assay_config *to) {
-  *to = (struct assay_config){from != NULL, UNSET, UNSET, UNSET, UNSET, UNSET, UNSET, NULL, NULL};
+  *to = (struct assay_config){from != NULL, UNSET, UNSET, UNSET, UNSET, UNSET, UNSET, UNSET, UNSET, NULL, NULL};
   if (!from) return ncclSuccess;
   if (from->magic != CONFIG_MAGIC || from->size < offsetof(ncclConfig_t, cgaClusterSize))
     return fail(ncclInvalidArgument, "%s: the configuration was not made with NCCL_CONFIG_INITIALIZER", what);

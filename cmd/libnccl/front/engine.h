@@ -50,7 +50,7 @@ enum assay_how { ASSAY_NEW, ASSAY_SPLIT, ASSAY_SHRINK, ASSAY_GROW };
 // What a program says of a communicator that it wants: those fields of ncclConfig_t
 // that have an effect. INT_MIN and NULL: nothing.
 struct assay_config {
-  int32_t given, blocking, min_ctas, max_ctas, traffic_class, coll_net, cta_policy;
+  int32_t given, blocking, min_ctas, max_ctas, traffic_class, coll_net, cta_policy, graph_usage, graph_order;
   const char *net, *name;
 };
 

@@ -307,6 +307,93 @@ static void captured(struct rank *r) {
   leave(r);
 }
 
+enum { area_width = 6000, eager = 5, sent = 6, copied = 7, areas = 8 };
+
+// reduce sums an area of the buffers, of which each has other values.
+static void reduce(struct rank *r, int area, int n, void *stream) {
+  OK(ncclAllReduce((int *)r->send + area * area_width, (int *)r->recv + area * area_width, n, ncclInt32, ncclSum, r->comm, stream));
+}
+
+// exchange sends an area to the next rank, on one stream, and receives one on another.
+static ncclResult_t exchange(struct rank *r, void *s, void *other) {
+  OK(ncclGroupStart());
+  OK(ncclSend((int *)r->send + sent * area_width, 700, ncclInt32, (r->rank + 1) % ranks, r->comm, s));
+  OK(ncclRecv((int *)r->recv + sent * area_width, 700, ncclInt32, (r->rank + ranks - 1) % ranks, r->comm, other));
+  return ncclGroupEnd();
+}
+
+// graphs captures three graphs: operations on two streams of one graph, which nothing orders;
+// operations on one; and an exchange of which the Send and the Recv are on two streams, with a
+// copy of what has come.
+static void graphs(struct rank *r, void **streams, void **made) {
+  void *event, *graph;
+  OK(cuEventCreate(&event, 2));
+  OK(cuStreamBeginCapture(streams[0], 1));
+  TRUE(exchange(r, streams[0], streams[1]) == ncclInvalidUsage && strstr(ncclGetLastError(NULL), "captured in one graph or none is"));
+  OK(cuStreamEndCapture(streams[0], &graph));
+  for (int k = 0; k < 3; k++) {
+    void *s = streams[k], *other = streams[3];
+    OK(cuStreamBeginCapture(s, 1));
+    if (k == 1) {
+      reduce(r, 3, 2000, s);
+      reduce(r, 4, 8, s);
+    } else {
+      OK(cuEventRecord(event, s));
+      OK(cuStreamWaitEvent(other, event, 0));
+      if (k == 0) {
+        reduce(r, 0, 300, s);
+        reduce(r, 1, 5000, other);
+        reduce(r, 2, 40, s);
+      } else {
+        OK(exchange(r, s, other));
+        OK(cuMemcpyAsync((uintptr_t)((int *)r->recv + copied * area_width), (uintptr_t)((int *)r->recv + sent * area_width), 700 * sizeof(int), other));
+      }
+      OK(cuEventRecord(event, other));
+      OK(cuStreamWaitEvent(s, event, 0));
+    }
+    OK(cuStreamEndCapture(s, &graph));
+    OK(cuGraphInstantiate(&made[k], graph, 0));
+  }
+}
+
+// mixed: graphs and calls of one communicator, on streams of their own, which nothing orders
+// but that all ranks launch them one after the other.
+static void mixed(struct rank *r) {
+  static const int counts[areas] = {300, 5000, 40, 2000, 8, 1000, 700, 700}, graph_of[areas] = {0, 0, 0, 1, 1, 3, 2, 2};
+  void *streams[5], *made[3];
+  int *b = malloc(areas * area_width * sizeof *b);
+  for (int k = 0; k < 5; k++) OK(cuStreamCreate(&streams[k], 1));
+  for (int i = 0; i < areas * area_width; i++) b[i] = input(r->rank, i % area_width) * (i / area_width + 1);
+  OK(cuMemcpyHtoD((uintptr_t)r->send, b, areas * area_width * sizeof *b));
+  reduce(r, eager, 1000, streams[4]);
+  graphs(r, streams, made);
+  unsigned order = 1, wait = r->rank;
+  for (int round = 0; round < 12; round++) {
+    int launched = 0;
+    for (int k = 0; k < 5; k++) OK(cuStreamSynchronize(streams[k]));
+    memset(b, -1, areas * area_width * sizeof *b);
+    OK(cuMemcpyHtoD((uintptr_t)r->recv, b, areas * area_width * sizeof *b));
+    for (int k = 0; k < 12; k++) {
+      int what = rand_r(&order) % 4;
+      if (rand_r(&wait) % 4 == 0) usleep(rand_r(&wait) % 3000);
+      if (what == 3) reduce(r, eager, 1000, streams[4]);
+      else OK(cuGraphLaunch(made[what], streams[what]));
+      launched |= 1 << what;
+    }
+    for (int k = 0; k < 5; k++) OK(cuStreamSynchronize(streams[k]));
+    for (int a = 0; a < areas; a++) {
+      for (int i = 0; i < counts[a]; i += 1 + counts[a] / 100) {
+        int want = (a == sent || a == copied ? input((r->rank + ranks - 1) % ranks, i) * (sent + 1) : sum(i) * (a + 1));
+        if (!(launched >> graph_of[a] & 1) || got(r, a * area_width + i) == want) continue;
+        fprintf(stderr, "rank %d, round %d: element %d of area %d is %d; want %d\n", r->rank, round, i, a, got(r, a * area_width + i), want);
+        _exit(1);
+      }
+    }
+  }
+  free(b);
+  leave(r);
+}
+
 // restarts: a communicator is aborted with an operation under way, and made anew, fifty
 // times. Descriptors and threads stay as they were, and of the device windows, streams, events
 // and pinned memory, the last three of which are a byte each here. A window is lent again when

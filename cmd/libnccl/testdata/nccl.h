@@ -4,7 +4,8 @@
 // unset_config is a configuration that says nothing.
 static const ncclConfig_t unset_config = {
     .size = sizeof(ncclConfig_t), .magic = CONFIG_MAGIC, .version = 23007, .blocking = UNSET, .cgaClusterSize = UNSET, .minCTAs = UNSET, .maxCTAs = UNSET,
-    .splitShare = UNSET, .trafficClass = UNSET, .collnetEnable = UNSET, .CTAPolicy = UNSET, .shrinkShare = UNSET, .nvlsCTAs = UNSET};
+    .splitShare = UNSET, .trafficClass = UNSET, .collnetEnable = UNSET, .CTAPolicy = UNSET, .shrinkShare = UNSET, .nvlsCTAs = UNSET, .nChannelsPerNetPeer = UNSET, .nvlinkCentricSched = UNSET,
+    .graphUsageMode = UNSET, .numRmaCtx = UNSET, .maxP2pPeers = UNSET, .graphStreamOrdering = UNSET};
 
 #define DECLARE(name, args) ncclResult_t name args;
 const char *ncclGetLastError(ncclComm_t);

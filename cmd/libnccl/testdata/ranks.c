@@ -21,7 +21,8 @@ static int (*cuInit)(unsigned), (*cuDeviceGetCount)(int *), (*cuDevicePrimaryCtx
     (*cuStreamCreate)(void **, unsigned), (*cuStreamSynchronize)(void *), (*cuStreamQuery)(void *), (*cuStreamDestroy)(void *), (*cuMemcpyHtoD)(uintptr_t, const void *, size_t),
     (*cuMemcpyDtoH)(void *, uintptr_t, size_t), (*cuMemGetInfo)(size_t *, size_t *), (*cuMemRetainAllocationHandle)(uint64_t *, void *),
     (*cuMemExportToShareableHandle)(void *, uint64_t, int, unsigned long long), (*cuMemRelease)(uint64_t), (*cuStreamBeginCapture)(void *, int), (*cuStreamEndCapture)(void *, void **),
-    (*cuGraphInstantiate)(void **, void *, unsigned long long), (*cuGraphLaunch)(void *, void *);
+    (*cuGraphInstantiate)(void **, void *, unsigned long long), (*cuGraphLaunch)(void *, void *),
+    (*cuEventCreate)(void **, unsigned), (*cuEventRecord)(void *, void *), (*cuStreamWaitEvent)(void *, void *, unsigned), (*cuMemcpyAsync)(uintptr_t, uintptr_t, size_t, void *);
 
 static void die(const char *what, int line) {
   fprintf(stderr, "line %d: %s: %s\n", line, what, ncclGetLastError(NULL));
@@ -55,6 +56,10 @@ static void driver(void) {
   FIND(cuStreamEndCapture, "cuStreamEndCapture");
   FIND(cuGraphInstantiate, "cuGraphInstantiateWithFlags");
   FIND(cuGraphLaunch, "cuGraphLaunch");
+  FIND(cuEventCreate, "cuEventCreate");
+  FIND(cuEventRecord, "cuEventRecord");
+  FIND(cuStreamWaitEvent, "cuStreamWaitEvent");
+  FIND(cuMemcpyAsync, "cuMemcpyAsync");
   OK(cuInit(0));
 }
 
@@ -569,7 +574,7 @@ int main(int argc, char **argv) {
     const char *name;
     void (*run)(struct rank *);
   } tests[] = {{"collectives", collectives}, {"normed", normed}, {"windows", windows}, {"streams", streams}, {"split", split}, {"fault", fault}, {"shrink", shrink}, {"grow", grow}, {"hang", hang}, {"nonblocking", nonblocking}, {"dies", dies},
-               {"memory", memory}, {"simulate", simulate}, {"allocation", allocation}, {"configured", configured}, {"suspended", suspended}, {"scarce", scarce}, {"restarts", restarts}, {"counts", counts}, {"nested", nested}, {"captured", captured}};
+               {"memory", memory}, {"simulate", simulate}, {"allocation", allocation}, {"configured", configured}, {"suspended", suspended}, {"scarce", scarce}, {"restarts", restarts}, {"counts", counts}, {"nested", nested}, {"captured", captured}, {"mixed", mixed}};
   if (argc != 3 && argc != 5) return 2;
   ranks = atoi(argv[2]);
   if (argc == 3 && !strcmp(argv[1], "dies")) return processes(argv[0], argv[1]);

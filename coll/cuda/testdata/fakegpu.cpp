@@ -40,6 +40,16 @@ struct Item {
   std::function<void()> run;
   std::function<emu::Launch()> kernel;
   Flag wait, set;
+  CUevent external = nullptr;  // of a graph: waits for what this was recorded behind when the graph is launched
+};
+
+// A node of a graph is known by the flag that is set behind it. Those that record an event
+// name the nodes that they come behind, and have a stream of their own.
+struct CUgraphNode_st {
+  Flag done;
+  CUevent event = nullptr;
+  std::set<CUgraphNode> behind;
+  CUstream stream = nullptr;
 };
 
 // A Capture is what was put on a stream while it was captured, and on those
@@ -50,6 +60,10 @@ struct Capture {
   std::thread::id thread;
   bool spoilt;
   std::deque<std::pair<CUstream, Item>> items;
+  std::set<CUgraphNode> nodes;  // that were asked for
+  std::map<CUstream, CUgraphNode> frontier;
+  unsigned long long id;
+  CUgraph graph;
 };
 using CaptureRef = std::shared_ptr<Capture>;
 
@@ -166,6 +180,7 @@ static CUresult put(CUstream s, Item i) {
   s = of(s);
   if (s->capture) {
     s->capture->items.emplace_back(s, std::move(i));
+    s->capture->frontier.erase(s);
     return CUDA_SUCCESS;
   }
   if (s == &legacy) {
@@ -294,6 +309,8 @@ static int file_of_all() {
   static const int f = memfd_create("device memory", MFD_CLOEXEC);
   return f;
 }
+// Addresses are not used again, so that who uses what is freed is found out.
+static void close_to_all(void *p, size_t n) { mmap(p, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0); }
 static size_t whole(size_t n) { return (n + 4095) / 4096 * 4096; }
 
 // Memory that is allocated apart from its addresses: a file, which has users by handle
@@ -342,7 +359,7 @@ EXPORT CUresult cuMemFree(CUdeviceptr p) {
   std::lock_guard<std::mutex> l(lock);
   auto m = memory.find(p);
   if (m == memory.end()) return CUDA_ERROR_INVALID_VALUE;
-  munmap((void *)p, m->second);
+  close_to_all((void *)p, m->second);
   fallocate(file_of_all(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, homes[p].at, whole(m->second));
   memory.erase(m);
   homes.erase(p);
@@ -385,7 +402,7 @@ EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr p) {
   std::lock_guard<std::mutex> l(lock);
   auto o = opened.find(p);
   if (o == opened.end()) return CUDA_ERROR_INVALID_VALUE;
-  munmap((void *)p, o->second);
+  close_to_all((void *)p, o->second);
   opened.erase(o);
   return bound();
 }
@@ -606,13 +623,23 @@ EXPORT CUresult cuStreamQuery(CUstream s) {
   std::lock_guard<std::mutex> l(lock);
   return of(s)->items.empty() && !of(s)->running ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
-EXPORT CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned) {
+// With FAKE_NO_EXTERNAL, graphs have no nodes for events.
+static bool events_in_graphs() { return getenv("FAKE_NO_EXTERNAL") == nullptr; }
+
+EXPORT CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned flags) {
+  Item i{};
   {
     std::lock_guard<std::mutex> l(lock);
-    if (e->capture) s->capture = e->capture;
+    if (flags & CU_EVENT_WAIT_EXTERNAL) {
+      if (!s->capture) return CUDA_ERROR_ILLEGAL_STATE;
+      if (!events_in_graphs()) return s->capture->spoilt = true, CUDA_ERROR_NOT_SUPPORTED;
+      i.external = e;
+    } else {
+      if (s->capture && s->capture != e->capture) return s->capture->spoilt = true, CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+      if (e->capture) s->capture = e->capture;
+      i.wait = e->done;
+    }
   }
-  Item i{};
-  i.wait = e->done;
   return put(s, i);
 }
 EXPORT CUresult cuStreamWaitValue32_v2(CUstream s, CUdeviceptr p, cuuint32_t v, unsigned) {
@@ -627,16 +654,84 @@ EXPORT CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *c) {
   return CUDA_SUCCESS;
 }
 EXPORT CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode mode) {
+  static unsigned long long captures_begun;
   std::lock_guard<std::mutex> l(lock);
-  s->capture = std::make_shared<Capture>(Capture{s, mode, std::this_thread::get_id(), false, {}});
+  s->capture = std::make_shared<Capture>(Capture{s, mode, std::this_thread::get_id(), false, {}, {}, {}, ++captures_begun, new CUgraph_st});
+  s->capture->graph->items = s->capture;
   captures.insert(s->capture);
+  return CUDA_SUCCESS;
+}
+// The last node of a stream is one whose flag is set behind all that is on it.
+EXPORT CUresult cuStreamGetCaptureInfo_v2(CUstream s, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **nodes, size_t *n) {
+  std::lock_guard<std::mutex> l(lock);
+  CaptureRef c = of(s)->capture;
+  *status = !c ? CU_STREAM_CAPTURE_STATUS_NONE : c->spoilt ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  if (*status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return CUDA_SUCCESS;
+  if (id) *id = c->id;
+  if (graph) *graph = c->graph;
+  if (!nodes) return CUDA_SUCCESS;
+  CUgraphNode &last = c->frontier[s];
+  if (!last) {
+    last = new CUgraphNode_st{std::make_shared<bool>(false)};
+    Item i{};
+    i.set = last->done;
+    c->items.emplace_back(s, i);
+    c->nodes.insert(last);
+  }
+  *nodes = &last, *n = 1;
+  return CUDA_SUCCESS;
+}
+EXPORT CUresult cuStreamUpdateCaptureDependencies(CUstream s, CUgraphNode *nodes, size_t n, unsigned flags) {
+  std::lock_guard<std::mutex> l(lock);
+  CaptureRef c = s->capture;
+  if (!c || c->spoilt) return CUDA_ERROR_ILLEGAL_STATE;
+  if (flags != CU_STREAM_ADD_CAPTURE_DEPENDENCIES) return CUDA_ERROR_NOT_SUPPORTED;
+  for (size_t k = 0; k < n; k++) {
+    if (!c->nodes.count(nodes[k])) return CUDA_ERROR_INVALID_VALUE;
+    Item i{};
+    i.wait = nodes[k]->done;
+    c->items.emplace_back(s, i);
+  }
+  c->frontier.erase(s);
+  return CUDA_SUCCESS;
+}
+EXPORT CUresult cuGraphAddEventRecordNode(CUgraphNode *node, CUgraph g, const CUgraphNode *behind, size_t n, CUevent e) {
+  std::lock_guard<std::mutex> l(lock);
+  Capture &c = *g->items;
+  if (!events_in_graphs()) return CUDA_ERROR_NOT_SUPPORTED;
+  for (size_t k = 0; k < n; k++)
+    if (!c.nodes.count(behind[k])) return CUDA_ERROR_INVALID_VALUE;
+  CUstream own = new CUstream_st;
+  own->gpu = gpus++;
+  own->id = ids++;
+  own->context = current;
+  streams.insert(own);
+  *node = new CUgraphNode_st{nullptr, e, std::set<CUgraphNode>(behind, behind + n), own};
+  c.nodes.insert(*node);
+  return CUDA_SUCCESS;
+}
+EXPORT CUresult cuGraphAddDependencies(CUgraph g, const CUgraphNode *from, const CUgraphNode *to, size_t n) {
+  std::lock_guard<std::mutex> l(lock);
+  Capture &c = *g->items;
+  for (size_t k = 0; k < n; k++) {
+    if (!c.nodes.count(from[k]) || !c.nodes.count(to[k]) || !to[k]->event || to[k]->behind.count(from[k])) return CUDA_ERROR_INVALID_VALUE;
+    to[k]->behind.insert(from[k]);
+  }
+  return CUDA_SUCCESS;
+}
+EXPORT CUresult cuGraphRemoveDependencies(CUgraph g, const CUgraphNode *from, const CUgraphNode *to, size_t n) {
+  std::lock_guard<std::mutex> l(lock);
+  Capture &c = *g->items;
+  for (size_t k = 0; k < n; k++)
+    if (!c.nodes.count(from[k]) || !c.nodes.count(to[k]) || !to[k]->behind.erase(from[k])) return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
 EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) { return std::swap(*mode, capture_mode), CUDA_SUCCESS; }
 EXPORT CUresult cuStreamEndCapture(CUstream s, CUgraph *g) {
   std::lock_guard<std::mutex> l(lock);
   CaptureRef c = s->capture;
-  *g = new CUgraph_st{c};
+  if (!c || c->origin != s) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+  *g = c->graph;
   for (CUstream other : streams)
     if (other->capture == c) other->capture = nullptr;
   captures.erase(c);
@@ -656,6 +751,10 @@ EXPORT CUresult cuGraphLaunch(CUgraphExec x, CUstream s) {
   put(s, first);
   for (auto &[on, item] : x->items->items) {
     Item i = item;
+    if (i.external) {
+      std::lock_guard<std::mutex> l(lock);
+      i.wait = i.external->done;
+    }
     if (i.set) i.set = fresh[i.set] = std::make_shared<bool>(false);
     if (i.wait && fresh.count(i.wait)) i.wait = fresh[i.wait];
     CUstream to = on == x->items->origin ? s : on;
@@ -665,6 +764,20 @@ EXPORT CUresult cuGraphLaunch(CUgraphExec x, CUstream s) {
       put(to, wait);
     }
     put(to, i);
+  }
+  for (CUgraphNode node : x->items->nodes) {
+    if (!node->event) continue;
+    std::vector<Flag> behind;
+    for (CUgraphNode b : node->behind) behind.push_back(fresh[b->done]);
+    Item i{};
+    i.may = [=] { return std::all_of(behind.begin(), behind.end(), [](const Flag &f) { return *f; }); };
+    i.set = std::make_shared<bool>(false);
+    {
+      std::lock_guard<std::mutex> l(lock);
+      node->event->done = i.set;
+      node->event->capture = nullptr;
+    }
+    put(node->stream, i);
   }
   return CUDA_SUCCESS;
 }
