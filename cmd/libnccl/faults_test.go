@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -24,30 +25,33 @@ import (
 )
 
 // faults are what goes wrong at one rank of a job, what a verdict may call it, and what it calls
-// the operation.
+// the operation: numbered is that of the AllReduce in the middle, before that of the Broadcast
+// before it.
 var faults = []struct {
 	kind      string
 	causes    []coll.Cause
 	operation string
 }{
 	{"none", nil, ""},
-	{"skip", []coll.Cause{coll.NotCalled, coll.Differs}, "#8"}, // the rank's next call takes the place of the one that it has skipped
-	{"late", []coll.Cause{coll.NotCalled}, "#8"},
-	{"never", []coll.Cause{coll.NotCalled}, "#8"},
-	{"count", []coll.Cause{coll.Differs}, "#8"},
-	{"type", []coll.Cause{coll.Differs}, "#8"},
-	{"reduction", []coll.Cause{coll.Differs}, "#8"},
-	{"order", []coll.Cause{coll.Differs}, "#8"},
-	{"root", []coll.Cause{coll.Differs}, "#7"},
-	{"stop", []coll.Cause{coll.Stopped}, "#8"},
-	{"kill", []coll.Cause{coll.Dead}, "#8"},
-	{"block", []coll.Cause{coll.Blocked}, "#8"},
+	{"skip", []coll.Cause{coll.NotCalled, coll.Differs}, numbered}, // the rank's next call takes the place of the one that it has skipped
+	{"late", []coll.Cause{coll.NotCalled}, numbered},
+	{"never", []coll.Cause{coll.NotCalled}, numbered},
+	{"count", []coll.Cause{coll.Differs}, numbered},
+	{"type", []coll.Cause{coll.Differs}, numbered},
+	{"reduction", []coll.Cause{coll.Differs}, numbered},
+	{"order", []coll.Cause{coll.Differs}, numbered},
+	{"root", []coll.Cause{coll.Differs}, before},
+	{"stop", []coll.Cause{coll.Stopped}, numbered},
+	{"kill", []coll.Cause{coll.Dead}, numbered},
+	{"block", []coll.Cause{coll.Blocked}, numbered},
 	{"graph", []coll.Cause{coll.NotCalled}, "CUDA graph"},
 	{"recv", []coll.Cause{coll.Unmatched}, "Recv"},
-	{"cross", []coll.Cause{coll.Order}, "#8"},
-	{"leave", []coll.Cause{coll.Differs}, "#8"},
-	{"cut", []coll.Cause{coll.Cut}, "#8"}, // the last rank's host from the others'
+	{"cross", []coll.Cause{coll.Order}, numbered},
+	{"leave", []coll.Cause{coll.Differs}, numbered},
+	{"cut", []coll.Cause{coll.Cut}, numbered}, // the last rank's host from the others'
 }
+
+const numbered, before = "numbered", "before"
 
 // A faultRun is one job.
 type faultRun struct {
@@ -55,6 +59,7 @@ type faultRun struct {
 	causes        []coll.Cause
 	operation     string
 	ranks, victim int
+	middle        int            // rounds before the one in which it happens
 	ahead         int            // operations that each rank calls before it synchronizes
 	wire          *colltest.Wire // between the last rank's host and that of the others
 }
@@ -117,8 +122,15 @@ func testFaults(t *testing.T, emulator, dir string) {
 		f := faults[i%len(faults)]
 		r := faultRun{kind: f.kind, causes: f.causes, operation: f.operation, ranks: 3 + random.IntN(2)}
 		r.victim = random.IntN(r.ranks)
-		if i/len(faults)%2 == 1 || n == len(faults) && i%2 == 1 {
+		r.middle = 2 + random.IntN(30)
+		if i >= len(faults) || i%2 == 1 {
 			r.ahead = 1 + random.IntN(200)
+		}
+		switch r.operation {
+		case numbered:
+			r.operation = fmt.Sprintf("#%d", r.middle+2)
+		case before:
+			r.operation = fmt.Sprintf("#%d", r.middle+1)
 		}
 		if r.kind == "root" && r.victim == 0 { // it is the root in any case
 			r.victim = 1
@@ -139,7 +151,7 @@ func testFaults(t *testing.T, emulator, dir string) {
 			}
 			d, err := r.run(t.Context(), p, emulator, dir)
 			if err != nil {
-				t.Errorf("job %d: %s of rank %d of %d, %d calls ahead: %v", i, r.kind, r.victim, r.ranks, r.ahead, err)
+				t.Errorf("job %d: %s of rank %d of %d after %d rounds, %d calls ahead: %v", i, r.kind, r.victim, r.ranks, r.middle, r.ahead, err)
 			}
 			took[i] = d
 			return nil
@@ -161,7 +173,7 @@ func (r faultRun) run(ctx context.Context, program, emulator, dir string) (time.
 	var out []*bytes.Buffer
 	for rank := range r.ranks {
 		cmd := r.command(ctx, rank, program, r.kind, strconv.Itoa(r.victim), strconv.Itoa(r.ranks), strconv.Itoa(rank), strconv.Itoa(rank), filepath.Join(dir, "id"))
-		cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+emulator, fmt.Sprintf("FAKE_DEVICES=%d", r.ranks), "ASSAY_HANG_AFTER=1", "ASSAY_HANG_DIR="+dir, fmt.Sprintf("AHEAD=%d", r.ahead))
+		cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+emulator, fmt.Sprintf("FAKE_DEVICES=%d", r.ranks), "ASSAY_HANG_AFTER=1", "ASSAY_HANG_DIR="+dir, fmt.Sprintf("AHEAD=%d", r.ahead), fmt.Sprintf("MIDDLE=%d", r.middle))
 		b := new(bytes.Buffer)
 		cmd.Stdout, cmd.Stderr = b, b
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a test that is cut off leaves none
@@ -201,7 +213,7 @@ func (r faultRun) run(ctx context.Context, program, emulator, dir string) (time.
 		err = fmt.Errorf("a verdict, and nothing is wrong")
 	case r.kind == "none":
 		return 0, nil
-	case !slices.Contains(r.causes, v.Cause) || !slices.Equal(v.Ranks, r.blamed(v)) || v.Communicator != "dp" && v.Communicator != "tp" || !strings.Contains(v.Text, r.operation) || !strings.Contains(v.Text, "host "):
+	case !slices.Contains(r.causes, v.Cause) || !slices.Equal(v.Ranks, r.blamed(v)) || v.Communicator != "dp" && v.Communicator != "tp" || !regexp.MustCompile(r.operation+`\b`).MatchString(v.Text) || !strings.Contains(v.Text, "host "):
 		err = fmt.Errorf("the verdict is %+v", v)
 	}
 	if err != nil {

@@ -1,7 +1,8 @@
 // faults KIND VICTIM RANKS RANK DEVICE FILE: one rank of a job, a process with a GPU, which uses
 // NCCL's API as training does, and in which one rank, the victim, does something wrong in
-// the middle. Whatever a synchronized stream has given is checked: wrong data exit with 3. With
-// AHEAD=N the program calls N more operations before it synchronizes, as training does.
+// the middle, after MIDDLE rounds. Whatever a synchronized stream has given is checked: wrong data
+// exit with 3. With AHEAD=N the program calls N more operations before it synchronizes, as training
+// does.
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>
@@ -45,8 +46,8 @@ static void driver(void) {
   OK(cuInit(0));
 }
 
-enum { rounds = 12, most = 1 << 14, float32 = 7, max = 2 };
-static int ranks, rank, victim, device;
+enum { rest = 6, most = 1 << 14, float32 = 7, max = 2 };
+static int ranks, rank, victim, device, middle = 6;
 static const char *kind;
 static ncclComm_t dp, tp;
 static void *stream, *send, *recv, *spare;
@@ -223,20 +224,21 @@ int main(int argc, char **argv) {
   OK(ncclMemAlloc(&send, most * sizeof(int)));
   OK(ncclMemAlloc(&recv, most * sizeof(int)));
   OK(ncclMemAlloc(&spare, most * sizeof(int)));
+  if (getenv("MIDDLE")) middle = atoi(getenv("MIDDLE"));
   if (getenv("AHEAD")) ahead = atoi(getenv("AHEAD"));
   dp = join(argv[6], "dp");
   tp = join(argv[6], "tp");
-  for (int round = 0; round < rounds; round++) {
+  for (int round = 0; round < middle + rest; round++) {
     const int n = ranks * (100 + 50 * round);
-    if (round == rounds / 2) root(n);
-    if (round == rounds / 2 && !strcmp(kind, "cut")) meet(argv[6]);
-    if (round == rounds / 2 && !strcmp(kind, "graph")) graph(n);
+    if (round == middle) root(n);
+    if (round == middle && !strcmp(kind, "cut")) meet(argv[6]);
+    if (round == middle && !strcmp(kind, "graph")) graph(n);
     fill(n);
-    if (round == rounds / 2 && !strcmp(kind, "recv")) ring();
-    if (round == rounds / 2 && !strcmp(kind, "cross")) crossed(n);
-    if (round != rounds / 2 || !wrong(n)) OK(ncclAllReduce(send, recv, n, ncclInt32, ncclSum, dp, stream));
-    if (round == rounds / 2) run_ahead(n);
-    if (round == rounds / 2 && is("skip")) continue;
+    if (round == middle && !strcmp(kind, "recv")) ring();
+    if (round == middle && !strcmp(kind, "cross")) crossed(n);
+    if (round != middle || !wrong(n)) OK(ncclAllReduce(send, recv, n, ncclInt32, ncclSum, dp, stream));
+    if (round == middle) run_ahead(n);
+    if (round == middle && is("skip")) continue;
     check(round, n, 0);
     fill(n);
     OK(ncclAllGather(send, recv, n / ranks, ncclInt32, tp, stream));
