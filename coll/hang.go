@@ -32,6 +32,8 @@ type heads struct {
 	lower   time.Time     // when a lower rank last asked
 	busy    bool          // lookInto is running
 	looked  time.Time
+	place   uint64    // the first operation that has not ended, as State.Call
+	placed  time.Time // when it was seen there first
 	graphs  bool      // when all calls had ended: CUDA graphs may run more operations
 	graph   time.Time // at the last look: since when an operation of a graph has waited for the same thing
 	said    uint64    // value of calls at the last verdict, of this or another rank; 0: none
@@ -70,7 +72,7 @@ type question struct {
 }
 
 // look asks the executor whether an operation is in progress and, if far is set, how far the
-// oldest one is.
+// oldest one is, operations of CUDA graphs included.
 func (d *device) look(far bool) executor.State {
 	limit := time.After(driverSpeed)
 	for {
@@ -87,14 +89,6 @@ func (d *device) look(far bool) executor.State {
 			return executor.State{Does: executor.Stuck}
 		}
 	}
-}
-
-// waiting asks the executor whether anything is in progress, operations of CUDA graphs included.
-func (d *device) waiting() executor.State {
-	if s := d.look(false); s.Does != executor.Idle {
-		return s
-	}
-	return d.look(true)
 }
 
 // question returns the unanswered question, or a new one: a driver that does not answer is not
@@ -222,6 +216,10 @@ func here(device int) who {
 	return who{name, os.Getpid(), device, ns}
 }
 
+// firstLook is how long after its last call a rank looks for the first time whether it waits, if a
+// verdict is due after the given time.
+func firstLook(due time.Duration) time.Duration { return min(time.Second, due/2) }
+
 // lookForHang starts lookInto when it is due. It is called every lookEvery.
 func (c *Comm) lookForHang(d *device) {
 	h := &d.heads
@@ -240,7 +238,7 @@ func (c *Comm) lookForHang(d *device) {
 		}
 	}
 	switch {
-	case h.closed || h.busy || limit == 0 || time.Since(h.since) < min(time.Second, limit):
+	case h.closed || h.busy || limit == 0 || time.Since(h.since) < firstLook(limit):
 	case h.ended == calls && !h.graphs, h.ended != calls && h.said == calls && h.mine.IsZero(): // all has ended, or another rank gave the verdict
 	case time.Since(h.looked) < time.Second && (time.Now().Before(due) || h.looked.After(due)), time.Since(h.lower) < 3*hangAnswer:
 	default:
@@ -270,7 +268,7 @@ func (c *Comm) resumed(d *device) {
 // lookInto determines whether and why this rank, after the given number of calls, waits.
 func (c *Comm) lookInto(d *device, calls uint64) {
 	h := &d.heads
-	now := d.waiting()
+	now := d.look(true)
 	idle, graph := now.Does == executor.Idle, !now.Graph.IsZero()
 	h.mu.Lock()
 	since := h.since
@@ -282,8 +280,18 @@ func (c *Comm) lookInto(d *device, calls uint64) {
 		h.ended, h.graph, h.graphs = calls, now.Graph, now.Graphs
 		d.log.Ended(calls)
 	}
+	if now.Call != h.place {
+		h.place, h.placed = now.Call, time.Now()
+	}
 	if graph {
 		since = now.Graph
+	} else { // what was there at the first look may have been there since the call
+		late := min(firstLook(c.cfg.HangAfter)+lookEvery, c.cfg.HangAfter/2)
+		for _, seen := range [...]time.Time{h.placed, now.Since} {
+			if at := seen.Add(-late); at.After(since) {
+				since = at
+			}
+		}
 	}
 	enough := idle || h.said == calls || time.Since(since) < c.cfg.HangAfter
 	h.mu.Unlock()
@@ -294,7 +302,7 @@ func (c *Comm) lookInto(d *device, calls uint64) {
 	if !mine.waits() || !c.ask(d, mine) {
 		return
 	}
-	again := d.waiting()
+	again := d.look(true)
 	h.mu.Lock()
 	g := hang{c.size, c.rank, d.who, h.of, d.collective}
 	g.heads[c.rank] = mine
@@ -308,7 +316,7 @@ func (c *Comm) lookInto(d *device, calls uint64) {
 	}
 	cause, ranks, text, ok := g.judge()
 	states := g.states()
-	ok = ok && again.Does != executor.Idle && again.Graph.Equal(now.Graph) && d.log.Calls() == calls && h.said != calls && time.Since(h.lower) > 3*hangAnswer && c.fault.Err() == nil
+	ok = ok && again.Does != executor.Idle && again.Graph.Equal(now.Graph) && again.Since.Equal(now.Since) && again.Call == now.Call && d.log.Calls() == calls && h.said != calls && time.Since(h.lower) > 3*hangAnswer && c.fault.Err() == nil
 	if ok {
 		h.said, h.mine = calls, time.Now()
 	}

@@ -206,6 +206,52 @@ func TestNoHang(t *testing.T) {
 	}
 }
 
+// TestLongQueue: what a rank has called takes longer than a verdict does, and each operation of it
+// ends soon, or its messages come, whether or not it is known which one it is.
+func TestLongQueue(t *testing.T) {
+	all := fakes(t)
+	cfg := deviceConfig(2)
+	cfg.AsNCCL, cfg.Knobs.HangAfter, cfg.Knobs.HangDir = true, time.Second, t.TempDir()
+	said := make(chan Verdict, 10)
+	cfg.OnHang = func(v Verdict) { said <- v }
+	comms, err := CommInitAll(t.Context(), 2, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(call uint64, since time.Time) {
+		for r := range comms {
+			of(all, r).graph.Store(&executor.State{Does: executor.Begun, Ranks: []int{1 - r}, Call: call, Since: since})
+		}
+	}
+	at(1, time.Now())
+	for r, c := range comms {
+		of(all, r).busy.Store(true)
+		for range 20 {
+			if err := c.AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Sum); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for call := range uint64(80) { // four seconds with numbers, and four without
+		at(max(1, call%40/2)*(1-call/40), time.Now())
+		time.Sleep(time.Second / 10)
+	}
+	select {
+	case v := <-said:
+		t.Errorf("without a reason: %+v", v)
+	default:
+	}
+	at(20, time.Now())
+	if v := <-said; v.Cause != Unclear || !strings.Contains(v.Text, "operation #20, which has not ended") {
+		t.Errorf("%+v", v)
+	}
+	for r := range comms {
+		of(all, r).busy.Store(false)
+		of(all, r).graph.Store(nil)
+	}
+	destroyAll(t, comms)
+}
+
 // TestHangInGraph: CUDA graphs, which the host does not see run, stand still and go on, and
 // stand still again.
 func TestHangInGraph(t *testing.T) {

@@ -61,6 +61,7 @@ type engine struct {
 	asked   struct { // by Progress, guarded by mu
 		at    time.Time
 		waits map[uint32]uint32 // waiting kernels: peer<<16 | channel, and the number of the awaited message
+		seen  map[uint32]uint32 // the same, when there were some
 		since time.Time         // since when these, or some of them, wait
 	}
 }
@@ -347,8 +348,11 @@ func (e *engine) Progress() (s executor.State) {
 	a := &e.asked
 	if time.Since(a.at) > toldGood {
 		waits := e.ask()
-		if !sameWait(a.waits, waits) {
-			a.since = time.Now()
+		if len(waits) > 0 {
+			if !sameWait(a.seen, waits) {
+				a.since = time.Now()
+			}
+			a.seen = waits
 		}
 		a.at, a.waits = time.Now(), waits
 	}
@@ -359,7 +363,7 @@ func (e *engine) Progress() (s executor.State) {
 		s.Does = executor.Behind
 		return s
 	}
-	if idle {
+	if s.Since = a.since; idle {
 		s.Graph = a.since
 	}
 	for w := range a.waits {

@@ -84,9 +84,9 @@ type State struct {
 	Does  Progress
 	Ranks []int  // ranks that it waits for, as far as known
 	Call  uint64 // Op.Call of the operation, or of the first of its group; 0: unknown
-	// Graph is set if the operation belongs to a CUDA graph and waits: it has waited for the same
-	// messages since this time, at the latest.
-	Graph time.Time
+	// Since is set if the operation waits: it has waited for the same messages since this time,
+	// at the latest. Graph is the same of an operation of a CUDA graph.
+	Since, Graph time.Time
 	// Graphs reports whether any operation was captured: if none was, nothing happens without a
 	// call.
 	Graphs bool
