@@ -79,7 +79,11 @@ func (c *Comm) openDevice(ctx context.Context) error {
 	if d.who, err = exchangeJSON(ctx, c, here(d.ordinal)); err != nil {
 		return errors.Join(err, a.Close(nil))
 	}
-	d.log = flight.New(c.Name(), c.rank, c.size, d.ordinal)
+	jobs := make([]int, c.size)
+	for r, w := range d.who {
+		jobs[r] = w.Job
+	}
+	d.log = flight.New(c.Name(), c.rank, d.ordinal, jobs)
 	c.dev = d
 	c.accel.Store(d)
 	if f := c.fault.Err(); f != nil { // the fault hook did not see this device yet

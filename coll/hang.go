@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/assay-hpc/assay/coll/bootstrap"
 	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/flight"
 	"github.com/assay-hpc/assay/coll/transport"
@@ -213,7 +214,11 @@ func (c *Comm) near(d *device) map[int]Cause {
 func here(device int) who {
 	name, _ := os.Hostname()
 	ns, _ := os.Readlink("/proc/self/ns/pid")
-	return who{name, os.Getpid(), device, ns}
+	job := -1
+	if w, err := bootstrap.Detect(os.Getenv); err == nil && w.Launcher != "none" {
+		job = w.Rank
+	}
+	return who{name, os.Getpid(), device, ns, job}
 }
 
 // firstLook is how long after its last call a rank looks for the first time whether it waits, if a
@@ -279,6 +284,9 @@ func (c *Comm) lookInto(d *device, calls uint64) {
 		}
 		h.ended, h.graph, h.graphs = calls, now.Graph, now.Graphs
 		d.log.Ended(calls)
+	}
+	if now.Call > 0 {
+		d.log.Ended(now.Call - 1)
 	}
 	if now.Call != h.place {
 		h.place, h.placed = now.Call, time.Now()

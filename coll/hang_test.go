@@ -324,7 +324,7 @@ func TestVerdict(t *testing.T) {
 		return &place{Call: at(seq, head{}).Call, Peer: NoPeer, Since: since}
 	}
 	known95 := at(95, head{}).Call
-	tp := []elsewhere{{"tp", "AllReduce of int8 with sum, 3 elements, operation #7", 7, []who{{"a", 10, 0, ""}}}}
+	tp := []elsewhere{{"tp", "AllReduce of int8 with sum, 3 elements, operation #7", 7, []who{{"a", 10, 0, "", -1}}}}
 	for _, c := range []struct {
 		name  string
 		heads map[int]head
@@ -372,9 +372,9 @@ func TestVerdict(t *testing.T) {
 			"rank 1 (host a, pid 11, GPU 1) has not called Recv #3 from rank 0, which waits in a Send to or Recv from rank 1, 9 calls ago: its last call was AllGather of uint8, 95 elements, operation #95, 0 s ago"},
 		{"a Send that is late", map[int]head{0: at(95, head{Ago: 3}), 1: at(95, head{Does: begun, P2P: 1, Peer: 0, For: []int{0}, Rcvd: []uint32{1, 0, 0}}), 2: at(95, head{})}, Unmatched, []int{0},
 			"rank 0 (host a, pid 10, GPU 0) has not called Send #1 to rank 1, which waits in Sends or Recvs: its last call was AllGather of uint8, 95 elements, operation #95, 3 s ago"},
-		{"two communicators", map[int]head{0: at(95, head{Does: begun, For: []int{1}}), 1: at(95, head{Does: behind, In: ahead(95, 0), Others: []elsewhere{{"tp", "AllReduce of int8 with sum, 3 elements, operation #7", 7, []who{{"a", 10, 0, ""}, {"b", 12, 2, ""}}}}}), 2: at(95, head{Does: begun, For: []int{1}})}, Order, []int{1},
+		{"two communicators", map[int]head{0: at(95, head{Does: begun, For: []int{1}}), 1: at(95, head{Does: behind, In: ahead(95, 0), Others: []elsewhere{{"tp", "AllReduce of int8 with sum, 3 elements, operation #7", 7, []who{{"a", 10, 0, "", -1}, {"b", 12, 2, "", -1}}}}}), 2: at(95, head{Does: begun, For: []int{1}})}, Order, []int{1},
 			`rank 1 (host a, pid 11, GPU 1) called AllReduce of int8 with sum, 3 elements, operation #7 of communicator "tp" before AllGather of uint8, 95 elements, operation #95 of this communicator, ranks 0, 2 the other way round: each waits for the other`},
-		{"another communicator", map[int]head{0: at(95, head{Does: begun, For: []int{1}}), 1: at(95, head{Does: behind, In: ahead(95, 0), Others: []elsewhere{{"tp", "AllReduce of int8 with sum, 3 elements, operation #7", 7, []who{{"c", 99, 0, ""}}}}}), 2: at(95, head{Does: begun, For: []int{1}})}, Blocked, []int{1},
+		{"another communicator", map[int]head{0: at(95, head{Does: begun, For: []int{1}}), 1: at(95, head{Does: behind, In: ahead(95, 0), Others: []elsewhere{{"tp", "AllReduce of int8 with sum, 3 elements, operation #7", 7, []who{{"c", 99, 0, "", -1}}}}}), 2: at(95, head{Does: begun, For: []int{1}})}, Blocked, []int{1},
 			`rank 1 (host a, pid 11, GPU 1) has called AllGather of uint8, 95 elements, operation #95, which has not begun: its stream or its GPU is blocked by AllReduce of int8 with sum, 3 elements, operation #7 of communicator "tp", which waits for process 99 on c`},
 		{"a program that waits in another communicator", map[int]head{0: at(95, head{Does: begun, For: []int{1}, Calls: map[string]uint32{"tp": 7}}), 1: at(94, head{Others: tp}), 2: at(95, head{Does: begun, For: []int{1}})}, Elsewhere, []int{1},
 			`rank 1 (host a, pid 11, GPU 1) has not called AllGather of uint8, 95 elements, operation #95: it waits in AllReduce of int8 with sum, 3 elements, operation #7 of communicator "tp", which waits for process 10 on a`},
@@ -388,7 +388,7 @@ func TestVerdict(t *testing.T) {
 	} {
 		g := hang{size: 3, heads: c.heads, call: known}
 		for r, h := range [...]string{"a", "a", "b"} {
-			g.who = append(g.who, who{h, 10 + r, r, ""})
+			g.who = append(g.who, who{h, 10 + r, r, "", -1})
 		}
 		cause, ranks, text, ok := g.judge()
 		if cause != c.cause || !slices.Equal(ranks, c.ranks) || text != c.want || ok != (c.want != "") {
@@ -451,7 +451,7 @@ func TestDiffering(t *testing.T) {
 	} {
 		g := hang{size: 3, heads: c.heads}
 		for r := range 3 {
-			g.who = append(g.who, who{"a", 10 + r, r, ""})
+			g.who = append(g.who, who{"a", 10 + r, r, "", -1})
 		}
 		ranks, text := g.differing(7)
 		if want := "ranks called different operations under number #7: " + c.want; !slices.Equal(ranks, c.ranks) || text != want {

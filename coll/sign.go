@@ -42,6 +42,12 @@ func signed(s uint32) (c op.Collective, t elem.Type, red elem.Op) {
 	return op.Collective(s >> 28), elem.Type(s >> 24 & 15), elem.Op(s >> 21 & 7)
 }
 
+// Signed returns what the signature of a recorded collective says: which it is, and of what type.
+func Signed(s uint32) (op.Collective, elem.Type) {
+	c, t, _ := signed(s)
+	return c, t
+}
+
 // explain describes how a peer's operation differs from this rank's.
 func explain(m *host.MismatchError) error {
 	mine, theirs := m.Mine, m.Theirs

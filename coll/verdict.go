@@ -77,6 +77,7 @@ type who struct {
 	PID       int    `json:"pid"`
 	GPU       int    `json:"gpu"`
 	Namespace string `json:"namespace"` // of process IDs
+	Job       int    `json:"job"`       // the process's number in its job, as its launcher says; -1: unknown
 }
 
 // A head is a rank's progress in a communicator.

@@ -18,6 +18,7 @@ import (
 
 type watchOptions struct {
 	job, format string
+	torch       string
 	last        int
 	every       time.Duration
 	once        bool
@@ -34,6 +35,7 @@ func watchCommand(out io.Writer) *cli.Command {
 			"DUMPs are files, or a directory of them, that PyTorch's flight recorder wrote (TORCH_NCCL_TRACE_BUFFER_SIZE,\n" +
 			"nccl_trace_rank_0, ...), with any library: it says in which operation each process group stands, and which ranks are the reason.",
 		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "torch", Destination: &o.torch, Usage: "write what is recorded to `DIR`, as PyTorch's flight recorder does, for its tools: nccl_trace_rank_N for each rank of the job"},
 			&cli.StringFlag{Name: "job", Destination: &o.job, Usage: "show processes of the Slurm job `ID`"},
 			&cli.IntFlag{Name: "last", Aliases: []string{"n"}, Value: 1, Destination: &o.last, Usage: "show the last `N` operations of each communicator, " + strconv.Itoa(flight.Entries) + " at most"},
 			&cli.DurationFlag{Name: "every", Value: time.Second, Destination: &o.every, Usage: "refresh after `TIME`"},
@@ -65,6 +67,16 @@ func (o *watchOptions) run(ctx context.Context, args []string) error {
 		return exit.Usagef("--every is a time, such as 1s, not %v", o.every)
 	case len(pids) > 0 && o.job != "":
 		return exit.Usagef("--job and PIDs exclude each other")
+	}
+	if o.torch != "" {
+		files, err := watch.ExportTorch(o.torch, pids, o.job)
+		for _, f := range files {
+			fmt.Fprintln(o.out, f)
+		}
+		if err != nil {
+			return exit.With(exit.NotDone, err)
+		}
+		return nil
 	}
 	live := !o.once && o.format == "text" && isTerminal(o.out)
 	for {

@@ -17,7 +17,7 @@ import (
 )
 
 func TestWatch(t *testing.T) {
-	l := flight.New("tp\x1b[2J", 1, 4, 2)
+	l := flight.New("tp\x1b[2J", 1, 2, []int{8, 9, -1, 11})
 	defer l.Close()
 	l.Add(&flight.Entry{Seq: 1, Sign: 7 << 24, Count: 100, Peer: -1})
 	l.Add(&flight.Entry{Seq: 1, P2P: 1, Count: 2, Peer: 3})
@@ -43,6 +43,15 @@ func TestWatch(t *testing.T) {
 	}
 	if code != exit.Pass || errs != "" || strings.Contains(out, "\x1b") {
 		t.Errorf("status %d, %q, %q", code, errs, out)
+	}
+
+	dir := t.TempDir()
+	out, errs, code = runWatch("--torch", dir, pid)
+	if out != filepath.Join(dir, "nccl_trace_rank_1")+"\n" || errs != "" || code != exit.Pass {
+		t.Errorf("status %d, %q, %q", code, out, errs)
+	}
+	if out, errs, code = runWatch(dir); !strings.Contains(out, "has not completed") && !strings.Contains(out, "have completed") || code == exit.NotDone {
+		t.Errorf("status %d, %q, %q", code, out, errs)
 	}
 
 	var report struct {

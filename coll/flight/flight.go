@@ -112,8 +112,11 @@ type Call struct {
 	Name string // of the communicator
 }
 
-// New creates the Log of a communicator with the given name, for a rank on a device.
-func New(name string, rank, size, device int) *Log { return process.open(name, rank, size, device) }
+// New creates the Log of a communicator with the given name, for a rank on a device. jobs are the
+// numbers of the communicator's ranks in their job, or -1 where they are unknown.
+func New(name string, rank, device int, jobs []int) *Log {
+	return process.open(name, rank, device, jobs)
+}
 
 // process is the list of this process.
 var process list
@@ -125,14 +128,17 @@ type list struct {
 	all   []*Log
 }
 
-func (p *list) open(name string, rank, size, device int) *Log {
+func (p *list) open(name string, rank, device int, jobs []int) *Log {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := &Log{b: p.free(), list: p}
 	b := l.b
 	*b = block{}
 	b.name.set(name)
-	b.rank, b.size, b.device = int32(rank), int32(size), int32(device)
+	b.rank, b.size, b.device = int32(rank), int32(len(jobs)), int32(device)
+	for i, job := range jobs[:min(len(jobs), maxJobs)] {
+		b.jobs[i] = int32(job)
+	}
 	b.used.Store(1)
 	p.all = append(p.all, l)
 	return l
@@ -190,10 +196,11 @@ func now() int64 { return startNS + int64(time.Since(start)) }
 const (
 	headerBytes = 64
 	blockBytes  = int(unsafe.Sizeof(block{}))
-	blocks      = 120 // per area of 4 MB, of which only what is written takes memory
+	blocks      = 120 // per area of 5 MB, of which only what is written takes memory
 	areaBytes   = headerBytes + blocks*blockBytes
 	magic       = "assayfly"
-	version     = 2
+	version     = 3
+	maxJobs     = 1024 // ranks whose numbers in the job are recorded
 )
 
 type header struct {
@@ -224,6 +231,7 @@ type block struct {
 	used               atomic.Uint32
 	rank, size, device int32
 	name               word
+	jobs               [maxJobs]int32
 	calls              atomic.Uint64
 	ended              atomic.Uint64 // of calls
 	endedAt            atomic.Int64  // ns since 1970

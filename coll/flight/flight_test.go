@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -12,7 +13,7 @@ import (
 )
 
 func TestLog(t *testing.T) {
-	a, b := New("dp", 1, 4, 3), New("tp", 0, 2, 3)
+	a, b := New("dp", 1, 3, []int{4, 5, 6, 7}), New("tp", 0, 3, []int{-1, -1})
 	defer b.Close()
 	if _, ok := a.Last(); ok || a.Calls() != 0 {
 		t.Error("there is an entry before the first one")
@@ -39,7 +40,7 @@ func TestLog(t *testing.T) {
 		t.Fatalf("%v, %v", all, err)
 	}
 	s := all[0]
-	if s.Name != "dp" || s.Rank != 1 || s.Size != 4 || s.Device != 3 || s.Calls != Entries+11 || s.Ended != 70 || len(s.Last) != Entries ||
+	if s.Name != "dp" || s.Rank != 1 || s.Size != 4 || !slices.Equal(s.Jobs, []int{4, 5, 6, 7}) || s.Device != 3 || s.Calls != Entries+11 || s.Ended != 70 || len(s.Last) != Entries ||
 		s.Last[0].Seq != 12 || !strings.HasPrefix(s.Said, "it stands ") || len(s.Said) != len(sentence{})-1 || time.Since(s.SaidAt) > time.Minute {
 		t.Errorf("%+v", s)
 	}
@@ -60,7 +61,7 @@ func TestLog(t *testing.T) {
 
 // A reader never sees parts of two entries.
 func TestWhole(t *testing.T) {
-	l := New("x", 0, 1, 0)
+	l := New("x", 0, 0, []int{0})
 	defer l.Close()
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -93,7 +94,7 @@ func TestWhole(t *testing.T) {
 func TestMany(t *testing.T) {
 	var all []*Log
 	for range blocks + 3 {
-		all = append(all, New("many", 0, 1, 0))
+		all = append(all, New("many", 0, 0, []int{0}))
 	}
 	for _, l := range all {
 		l.Add(&Entry{Seq: 1})
@@ -105,7 +106,7 @@ func TestMany(t *testing.T) {
 }
 
 func BenchmarkAdd(b *testing.B) {
-	l := New("x", 0, 1, 0)
+	l := New("x", 0, 0, []int{0})
 	defer l.Close()
 	e := Entry{Seq: 1, Count: 5}
 	for b.Loop() {

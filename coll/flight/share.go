@@ -52,6 +52,7 @@ func newShared() ([]byte, error) {
 type Snapshot struct {
 	Name               string
 	Rank, Size, Device int
+	Jobs               []int     // the numbers of the ranks in their job, -1 where unknown; nil: there are too many
 	Calls              uint64    // number of calls so far
 	Ended              uint64    // number of these that are known to have ended
 	EndedAt            time.Time // when that was seen
@@ -103,6 +104,11 @@ func (b *block) snapshot() Snapshot {
 	s := Snapshot{
 		Name: b.name.String(), Rank: int(b.rank), Size: int(b.size), Device: int(b.device),
 		Calls: b.calls.Load(), Ended: b.ended.Load(), EndedAt: time.Unix(0, b.endedAt.Load()),
+	}
+	if s.Size <= maxJobs {
+		for _, job := range b.jobs[:s.Size] {
+			s.Jobs = append(s.Jobs, int(job))
+		}
 	}
 	if at := b.said.Load(); at != 0 {
 		s.Said, s.SaidAt = b.sentence.String(), time.Unix(0, at)

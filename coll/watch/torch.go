@@ -60,8 +60,12 @@ type torchFrame struct {
 // A TorchFinding says where a process group stands.
 type TorchFinding struct {
 	Group string `json:"group"`
-	Ranks []int  `json:"ranks,omitempty"` // of the job, that are the reason
+	Ranks []int  `json:"ranks,omitempty"` // of the job, that are the reason; none if it is in another process group
 	Text  string `json:"text"`
+
+	waits   []int // ranks that wait in it
+	agreed  bool  // all have called the same, and it has not completed
+	differs bool  // they have called different operations
 }
 
 const maxDump = 1 << 30
@@ -180,10 +184,15 @@ var uneven = []string{"all_to_all", "gather", "scatter", "all_gather", "reduce_s
 // shape describes the call so that calls of ranks which match have the same text.
 func (e *TorchEntry) shape() string {
 	s := e.call()
-	if !slices.Contains(uneven, strings.TrimSuffix(s, "_single")) && !strings.Contains(s, "coalesced") && !strings.HasPrefix(s, "all_to_all") {
-		s += fmt.Sprintf(" of %s %s", strings.Join(e.InTypes, ","), sizes(e.In))
+	switch {
+	case strings.Contains(s, "coalesced"):
+		return s
+	case slices.Contains(uneven, strings.TrimSuffix(s, "_single")), strings.HasPrefix(s, "all_to_all"):
+		types := slices.Concat(e.InTypes, e.OutTypes) // of a scatter, most ranks have no input
+		slices.Sort(types)
+		return s + " of " + strings.Join(slices.Compact(types), ",")
 	}
-	return s
+	return fmt.Sprintf("%s of %s %s", s, strings.Join(e.InTypes, ","), sizes(e.In))
 }
 
 func sizes(list [][]int64) string {
@@ -214,7 +223,8 @@ func (d *TorchDump) key(e *TorchEntry) string {
 }
 
 // Torch finds in each process group the first operation that does not match on all ranks or has not
-// completed, and says which ranks are the reason. The first error of a group is the one that counts.
+// completed, and says which ranks are the reason: the first error of a group is the one that counts,
+// and a rank that waits in one group is no reason for another to wait. Reasons come first.
 func Torch(dumps []TorchDump) (all []TorchFinding) {
 	keys := map[string]bool{}
 	for i := range dumps {
@@ -225,7 +235,37 @@ func Torch(dumps []TorchDump) (all []TorchFinding) {
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		all = append(all, groupFinding(dumps, key)...)
 	}
+	follow(all)
+	slices.SortStableFunc(all, func(a, b TorchFinding) int { return cmp.Compare(min(len(b.Ranks), 1), min(len(a.Ranks), 1)) })
 	return all
+}
+
+// follow takes the ranks out of findings that follow from others, unless these follow from it.
+func follow(all []TorchFinding) {
+	rest := make([][]int, len(all))
+	cause := false
+	for i := range all {
+		f := &all[i]
+		for _, r := range f.Ranks {
+			elsewhere := func(o TorchFinding) bool { return o.Group != f.Group && slices.Contains(o.waits, r) }
+			if f.differs || !slices.ContainsFunc(all, elsewhere) {
+				rest[i] = append(rest[i], r)
+			}
+		}
+		cause = cause || len(rest[i]) > 0 && !f.agreed
+	}
+	for i := range all {
+		f := &all[i]
+		switch {
+		case !cause || len(f.Ranks) == 0:
+		case f.agreed:
+			f.Ranks = nil
+			f.Text += "; another process group has the reason"
+		case len(rest[i]) < len(f.Ranks):
+			f.Ranks = rest[i]
+			f.Text += "; where it waits in another process group, that one has the reason"
+		}
+	}
 }
 
 // A history is what one rank did in a process group.
@@ -272,12 +312,16 @@ func groupFinding(dumps []TorchDump, key string) []TorchFinding {
 		}
 	}
 	var out []TorchFinding
-	add := func(of []int, format string, a ...any) {
-		text := fmt.Sprintf(format, a...)
-		if len(silent) > 0 {
-			text += fmt.Sprintf("; there is no dump of %s", rankNames(silent))
+	add := func(of, waits []int, format string, a ...any) {
+		f := TorchFinding{Group: name, Ranks: of, Text: fmt.Sprintf(format, a...), waits: waits}
+		f.differs = strings.Contains(format, " differs: ")
+		if f.agreed = of == nil && waits != nil; f.agreed {
+			f.Ranks = waits
 		}
-		out = append(out, TorchFinding{name, of, text})
+		if len(silent) > 0 {
+			f.Text += fmt.Sprintf("; there is no dump of %s", rankNames(silent))
+		}
+		out = append(out, f)
 	}
 	last := int64(0)
 	first := int64(0)
@@ -291,21 +335,22 @@ func groupFinding(dumps []TorchDump, key string) []TorchFinding {
 		for _, h := range ranks {
 			if len(h.waiting) > 0 {
 				e := h.waiting[0]
-				add([]int{h.rank}, "rank %d waits in %s (of the group's ranks), number %d of its Sends and Recvs%s", h.rank, e.call(), e.P2P, e.where())
+				add(nil, []int{h.rank}, "rank %d waits in %s (of the group's ranks), number %d of its Sends and Recvs%s", h.rank, e.call(), e.P2P, e.where())
 			}
 		}
 	}
 	if len(out) == 0 && last > 0 {
-		add(nil, "all operations match and have completed, up to #%d", last)
+		add(nil, nil, "all operations match and have completed, up to #%d", last)
 	}
 	return out
 }
 
 // compareCalls looks for the reason why the collective with a number does not end.
-func compareCalls(ranks []*history, seq int64, add func(of []int, format string, a ...any)) {
+func compareCalls(ranks []*history, seq int64, add func(of, waits []int, format string, a ...any)) {
 	shapes := map[string][]int{}
 	calls := map[string]*TorchEntry{}
 	var without, waiting []int
+	differ := map[string][]int{} // ranks by sizes, of collectives whose sizes may differ
 	for _, h := range ranks {
 		e := h.calls[seq]
 		if e == nil {
@@ -314,6 +359,7 @@ func compareCalls(ranks []*history, seq int64, add func(of []int, format string,
 		}
 		shapes[e.shape()] = append(shapes[e.shape()], h.rank)
 		calls[e.shape()] = e
+		differ[sizes(e.In)] = append(differ[sizes(e.In)], h.rank)
 		if !e.done() {
 			waiting = append(waiting, h.rank)
 		}
@@ -333,7 +379,7 @@ func compareCalls(ranks []*history, seq int64, add func(of []int, format string,
 		}
 		slices.Sort(odd)
 		e := calls[order[1]]
-		add(odd, "operation #%d differs: %s called %s%s, where %s called %s%s",
+		add(odd, slices.DeleteFunc(slices.Clone(waiting), func(r int) bool { return slices.Contains(odd, r) }), "operation #%d differs: %s called %s%s, where %s called %s%s",
 			seq, rankNames(shapes[order[1]]), order[1], e.where(), rankNames(shapes[order[0]]), order[0], most.where())
 	case len(without) > 0:
 		var texts []string
@@ -351,10 +397,18 @@ func compareCalls(ranks []*history, seq int64, add func(of []int, format string,
 		if len(who) == 0 {
 			who = shapes[order[0]]
 		}
-		add(without, "operation #%d, %s, in which %s %s%s, was not called by %s",
+		add(without, who, "operation #%d, %s, in which %s %s%s, was not called by %s",
 			seq, most.shape(), rankNames(who), map[bool]string{true: "waits", false: "wait"}[len(who) == 1], most.where(), strings.Join(texts, ", "))
 	case len(waiting) > 0:
-		add(waiting, "operation #%d, %s, was called by all with the same arguments, and has not completed on %s%s", seq, most.shape(), rankNames(waiting), most.where())
+		with := "the same arguments"
+		if len(differ) > 1 {
+			var parts []string
+			for _, s := range slices.Sorted(maps.Keys(differ)) {
+				parts = append(parts, s+" on "+rankNames(differ[s]))
+			}
+			with = "sizes " + strings.Join(parts, ", ")
+		}
+		add(nil, waiting, "operation #%d, %s, was called by all with %s, and has not completed on %s%s", seq, most.shape(), with, rankNames(waiting), most.where())
 	}
 }
 

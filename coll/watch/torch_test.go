@@ -70,7 +70,17 @@ for r in (0, 1): dump(r, [entry(P, 0, "send 0->1", [8], p2p=1)] if r == 0 else [
 			"7 (pp) [1]: rank 1 waits in recv 1<-0 (of the group's ranks), number 2 of its Sends and Recvs, called by step at train.py:88"},
 		{"two groups of one name", `
 for r in range(4): dump(r, [entry(("5", "tp"), i, "all_reduce", [8], "completed" if r < 2 or i < 3 else "started") for i in range(1, 4 if r != 2 else 3)], {"5": ("tp", [0, 1] if r < 2 else [2, 3])})`,
-			"5 (tp) []: all operations match and have completed, up to #3\n5 (tp) [2]: operation #3, all_reduce of Float [8], in which rank 3 waits, called by step at train.py:88, was not called by rank 2 (its last is all_reduce, #2, completed, called by step at train.py:88)"},
+			"5 (tp) [2]: operation #3, all_reduce of Float [8], in which rank 3 waits, called by step at train.py:88, was not called by rank 2 (its last is all_reduce, #2, completed, called by step at train.py:88)\n5 (tp) []: all operations match and have completed, up to #3"},
+		{"a rank that waits in another group", `
+T = ("1", "tp")
+groups = {"0": ("default_pg", [0, 1, 2, 3]), "1": ("tp", [0, 1, 2])}
+for r in range(4): dump(r, [entry(D, 1, "all_reduce", [8], "started")] * (r < 3) + [entry(T, 1, "all_gather", [8], "started")] * (r < 2), groups if r < 3 else {"0": groups["0"]})`,
+			"0 (default_pg) [3]: operation #1, all_reduce of Float [8], in which ranks 0-2 wait, called by step at train.py:88, was not called by rank 3\n1 (tp) []: operation #1, all_gather of Float, in which ranks 0-1 wait, called by step at train.py:88, was not called by rank 2; where it waits in another process group, that one has the reason"},
+		{"another group behind one that differs", `
+T = ("1", "tp")
+groups = {"0": ("default_pg", [0, 1, 2, 3]), "1": ("tp", [0, 1, 2, 3])}
+for r in range(4): dump(r, [entry(D, 1, "all_reduce", [8 + r // 3], "started"), entry(T, 1, "all_to_all", [8 + r], "scheduled")], groups)`,
+			"0 (default_pg) [3]: operation #1 differs: rank 3 called all_reduce of Float [9], called by step at train.py:88, where ranks 0-2 called all_reduce of Float [8], called by step at train.py:88\n1 (tp) []: operation #1, all_to_all of Float, was called by all with sizes [10] on rank 2, [11] on rank 3, [8] on rank 0, [9] on rank 1, and has not completed on ranks 0-3, called by step at train.py:88; another process group has the reason"},
 		{"older operations are gone from a ring", `
 for r in range(4): dump(r, [entry(D, i, "all_reduce", [8 if r or i > 50 else 9]) for i in range(1 if r else 90, 101)])`,
 			"0 (default_pg) []: all operations match and have completed, up to #100"},

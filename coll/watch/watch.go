@@ -48,10 +48,17 @@ type Operation struct {
 // Look reads the recorders of the given processes, or of all. It returns the last operations of
 // each communicator, up to a number. If job is not empty, only processes of that Slurm job count.
 func Look(pids []int, job string, last int) (all []Process, err error) {
+	err = recorders(pids, job, func(pid int, found []flight.Snapshot) { all = append(all, process(pid, found, last)) })
+	return all, err
+}
+
+// recorders reads the recorders of the given processes, or of all, or of all of a Slurm job.
+func recorders(pids []int, job string, of func(pid int, found []flight.Snapshot)) error {
 	named := len(pids) > 0
 	if !named {
 		pids = flight.Processes()
 	}
+	read := false
 	for _, pid := range pids {
 		if job != "" && !ofJob(pid, job) {
 			continue
@@ -61,17 +68,18 @@ func Look(pids []int, job string, last int) (all []Process, err error) {
 			if !named { // the process has exited meanwhile
 				continue
 			}
-			return nil, fmt.Errorf("process %d: %w", pid, err)
+			return fmt.Errorf("process %d: %w", pid, err)
 		}
-		all = append(all, process(pid, found, last))
+		of(pid, found)
+		read = true
 	}
 	switch {
-	case len(all) > 0:
-		return all, nil
+	case read:
+		return nil
 	case job != "":
-		return nil, fmt.Errorf("no process of job %s on this machine has a flight recorder: its programs do not run on assay's engine, or it runs elsewhere", job)
+		return fmt.Errorf("no process of job %s on this machine has a flight recorder: its programs do not run on assay's engine, or it runs elsewhere", job)
 	}
-	return nil, errors.New("no process on this machine has a flight recorder that can be read: no program runs on assay's engine, or it is another user's")
+	return errors.New("no process on this machine has a flight recorder that can be read: no program runs on assay's engine, or it is another user's")
 }
 
 func process(pid int, found []flight.Snapshot, last int) Process {
