@@ -76,7 +76,7 @@ func (c *Comm) openDevice(ctx context.Context) error {
 		return err
 	}
 	d.Executor = a
-	if d.who, err = exchangeJSON(ctx, c, here(d.ordinal)); err != nil {
+	if d.who, err = exchangeJSON(ctx, c, here(d.ordinal, c.cfg.job)); err != nil {
 		return errors.Join(err, a.Close(nil))
 	}
 	jobs := make([]int, c.size)

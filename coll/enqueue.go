@@ -2,6 +2,7 @@ package coll
 
 import (
 	"encoding/binary"
+	"errors"
 
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/executor"
@@ -120,10 +121,32 @@ func (g *Group) enqueue() error {
 	if len(g.batch) == 0 {
 		return nil
 	}
-	if i, err := g.batch[0].On.EnqueueAll(g.batch); err != nil {
-		return g.failedAt(g.from[max(i, 0)], err)
+	i, err := g.batch[0].On.EnqueueAll(g.batch)
+	if err == nil {
+		return nil
 	}
-	return nil
+	i = g.from[max(i, 0)]
+	if _, ok := errors.AsType[executor.Undone](err); ok {
+		for _, c := range g.comms {
+			if c.dev != nil {
+				c.dev.undo(c)
+			}
+		}
+		c, a := g.calls[i].c, &g.calls[i].a
+		return c.wrap(a.name(c.seq+1), err)
+	}
+	return g.failedAt(i, err)
+}
+
+// undo takes back the numbers of the operations that prepare has built.
+func (d *device) undo(c *Comm) {
+	for i := range d.ops {
+		if o := &d.ops[i]; o.Coll == op.SendRecv {
+			d.count(o.Transfers, -1)
+		} else {
+			c.seq--
+		}
+	}
 }
 
 // prepare builds the operations of one communicator. Their addresses are taken later, when all

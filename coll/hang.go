@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/assay-hpc/assay/coll/bootstrap"
 	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/flight"
 	"github.com/assay-hpc/assay/coll/transport"
@@ -211,13 +210,9 @@ func (c *Comm) near(d *device) map[int]Cause {
 }
 
 // here describes this rank's process to the other ranks.
-func here(device int) who {
+func here(device, job int) who {
 	name, _ := os.Hostname()
 	ns, _ := os.Readlink("/proc/self/ns/pid")
-	job := -1
-	if w, err := bootstrap.Detect(os.Getenv); err == nil && w.Launcher != "none" {
-		job = w.Rank
-	}
 	return who{name, os.Getpid(), device, ns, job}
 }
 

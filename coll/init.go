@@ -71,10 +71,15 @@ type settings struct {
 	name   string
 	onHang func(Verdict)
 	find   func(named string) string // Config.Fallback
+	job    int                       // the process's number in its job, for verdicts and recorders; -1: unknown
 }
 
 func (cfg Config) complete(rank, size int) (s settings, err error) {
 	s = settings{Knobs: cfg.Knobs, log: cfg.Log, device: cfg.Device, gpus: cfg.GPUs, asNCCL: cfg.AsNCCL, name: cfg.Name, onHang: cfg.OnHang, find: cfg.Fallback} // Knobs are shared and not changed
+	s.job = -1
+	if w, err := bootstrap.Detect(os.Getenv); err == nil && w.Launcher != "none" {
+		s.job = w.Rank
+	}
 	var said []knob.Warning
 	if s.Knobs == nil {
 		environ := cfg.Environ

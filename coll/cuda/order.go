@@ -135,9 +135,6 @@ func (o *order) wait(s, on driver.Stream) error {
 // was called on.
 func (o *order) begin(d *executor.Op) error {
 	s := driver.Stream(d.Stream)
-	if err := o.checkStreams(d); err != nil {
-		return err
-	}
 	if !o.eager {
 		if err := o.Stream(d.Stream); err != nil {
 			return err
@@ -151,9 +148,6 @@ func (o *order) begin(d *executor.Op) error {
 
 // checkStreams checks that all streams of a group are captured in one graph, or none is.
 func (o *order) checkStreams(d *executor.Op) error {
-	if len(d.Also) == 0 {
-		return nil
-	}
 	id, err := driver.Stream(d.Stream).Capture()
 	for _, s := range d.Also {
 		var other uint64

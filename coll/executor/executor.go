@@ -22,7 +22,8 @@ type Executor interface {
 	// or InvalidArgument, nothing was done; other errors break the communicator.
 	Enqueue(o *Op) error
 	// EnqueueAll enqueues the operations of a group, of this executor and of others (Op.On), in
-	// order for each of them. On an error it returns the index of the operation that failed.
+	// order for each of them. On an error it returns the index of the operation that failed. After
+	// an Undone nothing was done; other errors break the communicators.
 	EnqueueAll(ops []*Op) (failed int, err error)
 	// Stream sets the stream of the next operation. It must be called while the stream of the
 	// last operation still exists.
@@ -69,6 +70,12 @@ type Executor interface {
 	// all have called it equally often; it is nil after an Abort.
 	Close(tell func(byte) ([]byte, error)) error
 }
+
+// An Undone is an error of EnqueueAll before it has done anything.
+type Undone struct{ Err error }
+
+func (u Undone) Error() string { return u.Err.Error() }
+func (u Undone) Unwrap() error { return u.Err }
 
 // A Normer is an Executor that does operations with an op.Norm.
 type Normer interface{ Norms() }
