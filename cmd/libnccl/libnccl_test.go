@@ -248,8 +248,8 @@ func testRanks(t *testing.T, emulator, dir string) {
 		{"memory", "2", "2", ""},
 		{"memory", "2", "2", "ASSAY_GPU_ALGO=copy"}, // with copy buffers, which communicators share
 		{"configured", "2", "2", ""},
-		{"suspended", "2", "2", ""},
-		{"suspended", "2", "2", "ASSAY_GPU_ALGO=copy"},
+		{"suspended", "2", "2", "FAKE_APART=1"},
+		{"suspended", "2", "2", "ASSAY_GPU_ALGO=copy FAKE_APART=1"},
 		{"suspended", "2", "2", "NCCL_P2P_DISABLE=1"},
 		{"suspended", "2", "2", "NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1"},
 		{"scarce", "2", "2", ""},

@@ -309,8 +309,13 @@ static int file_of_all() {
   static const int f = memfd_create("device memory", MFD_CLOEXEC);
   return f;
 }
-// Addresses are not used again, so that who uses what is freed is found out.
-static void close_to_all(void *p, size_t n) { mmap(p, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0); }
+// With FAKE_APART, addresses are not used again, so that who uses what is freed is found out.
+static void unmap(void *p, size_t n) {
+  if (getenv("FAKE_APART"))
+    mmap(p, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  else
+    munmap(p, n);
+}
 static size_t whole(size_t n) { return (n + 4095) / 4096 * 4096; }
 
 // Memory that is allocated apart from its addresses: a file, which has users by handle
@@ -359,7 +364,7 @@ EXPORT CUresult cuMemFree(CUdeviceptr p) {
   std::lock_guard<std::mutex> l(lock);
   auto m = memory.find(p);
   if (m == memory.end()) return CUDA_ERROR_INVALID_VALUE;
-  close_to_all((void *)p, m->second);
+  unmap((void *)p, m->second);
   fallocate(file_of_all(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, homes[p].at, whole(m->second));
   memory.erase(m);
   homes.erase(p);
@@ -402,7 +407,7 @@ EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr p) {
   std::lock_guard<std::mutex> l(lock);
   auto o = opened.find(p);
   if (o == opened.end()) return CUDA_ERROR_INVALID_VALUE;
-  close_to_all((void *)p, o->second);
+  unmap((void *)p, o->second);
   opened.erase(o);
   return bound();
 }
