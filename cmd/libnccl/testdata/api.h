@@ -357,7 +357,7 @@ static void graphs(struct rank *r, void **streams, void **made) {
 }
 
 // mixed: graphs and calls of one communicator, on streams of their own, which nothing orders
-// but that all ranks launch them one after the other.
+// but that all ranks launch them one after the other. ROUNDS is how many there are of 12 launches.
 static void mixed(struct rank *r) {
   static const int counts[areas] = {300, 5000, 40, 2000, 8, 1000, 700, 700}, graph_of[areas] = {0, 0, 0, 1, 1, 3, 2, 2};
   void *streams[5], *made[3];
@@ -368,7 +368,8 @@ static void mixed(struct rank *r) {
   reduce(r, eager, 1000, streams[4]);
   graphs(r, streams, made);
   unsigned order = 1, wait = r->rank;
-  for (int round = 0; round < 12; round++) {
+  const int rounds = getenv("ROUNDS") ? atoi(getenv("ROUNDS")) : 12;
+  for (int round = 0; round < rounds; round++) {
     int launched = 0;
     for (int k = 0; k < 5; k++) OK(cuStreamSynchronize(streams[k]));
     memset(b, -1, areas * area_width * sizeof *b);
