@@ -78,16 +78,14 @@ func (s Stream) RecordOutside(e Event, behind []Node) (Node, error) {
 }
 
 // MoveBehind moves a node of RecordOutside from behind some nodes of the graph of a captured
-// stream to others.
+// stream to others, which come behind these.
 func (s Stream) MoveBehind(n Node, from, to []Node) error {
 	_, g, err := s.captureInfo()
 	if err != nil {
 		return err
 	}
-	for _, f := range from {
-		if err := failure("cuGraphRemoveDependencies", C.cuGraphRemoveDependencies(g, nodes([]Node{f}), nodes([]Node{n}), 1)); err != nil {
-			return err
-		}
+	for _, f := range from { // one that stays does no harm: the others come behind it
+		C.cuGraphRemoveDependencies(g, nodes([]Node{f}), nodes([]Node{n}), 1)
 	}
 	for _, t := range to {
 		if err := failure("cuGraphAddDependencies", C.cuGraphAddDependencies(g, nodes([]Node{t}), nodes([]Node{n}), 1)); err != nil {
