@@ -48,6 +48,9 @@ func watchCommand(out io.Writer) *cli.Command {
 
 func (o *watchOptions) run(ctx context.Context, args []string) error {
 	if len(args) > 0 && !slices.ContainsFunc(args, isNumber) {
+		if o.torch != "" {
+			return exit.Usagef("--torch is about running processes; %q is no PID", args[0])
+		}
 		return o.dumps(args)
 	}
 	var pids []int

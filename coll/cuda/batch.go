@@ -37,12 +37,13 @@ func (b *batch) EnqueueAll(ops []*executor.Op) (int, error) {
 	clear(b.out)
 	b.out = b.out[:0]
 	for i, o := range ops {
-		on, ok := o.On.(interface{ checkStreams(*executor.Op) error })
-		if !ok || len(o.Also) == 0 {
+		if len(o.Also) == 0 {
 			continue
 		}
-		if err := on.checkStreams(o); err != nil {
-			return i, executor.Undone{Err: err}
+		if on, ok := o.On.(interface{ checkStreams(*executor.Op) error }); ok {
+			if err := on.checkStreams(o); err != nil {
+				return i, executor.Undone{Err: err}
+			}
 		}
 	}
 	if i, err := b.take(ops); err != nil {

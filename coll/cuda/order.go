@@ -148,17 +148,20 @@ func (o *order) begin(d *executor.Op) error {
 
 // checkStreams checks that all streams of a group are captured in one graph, or none is.
 func (o *order) checkStreams(d *executor.Op) error {
-	id, err := driver.Stream(d.Stream).Capture()
-	for _, s := range d.Also {
-		var other uint64
-		if err == nil {
-			other, err = driver.Stream(s).Capture()
+	return o.dev.bound(func() error {
+		id, err := driver.Stream(d.Stream).Capture()
+		if err != nil {
+			return err
 		}
-		if err == nil && other != id {
-			err = &op.Error{Code: op.InvalidUsage, Rank: o.rank, Op: d.Coll.String(), Peer: op.NoPeer, Err: errors.New("of the streams of a group, all are captured in one graph or none is")}
+		for _, s := range d.Also {
+			if other, err := driver.Stream(s).Capture(); err != nil {
+				return err
+			} else if other != id {
+				return &op.Error{Code: op.InvalidUsage, Rank: o.rank, Op: d.Coll.String(), Peer: op.NoPeer, Err: errors.New("of the streams of a group, all are captured in one graph or none is")}
+			}
 		}
-	}
-	return err
+		return nil
+	})
 }
 
 // end makes later work on the other streams wait for the operation.

@@ -1,7 +1,9 @@
 package watch
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,7 +22,7 @@ const torchVersion = "2.5"
 
 // ExportTorch writes what the recorders of the given processes, or of all, contain in the format of
 // PyTorch's flight recorder: nccl_trace_rank_N in a directory, for each rank of the job. It returns
-// the files. Sends and Recvs are left out, of which the recorder has numbers only.
+// the files, also where others could not be written. Sends and Recvs are left out, of which the recorder has numbers only.
 func ExportTorch(dir string, pids []int, job string) (files []string, err error) {
 	all := map[int][]flight.Snapshot{}
 	if err := recorders(pids, job, func(pid int, found []flight.Snapshot) { all[pid] = found }); err != nil {
@@ -30,33 +32,38 @@ func ExportTorch(dir string, pids []int, job string) (files []string, err error)
 		return nil, err
 	}
 	ranks := map[int]int{} // the process by rank
-	for pid, found := range all {
+	var errs []error
+	for _, pid := range slices.Sorted(maps.Keys(all)) {
 		devices := map[int][]flight.Snapshot{}
-		for _, s := range found {
+		for _, s := range all[pid] {
 			devices[s.Device] = append(devices[s.Device], s)
 		}
 		for _, of := range devices {
 			rank, err := jobRank(of, len(devices))
-			if err != nil {
-				return files, fmt.Errorf("process %d: %w", pid, err)
-			}
-			if other, ok := ranks[rank]; ok {
-				return files, fmt.Errorf("processes %d and %d are both rank %d: name those of one job, or its --job", min(pid, other), max(pid, other), rank)
+			other, twice := ranks[rank]
+			switch {
+			case err != nil:
+				errs = append(errs, fmt.Errorf("process %d: %w", pid, err))
+				continue
+			case twice:
+				errs = append(errs, fmt.Errorf("process %d is rank %d, as %d: name the processes of one job, or its --job", pid, rank, other))
+				continue
 			}
 			ranks[rank] = pid
-			b, err := pickle.Encode(torchDump(of))
-			if err != nil {
-				return files, err
-			}
 			name := filepath.Join(dir, fmt.Sprintf("nccl_trace_rank_%d", rank))
-			if err := outfile.Write(name, b); err != nil {
-				return files, err
+			b, err := pickle.Encode(torchDump(of))
+			if err == nil {
+				err = outfile.Write(name, b)
+			}
+			if err != nil {
+				errs = append(errs, err)
+				continue
 			}
 			files = append(files, name)
 		}
 	}
 	slices.Sort(files)
-	return files, nil
+	return files, errors.Join(errs...)
 }
 
 // jobRank is the number in the job of a process, or of one of its devices if it has several.

@@ -63,10 +63,19 @@ type TorchFinding struct {
 	Ranks []int  `json:"ranks,omitempty"` // of the job, that are the reason; none if it is in another process group
 	Text  string `json:"text"`
 
-	waits   []int // ranks that wait in it
-	agreed  bool  // all have called the same, and it has not completed
-	differs bool  // they have called different operations
+	kind  findingKind
+	waits []int // ranks that wait in it
 }
+
+// A findingKind is what was found in a process group.
+type findingKind int8
+
+const (
+	completes findingKind = iota
+	agrees                // all have called the same, and it has not completed
+	misses                // some ranks have not called it
+	differs               // ranks have called different operations
+)
 
 const maxDump = 1 << 30
 
@@ -248,17 +257,17 @@ func follow(all []TorchFinding) {
 		f := &all[i]
 		for _, r := range f.Ranks {
 			elsewhere := func(o TorchFinding) bool { return o.Group != f.Group && slices.Contains(o.waits, r) }
-			if f.differs || !slices.ContainsFunc(all, elsewhere) {
+			if f.kind == differs || !slices.ContainsFunc(all, elsewhere) {
 				rest[i] = append(rest[i], r)
 			}
 		}
-		cause = cause || len(rest[i]) > 0 && !f.agreed
+		cause = cause || len(rest[i]) > 0 && f.kind != agrees
 	}
 	for i := range all {
 		f := &all[i]
 		switch {
 		case !cause || len(f.Ranks) == 0:
-		case f.agreed:
+		case f.kind == agrees:
 			f.Ranks = nil
 			f.Text += "; another process group has the reason"
 		case len(rest[i]) < len(f.Ranks):
@@ -312,12 +321,8 @@ func groupFinding(dumps []TorchDump, key string) []TorchFinding {
 		}
 	}
 	var out []TorchFinding
-	add := func(of, waits []int, format string, a ...any) {
-		f := TorchFinding{Group: name, Ranks: of, Text: fmt.Sprintf(format, a...), waits: waits}
-		f.differs = strings.Contains(format, " differs: ")
-		if f.agreed = of == nil && waits != nil; f.agreed {
-			f.Ranks = waits
-		}
+	add := func(kind findingKind, of, waits []int, format string, a ...any) {
+		f := TorchFinding{Group: name, Ranks: of, Text: fmt.Sprintf(format, a...), kind: kind, waits: waits}
 		if len(silent) > 0 {
 			f.Text += fmt.Sprintf("; there is no dump of %s", rankNames(silent))
 		}
@@ -335,18 +340,18 @@ func groupFinding(dumps []TorchDump, key string) []TorchFinding {
 		for _, h := range ranks {
 			if len(h.waiting) > 0 {
 				e := h.waiting[0]
-				add(nil, []int{h.rank}, "rank %d waits in %s (of the group's ranks), number %d of its Sends and Recvs%s", h.rank, e.call(), e.P2P, e.where())
+				add(agrees, []int{h.rank}, []int{h.rank}, "rank %d waits in %s (of the group's ranks), number %d of its Sends and Recvs%s", h.rank, e.call(), e.P2P, e.where())
 			}
 		}
 	}
 	if len(out) == 0 && last > 0 {
-		add(nil, nil, "all operations match and have completed, up to #%d", last)
+		add(completes, nil, nil, "all operations match and have completed, up to #%d", last)
 	}
 	return out
 }
 
 // compareCalls looks for the reason why the collective with a number does not end.
-func compareCalls(ranks []*history, seq int64, add func(of, waits []int, format string, a ...any)) {
+func compareCalls(ranks []*history, seq int64, add func(kind findingKind, of, waits []int, format string, a ...any)) {
 	shapes := map[string][]int{}
 	calls := map[string]*TorchEntry{}
 	var without, waiting []int
@@ -379,7 +384,7 @@ func compareCalls(ranks []*history, seq int64, add func(of, waits []int, format 
 		}
 		slices.Sort(odd)
 		e := calls[order[1]]
-		add(odd, slices.DeleteFunc(slices.Clone(waiting), func(r int) bool { return slices.Contains(odd, r) }), "operation #%d differs: %s called %s%s, where %s called %s%s",
+		add(differs, odd, slices.DeleteFunc(slices.Clone(waiting), func(r int) bool { return slices.Contains(odd, r) }), "operation #%d differs: %s called %s%s, where %s called %s%s",
 			seq, rankNames(shapes[order[1]]), order[1], e.where(), rankNames(shapes[order[0]]), order[0], most.where())
 	case len(without) > 0:
 		var texts []string
@@ -397,7 +402,7 @@ func compareCalls(ranks []*history, seq int64, add func(of, waits []int, format 
 		if len(who) == 0 {
 			who = shapes[order[0]]
 		}
-		add(without, who, "operation #%d, %s, in which %s %s%s, was not called by %s",
+		add(misses, without, who, "operation #%d, %s, in which %s %s%s, was not called by %s",
 			seq, most.shape(), rankNames(who), map[bool]string{true: "waits", false: "wait"}[len(who) == 1], most.where(), strings.Join(texts, ", "))
 	case len(waiting) > 0:
 		with := "the same arguments"
@@ -408,7 +413,7 @@ func compareCalls(ranks []*history, seq int64, add func(of, waits []int, format 
 			}
 			with = "sizes " + strings.Join(parts, ", ")
 		}
-		add(nil, waiting, "operation #%d, %s, was called by all with %s, and has not completed on %s%s", seq, most.shape(), with, rankNames(waiting), most.where())
+		add(agrees, waiting, waiting, "operation #%d, %s, was called by all with %s, and has not completed on %s%s", seq, most.shape(), with, rankNames(waiting), most.where())
 	}
 }
 
