@@ -69,7 +69,7 @@ func (c *Comm) openDevice(ctx context.Context) error {
 	}
 	a, err := c.cfg.gpus.Open(ctx, executor.Config{
 		Rank: c.rank, Size: c.size, Device: d.ordinal, Places: c.places,
-		Env: &c.env, Log: c.cfg.log, Host: &d.side, Timeout: timeout, CheckPointers: c.cfg.CheckPointers, Fallback: c.cfg.fallback, AsNCCL: c.cfg.asNCCL, GraphMixing: c.cfg.GraphMixing, GraphOrder: c.cfg.GraphOrder,
+		Env: &c.env, Log: c.cfg.log, Host: &d.side, Timeout: timeout, CheckPointers: c.cfg.CheckPointers, Fallback: c.cfg.fallback, AsNCCL: c.cfg.asNCCL, GraphMixing: c.cfg.GraphMixing, GraphOrder: c.cfg.GraphOrder, OneRankPerDevice: c.cfg.asNCCL && !c.cfg.MultiRankGPU,
 		Gone: func(r int) bool { return d.who != nil && c.near(d)[r] == Dead },
 	})
 	if err != nil {

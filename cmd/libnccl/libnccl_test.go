@@ -96,7 +96,6 @@ var differences = []struct{ cases, why string }{
 	{"premul_residence_9", "there is no such residence; there, the scalar counts as one on the device"},
 	{"config_net_empty config_net_missing set_net_missing", "a setting names a network of NCCL's or of a plugin; ours takes its own, and a job for another cluster runs"},
 	{"set_graph_file_missing", "ours reads no file of graphs"},
-	{"init_all_one_device_twice pair_device_twice", "ours has several ranks on a GPU"},
 	{"operation_after_finalize", "NCCL's guide: after ncclCommFinalize a communicator takes no operations"},
 	{"pair_abort", "there, the first ncclCommAbort waits for the second one's"},
 	{"pair_all_gather_base pair_overlap pair_reduce_scatter_base", "the buffers overlap otherwise than in place: the result depends on which rank is faster"},

@@ -593,3 +593,31 @@ func TestPointers(t *testing.T) {
 		})
 	}
 }
+
+// TestDuplicates: two ranks with one device are named, to each of them with the other.
+func TestDuplicates(t *testing.T) {
+	gpus := func(names string) (all []identity) {
+		for _, n := range names {
+			id := identity{}
+			copy(id.UUID[:], "GPU-"+string(n))
+			all = append(all, id)
+		}
+		return all
+	}
+	for _, c := range []struct {
+		gpus string
+		rank int
+		want string
+	}{
+		{"abcd", 0, ""},
+		{"abcb", 0, "rank 1 and rank 3 both have GPU-b"},
+		{"abab", 0, "rank 0 and rank 2 both have GPU-a"},
+		{"abab", 3, "rank 1 and rank 3 both have GPU-b"},
+		{"aaaa", 2, "rank 0 and rank 2 both have GPU-a"},
+	} {
+		err := duplicates(c.rank, gpus(c.gpus))
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s, rank %d: %v; want %q", c.gpus, c.rank, err, c.want)
+		}
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/assay-hpc/assay/coll/cuda/kernels"
 	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/executor"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // An identity is what a rank tells the others about its device.
@@ -41,6 +42,25 @@ func measuredAlike(all []identity) bool {
 		seen[id.UUID] = true
 	}
 	return true
+}
+
+// duplicates is an error if two ranks have the same device. It names the given rank if it is one of them.
+func duplicates(rank int, all []identity) error {
+	first, one, two := map[[40]byte]int{}, -1, -1
+	for r, id := range all {
+		if other, again := first[id.UUID]; !again {
+			first[id.UUID] = r
+		} else if one < 0 || r == rank || other == rank {
+			one, two = other, r
+		}
+	}
+	if one < 0 {
+		return nil
+	}
+	return &op.Error{
+		Code: op.InvalidUsage, Rank: rank, Op: "CommInitRank", Peer: op.NoPeer,
+		Err: fmt.Errorf("duplicate GPU detected: rank %d and rank %d both have %s; give each process a GPU of its own, or set NCCL_MULTI_RANK_GPU_ENABLE=1", one, two, bytes.TrimRight(all[two].UUID[:], "\x00")),
+	}
 }
 
 // abiVersion changes whenever kernels/abi.h or the data that ranks exchange here changes.
@@ -105,6 +125,11 @@ func openWindows(ctx context.Context, cfg executor.Config, dev *device, tooOld *
 	}
 	if all, err = exchangeAll(ctx, cfg.Host, me); err != nil {
 		return w, nil, "", err
+	}
+	if cfg.OneRankPerDevice {
+		if err := duplicates(cfg.Rank, all); err != nil {
+			return w, nil, "", err
+		}
 	}
 	if r := slices.IndexFunc(all, func(id identity) bool { return id.TooOld != 0 }); r >= 0 {
 		return w, all, fmt.Sprintf("there are no kernels for the GPU of rank %d", r), nil

@@ -153,6 +153,8 @@ type Config struct {
 	// GraphMixing runs graphs that contain operations, and operations outside, one after the
 	// other; GraphOrder the operations within a graph. Both need AsNCCL.
 	GraphMixing, GraphOrder bool
+	// OneRankPerDevice makes Open fail if two ranks have the same device.
+	OneRankPerDevice bool
 }
 
 // A Factory creates executors for one kind of device.

@@ -28,17 +28,18 @@ const Auto = -1
 // change after Load and may be read by many goroutines.
 type Knobs struct {
 	// How an operation runs.
-	Algo        Filter  // NCCL_ALGO
-	Proto       Filter  // NCCL_PROTO
-	Rings       [][]int // NCCL_RINGS, of any length: use RingsFor
-	MinChannels int     // NCCL_MIN_CTAS and its older names; 0: the tuner's choice
-	MaxChannels int     // NCCL_MAX_CTAS and its older names; 0: the tuner's choice
-	CTAPolicy   string  // NCCL_CTA_POLICY, as a word
-	GraphMixing bool    // NCCL_GRAPH_MIXING_SUPPORT
-	GraphOrder  bool    // NCCL_GRAPH_STREAM_ORDERING
-	SameBits    bool    // ASSAY_SAME_BITS
-	BuffSize    int64   // NCCL_BUFFSIZE: bytes per connection
-	Threads     int     // NCCL_NTHREADS: most threads of a CUDA block; 0: no limit
+	Algo         Filter  // NCCL_ALGO
+	Proto        Filter  // NCCL_PROTO
+	Rings        [][]int // NCCL_RINGS, of any length: use RingsFor
+	MinChannels  int     // NCCL_MIN_CTAS and its older names; 0: the tuner's choice
+	MaxChannels  int     // NCCL_MAX_CTAS and its older names; 0: the tuner's choice
+	CTAPolicy    string  // NCCL_CTA_POLICY, as a word
+	GraphMixing  bool    // NCCL_GRAPH_MIXING_SUPPORT
+	GraphOrder   bool    // NCCL_GRAPH_STREAM_ORDERING
+	MultiRankGPU bool    // NCCL_MULTI_RANK_GPU_ENABLE
+	SameBits     bool    // ASSAY_SAME_BITS
+	BuffSize     int64   // NCCL_BUFFSIZE: bytes per connection
+	Threads      int     // NCCL_NTHREADS: most threads of a CUDA block; 0: no limit
 	// Operations of fewer bytes use one channel and the low-latency protocol.
 	// Auto: the cost model decides.
 	SingleRingThreshold int64 // NCCL_SINGLE_RING_THRESHOLD
