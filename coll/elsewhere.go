@@ -30,7 +30,7 @@ func (c *Comm) beside(d *device) iter.Seq2[*Comm, *device] {
 	return func(yield func(*Comm, *device) bool) {
 		for _, o := range looks.comms() {
 			od := o.accel.Load()
-			if o != c && od != nil && od.ordinal == d.ordinal && o.rank < len(od.who) && !yield(o, od) {
+			if o.kin != c.kin && od != nil && od.ordinal == d.ordinal && o.rank < len(od.who) && !yield(o, od) {
 				return
 			}
 		}
