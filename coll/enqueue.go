@@ -1,8 +1,10 @@
 package coll
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
+	"slices"
 
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/executor"
@@ -107,9 +109,13 @@ var ones = [...]uint64{
 
 // enqueue enqueues the group's operations on device memory: for each
 // communicator its collectives one after the other, then its Sends and Recvs
-// as one exchange.
+// as one exchange. The order of communicators is the same on all ranks, in
+// whatever order these call them: they may share a stream.
 func (g *Group) enqueue() error {
 	g.batch, g.from = g.batch[:0], g.from[:0]
+	if len(g.comms) > 1 {
+		slices.SortFunc(g.comms, func(a, b *Comm) int { return cmp.Or(cmp.Compare(a.kin.key, b.kin.key), cmp.Compare(a.rank, b.rank)) })
+	}
 	for _, c := range g.comms {
 		if c.dev != nil {
 			c.dev.prepare(c, g)

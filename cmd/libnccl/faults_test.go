@@ -173,7 +173,7 @@ func (r faultRun) run(ctx context.Context, program, emulator, dir string) (time.
 	var out []*bytes.Buffer
 	for rank := range r.ranks {
 		cmd := r.command(ctx, rank, program, r.kind, strconv.Itoa(r.victim), strconv.Itoa(r.ranks), strconv.Itoa(rank), strconv.Itoa(rank), filepath.Join(dir, "id"))
-		cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+emulator, fmt.Sprintf("FAKE_DEVICES=%d", r.ranks), "ASSAY_HANG_AFTER=1", "ASSAY_HANG_DIR="+dir, fmt.Sprintf("AHEAD=%d", r.ahead), fmt.Sprintf("MIDDLE=%d", r.middle))
+		cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+emulator, fmt.Sprintf("FAKE_DEVICES=%d", r.ranks), "ASSAY_HANG_AFTER=2", "ASSAY_HANG_DIR="+dir, fmt.Sprintf("AHEAD=%d", r.ahead), fmt.Sprintf("MIDDLE=%d", r.middle))
 		b := new(bytes.Buffer)
 		cmd.Stdout, cmd.Stderr = b, b
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a test that is cut off leaves none

@@ -260,6 +260,8 @@ func testRanks(t *testing.T, emulator, dir string) {
 		{"captured", "2", "2", "NCCL_GRAPH_MIXING_SUPPORT=0 FAKE_NO_EXTERNAL=1"},
 		{"mixed", "2", "2", ""},
 		{"mixed", "3", "3", ""},
+		{"orders", "2", "2", ""},
+		{"orders", "3", "3", "ASSAY_GPU_ALGO=copy"},
 		{"allocation", "1", "1", ""},
 		{"allocation", "1", "1", "FAKE_NO_VMM=1"},
 		{"simulate", "2", "2", ""},

@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/executor"
@@ -11,22 +12,25 @@ import (
 )
 
 // A batch is the operations of a group, perhaps of several engines. They are launched in
-// waves, each of which has one kernel of every engine that is not done: one goroutine may
-// drive several ranks, the kernels of which wait for one another.
+// waves, each of which has one kernel of every device that is not done: one goroutine may
+// drive several ranks, the kernels of which wait for one another. On a device the operations
+// follow one another in the batch's order, which is the same on all ranks, however many kernels
+// each of them takes there: they may share a stream.
 type batch struct {
-	cursors  []cursor
+	cursors  []cursor // by device
+	engines  []*engine
 	launches []*driver.Launch
 	out      []outsideOp
 }
 
-// A cursor is an engine's position in its operations.
+// A cursor is a device's position in its operations.
 type cursor struct {
 	b          *batch
-	e          *engine
-	ops        []*executor.Op
-	index      []int // by position in ops: index in the batch
-	at         int   // position of the next operation in ops
-	from       int   // batch index of the last launch's operation
+	dev        *device
+	ops        []*executor.Op // of engines
+	index      []int          // by position in ops: index in the batch
+	at         int            // position of the next operation in ops
+	from       int            // batch index of the last launch's operation
 	exchanging bool
 	copying    bool
 	summed     bool // what follows the sum is next
@@ -65,16 +69,15 @@ func (b *batch) EnqueueAll(ops []*executor.Op) (int, error) {
 
 // finish completes the enqueuing of each engine (order.done).
 func (b *batch) finish() (int, error) {
-	for i := range b.cursors {
-		c := &b.cursors[i]
-		if err := c.e.done(); err != nil {
-			return c.from, failure(c.e.cfg.Rank, "GroupEnd", err)
+	for _, e := range b.engines {
+		if err := e.done(); err != nil {
+			return b.of(e.dev).from, failure(e.cfg.Rank, "GroupEnd", err)
 		}
 	}
 	return -1, nil
 }
 
-// take sorts the operations by engine. Staged operations are handed to the host fallback at
+// take sorts the operations by device. Staged operations are handed to the host fallback at
 // once, which runs them concurrently.
 func (b *batch) take(ops []*executor.Op) (int, error) {
 	for i := range b.cursors {
@@ -82,14 +85,18 @@ func (b *batch) take(ops []*executor.Op) (int, error) {
 		clear(c.ops)
 		*c = cursor{ops: c.ops[:0], index: c.index[:0]}
 	}
-	b.cursors = b.cursors[:0]
+	clear(b.engines)
+	b.cursors, b.engines = b.cursors[:0], b.engines[:0]
 	for i, o := range ops {
 		switch on := o.On.(type) {
 		case *engine:
 			if err := checked(&on.cfg, on.dev, &o.Op); err != nil {
 				return i, err
 			}
-			c := b.of(on)
+			if !slices.Contains(b.engines, on) {
+				b.engines = append(b.engines, on)
+			}
+			c := b.of(on.dev)
 			c.ops, c.index = append(c.ops, o), append(c.index, i)
 		case *outsider:
 			err := checked(&on.cfg, on.dev, &o.Op)
@@ -109,10 +116,10 @@ func (b *batch) take(ops []*executor.Op) (int, error) {
 	return -1, nil
 }
 
-// of returns the cursor of an engine. It creates one if there is none.
-func (b *batch) of(e *engine) *cursor {
+// of returns the cursor of a device. It creates one if there is none.
+func (b *batch) of(dev *device) *cursor {
 	for i := range b.cursors {
-		if b.cursors[i].e == e {
+		if b.cursors[i].dev == dev {
 			return &b.cursors[i]
 		}
 	}
@@ -122,7 +129,7 @@ func (b *batch) of(e *engine) *cursor {
 		b.cursors = append(b.cursors, cursor{})
 	}
 	c := &b.cursors[len(b.cursors)-1]
-	c.b, c.e = b, e
+	c.b, c.dev = b, dev
 	return c
 }
 
@@ -136,7 +143,7 @@ func (b *batch) rankOf(o *executor.Op) int {
 	return op.NoPeer
 }
 
-// wave launches the next kernel of every engine. failed is an index in the batch.
+// wave launches the next kernel of every device. failed is an index in the batch.
 func (b *batch) wave() (more bool, failed int, err error) {
 	b.launches = b.launches[:0]
 	var last *cursor
@@ -163,8 +170,8 @@ func (b *batch) wave() (more bool, failed int, err error) {
 // next prepares the next launch. It is nil if the operation was enqueued by other means, or if
 // nothing is left of it.
 func (c *cursor) next() (*driver.Launch, error) {
-	e, d := c.e, c.ops[c.at]
-	o := &d.Op
+	d := c.ops[c.at]
+	e, o := d.On.(*engine), &d.Op
 	c.from = c.index[c.at]
 	if c.exchanging {
 		l, more, err := e.nextExchange()
@@ -200,7 +207,7 @@ func (c *cursor) next() (*driver.Launch, error) {
 	if o.Coll == op.SendRecv {
 		own, others := e.split(o.Transfers)
 		if len(others) > 0 {
-			c.leave(d, op.Op{Coll: op.SendRecv, Transfers: others})
+			c.leave(e, d, op.Op{Coll: op.SendRecv, Transfers: others})
 		}
 		e.exchange.start(own)
 		c.exchanging = true
@@ -215,7 +222,7 @@ func (c *cursor) next() (*driver.Launch, error) {
 	}
 	way := e.way(o)
 	if way.kernel == nvidia {
-		c.leave(d, *o)
+		c.leave(e, d, *o)
 		c.at++
 		return nil, nil
 	}
@@ -228,8 +235,7 @@ func (c *cursor) next() (*driver.Launch, error) {
 }
 
 // leave leaves an operation, or a part of it, to the library.
-func (c *cursor) leave(d *executor.Op, do op.Op) {
-	e := c.e
+func (c *cursor) leave(e *engine, d *executor.Op, do op.Op) {
 	e.chosen = choice{kernel: nvidia}
 	e.gone.Store(true)
 	c.b.out = append(c.b.out, outsideOp{e.lib, &e.order, d, do, c.from})

@@ -104,14 +104,21 @@ static char *send[2], *recv[2]; // device memory of room bytes
 
 static void on(int d) { CU(cuCtxSetCurrent(context[d])); }
 
+// upload copies to a device. The driver's call may return before memory that is not pinned has arrived, and other
+// streams than the default one do not wait for it.
+static void upload(uintptr_t to, const void *from, size_t n) {
+  CU(cuMemcpyHtoD(to, from, n));
+  CU(cuStreamSynchronize(NULL));
+}
+
 static void fill(void) {
   int v[room / sizeof(int)];
   for (int d = 0; d < devices; d++) {
     for (size_t i = 0; i < room / sizeof(int); i++) v[i] = (d + 1) * ((int)i % 50 + 1);
     on(d);
-    CU(cuMemcpyHtoD((uintptr_t)send[d], v, room));
+    upload((uintptr_t)send[d], v, room);
     memset(v, 0, sizeof v);
-    CU(cuMemcpyHtoD((uintptr_t)recv[d], v, room));
+    upload((uintptr_t)recv[d], v, room);
   }
   on(0);
 }

@@ -64,12 +64,19 @@ static void mark(void) {
 static int input(int r, int i) { return (r + 1) * (i % 97 + 1); }
 static int sum(int i) { return input(0, i) * (ranks * (ranks + 1) / 2); }
 
+// upload copies to a device. The driver's call may return before memory that is not pinned has arrived, and other
+// streams than the default one do not wait for it.
+static void upload(uintptr_t to, const void *from, size_t n) {
+  OK(cuMemcpyHtoD(to, from, n));
+  OK(cuStreamSynchronize(NULL));
+}
+
 static void fill(int n) {
   static int b[most];
   for (int i = 0; i < n; i++) b[i] = input(rank, i);
-  OK(cuMemcpyHtoD((uintptr_t)send, b, n * sizeof *b));
+  upload((uintptr_t)send, b, n * sizeof *b);
   memset(b, -1, n * sizeof *b);
-  OK(cuMemcpyHtoD((uintptr_t)recv, b, n * sizeof *b));
+  upload((uintptr_t)recv, b, n * sizeof *b);
 }
 
 // check synchronizes, and looks at what came.

@@ -83,12 +83,19 @@ static void use_device(struct rank *r) { OK(cuCtxSetCurrent(context_of[r->rank %
 // fill gives element i of a rank's input the value of input.
 static int input(int rank, int i) { return (rank + 1) * (i % 97 + 1); }
 
+// upload copies to a device. The driver's call may return before memory that is not pinned has arrived, and other
+// streams than the default one do not wait for it.
+static void upload(uintptr_t to, const void *from, size_t n) {
+  OK(cuMemcpyHtoD(to, from, n));
+  OK(cuStreamSynchronize(NULL));
+}
+
 static void fill(struct rank *r, int n) {
   int *b = malloc(n * sizeof *b);
   for (int i = 0; i < n; i++) b[i] = input(r->rank, i);
-  OK(cuMemcpyHtoD((uintptr_t)r->send, b, n * sizeof *b));
+  upload((uintptr_t)r->send, b, n * sizeof *b);
   memset(b, -1, n * sizeof *b);
-  OK(cuMemcpyHtoD((uintptr_t)r->recv, b, n * sizeof *b));
+  upload((uintptr_t)r->recv, b, n * sizeof *b);
   free(b);
 }
 
@@ -201,7 +208,7 @@ static void collectives(struct rank *r) {
     void *scalar;
     OK(ncclMemAlloc(&scalar, sizeof two));
     OK(ncclRedOpCreatePreMulSum(&op, scalar, ncclInt32, ncclScalarDevice, r->comm));
-    OK(cuMemcpyHtoD((uintptr_t)scalar, &two, sizeof two));
+    upload((uintptr_t)scalar, &two, sizeof two);
     DO(n, want_double, ncclAllReduce(r->send, r->recv, n, ncclInt32, op, r->comm, r->stream));
     OK(ncclRedOpDestroy(op, r->comm));
     OK(ncclMemFree(scalar));
@@ -233,9 +240,9 @@ static void normed(struct rank *r) {
   for (int i = 0; i < n; i++) in[i] = i % row < row / 2 ? 1 : 2, residual[i] = (i % row < row / 2 ? 3 : 4) - ranks * in[i];
   for (int i = 0; i < row; i++) weight[i] = i;
   float *at = (float *)r->recv;
-  OK(cuMemcpyHtoD((uintptr_t)r->send, in, sizeof in));
-  OK(cuMemcpyHtoD((uintptr_t)(at + n), residual, sizeof residual));
-  OK(cuMemcpyHtoD((uintptr_t)(at + 2 * n), weight, sizeof weight));
+  upload((uintptr_t)r->send, in, sizeof in);
+  upload((uintptr_t)(at + n), residual, sizeof residual);
+  upload((uintptr_t)(at + 2 * n), weight, sizeof weight);
   int code = norm(r->comm, r->send, at, at + n, at + 2 * n, rows, row, ncclFloat32, 0, r->stream, text);
   if (code) fprintf(stderr, "assay_all_reduce_norm: %d: %s\n", code, text), _exit(1);
   OK(cuStreamSynchronize(r->stream));
@@ -295,6 +302,27 @@ static void streams(struct rank *r) {
     check(r, 1000, want_sum);
     OK(cuStreamDestroy(r->stream));
   }
+  leave(r);
+}
+
+// orders: in a group, ranks call the operations of two communicators, which share a stream, in different orders.
+static void orders(struct rank *r) {
+  enum { n = 1000 };
+  ncclComm_t second;
+  OK(ncclCommSplit(r->comm, 0, r->rank, &second, NULL));
+  for (int k = 0; k < 40; k++) {
+    fill(r, 2 * n);
+    OK(ncclGroupStart());
+    for (int i = 0; i < 4; i++) {
+      int part = (i + r->rank + k) % 2;
+      ncclComm_t c = part ? second : r->comm;
+      if (i < 2) OK(ncclAllReduce((int *)r->send + part * n, (int *)r->recv + part * n, n, ncclInt32, ncclSum, c, r->stream));
+      if (i >= 2) OK(ncclBroadcast((int *)r->recv + part * n, (int *)r->recv + part * n, n / 2, ncclInt32, k % ranks, c, r->stream));
+    }
+    OK(ncclGroupEnd());
+    check(r, 2 * n, want_sum);
+  }
+  OK(ncclCommDestroy(second));
   leave(r);
 }
 
@@ -574,7 +602,7 @@ int main(int argc, char **argv) {
     const char *name;
     void (*run)(struct rank *);
   } tests[] = {{"collectives", collectives}, {"normed", normed}, {"windows", windows}, {"streams", streams}, {"split", split}, {"fault", fault}, {"shrink", shrink}, {"grow", grow}, {"hang", hang}, {"nonblocking", nonblocking}, {"dies", dies},
-               {"memory", memory}, {"simulate", simulate}, {"allocation", allocation}, {"configured", configured}, {"suspended", suspended}, {"scarce", scarce}, {"restarts", restarts}, {"counts", counts}, {"nested", nested}, {"captured", captured}, {"mixed", mixed}};
+               {"memory", memory}, {"simulate", simulate}, {"allocation", allocation}, {"configured", configured}, {"suspended", suspended}, {"scarce", scarce}, {"restarts", restarts}, {"counts", counts}, {"nested", nested}, {"captured", captured}, {"mixed", mixed}, {"orders", orders}};
   if (argc != 3 && argc != 5) return 2;
   ranks = atoi(argv[2]);
   if (argc == 3 && !strcmp(argv[1], "dies")) return processes(argv[0], argv[1]);
