@@ -29,11 +29,11 @@ func TestEmulated(t *testing.T) {
 		{"TestCopies|TestRingEnds", "2", ""},
 		{"TestGroup|TestStreams|TestProcesses", "2", "ASSAY_GPU_ALGO=copy:8:512:65536"},
 		{"TestRoomRefused", "2", "FAKE_SMALL=1"},
-		{"TestCopies|TestCopiedExchanges|TestRegistered|TestLeftAlone", "3", ""},
+		{"TestCopies|TestCopiedExchanges|TestLargeAverages|TestRegistered|TestLeftAlone", "3", ""},
 		{"TestGroup|TestAbort|TestNorm.*|TestSendOneBuffer|TestAllToAll", "4", ""},
 		{"TestEnqueueAhead|TestShared|TestGroupStreams|TestStreamsBetween", "2", ""},
 		{"TestOppositeOrders", "4", ""},
-		{"TestPrograms", "4", ""},
+		{"TestPrograms|TestStoppedPrograms", "4", ""},
 	} {
 		t.Run(c.devices+" "+c.tests, func(t *testing.T) {
 			self, err := os.Executable()

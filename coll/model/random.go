@@ -10,8 +10,9 @@ type Options struct {
 	Ranks  int // most; 0: 9
 	Memory int // most bytes of a rank; 0: 64 KiB
 	Steps  int // most; 0: 12
-	// Apart keeps Sends and Recvs of a group from memory that its other calls use: on device
-	// memory they are done after the collectives, all at once.
+	// Apart is for device memory, where a group does one communicator's operations after the other's, the
+	// Sends and Recvs last and all at once. It keeps these from memory that other calls of the group use,
+	// and has all ranks make a group of calls of several communicators.
 	Apart bool
 	Env   []string // settings of all programs
 }
@@ -119,7 +120,7 @@ func (g *generator) calls() Step {
 			s.Calls = append(s.Calls, g.collective(one))
 		}
 	}
-	if !exchanges {
+	if !exchanges && !(g.o.Apart && several) {
 		for r := range g.p.Ranks {
 			if g.IntN(3) == 0 {
 				s.Single = append(s.Single, r)

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/assay-hpc/assay/coll"
@@ -21,7 +23,8 @@ import (
 type Memory interface {
 	Slice(at, n int) []byte // n > 0
 	Device() bool
-	Read() ([]byte, error)    // what it contains when all that was called is done
+	Done() (bool, error)      // whether all that was called is done
+	Read() ([]byte, error)    // what it contains then
 	Adopt(c *coll.Comm) error // called with each communicator that a split makes
 	Free() error
 }
@@ -35,6 +38,9 @@ func (h Host) Slice(at, n int) []byte { return h[at : at+n : at+n] }
 // Device is false.
 func (h Host) Device() bool { return false }
 
+// Done is true: calls return when they are done.
+func (h Host) Done() (bool, error) { return true, nil }
+
 // Read returns it.
 func (h Host) Read() ([]byte, error) { return h, nil }
 
@@ -44,6 +50,9 @@ func (h Host) Adopt(*coll.Comm) error { return nil }
 // Free does nothing.
 func (h Host) Free() error { return nil }
 
+// A Delayer is a Memory whose device can be made to wait before it does what is called next.
+type Delayer interface{ Delay(d time.Duration) error }
+
 // Options say how a program is run.
 type Options struct {
 	// Open makes communicator 0 of a program.
@@ -52,12 +61,17 @@ type Options struct {
 	Memory func(c *coll.Comm, content []byte) (Memory, error)
 	// Together makes one goroutine act as all ranks.
 	Together bool
-	// Late, if not 0, makes ranks come late to some steps: a seed.
+	// Late, if not 0, makes ranks, and what their devices do, come late to some steps: a seed.
 	Late uint64
+	// Beside, if not nil, begins what goes on beside a program's steps, and returns what ends it.
+	Beside func(ranks int) (end func() error, err error)
 	// Odd, if not 0, makes one rank call one collective otherwise than the others, or abort all its
 	// communicators before it: a seed. All ranks of that communicator must get an error that names
 	// the rank.
 	Odd uint64
+	// Stop, if not 0, makes one rank abort all its communicators at a random moment: a seed. All others
+	// must get an error that names it, and until they have one their memory must be what the model says.
+	Stop uint64
 }
 
 // An odd is a call that one rank makes otherwise, or not at all because it leaves.
@@ -110,7 +124,8 @@ type Rank struct {
 	Rank  int          // in communicator 0
 	Comms []*coll.Comm // by the program's numbers; nil where the rank is no member
 	Memory
-	m *model.Machine
+	m    *model.Machine
+	done int // steps of m
 }
 
 // NewRank returns the rank that is c's.
@@ -213,8 +228,18 @@ func device(b []byte) coll.Buffer { return coll.Device(op.Addr(b), len(b)) }
 func group(ranks []*Rank, calls []model.Call) error {
 	var g coll.Group
 	g.Start()
+	join := func(r *Rank, comm int) {
+		if c := r.Comms[comm]; c != nil {
+			g.Add(c)
+		}
+	}
 	for _, r := range ranks {
-		g.Add(slices.DeleteFunc(slices.Clone(r.Comms), func(c *coll.Comm) bool { return c == nil })...)
+		for i := range calls { // as NCCL's API joins them
+			join(r, calls[i].Comm)
+		}
+		for i := range r.Comms {
+			join(r, i)
+		}
 	}
 	for i := range calls {
 		for _, r := range ranks {
@@ -240,22 +265,102 @@ func (r *Rank) Step(ctx context.Context, s *model.Step) error {
 		}
 		return nil
 	}
-	return group([]*Rank{r}, s.Calls)
+	return group([]*Rank{r}, r.interleaved(s.Calls))
+}
+
+// interleaved puts the calls of a group's communicators between one another in another way on each rank. The order
+// of a communicator's calls stays.
+func (r *Rank) interleaved(calls []model.Call) []model.Call {
+	byComm := make([][]model.Call, len(r.Comms))
+	rng := rand.New(rand.NewPCG(uint64(r.Rank), uint64(len(calls))))
+	order := make([]int, len(calls))
+	for i, c := range calls {
+		byComm[c.Comm], order[i] = append(byComm[c.Comm], c), c.Comm
+	}
+	rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	out := make([]model.Call, len(calls))
+	for i, comm := range order {
+		out[i], byComm[comm] = byComm[comm][0], byComm[comm][1:]
+	}
+	return out
+}
+
+// settled waits for what was called and returns the memory, or an error that a communicator has.
+func (r *Rank) settled(ctx context.Context) ([]byte, error) {
+	for done := false; ; {
+		for _, c := range r.Comms {
+			if c == nil {
+				continue
+			}
+			if err := c.AsyncError(); err != nil {
+				return nil, err
+			}
+		}
+		if done {
+			return r.Read()
+		}
+		var err error
+		switch done, err = r.Done(); {
+		case err != nil:
+			return nil, err
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("rank %d: what was called does not end", r.Rank)
+		case !done:
+			time.Sleep(100 * time.Microsecond)
+		}
+	}
+}
+
+// compare compares the memory with the model's after so many steps.
+func (r *Rank) compare(ctx context.Context, steps int) (compared int, err error, wrong error) {
+	got, err := r.settled(ctx)
+	if err != nil {
+		return 0, err, nil
+	}
+	for ; r.done < steps; r.done++ {
+		if err := r.m.Step(r.done); err != nil {
+			return 0, nil, err
+		}
+	}
+	n, wrong := r.m.Compare(r.Rank, got)
+	return n, nil, wrong
+}
+
+// dawdle is late, now and then.
+func (r *Rank) dawdle(rng *rand.Rand) error {
+	d := time.Duration(rng.IntN(20)) * time.Millisecond
+	switch delayer, ok := r.Memory.(Delayer); {
+	case rng.IntN(4) > 0:
+	case !ok || rng.IntN(2) == 0:
+		time.Sleep(d)
+	case rng.IntN(50) == 0:
+		return delayer.Delay(2 * time.Second)
+	default:
+		return delayer.Delay(d)
+	}
+	return nil
 }
 
 // Close destroys the rank's communicators, or aborts them.
 func (r *Rank) Close(abort bool) error {
 	var errs []error
+	if abort {
+		r.abort()
+	}
 	for _, c := range slices.Backward(r.Comms) {
-		switch {
-		case c == nil:
-		case abort:
-			_ = c.Abort()
-		default:
+		if c != nil && !abort {
 			errs = append(errs, c.Destroy())
 		}
 	}
 	return errors.Join(append(errs, r.Free())...)
+}
+
+func (r *Rank) abort() {
+	for _, c := range slices.Backward(r.Comms) {
+		if c != nil {
+			_ = c.Abort()
+		}
+	}
 }
 
 // each calls f for all ranks at once and joins their errors.
@@ -290,28 +395,40 @@ func Run(ctx context.Context, p model.Program, o Options) (res Result, err error
 		return res, err
 	}
 	ranks := make([]*Rank, len(comms))
-	strange, all, isOdd := odd{}, [][]int(nil), false
+	strange, all, isOdd, isStopped := odd{}, [][]int(nil), false, o.Stop != 0 && len(comms) > 1
 	if o.Odd != 0 && !o.Together {
 		strange, all, isOdd = oddOf(p, o.Odd)
 	}
-	err = func() error {
+	err = func() (err error) {
 		for i, c := range comms {
 			if ranks[i], err = NewRank(p, c, o.Memory); err != nil {
 				return err
 			}
 		}
-		if !isOdd {
-			return o.steps(ctx, p, ranks)
+		if o.Beside != nil {
+			end, err := o.Beside(len(ranks))
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, end()) }()
 		}
-		return strange.judge(p, all, o.oddly(ctx, p, ranks, strange))
+		switch {
+		case isOdd:
+			return strange.judge(p, all, o.oddly(ctx, p, ranks, strange))
+		case isStopped:
+			res.Compared, err = o.stopped(ctx, p, ranks)
+			res.Bytes = res.Compared
+			return err
+		}
+		return o.steps(ctx, p, ranks)
 	}()
-	if isOdd {
+	if isOdd || isStopped {
 		_ = each(ranks, func(r *Rank) error { return r.Close(true) })
 		return res, err
 	}
 	if err == nil {
 		for _, r := range ranks {
-			got, readErr := r.Read()
+			got, readErr := r.settled(ctx)
 			if readErr != nil {
 				err = errors.Join(err, readErr)
 				continue
@@ -372,14 +489,77 @@ func (o Options) oddly(ctx context.Context, p model.Program, ranks []*Rank, stra
 	})
 }
 
+// stopped runs the steps while one rank aborts its communicators, and returns how many bytes of the others' memory
+// were compared.
+func (o Options) stopped(ctx context.Context, p model.Program, ranks []*Rank) (int, error) {
+	rng := rand.New(rand.NewPCG(o.Stop, 2))
+	victim := ranks[rng.IntN(len(ranks))]
+	moment := time.Duration(10e3 * math.Pow(2000, rng.Float64())) // 10 µs to 20 ms
+	var stop atomic.Bool
+	var compared atomic.Int64
+	var stopping sync.WaitGroup
+	world := victim.Comms[0]
+	stopping.Go(func() {
+		time.Sleep(moment)
+		stop.Store(true)
+		_ = world.Abort() // the caller's others follow when it has come back
+	})
+	err := each(ranks, func(r *Rank) error {
+		rng := rand.New(rand.NewPCG(o.Stop, uint64(r.Rank)+3))
+		for i := range p.Steps {
+			if r == victim && stop.Load() {
+				break
+			}
+			if o.Late != 0 {
+				if err := r.dawdle(rng); err != nil {
+					return err
+				}
+			}
+			if r.Step(ctx, &p.Steps[i]) != nil {
+				break
+			}
+			if r == victim || rng.IntN(2) == 0 {
+				continue
+			}
+			n, err, wrong := r.compare(ctx, i+1)
+			compared.Add(int64(n))
+			if wrong != nil {
+				return fmt.Errorf("rank %d aborts %v after the start; step %d: %w", victim.Rank, moment, i, wrong)
+			}
+			if err != nil {
+				break
+			}
+		}
+		if r == victim {
+			stopping.Wait()
+			r.abort()
+			return nil
+		}
+		defer r.abort()
+		for began := time.Now(); ; time.Sleep(time.Millisecond) {
+			switch err := r.Comms[0].AsyncError(); {
+			case err == nil && time.Since(began) > time.Minute:
+				return fmt.Errorf("rank %d has no error, and rank %d has aborted", r.Rank, victim.Rank)
+			case err != nil && !strings.Contains(err.Error(), fmt.Sprintf("rank %d", victim.Rank)):
+				return fmt.Errorf("rank %d has aborted; rank %d: %w", victim.Rank, r.Rank, err)
+			case err != nil:
+				return nil
+			}
+		}
+	})
+	return int(compared.Load()), err
+}
+
 // steps runs all steps.
 func (o Options) steps(ctx context.Context, p model.Program, ranks []*Rank) error {
 	if !o.Together {
 		return each(ranks, func(r *Rank) error {
 			rng := rand.New(rand.NewPCG(o.Late, uint64(r.Rank)))
 			for i := range p.Steps {
-				if o.Late != 0 && rng.IntN(4) == 0 {
-					time.Sleep(time.Duration(rng.IntN(20)) * time.Millisecond)
+				if o.Late != 0 {
+					if err := r.dawdle(rng); err != nil {
+						return err
+					}
 				}
 				if err := r.Step(ctx, &p.Steps[i]); err != nil {
 					_ = r.Close(true) // the others need not wait for their limit
