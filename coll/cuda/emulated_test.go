@@ -13,16 +13,15 @@ import (
 )
 
 // The tests that need GPUs, with a driver whose GPUs are emulated: all of the
-// engine runs as it does on real ones, but for the speed.
+// engine runs as it does on real ones, but for the speed. With -short these are random programs alone.
 func TestEmulated(t *testing.T) {
-	switch {
-	case testing.Short():
-		t.Skip("it takes minutes")
-	case driver.Init() == nil:
+	if driver.Init() == nil {
 		t.Skip("there are GPUs")
 	}
 	lib := gputest.Emulator(t, ".")
-	for _, c := range []struct{ tests, devices, env string }{
+	all := []struct{ tests, devices, env string }{
+		{"TestPrograms|TestStoppedPrograms", "2", ""},
+		{"TestPrograms|TestStoppedPrograms", "4", ""},
 		{"TestScaled|TestGroup|TestAllToAll|TestStreams|TestAbort|TestStagedAbort|TestMismatch|TestProcesses|TestPointers|TestStagedGraph|TestWays|TestHostedRefused|TestGraph|TestTuner|TestReuse|TestAbortFree|TestRegistered.*|TestHandover|TestDescriptors|TestDeparture", "2", ""},
 		{"TestFailedOpen|TestWholePages", "2", ""},
 		{"TestConformance", "2", ""},
@@ -33,8 +32,11 @@ func TestEmulated(t *testing.T) {
 		{"TestGroup|TestAbort|TestNorm.*|TestSendOneBuffer|TestAllToAll", "4", ""},
 		{"TestEnqueueAhead|TestShared|TestGroupStreams|TestStreamsBetween", "2", ""},
 		{"TestOppositeOrders", "4", ""},
-		{"TestPrograms|TestStoppedPrograms", "4", ""},
-	} {
+	}
+	if testing.Short() {
+		all = all[:2]
+	}
+	for _, c := range all {
 		t.Run(c.devices+" "+c.tests, func(t *testing.T) {
 			self, err := os.Executable()
 			if err != nil {

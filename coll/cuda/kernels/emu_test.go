@@ -19,13 +19,17 @@ import (
 
 // TestEmulator runs random sequences of kernels on emulated GPUs, after the
 // emulator has shown that it finds what is wrong. In some ("alone") ranks give up
-// and nobody tells the others. ASSAY_EMU_SEED is the first sequence's seed.
+// and nobody tells the others. ASSAY_EMU_SEED is the first sequence's seed, ASSAY_EMU_SEEDS
+// how many there are of each kind.
 func TestEmulator(t *testing.T) {
 	const runs = 4 // beside one another, where there are processors
 	types, each, alone := elem.Types, 100, 500
 	if testing.Short() {
 		// One that has most to it: pairs, and a wider sum.
 		types, each, alone = []elem.Type{elem.BFloat16}, 5, 30
+	}
+	if n, err := strconv.Atoi(os.Getenv("ASSAY_EMU_SEEDS")); err == nil {
+		each, alone = (n+runs-1)/runs, n
 	}
 	seed, err := strconv.Atoi(cmp.Or(os.Getenv("ASSAY_EMU_SEED"), "1"))
 	if err != nil {
