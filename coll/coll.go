@@ -52,7 +52,9 @@
 // that happen later are returned by AsyncError and by later calls. It can be captured in a CUDA
 // graph. Destroy waits for enqueued operations; the stream must still exist. A group enqueues its
 // operations on device memory first: for each communicator the collectives in their order, then
-// the Sends and Recvs as one operation. All buffers of one call must be of the same kind. Barrier
+// the Sends and Recvs as one operation. The order of communicators is the same on all ranks,
+// whatever that of the calls is; a rank that makes the same calls without a group, on one stream,
+// may wait for the others for ever. All buffers of one call must be of the same kind. Barrier
 // covers host memory only.
 //
 // # Failure
