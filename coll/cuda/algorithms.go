@@ -133,6 +133,7 @@ type chooser struct {
 	library   bool // NVIDIA's library can do operations
 	blocks    int  // that fit on a device at the same time, on every device
 	clusters  bool // blocks form clusters, on every device
+	split     bool // stores of 128 bytes may arrive in parts: not all devices are connected by NVLink
 	copyBytes int  // bytes that each rank has for copies
 	measured  choose.Rules[choice]
 	force     choice
@@ -378,7 +379,7 @@ func (ch *chooser) fits(c op.Collective, k choice, bytes int) bool {
 	if ch.env.SameBits && !ch.inOrder(c, k.kernel) {
 		return false
 	}
-	if ch.hosted && (k.kernel == copies || kernelInfo[k.kernel].protocol == ll128) { // these need windows on devices
+	if ch.hosted && k.kernel == copies || (ch.hosted || ch.split) && kernelInfo[k.kernel].protocol == ll128 {
 		return false
 	}
 	switch k.kernel {

@@ -431,6 +431,30 @@ func TestZeroCTAs(t *testing.T) {
 	}
 }
 
+// TestSplit: where stores of 128 bytes may arrive in parts, nothing chooses LL128, and something is chosen.
+func TestSplit(t *testing.T) {
+	for ranks := 2; ranks <= maxRanks; ranks++ {
+		ch := testChooser(ranks)
+		for c := range ch.measured {
+			ch.measured[c] = []choose.Rule[choice]{{UpTo: 1 << 20, C: choice{kernel: exchangeLL128, channels: 64, threads: exchangeThreads}}}
+		}
+		without := *ch
+		without.split = true
+		whole := false
+		for _, c := range []op.Collective{op.AllReduce, op.AllGather, op.ReduceScatter, op.Broadcast, op.Reduce, op.AllToAll} {
+			for bytes := 1; bytes <= 1<<26; bytes *= 3 {
+				whole = whole || kernelInfo[ch.choose(c, bytes).kernel].protocol == ll128
+				if got := without.choose(c, bytes); got.kernel == noKernel || kernelInfo[got.kernel].protocol == ll128 {
+					t.Errorf("%d ranks, %v of %d bytes: %v", ranks, c, bytes, got)
+				}
+			}
+		}
+		if !whole {
+			t.Errorf("%d ranks: LL128 is never chosen", ranks)
+		}
+	}
+}
+
 // A message of few steps is cut evenly: as many steps for each channel, of one length, and none
 // longer than the choice's.
 func TestEven(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -626,6 +627,72 @@ func TestCopies(t *testing.T) {
 		}
 		replay(t, w, all, []int{64, 40_000, 700_000})
 	}
+}
+
+// TestLinks: LL128, whose lines must arrive whole, is used where NVLink connects all devices.
+func TestLinks(t *testing.T) {
+	n := gpuCount(t)
+	if n < 2 {
+		t.Skip("there is one GPU")
+	}
+	t.Setenv("ASSAY_GPU_ALGO", choice{kernel: allReduceLL128, channels: 8, threads: exchangeThreads}.String())
+	all := spread(2, n).open(t)
+	exact(t, all, elem.Int32, elem.Sum, 30_000)
+	each(t, all, func(g *gpuRank) error {
+		err := errors.Join(g.Comm.AllReduce(g.at(0, 120_000), g.at(0, 120_000), 30_000, coll.Int32, coll.Sum), g.wait())
+		if whole := strings.Contains(g.Chosen(), "ll128"); whole != g.dev.ctx.Linked(1-g.dev.ctx.Ordinal()) {
+			t.Errorf("it is done by %s; LL128: %v", g.Chosen(), !whole)
+		}
+		return err
+	})
+}
+
+// TestLargeAverages: copies and the kernels beside them average numbers whose sum is more than a float can have.
+func TestLargeAverages(t *testing.T) {
+	n := gpuCount(t)
+	t.Setenv("ASSAY_GPU_ALGO", choice{copies, 8, exchangeThreads, leastCopy}.String())
+	for name, set := range map[string]func(*knob.Knobs){"rounds": nil, "one kernel": zeroCTAs} {
+		t.Run(name, func(t *testing.T) {
+			w := spread(min(max(2, n), maxRanks), n)
+			w.set = set
+			average(t, w.open(t), 275_000)
+		})
+	}
+}
+
+func average(t *testing.T, all []*gpuRank, count int) {
+	t.Helper()
+	const value = 3e38
+	n := 4 * count
+	in := bytes.Repeat(binary.NativeEndian.AppendUint32(nil, math.Float32bits(value)), count)
+	each(t, all, func(g *gpuRank) error {
+		if err := g.dev.in(func() error { return driver.CopyToDevice(g.arena, in) }); err != nil {
+			return err
+		}
+		out := make([]byte, n)
+		for reduce := range 2 {
+			at := (1 + reduce) * 8 << 20
+			var err error
+			if reduce == 0 {
+				err = g.Comm.AllReduce(g.at(0, n), g.at(at, n), count, coll.Float32, coll.Avg)
+			} else {
+				err = g.Comm.Reduce(g.at(0, n), g.at(at, n), count, coll.Float32, coll.Avg, 0)
+			}
+			err = errors.Join(err, g.wait(), g.AsyncError(), g.dev.in(func() error { return driver.CopyFromDevice(out, g.arena+driver.Ptr(at)) }))
+			if err != nil {
+				return err
+			}
+			if reduce == 1 && g.Rank() > 0 {
+				break
+			}
+			for i := range count {
+				if v := math.Float32frombits(binary.NativeEndian.Uint32(out[4*i:])); math.Abs(float64(v)/value-1) > 1e-6 {
+					return fmt.Errorf("by %s: element %d of the average is %v; want %v", g.Chosen(), i, v, value)
+				}
+			}
+		}
+		return nil
+	})
 }
 
 // A graph of operations can be replayed, between others that are not captured.

@@ -28,6 +28,8 @@ func TestEmulated(t *testing.T) {
 		{"TestCopies|TestRingEnds", "2", ""},
 		{"TestGroup|TestStreams|TestProcesses", "2", "ASSAY_GPU_ALGO=copy:8:512:65536"},
 		{"TestRoomRefused", "2", "FAKE_SMALL=1"},
+		{"TestLinks", "2", ""},
+		{"TestLinks|TestPrograms", "2", "FAKE_PCIE=1"},
 		{"TestCopies|TestCopiedExchanges|TestLargeAverages|TestRegistered|TestLeftAlone", "3", ""},
 		{"TestGroup|TestAbort|TestNorm.*|TestSendOneBuffer|TestAllToAll", "4", ""},
 		{"TestEnqueueAhead|TestShared|TestGroupStreams|TestStreamsBetween", "2", ""},

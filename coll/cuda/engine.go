@@ -151,6 +151,9 @@ func newEngine(ctx context.Context, cfg executor.Config, dev *device, funcs *fun
 	e.copier.part = -1
 	e.copier.e = e
 	e.chooser = newChooser(cfg.Env, cfg.Size, all, w.hosted)
+	if e.chooser.split = cfg.Size > 1 && !w.hosted && !w.linked; e.chooser.split {
+		cfg.Log.Infof(debug.Init, "rank %d: LL128 is not used: NVLink does not connect all GPUs, as far as their ranks see", cfg.Rank)
+	}
 	if measuredAlike(all) && !w.hosted { // rules were measured with windows on devices
 		e.chooser.measured = rules
 	}

@@ -64,7 +64,7 @@ func duplicates(rank int, all []identity) error {
 }
 
 // abiVersion changes whenever kernels/abi.h or the data that ranks exchange here changes.
-const abiVersion = 10
+const abiVersion = 11
 
 // process returns a random ID of this process. Unlike a PID, it also distinguishes processes
 // in different containers.
@@ -85,6 +85,7 @@ type offer struct {
 	Virtual uint8  // 1: of cuMemCreate, which each device must be allowed to use; Handle is a handover's name
 	Total   uint64 // of the allocation, if it is virtual
 	CanStay uint8  // 1: canStay, of copy buffers
+	Linked  uint8  // 1: NVLink connects the owner's device with those of all other ranks; of windows
 	Buffer  uint64 // driver.PtrInfo.BufferID, if it is virtual or the program's
 }
 
@@ -103,6 +104,7 @@ type windows struct {
 	imports []importKey  // windows of other processes
 	kind    kind         // onDevice, or virtual where processes do not get that of one another
 	hosted  bool         // windows are in host memory, see hosted.go
+	linked  bool         // NVLink connects all devices
 }
 
 // openWindows creates the rank's window and gets the addresses of all other ranks' windows.
@@ -189,12 +191,18 @@ func (w *windows) open(ctx context.Context, cfg executor.Config, dev *device, al
 			}
 			return offer{}, err
 		}
-		return w.own.offer, clearMemory(w.own.ptr, n)
+		o := w.own.offer
+		if linked(dev, all) {
+			o.Linked = 1
+		}
+		return o, clearMemory(w.own.ptr, n)
 	}
 	var offers []offer
 	w.imports = nil
 	w.at, offers, why, err = share(ctx, cfg, apart, mine, func(r int, o offer) (driver.Ptr, error) { return openOne(ctx, dev, all, r, o) })
+	w.linked = len(offers) > 0
 	for r, o := range offers {
+		w.linked = w.linked && o.Linked == 1
 		if all[r].Process != process() {
 			w.imports = append(w.imports, o.key(all[r]))
 		}
@@ -301,9 +309,7 @@ func reach(cfg executor.Config, dev *device, all []identity) string {
 		case cfg.Places[r].Host != cfg.Places[cfg.Rank].Host:
 			return fmt.Sprintf("rank %d is on another host", r)
 		}
-		i := slices.IndexFunc(visible, func(v driver.DeviceInfo) bool {
-			return v.UUID == string(bytes.TrimRight(id.UUID[:], "\x00"))
-		})
+		i := id.in(visible)
 		// A device that this process does not see may still be in reach: opening its window
 		// will show.
 		if i >= 0 && i != dev.ctx.Ordinal() && !dev.ctx.CanAccessPeer(i) {
@@ -311,6 +317,23 @@ func reach(cfg executor.Config, dev *device, all []identity) string {
 		}
 	}
 	return ""
+}
+
+// in returns the index of the rank's device among those that a process sees; -1: it does not see it.
+func (id *identity) in(visible []driver.DeviceInfo) int {
+	return slices.IndexFunc(visible, func(v driver.DeviceInfo) bool { return v.UUID == string(bytes.TrimRight(id.UUID[:], "\x00")) })
+}
+
+// linked reports whether NVLink connects the device with those of all ranks. Of a device that this process does
+// not see that is not known.
+func linked(dev *device, all []identity) bool {
+	visible, err := driver.Devices()
+	for _, id := range all {
+		if i := id.in(visible); i < 0 || i != dev.ctx.Ordinal() && !dev.ctx.Linked(i) {
+			return false
+		}
+	}
+	return err == nil
 }
 
 // devicePage is the size of a page of device memory. Other processes map an allocation that is

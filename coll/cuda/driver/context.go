@@ -106,6 +106,17 @@ func (c *Context) CanAccessPeer(other int) bool {
 	return err == nil && can != 0
 }
 
+// Linked reports whether NVLink connects this device with another one. PCIe may cut a store of 128 bytes; what
+// the driver says of NVLink alone is that atomics go over it.
+func (c *Context) Linked(other int) bool {
+	dev, err := device(other)
+	if err != nil {
+		return false
+	}
+	can, err := c.dev.P2PAttribute(cu.P2PNativeAomicSupported, dev)
+	return err == nil && can != 0
+}
+
 // EnablePeer lets work in this context, which must be current, use the memory of the peer's
 // device. It is not an error if access is enabled already. It returns ErrPeer if the device
 // cannot reach the peer.

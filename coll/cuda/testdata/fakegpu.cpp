@@ -240,6 +240,7 @@ EXPORT CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice) {
   return CUDA_SUCCESS;
 }
 EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d) { return *c = &contexts[d], CUDA_SUCCESS; }
+EXPORT CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute, CUdevice a, CUdevice b) { return *value = a != b && !getenv("FAKE_PCIE"), CUDA_SUCCESS; }
 EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice a, CUdevice b) { return *can = a != b, CUDA_SUCCESS; }
 EXPORT CUresult cuCtxEnablePeerAccess(CUcontext, unsigned) { return CUDA_SUCCESS; }
 EXPORT CUresult cuCtxGetCurrent(CUcontext *c) { return *c = current, CUDA_SUCCESS; }
