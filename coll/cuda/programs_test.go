@@ -175,8 +175,8 @@ END:
 }
 `
 
-// crowd occupies most multiprocessors of the ranks' devices, of all or of some, for two seconds at most: an allocation
-// may wait for a kernel that runs.
+// crowd occupies most multiprocessors of the ranks' devices, of all or of some, until end is called. A program that
+// stands still because of it gets a verdict before it leaves by itself.
 func crowd(ranks int, seed uint64) (end func() error, err error) {
 	const left, threads = 20, 1024
 	var words []*driver.Pinned
@@ -213,7 +213,7 @@ func crowd(ranks int, seed uint64) (end func() error, err error) {
 			l.SetGrid(4*dev.info.SMs, 1, 1)
 			*(*driver.Ptr)(l.Param(0)) = word.Ptr
 			*(*uint64)(l.Param(1)) = left
-			*(*uint64)(l.Param(2)) = 2e9
+			*(*uint64)(l.Param(2)) = 90e9
 			ends = append(ends, func() error {
 				return dev.in(func() error {
 					defer l.Close()

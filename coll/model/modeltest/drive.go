@@ -63,7 +63,8 @@ type Options struct {
 	Together bool
 	// Late, if not 0, makes ranks, and what their devices do, come late to some steps: a seed.
 	Late uint64
-	// Beside, if not nil, begins what goes on beside a program's steps, and returns what ends it.
+	// Beside, if not nil, begins what goes on beside a program until its last operation has ended, and returns
+	// what ends it.
 	Beside func(ranks int) (end func() error, err error)
 	// Odd, if not 0, makes one rank call one collective otherwise than the others, or abort all its
 	// communicators before it: a seed. All ranks of that communicator must get an error that names
@@ -355,6 +356,7 @@ func (r *Rank) Close(abort bool) error {
 	return errors.Join(append(errs, r.Free())...)
 }
 
+// abort aborts the rank's communicators.
 func (r *Rank) abort() {
 	for _, c := range slices.Backward(r.Comms) {
 		if c != nil {
@@ -406,11 +408,19 @@ func Run(ctx context.Context, p model.Program, o Options) (res Result, err error
 			}
 		}
 		if o.Beside != nil {
-			end, err := o.Beside(len(ranks))
-			if err != nil {
-				return err
+			end, beside := o.Beside(len(ranks))
+			if beside != nil {
+				return beside
 			}
-			defer func() { err = errors.Join(err, end()) }()
+			defer func() {
+				if err == nil { // it stays until all that was called is done
+					err = each(ranks, func(r *Rank) error {
+						_, err := r.settled(ctx)
+						return err
+					})
+				}
+				err = errors.Join(err, end())
+			}()
 		}
 		switch {
 		case isOdd:
