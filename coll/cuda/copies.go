@@ -512,20 +512,21 @@ func (k *copier) reduce(to, slot, own driver.Ptr, m *move) error {
 	l.l.SetFunc(k.e.funcs.of(combine, o.Type, o.Red))
 	a := l.args
 	*a = argsABI{}
-	if m.last {
-		a.average(o)
-	}
+	a.average(o, m.raw, m.last)
 	a.in[0], a.in[1], a.out[k.e.cfg.Rank], a.recv[k.e.cfg.Rank] = uint64(slot), uint64(own), uint64(to), uint64(m.n)
 	a.owners = 1 << k.ring.prev
 	return k.e.run(k.e.set(l, choice{combine, k.blocks(m.n), exchangeThreads, 0}))
 }
 
-// average makes a kernel average what it reduces last: the inputs were not multiplied before.
-func (a *argsABI) average(o *op.Op) {
+// average makes a kernel average what it reduces: each input is multiplied before it is added, or the last sum
+// is divided.
+func (a *argsABI) average(o *op.Op, raw, last bool) {
 	switch {
 	case o.Scaled:
-		a.scale, a.factor = scaleFactor, o.Factor
-	case o.Divisor > 0:
+		if a.scale, a.factor = scaleFactor, o.Factor; !raw {
+			a.targets = 1 // the first input is a sum
+		}
+	case o.Divisor > 0 && last:
 		a.scale, a.divisor = scaleDivide, uint32(o.Divisor)
 	}
 }

@@ -169,6 +169,7 @@ type move struct {
 	segment int // its number; 0 if there is only one
 	at, n   int // the chunk
 	reduce  bool
+	raw     bool // what has come is what the previous rank began with
 	last    bool // last reduction of the chunk
 }
 
@@ -255,7 +256,7 @@ func (g *ring) gets(round int) (m move) {
 		if g.prev == op.NoPeer || chunk < 0 {
 			return m
 		}
-		m.reduce = g.coll == op.Reduce
+		m.reduce, m.raw = g.coll == op.Reduce, g.position == 1
 		m.last = g.next == op.NoPeer
 		m.at, m.n = g.cut(0, chunk)
 	case op.AllGather:
@@ -264,11 +265,11 @@ func (g *ring) gets(round int) (m move) {
 		m.at, m.n = g.cut(m.segment, chunk)
 	case op.ReduceScatter:
 		step, chunk := g.at(round)
-		m.segment, m.reduce, m.last = g.mod(g.rank-2-step), true, step == g.size-2
+		m.segment, m.reduce, m.raw, m.last = g.mod(g.rank-2-step), true, step == 0, step == g.size-2
 		m.at, m.n = g.cut(m.segment, chunk)
 	default:
 		step, chunk := g.at(round)
-		m.segment, m.reduce, m.last = g.mod(g.rank-1-step), step < g.size-1, step == g.size-2
+		m.segment, m.reduce, m.raw, m.last = g.mod(g.rank-1-step), step < g.size-1, step == 0, step == g.size-2
 		m.at, m.n = g.cut(m.segment, chunk)
 	}
 	m.where = output

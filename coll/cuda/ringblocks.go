@@ -109,7 +109,7 @@ func (k *copier) stay() error {
 	}
 	l := e.launch(copyRing, kind, red)
 	*l.args = argsABI{sign: o.Sign}
-	l.args.average(o)
+	l.args.average(o, true, true)
 	l.args.in[g.rank], l.args.out[g.rank] = uint64(k.at(input, &move{})), uint64(k.at(output, &move{}))
 	g.fill(l.ring)
 	l.ring.base, l.ring.after, l.ring.inSlots = k.now, k.base, uint64(k.peerBuffers[g.rank])

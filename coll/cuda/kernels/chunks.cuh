@@ -962,8 +962,9 @@ template <bool REDUCE, int T, int OP> __device__ __forceinline__ void chain_chun
   if (t.tells() && to && me == TO) leave_sent(c, s, line, next, messages);
 }
 
-// combine_local reduces what lies on this device: in[0 … ranks) to out[rank]. It does not end if that may
-// have been overwritten: owners are the ranks that copy to where it reads.
+// combine_local reduces what lies on this device: in[0 … ranks) to out[rank]. targets are those of them that
+// have been scaled. It does not end if what it reads may have been overwritten: owners are the ranks that copy
+// there.
 template <int T, int OP> __device__ __forceinline__ void combine_local(const Comm &c, const Args &a) {
   dependency_wait();
   const uint64_t n = a.recv[c.rank], row = (uint64_t)gridDim.x * blockDim.x * 16;
@@ -980,7 +981,7 @@ template <int T, int OP> __device__ __forceinline__ void combine_local(const Com
       if (a.scale & 1) {
 #pragma unroll
         for (int p = 0; p < ASSAY_RANKS; p++)
-          if (p < c.ranks) scale_words<T, 4>(w[u][p], factor_of<T>(a));
+          if (p < c.ranks && !(a.targets >> p & 1)) scale_words<T, 4>(w[u][p], factor_of<T>(a));
       }
       uint32_t own[4];
 #pragma unroll

@@ -66,8 +66,10 @@ __device__ __forceinline__ uint32_t has_left(const Comm &c) { return ld_volatile
 // before_of is the rank that all the rank's own waits depend on in the end.
 __device__ __forceinline__ int before_of(const Comm &c, const Ring &g) { return g.prev ? next_peer(c, c.ranks - 1) : c.rank; }
 
-// ring_rows reduces n bytes of a slot and of the rank's own memory with the moving warps of a team.
-template <int T, int OP> __device__ __forceinline__ void ring_rows(const Team &t, const Args &a, char *out, const char *own_in, const char *slot, uint64_t n, bool last) {
+// ring_rows reduces n bytes of a slot and of the rank's own memory with the moving warps of a team. raw: the slot
+// contains what the previous rank began with. Each rank's part is scaled before it is added, as in other kernels:
+// the sum may be out of the type's range.
+template <int T, int OP> __device__ __forceinline__ void ring_rows(const Team &t, const Args &a, char *out, const char *own_in, const char *slot, uint64_t n, bool raw, bool last) {
   const bool aligned = (((uintptr_t)own_in | (uintptr_t)out) & 15) == 0;
   const auto load = [&](auto &regs, auto rows, uint64_t at, uint64_t end) {
 #pragma unroll
@@ -82,10 +84,8 @@ template <int T, int OP> __device__ __forceinline__ void ring_rows(const Team &t
     for (int u = 0; u < rows.n; u++) {
       if (!rows.whole && at + u * ROW >= end) continue;
       uint32_t(&v)[4] = regs.w[u][0];
-      if (last) {
-        scaled<T>(v, a);
-        scaled<T>(regs.own[u], a);
-      }
+      if (raw) scaled<T>(v, a);
+      scaled<T>(regs.own[u], a);
       Reducer<T, OP, 4> r;
       r.first(v);
       r.add(regs.own[u]);
@@ -140,7 +140,7 @@ template <int T, int OP> __device__ __forceinline__ void ring_moves(const Comm &
     if (own) {
       if (r.step == 0 && to != from) copy<Memory>(t, to, from, n);
     } else if (reduces) {
-      ring_rows<T, OP>(t, a, last ? to : slot, from, slot, n, last);
+      ring_rows<T, OP>(t, a, last ? to : slot, from, slot, n, g.steps ? r.step == 0 : g.position == 1, last);
     } else {
       copy<Slot>(t, to, slot, n);
     }
