@@ -58,10 +58,11 @@ static std::string abandoned(uint64_t seed, int ranks, bool stopped) {
   if (!stopped)
     for (Comm &c : w.comms) c.timeout = 1000000;
   const int before = int(r.below(3));
+  int earlier = 0, ended = 0;  // kernels of operations before the last
   for (int i = before; i > 0; i--) {
     Operation op = make(w);
     for (int rank = 0; rank < ranks; rank++)
-      if (!op.absent[rank]) enqueue(w, op, rank, false);
+      if (!op.absent[rank]) enqueue(w, op, rank, false, [&] { ended++; }), earlier++;
   }
   Operation op;
   bool all;
@@ -72,14 +73,15 @@ static std::string abandoned(uint64_t seed, int ranks, bool stopped) {
   } while (!all);
   for (int rank = 0; rank < ranks; rank++)
     if (rank != gone) enqueue(w, op, rank, false);
+  bool named = false;
   if (stopped)
     w.machine.call(1000 + r.below(50000), [&] {
       for (uint32_t &s : w.stop) s = 1;
+      named = ended < earlier;  // ranks may wait for one another there, and not for the one that is gone
     });
   std::string e = w.machine.run();
   if (!e.empty()) return e;
   // Who waits for a rank that waits may say so instead.
-  bool named = false;
   for (int rank = 0; rank < ranks; rank++) {
     bool said = false;
     for (const Report &report : w.reports[rank]) {
