@@ -379,6 +379,7 @@ func (ch *chooser) fits(c op.Collective, k choice, bytes int) bool {
 	if ch.env.SameBits && !ch.inOrder(c, k.kernel) {
 		return false
 	}
+	// Both need windows on devices, and LL128 lines that arrive whole.
 	if ch.hosted && k.kernel == copies || (ch.hosted || ch.split) && kernelInfo[k.kernel].protocol == ll128 {
 		return false
 	}
