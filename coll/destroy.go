@@ -95,7 +95,8 @@ func (c *Comm) Destroy() error {
 func (c *Comm) destroy() error {
 	var odd error
 	err := c.free(func() {
-		odd = c.unequal()
+		var alone error
+		odd, alone = c.unequal()
 		if a := c.accel.Load(); a != nil && c.fault.Err() == nil {
 			switch {
 			case odd == nil:
@@ -107,7 +108,12 @@ func (c *Comm) destroy() error {
 			default:
 				a.Abort(odd)
 			}
-			_ = c.closeDevice(c.tellLeaving)
+			_ = c.closeDevice(func(b byte) ([]byte, error) {
+				if alone != nil { // they were waited for
+					return nil, alone
+				}
+				return c.tellLeaving(b)
+			})
 		}
 		_ = c.net.Close()
 		if odd == nil {
@@ -120,10 +126,11 @@ func (c *Comm) destroy() error {
 	return err
 }
 
-// unequal returns an error if the ranks called different numbers of collectives.
-func (c *Comm) unequal() error {
+// unequal waits for the other ranks, and returns an error if the ranks called different numbers
+// of collectives. alone is why not all have come.
+func (c *Comm) unequal() (odd, alone error) {
 	if c.fault.Err() != nil || c.size == 1 {
-		return nil
+		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), leaveWait)
 	defer cancel()
@@ -131,16 +138,16 @@ func (c *Comm) unequal() error {
 	defer tell.Stop()
 	all, err := exchange(ctx, c.net, c.seq)
 	if err != nil {
-		return c.fault.Err() // or nil: the other ranks are already gone
+		return c.fault.Err(), err // without a fault the other ranks are already gone, or late
 	}
 	for r, seq := range all {
 		if seq != c.seq {
 			e := c.errorOf(InvalidUsage, "Destroy", "rank %d called %d collectives and this rank %d", r, seq, c.seq)
 			e.Peer = r
-			return e
+			return e, nil
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // tellLeaving passes b to all ranks and returns the values of all, by rank, when all have called
