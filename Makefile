@@ -5,7 +5,7 @@ BIN     := bin
 VERSION := $(shell sed -n 's/^const Version = "\(.*\)"/\1/p' assay.go)
 COMMIT  := $(shell git rev-parse HEAD 2>/dev/null)
 DATE    := $(shell git log -1 --format=%cI 2>/dev/null)
-PKG     := github.com/assay-hpc/assay/harness/version
+PKG     := github.com/assay-hpc/assay/internal/version
 LDFLAGS := -s -w -X $(PKG).Version=$(VERSION) -X $(PKG).Commit=$(COMMIT) -X $(PKG).Date=$(DATE)
 GOBUILD := CGO_ENABLED=0 go build -trimpath
 # What the harness is compiled with inside the images, too.

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"os"
 
-	"github.com/assay-hpc/assay/coll/topology"
-	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/host/sysfs"
+	"github.com/assay-hpc/assay/internal/host/topology"
 	"github.com/assay-hpc/assay/internal/infile"
 )
 

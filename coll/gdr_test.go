@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/assay-hpc/assay/coll/knob"
-	"github.com/assay-hpc/assay/coll/topology"
 	"github.com/assay-hpc/assay/coll/transport/verbs"
-	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/host/sysfs"
+	"github.com/assay-hpc/assay/internal/host/topology"
 )
 
 // TestNearestPort: of the ports that are used, a GPU begins with the nearest.

@@ -18,8 +18,8 @@ import (
 	"github.com/assay-hpc/assay/coll/host"
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/transport"
-	"github.com/assay-hpc/assay/harness/version"
 	"github.com/assay-hpc/assay/internal/meet"
+	"github.com/assay-hpc/assay/internal/version"
 )
 
 // A Config configures communicators. The zero value takes the settings from the environment.

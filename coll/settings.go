@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/assay-hpc/assay/coll/host"
-	"github.com/assay-hpc/assay/coll/topology"
-	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/host/sysfs"
+	"github.com/assay-hpc/assay/internal/host/topology"
 )
 
 // hostID returns a number that identifies the host. In a sandbox without /proc that is a hash of its

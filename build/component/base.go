@@ -1,7 +1,7 @@
 package component
 
 import (
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/certificate"
 )
 
 // keepBase stores the base's own records in the image. NVIDIA's bases contain desktop programs

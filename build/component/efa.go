@@ -2,7 +2,7 @@ package component
 
 import (
 	"github.com/assay-hpc/assay/build/recipe"
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/certificate"
 )
 
 // efaPluginDir is the directory of EFA's NCCL plugin in every image, whatever directory the

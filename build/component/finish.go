@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/build/recipe"
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/certificate"
 )
 
 // finish assembles the image's stage. Everything that defines the environment of processes (the

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/assay-hpc/assay/build/matrix"
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/certificate"
 )
 
 func init() { makers["gdrcopy"], makers["nvbandwidth"] = gdrcopy, nvbandwidth }

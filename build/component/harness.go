@@ -8,7 +8,7 @@ import (
 
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/certificate"
 )
 
 // HarnessSource is the name of the layout that holds the harness's source.
@@ -155,7 +155,7 @@ func (b *builder) ownSource() recipe.Source {
 // buildHarness is the script that compiles the harness from /src.
 func (b *builder) buildHarness() string {
 	return fmt.Sprintf(`cd /src
-pkg=github.com/assay-hpc/assay/harness/version
+pkg=github.com/assay-hpc/assay/internal/version
 date=$(date -u -d "@$SOURCE_DATE_EPOCH" +%%Y-%%m-%%dT%%H:%%M:%%SZ)
 mkdir -p /out
 /usr/local/go/bin/go build -o /out/harness -ldflags "-s -w -X $pkg.Version=%s -X $pkg.Commit=%s -X $pkg.Date=$date" ./cmd/harness

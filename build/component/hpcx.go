@@ -5,7 +5,7 @@ import (
 
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/certificate"
 )
 
 // hpcxURL follows NVIDIA's naming: from 2.24 on there is a directory for each

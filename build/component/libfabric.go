@@ -1,6 +1,6 @@
 package component
 
-import "github.com/assay-hpc/assay/harness/certificate"
+import "github.com/assay-hpc/assay/internal/certificate"
 
 func init() {
 	makers["libfabric"] = debian("libfabric", "GPL-2.0-only OR BSD-2-Clause", "https://ofiwg.github.io/libfabric", part{

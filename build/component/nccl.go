@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/build/recipe"
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/certificate"
 )
 
 // ncclStage compiles NCCL for the target's architectures, once per CUDA version, on the oldest

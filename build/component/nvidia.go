@@ -3,7 +3,7 @@ package component
 import (
 	"strings"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/certificate"
 )
 
 func init() { makers["cudnn"], makers["dcgm"] = cudnn, dcgm }

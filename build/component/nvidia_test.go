@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/assay-hpc/assay/build/recipe"
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/certificate"
 )
 
 // cudaRecipes are the recipes of every image of the matrix on a base of NVIDIA's.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/certificate"
 )
 
 const docaRoot = "https://linux.mellanox.com/public/repo/doca/"

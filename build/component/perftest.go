@@ -2,7 +2,7 @@ package component
 
 import (
 	"github.com/assay-hpc/assay/build/matrix"
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/certificate"
 )
 
 func init() { makers["perftest"] = perftest }

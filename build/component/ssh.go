@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/build/recipe"
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/certificate"
 )
 
 // sshdWrapper replaces /usr/sbin/sshd, which users' MPIJobs start. An image with host keys would

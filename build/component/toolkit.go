@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/build/recipe"
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/certificate"
 )
 
 // debianToolkits maps a CUDA version to the names of the toolkit's parts in the Debian release

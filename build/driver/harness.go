@@ -61,7 +61,7 @@ func (w *Workspace) compileHarness(ctx context.Context, p recipe.Platform) (stri
 	}
 	w.Log("compiling the harness for %s", p)
 	tmp := fmt.Sprintf("%s.%d", file, os.Getpid())
-	cmd := exec.CommandContext(ctx, "go", "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X github.com/assay-hpc/assay/harness/version.Version="+w.source.Version, "-o", tmp, "./cmd/harness")
+	cmd := exec.CommandContext(ctx, "go", "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X github.com/assay-hpc/assay/internal/version.Version="+w.source.Version, "-o", tmp, "./cmd/harness")
 	cmd.Dir = src
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch, "GOFLAGS=", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {

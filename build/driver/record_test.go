@@ -7,8 +7,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/certificate"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // TestRecordIsNotBelieved: a record that is read back must pass as the gate does,

@@ -26,9 +26,9 @@ import (
 
 	"github.com/assay-hpc/assay/build/driver"
 	"github.com/assay-hpc/assay/build/standin"
-	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/oci"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // assay returns a command that runs the built binary.

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/assay-hpc/assay/build/base"
-	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/certificate"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // TestCUDAOfDebian builds the smallest CUDA image from Debian's archive alone,

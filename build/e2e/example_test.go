@@ -16,7 +16,7 @@ import (
 	"github.com/assay-hpc/assay/build/dockerfile"
 	"github.com/assay-hpc/assay/build/driver"
 	"github.com/assay-hpc/assay/build/recipe"
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // dockerBuild builds a Dockerfile and returns the image's unpacked root.

@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/build/jobs"
-	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/clustertest"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // A slurm is a real Slurm whose nodes are all this machine, and a harness for

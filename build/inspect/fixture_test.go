@@ -12,10 +12,10 @@ import (
 	"github.com/assay-hpc/assay/build/provenance"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/build/sbom"
-	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/oci"
 	"github.com/assay-hpc/assay/internal/oci/ocitest"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 var (

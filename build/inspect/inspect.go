@@ -20,11 +20,11 @@ import (
 
 	"github.com/assay-hpc/assay/build/provenance"
 	"github.com/assay-hpc/assay/build/sbom"
-	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/attest/walk"
+	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/oci"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // Kinds are the documents that assay attaches to images, and the only ones that a policy for

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/golden"
 	"github.com/assay-hpc/assay/internal/oci"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 var digests = regexp.MustCompile(`(sha256:)?[0-9a-f]{64}`)

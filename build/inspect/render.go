@@ -11,8 +11,8 @@ import (
 
 	"github.com/assay-hpc/assay/build/provenance"
 	"github.com/assay-hpc/assay/build/sbom"
-	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/certificate"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // JSON writes the report as one document.

@@ -3,7 +3,7 @@ package jobs
 import (
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/hardware"
+	"github.com/assay-hpc/assay/internal/hardware"
 )
 
 func BenchmarkRender(b *testing.B) {

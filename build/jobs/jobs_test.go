@@ -14,9 +14,9 @@ import (
 	"testing/fstest"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/hardware/hardwaretest"
 	"github.com/assay-hpc/assay/harness/node"
-	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/internal/hardware/hardwaretest"
+	"github.com/assay-hpc/assay/internal/platform"
 )
 
 const image = "registry.example/assay:13.0"

@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/assay-hpc/assay/harness/hardware"
+	"github.com/assay-hpc/assay/internal/hardware"
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 

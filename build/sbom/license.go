@@ -7,7 +7,7 @@ import (
 
 	"github.com/spdx/tools-golang/spdx"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/certificate"
 )
 
 const licenseRef = "LicenseRef-"

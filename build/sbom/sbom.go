@@ -20,8 +20,8 @@ import (
 	"github.com/spdx/tools-golang/spdx/v2/common"
 
 	"github.com/assay-hpc/assay/build/recipe"
-	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/certificate"
 )
 
 // PredicateType is the in-toto predicate type of an SPDX 2.3 document.

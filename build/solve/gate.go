@@ -22,7 +22,7 @@ import (
 	"github.com/assay-hpc/assay/build/daemon"
 	"github.com/assay-hpc/assay/build/llb"
 	"github.com/assay-hpc/assay/build/recipe"
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/confine"
 )
 

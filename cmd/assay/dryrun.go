@@ -12,7 +12,7 @@ import (
 
 	"github.com/assay-hpc/assay/build/driver"
 	"github.com/assay-hpc/assay/build/recipe"
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/certificate"
 )
 
 func (o *buildFlags) dryRun(c *cli.Context, w *driver.Workspace, opts driver.BuildOptions) error {

@@ -7,9 +7,9 @@ import (
 
 	"github.com/assay-hpc/assay/build/inspect"
 	"github.com/assay-hpc/assay/build/sbom"
-	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/plain"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 const steering = "\x1b]0;owned\a\x1b[2J\u009b31m\u202e\r\x00"

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/exit"
+	"github.com/assay-hpc/assay/internal/result"
 	"github.com/assay-hpc/assay/perftest/membw"
 )
 

@@ -9,15 +9,15 @@ import (
 	"io"
 	"strings"
 
-	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certify"
 	"github.com/assay-hpc/assay/harness/image"
 	"github.com/assay-hpc/assay/harness/node"
 	"github.com/assay-hpc/assay/harness/report"
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/outfile"
 	"github.com/assay-hpc/assay/internal/plain"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // run does what the options ask for.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/clustertest"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // TestClusterFaults: a host dies, hangs, or is cut off while all work together, or

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/assay-hpc/assay/dcgm/diag"
-	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/exit"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // TestDiag: what children say becomes text, JSON and an exit status.

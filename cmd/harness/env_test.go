@@ -14,8 +14,8 @@ import (
 
 	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/knob"
-	"github.com/assay-hpc/assay/harness/netenv"
 	"github.com/assay-hpc/assay/internal/golden"
+	"github.com/assay-hpc/assay/internal/host/netenv"
 )
 
 // planOf plans a fixture's node as harness show environment with the run's flags would.
@@ -156,7 +156,7 @@ func TestEnvTopologyFile(t *testing.T) {
 		{"dgx-h100.xml", "=mlx5_0,mlx5_1,mlx5_2,mlx5_3,mlx5_4,mlx5_5,mlx5_6,mlx5_7"},
 		{"gb200-4.xml", "=mlx5_0,mlx5_1,mlx5_2,mlx5_3"},
 	} {
-		node, plan, _ := planOf(t, bare, fixtureRun{flags: []string{"--topo", "../../coll/topology/testdata/" + tt.file}})
+		node, plan, _ := planOf(t, bare, fixtureRun{flags: []string{"--topo", "../../internal/host/topology/testdata/" + tt.file}})
 		got := ""
 		for _, v := range plan.Set {
 			if v.Name == "NCCL_IB_HCA" {
@@ -184,7 +184,7 @@ func TestEnvTopologyFile(t *testing.T) {
 		t.Errorf("a file without names: %v", plan.Warnings)
 	}
 	one := &fixture{t: t, lines: append(bare.lines, "rdma mlx5_3 0000:99:00.0 device=1021 numa=0 at=0000:98/p layer=InfiniBand rate=400,NDR")}
-	node, _, _ := planOf(t, one, fixtureRun{flags: []string{"--topo", "../../coll/topology/testdata/dgx-h100.xml"}})
+	node, _, _ := planOf(t, one, fixtureRun{flags: []string{"--topo", "../../internal/host/topology/testdata/dgx-h100.xml"}})
 	if len(node.Ports) != 1 || node.Ports[0].Paths[3] != "PXB" || node.Ports[0].Paths[7] != "SYS" {
 		t.Errorf("the place of mlx5_3 by the file: %+v", node.Ports)
 	}

@@ -7,12 +7,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
-	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/certificate"
+	"github.com/assay-hpc/assay/internal/certificate/certificatetest"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/golden"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // TestExamples: the certificates in docs/examples are what machines said and what

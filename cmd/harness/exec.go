@@ -11,9 +11,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/assay-hpc/assay/harness/libnccl"
-	"github.com/assay-hpc/assay/harness/machine"
 	"github.com/assay-hpc/assay/internal/exit"
+	"github.com/assay-hpc/assay/internal/host/libnccl"
+	"github.com/assay-hpc/assay/internal/host/machine"
 )
 
 // execName is the name of the command that takes another command as its arguments.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/libnccl"
 	"github.com/assay-hpc/assay/internal/gputest"
+	"github.com/assay-hpc/assay/internal/host/libnccl"
 )
 
 // An ncclTree is the harness as it is installed, NVIDIA's library, and programs

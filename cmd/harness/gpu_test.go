@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/nccl"
 	"github.com/assay-hpc/assay/coll/perf"
 	"github.com/assay-hpc/assay/coll/perf/world"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
 	"github.com/assay-hpc/assay/internal/gputest"
 )
 

@@ -13,10 +13,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/nvml"
-	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/gputest"
+	"github.com/assay-hpc/assay/internal/host/nvml"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // healthOf runs harness health and reads its document.

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/internal/certificate/certificatetest"
 	"github.com/assay-hpc/assay/internal/exit"
 )
 

@@ -8,7 +8,7 @@ import (
 	"github.com/assay-hpc/assay/internal/exit"
 )
 
-// TestOlder: certificates that the version before the one with harness/result made and
+// TestOlder: certificates that the version before the one with internal/result made and
 // signed verify and render; docs/examples has older ones of the suites node and image.
 func TestOlder(t *testing.T) {
 	files, err := filepath.Glob("testdata/older/*.dsse.json")

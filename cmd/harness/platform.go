@@ -6,10 +6,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/assay-hpc/assay/harness/machine"
-	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
+	"github.com/assay-hpc/assay/internal/host/machine"
+	"github.com/assay-hpc/assay/internal/platform"
 )
 
 type platformOptions struct {

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/platform"
-	"github.com/assay-hpc/assay/harness/sysfs/sysfstest"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/golden"
+	"github.com/assay-hpc/assay/internal/host/sysfs/sysfstest"
+	"github.com/assay-hpc/assay/internal/platform"
 )
 
 // A sysTree is a machine's /sys that is being written.
@@ -73,10 +73,10 @@ func TestPlatform(t *testing.T) {
 		args []string
 		tree *sysTree
 	}{
-		{name: "dgx-h100", args: []string{"--topo", "../../coll/topology/testdata/dgx-h100.xml"}},
-		{name: "gb200-4", args: []string{"--topo", "../../coll/topology/testdata/gb200-4.xml"}},
+		{name: "dgx-h100", args: []string{"--topo", "../../internal/host/topology/testdata/dgx-h100.xml"}},
+		{name: "gb200-4", args: []string{"--topo", "../../internal/host/topology/testdata/gb200-4.xml"}},
 		{name: "hgx-h200-4", args: []string{"--topo", "testdata/platform/hgx-h200-4.xml"}},
-		{name: "pcie-2", args: []string{"--topo", "../../coll/topology/testdata/pcie-2.xml"}},
+		{name: "pcie-2", args: []string{"--topo", "../../internal/host/topology/testdata/pcie-2.xml"}},
 		{name: "aws-p5", tree: p5},
 		{name: "a40-8", tree: a40},
 		{name: "none", tree: none},

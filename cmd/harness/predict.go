@@ -7,10 +7,10 @@ import (
 
 	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/predict"
-	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/internal/platform"
 )
 
 type predictOptions struct {

@@ -10,9 +10,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/site/nvsentinel"
 	"github.com/assay-hpc/assay/internal/exit"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 func preflightCommand(out, errOut io.Writer) *cli.Command {

@@ -10,9 +10,9 @@ import (
 	ociserver "github.com/google/go-containerregistry/pkg/registry"
 	"github.com/urfave/cli/v2"
 
-	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/certificate/certificatetest"
 	"github.com/assay-hpc/assay/internal/exit"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // registryHost serves a registry.

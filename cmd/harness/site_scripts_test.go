@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/machine"
-	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/host/machine"
+	"github.com/assay-hpc/assay/internal/host/sysfs"
 )
 
 // A slurmNode is a directory with the scripts of examples/slurm, and a scontrol that knows one

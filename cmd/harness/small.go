@@ -10,13 +10,13 @@ import (
 
 	"github.com/assay-hpc/assay/coll/perf/world"
 	"github.com/assay-hpc/assay/harness/image"
-	"github.com/assay-hpc/assay/harness/machine"
-	"github.com/assay-hpc/assay/harness/rootfs"
-	"github.com/assay-hpc/assay/harness/version"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
+	"github.com/assay-hpc/assay/internal/host/machine"
 	"github.com/assay-hpc/assay/internal/plain"
-	"github.com/assay-hpc/assay/perftest/verbs"
+	"github.com/assay-hpc/assay/internal/rootfs"
+	"github.com/assay-hpc/assay/internal/verbs"
+	"github.com/assay-hpc/assay/internal/version"
 )
 
 func versionCommand(out io.Writer) *cli.Command {

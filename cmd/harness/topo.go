@@ -12,10 +12,10 @@ import (
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/knob"
-	"github.com/assay-hpc/assay/coll/topology"
-	"github.com/assay-hpc/assay/harness/machine"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
+	"github.com/assay-hpc/assay/internal/host/machine"
+	"github.com/assay-hpc/assay/internal/host/topology"
 	"github.com/assay-hpc/assay/internal/outfile"
 )
 

@@ -7,9 +7,9 @@ import (
 	"io"
 
 	"github.com/assay-hpc/assay/harness/report"
-	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/outfile"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // checkOut refuses a file of --out that cannot be written, before a command measures what is to be

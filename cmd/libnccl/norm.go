@@ -9,9 +9,9 @@ import (
 	"unsafe"
 
 	"github.com/assay-hpc/assay/coll"
-	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/op"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
 // assay_all_reduce_norm is coll.Comm.AllReduceNorm for programs that use libnccl.so.2:

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/scale/scaletest"
+	"github.com/assay-hpc/assay/coll/predict/scale/scaletest"
 	"github.com/assay-hpc/assay/internal/meet"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/scale/scaletest"
+	"github.com/assay-hpc/assay/coll/predict/scale/scaletest"
 )
 
 // TestScaleTable prints what coming up costs as ranks grow, all of them in this

@@ -22,8 +22,8 @@ import (
 	"github.com/assay-hpc/assay/coll/schedule"
 	"github.com/assay-hpc/assay/coll/transport/shm"
 	"github.com/assay-hpc/assay/coll/transport/slots"
-	"github.com/assay-hpc/assay/harness/version"
 	"github.com/assay-hpc/assay/internal/infile"
+	"github.com/assay-hpc/assay/internal/version"
 )
 
 // An Env is what the ranks of a communicator have agreed on. How an operation is done depends

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll"
-	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
 // Enqueuing waits for nobody, and for nothing that runs: what would have to wait was

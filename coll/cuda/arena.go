@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
 // An arena holds the memory that the communicators of a device share: memory that ranks reach

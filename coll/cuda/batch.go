@@ -6,9 +6,9 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/op"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
 // A batch is the operations of a group, perhaps of several engines. They are launched in

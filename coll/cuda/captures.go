@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
 // captures are the graphs that operations of a communicator were captured in. As in NCCL, the

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
 // A handover gives a file descriptor to other processes of this host that know its name. The name

@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"unsafe"
 
-	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/transport/shm"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
 // Devices that do not reach one another still all reach host memory: the windows are there,

@@ -5,8 +5,8 @@ package cuda
 import (
 	"unsafe"
 
-	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
 // A launch launches one kernel, for any type and reduction.

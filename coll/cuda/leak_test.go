@@ -11,9 +11,9 @@ import (
 
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/colltest"
-	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/knob"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
 // leftOver waits until as much of the device is free as there was, and says

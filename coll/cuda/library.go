@@ -14,12 +14,12 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/choose"
-	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/nccl"
 	"github.com/assay-hpc/assay/coll/op"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
 // A library is NVIDIA's libnccl.so.2 with a communicator of the same ranks. It does the

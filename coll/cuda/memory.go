@@ -6,7 +6,7 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
 // blocks are the allocations of MemAlloc.

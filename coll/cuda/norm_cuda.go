@@ -5,8 +5,8 @@ package cuda
 import (
 	"math/bits"
 
-	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/op"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
 // Norms implements executor.Normer.

@@ -15,9 +15,9 @@ import (
 
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/colltest"
-	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/knob"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
 // floatAt is element i of memory.

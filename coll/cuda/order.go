@@ -8,9 +8,9 @@ import (
 	"sort"
 	"sync/atomic"
 
-	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/op"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
 // An order runs the operations of a rank one after the other, whichever streams they come on.

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/op"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
 // do processes the lane's pieces of an operation. While it works on one piece, the input of

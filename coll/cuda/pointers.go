@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/op"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
 // checked calls checkPointers if the configuration asks for it.

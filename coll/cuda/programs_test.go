@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll"
-	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/knob"
 	oracle "github.com/assay-hpc/assay/coll/model"
 	"github.com/assay-hpc/assay/coll/model/modeltest"
 	"github.com/assay-hpc/assay/coll/op"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
 // deviceMemory is a rank's memory of a program, on its device.

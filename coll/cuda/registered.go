@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/op"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
 // registered is memory that the program has registered on all ranks. Kernels write to the other

@@ -6,8 +6,8 @@ import (
 	"os"
 	"slices"
 
-	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
 // In a ring, one kernel can do what must be done with the copies of all rounds (kernels/ring.cuh).

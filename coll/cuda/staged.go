@@ -13,9 +13,9 @@ import (
 	"unsafe"
 
 	"github.com/assay-hpc/assay/coll/choose"
-	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/op"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
 // A hostFallback does operations on device memory through host memory: between hosts, and

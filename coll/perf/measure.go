@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/stat"
+	"github.com/assay-hpc/assay/internal/stat"
 )
 
 // A measure is one rank's result for one placement of one size.

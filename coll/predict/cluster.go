@@ -6,9 +6,9 @@ import (
 	"io"
 
 	"github.com/assay-hpc/assay/coll/op"
-	"github.com/assay-hpc/assay/harness/platform"
-	"github.com/assay-hpc/assay/harness/scale"
+	"github.com/assay-hpc/assay/coll/predict/scale"
 	"github.com/assay-hpc/assay/internal/exit"
+	"github.com/assay-hpc/assay/internal/platform"
 )
 
 // A Cluster is the predictions of collectives over all GPUs of nodes, and the cost of a run of the

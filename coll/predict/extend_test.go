@@ -7,7 +7,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/schedule"
-	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/internal/platform"
 )
 
 func figure(t *testing.T) *platform.DB {

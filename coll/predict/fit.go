@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/op"
-	"github.com/assay-hpc/assay/harness/platform"
-	"github.com/assay-hpc/assay/harness/stat"
 	"github.com/assay-hpc/assay/internal/exit"
+	"github.com/assay-hpc/assay/internal/platform"
+	"github.com/assay-hpc/assay/internal/stat"
 )
 
 // A Comparison compares a published table with the model.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/schedule"
-	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/internal/platform"
 )
 
 // Fitted are the constants that no source gives: they are fitted to all published tables

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/op"
-	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/internal/golden"
+	"github.com/assay-hpc/assay/internal/platform"
 )
 
 func database(t testing.TB) *platform.DB {

@@ -3,7 +3,7 @@ package predict
 import (
 	"fmt"
 
-	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/internal/platform"
 )
 
 // A system is a platform with a number of GPUs: the topology, and the figures that it is

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/assay-hpc/assay/coll/cuda/driver"
-	"github.com/assay-hpc/assay/harness/platform"
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
+	"github.com/assay-hpc/assay/internal/platform"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // In processes with these the test binary is a child, with one of the scenarios, or

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // TestCountersHaveDirections: each is in package result.

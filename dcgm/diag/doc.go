@@ -5,7 +5,7 @@
 // Each test runs in its own process, a child: a fault that poisons its CUDA context, a crash or a
 // hang fails only that test. Run is the parent's side, Child the child's. A test uses GPUs through
 // Machine, which Open returns in builds with cgo and the tag cuda, and reads their state under load
-// from Sensors, which harness/nvml provides in builds with the tag nvml.
+// from Sensors, which internal/host/nvml provides in builds with the tag nvml.
 //
 // A GB is 1e9 bytes.
 package diag

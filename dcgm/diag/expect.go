@@ -3,7 +3,7 @@ package diag
 import (
 	"cmp"
 
-	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/internal/platform"
 )
 
 // expectation returns what the machine's GPUs should reach according to the data base. If the links

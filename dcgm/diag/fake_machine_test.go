@@ -6,9 +6,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/assay-hpc/assay/coll/cuda/driver"
-	"github.com/assay-hpc/assay/harness/nvml"
-	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
+	"github.com/assay-hpc/assay/internal/host/nvml"
+	"github.com/assay-hpc/assay/internal/host/sysfs"
 )
 
 // fakeMachine is two H200 that do all they should, but for what fault says of GPU 1.

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/result"
-	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/internal/gputest"
+	"github.com/assay-hpc/assay/internal/host/sysfs"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // In the program, which may run where the sources are not.

@@ -11,12 +11,12 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/assay-hpc/assay/coll/cuda/driver"
-	"github.com/assay-hpc/assay/harness/nvml"
-	"github.com/assay-hpc/assay/harness/platform"
-	"github.com/assay-hpc/assay/harness/result"
-	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
 	"github.com/assay-hpc/assay/internal/gputest"
+	"github.com/assay-hpc/assay/internal/host/nvml"
+	"github.com/assay-hpc/assay/internal/host/sysfs"
+	"github.com/assay-hpc/assay/internal/platform"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // open opens the GPUs, or skips the test.

@@ -1,8 +1,8 @@
 package diag
 
 import (
-	"github.com/assay-hpc/assay/harness/nvml"
-	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/host/nvml"
+	"github.com/assay-hpc/assay/internal/host/sysfs"
 )
 
 // A Machine contains the GPUs of this process.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/noun"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // remedyMemory is the advice for faulty memory.

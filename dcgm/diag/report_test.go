@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/result"
-	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/internal/golden"
+	"github.com/assay-hpc/assay/internal/host/sysfs"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // sample has a test of each status.

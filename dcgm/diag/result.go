@@ -3,9 +3,9 @@ package diag
 import (
 	"fmt"
 
-	"github.com/assay-hpc/assay/harness/platform"
-	"github.com/assay-hpc/assay/harness/result"
-	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/host/sysfs"
+	"github.com/assay-hpc/assay/internal/platform"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // NoGPU means no particular GPU.

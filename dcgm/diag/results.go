@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/assay-hpc/assay/harness/platform"
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/platform"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // Results converts the report to results of checks: one for each test, with an object for each

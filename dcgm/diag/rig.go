@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/assay-hpc/assay/coll/cuda/driver"
-	"github.com/assay-hpc/assay/harness/sysfs"
-	"github.com/assay-hpc/assay/internal/rig"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
+	"github.com/assay-hpc/assay/internal/gpu/rig"
+	"github.com/assay-hpc/assay/internal/host/sysfs"
 )
 
 // The PTX in ptx is built with CUDA 11.8, so that every supported driver accepts it. The harness of

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/assay-hpc/assay/coll/cuda/driver"
-	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
+	"github.com/assay-hpc/assay/internal/host/sysfs"
 )
 
 // hostBytes is the size of a copy between host and GPU.

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
 const (

@@ -15,8 +15,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/assay-hpc/assay/coll/cuda/driver"
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // An Event reports that a test begins, makes progress, or ends.

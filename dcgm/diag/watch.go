@@ -4,8 +4,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/nvml"
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/host/nvml"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // watchEvery is the time between two readings of all GPUs.

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/assay-hpc/assay/harness/nvml"
-	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/host/nvml"
+	"github.com/assay-hpc/assay/internal/host/sysfs"
 )
 
 // linkChecks check NVLink and the fabric of NVSwitches.

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/assay-hpc/assay/harness/nvml"
-	"github.com/assay-hpc/assay/harness/result"
-	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/host/nvml"
+	"github.com/assay-hpc/assay/internal/host/sysfs"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // messageChecks check the kernel's log.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/nvml"
-	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/host/nvml"
+	"github.com/assay-hpc/assay/internal/host/sysfs"
 )
 
 // A nodeState contains the operating system's data. Its parts are read separately, each within the

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/assay-hpc/assay/harness/nvml"
-	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/host/nvml"
+	"github.com/assay-hpc/assay/internal/host/sysfs"
 )
 
 // powerChecks check clocks, heat and power.

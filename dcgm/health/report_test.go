@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/golden"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // sick is a node with some faults of every kind.

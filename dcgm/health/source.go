@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/assay-hpc/assay/harness/nvml"
-	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/host/nvml"
+	"github.com/assay-hpc/assay/internal/host/sysfs"
 )
 
 // Reasons why nothing is known, in addition to those in [nvml].

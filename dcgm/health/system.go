@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/assay-hpc/assay/harness/result"
-	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/host/sysfs"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // softwareChecks check that the needed kernel modules are loaded.

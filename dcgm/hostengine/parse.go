@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/dcgm/diag"
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // A Document contains the output of dcgmi diag -j, as results.

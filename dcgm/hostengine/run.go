@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/dcgm/diag"
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // Name is the engine's name in reports.

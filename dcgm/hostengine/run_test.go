@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/dcgm/diag"
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // install puts a script on PATH as dcgmi, before the shell's tools.

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/history"
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/certificate"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // A Baseline is an earlier certificate whose figures are compared with.

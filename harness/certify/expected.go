@@ -5,12 +5,12 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/dcgm/health"
-	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/image"
-	"github.com/assay-hpc/assay/harness/machine"
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/exit"
+	"github.com/assay-hpc/assay/internal/host/machine"
 	"github.com/assay-hpc/assay/internal/noun"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // gpusID is the id of the result that compares the node's GPUs with --gpus. It is in no suite, so

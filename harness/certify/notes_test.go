@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/certificate"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // TestTimes: a run whose clock was set back has a certificate with the time that it took.

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/bootstrap"
-	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/certificate"
+	"github.com/assay-hpc/assay/internal/certificate/certificatetest"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // machines joins n machines in this process; change, if not nil, changes the

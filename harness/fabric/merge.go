@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/gather"
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/certificate"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // inside is the largest total size in bytes at which the certificates of all machines are embedded

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/coll/predict/scale/scaletest"
 	"github.com/assay-hpc/assay/harness/hunt"
-	"github.com/assay-hpc/assay/harness/scale/scaletest"
+	"github.com/assay-hpc/assay/internal/certificate"
 )
 
 // TestOverheadTable prints what a run of the suite fabric costs besides its

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/harness/hunt"
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // A HuntReport is the result of a hunt among machines: one result, with an object for each machine

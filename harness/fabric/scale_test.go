@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/result"
-	"github.com/assay-hpc/assay/harness/scale"
-	"github.com/assay-hpc/assay/harness/scale/scaletest"
+	"github.com/assay-hpc/assay/coll/predict/scale"
+	"github.com/assay-hpc/assay/coll/predict/scale/scaletest"
+	"github.com/assay-hpc/assay/internal/certificate"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // TestScaleTable measures the certificate of a cluster as it grows, with the

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/bootstrap"
-	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/internal/certificate/certificatetest"
 )
 
 // TestFirstMachine is the first machine of the tests below, in a process of its own: it

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/assay-hpc/assay/harness/result"
-	"github.com/assay-hpc/assay/harness/stat"
+	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/stat"
 )
 
 // maxStrings allows two strings per missing rank, plus those of the checks.

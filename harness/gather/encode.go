@@ -7,8 +7,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/assay-hpc/assay/harness/result"
-	"github.com/assay-hpc/assay/harness/stat"
+	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/stat"
 )
 
 // A part is sent as

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/result"
-	"github.com/assay-hpc/assay/harness/stat"
+	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/stat"
 )
 
 // rich is a part in which every field is used.

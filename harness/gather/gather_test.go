@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/meet"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 var token = []byte("a token for tests")

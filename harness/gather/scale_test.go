@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/result"
-	"github.com/assay-hpc/assay/harness/scale/scaletest"
+	"github.com/assay-hpc/assay/coll/predict/scale/scaletest"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // A cost is what gathering from fake ranks in this process took.

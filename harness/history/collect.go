@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/certificate"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // Options are for a Collector.

@@ -3,7 +3,7 @@ package history
 import (
 	"math"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/certificate"
 )
 
 // Compare returns what drifted from one certificate to another, for the worse and for the better,

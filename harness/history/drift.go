@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/stat"
+	"github.com/assay-hpc/assay/internal/stat"
 )
 
 // Requirements for a drift. The package comment explains them.

@@ -26,7 +26,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // Version is the version of History's JSON.

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/assay-hpc/assay/harness/stat"
+	"github.com/assay-hpc/assay/internal/stat"
 )
 
 // successive estimates a standard deviation from the differences between neighbours, on which a

@@ -10,8 +10,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/stat"
 	"github.com/assay-hpc/assay/internal/noun"
+	"github.com/assay-hpc/assay/internal/stat"
 )
 
 // TextOptions are for WriteText.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/assay-hpc/assay/harness/stat"
+	"github.com/assay-hpc/assay/internal/stat"
 )
 
 // A way is the direction in which a node is examined.

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/scale/scaletest"
+	"github.com/assay-hpc/assay/coll/predict/scale/scaletest"
 )
 
 // sizes are those that every kind of fault is tried at; the largest ones take

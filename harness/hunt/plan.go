@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/assay-hpc/assay/harness/stat"
+	"github.com/assay-hpc/assay/internal/stat"
 )
 
 // fewNodes is the number of nodes below which pairs follow a round-robin. From this number on one

@@ -3,7 +3,7 @@ package hunt
 import (
 	"slices"
 
-	"github.com/assay-hpc/assay/harness/stat"
+	"github.com/assay-hpc/assay/internal/stat"
 )
 
 // leastOfRound is the lowest probability that one meeting of two switches can contribute: all its

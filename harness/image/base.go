@@ -12,10 +12,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/dpkg"
-	"github.com/assay-hpc/assay/harness/ldso"
-	"github.com/assay-hpc/assay/harness/rootfs"
+	"github.com/assay-hpc/assay/internal/certificate"
+	"github.com/assay-hpc/assay/internal/dpkg"
+	"github.com/assay-hpc/assay/internal/ldso"
+	"github.com/assay-hpc/assay/internal/rootfs"
 )
 
 // A base is the image that this image was built on, according to the base's own records, which the

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/elf/elftest"
+	"github.com/assay-hpc/assay/internal/certificate"
+	"github.com/assay-hpc/assay/internal/elf/elftest"
 )
 
 // loaderCache is an ld.so.cache that names libraries in /usr/lib.

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/confine"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // componentChecks turns the declared checks into checks of the suite. A component without declared

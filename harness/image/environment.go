@@ -11,10 +11,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/assay-hpc/assay/harness/ldso"
-	"github.com/assay-hpc/assay/harness/result"
-	"github.com/assay-hpc/assay/harness/rootfs"
 	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/internal/ldso"
+	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/rootfs"
 )
 
 // comesLater returns why a directory of a library path may be missing, and whether it may.

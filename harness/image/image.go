@@ -13,12 +13,12 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/result"
-	"github.com/assay-hpc/assay/harness/rootfs"
 	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/confine"
 	"github.com/assay-hpc/assay/internal/infile"
+	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/rootfs"
 )
 
 // Config is what the suite compares an image with.

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"io/fs"
 
-	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/libnccl"
-	"github.com/assay-hpc/assay/harness/result"
-	"github.com/assay-hpc/assay/harness/rootfs"
 	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/internal/certificate"
+	"github.com/assay-hpc/assay/internal/host/libnccl"
+	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/rootfs"
 )
 
 // ourNCCL checks that assay's libnccl.so.2 is assay's, has its engine in the same directory, and

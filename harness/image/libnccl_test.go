@@ -5,11 +5,11 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/elf/elftest"
-	"github.com/assay-hpc/assay/harness/libnccl"
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/certificate"
+	"github.com/assay-hpc/assay/internal/elf/elftest"
 	"github.com/assay-hpc/assay/internal/gputest"
+	"github.com/assay-hpc/assay/internal/host/libnccl"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // compiled are libraries as files of an image: assay's libnccl.so.2, and one that says

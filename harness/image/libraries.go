@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/assay-hpc/assay/harness/elf"
-	"github.com/assay-hpc/assay/harness/ldso"
-	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/internal/elf"
+	"github.com/assay-hpc/assay/internal/ldso"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 func isLoadable(f *elf.File) bool { return f.Type == delf.ET_EXEC || f.Type == delf.ET_DYN }

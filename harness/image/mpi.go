@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/internal/confine"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // mpiEnv lets Open MPI start two ranks as root on one processor. Each version reads its own

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/elf/elftest"
-	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/confine"
+	"github.com/assay-hpc/assay/internal/elf/elftest"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // The tests in this file take the machine that they run on for an image.

@@ -14,11 +14,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/elf"
-	"github.com/assay-hpc/assay/harness/ldso"
-	"github.com/assay-hpc/assay/harness/rootfs"
 	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/internal/certificate"
+	"github.com/assay-hpc/assay/internal/elf"
+	"github.com/assay-hpc/assay/internal/ldso"
+	"github.com/assay-hpc/assay/internal/rootfs"
 )
 
 // A scan is the result of resolving every file of an image as the dynamic loader would.

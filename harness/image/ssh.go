@@ -9,9 +9,9 @@ import (
 	"encoding/pem"
 	"strings"
 
-	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/internal/confine"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // sshd finds the server, even with a user's PATH, which often lacks its directory. assay's own

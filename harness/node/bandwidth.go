@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/internal/result"
 	"github.com/assay-hpc/assay/perftest/membw"
 )
 

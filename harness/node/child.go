@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/machine"
 	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/internal/host/machine"
 )
 
 // When its time is up, a child of certify gets SIGTERM, so that it can clean up, and is

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/perf"
-	"github.com/assay-hpc/assay/harness/platform"
-	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/internal/nearest"
 	"github.com/assay-hpc/assay/internal/noun"
+	"github.com/assay-hpc/assay/internal/platform"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // collParams are the parameters under "with" of coll.

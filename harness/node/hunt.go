@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/fabric"
-	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // huntParams are the parameters under "with" of hunt.

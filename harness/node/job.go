@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/noun"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // UseJob marks checks that all machines of a job run together. All machines reach such a check,

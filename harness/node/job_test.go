@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/assay-hpc/assay/harness/fabric"
-	"github.com/assay-hpc/assay/harness/platform"
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/platform"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // threeNodes are machines of which the others say what they are told to.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/internal/result"
 	"github.com/assay-hpc/assay/perftest/mesh"
 )
 

@@ -14,12 +14,12 @@ import (
 	"sync"
 
 	"github.com/assay-hpc/assay/harness/fabric"
-	"github.com/assay-hpc/assay/harness/machine"
-	"github.com/assay-hpc/assay/harness/platform"
-	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/internal/host/machine"
 	"github.com/assay-hpc/assay/internal/nearest"
 	"github.com/assay-hpc/assay/internal/noun"
+	"github.com/assay-hpc/assay/internal/platform"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // Resources of checks, so that they do not disturb one another.

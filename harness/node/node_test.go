@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/machine"
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/host/machine"
+	"github.com/assay-hpc/assay/internal/result"
 
 	"github.com/assay-hpc/assay/coll/perf"
 	"github.com/assay-hpc/assay/dcgm/diag"
-	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/internal/platform"
 	"github.com/assay-hpc/assay/perftest/membw"
 	"github.com/assay-hpc/assay/perftest/mesh"
 )

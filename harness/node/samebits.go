@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/coll/perf"
-	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/noun"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // sameBits adds the same data once for each rotation of the GPUs over the ranks, each size twice.

@@ -3,8 +3,8 @@ package report
 import (
 	"fmt"
 
-	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/noun"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 func figure(v float64, unit string) string { return fmt.Sprintf("%.4g %s", v, unit) }

@@ -3,7 +3,7 @@ package report
 import (
 	"strings"
 
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // A headline is one of the figures by which people know a machine.

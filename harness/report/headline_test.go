@@ -3,7 +3,7 @@ package report
 import (
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // TestHeadlines: of several figures the worst, by its direction; none of what was skipped.

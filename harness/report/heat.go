@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // A heatMap shows a check's measurements between each pair of objects.

@@ -8,11 +8,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/history"
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/noun"
 	"github.com/assay-hpc/assay/internal/plain"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // History writes a self-contained page on values over time. For each machine it shows the

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/noun"
 	"github.com/assay-hpc/assay/internal/plain"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // A Signature says what is known about the signer of a certificate.

@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/net/html"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/golden"
 )
 

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/certificate"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // A layout is a drawing under construction: the tree of parts, and the position of each part.

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/noun"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // A bunch is a group of a check's objects that have the same message.

@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/internal/certificate"
+	"github.com/assay-hpc/assay/internal/certificate/certificatetest"
 	"github.com/assay-hpc/assay/internal/golden"
 )
 

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/golden"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // TestResults: what one kind of checks found, as a command of the harness prints it. Checks

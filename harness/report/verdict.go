@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // marks contains the sign of each verdict and its colour on a terminal.

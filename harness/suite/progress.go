@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // A Progress says how far a run is. Where there is a terminal, one line shows it, and a line is

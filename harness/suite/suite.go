@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/result"
-	"github.com/assay-hpc/assay/harness/rootfs"
+	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/rootfs"
 )
 
 // A Check shows one thing.

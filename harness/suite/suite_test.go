@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 func pass(context.Context, *Env) result.Result { return result.Passed("") }

@@ -23,10 +23,10 @@ import (
 	"github.com/assay-hpc/assay/coll/transport"
 	"github.com/assay-hpc/assay/coll/transport/rendezvous"
 	"github.com/assay-hpc/assay/coll/transport/socket"
-	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/gather"
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/meet"
+	"github.com/assay-hpc/assay/internal/result"
 	"github.com/assay-hpc/assay/perftest/tcp"
 )
 

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/assay-hpc/assay/coll/cuda/driver"
-	"github.com/assay-hpc/assay/harness/sysfs"
-	"github.com/assay-hpc/assay/internal/rig"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
+	"github.com/assay-hpc/assay/internal/gpu/rig"
+	"github.com/assay-hpc/assay/internal/host/sysfs"
 	"github.com/assay-hpc/assay/perftest/probe"
 )
 

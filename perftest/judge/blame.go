@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // A Matrix contains the measurements between the members of a set, which are numbered from 0. Value

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // all is a matrix of all pairs; value 0 is none, and negative ones were not applicable.

@@ -5,7 +5,7 @@ package judge
 import (
 	"fmt"
 
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // Limits define where verdicts change. Pass and Fail are fractions of the reference value: a value

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 func TestJudge(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"unsafe"
 
-	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
 // The size of the memory in which pointers are chased, and the distance between them: a line of a

@@ -5,7 +5,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/host/sysfs"
 )
 
 // A bench is a Machine with results that are fixed: a copy takes as long as gbps

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/host/sysfs"
 	"github.com/assay-hpc/assay/internal/noun"
 )
 

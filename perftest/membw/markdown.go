@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/assay-hpc/assay/harness/result"
-	"github.com/assay-hpc/assay/harness/stat"
 	"github.com/assay-hpc/assay/internal/infile"
+	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/stat"
 )
 
 // WriteMarkdown writes reports as Markdown tables for documents, one line per family.

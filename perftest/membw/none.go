@@ -3,8 +3,8 @@
 package membw
 
 import (
-	"github.com/assay-hpc/assay/coll/cuda/driver"
-	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
+	"github.com/assay-hpc/assay/internal/host/sysfs"
 )
 
 // Open fails with driver.ErrNoDriver: this build has no CUDA.

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/assay-hpc/assay/harness/stat"
+	"github.com/assay-hpc/assay/internal/stat"
 )
 
 // Parameters of nvbandwidth 0.8.

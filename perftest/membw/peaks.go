@@ -3,9 +3,9 @@ package membw
 import (
 	"cmp"
 
-	"github.com/assay-hpc/assay/harness/nvml"
-	"github.com/assay-hpc/assay/harness/platform"
-	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/host/nvml"
+	"github.com/assay-hpc/assay/internal/host/sysfs"
+	"github.com/assay-hpc/assay/internal/platform"
 )
 
 // subject determines what a GPU should reach: from its model in the data base or, if the model is

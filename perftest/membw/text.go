@@ -6,7 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // Marks of verdicts, printed after a value.

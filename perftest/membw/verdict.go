@@ -5,13 +5,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/assay-hpc/assay/harness/result"
-	"github.com/assay-hpc/assay/harness/stat"
+	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/stat"
 	"github.com/assay-hpc/assay/perftest/judge"
 )
 
 // The limits, based on what healthy nodes are known to reach (figures and sources:
-// harness/platform; list: docs/bandwidth.md).
+// internal/platform; list: docs/bandwidth.md).
 var (
 	// PCIe 5: 55 of 63 GB/s, 0.87; Azure's minimum is 48, 0.76. PCIe 4: 24 to 26 of 31.
 	hostLimits = judge.Limits{Pass: 0.76, Fail: 0.66, MedianWarn: 0.93, MedianFail: 0.75}

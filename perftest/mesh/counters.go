@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/assay-hpc/assay/harness/result"
-	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/host/sysfs"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // A meaning is the verdict and the explanation for a counter that increased.

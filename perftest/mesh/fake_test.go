@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/host/sysfs"
 	"github.com/assay-hpc/assay/perftest/probe"
 )
 

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/host/sysfs"
 	"github.com/assay-hpc/assay/perftest/probe"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/noun"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // A View defines how a report is shown.

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/assay-hpc/assay/perftest/verbs"
+	"github.com/assay-hpc/assay/internal/verbs"
 )
 
 // allocate allocates n bytes for the data and registers them.

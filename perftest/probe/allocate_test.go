@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/assay-hpc/assay/perftest/verbs"
+	"github.com/assay-hpc/assay/internal/verbs"
 )
 
 // gpu stands in for one: its memory is the host's.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/sysfs/sysfstest"
+	"github.com/assay-hpc/assay/internal/host/sysfs/sysfstest"
 )
 
 const ports = `

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/assay-hpc/assay/internal/verbs"
 	"github.com/assay-hpc/assay/perftest/probe/wire"
-	"github.com/assay-hpc/assay/perftest/verbs"
 )
 
 // A session is the rdma_cm state of a test: the control channel with -z, and also the queue pairs

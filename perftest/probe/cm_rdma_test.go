@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/assay-hpc/assay/internal/verbs"
 	"github.com/assay-hpc/assay/perftest/probe/wire"
-	"github.com/assay-hpc/assay/perftest/verbs"
 )
 
 // byCM is a test whose queue pairs rdma_cm connects.

@@ -7,7 +7,7 @@ import (
 	"encoding/binary"
 	"time"
 
-	"github.com/assay-hpc/assay/perftest/verbs"
+	"github.com/assay-hpc/assay/internal/verbs"
 )
 
 // In a datagram connection the client learns the server's QP, but rdma_cm does not tell the server

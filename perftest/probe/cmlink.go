@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/assay-hpc/assay/perftest/verbs"
+	"github.com/assay-hpc/assay/internal/verbs"
 )
 
 // A link is the control channel over rdma_cm: a reliable QP on which each write sends one message.

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/assay-hpc/assay/internal/verbs"
 	"github.com/assay-hpc/assay/perftest/probe/wire"
-	"github.com/assay-hpc/assay/perftest/verbs"
 )
 
 // An endpoint contains this side's device, memory and QPs.

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/assay-hpc/assay/internal/verbs"
 	"github.com/assay-hpc/assay/perftest/probe/wire"
-	"github.com/assay-hpc/assay/perftest/verbs"
 )
 
 // These, too, run in the virtual machine of make test-rdma.

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/assay-hpc/assay/perftest/verbs"
+	"github.com/assay-hpc/assay/internal/verbs"
 )
 
 // hostMemory returns memory for the data, to be freed with verbs.Free: memory of the process, in

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/stat"
+	"github.com/assay-hpc/assay/internal/stat"
 )
 
 // A LatencyResult is one line of a latency test. Times are in nanoseconds, one way for writes and

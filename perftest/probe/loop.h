@@ -3,7 +3,7 @@
 // a whole test. Another thread ends one by its stop.
 #ifndef ASSAY_PROBE_LOOP_H
 #define ASSAY_PROBE_LOOP_H
-#include "../verbs/abi.h"
+#include "../../internal/verbs/abi.h"
 
 #include <stdint.h>
 

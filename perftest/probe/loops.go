@@ -17,8 +17,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/assay-hpc/assay/internal/verbs"
 	"github.com/assay-hpc/assay/perftest/probe/wire"
-	"github.com/assay-hpc/assay/perftest/verbs"
 )
 
 // A stallError is a test without progress for too long.

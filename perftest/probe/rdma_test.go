@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/assay-hpc/assay/perftest/verbs"
+	"github.com/assay-hpc/assay/internal/verbs"
 )
 
 // These tests need RDMA devices, and perftest: make test-rdma runs them on soft

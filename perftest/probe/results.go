@@ -9,7 +9,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/assay-hpc/assay/perftest/verbs"
+	"github.com/assay-hpc/assay/internal/verbs"
 )
 
 // info returns the content of the header.

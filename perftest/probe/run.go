@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/assay-hpc/assay/internal/verbs"
 	"github.com/assay-hpc/assay/perftest/probe/wire"
-	"github.com/assay-hpc/assay/perftest/verbs"
 )
 
 // A runner is one side of one test.

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/assay-hpc/assay/perftest/verbs"
+	"github.com/assay-hpc/assay/internal/verbs"
 )
 
 // How TestVersus measures: in turns that are short against the machine's ups

@@ -1,5 +1,5 @@
 // Whose library this is. Several libraries have the name libnccl.so.2; package
-// harness/libnccl tells them apart by what their files say, without loading them.
+// internal/host/libnccl tells them apart by what their files say, without loading them.
 #include "api.h"
 
 #define TEXT(x) #x

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"math/bits"
 
-	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
 //go:generate nvcc -ptx -arch=compute_80 -o check.ptx check.cu

@@ -9,8 +9,8 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/perf"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
 // A Lane is a GPU with one stream. It implements perf.Lane: all methods except Close are

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/perf"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
 	"github.com/assay-hpc/assay/internal/gputest"
 )
 

@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/nccl"
 	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/perf"
 	"github.com/assay-hpc/assay/coll/perf/commtest"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
 var (

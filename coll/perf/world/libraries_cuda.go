@@ -7,7 +7,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/nccl"
 	"github.com/assay-hpc/assay/coll/perf"
-	"github.com/assay-hpc/assay/harness/libnccl"
+	"github.com/assay-hpc/assay/internal/host/libnccl"
 )
 
 // A library is a library with NCCL's functions, for measuring its collectives.

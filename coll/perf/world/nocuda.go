@@ -6,9 +6,9 @@ import (
 	"context"
 
 	"github.com/assay-hpc/assay/coll/choose"
-	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/perf"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
 // gpuFactory is nil in a build without CUDA.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/transport/slots"
-	rdma "github.com/assay-hpc/assay/perftest/verbs"
+	rdma "github.com/assay-hpc/assay/internal/verbs"
 )
 
 // conn is the part that both ends of a connection share.

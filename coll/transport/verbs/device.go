@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/transport/slots"
-	"github.com/assay-hpc/assay/harness/sysfs"
-	rdma "github.com/assay-hpc/assay/perftest/verbs"
+	"github.com/assay-hpc/assay/internal/host/sysfs"
+	rdma "github.com/assay-hpc/assay/internal/verbs"
 )
 
 // A Net holds the usable ports, with their devices open. An Endpoint takes ownership of

@@ -1,5 +1,5 @@
 // Package verbs is the transport over InfiniBand and RoCE. It uses reliable connections
-// of libibverbs, which perftest/verbs loads at run time. NCCL calls it IB.
+// of libibverbs, which internal/verbs loads at run time. NCCL calls it IB.
 //
 // Without cgo this package contains no transport, and Find returns an error that says so.
 //

@@ -7,7 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	rdma "github.com/assay-hpc/assay/perftest/verbs"
+	rdma "github.com/assay-hpc/assay/internal/verbs"
 )
 
 // An immediate contains the low bits of the message's number, and the number of its

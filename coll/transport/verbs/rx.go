@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/assay-hpc/assay/coll/transport/slots"
-	rdma "github.com/assay-hpc/assay/perftest/verbs"
+	rdma "github.com/assay-hpc/assay/internal/verbs"
 )
 
 // A receiver is the receiving end of a connection. sends holds the write of the credit.

@@ -10,7 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/assay-hpc/assay/coll/transport/slots"
-	rdma "github.com/assay-hpc/assay/perftest/verbs"
+	rdma "github.com/assay-hpc/assay/internal/verbs"
 )
 
 // Connect implements slots.Sender: it creates its queue pairs, asks the receiver to

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/assay-hpc/assay/coll/transport/slots"
-	rdma "github.com/assay-hpc/assay/perftest/verbs"
+	rdma "github.com/assay-hpc/assay/internal/verbs"
 )
 
 // A sender is the sending end of a connection. sends holds two requests for each slot and

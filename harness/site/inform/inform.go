@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/site/kubernetes"
 	"github.com/assay-hpc/assay/harness/site/slurm"
+	"github.com/assay-hpc/assay/internal/certificate"
 )
 
 // Options say which systems are told, and how; nil: it is not told.

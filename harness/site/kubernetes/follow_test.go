@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // TestMayFollow: a pass undoes only what was written before its checks began; a fail is written in

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
-	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/apiservertest"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // install makes the objects of an example that are wanted on the API server, which refuses

@@ -19,7 +19,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/assay-hpc/assay/harness/stat"
+	"github.com/assay-hpc/assay/internal/stat"
 )
 
 type options struct {
