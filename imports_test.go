@@ -19,7 +19,7 @@ const modulePath = "github.com/assay-hpc/assay"
 // none.
 var floors = []string{
 	// The ground: what a node is, what a certificate says, and bindings.
-	"internal/{confine,elf,exit,gpu/driver,hardware,infile,meet,nearest,noun,pickle,plain,result,stat,version}",
+	"internal/{confine,elf,exit,gpu/driver,hardware,infile,meet,pickle,result,stat,version,words}",
 	"internal/{attest,grammar,host/netenv,outfile,rootfs}",
 	"internal/{certificate,dpkg,host/sysfs,ldso,oci}",
 	"internal/{attest/walk,gpu/rig,host/libnccl,host/nvml,platform,verbs} .",
@@ -66,7 +66,7 @@ var fences = []fence{
 	{"github.com/NVIDIA/go-nvml/...", "internal/host/nvml", "", "one package asks NVML"},
 	{"github.com/sigstore/sigstore/pkg/signature/kms/{aws,azure,gcp}", "cmd/sigstore-kms", "harness/... cmd/harness cmd/assay", "clouds' libraries would double the harness; keys of theirs are a plugin program's"},
 	{"net/http os/exec", "...", "build/{matrix,recipe,component,lock} coll/... perftest/... harness/{estimate,fabric,gather,history,hunt,keep,suite} internal/{attest,certificate,meet,platform,result}", "what follows from its arguments alone is tested without a network or a program"},
-	{"...", "...", "coll/model harness/{estimate,hunt} internal/{exit,infile,meet,nearest,noun,outfile,pickle,plain,result,rootfs,stat,version,host/netenv} perftest/judge", "the standard library is enough"},
+	{"...", "...", "coll/model harness/{estimate,hunt} internal/{exit,infile,meet,outfile,pickle,result,rootfs,stat,version,words,host/netenv} perftest/judge", "the standard library is enough"},
 	{"testing", "internal/golden", "", "fixtures belong to tests"},
 }
 
@@ -75,12 +75,12 @@ type closet struct{ who, knows, why string }
 
 var closets = []closet{
 	{"build/{llb,dockerfile}", "build/recipe internal/{attest,certificate,infile,result}", "both make the same image from the same recipe"},
-	{"build/jobs", "internal/{nearest,hardware}", "a job follows from a profile and options alone"},
+	{"build/jobs", "internal/{hardware,words}", "a job follows from a profile and options alone"},
 	{"build/...", "build/... . internal/...", "assay runs without GPU and cgo; what measures is compiled inside the images"},
 	{"perftest/probe/wire", "", "others can speak perftest's protocol with this package alone"},
 	{"harness/site/{slurm,kubernetes,nvsentinel}", "harness/site internal/{attest,certificate,infile,result}", "it acts on a certificate, whoever made that"},
-	{"harness/{history,keep}", "internal/{attest,certificate,infile,noun,outfile,result,stat}", "what follows from certificates needs nothing else"},
-	{"harness/suite", "internal/{infile,nearest,result,rootfs,stat}", "the runner knows no check"},
+	{"harness/{history,keep}", "internal/{attest,certificate,infile,outfile,result,stat,words}", "what follows from certificates needs nothing else"},
+	{"harness/suite", "internal/{infile,result,rootfs,stat,words}", "the runner knows no check"},
 	{"internal/{confine,meet,result}", "", "short enough to be read whole"},
 	{"internal/{certificate,oci}", "internal/{attest,infile,result}", "others read certificates and images with these alone"},
 }
@@ -279,11 +279,11 @@ func TestImportsBites(t *testing.T) {
 		{"build/llb", "./build/state", "same recipe"},
 		{"build/jobs", "./internal/stat", "a profile"},
 		{"build/jobs", "./internal/hardware", ""},
-		{"perftest/probe/wire", "./internal/noun", "with this package alone"},
+		{"perftest/probe/wire", "./internal/words", "with this package alone"},
 		{"harness/site/slurm", "./harness/suite", "whoever made"},
 		{"harness/site/slurm", "./harness/site", ""},
 		{"harness/suite", "./internal/certificate", "no check"},
-		{"internal/result", "./internal/noun", "read whole"},
+		{"internal/result", "./internal/words", "read whole"},
 	} {
 		got := wrong(listed{tt.name, []string{tt.imports}, []string{tt.imports}})
 		if tt.want == "" && len(got) > 0 || tt.want != "" && !slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, tt.want) }) {

@@ -18,7 +18,7 @@ import (
 	k8sjson "sigs.k8s.io/json"
 	k8syaml "sigs.k8s.io/yaml"
 
-	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // kinds are the objects that a job can consist of, by API version and kind.
@@ -133,8 +133,8 @@ func (s *places) unknownKind(n *yaml.Node, version, kind string) {
 		}
 		names = append(names, name)
 	}
-	best := nearest.To(kind, names)
-	if version == "" || kind == "" || nearest.Distance(kind, best) <= 2 {
+	best := words.Nearest(kind, names)
+	if version == "" || kind == "" || words.Distance(kind, best) <= 2 {
 		s.report(LevelError, "kind", fmt.Sprintf("there is no %q in %q", kind, version), fmt.Sprintf("did you mean %s?", best))
 		return
 	}

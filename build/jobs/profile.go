@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/assay-hpc/assay/internal/hardware"
-	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // A Fact is a value and its source.
@@ -253,5 +253,5 @@ func (d *Document) Profile(id string) (*Profile, error) {
 			return &d.Profiles[i], nil
 		}
 	}
-	return nil, fmt.Errorf("there is no profile %q; did you mean %q? \"assay jobs list\" has them all", id, nearest.To(id, ids))
+	return nil, fmt.Errorf("there is no profile %q; did you mean %q? \"assay jobs list\" has them all", id, words.Nearest(id, ids))
 }

@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 var (
@@ -58,7 +58,7 @@ func (o Options) variantRefusals(p *Profile, no func(string, ...any)) {
 		if why, ok := p.Refuse[v]; ok {
 			no("--%s: %s", v, why)
 		} else if _, ok := p.Variants[v]; !ok {
-			no("there is no variant %q; did you mean %q?", v, nearest.To(v, VariantNames))
+			no("there is no variant %q; did you mean %q?", v, words.Nearest(v, VariantNames))
 		}
 	}
 	has := func(v string) bool { return slices.Contains(o.Variants, v) }

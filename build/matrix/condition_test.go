@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 func TestConditionHolds(t *testing.T) {
@@ -71,11 +71,11 @@ func TestNearest(t *testing.T) {
 	for _, c := range []struct{ s, want string }{
 		{"ncll", "nccl"}, {"harnes", "harness"}, {"nccl-test", "nccl-tests"}, {"rdmacore", "rdma-core"}, {"", "ssh"},
 	} {
-		if got := nearest.To(c.s, ComponentNames()); got != c.want {
-			t.Errorf("nearest.To(%q) = %q; want %q", c.s, got, c.want)
+		if got := words.Nearest(c.s, ComponentNames()); got != c.want {
+			t.Errorf("words.Nearest(%q) = %q; want %q", c.s, got, c.want)
 		}
 	}
-	if got := nearest.To("x", nil); got != "" {
+	if got := words.Nearest("x", nil); got != "" {
 		t.Errorf("nearest of none = %q; want nothing", got)
 	}
 }

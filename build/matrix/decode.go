@@ -13,7 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // decodable types decode themselves from a node; everything else in a document is a struct, a
@@ -133,7 +133,7 @@ func (r *reporter) structure(field string, n *yaml.Node, v reflect.Value) {
 func meant(n *yaml.Node, key string, keys []string) bool {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k := n.Content[i].Value
-		if k == key || !slices.Contains(keys, k) && nearest.To(k, keys) == key {
+		if k == key || !slices.Contains(keys, k) && words.Nearest(k, keys) == key {
 			return true
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/assay-hpc/assay/build/recipe"
 
-	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // A row is one target before its components' versions are known.
@@ -316,7 +316,7 @@ func (e *expansion) unmatched(when []condition) string {
 	for _, c := range when {
 		values := e.values(c.Key)
 		if len(values) > 0 && !slices.ContainsFunc(values, c.holds) {
-			return fmt.Sprintf("no %s here is %q, the nearest is %q; correct it or remove the entry", c.Key, c.Text, nearest.To(strings.TrimLeft(c.Text, "<>="), values))
+			return fmt.Sprintf("no %s here is %q, the nearest is %q; correct it or remove the entry", c.Key, c.Text, words.Nearest(strings.TrimLeft(c.Text, "<>="), values))
 		}
 	}
 	return "nothing before it leaves it a row; remove it"

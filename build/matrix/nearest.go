@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // nearestVersion returns the highest candidate below v, or the lowest candidate if none is below;
@@ -26,8 +26,8 @@ func suggest(what, s string, allowed []string) string {
 	if len(allowed) == 0 {
 		return "there is no " + what + " to choose from; remove it"
 	}
-	near := nearest.To(s, allowed)
-	if nearest.Distance(s, near)*2 > len(s) { // nothing similar: list what is allowed
+	near := words.Nearest(s, allowed)
+	if words.Distance(s, near)*2 > len(s) { // nothing similar: list what is allowed
 		return fmt.Sprintf("the nearest %s is %q, of %s", what, near, strings.Join(allowed, ", "))
 	}
 	return fmt.Sprintf("the nearest %s is %q", what, near)

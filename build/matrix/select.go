@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // Select returns the targets whose name matches at least one of the globs
@@ -40,7 +40,7 @@ func match(targets []Target, glob string, wanted map[string]bool) error {
 	if found {
 		return nil
 	}
-	near := nearest.To(glob, targetNames(targets))
+	near := words.Nearest(glob, targetNames(targets))
 	if strings.ContainsAny(glob, `*?[\`) {
 		return fmt.Errorf("no target matches %q; one of the %d targets is %q", glob, len(targets), near)
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // recipeSuffix ends every tag that does not move. {recipe} is replaced by the recipe's own hash,
@@ -41,7 +41,7 @@ func (r *reporter) checkTemplate(field, template string, at Pos, allowed []strin
 	for _, m := range placeholder.FindAllStringSubmatch(template, -1) {
 		if !slices.Contains(allowed, m[1]) {
 			r.report(at, field, fmt.Sprintf("unknown placeholder %q in %q", m[0], template),
-				fmt.Sprintf("the nearest placeholder is %q", "{"+nearest.To(m[1], allowed)+"}"))
+				fmt.Sprintf("the nearest placeholder is %q", "{"+words.Nearest(m[1], allowed)+"}"))
 		}
 	}
 	if strings.ContainsAny(placeholder.ReplaceAllString(template, ""), "{}") {

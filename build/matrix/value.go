@@ -9,7 +9,7 @@ import (
 	"github.com/invopop/jsonschema"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // A kind is a rule for one piece of text. The parser and the JSON Schema use the same rule, so
@@ -60,7 +60,7 @@ func (k kind) problem(text string) (msg, remedy string) {
 	msg = fmt.Sprintf("%q is not %s", text, k.what)
 	switch {
 	case k.words != nil && !slices.Contains(k.words, text):
-		return msg, fmt.Sprintf("the nearest of %s is %q", strings.Join(k.words, ", "), nearest.To(text, k.words))
+		return msg, fmt.Sprintf("the nearest of %s is %q", strings.Join(k.words, ", "), words.Nearest(text, k.words))
 	case k.pattern != nil && !k.pattern.MatchString(text):
 		return msg, k.remedy
 	}

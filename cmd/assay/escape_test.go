@@ -8,8 +8,8 @@ import (
 	"github.com/assay-hpc/assay/build/inspect"
 	"github.com/assay-hpc/assay/build/sbom"
 	"github.com/assay-hpc/assay/internal/attest"
-	"github.com/assay-hpc/assay/internal/plain"
 	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 const steering = "\x1b]0;owned\a\x1b[2J\u009b31m\u202e\r\x00"
@@ -39,12 +39,12 @@ func TestNothingSteers(t *testing.T) {
 			Attached:    []inspect.AttachedEntry{{Digest: steering, Type: steering, Predicate: steering, Signature: attest.Unverified, KeyIDs: []string{steering}}},
 		}},
 	}
-	for name, write := range map[string]func(*plain.Writer) error{
-		"text": func(w *plain.Writer) error { return r.Text(w) },
-		"JSON": func(w *plain.Writer) error { return r.JSON(w) },
+	for name, write := range map[string]func(*words.Writer) error{
+		"text": func(w *words.Writer) error { return r.Text(w) },
+		"JSON": func(w *words.Writer) error { return r.JSON(w) },
 	} {
 		var out bytes.Buffer
-		w := plain.NewWriter(&out)
+		w := words.NewWriter(&out)
 		if err := write(w); err != nil {
 			t.Fatal(err)
 		}

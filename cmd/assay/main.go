@@ -18,8 +18,8 @@ import (
 	"github.com/assay-hpc/assay/harness/image"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
-	"github.com/assay-hpc/assay/internal/plain"
 	"github.com/assay-hpc/assay/internal/version"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 func main() {
@@ -46,7 +46,7 @@ func main() {
 // registries, images and certificates, so run escapes what could control a terminal. The
 // progress of builds is written separately.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	out, errOut := plain.NewWriter(stdout), plain.NewWriter(stderr)
+	out, errOut := words.NewWriter(stdout), words.NewWriter(stderr)
 	defer out.Flush()
 	defer errOut.Flush()
 	return carryOut(ctx, args, out, errOut)

@@ -15,10 +15,10 @@ import (
 	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/internal/host/nvml"
 	"github.com/assay-hpc/assay/internal/host/sysfs"
-	"github.com/assay-hpc/assay/internal/nearest"
 	"github.com/assay-hpc/assay/internal/platform"
 	"github.com/assay-hpc/assay/internal/result"
 	"github.com/assay-hpc/assay/internal/version"
+	"github.com/assay-hpc/assay/internal/words"
 	"github.com/assay-hpc/assay/perftest/membw"
 )
 
@@ -97,7 +97,7 @@ func bandwidthSubcommand(c *cli.Context, name string) error {
 	if name == "help" || name == "h" || slices.Contains(names, name) {
 		return nil
 	}
-	return exit.Usagef("bandwidth has no subcommand %q; did you mean %q?", name, nearest.To(name, names))
+	return exit.Usagef("bandwidth has no subcommand %q; did you mean %q?", name, words.Nearest(name, names))
 }
 
 // parse checks the flags.
@@ -115,7 +115,7 @@ func (o *bandwidthOptions) parse() (membw.Options, error) {
 		return m, exit.Usagef("--versus is memcpy, not %q", o.versus)
 	}
 	for _, f := range m.Families {
-		if n := nearest.To(f, membw.FamilyNames()); n != f {
+		if n := words.Nearest(f, membw.FamilyNames()); n != f {
 			return m, exit.Usagef("--only: there is no %q; did you mean %q?", f, n)
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/outfile"
-	"github.com/assay-hpc/assay/internal/plain"
 	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // run does what the options ask for.
@@ -158,7 +158,7 @@ func (o *certifyOptions) write(c *certify.Certification, st *certificate.Stateme
 		}
 	}
 	if o.format == "json" {
-		return writeIndented(plain.Raw(o.stdout), doc)
+		return writeIndented(words.Raw(o.stdout), doc)
 	}
 	return report.Text(painted(o.stdout), st, report.TextOptions{
 		Color: colored(o.stdout), Width: columns(o.stdout), Verbose: o.verbose, Hide: func(r result.Result) bool { return c.Deselected(r.ID) },

@@ -16,8 +16,8 @@ import (
 	"github.com/assay-hpc/assay/coll/perf/world"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/infile"
-	"github.com/assay-hpc/assay/internal/nearest"
 	"github.com/assay-hpc/assay/internal/outfile"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // collCommand is the collective benchmark. Its flags are nccl-tests', which
@@ -58,7 +58,7 @@ func collBench(ctx context.Context, args []string, out, errOut io.Writer) error 
 	if op == "table" {
 		return collTable(args[1:], out)
 	}
-	if n := nearest.To(op, perf.Collectives()); n != op {
+	if n := words.Nearest(op, perf.Collectives()); n != op {
 		return exit.Usagef("there is no operation %q; did you mean %q?", op, n)
 	}
 	cfg, err := perf.Parse(op, "", args[1:])

@@ -10,8 +10,8 @@ import (
 	"github.com/assay-hpc/assay/harness/estimate"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
-	"github.com/assay-hpc/assay/internal/nearest"
 	"github.com/assay-hpc/assay/internal/platform"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 type estimateOptions struct {
@@ -84,7 +84,7 @@ func (o *estimateOptions) validate(c *cli.Context) error {
 	case !(o.efficiency > 0 && o.efficiency <= 1):
 		return exit.Usagef("--efficiency %g: it is a share above 0, up to 1", o.efficiency)
 	case !slices.Contains(estimate.Strategies(), o.strategy):
-		return exit.Usagef("--strategy: there is no %q; did you mean %q?", o.strategy, nearest.To(o.strategy, estimate.Strategies()))
+		return exit.Usagef("--strategy: there is no %q; did you mean %q?", o.strategy, words.Nearest(o.strategy, estimate.Strategies()))
 	}
 	for _, f := range []struct {
 		flag string

@@ -19,10 +19,10 @@ import (
 	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/internal/host/nvml"
 	"github.com/assay-hpc/assay/internal/host/sysfs"
-	"github.com/assay-hpc/assay/internal/noun"
 	"github.com/assay-hpc/assay/internal/platform"
 	"github.com/assay-hpc/assay/internal/result"
 	"github.com/assay-hpc/assay/internal/version"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // openGPUs returns the source of data about GPUs; tests replace it.
@@ -150,9 +150,9 @@ func (o *healthOptions) run(ctx context.Context, x health.Expect) error {
 	// Failures are on stdout. One line reports them on stderr, in case only that is stored.
 	switch r.Verdict {
 	case result.Fail:
-		return exit.With(exit.Fail, fmt.Errorf("health: %s failed", noun.Count(r.Count[result.Fail], "check")))
+		return exit.With(exit.Fail, fmt.Errorf("health: %s failed", words.Count(r.Count[result.Fail], "check")))
 	case result.Error:
-		return exit.With(exit.NotDone, fmt.Errorf("health: %s could not be made", noun.Count(r.Count[result.Error], "check")))
+		return exit.With(exit.NotDone, fmt.Errorf("health: %s could not be made", words.Count(r.Count[result.Error], "check")))
 	}
 	return nil
 }

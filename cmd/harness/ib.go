@@ -14,9 +14,9 @@ import (
 
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/host/sysfs"
-	"github.com/assay-hpc/assay/internal/nearest"
 	"github.com/assay-hpc/assay/internal/outfile"
 	"github.com/assay-hpc/assay/internal/version"
+	"github.com/assay-hpc/assay/internal/words"
 	"github.com/assay-hpc/assay/perftest/gpumem"
 	"github.com/assay-hpc/assay/perftest/mesh"
 	"github.com/assay-hpc/assay/perftest/probe"
@@ -66,7 +66,7 @@ func ib(ctx context.Context, args []string, out, errOut io.Writer) error {
 	}
 	t, ok := probe.FindTool(name)
 	if !ok {
-		return exit.Usagef("ib: there is no tool %q; did you mean %q?", args[0], nearest.To(name, append(probe.ToolNames(), "mesh", "devices")))
+		return exit.Usagef("ib: there is no tool %q; did you mean %q?", args[0], words.Nearest(name, append(probe.ToolNames(), "mesh", "devices")))
 	}
 	if err := ibTest(ctx, t, "harness ib "+t.Name, args[1:], out, errOut); err != nil {
 		return ibStatus(t, err)

@@ -19,8 +19,8 @@ import (
 	"github.com/assay-hpc/assay/harness/image"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
-	"github.com/assay-hpc/assay/internal/nearest"
 	"github.com/assay-hpc/assay/internal/version"
+	"github.com/assay-hpc/assay/internal/words"
 	"github.com/assay-hpc/assay/perftest/mesh"
 	"github.com/assay-hpc/assay/perftest/probe"
 )
@@ -167,5 +167,5 @@ func noCommand(c *cli.Context) error {
 	for _, cmd := range c.App.VisibleCommands() {
 		names = append(names, cmd.Name)
 	}
-	return exit.Usagef("there is no command %q; did you mean %q?", c.Args().First(), nearest.To(c.Args().First(), names))
+	return exit.Usagef("there is no command %q; did you mean %q?", c.Args().First(), words.Nearest(c.Args().First(), names))
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/certificate/certificatetest"
 	"github.com/assay-hpc/assay/internal/exit"
-	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 func TestMain(m *testing.M) {
@@ -118,8 +118,8 @@ func connector(ts *testscript.TestScript, _ bool, args []string) {
 func TestNearest(t *testing.T) {
 	names := []string{"certify", "inventory", "version", "completion"}
 	for in, want := range map[string]string{"certfy": "certify", "ver": "version", "": "certify", "complet": "completion"} {
-		if got := nearest.To(in, names); got != want {
-			t.Errorf("nearest.To(%q) = %q; want %q", in, got, want)
+		if got := words.Nearest(in, names); got != want {
+			t.Errorf("words.Nearest(%q) = %q; want %q", in, got, want)
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/assay-hpc/assay/coll/predict"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
-	"github.com/assay-hpc/assay/internal/nearest"
 	"github.com/assay-hpc/assay/internal/platform"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 type predictOptions struct {
@@ -112,7 +112,7 @@ func (o *predictOptions) validate(c *cli.Context) error {
 	}
 	var ok bool
 	if o.collectiveParsed, ok = predict.CollectiveOf(o.collective); !ok {
-		return exit.Usagef("there is no model of %q; did you mean %q?", o.collective, nearest.To(o.collective, predict.Collectives()))
+		return exit.Usagef("there is no model of %q; did you mean %q?", o.collective, words.Nearest(o.collective, predict.Collectives()))
 	}
 	var err error
 	if o.sizesParsed, err = predict.ParseSizes(o.sizes); err != nil {

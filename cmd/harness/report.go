@@ -19,12 +19,12 @@ import (
 	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/outfile"
-	"github.com/assay-hpc/assay/internal/plain"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // columns returns the width of a terminal; 0: w is no terminal, or its width is unknown.
 func columns(w io.Writer) int {
-	f, ok := plain.Raw(w).(*os.File)
+	f, ok := words.Raw(w).(*os.File)
 	if !ok {
 		return 0
 	}
@@ -105,7 +105,7 @@ func (o *reportOptions) run(ctx context.Context, files []string, out io.Writer) 
 	}
 	if o.output == "" {
 		if forms[0].Format != "text" { // other formats are written byte for byte
-			out = plain.Raw(out)
+			out = words.Raw(out)
 		}
 		return forms[0].Write(painted(out), docs, textOptions(out))
 	}

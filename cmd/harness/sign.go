@@ -15,7 +15,7 @@ import (
 	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/outfile"
-	"github.com/assay-hpc/assay/internal/plain"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // keyUsage says how keys are named.
@@ -128,7 +128,7 @@ func (o *signOptions) run(ctx context.Context, file string, src *sourceOptions, 
 		return err
 	}
 	if to == "" {
-		_, err = plain.Raw(out).Write(envelope)
+		_, err = words.Raw(out).Write(envelope)
 		return err
 	}
 	return outfile.Write(to, envelope)

@@ -13,10 +13,10 @@ import (
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/internal/host/machine"
-	"github.com/assay-hpc/assay/internal/plain"
 	"github.com/assay-hpc/assay/internal/rootfs"
 	"github.com/assay-hpc/assay/internal/verbs"
 	"github.com/assay-hpc/assay/internal/version"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 func versionCommand(out io.Writer) *cli.Command {
@@ -75,7 +75,7 @@ func inventory(out io.Writer, format, dir string) error {
 		if err != nil {
 			return err
 		}
-		return writeIndented(plain.Raw(out), b)
+		return writeIndented(words.Raw(out), b)
 	}
 	for _, p := range inv.Packages {
 		if _, err := fmt.Fprintf(out, "%-40s %-30s %-6s %v\n", p.Name, p.Version, p.Arch, p.Licenses); err != nil {

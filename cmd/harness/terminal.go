@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/assay-hpc/assay/harness/suite"
-	"github.com/assay-hpc/assay/internal/plain"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // overwrite is the prefix of a text that replaces the current line of a terminal.
@@ -20,18 +20,18 @@ const overwrite = "\r\x1b[K"
 // another machine or a file is not trusted. On a terminal, a line of progress may
 // overwrite itself.
 type console struct {
-	*plain.Writer
+	*words.Writer
 	terminal bool
 }
 
-func newConsole(w io.Writer) console { return console{plain.NewWriter(w), isTerminal(w)} }
+func newConsole(w io.Writer) console { return console{words.NewWriter(w), isTerminal(w)} }
 
 func (c console) Write(p []byte) (int, error) {
 	rest, ok := bytes.CutPrefix(p, []byte(overwrite))
 	if !ok || !c.terminal {
 		return c.Writer.Write(p)
 	}
-	if _, err := io.WriteString(plain.Raw(c), overwrite); err != nil {
+	if _, err := io.WriteString(words.Raw(c), overwrite); err != nil {
 		return 0, err
 	}
 	n, err := c.Writer.Write(rest)
@@ -41,13 +41,13 @@ func (c console) Write(p []byte) (int, error) {
 // painted returns the writer for a renderer that uses colours and escapes texts itself.
 func painted(w io.Writer) io.Writer {
 	if colored(w) {
-		return plain.Raw(w)
+		return words.Raw(w)
 	}
 	return w
 }
 
 func isTerminal(w io.Writer) bool {
-	f, ok := plain.Raw(w).(*os.File)
+	f, ok := words.Raw(w).(*os.File)
 	if !ok {
 		return false
 	}
@@ -100,7 +100,7 @@ func newProgress(w io.Writer, long bool) (p *suite.Progress, clear func()) {
 	bar := newStatusLine(w)
 	p = suite.NewProgress()
 	if bar.w != nil {
-		p.Show = func(text string) { bar.show("%s", plain.Line(text)) }
+		p.Show = func(text string) { bar.show("%s", words.Line(text)) }
 	}
 	if bar.w != nil || long {
 		p.Print = func(line string) { bar.clear(); fmt.Fprintln(w, line) }

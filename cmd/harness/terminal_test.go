@@ -15,7 +15,7 @@ import (
 	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/certificate/certificatetest"
 	"github.com/assay-hpc/assay/internal/exit"
-	"github.com/assay-hpc/assay/internal/plain"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // steering is text that clears a screen, changes colours, a window's title and the
@@ -181,7 +181,7 @@ func TestConsole(t *testing.T) {
 		{"colour", "\x1b[32mPASS\x1b[0m\n", true, `\u001b[32mPASS\u001b[0m` + "\n"},
 	} {
 		var b bytes.Buffer
-		c := console{plain.NewWriter(&b), tt.terminal}
+		c := console{words.NewWriter(&b), tt.terminal}
 		if n, err := c.Write([]byte(tt.in)); n != len(tt.in) || err != nil {
 			t.Errorf("%s: Write = %d, %v; want %d", tt.name, n, err, len(tt.in))
 		}

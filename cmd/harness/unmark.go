@@ -9,7 +9,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/site/kubernetes"
 	"github.com/assay-hpc/assay/internal/exit"
-	"github.com/assay-hpc/assay/internal/noun"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 func unmarkCommand(out io.Writer) *cli.Command {
@@ -41,7 +41,7 @@ func unmarkCommand(out io.Writer) *cli.Command {
 			if len(failed) > 0 {
 				return exit.With(exit.NotDone, errors.Join(failed...))
 			}
-			_, err = fmt.Fprintf(out, "nothing of assay's is left on %s\n", noun.Count(len(names), "node"))
+			_, err = fmt.Fprintf(out, "nothing of assay's is left on %s\n", words.Count(len(names), "node"))
 			return err
 		},
 	}

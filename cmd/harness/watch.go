@@ -13,7 +13,7 @@ import (
 	"github.com/assay-hpc/assay/coll/flight"
 	"github.com/assay-hpc/assay/coll/watch"
 	"github.com/assay-hpc/assay/internal/exit"
-	"github.com/assay-hpc/assay/internal/plain"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 type watchOptions struct {
@@ -94,7 +94,7 @@ func (o *watchOptions) run(ctx context.Context, args []string) error {
 			}{"assay.watch/1", all})
 		}
 		if live {
-			fmt.Fprint(plain.Raw(o.out), "\x1b[H\x1b[2J") // clear the screen
+			fmt.Fprint(words.Raw(o.out), "\x1b[H\x1b[2J") // clear the screen
 		}
 		watch.Write(o.out, all, time.Now())
 		if !live {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/internal/meet"
-	"github.com/assay-hpc/assay/internal/noun"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // maxRanks bounds how much one rank can make the root allocate.
@@ -275,7 +275,7 @@ func (r *Root) missing(after time.Duration) error {
 
 // rankList prints ranks as "0-3,7", the first 20 runs of them.
 func rankList(ranks []int) string {
-	out := noun.Ranges(ranks)
+	out := words.Ranges(ranks)
 	if len(out) > 20 {
 		out = append(out[:20], "…")
 	}

@@ -22,7 +22,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // A Level says how much is logged; each one includes those before it.
@@ -156,6 +156,6 @@ func subsystem(name string) (Subsystems, error) {
 			return 1 << i, nil
 		}
 	}
-	near := nearest.To(strings.ToUpper(name), SubsystemNames())
+	near := words.Nearest(strings.ToUpper(name), SubsystemNames())
 	return 0, fmt.Errorf("there is no subsystem %q (did you mean %s?); known are %s", name, near, strings.Join(SubsystemNames(), ", "))
 }

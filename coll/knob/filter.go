@@ -8,7 +8,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/op"
-	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // A Filter says which algorithms, or protocols, each collective may use. The
@@ -83,7 +83,7 @@ func (v *vocabulary) bits(name string) (uint32, error) {
 		}
 	}
 	if set == 0 && !slices.Contains(v.absent, name) {
-		return 0, fmt.Errorf("there is no %s %q (did you mean %s?)", v.what, name, nearest.To(name, v.all()))
+		return 0, fmt.Errorf("there is no %s %q (did you mean %s?)", v.what, name, words.Nearest(name, v.all()))
 	}
 	return set, nil
 }
@@ -152,7 +152,7 @@ func collective(name string) (op.Collective, error) {
 		}
 		known = append(known, strings.ToLower(c.String()))
 	}
-	return 0, fmt.Errorf("there is no function %q (did you mean %s?); known are %s", name, nearest.To(strings.ToLower(name), known), strings.Join(known, ", "))
+	return 0, fmt.Errorf("there is no function %q (did you mean %s?); known are %s", name, words.Nearest(strings.ToLower(name), known), strings.Join(known, ", "))
 }
 
 // String is the text that the filter was made from, "" for the zero one.

@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/assay-hpc/assay/coll/debug"
-	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // An Error is a variable with a value that NCCL refuses, too, or one of ours with a wrong value.
@@ -136,7 +136,7 @@ func (k *Knobs) merge(conf []Setting) (warnings []Warning) {
 			continue
 		}
 		text, level := name+" is left alone: it is not a variable of NCCL", debug.Info
-		if near := nearest.To(name, names()); nearest.Distance(name, near) <= 2 { // other libraries' variables are there on purpose
+		if near := words.Nearest(name, names()); words.Distance(name, near) <= 2 { // other libraries' variables are there on purpose
 			text, level = text+"; did you mean "+near+"?", debug.Warn
 		}
 		if odd := oddValue(s.Value); odd != "" {
@@ -194,8 +194,8 @@ func unknown(s Setting) []Warning {
 		return nil
 	}
 	name := debug.Short(s.Name, valueBytes)
-	near := nearest.To(name, names())
-	close := nearest.Distance(name, near) <= 2
+	near := words.Nearest(name, names())
+	close := words.Distance(name, near) <= 2
 	if !theirs(s.Name) && !close {
 		return nil // other parts of assay have variables, too
 	}

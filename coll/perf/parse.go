@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/elem"
-	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // A UsageError says what is wrong with the arguments.
@@ -114,7 +114,7 @@ func lookup(name string) (flag, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return flag{}, optionErrorf("unrecognized option '--%s'; did you mean '--%s'?", name, nearest.To(name, names))
+		return flag{}, optionErrorf("unrecognized option '--%s'; did you mean '--%s'?", name, words.Nearest(name, names))
 	}
 	return flag{}, optionErrorf("option '--%s' is ambiguous: '--%s' or '--%s'?", name, found[0].long, found[1].long)
 }

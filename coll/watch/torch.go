@@ -16,9 +16,8 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/internal/infile"
-	"github.com/assay-hpc/assay/internal/noun"
 	"github.com/assay-hpc/assay/internal/pickle"
-	"github.com/assay-hpc/assay/internal/plain"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // A TorchDump is what PyTorch's flight recorder wrote on one rank: TORCH_NCCL_DUMP_ON_TIMEOUT, a
@@ -420,7 +419,7 @@ func compareCalls(ranks []*history, seq int64, add func(kind findingKind, of, wa
 // rankNames is "rank 3" or "ranks 0-2 and 5".
 func rankNames(ranks []int) string {
 	slices.Sort(ranks)
-	out := noun.Ranges(ranks)
+	out := words.Ranges(ranks)
 	if len(out) > 12 {
 		out = append(out[:12], "more")
 	}
@@ -440,8 +439,8 @@ func WriteTorch(w io.Writer, dumps []TorchDump, found []TorchFinding) {
 	for _, d := range dumps {
 		entries += len(d.Entries)
 	}
-	fmt.Fprintf(w, "%s of PyTorch's flight recorder, %s\n", noun.Count(len(dumps), "dump"), noun.Count(entries, "operation"))
+	fmt.Fprintf(w, "%s of PyTorch's flight recorder, %s\n", words.Count(len(dumps), "dump"), words.Count(entries, "operation"))
 	for _, f := range found {
-		fmt.Fprintf(w, "process group %s: %s\n", plain.Line(f.Group), plain.Line(f.Text))
+		fmt.Fprintf(w, "process group %s: %s\n", words.Line(f.Group), words.Line(f.Text))
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/flight"
-	"github.com/assay-hpc/assay/internal/plain"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // A Process is a process and the calls of its communicators.
@@ -115,7 +115,7 @@ func Write(out io.Writer, all []Process, now time.Time) {
 			if n := len(c.Last); n > 0 {
 				last, ago = c.Last[n-1].Text, since(now, c.Last[n-1].Called)
 			}
-			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%d of %d\t%d\t%d\t%d\t%s\t%s\n", p.PID, plain.Line(p.Command), p.State, plain.Line(c.Name), c.Rank, c.Size, c.GPU, c.Calls, c.Ended, last, ago)
+			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%d of %d\t%d\t%d\t%d\t%s\t%s\n", p.PID, words.Line(p.Command), p.State, words.Line(c.Name), c.Rank, c.Size, c.GPU, c.Calls, c.Ended, last, ago)
 			for i := len(c.Last) - 2; i >= 0; i-- {
 				fmt.Fprintf(w, "\t\t\t\t\t\t\t\t%s\t%s\n", c.Last[i].Text, since(now, c.Last[i].Called))
 			}
@@ -125,7 +125,7 @@ func Write(out io.Writer, all []Process, now time.Time) {
 	for _, p := range all {
 		for _, c := range p.Communicators {
 			if c.Verdict != "" {
-				fmt.Fprintf(out, "\ncommunicator %q, %s: %s\n", c.Name, since(now, *c.SaidAt), plain.Line(c.Verdict))
+				fmt.Fprintf(out, "\ncommunicator %q, %s: %s\n", c.Name, since(now, *c.SaidAt), words.Line(c.Verdict))
 			}
 		}
 	}

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/assay-hpc/assay/internal/noun"
 	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // remedyMemory is the advice for faulty memory.
@@ -193,7 +193,7 @@ func (j *job) miscompared(gpu int, m miscompares, remedy, where string) {
 	if m.Count == 0 {
 		return
 	}
-	j.findf(gpu, result.Fail, remedy, "%s: %s of 8 bytes wrong, in bits %#016x; the first %d: %s", where, noun.Count(int(m.Count), "word"), m.Bits, min(len(m.First), 4), first(m))
+	j.findf(gpu, result.Fail, remedy, "%s: %s of 8 bytes wrong, in bits %#016x; the first %d: %s", where, words.Count(int(m.Count), "word"), m.Bits, min(len(m.First), 4), first(m))
 }
 
 func first(m miscompares) string {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // paramValues are the given values, by test and parameter.
@@ -71,7 +71,7 @@ func Select(run string, only, skip []string) (p Plan, err error) {
 }
 
 func unknownTest(name string) error {
-	return fmt.Errorf("there is no test %q; did you mean %q?", name, nearest.To(name, Names()))
+	return fmt.Errorf("there is no test %q; did you mean %q?", name, words.Nearest(name, Names()))
 }
 
 // ParseParams parses DCGM's notation, "memtest.test_duration=60;memory.walks=64".

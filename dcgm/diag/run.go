@@ -161,7 +161,7 @@ func (r *Runner) child(ctx context.Context, name string, q any, each func(messag
 	if err != nil {
 		return "", err
 	}
-	said := new(words)
+	said := new(crashOutput)
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(in), said
 	// The child has its own process group, so that the whole group can be killed.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -224,15 +224,15 @@ func messages(in io.Reader, to chan<- message) error {
 	return lines.Err()
 }
 
-// words stores the beginning and the end of what is written to it: a crash first prints its cause,
+// crashOutput stores the beginning and the end of what is written to it: a crash first prints its cause,
 // and at the end the state of all threads.
-type words struct {
+type crashOutput struct {
 	mu        sync.Mutex
 	head, end []byte
 	left      int // number of bytes dropped between the two
 }
 
-func (w *words) Write(b []byte) (int, error) {
+func (w *crashOutput) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := len(b)
@@ -245,7 +245,7 @@ func (w *words) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-func (w *words) String() string {
+func (w *crashOutput) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.left == 0 {

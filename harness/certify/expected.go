@@ -9,8 +9,8 @@ import (
 	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/host/machine"
-	"github.com/assay-hpc/assay/internal/noun"
 	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // gpusID is the id of the result that compares the node's GPUs with --gpus. It is in no suite, so
@@ -46,14 +46,14 @@ func presentGPUs(want *int, n *certificate.Node, facts machine.Facts) *result.Re
 			have++
 		}
 	}
-	r := result.Result{ID: gpusID, Title: "the node has the GPUs that it should have", Verdict: result.Pass, Reason: noun.Count(have, "GPU"), Wanted: fmt.Sprintf("%d (--gpus)", *want)}
+	r := result.Result{ID: gpusID, Title: "the node has the GPUs that it should have", Verdict: result.Pass, Reason: words.Count(have, "GPU"), Wanted: fmt.Sprintf("%d (--gpus)", *want)}
 	switch {
 	case have == *want && (have > 0 || facts.PCI == 0):
 	case have == 0 && facts.PCI == *want:
-		r.Verdict, r.Reason = result.Error, fmt.Sprintf("PCI has %s, and the driver cannot be asked%s", noun.Count(facts.PCI, "GPU"), why(facts))
+		r.Verdict, r.Reason = result.Error, fmt.Sprintf("PCI has %s, and the driver cannot be asked%s", words.Count(facts.PCI, "GPU"), why(facts))
 		r.Remedy = "use the harness of a CUDA image, on a node whose driver works (nvidia-smi); start a container with all GPUs"
 	default:
-		r.Verdict, r.Reason = result.Fail, fmt.Sprintf("%s, not %d; PCI has %d", noun.Count(have, "GPU"), *want, facts.PCI)
+		r.Verdict, r.Reason = result.Fail, fmt.Sprintf("%s, not %d; PCI has %d", words.Count(have, "GPU"), *want, facts.PCI)
 		r.Remedy = "look for the missing GPU in the kernel's log (Xid 79), reboot, then reseat it; or give the right --gpus"
 	}
 	return &r

@@ -12,8 +12,8 @@ import (
 	"github.com/assay-hpc/assay/internal/host/machine"
 	"github.com/assay-hpc/assay/internal/host/sysfs"
 	"github.com/assay-hpc/assay/internal/infile"
-	"github.com/assay-hpc/assay/internal/nearest"
 	"github.com/assay-hpc/assay/internal/platform"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // Chosen returns the requested suite, or the one that fits the machine.
@@ -53,7 +53,7 @@ func suiteFile(name string) (*suite.File, error) {
 	}
 	if !slices.Contains(node.Names(), name) {
 		all := append(node.Names(), image.Name)
-		return nil, exit.Usagef("there is no suite %q; the nearest is %q (all: %s; or a file NAME.yaml)", name, nearest.To(name, all), strings.Join(all, ", "))
+		return nil, exit.Usagef("there is no suite %q; the nearest is %q (all: %s; or a file NAME.yaml)", name, words.Nearest(name, all), strings.Join(all, ", "))
 	}
 	return node.Load(name)
 }

@@ -10,8 +10,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/assay-hpc/assay/internal/noun"
 	"github.com/assay-hpc/assay/internal/stat"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // TextOptions are for WriteText.
@@ -36,7 +36,7 @@ func (h *History) WriteText(w io.Writer, o TextOptions) error {
 		b.WriteByte('\n')
 	}
 	fmt.Fprintf(b, "%s of %s; %s (more than %s, and than the noise), %d for the better",
-		noun.Count(h.Certificates, "certificate"), noun.Count(len(h.Machines), "machine"), noun.Count(len(drifts), "drift"), percent(h.Tolerance), len(drifts)-h.Worse())
+		words.Count(h.Certificates, "certificate"), words.Count(len(h.Machines), "machine"), words.Count(len(drifts), "drift"), percent(h.Tolerance), len(drifts)-h.Worse())
 	if h.Repeated > 0 {
 		fmt.Fprintf(b, "; %d repeated", h.Repeated)
 	}
@@ -50,7 +50,7 @@ func (h *History) WriteText(w io.Writer, o TextOptions) error {
 
 func (m *Machine) text(b *strings.Builder, o TextOptions) {
 	digest := m.Digest[:min(len(m.Digest), len("sha256:")+12)]
-	fmt.Fprintf(b, "%s  %s  %s, %s to %s\n\n", cmp.Or(m.Name, "no subject"), digest, noun.Count(m.Certificates, "certificate"), stamp(m.First), stamp(m.Last))
+	fmt.Fprintf(b, "%s  %s  %s, %s to %s\n\n", cmp.Or(m.Name, "no subject"), digest, words.Count(m.Certificates, "certificate"), stamp(m.First), stamp(m.Last))
 	var table strings.Builder
 	t := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
 	if len(m.Series) > 0 {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/suite"
-	"github.com/assay-hpc/assay/internal/nearest"
 	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/words"
 	"github.com/assay-hpc/assay/perftest/membw"
 )
 
@@ -38,7 +38,7 @@ func (c *Config) bandwidth(e *suite.Entry) ([]suite.Check, error) {
 	args := []string{"bandwidth", "-o", "json", "--size", p.Size, "--samples", strconv.Itoa(p.Samples), "--copies", strconv.Itoa(p.Copies)}
 	for _, f := range p.Families {
 		if !slices.Contains(membw.FamilyNames(), f) {
-			return nil, e.Errorf("with: families: there is no %q; did you mean %q?", f, nearest.To(f, membw.FamilyNames()))
+			return nil, e.Errorf("with: families: there is no %q; did you mean %q?", f, words.Nearest(f, membw.FamilyNames()))
 		}
 		args = append(args, "--only", f)
 	}

@@ -11,10 +11,9 @@ import (
 
 	"github.com/assay-hpc/assay/coll/perf"
 	"github.com/assay-hpc/assay/harness/suite"
-	"github.com/assay-hpc/assay/internal/nearest"
-	"github.com/assay-hpc/assay/internal/noun"
 	"github.com/assay-hpc/assay/internal/platform"
 	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // collParams are the parameters under "with" of coll.
@@ -64,7 +63,7 @@ func (c *Config) coll(e *suite.Entry) ([]suite.Check, error) {
 	}
 	var out []suite.Check
 	for _, op := range p.Operations {
-		if n := nearest.To(op, perf.Collectives()); n != op {
+		if n := words.Nearest(op, perf.Collectives()); n != op {
 			return nil, e.Errorf("with: operations: there is no %q; did you mean %q?", op, n)
 		}
 		check := suite.Check{
@@ -145,7 +144,7 @@ func (c *Config) collResult(e *suite.Entry, d *perf.Document, op string, nodes i
 	case len(d.Rows) == 0:
 		return result.Errored("nothing was measured")
 	}
-	res := result.Passed("%s, every result verified", noun.Count(d.Ranks, "rank"))
+	res := result.Passed("%s, every result verified", words.Count(d.Ranks, "rank"))
 	if nodes > 1 {
 		res.Reason = fmt.Sprintf("%d machines, %s", nodes, res.Reason)
 	}

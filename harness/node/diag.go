@@ -9,8 +9,8 @@ import (
 
 	"github.com/assay-hpc/assay/dcgm/diag"
 	"github.com/assay-hpc/assay/harness/suite"
-	"github.com/assay-hpc/assay/internal/nearest"
 	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // diagParams are the parameters under "with" of diag.
@@ -45,7 +45,7 @@ func (c *Config) diag(e *suite.Entry) ([]suite.Check, error) {
 	for _, name := range p.Tests {
 		plan, err := diag.Select(name, nil, nil)
 		if err != nil || plan.Level > 0 || strings.Contains(name, ",") {
-			return nil, e.Errorf("with: tests: there is no test %q; did you mean %q?", name, nearest.To(name, diag.Names()))
+			return nil, e.Errorf("with: tests: there is no test %q; did you mean %q?", name, words.Nearest(name, diag.Names()))
 		}
 		plan.Duration, plan.Params = p.Duration, params
 		out = append(out, c.test(e, plan, p, left))

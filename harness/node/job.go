@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/assay-hpc/assay/internal/noun"
 	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // UseJob marks checks that all machines of a job run together. All machines reach such a check,
@@ -62,7 +62,7 @@ func (c *Config) agree(check string, gpus int, own *result.Result) *result.Resul
 		return ptr(result.Errored("%v", err))
 	}
 	b, err = c.Job.Ask(b, func(all [][]byte) ([]byte, error) {
-		var words []word
+		var states []word
 		var ranks []int
 		for rank, b := range all {
 			if b == nil {
@@ -72,9 +72,9 @@ func (c *Config) agree(check string, gpus int, own *result.Result) *result.Resul
 			if err := json.Unmarshal(b, &w); err != nil || w.Check != check {
 				return json.Marshal(result.Errored("%s is at another check (%q), not at %q: all machines must run the same suite with the same flags", c.Job.Name(rank), w.Check, check))
 			}
-			words, ranks = append(words, w), append(ranks, rank)
+			states, ranks = append(states, w), append(ranks, rank)
 		}
-		return json.Marshal(c.judgeWords(words, ranks))
+		return json.Marshal(c.judgeWords(states, ranks))
 	})
 	if err != nil {
 		return ptr(result.Errored("%v", err))
@@ -87,12 +87,12 @@ func (c *Config) agree(check string, gpus int, own *result.Result) *result.Resul
 }
 
 // judgeWords returns the result if not all remaining machines can run a check.
-func (c *Config) judgeWords(words []word, ranks []int) *result.Result {
-	if len(words) < 2 {
+func (c *Config) judgeWords(states []word, ranks []int) *result.Result {
+	if len(states) < 2 {
 		return ptr(result.Errored("fewer than two machines are left"))
 	}
 	var verdicts []result.Verdict
-	for _, w := range words {
+	for _, w := range states {
 		if w.Verdict != "" {
 			verdicts = append(verdicts, w.Verdict)
 		}
@@ -100,13 +100,13 @@ func (c *Config) judgeWords(words []word, ranks []int) *result.Result {
 	if len(verdicts) > 0 {
 		res := result.Result{Verdict: result.Worst(verdicts...)}
 		var who []string
-		for i, w := range words {
+		for i, w := range states {
 			if w.Verdict == res.Verdict {
 				who = append(who, c.Job.Name(ranks[i]))
 				res.Reason, res.Remedy = w.Reason, w.Remedy
 			}
 		}
-		if len(who) < len(words) {
+		if len(who) < len(states) {
 			res.Reason = fmt.Sprintf("%s: %s", some(who), res.Reason)
 			if res.Verdict == result.Skip { // other machines could have run it
 				res.Verdict = result.Error
@@ -114,9 +114,9 @@ func (c *Config) judgeWords(words []word, ranks []int) *result.Result {
 		}
 		return &res
 	}
-	for i, w := range words {
-		if w.GPUs != words[0].GPUs {
-			return ptr(result.Errored("%s has %s, and %s has %s: a collective over machines takes as many of each", c.Job.Name(ranks[i]), noun.Count(w.GPUs, "GPU"), c.Job.Name(ranks[0]), noun.Count(words[0].GPUs, "GPU")))
+	for i, w := range states {
+		if w.GPUs != states[0].GPUs {
+			return ptr(result.Errored("%s has %s, and %s has %s: a collective over machines takes as many of each", c.Job.Name(ranks[i]), words.Count(w.GPUs, "GPU"), c.Job.Name(ranks[0]), words.Count(states[0].GPUs, "GPU")))
 		}
 	}
 	return nil

@@ -16,10 +16,9 @@ import (
 	"github.com/assay-hpc/assay/harness/fabric"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/internal/host/machine"
-	"github.com/assay-hpc/assay/internal/nearest"
-	"github.com/assay-hpc/assay/internal/noun"
 	"github.com/assay-hpc/assay/internal/platform"
 	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // Resources of checks, so that they do not disturb one another.
@@ -73,9 +72,9 @@ func (c *Config) noGPUs() (result.Result, bool) {
 	case m.PCI == 0 && m.GPUs == 0 && (c.GPUs == nil || *c.GPUs == 0):
 		return result.Skipped("there is no GPU on PCI"), true
 	case !m.CUDA:
-		return result.Errored("PCI has %s, and this harness has no code for GPUs", noun.Count(m.PCI, "GPU")).WithRemedy("use the harness of a CUDA image"), true
+		return result.Errored("PCI has %s, and this harness has no code for GPUs", words.Count(m.PCI, "GPU")).WithRemedy("use the harness of a CUDA image"), true
 	case m.GPUs == 0:
-		return result.Errored("PCI has %s, and CUDA none: %s", noun.Count(m.PCI, "GPU"), m.Why).WithRemedy("start the container with its GPUs (docker run --gpus all), on a host whose driver works"), true
+		return result.Errored("PCI has %s, and CUDA none: %s", words.Count(m.PCI, "GPU"), m.Why).WithRemedy("start the container with its GPUs (docker run --gpus all), on a host whose driver works"), true
 	}
 	return result.Result{}, false
 }
@@ -173,7 +172,7 @@ func checkLimits(e *suite.Entry, figures []string) error {
 		case len(figures) == 0:
 			return e.Errorf("limits: %q: %s has no figures that limits could be given for", name, e.Run)
 		case !slices.Contains(figures, name):
-			return e.Errorf("limits: %q is not a figure of this check; did you mean %q?", name, nearest.To(name, figures))
+			return e.Errorf("limits: %q is not a figure of this check; did you mean %q?", name, words.Nearest(name, figures))
 		}
 	}
 	return nil

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/harness/suite"
-	"github.com/assay-hpc/assay/internal/noun"
 	"github.com/assay-hpc/assay/internal/platform"
 	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // platform returns one check: of what was found before any measurement.
@@ -42,7 +42,7 @@ func (c *Config) recognised() result.Result {
 		return result.Failed("it should be %s, and is nearest to %s", c.Platform, cmp.Or(r.Platform, "none that is known")).
 			WithRemedy("look at what harness show platform finds; if the machine is right, name its platform")
 	case c.Ports != nil && *c.Ports != ports:
-		return result.Failed("it should have %s, and has %d", noun.Count(*c.Ports, "RDMA port"), ports).
+		return result.Failed("it should have %s, and has %d", words.Count(*c.Ports, "RDMA port"), ports).
 			WithRemedy("look for the missing card on PCI and in the kernel's log, or give the right --ports")
 	case len(missing) > 0:
 		res := result.Failed("it should be %s, and has %s", c.Platform, strings.Join(missing, ", "))
@@ -55,7 +55,7 @@ func (c *Config) recognised() result.Result {
 	case len(r.GPUs) == 0 && c.Machine.PCI == 0:
 		return result.Skipped("a machine without GPUs is not a platform of the data base: what is measured is judged only where a limit is known without one")
 	case len(r.GPUs) == 0:
-		return result.Errored("PCI has %s, and nothing is known of them: %s", noun.Count(c.Machine.PCI, "GPU"), c.Machine.Why)
+		return result.Errored("PCI has %s, and nothing is known of them: %s", words.Count(c.Machine.PCI, "GPU"), c.Machine.Why)
 	}
 	var names []string
 	for _, g := range r.GPUs {

@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/coll/perf"
-	"github.com/assay-hpc/assay/internal/noun"
 	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // sameBits adds the same data once for each rotation of the GPUs over the ranks, each size twice.
@@ -78,13 +78,13 @@ func differing(runs []*perf.Document) result.Result {
 	}
 	ranks := runs[0].Ranks
 	if len(by) == 0 {
-		return result.Passed("%s, %s of %d sums, all with the bits of the ranks' order", noun.Count(ranks, "rank"), noun.Count(len(runs), "rotation"), verified)
+		return result.Passed("%s, %s of %d sums, all with the bits of the ranks' order", words.Count(ranks, "rank"), words.Count(len(runs), "rotation"), verified)
 	}
 	res := result.Failed("")
 	for name, w := range by {
 		res.Objects = append(res.Objects, result.Object{
 			Name: name, Quantity: "sums with other bits", Verdict: result.Fail, Measured: measured(float64(w.results), "errors", 0, ""),
-			Reason: fmt.Sprintf("other bits in %s of %d, in %d of %s", noun.Count(w.results, "sum"), verified, w.runs, noun.Count(len(runs), "rotation")),
+			Reason: fmt.Sprintf("other bits in %s of %d, in %d of %s", words.Count(w.results, "sum"), verified, w.runs, words.Count(len(runs), "rotation")),
 		})
 	}
 	slices.SortFunc(res.Objects, func(a, b result.Object) int {

@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/internal/certificate"
-	"github.com/assay-hpc/assay/internal/plain"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // plainLines makes each line printable, and terminates the last line.
 func plainLines(s string) string {
 	var b strings.Builder
 	for line := range strings.Lines(s) {
-		b.WriteString(plain.Line(strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\t", " ")) + "\n")
+		b.WriteString(words.Line(strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\t", " ")) + "\n")
 	}
 	return b.String()
 }
@@ -35,7 +35,7 @@ func cleaned(v reflect.Value) reflect.Value {
 	out := reflect.New(v.Type()).Elem()
 	switch v.Kind() {
 	case reflect.String:
-		out.SetString(plain.Line(v.String()))
+		out.SetString(words.Line(v.String()))
 	case reflect.Pointer:
 		if !v.IsNil() {
 			out.Set(reflect.New(v.Type().Elem()))

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/internal/certificate"
-	"github.com/assay-hpc/assay/internal/noun"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // A fact is a line about a certificate.
@@ -59,7 +59,7 @@ func limitsFile(l *certificate.Limits) string {
 	if l == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s, for %s, sha256:%.12s", l.File, noun.Count(len(l.Checks), "check"), l.SHA256)
+	return fmt.Sprintf("%s, for %s, sha256:%.12s", l.File, words.Count(len(l.Checks), "check"), l.SHA256)
 }
 
 // nodeFacts lists the known facts about the machine.

@@ -3,8 +3,8 @@ package report
 import (
 	"fmt"
 
-	"github.com/assay-hpc/assay/internal/noun"
 	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 func figure(v float64, unit string) string { return fmt.Sprintf("%.4g %s", v, unit) }
@@ -57,7 +57,7 @@ func spreadText(m *result.Measurement) string {
 	if s == nil {
 		return ""
 	}
-	of := noun.Count(s.Samples, "sample")
+	of := words.Count(s.Samples, "sample")
 	if s.Kind == result.Confidence {
 		return fmt.Sprintf("%.4g to %.4g with 95 %% confidence, %s", s.Low, s.High, of)
 	}

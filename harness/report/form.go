@@ -9,7 +9,7 @@ import (
 
 	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/exit"
-	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // A Document is a certificate, as it was read from a file.
@@ -108,5 +108,5 @@ func (d *Document) Inside(machine string) (*certificate.Statement, error) {
 	if names == nil {
 		return nil, errors.New("--machine: it is not a certificate of several machines")
 	}
-	return nil, fmt.Errorf("--machine: there is no %q; did you mean %q?", machine, nearest.To(machine, names))
+	return nil, fmt.Errorf("--machine: there is no %q; did you mean %q?", machine, words.Nearest(machine, names))
 }

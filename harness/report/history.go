@@ -10,9 +10,8 @@ import (
 
 	"github.com/assay-hpc/assay/harness/history"
 	"github.com/assay-hpc/assay/internal/certificate"
-	"github.com/assay-hpc/assay/internal/noun"
-	"github.com/assay-hpc/assay/internal/plain"
 	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // History writes a self-contained page on values over time. For each machine it shows the
@@ -20,7 +19,7 @@ import (
 // links it has a plot for each GPU that they start at. Like HTML's page, it loads nothing from
 // elsewhere.
 func History(w io.Writer, title string, h *history.History) error {
-	view := historyView{Title: plain.Line(title)}
+	view := historyView{Title: words.Line(title)}
 	for _, m := range clean(h).Machines {
 		view.Stories = append(view.Stories, storyOf(&m, false))
 	}
@@ -72,7 +71,7 @@ func storyOf(m *history.Machine, short bool) *story {
 	s := &story{Name: cmp.Or(m.Name, "no subject"), Drifts: m.DriftLines()}
 	for _, r := range slices.Backward(m.Runs) {
 		s.Runs = append(s.Runs, run{
-			Time: r.At.Format(time.RFC3339), Sign: marks[r.Verdict].sign, Word: words[r.Verdict], Verdict: r.Verdict,
+			Time: r.At.Format(time.RFC3339), Sign: marks[r.Verdict].sign, Word: verdictNames[r.Verdict], Verdict: r.Verdict,
 			Suite: r.Suite, Checks: counts(r.Checks, r.Took), Harness: r.Harness, Driver: r.Driver,
 		})
 	}
@@ -197,7 +196,7 @@ func (t *trend) plot() plot {
 		ys = append(ys, t.limit.Value)
 		p.Note += fmt.Sprintf("; dashed: the limit, %s %s (%s)", limitWords[t.limit.Kind], figure(t.limit.Value, t.unit), t.limit.Source)
 	}
-	p.Alt = fmt.Sprintf("%d values of %d %s over time; %s", len(t.times), len(t.order), noun.Form(len(t.order), "object"), p.Note)
+	p.Alt = fmt.Sprintf("%d values of %d %s over time; %s", len(t.times), len(t.order), words.Form(len(t.order), "object"), p.Note)
 	t.table(&p)
 	if !drawable(ys) || !drawable(xs) {
 		p.Note += "; such figures cannot be drawn"

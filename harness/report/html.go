@@ -9,9 +9,8 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/internal/certificate"
-	"github.com/assay-hpc/assay/internal/noun"
-	"github.com/assay-hpc/assay/internal/plain"
 	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // A Signature says what is known about the signer of a certificate.
@@ -60,12 +59,12 @@ func HTML(w io.Writer, s *certificate.Statement, about Page) error {
 	s = cleanStatement(s)
 	p := &s.Predicate
 	view := pageView{
-		Suite: p.Suite, Verdict: p.Verdict, Word: words[p.Verdict], Sign: marks[p.Verdict].sign, Summary: counts(result.Count(p.Results), p.Finished.Sub(p.Started)),
+		Suite: p.Suite, Verdict: p.Verdict, Word: verdictNames[p.Verdict], Sign: marks[p.Verdict].sign, Summary: counts(result.Count(p.Results), p.Finished.Sub(p.Started)),
 		When: p.Finished.Format(time.RFC3339), Harness: p.Harness.Version, Facts: facts(s),
 		BarWidth: barWidth, BarFull: barWidth / barMost,
 	}
 	if about.Signature != nil {
-		view.Signature = plain.Line(about.Signature.String())
+		view.Signature = words.Line(about.Signature.String())
 	}
 	if p.Node != nil {
 		view.Node, view.NodeFacts = p.Node.Name, nodeFacts(p.Node)
@@ -91,7 +90,7 @@ func HTML(w io.Writer, s *certificate.Statement, about Page) error {
 	}
 	view.Headlines = headlinesOf(p.Results)
 	made := len(p.Results) - len(view.Skipped)
-	view.Made, view.Short = fmt.Sprintf("All %d %s that were made", made, noun.Form(made, "check")), made <= shortTable
+	view.Made, view.Short = fmt.Sprintf("All %d %s that were made", made, words.Form(made, "check")), made <= shortTable
 	for _, f := range faulty(p.Results) {
 		row := rowOf(*f.Result)
 		row.ID = f.name()

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/assay-hpc/assay/internal/noun"
 	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // A bunch is a group of a check's objects that have the same message.
@@ -231,10 +231,10 @@ func valuesOf(objects []result.Object) (values, limit string) {
 // kindOf returns what the objects are, as far as their names show.
 func kindOf(objects []result.Object) string {
 	if slices.ContainsFunc(objects, func(o result.Object) bool { return o.Peer != "" }) {
-		return noun.Form(len(objects), "pair")
+		return words.Form(len(objects), "pair")
 	}
 	if slices.ContainsFunc(objects, func(o result.Object) bool { return !strings.HasPrefix(o.Name, "GPU ") }) {
-		return noun.Form(len(objects), "object")
+		return words.Form(len(objects), "object")
 	}
-	return noun.Form(len(objects), "GPU")
+	return words.Form(len(objects), "GPU")
 }

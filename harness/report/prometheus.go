@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/internal/certificate"
-	"github.com/assay-hpc/assay/internal/plain"
 	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // A scale converts a unit to one of Prometheus's base units.
@@ -150,7 +150,7 @@ func (l labels) String() string {
 		if b.Len() > 0 {
 			b.WriteByte(',')
 		}
-		b.WriteString(l[i] + `="` + escaper.Replace(plain.Line(l[i+1])) + `"`)
+		b.WriteString(l[i] + `="` + escaper.Replace(words.Line(l[i+1])) + `"`)
 	}
 	return "{" + b.String() + "}"
 }

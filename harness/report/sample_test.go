@@ -10,8 +10,8 @@ import (
 	"github.com/assay-hpc/assay/harness/history"
 	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/certificate/certificatetest"
-	"github.com/assay-hpc/assay/internal/plain"
 	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 func renderTrend(t testing.TB, title string, all []*certificate.Statement) string {
@@ -195,9 +195,9 @@ func TestClean(t *testing.T) {
 	if got := c.Predicate.Results[0].Output; got != `]]>\u0007</pre>\xff`+"\n" {
 		t.Errorf("output: %q", got)
 	}
-	for _, got := range []string{c.Predicate.Results[4].Curves[0].Name, c.Predicate.Node.Topology.Parts[0].Label, c.Predicate.Node.Versions[plain.Line(evil)], c.Predicate.Results[4].Objects[0].Measured.Limit.Source} {
-		if got != plain.Line(evil) || strings.ContainsAny(got, "\x00\x1b\n\u202e\ufffe") {
-			t.Errorf("a text is %q; want %q", got, plain.Line(evil))
+	for _, got := range []string{c.Predicate.Results[4].Curves[0].Name, c.Predicate.Node.Topology.Parts[0].Label, c.Predicate.Node.Versions[words.Line(evil)], c.Predicate.Results[4].Objects[0].Measured.Limit.Source} {
+		if got != words.Line(evil) || strings.ContainsAny(got, "\x00\x1b\n\u202e\ufffe") {
+			t.Errorf("a text is %q; want %q", got, words.Line(evil))
 		}
 	}
 	if c.Predicate.Finished != s.Predicate.Finished || c.Predicate.Environment.CPUs != s.Predicate.Environment.CPUs {

@@ -11,9 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/assay-hpc/assay/internal/certificate"
-	"github.com/assay-hpc/assay/internal/noun"
-	"github.com/assay-hpc/assay/internal/plain"
 	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // TextOptions are the options of Text and Results.
@@ -62,7 +61,7 @@ func Results(w io.Writer, r *result.Report, opt TextOptions) error {
 	}
 	c := cleaned(reflect.ValueOf(r)).Interface().(*result.Report)
 	for i, line := range opt.Head {
-		t.printf("%s\n", plain.Line(line))
+		t.printf("%s\n", words.Line(line))
 		if i == len(opt.Head)-1 {
 			t.printf("\n")
 		}
@@ -87,7 +86,7 @@ func (t *text) results(all, clean []result.Result) {
 	}
 	t.lines(shown)
 	if hidden := len(all) - len(shown); hidden > 0 {
-		t.printf("%s\n", t.dim(fmt.Sprintf("  … %d %s not selected", hidden, noun.Form(hidden, "check"))))
+		t.printf("%s\n", t.dim(fmt.Sprintf("  … %d %s not selected", hidden, words.Form(hidden, "check"))))
 	}
 	t.printf("\n")
 }
@@ -325,7 +324,7 @@ func (t *text) output(s string) {
 
 // summary writes one line, which programs look for, unless the terminal is known to be narrower.
 func (t *text) summary(v result.Verdict, of string) {
-	word := words[v]
+	word := verdictNames[v]
 	for i, line := range wrap(of, t.width-len(word)-2) {
 		if i == 0 {
 			t.printf("%s  %s\n", t.paint("1;"+marks[v].color, word), line)

@@ -13,9 +13,9 @@ var marks = map[result.Verdict]struct{ sign, color string }{
 	result.Pass: {"✓", "32"}, result.Warn: {"⚠", "33"}, result.Fail: {"✗", "31"}, result.Skip: {"–", "2"}, result.Error: {"!", "31"},
 }
 
-// words are the verdicts of a certificate, outcomes those of a check.
+// verdictNames are the verdicts of a certificate, outcomes those of a check.
 var (
-	words = map[result.Verdict]string{
+	verdictNames = map[result.Verdict]string{
 		result.Pass: "PASS", result.Fail: "FAIL", result.Error: "ERROR", result.Skip: "NOTHING SHOWN",
 	}
 	outcomes = map[result.Verdict]string{

@@ -18,8 +18,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/assay-hpc/assay/internal/nearest"
 	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // FileVersion is the version of the files that [ParseFile] reads.
@@ -213,7 +213,7 @@ func decode(file string, n *yaml.Node, v any) error {
 	for i := 0; i < len(n.Content); i += 2 {
 		key := n.Content[i]
 		if !slices.Contains(known, key.Value) {
-			return at(file, key, "there is no key %q here; did you mean %q? (all: %s)", key.Value, nearest.To(key.Value, known), strings.Join(known, ", "))
+			return at(file, key, "there is no key %q here; did you mean %q? (all: %s)", key.Value, words.Nearest(key.Value, known), strings.Join(known, ", "))
 		}
 	}
 	if err := n.Decode(v); err != nil {
@@ -255,7 +255,7 @@ func (e *Entry) Select(only, skip, ids []string) (wanted func(id string) bool, e
 	}{{"only", only}, {"skip", skip}} {
 		for _, p := range list.patterns {
 			if !slices.ContainsFunc(ids, func(id string) bool { return Covers(p, id) }) {
-				return nil, e.Errorf("with: %s: no check of %s matches %q; the nearest is %q", list.key, e.Run, p, nearest.To(p, ids))
+				return nil, e.Errorf("with: %s: no check of %s matches %q; the nearest is %q", list.key, e.Run, p, words.Nearest(p, ids))
 			}
 		}
 	}
@@ -330,7 +330,7 @@ func kind(kinds []Kind, e *Entry) (Kind, error) {
 		}
 		names = append(names, k.Name)
 	}
-	return Kind{}, e.Errorf("run: there is no kind of check %q; did you mean %q? (all: %s)", e.Run, nearest.To(e.Run, names), strings.Join(names, ", "))
+	return Kind{}, e.Errorf("run: there is no kind of check %q; did you mean %q? (all: %s)", e.Run, words.Nearest(e.Run, names), strings.Join(names, ", "))
 }
 
 // checkNeeds reports a need that is neither a check nor an entry.
@@ -342,7 +342,7 @@ func (f *File) checkNeeds(checks []Check, made map[string][]string) error {
 	for i := range f.Entries {
 		for _, need := range f.Entries[i].Needs {
 			if !slices.Contains(names, need) {
-				return f.Entries[i].Errorf("needs: there is no check or entry %q; the nearest is %q", need, nearest.To(need, names))
+				return f.Entries[i].Errorf("needs: there is no check or entry %q; the nearest is %q", need, words.Nearest(need, names))
 			}
 		}
 	}

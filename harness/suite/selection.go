@@ -5,7 +5,7 @@ import (
 	"path"
 	"slices"
 
-	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // A Selection says which checks are wanted, by patterns of their ids: those that Only covers, or
@@ -34,7 +34,7 @@ func (s Selection) Select(c Check) (wanted bool, reason string) {
 func (s Selection) Match(ids []string) error {
 	for _, p := range slices.Concat(s.Only, s.Skip) {
 		if !slices.ContainsFunc(ids, func(id string) bool { return Covers(p, id) }) {
-			return fmt.Errorf("no check matches %q; the nearest is %q", p, nearest.To(p, ids))
+			return fmt.Errorf("no check matches %q; the nearest is %q", p, words.Nearest(p, ids))
 		}
 	}
 	return nil

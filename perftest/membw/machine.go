@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/assay-hpc/assay/internal/host/sysfs"
-	"github.com/assay-hpc/assay/internal/noun"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // memory is a kind of memory.
@@ -127,7 +127,7 @@ type dataError struct {
 }
 
 func (e *dataError) Error() string {
-	return fmt.Sprintf("wrong data: %s of 8 bytes not as sent, the first at byte %d of %d", noun.Count(int(e.Words), "word"), e.First, e.Of)
+	return fmt.Sprintf("wrong data: %s of 8 bytes not as sent, the first at byte %d of %d", words.Count(int(e.Words), "word"), e.First, e.Of)
 }
 
 // errPeer: two GPUs cannot reach each other's memory.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/internal/words"
 	"github.com/assay-hpc/assay/perftest/probe"
 )
 
@@ -44,7 +44,7 @@ var flags = []flag{
 		for _, p := range Patterns() {
 			names = append(names, string(p))
 		}
-		return fmt.Errorf("there is no pattern %q; did you mean %q?", v, nearest.To(v, names))
+		return fmt.Errorf("there is no pattern %q; did you mean %q?", v, words.Nearest(v, names))
 	}},
 	{"serial", "", "one pair at a time, instead of all that share no port", func(m *Args, _ string) error {
 		m.Options.Serial = true
@@ -136,7 +136,7 @@ func Parse(args []string, rate func(platform string) (gbits float64, err error))
 	}
 	t, ok := probe.FindTool(m.tool)
 	if !ok {
-		return nil, fmt.Errorf("--tool: there is no tool %q; did you mean %q?", m.tool, nearest.To(m.tool, probe.ToolNames()))
+		return nil, fmt.Errorf("--tool: there is no tool %q; did you mean %q?", m.tool, words.Nearest(m.tool, probe.ToolNames()))
 	}
 	without := probe.Default(t.Operation, t.Measure)
 	without.IBPort = 0 // all

@@ -7,7 +7,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/assay-hpc/assay/internal/noun"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 //go:embed heatmap.html
@@ -60,7 +60,7 @@ func (r *Report) WriteHTML(w io.Writer, v View) error {
 		findings = append(findings, fmt.Sprintf("%s: %s", f.Verdict, f.Text))
 	}
 	return page.Execute(w, map[string]any{
-		"Report": r, "Verdict": r.worst(), "Hosts": noun.Count(len(r.Hosts), "host"), "Size": sizeText(r.Bytes), "How": r.how(), "Unit": unit, "Typical": typical,
+		"Report": r, "Verdict": r.worst(), "Hosts": words.Count(len(r.Hosts), "host"), "Size": sizeText(r.Bytes), "How": r.how(), "Unit": unit, "Typical": typical,
 		"Squares": squares, "Labels": labels, "Side": side, "Width": side + leftMargin + 10, "Height": side + topMargin + 10,
 		"Left": leftMargin, "Top": topMargin, "Cell": squareSize - 1, "Findings": findings,
 	})

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/assay-hpc/assay/internal/noun"
 	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // A View defines how a report is shown.
@@ -38,7 +38,7 @@ const widest = 32
 func (r *Report) WriteText(w io.Writer, v View) error {
 	var b strings.Builder
 	unit, _ := r.unit(v)
-	fmt.Fprintf(&b, "%s between %d ports of %s: %s, %s, %s, %s\n", r.Tool, len(r.Ports), noun.Count(len(r.Hosts), "host"), r.Pattern, sizeText(r.Bytes), noun.Count(r.QPs, "QP"), r.how())
+	fmt.Fprintf(&b, "%s between %d ports of %s: %s, %s, %s, %s\n", r.Tool, len(r.Ports), words.Count(len(r.Hosts), "host"), r.Pattern, sizeText(r.Bytes), words.Count(r.QPs, "QP"), r.how())
 	if r.Typical > 0 {
 		fmt.Fprintf(&b, "%s; typical is %s\n", unit, r.show(r.Typical, v))
 	} else {

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/internal/host/sysfs"
-	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // Available returns a *NotAvailable that says in one line what is missing in /sys for a test. A
@@ -29,7 +29,7 @@ func (c *Config) Available(f sysfs.FS) error {
 		for _, d := range devices {
 			names = append(names, d.Name)
 		}
-		return flagErrorf("-d", "there is no RDMA device %q; there are %s; did you mean %q?", c.Device, strings.Join(names, ", "), nearest.To(c.Device, names))
+		return flagErrorf("-d", "there is no RDMA device %q; there are %s; did you mean %q?", c.Device, strings.Join(names, ", "), words.Nearest(c.Device, names))
 	}
 	return c.port(devices[i])
 }

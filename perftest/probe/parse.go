@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // ErrHelp and ErrVersion request a text instead of a test.
@@ -153,7 +153,7 @@ func (p *parser) complete(name string) (string, error) {
 	}
 	switch len(found) {
 	case 0:
-		return "", usagef("there is no flag --%s; did you mean --%s?", name, nearest.To(name, slices.DeleteFunc(names, func(n string) bool { return n == "" })))
+		return "", usagef("there is no flag --%s; did you mean --%s?", name, words.Nearest(name, slices.DeleteFunc(names, func(n string) bool { return n == "" })))
 	case 1:
 		return found[0], nil
 	}

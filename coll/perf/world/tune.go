@@ -11,7 +11,7 @@ import (
 	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/perf"
-	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // A Tuning measures which algorithm is the fastest for each collective and size.
@@ -118,7 +118,7 @@ func ParseCollectives(list string) ([]op.Collective, error) {
 		i := slices.IndexFunc(gpuCollectives, func(o op.Collective) bool { return o.Test() == name })
 		switch {
 		case i < 0:
-			return nil, fmt.Errorf("there is no collective %q; did you mean %q?", name, nearest.To(name, perf.Collectives()))
+			return nil, fmt.Errorf("there is no collective %q; did you mean %q?", name, words.Nearest(name, perf.Collectives()))
 		case slices.ContainsFunc(out, func(o op.Collective) bool { return o.Test() == name }):
 			return nil, fmt.Errorf("%s is there twice", name)
 		}

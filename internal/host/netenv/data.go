@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/assay-hpc/assay/internal/noun"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // A Kind is the transport of the data between hosts.
@@ -78,7 +78,7 @@ func (m *maker) chooseData() Data {
 		s.drop(func(i int) bool { return !s.isEFA(i) }, "EFA carries the data")
 		s.dropDown()
 		s.near()
-		d.Kind, d.Why = EFA, noun.Count(len(s.left()), "device")
+		d.Kind, d.Why = EFA, words.Count(len(s.left()), "device")
 	} else {
 		s.dropNameless()
 		s.drop(func(i int) bool { return !s.ports[i].OnPCI }, "it is made of software (soft RoCE or the like)")
@@ -149,7 +149,7 @@ func (s *sorter) dropNameless() {
 		return
 	}
 	s.drop(nameless, "its name is not known: the topology is from a file that has none")
-	s.m.warn(fmt.Sprintf("the topology is from a file that does not name its RDMA devices (%s), so that nothing is set for them", noun.Count(n, "port")),
+	s.m.warn(fmt.Sprintf("the topology is from a file that does not name its RDMA devices (%s), so that nothing is set for them", words.Count(n, "port")),
 		"run this on the node itself, where the kernel names them, or read a file that harness show topology --dump wrote there")
 }
 
@@ -301,7 +301,7 @@ func (s *sorter) kind() (Kind, string) {
 		return Sockets, ""
 	}
 	p := s.ports[left[0]]
-	text := noun.Count(len(left), "port")
+	text := words.Count(len(left), "port")
 	if p.Gbit > 0 {
 		text += fmt.Sprintf(" of %g Gb/s", p.Gbit)
 	}
@@ -319,5 +319,5 @@ func gpuText(before string, gpus []int) string {
 	if len(gpus) == 1 {
 		return fmt.Sprintf("%sGPU %d", before, gpus[0])
 	}
-	return before + "GPUs " + strings.Join(noun.Ranges(gpus), ",")
+	return before + "GPUs " + strings.Join(words.Ranges(gpus), ",")
 }

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/assay-hpc/assay/internal/noun"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // firstEFA is the PCI device of the first EFA generation, which cannot read remote memory.
@@ -13,7 +13,7 @@ const firstEFA = "efa0"
 // efa sets what NCCL's OFI plugin and libfabric need on AWS.
 func (m *maker) efa() {
 	used := m.Data.used()
-	m.set("FI_PROVIDER", "efa", "%s: programs that use libfabric fail where they cannot open them, and do not take TCP", noun.Count(len(used), "EFA device"))
+	m.set("FI_PROVIDER", "efa", "%s: programs that use libfabric fail where they cannot open them, and do not take TCP", words.Count(len(used), "EFA device"))
 	switch {
 	case slices.ContainsFunc(m.n.Ports, func(p Port) bool { return p.Vendor == VendorAmazon && p.Model == firstEFA }):
 		m.leave("FI_EFA_USE_DEVICE_RDMA", "EFA of the first generation cannot read remote memory, and libfabric ends the program when it is asked for")

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/assay-hpc/assay/internal/noun"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // gpuMemory covers how network cards and processors reach GPU memory.
@@ -110,7 +110,7 @@ func (m *maker) limits() {
 			"docker --shm-size=16g or --ipc=host; Kubernetes: an emptyDir of medium Memory on /dev/shm; pyxis mounts the host's")
 	}
 	if ranks := max(len(m.n.GPUs), 1); l.PIDs != nil && *l.PIDs < uint64(ranks*pidsEach) {
-		m.warn(fmt.Sprintf("the container may have %d threads, which is little for %s", *l.PIDs, noun.Count(ranks, "rank")),
+		m.warn(fmt.Sprintf("the container may have %d threads, which is little for %s", *l.PIDs, words.Count(ranks, "rank")),
 			"docker --pids-limit=-1; Kubernetes: the kubelet's podPidsLimit; Slurm: TasksMax=infinity for slurmd")
 	}
 }

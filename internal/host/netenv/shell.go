@@ -5,7 +5,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/assay-hpc/assay/internal/noun"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // WriteExport writes lines for a shell to evaluate: eval "$(harness show environment --export)",
@@ -63,7 +63,7 @@ func (p *Plan) Line(override bool) string {
 		text += "; kept " + strings.Join(kept, " ")
 	}
 	if n := len(p.Warnings); n > 0 {
-		text += fmt.Sprintf("; %s: see harness show environment", noun.Count(n, "warning"))
+		text += fmt.Sprintf("; %s: see harness show environment", words.Count(n, "warning"))
 	}
 	return text
 }

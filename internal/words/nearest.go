@@ -1,12 +1,11 @@
-// Package nearest finds the name that a user who mistyped it probably meant.
-package nearest
+package words
 
 import "strings"
 
-// To returns the name with the fewest edits from s; the first one if several are equal, "" if there
+// Nearest returns the name with the fewest edits from s; the first one if several are equal, "" if there
 // are no names. Names that have s as a part, between letters and digits of their own, come first: who
 // writes h100 does not mean a40.
-func To(s string, names []string) string {
+func Nearest(s string, names []string) string {
 	best, least, part := "", -1, false
 	for _, n := range names {
 		d, has := Distance(s, n), hasPart(n, s)

@@ -1,14 +1,16 @@
-// Package plain makes text from other sources safe to print: a certificate, a registry's answer, a
-// file's content or another machine's message may contain characters that control a terminal, hide
-// text or reverse its direction.
+// Package words makes what a person reads: text from other sources that is safe to print, numbers
+// before nouns, and the name that somebody who mistyped it meant.
+//
+// A certificate, a registry's answer, a file's content or another machine's message may contain
+// characters that control a terminal, hide text or reverse its direction.
 //
 // Graphic characters stay as they are. All others are written as JSON escapes ("\u001b"), so that a
 // reader sees them, and a JSON document keeps its meaning. A byte that is not UTF-8 is written as
 // "\xff".
 //
-// [Line] is for a value inside a line, [Text] for text of several lines, and [Writer] for
+// [Line] is for a value inside a line, [Lines] for text of several lines, and [Writer] for
 // everything that a program prints.
-package plain
+package words
 
 import (
 	"fmt"
@@ -23,8 +25,8 @@ import (
 // Line returns s for use inside a line: line feeds and tabs are escaped too.
 func Line(s string) string { return escape(s, "") }
 
-// Text returns s with line feeds and tabs unchanged.
-func Text(s string) string { return escape(s, "\n\t") }
+// Lines returns s with line feeds and tabs unchanged.
+func Lines(s string) string { return escape(s, "\n\t") }
 
 func escape(s, keep string) string {
 	var b strings.Builder
@@ -63,7 +65,7 @@ func visible(r rune) string {
 	return fmt.Sprintf(`\u%04x`, r)
 }
 
-// A Writer escapes its input like [Text]. The program's own escape sequences go to [Raw]. Several
+// A Writer escapes its input like [Lines]. The program's own escape sequences go to [Raw]. Several
 // goroutines may write.
 type Writer struct {
 	w    io.Writer
@@ -81,7 +83,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	b := append(w.rest, p...)
 	n := whole(b)
 	w.rest = append([]byte(nil), b[n:]...)
-	if _, err := io.WriteString(w.w, Text(string(b[:n]))); err != nil {
+	if _, err := io.WriteString(w.w, Lines(string(b[:n]))); err != nil {
 		return 0, err
 	}
 	return len(p), nil
@@ -91,7 +93,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 func (w *Writer) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, err := io.WriteString(w.w, Text(string(w.rest)))
+	_, err := io.WriteString(w.w, Lines(string(w.rest)))
 	w.rest = nil
 	return err
 }

@@ -1,4 +1,4 @@
-package noun
+package words
 
 import (
 	"fmt"

@@ -1,22 +1,22 @@
-package nearest
+package words
 
 import "testing"
 
-func TestTo(t *testing.T) {
+func TestNearest(t *testing.T) {
 	names := []string{"nccl", "nccl-tests", "hpcx", "harness"}
 	for in, want := range map[string]string{"ncll": "nccl", "ncl-tests": "nccl-tests", "hpc": "hpcx", "harnes": "harness"} {
-		if got := To(in, names); got != want {
-			t.Errorf("To(%q) = %q; want %q", in, got, want)
+		if got := Nearest(in, names); got != want {
+			t.Errorf("Nearest(%q) = %q; want %q", in, got, want)
 		}
 	}
 	platforms := []string{"a40", "h20", "gb200-nvl72", "hgx-h100-ndr400", "h100-pcie", "hgx-a100"}
 	for in, want := range map[string]string{"h100": "h100-pcie", "H100": "h100-pcie", "ndr400": "hgx-h100-ndr400", "a100": "hgx-a100", "a4": "a40", "a41": "a40", "gb200": "gb200-nvl72", "---": "a40"} {
-		if got := To(in, platforms); got != want {
-			t.Errorf("To(%q) = %q; want %q", in, got, want)
+		if got := Nearest(in, platforms); got != want {
+			t.Errorf("Nearest(%q) = %q; want %q", in, got, want)
 		}
 	}
-	if got := To("x", nil); got != "" {
-		t.Errorf("To(x, nil) = %q; want none", got)
+	if got := Nearest("x", nil); got != "" {
+		t.Errorf("Nearest(x, nil) = %q; want none", got)
 	}
 }
 

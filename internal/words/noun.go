@@ -1,5 +1,4 @@
-// Package noun writes numbers for people: before English nouns, and as ranges.
-package noun
+package words
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package plain
+package words
 
 import (
 	"bytes"
@@ -36,8 +36,8 @@ func TestText(t *testing.T) {
 			if got := Line(tt.in); got != tt.line {
 				t.Errorf("Line(%q) = %q; want %q", tt.in, got, tt.line)
 			}
-			if got := Text(tt.in); got != tt.text {
-				t.Errorf("Text(%q) = %q; want %q", tt.in, got, tt.text)
+			if got := Lines(tt.in); got != tt.text {
+				t.Errorf("Lines(%q) = %q; want %q", tt.in, got, tt.text)
 			}
 		})
 	}
@@ -96,7 +96,7 @@ func FuzzText(f *testing.F) {
 	f.Add("a\x1b[31m\u202e\xff\n", 3)
 	f.Add("\U000e0041🚀", 5)
 	f.Fuzz(func(t *testing.T, s string, cut int) {
-		line, text := Line(s), Text(s)
+		line, text := Line(s), Lines(s)
 		for _, got := range []string{line, strings.NewReplacer("\n", "", "\t", "").Replace(text)} {
 			for _, r := range got {
 				if !unicode.IsGraphic(r) {
@@ -108,10 +108,10 @@ func FuzzText(f *testing.F) {
 			}
 		}
 		if again := Line(text); again != line {
-			t.Errorf("Line(Text(%q)) = %q; want %q", s, again, line)
+			t.Errorf("Line(Lines(%q)) = %q; want %q", s, again, line)
 		}
-		if again := Text(text); again != text {
-			t.Errorf("Text(Text(%q)) = %q; want %q", s, again, text)
+		if again := Lines(text); again != text {
+			t.Errorf("Lines(Lines(%q)) = %q; want %q", s, again, text)
 		}
 		var b bytes.Buffer
 		w := NewWriter(&b)
@@ -132,7 +132,7 @@ func FuzzText(f *testing.F) {
 		if err := json.Unmarshal(doc, &want); err != nil {
 			t.Fatal(err)
 		}
-		if err := json.Unmarshal([]byte(Text(string(doc))), &got); err != nil || got != want {
+		if err := json.Unmarshal([]byte(Lines(string(doc))), &got); err != nil || got != want {
 			t.Errorf("the JSON document %s became another one: %q, %v; want %q", doc, got, err, want)
 		}
 	})
