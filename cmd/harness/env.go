@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/internal/host/machine"
@@ -97,5 +98,11 @@ func (o *envOptions) plan(ctx context.Context, environ []string) (*netenv.Node, 
 	if err != nil {
 		return nil, nil, err
 	}
-	return m.Plan(environ, machine.LookUp(ctx, names), o.Options)
+	have := o.Options
+	set, problems := knob.AlreadySet(environ, m.FS.Text)
+	for _, s := range set {
+		have.Env = append(have.Env, netenv.Setting{Name: s.Name, Value: s.Value, From: s.From, Unread: s.Unread})
+	}
+	have.Problems = problems
+	return m.Plan(machine.LookUp(ctx, names), have)
 }

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/assay-hpc/assay/dcgm/health"
 	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/gpu/driver"
+	"github.com/assay-hpc/assay/internal/host/nvml"
 	"github.com/assay-hpc/assay/internal/host/sysfs"
 	"github.com/assay-hpc/assay/internal/host/topology"
 	"github.com/assay-hpc/assay/internal/platform"
@@ -41,9 +41,15 @@ type Identity struct {
 	Energy map[string]uint64 `json:"energy,omitempty"`
 }
 
+// A GPUSource describes the driver and its GPUs, numbered from 0. asking is called before each query.
+type GPUSource interface {
+	Driver() (nvml.Driver, error)
+	GPU(index int, asking func(what string)) (nvml.GPU, error)
+}
+
 // Drivers are the sources that Identify queries about GPUs.
 type Drivers struct {
-	NVML health.Source
+	NVML GPUSource
 	CUDA func() (gpus int, missing error) // the number of GPUs that CUDA can use, or the reason why there is none
 }
 
@@ -98,7 +104,7 @@ func NodeName(getenv func(string) string) string {
 	return cmp.Or(getenv("NODE_NAME"), getenv("SLURMD_NODENAME"), host, "unnamed")
 }
 
-func (id *Identity) askDriver(src health.Source) {
+func (id *Identity) askDriver(src GPUSource) {
 	d, err := src.Driver()
 	if err != nil {
 		return
