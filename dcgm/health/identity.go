@@ -146,7 +146,7 @@ func checkCount(e *env) []finding {
 	case e.told() >= 0:
 		want, from, source = e.told(), fmt.Sprintf("%d", e.told()), "--gpus"
 	case e.Platform != nil && e.Platform.GPUsPerNode.Max() > 0:
-		want, source = e.Platform.GPUsPerNode.Max(), "harness/platform: "+e.Platform.Name
+		want, source = e.Platform.GPUsPerNode.Max(), "hardware database: "+e.Platform.Name
 		from = fmt.Sprint(want)
 		if slices.Contains(e.Platform.GPUsPerNode, has) {
 			want = has
@@ -215,7 +215,7 @@ func checkModel(e *env, g *gpuState) outcome {
 	if !slices.Contains(want.PCIDeviceIDs, g.ID) {
 		o = bad(o.value, "it is device %s; %s has %s", g.ID, want.Name, strings.Join(want.PCIDeviceIDs, ", "))
 	}
-	o.want, o.source = want.Name, "harness/platform: "+e.Platform.Name
+	o.want, o.source = want.Name, "hardware database: "+e.Platform.Name
 	return o
 }
 

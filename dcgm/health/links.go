@@ -101,7 +101,7 @@ func checkLinks(e *env, g *gpuState, links []nvml.Link) outcome {
 	case e.alone(g):
 		return skipped("no NVLink of the only GPU is up, and there is none to reach")
 	case m != nil && m.NVLink != nil && m.NVLink.Links.Known():
-		want, source = int(m.NVLink.Links.Value), "harness/platform: "+m.Name+", "+m.NVLink.Links.Source
+		want, source = int(m.NVLink.Links.Value), "hardware database: "+m.Name+", "+m.NVLink.Links.Source
 	case up == 0:
 		return skipped("no NVLink is up, and the model is not known to have any")
 	case !g.toSwitch():

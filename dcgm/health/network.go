@@ -124,7 +124,7 @@ func checkNICs(e *env) []finding {
 		if has < want {
 			o = bad(o.value, "%d RDMA devices; a %s has %d", has, p.Name, want)
 		}
-		o.number, o.want, o.source = &n, fmt.Sprintf("%d or more", want), "harness/platform: "+p.NICs.Count.Source
+		o.number, o.want, o.source = &n, fmt.Sprintf("%d or more", want), "hardware database: "+p.NICs.Count.Source
 		return node(o)
 	}
 }
@@ -216,7 +216,7 @@ func (e *env) platformRate(devices []sysfs.RDMADevice) (gbit float64, source str
 	if n.Count.Known() && fast >= int(n.Count.Value) {
 		return 0, ""
 	}
-	return n.GbitEach.Value, "harness/platform: " + e.Platform.Name + ", " + n.GbitEach.Source
+	return n.GbitEach.Value, "hardware database: " + e.Platform.Name + ", " + n.GbitEach.Source
 }
 
 func checkLanes(e *env, _ string, p sysfs.RDMAPort) outcome {
