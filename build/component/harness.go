@@ -27,7 +27,7 @@ var rivals = []struct {
 }{
 	{"nccl-tests", []string{"all_reduce_perf", "all_gather_perf", "broadcast_perf", "reduce_scatter_perf", "reduce_perf", "alltoall_perf", "scatter_perf", "gather_perf", "sendrecv_perf"}},
 	{"perftest", []string{"ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_atomic_bw", "ib_write_lat", "ib_read_lat", "ib_send_lat", "ib_atomic_lat"}},
-	{"bandwidth", []string{"bandwidthTest", "p2pBandwidthLatencyTest", "nvbandwidth"}},
+	{"bandwidth", []string{"bandwidthTest", "p2pBandwidthLatencyTest"}},
 }
 
 // libncclDir contains assay's libnccl.so.2 and its engine. The loader does not search it:

@@ -65,7 +65,6 @@ func bandwidthCommand(out, errOut io.Writer) *cli.Command {
 		Subcommands: []*cli.Command{
 			tool("test", "measure and print as NVIDIA's bandwidthTest does", "[FLAG...]", bandwidthTestTool),
 			tool("p2p", "measure and print as NVIDIA's p2pBandwidthLatencyTest does", "[FLAG...]", bandwidthP2P),
-			tool("nv", "measure and print as nvbandwidth does", "[FLAG...]", bandwidthNV),
 			tool("table", "turn reports of --format json into Markdown", "FILE...", bandwidthTable),
 		},
 		OnUsageError: onUsageError,

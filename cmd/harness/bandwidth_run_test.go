@@ -67,8 +67,6 @@ func TestBandwidthRuns(t *testing.T) {
 		{"bandwidth test --htod", fast, errors.New("broken"), exit.Fail, "Result = FAIL"},
 		{"bandwidth p2p", fast, nil, 0, "P2P Connectivity Matrix"},
 		{"bandwidth p2p", fast, errors.New("broken"), exit.Fail, "N/A"},
-		{"bandwidth nv -t 5 -b 256", fast, nil, 0, "SUM device_to_device_memcpy_write_ce"},
-		{"bandwidth nv -t nosuch", fast, nil, exit.Fail, "Error: Testcase nosuch not found!"},
 	} {
 		closed := false
 		openMachine = func(bool) (membw.Machine, error) {

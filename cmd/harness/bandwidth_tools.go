@@ -1,24 +1,20 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 
 	"github.com/assay-hpc/assay/internal/exit"
-	"github.com/assay-hpc/assay/internal/host/nvml"
-	"github.com/assay-hpc/assay/internal/version"
 	"github.com/assay-hpc/assay/perftest/membw"
 )
 
 // bandwidthPrograms maps names of NVIDIA's programs to the tools that do the same. The
 // harness acts as such a program if it is started under that name.
 var bandwidthPrograms = map[string]func(context.Context, []string, io.Writer, io.Writer) error{
-	"bandwidthTest": bandwidthTestTool, "p2pBandwidthLatencyTest": bandwidthP2P, "nvbandwidth": bandwidthNV,
+	"bandwidthTest": bandwidthTestTool, "p2pBandwidthLatencyTest": bandwidthP2P,
 }
 
 // runBandwidth runs the tool for one of those names; ok is false for other names.
@@ -65,32 +61,4 @@ func bandwidthP2P(ctx context.Context, args []string, out, errOut io.Writer) err
 		return err
 	}
 	return onMachine(ctx, false, func(m membw.Machine) error { return o.Run(ctx, m, out) })
-}
-
-// bandwidthNV is "harness bandwidth nv".
-func bandwidthNV(ctx context.Context, args []string, out, errOut io.Writer) error {
-	o, done, err := membw.ParseNV(args, errOut)
-	switch {
-	case done || err != nil:
-		return err
-	case o.List:
-		return membw.ListNV(out)
-	}
-	o.Version, o.Driver = "assay "+version.Get().Version, cmp.Or(driverVersion(), "not known")
-	o.Host, _ = os.Hostname()
-	return onMachine(ctx, o.NoAffinity, func(m membw.Machine) error { return o.Run(ctx, m, out) })
-}
-
-// driverVersion returns the version of NVIDIA's driver; "": not known.
-func driverVersion() string {
-	lib, err := nvml.Open()
-	if err != nil {
-		return ""
-	}
-	defer lib.Close()
-	d, err := lib.Driver()
-	if err != nil {
-		return ""
-	}
-	return d.Version
 }

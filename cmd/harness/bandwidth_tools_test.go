@@ -10,7 +10,7 @@ import (
 // TestBandwidthPrograms: under NVIDIA's names the program is what they are.
 func TestBandwidthPrograms(t *testing.T) {
 	for args, want := range map[string]int{
-		"/usr/bin/nvbandwidth -l": 0, "./bandwidthTest --mode=no": exit.Usage, "p2pBandwidthLatencyTest --help": 0, "bandwidthTest --help": 0,
+		"./bandwidthTest --mode=no": exit.Usage, "p2pBandwidthLatencyTest --help": 0, "bandwidthTest --help": 0,
 	} {
 		var out, errOut strings.Builder
 		if got := run(strings.Fields(args), &out, &errOut); got != want {

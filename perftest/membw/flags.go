@@ -3,9 +3,7 @@ package membw
 import (
 	"flag"
 	"io"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/assay-hpc/assay/internal/exit"
 )
@@ -59,62 +57,4 @@ func ParseP2P(args []string, errOut io.Writer) (o P2POptions, done bool, err err
 		return o, false, exit.Usagef("--numElems=%d: there must be one", o.Elements)
 	}
 	return o, false, nil
-}
-
-// ParseNV reads the arguments of nvbandwidth, as ParseTest does.
-func ParseNV(args []string, errOut io.Writer) (o NVOptions, done bool, err error) {
-	fs := flag.NewFlagSet("harness bandwidth nv", flag.ContinueOnError)
-	both(fs.IntVar, &o.MiB, "b", "bufferSize", 512, "MiB of a buffer")
-	both(fs.IntVar, &o.Samples, "i", "testSamples", 3, "samples of a testcase")
-	both(fs.BoolVar, &o.Mean, "m", "useMean", false, "report the mean of the samples, not the median")
-	both(fs.BoolVar, &o.List, "l", "list", false, "list the testcases")
-	both(fs.BoolVar, &o.Verbose, "v", "verbose", false, "print all samples, and least, most and average")
-	both(fs.BoolVar, &o.NoVerify, "s", "skipVerification", false, "do not check what was copied")
-	both(fs.BoolVar, &o.NoAffinity, "d", "disableAffinity", false, "allocate host memory wherever this thread runs")
-	both(fs.BoolVar, &o.JSON, "j", "json", false, "print JSON")
-	for name, to := range map[string]*[]string{"t": &o.Testcases, "testcase": &o.Testcases, "p": &o.Prefixes, "testcasePrefixes": &o.Prefixes} {
-		usage := "testcase by `name` or index; several may follow"
-		if to == &o.Prefixes {
-			usage = "testcases whose names begin with this `prefix`; several may follow"
-		}
-		fs.Func(name, usage, func(s string) error { *to = append(*to, s); return nil })
-	}
-	if done, err = exit.ParseFlags(fs, repeated(args), errOut); done || err != nil {
-		return o, done, err
-	}
-	if !o.List && (o.MiB < 1 || o.Samples < 1) {
-		return o, false, exit.Usagef("-b %d -i %d: there must be one of each", o.MiB, o.Samples)
-	}
-	return o, false, nil
-}
-
-// both defines a flag by two names.
-func both[T any](define func(*T, string, T, string), to *T, short, long string, value T, usage string) {
-	define(to, short, value, usage)
-	define(to, long, value, "the same as -"+short)
-}
-
-// repeated expands a list after -t or -p into one flag per value: nvbandwidth accepts
-// "-t A B".
-func repeated(args []string) (out []string) {
-	list := ""
-	for _, a := range args {
-		switch {
-		case strings.HasPrefix(a, "-"):
-			list = ""
-			if slices.Contains([]string{"t", "testcase", "p", "testcasePrefixes"}, strings.TrimLeft(a, "-")) {
-				list = a
-				continue
-			}
-			out = append(out, a)
-		case list != "":
-			out = append(out, list, a)
-		default:
-			out = append(out, a)
-		}
-	}
-	if n := len(args); list != "" && n > 0 && args[n-1] == list {
-		out = append(out, list) // so that the parser reports the missing value
-	}
-	return out
 }

@@ -3,7 +3,6 @@ package membw
 import (
 	"io"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -18,21 +17,6 @@ func TestParseTest(t *testing.T) {
 		got, done, err := ParseTest(strings.Fields(args), io.Discard)
 		if err != nil || done || !reflect.DeepEqual(got, want) {
 			t.Errorf("%q: %+v, %v; want %+v", args, got, err, want)
-		}
-	}
-}
-
-func TestRepeated(t *testing.T) {
-	for args, want := range map[string]string{
-		"-t a b -v":              "-t a -t b -v",
-		"-b 4 -t 1 2 3 -p d e":   "-b 4 -t 1 -t 2 -t 3 -p d -p e",
-		"--testcase=a -i 2":      "--testcase=a -i 2",
-		"--testcasePrefixes d e": "--testcasePrefixes d --testcasePrefixes e",
-		"-t":                     "-t",
-		"":                       "",
-	} {
-		if got := repeated(strings.Fields(args)); !slices.Equal(got, strings.Fields(want)) {
-			t.Errorf("%q becomes %q; want %q", args, got, want)
 		}
 	}
 }
