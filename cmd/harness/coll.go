@@ -16,7 +16,6 @@ import (
 	"github.com/assay-hpc/assay/coll/perf/world"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/infile"
-	"github.com/assay-hpc/assay/internal/outfile"
 	"github.com/assay-hpc/assay/internal/words"
 )
 
@@ -102,12 +101,6 @@ func collEvery(ctx context.Context, flags []string, out, errOut io.Writer) error
 		err = e.Encode(docs)
 	} else {
 		err = r.Text(out)
-	}
-	if err == nil && cfg.Plot != "" {
-		var b []byte
-		if b, err = r.PNG(); err == nil {
-			err = outfile.Write(cfg.Plot, b)
-		}
 	}
 	if bad := r.Wrong(); err == nil && bad != nil {
 		return exit.With(exit.Fail, fmt.Errorf("coll: %w", bad))

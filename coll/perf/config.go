@@ -46,7 +46,6 @@ type Config struct {
 	Shape  []int64 // --shape
 	Trials int     // --trials
 	Split  int     // --split; 0: none
-	Plot   string  // --plot
 	Output string  // --format: "text" or "json"
 	Bench  bool    // --bench
 

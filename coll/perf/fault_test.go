@@ -232,7 +232,6 @@ func TestRefused(t *testing.T) {
 		"no split":  {"reduce", "", setup{environ: []string{"NCCL_TESTS_SPLIT=%2"}, world: func(w *World) { w.Split = nil }}, NotImplemented, "cannot split"},
 		"no ranks":  {"reduce", "", setup{world: func(w *World) { w.Comms = nil }}, InternalError, "no ranks"},
 		"shape":     {"reduce", "--shape 100000x1000", setup{host: smallHost}, DeviceError, "--shape needs 400000000 bytes"},
-		"plot":      {"reduce", "-b 8 -e 8 --plot /nonexistent/x.png", setup{}, InternalError, "--plot: "},
 		"no bucket": {"reduce", "--split 4 -e 64K -o mulsum", setup{}, InvalidUsage, "take no -o mulsum"},
 	} {
 		if tt.op == "reduce" && !strings.Contains(tt.line, "-b") && !strings.Contains(tt.line, "-") || tt.line == "" {

@@ -106,7 +106,6 @@ var flags = []flag{
 	{0, "shape", "RxC", "one tensor of this shape (rows x columns of -d): print its mean bandwidth", setShape},
 	{0, "trials", "count", "how often --shape runs it", countFlag("trials", func(c *Config) *int { return &c.Trials })},
 	{0, "split", "parts", "one large operation against this many small ones of the same total (--shape or -e)", countFlag("split", func(c *Config) *int { return &c.Split })},
-	{0, "plot", "file.png", "draw bus bandwidth over size", func(c *Config, v string) error { c.Plot = v; return nil }},
 	{0, "format", "text/json", "what stdout gets: the table or one JSON document", oneOf("format", func(c *Config) *string { return &c.Output }, "text", "json")},
 	{0, "bench", "", "stdout gets Go benchmark lines, for benchstat", func(c *Config, _ string) error { c.Bench = true; return nil }},
 	{0, "engine", "assay/nccl", "whose collectives run", oneOf("engine", func(c *Config) *string { return &c.Engine }, "assay", "nccl")},

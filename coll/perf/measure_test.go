@@ -1,12 +1,8 @@
 package perf
 
 import (
-	"crypto/sha256"
-	"fmt"
-	"image"
 	_ "image/png"
 	"math"
-	"os"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -193,47 +189,10 @@ func TestSeedForms(t *testing.T) {
 	}
 }
 
-// pictureSum describes a picture: its size and a digest of its pixels.
-func pictureSum(t *testing.T, file string) string {
-	t.Helper()
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	img, _, err := image.Decode(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rgba, ok := img.(*image.RGBA)
-	if !ok {
-		t.Fatalf("the picture is %T", img)
-	}
-	return fmt.Sprintf("%v %x\n", img.Bounds(), sha256.Sum256(rgba.Pix))
-}
-
-func TestRound(t *testing.T) {
-	for v, want := range map[float64]float64{0: 1, 1: 1, 1.1: 2, 3: 4, 4.5: 5, 7: 8, 9: 10, 846: 1000, 0.03: 0.04} {
-		if got := round(v); math.Abs(got-want) > 1e-12 {
-			t.Errorf("round(%v) = %v; want %v", v, got, want)
-		}
-	}
+func TestPowerOfTwo(t *testing.T) {
 	for e, want := range map[int]string{0: "1", 3: "8", 10: "1K", 26: "64M", 33: "8G", 44: "16T"} {
 		if got := powerOfTwo(e); got != want {
 			t.Errorf("powerOfTwo(%d) = %s; want %s", e, got, want)
-		}
-	}
-}
-
-// TestGlyphs: every character that a plot can show is drawn, 7 rows of 5.
-func TestGlyphs(t *testing.T) {
-	for r := '!'; r < 0x7f; r++ {
-		g, ok := glyphs[r]
-		if ok && (len(g) != 7 || strings.Trim(g, "0123456789abcdefghijklmnopqrstuv") != "") {
-			t.Errorf("%q has glyph %q", r, g)
-		}
-		if letter := r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'; letter && !ok {
-			t.Errorf("%q has no glyph", r)
 		}
 	}
 }

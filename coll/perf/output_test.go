@@ -3,7 +3,6 @@ package perf
 import (
 	"encoding/json"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -157,16 +156,6 @@ func TestStragglerIsNamed(t *testing.T) {
 	if !strings.Contains(o.out, "# Straggler            : rank 1 on node, ") || !strings.Contains(o.out, "in 6 of 6 measurements\n") {
 		t.Errorf("no straggler:\n%s", o.out)
 	}
-}
-
-// TestPlot: a picture of the right size, with the lines' colors in it.
-func TestPlot(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "p.png")
-	o := bench(t, "all_reduce", 2, "-b 4 -e 8K -f 2 --plot "+file, setup{})
-	if o.fail != nil {
-		t.Fatal(o.fail)
-	}
-	golden.Check(t, "plot.png.sum", pictureSum(t, file))
 }
 
 // TestProgress: a line on a terminal, in a run that takes long, gone before

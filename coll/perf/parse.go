@@ -149,7 +149,6 @@ func (c *Config) validate() error {
 		{c.MinBytes == 0 && c.MaxBytes > 0 && c.StepFactor > 1, "-b 0 never gets larger by -f: begin with 1"},
 		{!c.sweeps() && (len(c.Types) > 1 || len(c.Ops) > 1), "--shape and --split take one type and one reduction"},
 		{c.Bench && c.Output == "json", "--bench and --format json both want stdout"},
-		{!c.sweeps() && c.Plot != "", "--plot draws a sweep: leave out --shape and --split"},
 		{c.Versus != "" && !c.sweeps(), "--versus compares sweeps: leave out --shape and --split"},
 		{c.Versus != "" && (c.Blocking != 0 || c.PerIter || c.CPUTime || c.Graph != 0 || c.JSONFile != "" || c.Slowest != 0), "--versus goes without -z, -I, -C, -G, -J and --slowest: see --graph and --format json"},
 		{len(c.Libraries) > 0 && c.Engine == "assay" && c.Versus == "", "--library is for --engine nccl, or --versus nccl"},

@@ -1,14 +1,12 @@
 package perf
 
 import (
-	"bytes"
-	"cmp"
 	"fmt"
-	"image/png"
 	"io"
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -147,24 +145,8 @@ func (r *Ratios) line(b *strings.Builder, graph int, name string) {
 	b.WriteByte('\n')
 }
 
-// PNG draws the ratios of eager launches, or of graphs if there are no others: a line for each
-// collective.
-func (r *Ratios) PNG() ([]byte, error) {
-	graph := 0
-	if len(r.by[0]) == 0 {
-		graph = 1
-	}
-	var all chart
-	for _, name := range r.names {
-		for _, s := range slices.SortedFunc(maps.Keys(r.by[graph][name]), cmp.Compare[int64]) {
-			all.add(name, s, r.by[graph][name][s])
-		}
-	}
-	for _, s := range r.sizes { // a line to compare with
-		all.add("even", s, 1)
-	}
-	var b bytes.Buffer
-	title := fmt.Sprintf("%s / ours, %s, over bytes, %s", r.rival, launchName(graph == 1), r.ranks)
-	err := png.Encode(&b, drawLines(title, all))
-	return b.Bytes(), err
+// powerOfTwo names 2^e bytes: 8, 64K, 1G.
+func powerOfTwo(e int) string {
+	i := min(max(e, 0)/10, 4)
+	return strconv.Itoa(1<<(max(e, 0)-10*i)) + []string{"", "K", "M", "G", "T"}[i]
 }

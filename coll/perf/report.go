@@ -63,9 +63,6 @@ func newReporter(s *session) *reporter {
 	case s.cfg.sweeps():
 		r.sinks, r.text = append(r.sinks, &table{out: s.std.Out}), s.std.Out
 	}
-	if s.cfg.Plot != "" {
-		r.sinks = append(r.sinks, &plotSink{})
-	}
 	return r
 }
 

@@ -3,7 +3,6 @@ package perf
 import (
 	"encoding/json"
 	"errors"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -268,25 +267,6 @@ func TestVersusRefused(t *testing.T) {
 		var f *Failure
 		if !errors.As(o.fail, &f) || f.Status != tt.status || !strings.Contains(f.Error(), tt.text) {
 			t.Errorf("%s: %v; want status %d and %q", line, o.fail, tt.status, tt.text)
-		}
-	}
-}
-
-// TestVersusPlot: a picture with a line for each engine and variant.
-func TestVersusPlot(t *testing.T) {
-	for how, want := range map[string]int{"nccl": 2 * 2 * 2 * 2, "best": 2 * 2 * 2} {
-		var f fleet
-		m := match{setup: f.setup(t, 1<<20), modes: []string{symmetric}}
-		file := filepath.Join(t.TempDir(), "p.png")
-		o := bench(t, "all_reduce", 2, "-b 64 -e 4K -f 4 -n 1 --repeat 1 --plot "+file+" --versus "+how, m.against(t, 2))
-		if o.fail != nil {
-			t.Fatal(o.fail)
-		}
-		if got := len(versusLines(o.res.Versus.Rows, how == "best")); got != want {
-			t.Errorf("%s: %d lines; want %d", how, got, want)
-		}
-		if sum := pictureSum(t, file); sum == "" {
-			t.Error("no picture")
 		}
 	}
 }

@@ -37,7 +37,6 @@ func Every(ctx context.Context, flags []string, show func(string), warn io.Write
 		if err != nil {
 			return nil, err
 		}
-		cfg.Plot = "" // is of all collectives
 		show(op)
 		d, err := one(ctx, cfg, warn)
 		if err != nil {
