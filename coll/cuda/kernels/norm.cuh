@@ -150,9 +150,9 @@ template <int T> __device__ __forceinline__ void norm_short(const Comm &c, const
   dependents_launch();
   dependency_wait();
   s.begin();
-  Waiter wait(c, s.ch, s.left);
   uint32_t w[U][2];
   here.load(w, a.in[c.rank] + (uint64_t)row * n.row);
+  Waiter wait(c, s.ch, s.left);
   s.acknowledge();
   s.await_credit(wait);
 #pragma unroll

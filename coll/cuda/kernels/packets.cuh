@@ -414,10 +414,10 @@ template <bool REDUCE, int T, int OP> __device__ __forceinline__ void short_pack
   dependents_launch();
   dependency_wait();
   s.begin();
-  Waiter wait(c, s.ch, s.left);
   uint32_t w[1][2], own[2];
   if (sends) load_words(w[0], a.in[p], at, a.send[p]);
   if (keeps) load_words(own, a.in[me], at, a.send[me]);
+  Waiter wait(c, s.ch, s.left);
   if (from) s.acknowledge();
   if (sends) {
     if (REDUCE) scaled<T>(w[0], a);
