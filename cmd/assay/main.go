@@ -98,7 +98,7 @@ func newApp(out, errOut io.Writer) *cli.App {
 			return cli.ShowAppHelp(c)
 		},
 	}
-	grammar.Earlier(app.Commands, map[string]string{"build output": "out", "render output": "out", "render o": "out", "render output-dir": "certificates", "certify certificate": "out"})
+	grammar.Output(app.Commands)
 	for _, c := range app.Commands {
 		c.OnUsageError = onUsage
 		for _, s := range c.Subcommands {

@@ -59,7 +59,7 @@ func TestBandwidthRuns(t *testing.T) {
 		status  int
 		out     string
 	}{
-		{"bandwidth --only peer_write_ce --json " + file, fast, nil, 0, "Verdict: pass"},
+		{"bandwidth --only peer_write_ce --out " + file, fast, nil, 0, "Verdict: pass"},
 		{"bandwidth --only peer_write_ce -o json", fast, nil, 0, `"verdict": "pass"`},
 		{"bandwidth --only peer_write_ce", 2 * fast, nil, exit.Fail, "Verdict: fail"},
 		{"bandwidth --only peer_read_sm", fast, errors.New("broken"), exit.Fail, "broken"},

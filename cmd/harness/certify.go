@@ -21,7 +21,7 @@ import (
 
 type certifyOptions struct {
 	certify.Options
-	format, output string
+	format         string
 	out, inventory string
 	verbose, show  bool
 	gpus, ports    int
@@ -54,7 +54,6 @@ func certifyCommand(out, errOut io.Writer) *cli.Command {
 			&cli.StringSliceFlag{Name: "env", Usage: "with --root: set `NAME=VALUE` in the image's environment; may be repeated"},
 			grammar.Format(&o.format, "text", "json"),
 			&cli.StringFlag{Name: "out", Destination: &o.out, Usage: "also write to `PATH`: a file gets the certificate, with --sign-key its envelope; a directory DIR/ gets certificate.json, report.txt, report.html, junit.xml and metrics.prom, too"},
-			&cli.StringFlag{Name: "output", Destination: &o.output, Hidden: true}, // the directory, in an earlier version
 			&cli.StringFlag{Name: "inventory", Destination: &o.inventory, Usage: "also write the list of packages to `FILE`"},
 			&cli.StringSliceFlag{Name: "only", Usage: "run checks whose id matches `GLOB`, and what they need; may be repeated"},
 			&cli.StringSliceFlag{Name: "skip", Usage: "leave out checks whose id matches `GLOB`; may be repeated"},
@@ -79,11 +78,8 @@ func certifyCommand(out, errOut io.Writer) *cli.Command {
 }
 
 func (o *certifyOptions) validate() error {
-	if o.output == "text" || o.output == "json" {
-		return exit.Usagef("--output names a directory: say --format %s for stdout, or --out %s/", o.output, o.output)
-	}
 	if isDir(o.out) {
-		o.output, o.out = o.out, ""
+		o.Dir, o.out = o.out, ""
 	}
 	if err := o.fabric.check(); err != nil {
 		return err
@@ -94,16 +90,15 @@ func (o *certifyOptions) validate() error {
 	if err := o.site.needGPUs(o.GPUs); err != nil {
 		return err
 	}
-	if o.Resume && o.output == "" {
+	if o.Resume && o.Dir == "" {
 		return exit.Usagef("--resume goes with --out DIR/, the directory of the run that was cut off")
 	}
-	if o.sign.key != "" && o.output == "" && o.out == "" && o.push.to == "" {
-		return exit.Usagef("--sign-key: say with --output, --out or --push where the signed certificate is to go")
+	if o.sign.key != "" && o.Dir == "" && o.out == "" && o.push.to == "" {
+		return exit.Usagef("--sign-key: say with --out or --push where the signed certificate is to go")
 	}
 	if file := suite.FileSuite(o.Suite); file != o.Suite && slices.Contains(append(node.Names(), image.Name), file) && (o.sign.key != "" || o.push.to != "" || o.site.named()) {
 		return exit.Usagef("--suite %s: a suite that decides about this machine may not be called %q, as one that comes with the harness: give the file another name", o.Suite, file)
 	}
-	o.Dir = o.output
 	o.Join = func(ctx context.Context, name string) (*fabric.Fabric, error) {
 		return o.fabric.join(ctx, name, o.stderr)
 	}

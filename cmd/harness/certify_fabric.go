@@ -40,11 +40,11 @@ func (o *certifyOptions) certifyAll(ctx context.Context, c *certify.Certificatio
 			return err
 		}
 		if c.Fabric.Minority() && !o.lastWritten().Equal(before) {
-			return exit.With(exit.NotDone, fmt.Errorf("nothing was written to %s: machines that this one cannot reach have written their certificate there", cmp.Or(o.output, o.out)))
+			return exit.With(exit.NotDone, fmt.Errorf("nothing was written to %s: machines that this one cannot reach have written their certificate there", cmp.Or(o.Dir, o.out)))
 		}
-		if dir == nil && o.output != "" {
-			if dir, err = outfile.OpenDir(o.output); err != nil {
-				return outFailed(o.output, err)
+		if dir == nil && o.Dir != "" {
+			if dir, err = outfile.OpenDir(o.Dir); err != nil {
+				return outFailed(o.Dir, err)
 			}
 			defer dir.Close()
 		}
@@ -69,8 +69,8 @@ func (o *certifyOptions) certifyAll(ctx context.Context, c *certify.Certificatio
 // there is none.
 func (o *certifyOptions) lastWritten() time.Time {
 	name := o.out
-	if o.output != "" {
-		name = filepath.Join(o.output, "certificate.json")
+	if o.Dir != "" {
+		name = filepath.Join(o.Dir, "certificate.json")
 	}
 	st, err := os.Stat(name)
 	if err != nil {

@@ -55,10 +55,10 @@ func (o *certifyOptions) certify(ctx context.Context, c *certify.Certification) 
 	said, before := o.stderr, o.lastWritten()
 	if !c.First() { // it writes and records nothing, unless it becomes the first
 		said, c.Dir, c.Baseline = io.Discard, "", certify.Baseline{}
-	} else if o.output != "" {
+	} else if o.Dir != "" {
 		var err error
-		if dir, err = outfile.OpenDir(o.output); err != nil {
-			return outFailed(o.output, err)
+		if dir, err = outfile.OpenDir(o.Dir); err != nil {
+			return outFailed(o.Dir, err)
 		}
 		defer dir.Close()
 	}

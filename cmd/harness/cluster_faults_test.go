@@ -46,7 +46,7 @@ func TestClusterFaults(t *testing.T) {
 			if tt.fault == nil {
 				absent = append(absent, rank)
 			}
-			j := c.job(ctx, tt.name, absent, "certify", "--suite", "/shared/fabric.yaml", "--output", "/shared/"+tt.name, "--wait", "20s", "--silence", "5s")
+			j := c.job(ctx, tt.name, absent, "certify", "--suite", "/shared/fabric.yaml", "--out", "/shared/"+tt.name+"/", "--wait", "20s", "--silence", "5s")
 			if tt.fault != nil {
 				// The pattern does not match itself.
 				at := host.Command(ctx, "sh", "-c", "until grep -qs 'all_[r]educe' /proc/[0-9]*/cmdline; do sleep 0.02; done")

@@ -258,7 +258,7 @@ func TestClusterTorchrun(t *testing.T) {
 	c := newLabour(t, clustertest.Options{})
 	ctx, end := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer end()
-	j := c.job(ctx, "out", nil, "certify", "--suite", "/shared/fabric.yaml", "--output", "/shared/out")
+	j := c.job(ctx, "out", nil, "certify", "--suite", "/shared/fabric.yaml", "--out", "/shared/out/")
 	j.wait(-1)
 	for _, r := range j.ranks {
 		if r.err != nil {

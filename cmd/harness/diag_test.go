@@ -48,7 +48,7 @@ func TestDiag(t *testing.T) {
 		}
 		file := filepath.Join(t.TempDir(), "report.json")
 		var out, errOut bytes.Buffer
-		if code := run([]string{"harness", "diag", "-r", "memory", "--json", file}, &out, &errOut); code != tt.code || !strings.Contains(out.String(), tt.want) {
+		if code := run([]string{"harness", "diag", "-r", "memory", "--out", file}, &out, &errOut); code != tt.code || !strings.Contains(out.String(), tt.want) {
 			t.Errorf("%s: status %d, %s%s; want %d, %q", tt.result, code, out.String(), errOut.String(), tt.code, tt.want)
 		}
 		b, err := os.ReadFile(file)

@@ -39,10 +39,10 @@ func (o *envOptions) flags() []cli.Flag {
 	}
 }
 
-func envCommand(out, errOut io.Writer) *cli.Command {
+func environmentCommand(out, errOut io.Writer) *cli.Command {
 	o := envOptions{stderr: errOut}
 	return &cli.Command{
-		Name:  "env",
+		Name:  "environment",
 		Usage: "show the variables that NCCL, UCX, libfabric and Open MPI need here, and why",
 		Description: "Looks at network cards, GPUs, interfaces, routes and limits, and prints what to set so that start-up goes over\n" +
 			"the right interface and data over the right cards, each with its reason; what is left alone, and why; what is\n" +

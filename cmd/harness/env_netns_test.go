@@ -31,7 +31,7 @@ func TestEnvNetns(t *testing.T) {
 		{"--peers " + six + "," + four, "no IPv6 route", "export NCCL_SOCKET_FAMILY"}, // one host each
 		{"--peers 172.17.0.9", "reached over docker0", "export"},
 	} {
-		out := in(append([]string{"harness", "env", "--export"}, strings.Fields(tt.flags)...)...)
+		out := in(append([]string{"harness", "show", "environment", "--export"}, strings.Fields(tt.flags)...)...)
 		if !strings.Contains(out, tt.want) || strings.Contains(out, tt.not) {
 			t.Errorf("harness show environment %s: want %q and not %q:\n%s", tt.flags, tt.want, tt.not, out)
 		}

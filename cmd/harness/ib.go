@@ -164,7 +164,7 @@ func ibDevices(args []string, out, errOut io.Writer) error {
 	set := flag.NewFlagSet("harness ib devices", flag.ContinueOnError)
 	root := set.String("root", "/", "read sys below `DIR`")
 	form := set.String("format", "text", "`FORMAT`: text or json")
-	set.StringVar(form, "output", "text", "its earlier name")
+	set.StringVar(form, "output", "text", "the same as --format")
 	if done, err := exit.ParseFlags(set, args, errOut); done || err != nil {
 		return err
 	}

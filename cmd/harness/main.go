@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"slices"
@@ -104,14 +105,10 @@ func newApp(out, errOut io.Writer) *cli.App {
 			grammar.Group("Node", healthCommand(out, errOut), diagCommand(out, errOut), applyCommand(errOut), keepCommand(out, errOut), unmarkCommand(out), preflightCommand(out, errOut), execCommand(errOut)),
 			grammar.Group("Predict", predictCommand(out), estimateCommand(out)),
 			grammar.Group("This program", versionCommand(out), grammar.CompletionCommand("print a completion script for a shell", (*cli.App).ToFishCompletion), grammar.ManCommand(out, "harness", ownHelp)),
-			grammar.Hide(topoCommand(out, errOut), platformCommand(out, errOut), envCommand(out, errOut), inventoryCommand(out), identifyCommand(out)),
+			[]*cli.Command{identifyCommand(out)},
 		),
 	}
-	grammar.Earlier(app.Commands, map[string]string{
-		"certify output":   "", // certify defines it itself: a directory, never the format
-		"certify platform": "hardware", "health platform": "hardware", "estimate platform": "hardware", "predict platform": "hardware",
-		"report output": "out", "diag json": "out", "bandwidth json": "out",
-	})
+	grammar.Output(app.Commands)
 	for _, c := range app.Commands {
 		c.OnUsageError = onUsageError
 		for _, s := range c.Subcommands {
@@ -141,13 +138,12 @@ func onUsageError(c *cli.Context, err error, _ bool) error {
 }
 
 // showCommand contains the commands that inspect the machine and the image without
-// measuring. Their names of an earlier version remain for one more version.
+// measuring.
 func showCommand(out, errOut io.Writer) *cli.Command {
 	return &cli.Command{
 		Name: "show", Usage: "show topology, platform, environment or packages",
 		Subcommands: []*cli.Command{
-			grammar.Rename(topoCommand(out, errOut), "topology"), grammar.Rename(platformCommand(out, errOut), "platform"),
-			grammar.Rename(envCommand(out, errOut), "environment"), inventoryCommand(out),
+			topologyCommand(out, errOut), platformCommand(out, errOut), environmentCommand(out, errOut), inventoryCommand(out),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
@@ -163,9 +159,15 @@ func noCommand(c *cli.Context) error {
 	if !c.Args().Present() {
 		return cli.ShowAppHelp(c)
 	}
-	var names []string
+	path := map[string]string{} // of a command's name, or of a subcommand's of show
 	for _, cmd := range c.App.VisibleCommands() {
-		names = append(names, cmd.Name)
+		path[cmd.Name] = cmd.Name
+		if cmd.Name == "show" {
+			for _, sub := range cmd.Subcommands {
+				path[sub.Name] = "show " + sub.Name
+			}
+		}
 	}
-	return exit.Usagef("there is no command %q; did you mean %q?", c.Args().First(), words.Nearest(c.Args().First(), names))
+	name := words.Nearest(c.Args().First(), slices.Sorted(maps.Keys(path)))
+	return exit.Usagef("there is no command %q; did you mean %q?", c.Args().First(), path[name])
 }

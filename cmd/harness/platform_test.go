@@ -87,7 +87,7 @@ func TestPlatform(t *testing.T) {
 				tt.args = []string{"--root", sysfstest.Dir(t, []byte(tt.tree.b.String()))}
 			}
 			var out, errOut strings.Builder
-			if code := run(append([]string{"harness", "platform"}, tt.args...), &out, &errOut); code != exit.Pass || errOut.Len() > 0 {
+			if code := run(append([]string{"harness", "show", "platform"}, tt.args...), &out, &errOut); code != exit.Pass || errOut.Len() > 0 {
 				t.Errorf("status %d, %s", code, errOut.String())
 			}
 			golden.Check(t, "platform/"+tt.name+".txt", out.String())
@@ -99,7 +99,7 @@ func TestPlatform(t *testing.T) {
 // checkPlatformJSON: the document says what the text says, and reads back.
 func checkPlatformJSON(t *testing.T, args []string, text string) {
 	var out, errOut strings.Builder
-	if code := run(append([]string{"harness", "platform", "-o", "json"}, args...), &out, &errOut); code != exit.Pass {
+	if code := run(append([]string{"harness", "show", "platform", "-o", "json"}, args...), &out, &errOut); code != exit.Pass {
 		t.Fatalf("-o json: status %d, %s", code, errOut.String())
 	}
 	var doc platform.Report
@@ -120,7 +120,7 @@ func TestPlatformHere(t *testing.T) {
 		t.Skip("no /sys on this system: ", err)
 	}
 	var out, errOut strings.Builder
-	if code := run([]string{"harness", "platform"}, &out, &errOut); code != exit.Pass || !strings.Contains(out.String(), "\nGPUs ") {
+	if code := run([]string{"harness", "show", "platform"}, &out, &errOut); code != exit.Pass || !strings.Contains(out.String(), "\nGPUs ") {
 		t.Errorf("status %d, %s\n%s", code, errOut.String(), out.String())
 	}
 }

@@ -122,7 +122,7 @@ func TestNothingSteers(t *testing.T) {
 		{"report", write("a"+strings.ReplaceAll(steering, "\x00", "")+".json", b)}, {"report", "/nonexistent/" + steering},
 		{"certify", "--list", "--suite", write("a.yaml", []byte("version: 1\ntitle: \"a\\eb\"\nchecks:\n- run: \"\\e[2Jx\\u202e\"\n"))},
 		{"certify", "--list", "--suite", steering}, {steering}, {"coll", steering}, {"health", "--only", steering},
-		{"topo", "--load", write("evil.xml", []byte(`<system version="1"><cpu numaid="0" affinity="`+"\u009b\u202e"+`"><nic><net name="`+"mlx\u009b1m\u202e"+`" dev="0" speed="1" port="1" guid="0x1" gdr="1"/></nic></cpu></system>`))},
+		{"show", "topology", "--load", write("evil.xml", []byte(`<system version="1"><cpu numaid="0" affinity="`+"\u009b\u202e"+`"><nic><net name="`+"mlx\u009b1m\u202e"+`" dev="0" speed="1" port="1" guid="0x1" gdr="1"/></nic></cpu></system>`))},
 	}
 	for i, b := range refused {
 		file := write("refused.json", b)

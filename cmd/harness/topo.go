@@ -25,10 +25,10 @@ type topoOptions struct {
 	stdout, stderr           io.Writer
 }
 
-func topoCommand(out, errOut io.Writer) *cli.Command {
+func topologyCommand(out, errOut io.Writer) *cli.Command {
 	o := topoOptions{stdout: out, stderr: errOut}
 	return &cli.Command{
-		Name:  "topo",
+		Name:  "topology",
 		Usage: "show how GPUs, NICs and processors are connected",
 		Description: "Prints the matrix of nvidia-smi topo -m. NVLinks are asked of NVIDIA's driver; the rest is read from\n" +
 			"/sys. NCCL_TOPO_FILE, when it is set, says where the machine's devices sit, as it does for NCCL.",

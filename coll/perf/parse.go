@@ -96,7 +96,7 @@ func (c *Config) apply(f flag, value string) error {
 
 // lookup finds a long flag by its name or by a prefix of it.
 func lookup(name string) (flag, error) {
-	if name == "output" { // the name in an earlier version
+	if name == "output" {
 		name = "format"
 	}
 	var found []flag

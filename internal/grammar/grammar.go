@@ -7,8 +7,7 @@
 //   - --version works everywhere, and a default is printed once;
 //   - flags and arguments come in any order.
 //
-// [Check] checks a program against these rules. Names of earlier versions remain valid for one
-// version, through [Earlier].
+// [Check] checks a program against these rules.
 package grammar
 
 import (
@@ -82,48 +81,18 @@ func Group(heading string, commands ...*cli.Command) []*cli.Command {
 	return commands
 }
 
-// Hide hides commands from the help: names of an earlier version, or commands that the program
-// itself calls.
-func Hide(commands ...*cli.Command) []*cli.Command {
+// Output gives the flag --format of commands the name --output, too, hidden from the help.
+func Output(commands []*cli.Command) {
 	for _, c := range commands {
-		c.Hidden = true
-	}
-	return commands
-}
-
-// Rename changes the name of a command.
-func Rename(c *cli.Command, name string) *cli.Command {
-	c.Name = name
-	return c
-}
-
-// Earlier adds the flag names of earlier versions to commands, hidden from the help. names maps a
-// command and its old flag, such as "build output", to the flag's present name. Every --format was
-// --output before.
-func Earlier(commands []*cli.Command, names map[string]string) {
-	for _, c := range commands {
-		Earlier(c.Subcommands, names)
+		Output(c.Subcommands)
 		for _, f := range c.Flags {
-			now, ok := f.(*cli.StringFlag)
-			if !ok {
-				continue
-			}
-			for old, name := range names {
-				if command, flag, _ := strings.Cut(old, " "); command == c.Name && name == now.Name {
-					c.Flags = append(c.Flags, hidden(now, flag))
-				}
-			}
-			if _, other := names[c.Name+" output"]; now.Name == "format" && !other {
-				c.Flags = append(c.Flags, hidden(now, "output"))
+			if format, ok := f.(*cli.StringFlag); ok && format.Name == "format" {
+				also := *format
+				also.Name, also.Aliases, also.EnvVars, also.Hidden = "output", nil, nil, true
+				c.Flags = append(c.Flags, &also)
 			}
 		}
 	}
-}
-
-func hidden(f *cli.StringFlag, name string) *cli.StringFlag {
-	old := *f
-	old.Name, old.Aliases, old.EnvVars, old.Hidden = name, nil, nil, true
-	return &old
 }
 
 // text formats a flag for a help text. It shows the default only once.

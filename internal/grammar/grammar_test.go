@@ -26,7 +26,7 @@ func app(out io.Writer, ran *[]string) *cli.App {
 			},
 		}},
 	}
-	Earlier(a.Commands, map[string]string{"build target": "out"})
+	Output(a.Commands)
 	return a
 }
 
@@ -34,7 +34,7 @@ func TestFlags(t *testing.T) {
 	for in, want := range map[string]string{
 		"x build":             "text a ",
 		"x build k -o json l": "json a k l",
-		"x build k --output json --target b --dry": "json b k",
+		"x build k --output json --out b --dry": "json b k",
 		"x build k --out=c":                        "text c k",
 	} {
 		var ran []string
@@ -66,7 +66,7 @@ func TestHelp(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}
 	}
-	for _, not := range []string{"--output", "--target"} {
+	for _, not := range []string{"--output"} {
 		if strings.Contains(out.String(), not) {
 			t.Errorf("%s in\n%s", not, out.String())
 		}

@@ -156,8 +156,8 @@ func (m *Args) own(args []string) (rest []string, err error) {
 		a := args[0]
 		args = args[1:]
 		name, value, has := strings.Cut(strings.TrimPrefix(a, "--"), "=")
-		if now, ok := map[string]string{"output": "format", "platform": "hardware"}[name]; ok { // an earlier version's
-			name = now
+		if name == "output" {
+			name = "format"
 		}
 		i := slices.IndexFunc(flags, func(f flag) bool { return strings.HasPrefix(a, "--") && f.name == name })
 		if i < 0 {

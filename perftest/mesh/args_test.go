@@ -17,7 +17,7 @@ func TestMeshFlags(t *testing.T) {
 		}
 		return 200, nil
 	}
-	m, err := Parse(strings.Fields("--tool=ib_read_bw -d mlx5_0,mlx5_3 -i 2 --pattern rail --serial --samples 5 -D 10 -q4 --hosts a,b --platform dgx-a100 --output json --html x.html --report_gbits"), rate)
+	m, err := Parse(strings.Fields("--tool=ib_read_bw -d mlx5_0,mlx5_3 -i 2 --pattern rail --serial --samples 5 -D 10 -q4 --hosts a,b --hardware dgx-a100 --output json --html x.html --report_gbits"), rate)
 	if err != nil {
 		t.Fatal(err)
 	}
