@@ -40,7 +40,7 @@ libnccl: ## build libnccl.so.2, by which programs that link NCCL run on our engi
 
 .PHONY: kms
 kms: ## build the programs that let harness and assay sign with keys of AWS, Google Cloud and Azure into bin/
-	$(GOBUILD) -ldflags '$(LDFLAGS)' -o $(BIN)/sigstore-kms-awskms ./cmd/sigstore-kms
+	cd cmd/sigstore-kms && $(GOBUILD) -ldflags '-s -w' -o $(abspath $(BIN))/sigstore-kms-awskms .
 	ln -sf sigstore-kms-awskms $(BIN)/sigstore-kms-gcpkms
 	ln -sf sigstore-kms-awskms $(BIN)/sigstore-kms-azurekms
 
@@ -225,6 +225,7 @@ release-files: deps ## build what a release has into out/release, for this archi
 lint: ## formatting, vet, staticcheck, workflows by actionlint and by audits of zizmor's names
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "run: make fmt" >&2; exit 1; }
 	go vet ./...
+	cd cmd/sigstore-kms && go vet . && go test .
 	go tool staticcheck ./...
 	go tool actionlint
 	go test -count=1 -run '^Test(Workflow|Actions)' .

@@ -32,10 +32,10 @@ func app(out io.Writer, ran *[]string) *cli.App {
 
 func TestFlags(t *testing.T) {
 	for in, want := range map[string]string{
-		"x build":             "text a ",
-		"x build k -o json l": "json a k l",
+		"x build":                               "text a ",
+		"x build k -o json l":                   "json a k l",
 		"x build k --output json --out b --dry": "json b k",
-		"x build k --out=c":                        "text c k",
+		"x build k --out=c":                     "text c k",
 	} {
 		var ran []string
 		a := app(io.Discard, &ran)
