@@ -1,5 +1,5 @@
 // Links between pages stay; links to other files below docs/ lead to copies beside the
-// pages; all others lead to the repository on GitHub. A link to a file that is not there
+// pages, those to a report's text to its page; all others lead to the repository on GitHub. A link to a file that is not there
 // stops the build.
 import { existsSync, statSync } from "node:fs"
 import { posix } from "node:path"
@@ -14,7 +14,7 @@ export function links(md, { base, repository, root }) {
     if (!there.startsWith("docs/")) return { url: `${repository}/${statSync(source).isDirectory() ? "tree" : "blob"}/main/${there}${suffix}`, outside: true }
     if (statSync(source).isDirectory()) return { url: `${repository}/tree/main/${there}`, outside: true }
     if (there.endsWith(".md")) return { page: path.replace(/README\.md$/, "index.md") + suffix }
-    return { url: base + there.slice("docs/".length) + suffix }
+    return { url: base + there.slice("docs/".length).replace(/report\.txt$/, "report.html") + suffix }
   }
   md.core.ruler.push("assay-links", state => {
     for (const token of state.tokens) {
