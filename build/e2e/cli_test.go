@@ -107,7 +107,7 @@ func TestPublishKilled(t *testing.T) {
 func TestInterrupt(t *testing.T) {
 	w, _, _ := fabricImage(t)
 	state := t.TempDir()
-	cmd := assay(t, "build", "--matrix", filepath.Join(filepath.Dir(w.LockPath), "matrix.yaml"), "--output", "oci:"+filepath.Join(state, "out"), "--progress", "plain", "--force")
+	cmd := assay(t, "build", "--matrix", filepath.Join(filepath.Dir(w.LockPath), "matrix.yaml"), "--out", "oci:"+filepath.Join(state, "out"), "--progress", "plain", "--force")
 	cmd.Env = append(os.Environ(), "ASSAY_STATE_DIR="+state, "BUILDKIT_HOST=")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var text bytes.Buffer

@@ -115,7 +115,7 @@ func TestKilled(t *testing.T) {
 	build := func(victim string, at phase) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute) // for a build that hangs
 		defer cancel()
-		cmd := assay(t, "build", "small", "--matrix", matrix, "--output", "oci:"+out, "--progress", "plain", "--push", repo)
+		cmd := assay(t, "build", "small", "--matrix", matrix, "--out", "oci:"+out, "--progress", "plain", "--push", repo)
 		if victim == "" {
 			cmd.Args = append(cmd.Args, "--force") // it may be up to date, and then starts no builder
 		}
@@ -319,7 +319,7 @@ func TestTwoBuilds(t *testing.T) {
 			for range rounds {
 				var wg sync.WaitGroup
 				for _, target := range []string{"small", "small-numactl"} {
-					cmd := assay(t, append([]string{"build", target, "--force", "--matrix", matrix, "--output", "oci:" + out, "--progress", "plain"}, args...)...)
+					cmd := assay(t, append([]string{"build", target, "--force", "--matrix", matrix, "--out", "oci:" + out, "--progress", "plain"}, args...)...)
 					cmd.Env = append(os.Environ(), "ASSAY_STATE_DIR="+state, "BUILDKIT_HOST=")
 					wg.Go(func() {
 						if text, err := cmd.CombinedOutput(); err != nil {

@@ -165,10 +165,10 @@ func TestPlanted(t *testing.T) {
 		t.FailNow()
 	}
 	run(true, "dockerfile", "small", "--matrix", matrix)
-	run(true, "build", "small", "--matrix", matrix, "--output", "oci:"+filepath.Join(dir, "out"), "--push", host+"/assay", "--sign-key", keyFile, "--progress", "plain", "-o", "json")
+	run(true, "build", "small", "--matrix", matrix, "--out", "oci:"+filepath.Join(dir, "out"), "--push", host+"/assay", "--sign-key", keyFile, "--progress", "plain", "-o", "json")
 	run(true, "plan", "--matrix", matrix)
 	// What fails says why, and that is all.
-	run(false, "build", "small", "--force", "--matrix", matrix, "--output", "oci:"+filepath.Join(dir, "out"), "--builder", "tcp://"+robot+":"+builder.password+"@127.0.0.1:1")
+	run(false, "build", "small", "--force", "--matrix", matrix, "--out", "oci:"+filepath.Join(dir, "out"), "--builder", "tcp://"+robot+":"+builder.password+"@127.0.0.1:1")
 	run(false, "lock", "small", "--update", "--matrix", matrix, "--mirror", "goproxy:="+at(wrong, "/go"), "--mirror", "debian:="+at(wrong, "/debian"), "--progress", "plain")
 	run(false, "build", "small", "--matrix", matrix, "--mirror", "docker.io="+robot+":"+wrong.password+"@"+host)
 	run(false, "build", "small", "--matrix", matrix, "--mirror", "https://"+robot+":"+wrong.password+"@"+host)

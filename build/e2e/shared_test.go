@@ -69,7 +69,7 @@ func TestSharedStages(t *testing.T) {
 	cache := filepath.Join(dir, "cache")
 	build := func(target string, args ...string) (log string) {
 		state := t.TempDir()
-		cmd := assay(t, append([]string{"build", target, "--matrix", file, "--output", "oci:" + filepath.Join(state, "out"), "--progress", "plain"}, args...)...)
+		cmd := assay(t, append([]string{"build", target, "--matrix", file, "--out", "oci:" + filepath.Join(state, "out"), "--progress", "plain"}, args...)...)
 		cmd.Env = append(os.Environ(), "ASSAY_STATE_DIR="+state, "BUILDKIT_HOST=")
 		text, err := cmd.CombinedOutput()
 		if err != nil {
