@@ -1,6 +1,6 @@
 // Links between pages stay; links to other files below docs/ lead to copies beside the
-// pages, those to a report's text to its page; all others lead to the repository on GitHub. A link to a file that is not there
-// stops the build.
+// pages, those to a report's text to its page; all others lead to the repository on
+// GitHub. A link to a file that is not there stops the build.
 import { existsSync, statSync } from "node:fs"
 import { posix } from "node:path"
 

@@ -44,7 +44,7 @@ func completeColl(out io.Writer, args []string) {
 // collBench runs "harness coll OP FLAG…".
 func collBench(ctx context.Context, args []string, out, errOut io.Writer) error {
 	if len(args) == 0 || args[0] == "-h" || args[0] == "--help" {
-		_, err := fmt.Fprintf(out, "Operations: %s\n            tune (measures which algorithms are fastest; see harness coll tune --help)\n            table FILE... (what --versus measured, from --format json, as Markdown)\n            --versus best (all operations beside NCCL, in about a minute; --plot FILE.png)\n\n%s", strings.Join(perf.Collectives(), " "), perf.Usage("harness coll OP [FLAG...]"))
+		_, err := fmt.Fprintf(out, "Operations: %s\n            tune (measures which algorithms are fastest; see harness coll tune --help)\n            table FILE... (what --versus measured, from --format json, as Markdown)\n            --versus best (all operations beside NCCL, in about a minute)\n\n%s", strings.Join(perf.Collectives(), " "), perf.Usage("harness coll OP [FLAG...]"))
 		return err
 	}
 	op := args[0]
