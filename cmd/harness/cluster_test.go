@@ -216,7 +216,7 @@ func (c *labour) certified(t *testing.T, dir string, together ...string) {
 // does.
 func TestClusterMpirun(t *testing.T) {
 	needs(t, "mpirun", "openmpi-bin")
-	c := newLabour(t, clustertest.Options{SSH: true})
+	c := newLabour(t, clustertest.Options{SSH: imageSSH(t)})
 	ctx, end := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer end()
 	out, err := c.mpirun(ctx, t, "out", "fabric")
@@ -230,7 +230,7 @@ func TestClusterMpirun(t *testing.T) {
 // on.
 func TestClusterMpirunFirst(t *testing.T) {
 	needs(t, "mpirun", "openmpi-bin")
-	c := newLabour(t, clustertest.Options{SSH: true})
+	c := newLabour(t, clustertest.Options{SSH: imageSSH(t)})
 	ctx, end := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer end()
 	killed := make(chan string, 1)

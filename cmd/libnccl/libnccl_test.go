@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/assay-hpc/assay/coll/cuda/emutest"
 	"github.com/assay-hpc/assay/internal/golden"
 	"github.com/assay-hpc/assay/internal/gputest"
 )
@@ -69,7 +70,7 @@ func engine(t *testing.T) (emulator, dir string) {
 	if testing.Short() {
 		t.Skip("the emulator takes a minute to compile")
 	}
-	emulator, dir = gputest.Emulator(t, "../../coll/cuda"), library(t)
+	emulator, dir = emutest.Driver(t, "../../coll/cuda"), library(t)
 	build := exec.Command("go", "build", "-tags", "cuda urfave_cli_no_docs", "-buildmode=c-shared", "-o", filepath.Join(dir, "libassay-coll.so"), ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=1")
 	if out, err := build.CombinedOutput(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/assay-hpc/assay/coll/cuda/emutest"
 	"github.com/assay-hpc/assay/internal/gpu/driver"
 	"github.com/assay-hpc/assay/internal/gputest"
 )
@@ -18,7 +19,7 @@ func TestEmulated(t *testing.T) {
 	if driver.Init() == nil {
 		t.Skip("there are GPUs")
 	}
-	lib := gputest.Emulator(t, ".")
+	lib := emutest.Driver(t, ".")
 	all := []struct{ tests, devices, env string }{
 		{"TestPrograms|TestStoppedPrograms", "2", ""},
 		{"TestPrograms|TestStoppedPrograms", "4", ""},

@@ -19,9 +19,9 @@ type Options struct {
 	// Rate is the rate of each host's link, per direction, in bits per second; 0: as fast as the
 	// kernel is.
 	Rate int
-	// SSH makes each host like a worker of our image: its first process is OpenSSH's server as the
-	// image sets it up, and its root may log in to the other hosts.
-	SSH bool
+	// SSH makes each host like a worker of an image: its first process is OpenSSH's server as the
+	// image sets it up, and its root may log in to the other hosts; nil: hosts without it.
+	SSH *SSH
 	// Programs are installed in /usr/local/bin of each host.
 	Programs []string
 }
@@ -60,7 +60,7 @@ func Start(t testing.TB, o Options) *Cluster {
 	}
 	c := &Cluster{t: t, o: o, Shared: t.TempDir(), files: t.TempDir()}
 	c.programs()
-	if o.SSH {
+	if o.SSH != nil {
 		c.ssh()
 	}
 	c.startHub()

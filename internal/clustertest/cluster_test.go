@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -214,47 +213,5 @@ func TestLinks(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestSSH: hosts log into one another, as the image's configuration has it, with
-// keys that each made itself.
-func TestSSH(t *testing.T) {
-	c := Start(t, Options{Hosts: 2, SSH: true})
-	a, b := c.Hosts[0], c.Hosts[1]
-	if got := run(t, a, "ssh", b.Name, "hostname; readlink /proc/1/exe; ls -ld /root/.ssh"); !strings.HasPrefix(got, b.Name+"\n/usr/sbin/sshd.openssh\ndrwxrwxrwt") {
-		t.Errorf("%s: %q", b.Name, got)
-	}
-	for _, setting := range []string{"strictmodes no", "usepam yes"} {
-		if out := run(t, b, "/usr/sbin/sshd", "-T"); !strings.Contains("\n"+out+"\n", "\n"+setting+"\n") {
-			t.Errorf("sshd has not %q", setting)
-		}
-	}
-	key := func(h *Host) string { return run(t, h, "cat", "/etc/ssh/ssh_host_ed25519_key.pub") }
-	if key(a) == key(b) {
-		t.Error("two hosts have one key")
-	}
-	if _, err := os.Stat("/etc/ssh/ssh_host_ed25519_key.pub"); err == nil {
-		theirs, err := os.ReadFile("/etc/ssh/ssh_host_ed25519_key.pub")
-		if err == nil && key(a) == strings.TrimSpace(string(theirs)) {
-			t.Error("it is this machine's own")
-		}
-	}
-	// Without the image's settings neither end accepts the other.
-	run(t, b, "sh", "-c", "rm /etc/ssh/sshd_config.d/assay.conf && kill -HUP 1")
-	denied := false
-	for range 100 {
-		out, err := a.Command(t.Context(), "ssh", "-o", "BatchMode=yes", b.Name, "true").CombinedOutput()
-		if denied = err != nil && strings.Contains(string(out), "Permission denied"); denied {
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	if !denied {
-		t.Error("a directory that all may write is accepted without StrictModes no")
-	}
-	run(t, a, "rm", "/etc/ssh/ssh_config.d/assay.conf")
-	if out, err := a.Command(t.Context(), "ssh", "-o", "BatchMode=yes", b.Name, "true").CombinedOutput(); err == nil || !strings.Contains(string(out), "Host key verification failed") {
-		t.Errorf("an unknown host: %v: %s", err, out)
 	}
 }

@@ -35,7 +35,7 @@ func (h *Host) Boot() {
 		"NAME=" + h.Name, fmt.Sprintf("ID=00000000-0000-4000-8000-%012d", h.i+1),
 	}
 	init := []string{"sleep", "infinity"}
-	if c.o.SSH {
+	if c.o.SSH != nil {
 		// As the MPI Operator does.
 		init = []string{"/usr/sbin/sshd", "-De"}
 	}
@@ -53,7 +53,7 @@ func (h *Host) Boot() {
 		h.port(), h.i+1, m.pid()))
 	m.mustIP(c.t, fmt.Sprintf("link set lo up\naddress add %s/24 dev eth0\nlink set eth0 up\n", h.Addr))
 	h.SetLink(h.Link)
-	if c.o.SSH {
+	if c.o.SSH != nil {
 		h.awaitSSH()
 	}
 }

@@ -1,4 +1,6 @@
-package gputest
+// Package emutest compiles the engine's kernels together with a CUDA driver whose GPUs are emulated,
+// for tests on machines without GPUs.
+package emutest
 
 import (
 	"crypto/sha256"
@@ -19,12 +21,12 @@ import (
 	"github.com/assay-hpc/assay/coll/elem"
 )
 
-// Emulator compiles a CUDA driver with emulated GPUs, together with the engine's kernels, and
+// Driver compiles a CUDA driver with emulated GPUs, together with the engine's kernels, and
 // returns the directory of its libcuda.so.1. source is the directory of package coll/cuda.
 // FAKE_DEVICES sets the number of GPUs of a process. The test is skipped without a compiler or
 // cuda.h. The compilation takes minutes, so the result is cached in the user's cache directory, per
 // sources and compiler.
-func Emulator(t *testing.T, source string) string {
+func Driver(t *testing.T, source string) string {
 	t.Helper()
 	for _, name := range []string{"testdata/fakegpu.cpp", "kernels/emu/machine.cpp"} {
 		if _, err := os.Stat(filepath.Join(source, name)); err != nil {
@@ -78,7 +80,7 @@ func emulatorKey(gxx, source string) (string, error) {
 	}
 	h := sha256.New()
 	fmt.Fprintf(h, "%s%q", version, emulatorFlags())
-	for _, pattern := range []string{"kernels/*.cu", "kernels/*.cuh", "kernels/*.h", "kernels/emu/*", "testdata/fakegpu.cpp", "../../internal/gputest/*.h", "../../internal/gputest/emulator.go"} {
+	for _, pattern := range []string{"kernels/*.cu", "kernels/*.cuh", "kernels/*.h", "kernels/emu/*", "testdata/fakegpu.cpp", "../../internal/gputest/*.h", "emutest/emulator.go"} {
 		names, err := filepath.Glob(filepath.Join(source, pattern))
 		if err != nil {
 			return "", err
