@@ -20,7 +20,7 @@ const modulePath = "github.com/assay-hpc/assay"
 var floors = []string{
 	// The ground: what a node is, what a certificate says, and bindings.
 	"internal/{confine,elf,exit,gpu/driver,hardware,infile,meet,pickle,result,stat,version,words}",
-	"internal/{attest,grammar,host/netenv,outfile,rootfs}",
+	"internal/{attest,getopt,grammar,host/netenv,outfile,rootfs}",
 	"internal/{certificate,dpkg,host/sysfs,ldso,oci}",
 	"internal/{attest/walk,gpu/rig,host/libnccl,host/nvml,platform,verbs} .",
 	"internal/host/topology",
@@ -63,7 +63,7 @@ var fences = []fence{
 	{"github.com/NVIDIA/go-nvml/...", "internal/host/nvml", "", "one package asks NVML"},
 	{"github.com/sigstore/sigstore/pkg/signature/kms/{aws,azure,gcp}", "", "", "clouds' libraries would double the harness: cmd/sigstore-kms is a plugin program, and a module of its own"},
 	{"net/http os/exec", "...", "build/{matrix,recipe,component,lock} coll/... perftest/... harness/{estimate,fabric,gather,history,hunt,keep,suite} internal/{attest,certificate,meet,platform,result}", "what follows from its arguments alone is tested without a network or a program"},
-	{"...", "...", "coll/model harness/{estimate,hunt} internal/{exit,infile,meet,outfile,pickle,result,rootfs,stat,version,words,host/netenv} perftest/judge", "the standard library is enough"},
+	{"...", "...", "coll/model harness/{estimate,hunt} internal/{exit,getopt,infile,meet,outfile,pickle,result,rootfs,stat,version,words,host/netenv} perftest/judge", "the standard library is enough"},
 	{"testing", "internal/golden", "", "fixtures belong to tests"},
 }
 

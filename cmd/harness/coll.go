@@ -15,6 +15,7 @@ import (
 	"github.com/assay-hpc/assay/coll/perf"
 	"github.com/assay-hpc/assay/coll/perf/world"
 	"github.com/assay-hpc/assay/internal/exit"
+	"github.com/assay-hpc/assay/internal/getopt"
 	"github.com/assay-hpc/assay/internal/infile"
 	"github.com/assay-hpc/assay/internal/words"
 )
@@ -63,7 +64,7 @@ func collBench(ctx context.Context, args []string, out, errOut io.Writer) error 
 	cfg, err := perf.Parse(op, "", args[1:])
 	var usage *perf.UsageError
 	switch {
-	case errors.Is(err, perf.ErrHelp):
+	case errors.Is(err, getopt.ErrHelp):
 		_, err := io.WriteString(out, perf.Usage("harness coll "+op))
 		return err
 	case errors.As(err, &usage):

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/coll/perf"
+	"github.com/assay-hpc/assay/internal/getopt"
 )
 
 // perfProgram reports whether a program's name is one of nccl-tests' (a suffix after
@@ -51,7 +52,7 @@ func perfStatus(name string, cfg perf.Config, err error, out, errOut io.Writer) 
 	var usage *perf.UsageError
 	var f *perf.Failure
 	switch {
-	case errors.Is(err, perf.ErrHelp):
+	case errors.Is(err, getopt.ErrHelp):
 		fmt.Fprint(out, perf.Usage(name))
 		return int(perf.OK)
 	case errors.As(err, &usage) && usage.Option:

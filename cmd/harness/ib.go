@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/internal/exit"
+	"github.com/assay-hpc/assay/internal/getopt"
 	"github.com/assay-hpc/assay/internal/host/sysfs"
 	"github.com/assay-hpc/assay/internal/outfile"
 	"github.com/assay-hpc/assay/internal/version"
@@ -103,7 +104,7 @@ func runIB(ctx context.Context, t probe.Tool, args []string, out, errOut io.Writ
 func ibStatus(t probe.Tool, err error) error {
 	code := exit.NotDone
 	var flag *probe.FlagError
-	var usage *probe.UsageError
+	var usage *getopt.Error
 	switch {
 	case errors.As(err, &flag), errors.As(err, &usage), errors.Is(err, wire.ErrLocal):
 		code = exit.Usage
@@ -118,10 +119,10 @@ func ibStatus(t probe.Tool, err error) error {
 func ibTest(ctx context.Context, t probe.Tool, name string, args []string, out, errOut io.Writer) error {
 	c, err := t.Parse(args)
 	switch {
-	case errors.Is(err, probe.ErrHelp):
+	case errors.Is(err, getopt.ErrHelp):
 		_, err = io.WriteString(out, t.Usage(name))
 		return err
-	case errors.Is(err, probe.ErrVersion):
+	case errors.Is(err, getopt.ErrVersion):
 		_, err = fmt.Fprintf(out, "Version: %s (harness %s)\n", wire.Version, version.Get())
 		return err
 	case err != nil:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/fabric"
 	"github.com/assay-hpc/assay/internal/exit"
+	"github.com/assay-hpc/assay/internal/getopt"
 	"github.com/assay-hpc/assay/internal/host/sysfs"
 	"github.com/assay-hpc/assay/internal/host/topology"
 	"github.com/assay-hpc/assay/internal/outfile"
@@ -20,7 +21,6 @@ import (
 	"github.com/assay-hpc/assay/internal/version"
 	"github.com/assay-hpc/assay/perftest/gpumem"
 	"github.com/assay-hpc/assay/perftest/mesh"
-	"github.com/assay-hpc/assay/perftest/probe"
 )
 
 // errMeshFailed sets the exit status without a message: the report already explains the
@@ -31,7 +31,7 @@ var errMeshFailed = exit.With(exit.Fail, nil)
 func ibMesh(ctx context.Context, args []string, out, errOut io.Writer) error {
 	m, err := mesh.Parse(args, platformPorts)
 	switch {
-	case errors.Is(err, probe.ErrHelp):
+	case errors.Is(err, getopt.ErrHelp):
 		_, err = io.WriteString(out, mesh.Usage())
 		return err
 	case err != nil:

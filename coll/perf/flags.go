@@ -1,7 +1,6 @@
 package perf
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/internal/getopt"
 )
 
 // A flag is one option. Those of nccl-tests have a letter, ours do not.
@@ -101,7 +101,7 @@ var flags = []flag{
 	{'u', "unalign", "elements", "shift buffers by this many elements", intFlag(func(c *Config) *int { return &c.Unalign })},
 	{'I', "per_iter_timing", "0/1", "time each iteration, with columns for it", boolFlag(func(c *Config) *bool { return &c.PerIter })},
 	{'K', "per_iter_skip", "count", "leading iterations left out of -I's statistics", intFlag(func(c *Config) *int { return &c.PerIterSkip })},
-	{'h', "help", "", "print this text", func(*Config, string) error { return ErrHelp }},
+	{'h', "help", "", "print this text", func(*Config, string) error { return getopt.ErrHelp }},
 
 	{0, "shape", "RxC", "one tensor of this shape (rows x columns of -d): print its mean bandwidth", setShape},
 	{0, "trials", "count", "how often --shape runs it", countFlag("trials", func(c *Config) *int { return &c.Trials })},
@@ -202,9 +202,6 @@ func setShape(c *Config, v string) error {
 	}
 	return nil
 }
-
-// ErrHelp is the error of Parse when the usage text was requested.
-var ErrHelp = errors.New("help was asked for")
 
 // Usage returns the text of -h for a program.
 func Usage(program string) string {

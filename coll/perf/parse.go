@@ -1,13 +1,14 @@
 package perf
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/assay-hpc/assay/coll/elem"
-	"github.com/assay-hpc/assay/internal/words"
+	"github.com/assay-hpc/assay/internal/getopt"
 )
 
 // A UsageError says what is wrong with the arguments.
@@ -22,105 +23,42 @@ type UsageError struct {
 
 func (e *UsageError) Error() string { return e.Text }
 
-// Parse reads the arguments after the program's name like getopt_long: -b8, -b 8, --minbytes=8,
-// --minbytes 8 and unambiguous prefixes of long names. A value may begin with a minus. Operands
-// are ignored. The errors are ErrHelp or a *UsageError.
+// Parse reads the arguments after the program's name as getopt_long does, see package getopt. Operands
+// are ignored. The errors are getopt.ErrHelp or a *UsageError.
 func Parse(collective, program string, args []string) (Config, error) {
 	c := Default(collective)
 	if program != "" {
 		c.Program = program
 	}
 	c.Args = slices.Clone(args)
-	for len(args) > 0 && args[0] != "--" {
-		rest, err := c.option(args)
-		if err != nil {
-			return c, err
+	table := make([]getopt.Flag, len(flags))
+	for i, f := range flags {
+		table[i] = getopt.Flag{Short: f.short, Long: f.long}
+		if f.arg != "" {
+			table[i].Value = getopt.Required
 		}
-		args = rest
+		if f.long == "format" {
+			table[i].Also = "output"
+		}
+	}
+	_, err := getopt.Parse(args, table, c.apply)
+	var option *getopt.Error
+	switch {
+	case errors.As(err, &option):
+		return c, &UsageError{Text: option.Error(), Option: true}
+	case err != nil:
+		return c, err
 	}
 	return c, c.validate()
 }
 
-// option consumes the first argument, and the next one if that is its value.
-func (c *Config) option(args []string) ([]string, error) {
-	a, rest := args[0], args[1:]
-	switch {
-	case strings.HasPrefix(a, "--"):
-		return c.long(a[2:], rest)
-	case len(a) > 1 && a[0] == '-':
-		return c.short(a[1:], rest)
-	}
-	return rest, nil // an operand
-}
-
-func (c *Config) long(a string, rest []string) ([]string, error) {
-	name, value, has := strings.Cut(a, "=")
-	f, err := lookup(name)
-	switch {
-	case err != nil:
-		return nil, err
-	case f.arg == "" && has:
-		return nil, optionErrorf("option '--%s' doesn't allow an argument", f.long)
-	case f.arg != "" && !has:
-		if len(rest) == 0 {
-			return nil, optionErrorf("option '--%s' requires an argument", f.long)
-		}
-		value, rest = rest[0], rest[1:]
-	}
-	return rest, c.apply(f, value)
-}
-
-func (c *Config) short(a string, rest []string) ([]string, error) {
-	i := slices.IndexFunc(flags, func(f flag) bool { return f.short == a[0] })
-	if i < 0 {
-		return nil, optionErrorf("invalid option -- '%c'", a[0])
-	}
-	f, value := flags[i], a[1:]
-	if f.arg != "" && value == "" {
-		if len(rest) == 0 {
-			return nil, optionErrorf("option requires an argument -- '%c'", a[0])
-		}
-		value, rest = rest[0], rest[1:]
-	}
-	return rest, c.apply(f, value)
-}
-
-func (c *Config) apply(f flag, value string) error {
-	c.given = append(c.given, f.long)
-	err := f.set(c, value)
-	if _, ok := err.(*UsageError); ok || err == nil || err == ErrHelp {
+func (c *Config) apply(i int, _, value string) error {
+	c.given = append(c.given, flags[i].long)
+	err := flags[i].set(c, value)
+	if _, ok := err.(*UsageError); ok || err == nil || err == getopt.ErrHelp {
 		return err
 	}
 	return &UsageError{Text: err.Error(), Status: int(InvalidUsage)}
-}
-
-// lookup finds a long flag by its name or by a prefix of it.
-func lookup(name string) (flag, error) {
-	if name == "output" {
-		name = "format"
-	}
-	var found []flag
-	var names []string
-	for _, f := range flags {
-		if f.long == name {
-			return f, nil
-		}
-		if strings.HasPrefix(f.long, name) {
-			found = append(found, f)
-		}
-		names = append(names, f.long)
-	}
-	switch len(found) {
-	case 1:
-		return found[0], nil
-	case 0:
-		return flag{}, optionErrorf("unrecognized option '--%s'; did you mean '--%s'?", name, words.Nearest(name, names))
-	}
-	return flag{}, optionErrorf("option '--%s' is ambiguous: '--%s' or '--%s'?", name, found[0].long, found[1].long)
-}
-
-func optionErrorf(format string, a ...any) error {
-	return &UsageError{Text: fmt.Sprintf(format, a...), Option: true}
 }
 
 // validate rejects settings that cannot be run, and corrects what nccl-tests corrects.

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/internal/getopt"
 )
 
 func TestParseSize(t *testing.T) {
@@ -173,8 +174,8 @@ func TestParseErrors(t *testing.T) {
 		}
 	}
 	for _, line := range []string{"-h", "--help", "-n 3 -h -b x"} {
-		if _, err := parse(line); err != ErrHelp {
-			t.Errorf("Parse(%q) = %v; want ErrHelp", line, err)
+		if _, err := parse(line); err != getopt.ErrHelp {
+			t.Errorf("Parse(%q) = %v; want getopt.ErrHelp", line, err)
 		}
 	}
 }
@@ -189,7 +190,7 @@ func FuzzParse(f *testing.F) {
 		c, err := parse(s)
 		var usage *UsageError
 		if err != nil {
-			if err != ErrHelp && !errors.As(err, &usage) {
+			if err != getopt.ErrHelp && !errors.As(err, &usage) {
 				t.Fatalf("Parse(%q) = %v", s, err)
 			}
 			return

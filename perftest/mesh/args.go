@@ -127,7 +127,7 @@ var refused = []struct {
 }
 
 // Parse parses a mesh's own flags, and passes the others to the tool's parser. rate returns the
-// rate of a platform's ports. The error is probe.ErrHelp, or a mistake of the user.
+// rate of a platform's ports. The error is getopt.ErrHelp, or a mistake of the user.
 func Parse(args []string, rate func(platform string) (gbits float64, err error)) (*Args, error) {
 	m := &Args{tool: "write_bw", Options: Options{Pattern: AllPairs, Samples: 3}, rate: rate}
 	rest, err := m.own(args)

@@ -2,6 +2,8 @@ package probe
 
 import (
 	"time"
+
+	"github.com/assay-hpc/assay/internal/getopt"
 )
 
 // flags are all flags, in the order of the usage text.
@@ -83,8 +85,8 @@ var flags = []flag{
 	{groupMore, 0, "wait_destroy", "SECONDS", "wait before queue pairs are destroyed", nil, duration(func(c *Config) *time.Duration { return &c.WaitDestroy }, time.Second, 0)},
 	{groupMore, 'F', "CPU-freq", "", "nothing: the clock's rate is measured", nil, nothing("")},
 	{groupMore, 0, "use_old_post_send", "", "nothing: ibv_post_send is used always", nil, nothing("")},
-	{groupMore, 'V', "version", "", "print the version", nil, func(*Config, string) error { return ErrVersion }},
-	{groupMore, 'h', "help", "", "print this text", nil, func(*Config, string) error { return ErrHelp }},
+	{groupMore, 'V', "version", "", "print the version", nil, func(*Config, string) error { return getopt.ErrVersion }},
+	{groupMore, 'h', "help", "", "print this text", nil, func(*Config, string) error { return getopt.ErrHelp }},
 }
 
 // unsupported are perftest's flags that are refused, and why.
