@@ -10,76 +10,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/op"
-	"github.com/assay-hpc/assay/coll/schedule"
 )
-
-const ll, ll128, simple = choose.LL, choose.LL128, choose.Simple
-
-// A kernel is one of the kernels in coll/cuda/kernels, without its type and reduction.
-type kernel uint8
-
-const (
-	noKernel kernel = iota
-	exchangeLL
-	exchangeLL128
-	exchangeSimple
-	exchangeDirect // to memory that the program has registered, see registered.go
-	relaySimple
-	chainSimple
-	reduceLL
-	reduceLL128
-	allReduceLL
-	allReduceLL128
-	allReduceSimple
-	reduceChain
-	combine
-	copyRing // what copies needs in a ring, see ringblocks.go
-	normLL   // these two: see norm.go
-	normLocal
-	copies // no kernel: copy engines move the bytes, see copies.go
-	numKernels
-	nvidia = numKernels // no kernel: NVIDIA's library does it, see library.go
-)
-
-// Of the warps of a block that moves chunks, or of each of its two teams, some serve the others,
-// of which there are at least as many.
-const (
-	serving     = 2
-	servedWarps = 2 * serving
-)
-
-var kernelInfo = [numKernels + 1]struct {
-	name      string
-	protocol  choose.Protocol
-	typed     bool
-	norm      bool   // it normalizes rows, see norm.go
-	roles     int    // blocks per channel
-	warps     int    // of a block, at least
-	results   bool   // half of the channels carry results
-	algorithm string // coll/schedule's name for how it does an AllReduce
-}{
-	exchangeLL:      {"exchange_ll", ll, false, false, 1, 1, false, ""},
-	exchangeLL128:   {"exchange_ll128", ll128, false, false, 1, 1, false, ""},
-	exchangeSimple:  {"exchange_simple", simple, false, false, 2, servedWarps, false, ""},
-	exchangeDirect:  {"exchange_direct", simple, false, false, 2, 1, false, ""},
-	relaySimple:     {"relay_simple", simple, false, false, 3, servedWarps, true, ""},
-	chainSimple:     {"chain_simple", simple, false, false, 1, servedWarps, false, ""},
-	reduceLL:        {"reduce_ll", ll, true, false, 1, 1, false, schedule.OneShot},
-	reduceLL128:     {"reduce_ll128", ll128, true, false, 1, 1, false, schedule.OneShot},
-	allReduceLL:     {"allreduce_ll", ll, true, false, 1, 1, false, schedule.TwoShot},
-	allReduceLL128:  {"allreduce_ll128", ll128, true, false, 1, 1, false, schedule.TwoShot},
-	allReduceSimple: {"allreduce_simple", simple, true, false, 2, 2 * servedWarps, true, schedule.TwoShot},
-	reduceChain:     {"reduce_chain", simple, true, false, 1, servedWarps, false, ""},
-	combine:         {"combine", simple, true, false, 1, 1, false, ""},
-	copyRing:        {"copy_ring", simple, true, false, 1, servedWarps, false, ""},
-	normLL:          {"norm_ll", ll, true, true, 1, 1, false, schedule.OneShot},
-	normLocal:       {"norm_local", ll, true, true, 1, 1, false, ""},
-	copies:          {"copy", simple, false, false, 1, 1, false, schedule.TwoShot},
-	nvidia:          {"nvidia", simple, false, false, 1, 1, false, ""},
-}
-
-// String is the kernel's name in its source.
-func (k kernel) String() string { return kernelInfo[k].name }
 
 // A choice is how an operation is done.
 type choice struct {
@@ -119,7 +50,7 @@ var model = sync.OnceValue(func() *[2][maxRanks + 1]choose.Rules[choice] {
 // choiceFor parses a choice of a table.
 func choiceFor(c op.Collective, s string) (choice, error) {
 	k, err := parseChoice(s)
-	if err == nil && !does(k.kernel, c) {
+	if err == nil && !k.kernel.does(c) {
 		err = fmt.Errorf("%v does no %v", k.kernel, c)
 	}
 	return k, err
@@ -148,7 +79,6 @@ func (ch *chooser) choose(c op.Collective, bytes int) choice {
 // Bits of kernels that chooseWithout leaves out.
 const (
 	withoutCopies = 1 << copies
-	withoutChain  = 1 << reduceChain
 	withoutNvidia = 1 << nvidia
 )
 
@@ -156,7 +86,7 @@ const (
 func (ch *chooser) chooseWithout(kernels uint32, c op.Collective, bytes int) choice {
 	can := func(k choice, strict bool) (choice, bool) {
 		k = ch.shape(c, k, bytes)
-		return k, does(k.kernel, c) && kernels>>k.kernel&1 == 0 && (!strict || ch.permitted(c, k.kernel, bytes)) && ch.fits(c, k, bytes)
+		return k, k.kernel.does(c) && kernels>>k.kernel&1 == 0 && (!strict || ch.permitted(c, k.kernel, bytes)) && ch.fits(c, k, bytes)
 	}
 	if ch.force.kernel != noKernel {
 		if got, ok := can(ch.force, false); ok {
@@ -181,7 +111,7 @@ func (ch *chooser) chooseWithout(kernels uint32, c op.Collective, bytes int) cho
 
 // permitted reports whether the settings allow a kernel for a message of the given bytes.
 func (ch *chooser) permitted(c op.Collective, k kernel, bytes int) bool {
-	i := &kernelInfo[k]
+	i := &kernelTable[k]
 	if k == nvidia { // it follows the same settings itself
 		return true
 	}
@@ -207,15 +137,6 @@ func (ch *chooser) shape(of op.Collective, c choice, bytes int) choice {
 	return c
 }
 
-// chunks reports whether a kernel moves data in steps of the choice's chunk.
-func (k kernel) chunks() bool {
-	switch k {
-	case exchangeSimple, relaySimple, chainSimple, allReduceSimple, reduceChain:
-		return true
-	}
-	return false
-}
-
 // evenSteps is how many steps of a channel are worth cutting evenly: of more, the last one matters little.
 const evenSteps = 8
 
@@ -224,15 +145,12 @@ const evenSteps = 8
 // step delays all behind it. Exchanges only push and take: of more than one step, it is faster to push
 // whole ones first.
 func (ch *chooser) even(of op.Collective, c choice, bytes int) int {
-	most := evenSteps
-	if c.kernel == exchangeSimple {
-		most = 1
-	}
-	if kernelInfo[c.kernel].results && of != op.ReduceScatter {
+	k := &kernelTable[c.kernel]
+	if k.results && of != op.ReduceScatter {
 		bytes = part(bytes, ch.ranks)
 	}
 	steps := (bytes + c.channels*c.chunk - 1) / (c.channels * c.chunk)
-	if steps == 0 || steps > most {
+	if steps == 0 || steps > k.steps {
 		return c.chunk
 	}
 	each := (bytes + c.channels*steps - 1) / (c.channels * steps)
@@ -251,7 +169,7 @@ const shortUnits = 128
 // peer. threads of such a choice are those for one peer. Blocks of other sizes than powers of two, which
 // only settings ask for, do not send that way.
 func (ch *chooser) short(of op.Collective, c choice, bytes int) (_ choice, ok bool) {
-	if c.kernel != reduceLL && c.kernel != exchangeLL || of == op.SendRecv || c.threads&(c.threads-1) != 0 {
+	if !kernelTable[c.kernel].short || of == op.SendRecv || c.threads&(c.threads-1) != 0 {
 		return c, false
 	}
 	units, most := (bytes+llUnit-1)/llUnit, ch.warps(exchangeThreads)/(ch.ranks-1)
@@ -298,7 +216,7 @@ func (ch *chooser) direct(of op.Collective, bytes int) (choice, bool) {
 		sent, c.channels = bytes, chunkChannels
 	}
 	if ch.force.kernel != noKernel {
-		return ch.limit(ch.force), ch.force.kernel == exchangeDirect
+		return ch.limit(ch.force), kernelTable[ch.force.kernel].registered
 	}
 	if sent <= directFrom || !ch.permitted(of, c.kernel, bytes) {
 		return choice{}, false
@@ -319,16 +237,16 @@ func (ch *chooser) limit(c choice) choice {
 	case c.kernel == copies: // channels are the blocks that reduce
 		most = 2 * packetChannels
 		c.chunk = max(c.chunk, leastCopy) / partAlign * partAlign
-	case kernelInfo[c.kernel].protocol == simple:
+	case kernelTable[c.kernel].protocol == simple:
 		most = resultChannel
-		if !kernelInfo[c.kernel].results {
+		if !kernelTable[c.kernel].results {
 			most = chunkChannels
 		}
 	}
-	roles := kernelInfo[c.kernel].roles
+	roles := kernelTable[c.kernel].roles
 	most = min(most, max(1, ch.allowed(cmp.Or(ch.blocks, math.MaxInt))/roles))
 	c.channels = min(max(c.channels, (ch.env.MinChannels+roles-1)/roles, 1), most)
-	c.threads = max(ch.warps(c.threads), 32*kernelInfo[c.kernel].warps)
+	c.threads = max(ch.warps(c.threads), 32*kernelTable[c.kernel].warps)
 	if c.kernel.chunks() {
 		c.chunk = ch.step(c.chunk, c.threads)
 	}
@@ -380,32 +298,27 @@ func (ch *chooser) fits(c op.Collective, k choice, bytes int) bool {
 		return false
 	}
 	// Both need windows on devices, and LL128 lines that arrive whole.
-	if ch.hosted && k.kernel == copies || (ch.hosted || ch.split) && kernelInfo[k.kernel].protocol == ll128 {
+	if ch.hosted && k.kernel == copies || (ch.hosted || ch.split) && kernelTable[k.kernel].protocol == ll128 {
 		return false
 	}
-	switch k.kernel {
-	case nvidia:
+	row := &kernelTable[k.kernel]
+	switch {
+	case k.kernel == nvidia:
 		return ch.library
-	case exchangeDirect: // direct chooses it, where memory is registered
-		return false
-	case allReduceLL, allReduceLL128:
-		bytes = part(bytes, ch.ranks)
-	case copies:
+	case k.kernel == copies:
 		return c != op.AllToAll || ch.ranks&(ch.ranks-1) == 0 // see copier.phase
+	case row.registered: // direct chooses it, where memory is registered
+		return false
+	case row.path == byParts:
+		bytes = part(bytes, ch.ranks)
 	}
-	return bytes <= ch.capacity(kernelInfo[k.kernel].protocol, k.channels, k.threads)
+	return bytes <= ch.capacity(row.protocol, k.channels, k.threads)
 }
 
-// inOrder reports whether a kernel reduces each element in the order of the ranks. Rings of copies
-// and chains begin with another rank, which makes no difference to two.
+// inOrder reports whether a kernel reduces each element in the order of the ranks.
 func (ch *chooser) inOrder(c op.Collective, k kernel) bool {
-	switch {
-	case !c.Reduces():
-		return true
-	case k == copies, k == reduceChain:
-		return ch.ranks == 2
-	}
-	return k != nvidia
+	most := kernelTable[k].inOrder
+	return !c.Reduces() || most == 0 || ch.ranks <= most
 }
 
 // part returns the length of the parts into which a vector is cut for the ranks. The last
@@ -416,25 +329,6 @@ func part(bytes, ranks int) int {
 
 // partAlign aligns parts so that they do not share lines.
 const partAlign = 128
-
-// does reports whether a kernel can do a collective at all.
-func does(k kernel, c op.Collective) bool {
-	switch k {
-	case exchangeLL, exchangeLL128, exchangeSimple, exchangeDirect:
-		return !c.Reduces()
-	case relaySimple, chainSimple:
-		return c == op.Broadcast
-	case reduceChain:
-		return c == op.Reduce
-	case reduceLL, reduceLL128, allReduceSimple:
-		return c.Reduces()
-	case allReduceLL, allReduceLL128:
-		return c == op.AllReduce
-	case copies, nvidia:
-		return true
-	}
-	return false
-}
 
 // Copy engines write the data for a rank to slots in the rank's copy buffer.
 const (
@@ -471,8 +365,8 @@ func parseChoice(s string) (choice, error) {
 	if strings.EqualFold(name, nvidia.String()) && err == nil {
 		return choice{kernel: nvidia}, nil
 	}
-	for k := range numKernels {
-		if k != noKernel && k != combine && k != copyRing && !kernelInfo[k].norm && strings.EqualFold(k.String(), name) {
+	for k := range numWays {
+		if kernelTable[k].does != nil && strings.EqualFold(k.String(), name) {
 			c.kernel = k
 		}
 	}

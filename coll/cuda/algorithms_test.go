@@ -54,9 +54,9 @@ func TestChoices(t *testing.T) {
 			for coll := range op.NumCollectives {
 				sizes(func(bytes int) {
 					c := ch.choose(coll, bytes)
-					i := kernelInfo[c.kernel]
+					i := kernelTable[c.kernel]
 					switch {
-					case !does(c.kernel, coll):
+					case !c.kernel.does(coll):
 						t.Fatalf("%s: %v of %d bytes, %d ranks: %v does not do that", name, coll, bytes, ranks, c)
 					case !ch.fits(coll, c, bytes):
 						t.Fatalf("%s: %v of %d bytes, %d ranks: %v has no copy buffer", name, coll, bytes, ranks, c)
@@ -150,12 +150,12 @@ func TestSettingsCount(t *testing.T) {
 	if c := ch.choose(op.AllReduce, 8<<10); c.channels != 1 {
 		t.Errorf("one channel below 64 KB: %v", c)
 	}
-	if c := ch.choose(op.AllReduce, 512<<10); kernelInfo[c.kernel].protocol != ll {
+	if c := ch.choose(op.AllReduce, 512<<10); kernelTable[c.kernel].protocol != ll {
 		t.Errorf("LL below 1 MB: %v", c)
 	}
 	ch.env.SingleRingThreshold, ch.env.LLThreshold = 0, 0
 	ch.env.Algo = algo(t, "two-shot")
-	if c := ch.choose(op.AllReduce, 1024); kernelInfo[c.kernel].algorithm != schedule.TwoShot {
+	if c := ch.choose(op.AllReduce, 1024); kernelTable[c.kernel].algorithm != schedule.TwoShot {
 		t.Errorf("two-shot: 1 KB by %v", c)
 	}
 	ch.env.Proto = proto(t, "Simple")
@@ -172,7 +172,7 @@ func TestSettingsCount(t *testing.T) {
 	if c := ch.choose(op.AllReduce, 1<<30); c.kernel != allReduceSimple {
 		t.Errorf("forced, too long: %v", c)
 	}
-	if c := ch.choose(op.Broadcast, 4096); !does(c.kernel, op.Broadcast) {
+	if c := ch.choose(op.Broadcast, 4096); !c.kernel.does(op.Broadcast) {
 		t.Errorf("forced, another collective: %v", c)
 	}
 }
@@ -443,8 +443,8 @@ func TestSplit(t *testing.T) {
 		whole := false
 		for _, c := range []op.Collective{op.AllReduce, op.AllGather, op.ReduceScatter, op.Broadcast, op.Reduce, op.AllToAll} {
 			for bytes := 1; bytes <= 1<<26; bytes *= 3 {
-				whole = whole || kernelInfo[ch.choose(c, bytes).kernel].protocol == ll128
-				if got := without.choose(c, bytes); got.kernel == noKernel || kernelInfo[got.kernel].protocol == ll128 {
+				whole = whole || kernelTable[ch.choose(c, bytes).kernel].protocol == ll128
+				if got := without.choose(c, bytes); got.kernel == noKernel || kernelTable[got.kernel].protocol == ll128 {
 					t.Errorf("%d ranks, %v of %d bytes: %v", ranks, c, bytes, got)
 				}
 			}

@@ -12,7 +12,7 @@ func fill(a *argsABI, rank, ranks int, o *op.Op, ch choice) {
 		a.scale, a.divisor = scaleDivide, uint32(o.Divisor)
 	}
 	in, out, n := uint64(op.Addr(o.Send)), uint64(op.Addr(o.Recv)), uint64(o.Bytes())
-	every := uint32(1)<<ranks - 1
+	every, path := uint32(1)<<ranks-1, kernelTable[ch.kernel].path
 	switch o.Coll {
 	case op.AllGather:
 		for p := range ranks {
@@ -34,24 +34,21 @@ func fill(a *argsABI, rank, ranks int, o *op.Op, ch choice) {
 			a.phased = phased(ch, ranks, n)
 		}
 	case op.Broadcast:
-		if ch.kernel == chainSimple {
+		switch {
+		case path == alongChain:
 			a.out[rank], a.send[rank], a.recv[rank] = out, n, n
 			if rank == o.Root {
 				a.in[rank] = in
 			}
-			break
-		}
-		if ch.kernel == relaySimple {
+		case path == byRelay:
 			a.owners = every &^ (1 << o.Root)
 			a.parts(rank == o.Root, true, in, out, n)
-			break
-		}
-		if rank == o.Root {
+		case rank == o.Root:
 			for p := range ranks {
 				a.in[p], a.send[p] = in, n
 			}
 			a.out[rank], a.recv[rank] = out, n
-		} else {
+		default:
 			a.out[o.Root], a.recv[o.Root] = out, n
 		}
 	case op.Gather:
@@ -70,7 +67,7 @@ func fill(a *argsABI, rank, ranks int, o *op.Op, ch choice) {
 		}
 	case op.AllReduce:
 		a.owners, a.symmetric = every, 1
-		if oneHop(ch.kernel) {
+		if path == toOwners {
 			for p := range ranks {
 				a.in[p], a.send[p] = in, n
 			}
@@ -86,20 +83,19 @@ func fill(a *argsABI, rank, ranks int, o *op.Op, ch choice) {
 		}
 		a.out[rank], a.recv[rank] = out, n
 	case op.Reduce:
-		if ch.kernel == reduceChain {
+		switch path {
+		case alongChain:
 			a.in[rank], a.send[rank] = in, n
 			if rank == o.Root {
 				a.out[rank], a.recv[rank] = out, n
 			}
-			break
-		}
-		if oneHop(ch.kernel) {
+		case toOwners:
 			a.owners = 1 << o.Root
 			a.in[o.Root], a.send[o.Root] = in, n
 			if rank == o.Root {
 				a.out[rank], a.recv[rank] = out, n
 			}
-		} else {
+		default:
 			// The root's link carries all results, so the root owns no part. With two ranks
 			// the root owns everything, and the other rank sends its whole input.
 			a.owners, a.targets = every&^(1<<o.Root), 1<<o.Root
@@ -124,15 +120,11 @@ const phasesFrom = 4
 
 // phased returns 1 if an exchange goes by phases. All ranks come to the same result.
 func phased(ch choice, ranks int, n uint64) uint32 {
-	if ch.kernel != exchangeSimple || ranks < 3 || n < phasesFrom*uint64(ch.channels)*uint64(ch.chunk) {
+	if !kernelTable[ch.kernel].phase || ranks < 3 || n < phasesFrom*uint64(ch.channels)*uint64(ch.chunk) {
 		return 0
 	}
 	return 1
 }
-
-// oneHop reports whether a kernel sends each owner everything that the owner reduces. Other
-// kernels first cut the vector into the owners' parts.
-func oneHop(k kernel) bool { return k == reduceLL || k == reduceLL128 }
 
 // parts cuts a vector into the owners' parts. Every rank knows all lengths, but only the
 // addresses of the buffers that it has.

@@ -60,10 +60,10 @@ func agree(all []argsABI, ch choice, o *op.Op, ranks int) error {
 				return fmt.Errorf("ranks differ: %+v, %+v", a, all[0])
 			}
 			// Exchanges: message by message.
-			if !kernelInfo[ch.kernel].typed && ch.kernel != relaySimple && p != r && a.send[p] != all[p].recv[r] {
+			if !kernelTable[ch.kernel].typed && ch.kernel != relaySimple && p != r && a.send[p] != all[p].recv[r] {
 				return fmt.Errorf("rank %d sends %d bytes to %d, which expects %d", r, a.send[p], p, all[p].recv[r])
 			}
-			if kernelInfo[ch.kernel].typed && a.owners>>p&1 == 1 && a.send[p] != all[p].recv[p] {
+			if kernelTable[ch.kernel].typed && a.owners>>p&1 == 1 && a.send[p] != all[p].recv[p] {
 				return fmt.Errorf("rank %d sends %d bytes to owner %d, which reduces %d", r, a.send[p], p, all[p].recv[p])
 			}
 		}

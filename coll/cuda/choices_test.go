@@ -40,7 +40,7 @@ func TestChosen(t *testing.T) {
 					var line strings.Builder
 					for n := 1; n <= 1<<36; n *= 2 {
 						for _, bytes := range []int{n - 1, n, n + 1, n + n/2} {
-							k := ch.chooseWithout(without&1*withoutCopies|without>>1*withoutChain, c, bytes)
+							k := ch.chooseWithout(without&1*withoutCopies|without>>1*1<<reduceChain, c, bytes)
 							got := k.String()
 							if ch.row(c, k, bytes) > 0 { // channels and threads are as many as it needs: TestShort
 								got = k.kernel.String() + ", short"

@@ -91,8 +91,8 @@ func TestConformance(t *testing.T) {
 // Every kernel does its collectives, whether it would be chosen or not.
 func TestKernels(t *testing.T) {
 	n := gpuCount(t)
-	for k := noKernel + 1; k < numKernels; k++ {
-		if k == combine || k == copyRing || kernelInfo[k].norm {
+	for k := noKernel + 1; k <= copies; k++ {
+		if kernelTable[k].does == nil {
 			continue
 		}
 		for _, shape := range []string{"1:32:128", "3:96:4096", "8:512:131072"} {
@@ -100,7 +100,7 @@ func TestKernels(t *testing.T) {
 				t.Setenv("ASSAY_GPU_ALGO", fmt.Sprintf("%v:%s", k, shape))
 				var only []op.Collective
 				for c := range op.NumCollectives {
-					if does(k, c) {
+					if k.does(c) {
 						only = append(only, c)
 					}
 				}
@@ -429,8 +429,8 @@ func TestAllToAll(t *testing.T) {
 	for name, w := range places(n) {
 		t.Run(name, func(t *testing.T) { testAllToAll(t, w, noKernel) })
 	}
-	for k := range numKernels {
-		if does(k, op.AllToAll) {
+	for k := range copies + 1 {
+		if k.does(op.AllToAll) {
 			t.Run(k.String(), func(t *testing.T) {
 				t.Setenv("ASSAY_GPU_ALGO", choice{k, 3, 96, leastCopy}.String())
 				testAllToAll(t, spread(min(max(2, n), maxRanks), n), k)

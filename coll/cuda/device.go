@@ -35,7 +35,7 @@ type functions [numKernels][numTypes][elem.Avg]driver.Func
 
 // of finds a kernel.
 func (f *functions) of(k kernel, t elem.Type, op elem.Op) driver.Func {
-	if !kernelInfo[k].typed {
+	if !kernelTable[k].typed {
 		t, op = 0, 0
 	}
 	return f[k][t][op]
@@ -141,14 +141,15 @@ func (d *device) load(log *debug.Logger, dir fs.FS, ranks int, to *functions) er
 		g.Go(func() error {
 			return d.in(func() error {
 				m, err := driver.Load(code[module])
-				for k := kernel(0); k < numKernels && err == nil; k++ {
+				for k := noKernel + 1; k < numKernels && err == nil; k++ {
+					row := &kernelTable[k]
 					switch {
-					case k == noKernel || k == copies || kernelInfo[k].typed != typed || kernelInfo[k].norm != norm:
+					case row.typed != typed || row.norm != norm:
 					case !typed:
 						to[k][0][0], err = m.Function(k.String())
 					case norm:
 						to[k][t][0], err = m.Function(kernels.NormName(k.String(), t))
-					case k != reduceChain || !kernels.Rounds(t, red):
+					case !row.exact || !kernels.Rounds(t, red):
 						to[k][t][red], err = m.Function(kernels.KernelName(k.String(), t, red))
 					}
 				}

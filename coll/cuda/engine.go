@@ -193,7 +193,7 @@ func newEngine(ctx context.Context, cfg executor.Config, dev *device, funcs *fun
 	}
 	e.sole = e.chooser.blocks == dev.info.SMs
 	for k := range e.launches {
-		e.launches[k] = newLaunch(e.comm, kernel(k), kernelInfo[k].protocol != simple || kernel(k) == exchangeDirect && e.sole)
+		e.launches[k] = newLaunch(e.comm, kernel(k), kernelTable[k].protocol != simple || kernelTable[k].registered && e.sole)
 	}
 	if cfg.Timeout > 0 { // otherwise no kernel ever gives up
 		watch.add(e)

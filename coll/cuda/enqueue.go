@@ -120,8 +120,8 @@ func (e *engine) way(o *op.Op) choice {
 		not |= withoutCopies
 		c = e.chooser.chooseWithout(not, o.Coll, o.Bytes())
 	}
-	if c.kernel == reduceChain && kernels.Rounds(o.Type, o.Red) {
-		c = e.chooser.chooseWithout(not|withoutChain, o.Coll, o.Bytes())
+	if kernelTable[c.kernel].exact && kernels.Rounds(o.Type, o.Red) {
+		c = e.chooser.chooseWithout(not|1<<c.kernel, o.Coll, o.Bytes())
 	}
 	return c
 }
@@ -136,7 +136,7 @@ func (e *engine) prepare(o *op.Op, c choice) *driver.Launch {
 	l := e.launch(c.kernel, o.Type, o.Red)
 	e.chosen = c
 	fill(l.args, e.cfg.Rank, e.cfg.Size, o, c)
-	if c.kernel == exchangeDirect {
+	if kernelTable[c.kernel].registered {
 		e.direct(o).aim(l.args, e.cfg.Rank, o, c)
 	}
 	l.args.row = e.chooser.row(o.Coll, c, o.Bytes())

@@ -70,7 +70,7 @@ func (x *exchange) choose(t *op.Transfer) choice {
 		c = x.chooser.chooseWithout(withoutCopies, op.SendRecv, len(t.Data))
 	}
 	c.threads = x.chooser.warps(exchangeThreads)
-	if kernelInfo[c.kernel].protocol == simple {
+	if kernelTable[c.kernel].protocol == simple {
 		c.threads = max(c.threads, 32*servedWarps)
 		c.chunk = x.chooser.step(exchangeChunk, c.threads)
 	}

@@ -14,7 +14,7 @@ type launch struct {
 	l    *driver.Launch
 	args *argsABI
 	norm *normABI // of kernels that normalize rows
-	ring *ringABI // of copyRing
+	ring *ringABI // of those that add in a ring
 }
 
 // newLaunch prepares a launch of a kernel. dependent: it starts as soon as the previous one lets it, and
@@ -22,9 +22,9 @@ type launch struct {
 func newLaunch(comm commABI, k kernel, dependent bool) *launch {
 	sizes := []int{int(unsafe.Sizeof(commABI{})), int(unsafe.Sizeof(argsABI{}))}
 	switch {
-	case kernelInfo[k].norm:
+	case kernelTable[k].norm:
 		sizes = append(sizes, int(unsafe.Sizeof(normABI{})))
-	case k == copyRing:
+	case kernelTable[k].ring:
 		sizes = append(sizes, int(unsafe.Sizeof(ringABI{})))
 	}
 	l := driver.NewLaunch(driver.Func{}, sizes...)
@@ -32,9 +32,9 @@ func newLaunch(comm commABI, k kernel, dependent bool) *launch {
 	l.SetDependent(dependent)
 	made := &launch{l: l, args: (*argsABI)(l.Param(1))}
 	switch {
-	case kernelInfo[k].norm:
+	case kernelTable[k].norm:
 		made.norm = (*normABI)(l.Param(2))
-	case k == copyRing:
+	case kernelTable[k].ring:
 		made.ring = (*ringABI)(l.Param(2))
 	}
 	return made
@@ -56,7 +56,7 @@ func (e *engine) set(l *launch, c choice) *driver.Launch {
 		l.l.SetDependent(e.sole && e.last.chunks())
 	}
 	e.last = c.kernel
-	l.l.SetGrid(c.channels*kernelInfo[c.kernel].roles, 1, 1)
+	l.l.SetGrid(c.channels*kernelTable[c.kernel].roles, 1, 1)
 	threads := c.threads
 	if l.args.row != 0 {
 		threads *= e.cfg.Size - 1

@@ -15,8 +15,8 @@ const normSplit = 3
 // normed chooses how to do an AllReduce with a norm of the given rows of row bytes. If no kernel does
 // all of it, fused is false, and c is how to do the AllReduce.
 func (ch *chooser) normed(rows, row int) (c choice, fused bool) {
-	sum := ch.chooseWithout(withoutCopies|withoutNvidia|withoutChain, op.AllReduce, rows*row)
-	if sum.kernel == reduceLL || sum.kernel == reduceLL128 {
+	sum := ch.chooseWithout(withoutCopies|withoutNvidia, op.AllReduce, rows*row)
+	if kernelTable[sum.kernel].path == toOwners {
 		if c, ok := ch.normShort(rows, row); ok {
 			return c, true
 		}

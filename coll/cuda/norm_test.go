@@ -207,7 +207,7 @@ func TestNorm(t *testing.T) {
 					})
 					used = used || strings.HasPrefix(all[0].Chosen(), want.String()+"/")
 				}
-				if hosted := name == "hosted"; !used && want != noKernel && !(hosted && kernelInfo[want].protocol == ll128) {
+				if hosted := name == "hosted"; !used && want != noKernel && !(hosted && kernelTable[want].protocol == ll128) {
 					t.Errorf("no AllReduceNorm was done by %v", want)
 				}
 			})

@@ -29,7 +29,7 @@ func (ch *chooser) tune(c op.Collective, sizes []int, measure func(choice string
 		Coarse: func(bytes int) []choice { return ch.coarse(c, bytes) },
 		Like:   func(k choice, bytes int) []choice { return ch.like(c, k, bytes) },
 		Limit:  ch.limit,
-		Blocks: func(k choice) int { return k.channels * kernelInfo[k.kernel].roles },
+		Blocks: func(k choice) int { return k.channels * kernelTable[k.kernel].roles },
 		Can: func(k choice, bytes int) bool {
 			return ch.permitted(c, k.kernel, bytes) && ch.fits(c, ch.shape(c, k, bytes), bytes)
 		},
@@ -47,16 +47,16 @@ func (ch *chooser) coarse(c op.Collective, bytes int) (out []choice) {
 	if c == op.SendRecv { // all its messages are cut the same way
 		threads, chunk = exchangeThreads, exchangeChunk
 	}
-	for k := range numKernels + 1 {
+	for k := range numWays {
 		switch {
-		case !does(k, c):
+		case !k.does(c):
 		case k == nvidia:
 			if ch.library {
 				out = append(out, choice{kernel: nvidia})
 			}
 		case k == copies:
 			out = append(out, ch.copies(c, bytes)...)
-		case kernelInfo[k].protocol == simple:
+		case kernelTable[k].protocol == simple:
 			for _, channels := range [...]int{8, 12, 16, 24, 32, 48, 64} { // limit may reduce them
 				if bytes >= leastChunked {
 					out = append(out, choice{k, channels, exchangeThreads, chunk})
@@ -106,7 +106,7 @@ func (ch *chooser) like(c op.Collective, k choice, bytes int) (out []choice) {
 	if c == op.SendRecv || k.kernel == copies || k.kernel == nvidia || ch.isShort(c, k.kernel, bytes) {
 		return nil
 	}
-	if kernelInfo[k.kernel].protocol != simple {
+	if kernelTable[k.kernel].protocol != simple {
 		for threads := 64; threads <= exchangeThreads; threads *= 2 {
 			out = append(out, choice{k.kernel, k.channels, threads, k.chunk})
 		}

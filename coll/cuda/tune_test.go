@@ -16,11 +16,11 @@ func cost(k choice, bytes int) float64 {
 	switch {
 	case k.kernel == copies:
 		return 20 + n/400e3 + float64(k.chunk)/400e3
-	case kernelInfo[k.kernel].protocol == simple:
+	case kernelTable[k.kernel].protocol == simple:
 		return 9 + n/min(380e3, p*13e3) + float64(k.chunk)/40e3 + float64(64<<10)/float64(k.chunk)
 	}
 	latency, rate := 2.0, 1e3*float64(k.threads)/128
-	if kernelInfo[k.kernel].protocol == ll128 {
+	if kernelTable[k.kernel].protocol == ll128 {
 		latency, rate = 2.6, 3*rate
 	}
 	if k.kernel == allReduceLL || k.kernel == allReduceLL128 {
@@ -125,7 +125,7 @@ func TestTuneObeys(t *testing.T) {
 	ch := testChooser(2)
 	ch.env.MaxChannels, ch.env.Proto = 4, proto(t, "LL")
 	_, err := ch.tune(op.AllReduce, powers(8, 16<<10), func(name string, bytes int) (float64, error) {
-		if k, err := parseChoice(name); err != nil || k.channels > 4 || kernelInfo[k.kernel].protocol != ll {
+		if k, err := parseChoice(name); err != nil || k.channels > 4 || kernelTable[k.kernel].protocol != ll {
 			return 0, fmt.Errorf("tried %s, %v", name, err)
 		}
 		return 1, nil
