@@ -112,3 +112,10 @@ func newApp(out, errOut io.Writer) *cli.App {
 func noHelp(string) string { return "" }
 
 func onUsage(_ *cli.Context, err error, _ bool) error { return exit.With(exit.Usage, err) }
+
+// fishCompletion queries the program itself, for targets, too.
+func fishCompletion(*cli.App) (string, error) {
+	return `# assay completion fish > ~/.config/fish/completions/assay.fish
+complete -c assay -f -a '(eval (commandline -opc) --generate-bash-completion 2>/dev/null)'
+`, nil
+}

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/build/matrix"
+	"github.com/assay-hpc/assay/internal/certificate"
+	"github.com/assay-hpc/assay/internal/exit"
+)
+
+func schemaCommand() *cli.Command {
+	return &cli.Command{
+		Name: "schema", Usage: "print the JSON Schema of matrix.yaml or of certificates",
+		ArgsUsage:    "[matrix|certificate]",
+		BashComplete: func(c *cli.Context) { fmt.Fprint(c.App.Writer, "matrix\ncertificate\n") },
+		Action: func(c *cli.Context) error {
+			if c.NArg() > 1 {
+				return exit.Usagef("schema takes one argument: matrix or certificate")
+			}
+			var doc []byte
+			switch c.Args().First() {
+			case "", "matrix":
+				doc = append(matrix.Schema(), '\n')
+			case "certificate":
+				doc = certificate.Schema()
+			default:
+				return exit.Usagef("there is no schema of %q: matrix or certificate", c.Args().First())
+			}
+			_, err := c.App.Writer.Write(doc)
+			return err
+		},
+	}
+}
