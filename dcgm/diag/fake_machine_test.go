@@ -17,12 +17,11 @@ type fakeMachine struct{ fault string }
 func (m fakeMachine) GPUs() []GPU {
 	var out []GPU
 	for i := range 2 {
-		out = append(out, GPU{Index: i, Name: "NVIDIA H200", UUID: fmt.Sprintf("GPU-%d", i), Bus: sysfs.BusID{Bus: uint8(0x10 * (i + 1))}, PCIDevice: "2335", Bytes: 150e9, SMs: 132, Compute: "9.0"})
+		out = append(out, GPU{Index: i, Name: "NVIDIA H200", UUID: fmt.Sprintf("GPU-%d", i), Bus: sysfs.BusID{Bus: uint8(0x10 * (i + 1))}, PCIDevice: "2335", Bytes: 150e9, SMs: 132})
 	}
 	return out
 }
-func (m fakeMachine) Peer(int, int) error { return nil }
-func (m fakeMachine) Close() error        { return nil }
+func (m fakeMachine) Close() error { return nil }
 func (m fakeMachine) Device(gpu int) (Device, error) {
 	d := &fakeDevice{gpu: gpu}
 	if gpu == 1 {

@@ -193,7 +193,7 @@ func TestGPURemote(t *testing.T) {
 		if err != nil || x.Written.Count+x.ReadBy.Count != 0 || x.Write <= 0 || !x.Staged && x.Read <= 0 {
 			t.Errorf("%+v, %v", x, err)
 		}
-		if direct := r.Peer(pair[0].Info.Ordinal, pair[1].Info.Ordinal) == nil; direct == x.Staged {
+		if direct := pair[0].CanAccessPeer(pair[1].Info.Ordinal); direct == x.Staged {
 			t.Errorf("direct access %v, staged %v", direct, x.Staged)
 		}
 	}

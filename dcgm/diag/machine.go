@@ -11,8 +11,6 @@ type Machine interface {
 	// Device prepares a GPU. Only one goroutine at a time, which must be locked to its thread, may
 	// use the result.
 	Device(gpu int) (Device, error)
-	// Peer returns why GPU a cannot access b's memory directly; nil: it can.
-	Peer(a, b int) error
 	Close() error
 }
 

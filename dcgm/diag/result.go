@@ -59,7 +59,6 @@ type GPU struct {
 	PCIDevice string      `json:"pci_device,omitempty"` // four hex digits
 	Bytes     int64       `json:"bytes"`
 	SMs       int         `json:"sms"`
-	Compute   string      `json:"compute_capability"`
 }
 
 // A Report is the result of a whole run.

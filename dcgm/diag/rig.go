@@ -37,7 +37,7 @@ func Open(f sysfs.FS) (Machine, error) {
 		m.devices = append(m.devices, &device{GPU: g})
 		m.gpus = append(m.gpus, GPU{
 			Index: g.Info.Ordinal, Name: g.Info.Name, UUID: g.Info.UUID, Bus: g.Bus, PCIDevice: g.PCIDevice,
-			Bytes: g.Info.Memory, SMs: g.Info.SMs, Compute: fmt.Sprintf("%d.%d", g.Info.ComputeMajor, g.Info.ComputeMinor),
+			Bytes: g.Info.Memory, SMs: g.Info.SMs,
 		})
 	}
 	return m, nil
@@ -59,18 +59,6 @@ func (m *machine) Device(gpu int) (Device, error) {
 		return nil, err
 	}
 	return d, d.prepare()
-}
-
-// Peer implements Machine.
-func (m *machine) Peer(a, b int) error {
-	d, err := m.Device(a)
-	if err != nil {
-		return err
-	}
-	if !d.(*device).CanAccessPeer(b) {
-		return driver.ErrPeer
-	}
-	return nil
 }
 
 // Close closes all devices.
