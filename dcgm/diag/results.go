@@ -66,7 +66,7 @@ func (r *Report) test(t *Result, limits map[string]result.Rule) result.Result {
 	for i, m := range t.Measurements {
 		objects[i] = m.object(r.GPUs)
 		if rule, ok := limits[m.Name]; ok {
-			rule.Judge(m.Name, &objects[i], platform.Known{Peak: m.Peak, Typical: m.Typical}.Of)
+			rule.Judge(m.Name, &objects[i], platform.Expected{Peak: m.Peak, Typical: m.Typical}.Of)
 		}
 	}
 	res := result.Result{

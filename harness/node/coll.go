@@ -159,9 +159,9 @@ func (c *Config) collResult(e *suite.Entry, d *perf.Document, op string, nodes i
 	}
 	last := out.Points[len(out.Points)-1]
 	o := result.Object{Name: fmt.Sprintf("%d ranks", d.Ranks), Quantity: "bus bandwidth", Verdict: result.Pass, Measured: measured(last.Y, "GB/s", 0, "")}
-	var k platform.Known
+	var k platform.Expected
 	if figure := c.figure(op, nodes, d.Ranks, int64(last.X)); gpus && figure != nil {
-		k = platform.Known{Peak: figure.Peak, Typical: figure.Typical}
+		k = *figure
 		if best := cmp.Or(figure.Typical, figure.Peak); best != nil {
 			o.Measured = measured(last.Y, "GB/s", best.Value, best.Source)
 			out.Expected, out.Source = best.Value, best.Source

@@ -156,13 +156,13 @@ func atLeast(m *result.Measurement, limit float64, source string) {
 }
 
 // known returns the database's figure of that name for a GPU model.
-func (c *Config) known(name, gpu string) (k platform.Known) {
+func (c *Config) known(name, gpu string) platform.Expected {
 	for _, f := range c.Machine.Expect.Figures {
 		if f.Name == name && f.GPU == gpu {
-			return platform.Known{Peak: f.Peak, Typical: f.Typical}
+			return f
 		}
 	}
-	return k
+	return platform.Expected{}
 }
 
 // checkLimits refuses limits for figures that an entry does not measure.

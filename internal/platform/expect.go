@@ -40,14 +40,11 @@ type Cited struct {
 	Note       string     `json:"note,omitempty"`
 }
 
-// Known holds the known values of a figure.
-type Known struct{ Peak, Typical *Cited }
-
 // Of returns the peak or the typical value with its source; 0 if it is not known.
-func (k Known) Of(what string) (value float64, source string) {
-	c := k.Peak
+func (e Expected) Of(what string) (value float64, source string) {
+	c := e.Peak
 	if what == "typical" {
-		c = k.Typical
+		c = e.Typical
 	}
 	if c == nil {
 		return 0, ""
