@@ -158,25 +158,26 @@ func (c *Config) collResult(e *suite.Entry, d *perf.Document, op string, nodes i
 		in.Points = append(in.Points, result.Point{X: float64(r.Bytes), Y: r.InPlace.BusBW})
 	}
 	last := out.Points[len(out.Points)-1]
-	o := result.Object{Name: fmt.Sprintf("%d ranks", d.Ranks), Quantity: "bus bandwidth", Verdict: result.Pass, Measured: measured(last.Y, "GB/s", 0, "")}
+	m := &result.Measurement{Value: last.Y, Unit: "GB/s"}
+	o := result.Object{Name: fmt.Sprintf("%d ranks", d.Ranks), Quantity: "bus bandwidth", Verdict: result.Pass, Measured: m}
 	var k platform.Expected
 	if figure := c.figure(op, nodes, d.Ranks, int64(last.X)); gpus && figure != nil {
 		k = *figure
 		if best := cmp.Or(figure.Typical, figure.Peak); best != nil {
-			o.Measured = measured(last.Y, "GB/s", best.Value, best.Source)
+			m.Expect(best.Value, best.Source)
 			out.Expected, out.Source = best.Value, best.Source
 		}
 		if figure.Floor != nil {
-			atLeast(o.Measured, figure.Floor.Value, figure.Floor.Source)
+			m.AtLeast(figure.Floor.Value, figure.Floor.Source)
 		}
 	}
-	if l := o.Measured.Limit; l != nil && !l.Passes(last.Y) {
+	if l := m.Limit; l != nil && !l.Passes(last.Y) {
 		o.Verdict, o.Reason = result.Fail, fmt.Sprintf("%.4g GB/s with %.0f bytes, less than %.4g", last.Y, last.X, l.Value)
 	}
 	if rule, ok := e.Limits[op]; ok {
 		rule.Judge(op, &o, k.Of)
 	}
-	res.Measured, res.Curves = o.Measured, []result.Curve{out, in}
+	res.Measured, res.Curves = m, []result.Curve{out, in}
 	switch o.Verdict {
 	case result.Error:
 		res.Verdict, res.Reason = o.Verdict, o.Reason
@@ -185,7 +186,7 @@ func (c *Config) collResult(e *suite.Entry, d *perf.Document, op string, nodes i
 	}
 	// A rank on host memory is late whenever something else runs, which means nothing.
 	if t := d.Straggler; gpus && t != nil && t.Notable() {
-		who := result.Object{Name: gpuName(t.Rank), Quantity: "behind the median rank", Verdict: result.Warn, Reason: t.String(), Measured: measured(t.Percent, "%", 0, "")}
+		who := result.Object{Name: gpuName(t.Rank), Quantity: "behind the median rank", Verdict: result.Warn, Reason: t.String(), Measured: &result.Measurement{Value: t.Percent, Unit: "%"}}
 		if nodes > 1 {
 			who.Name = fmt.Sprintf("rank %d on %s", t.Rank, t.Host)
 		}

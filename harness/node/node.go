@@ -139,22 +139,6 @@ func (o *once[T]) get(ctx context.Context, make func(context.Context) (*T, *resu
 	return o.doc, o.bad
 }
 
-// measured returns a value with its expected value; 0 and "" mean not known.
-func measured(value float64, unit string, expected float64, source string) *result.Measurement {
-	m := &result.Measurement{Value: value, Unit: unit}
-	if expected > 0 && source != "" {
-		m.Expected, m.Source, m.Ratio = expected, source, value/expected
-	}
-	return m
-}
-
-// atLeast sets the lowest value that passes.
-func atLeast(m *result.Measurement, limit float64, source string) {
-	if limit > 0 && source != "" {
-		m.Limit = &result.Limit{Value: limit, Kind: result.AtLeast, Source: source}
-	}
-}
-
 // known returns the database's figure of that name for a GPU model.
 func (c *Config) known(name, gpu string) platform.Expected {
 	for _, f := range c.Machine.Expect.Figures {

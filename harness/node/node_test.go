@@ -454,7 +454,9 @@ func TestDiagArguments(t *testing.T) {
 func copied(id, unit string, reference float64, values ...float64) result.Result {
 	var objects []result.Object
 	for i, v := range values {
-		objects = append(objects, result.Object{Name: gpuName(i), Verdict: result.Pass, Measured: measured(v, unit, reference, "sheet")})
+		m := &result.Measurement{Value: v, Unit: unit}
+		m.Expect(reference, "sheet")
+		objects = append(objects, result.Object{Name: gpuName(i), Verdict: result.Pass, Measured: m})
 	}
 	res := result.Sum(objects)
 	res.ID, res.Measured = id, result.Speaking(id, objects)

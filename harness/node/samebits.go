@@ -83,7 +83,7 @@ func differing(runs []*perf.Document) result.Result {
 	res := result.Failed("")
 	for name, w := range by {
 		res.Objects = append(res.Objects, result.Object{
-			Name: name, Quantity: "sums with other bits", Verdict: result.Fail, Measured: measured(float64(w.results), "errors", 0, ""),
+			Name: name, Quantity: "sums with other bits", Verdict: result.Fail, Measured: &result.Measurement{Value: float64(w.results), Unit: "errors"},
 			Reason: fmt.Sprintf("other bits in %s of %d, in %d of %s", words.Count(w.results, "sum"), verified, w.runs, words.Count(len(runs), "rotation")),
 		})
 	}

@@ -78,6 +78,20 @@ type Measurement struct {
 	Spread   *Spread `json:"spread,omitempty"`
 }
 
+// Expect sets what the value should reach, if that is known with its source.
+func (m *Measurement) Expect(value float64, source string) {
+	if value > 0 && source != "" {
+		m.Expected, m.Source, m.Ratio = value, source, m.Value/value
+	}
+}
+
+// AtLeast sets the lowest value that passes, if that is known with its source.
+func (m *Measurement) AtLeast(value float64, source string) {
+	if value > 0 && source != "" {
+		m.Limit = &Limit{Value: value, Kind: AtLeast, Source: source}
+	}
+}
+
 // LimitKind returns the kind of the limit; "" if there is none.
 func (m *Measurement) LimitKind() LimitKind {
 	if m.Limit == nil {

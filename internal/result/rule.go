@@ -26,17 +26,23 @@ func (r Rule) Judge(figure string, o *Object, known func(of string) (value float
 			o.Reason = fmt.Sprintf("%s: limits: %s: the data base has no %s value of it for this machine; give a value", r.Source, figure, r.Of)
 			return
 		}
-		m.Expected, m.Source, m.Ratio = value, source, m.Value/value
+		m.Expect(value, source)
 		limit.Value = r.Fraction * value
 	}
-	word := "less"
 	if BetterOf("", figure, m.Unit, "") == Lower {
-		limit.Kind, word = AtMost, "more"
+		limit.Kind = AtMost
 	}
 	m.Limit = &limit
+	o.Hold()
+}
+
+// Hold judges an object by the limit of its measurement. Without one it passes.
+func (o *Object) Hold() {
+	m := o.Measured
 	o.Verdict, o.Reason = Pass, ""
-	if !limit.Passes(m.Value) {
-		o.Verdict, o.Reason = Fail, fmt.Sprintf("%.4g %s, %s than %.4g", m.Value, m.Unit, word, limit.Value)
+	if l := m.Limit; l != nil && !l.Passes(m.Value) {
+		word := map[LimitKind]string{AtLeast: "less", AtMost: "more"}[l.Kind]
+		o.Verdict, o.Reason = Fail, fmt.Sprintf("%.4g %s, %s than %.4g", m.Value, m.Unit, word, l.Value)
 	}
 }
 
