@@ -4,6 +4,7 @@
 package result
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -200,6 +201,21 @@ func Skipped(format string, a ...any) Result {
 // Errored returns an error: the check could not be run.
 func Errored(format string, a ...any) Result {
 	return Result{Verdict: Error, Reason: fmt.Sprintf(format, a...)}
+}
+
+// Add adds a problem: the result is at least as bad as it, has its reason after those of others, and
+// the first remedy of the worst problems.
+func (r *Result) Add(v Verdict, reason, remedy string) {
+	if worst := Worst(r.Verdict, v); worst != r.Verdict {
+		r.Verdict, r.Remedy = worst, ""
+	}
+	if v == r.Verdict {
+		r.Remedy = cmp.Or(r.Remedy, remedy)
+	}
+	if r.Reason != "" && reason != "" {
+		reason = r.Reason + "; " + reason
+	}
+	r.Reason = cmp.Or(reason, r.Reason)
 }
 
 // WithOutput returns the result with a program's output.

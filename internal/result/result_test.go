@@ -37,3 +37,29 @@ func TestDirections(t *testing.T) {
 		}
 	}
 }
+
+// TestAdd: a result is as bad as its worst problem, and has the first remedy of problems as bad.
+func TestAdd(t *testing.T) {
+	type problem struct {
+		v              Verdict
+		reason, remedy string
+	}
+	for _, tt := range []struct {
+		of   []problem
+		want Result
+	}{
+		{nil, Result{Verdict: Pass}},
+		{[]problem{{Skip, "not watched", "x"}}, Result{Verdict: Pass, Reason: "not watched"}},
+		{[]problem{{Warn, "a", "x"}, {Fail, "b", ""}, {Fail, "c", "y"}, {Fail, "d", "z"}, {Error, "e", "w"}}, Result{Verdict: Fail, Reason: "a; b; c; d; e", Remedy: "y"}},
+		{[]problem{{Fail, "a", "x"}, {Warn, "b", "y"}}, Result{Verdict: Fail, Reason: "a; b", Remedy: "x"}},
+		{[]problem{{Warn, "a", "x"}, {Error, "", ""}}, Result{Verdict: Error, Reason: "a"}},
+	} {
+		got := Result{Verdict: Pass}
+		for _, p := range tt.of {
+			got.Add(p.v, p.reason, p.remedy)
+		}
+		if got.Verdict != tt.want.Verdict || got.Reason != tt.want.Reason || got.Remedy != tt.want.Remedy {
+			t.Errorf("%v: %+v; want %+v", tt.of, got, tt.want)
+		}
+	}
+}
