@@ -55,7 +55,7 @@ func diagCommand(out, errOut io.Writer) *cli.Command {
 			&cli.StringSliceFlag{Name: "parameters", Aliases: []string{"p"}, Destination: &o.params, Usage: "`TEST.PARAMETER=VALUE`, several with ; between; docs/diag.md lists them"},
 			&cli.DurationFlag{Name: "duration", Destination: &o.duration, Usage: "load GPUs for `TIME` in each test that has test_duration, such as 10s"},
 			&cli.DurationFlag{Name: "timeout", Destination: &o.timeout, Usage: "stop a test after `TIME` (default: by its duration)"},
-			&cli.StringFlag{Name: "engine", Value: diag.Assay, Destination: &o.engine, Usage: "`ENGINE` that tests: assay, dcgm (NVIDIA's, by dcgmi diag), or both one after the other"},
+			&cli.StringFlag{Name: "engine", Value: hostengine.Assay, Destination: &o.engine, Usage: "`ENGINE` that tests: assay, dcgm (NVIDIA's, by dcgmi diag), or both one after the other"},
 			&cli.DurationFlag{Name: "dcgm-timeout", Destination: &o.dcgmTimeout, Usage: "stop dcgmi diag after `TIME` (default: by its level)"},
 			&cli.StringSliceFlag{Name: "only", Destination: &o.only, Usage: "run only `TEST`; may be repeated: " + strings.Join(diag.Names(), " ")},
 			&cli.StringSliceFlag{Name: "skip", Destination: &o.skip, Usage: "leave out `TEST`; may be repeated"},
@@ -116,7 +116,7 @@ func (o *diagOptions) plan() (diag.Plan, error) {
 // checkEngine refuses what an engine cannot do.
 func (o *diagOptions) checkEngine(p diag.Plan) error {
 	switch o.engine {
-	case diag.Assay:
+	case hostengine.Assay:
 		return nil
 	case hostengine.Name, hostengine.Both:
 	default:
@@ -155,9 +155,8 @@ var diagCommandLine = func(ctx context.Context, name string) *exec.Cmd {
 
 // report runs the plan, and returns the exit status of its report.
 func (o *diagOptions) report(ctx context.Context, plan diag.Plan) error {
-	var limits map[string]result.Rule
 	if o.limits != "" {
-		if err := json.Unmarshal([]byte(o.limits), &limits); err != nil {
+		if err := json.Unmarshal([]byte(o.limits), &plan.Limits); err != nil {
 			return exit.Usagef("--limits: %w", err)
 		}
 	}
@@ -165,11 +164,11 @@ func (o *diagOptions) report(ctx context.Context, plan diag.Plan) error {
 	bar := newStatusLine(o.stderr)
 	runner := diag.Runner{Command: diagCommandLine, Observe: func(e diag.Event) {
 		bar.show("%.78s", fmt.Sprintf("%d/%d %s %s", e.Done+1, e.Total, e.Test.Name, e.Text))
-		if bar.w == nil && e.Result != nil { // the log of a run of some minutes shows how far it is
-			fmt.Fprintf(o.stderr, "%d/%d %s: %s\n", e.Done, e.Total, e.Test.Name, e.Result.Status)
+		if bar.w == nil && e.Verdict != "" { // the log of a run of some minutes shows how far it is
+			fmt.Fprintf(o.stderr, "%d/%d %s: %s\n", e.Done, e.Total, e.Test.Name, e.Verdict)
 		}
 	}}
-	r, err := hostengine.RunAll(ctx, o.engine, plan, runner, o.dcgmTimeout)
+	r, gpus, err := hostengine.RunAll(ctx, o.engine, plan, runner, o.dcgmTimeout)
 	bar.clear()
 	switch {
 	case errors.Is(err, hostengine.ErrMissing):
@@ -182,19 +181,19 @@ func (o *diagOptions) report(ctx context.Context, plan diag.Plan) error {
 		}
 		return exit.With(exit.NotDone, err)
 	}
-	out := &result.Report{Kind: "diag", Version: version.Get().String(), Time: begun.UTC().Truncate(time.Second), Seconds: time.Since(begun).Seconds(), Results: r.Results(limits)}
-	out.Host, _ = os.Hostname()
+	r.Kind, r.Version, r.Time, r.Seconds = "diag", version.Get().String(), begun.UTC().Truncate(time.Second), time.Since(begun).Seconds()
+	r.Host, _ = os.Hostname()
 	var head []string
-	for _, g := range r.GPUs {
+	for _, g := range gpus {
 		head = append(head, g.String())
 	}
-	if werr := writeFound(out, o.stdout, o.format, o.file, report.TextOptions{Head: head}); werr != nil || err != nil {
+	if werr := writeFound(r, o.stdout, o.format, o.file, report.TextOptions{Head: head}); werr != nil || err != nil {
 		return errors.Join(err, werr)
 	}
 	switch {
-	case out.Verdict == result.Fail || out.Verdict == result.Error:
+	case r.Verdict == result.Fail || r.Verdict == result.Error:
 		return exit.With(exit.Fail, nil)
-	case r.Status == result.Skip:
+	case r.Verdict == result.Skip:
 		return exit.With(exit.NotDone, errors.New("all tests were skipped: nothing is known of these GPUs"))
 	}
 	return nil

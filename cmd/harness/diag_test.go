@@ -20,10 +20,10 @@ func TestDiag(t *testing.T) {
 	const gpus = `{"gpus": [{"index": 0, "name": "NVIDIA H200", "bus": "0000:01:00.0", "bytes": 150000000000, "sms": 132}]}`
 	results := map[string]string{
 		"pass": `{"progress": "at it"}
-{"result": {"test": "memory", "category": "Hardware", "status": "pass", "seconds": 1.5, "measurements": [{"name": "verify", "gpu": 0, "value": 4300, "unit": "GB/s", "reference": 4800, "source": "mle-acc"}]}}`,
-		"warn": `{"result": {"test": "memory", "category": "Hardware", "status": "warn", "findings": [{"gpu": 0, "status": "warn", "text": "persistence mode is off", "remedy": "start nvidia-persistenced"}]}}`,
-		"fail": `{"result": {"test": "memory", "category": "Hardware", "status": "fail", "findings": [{"gpu": 0, "status": "fail", "text": "2 words are wrong", "remedy": "replace the GPU"}]}}`,
-		"skip": `{"result": {"test": "memory", "category": "Hardware", "status": "skip", "reason": "it takes two"}}`,
+{"result": {"id": "memory", "verdict": "pass", "seconds": 1.5, "measured": {"value": 4300, "unit": "GB/s", "expected": 4800, "source": "mle-acc"}}}`,
+		"warn": `{"result": {"id": "memory", "verdict": "warn", "reason": "GPU 0: persistence mode is off", "remedy": "start nvidia-persistenced"}}`,
+		"fail": `{"result": {"id": "memory", "verdict": "fail", "reason": "GPU 0: 2 words are wrong", "remedy": "replace the GPU"}}`,
+		"skip": `{"result": {"id": "memory", "verdict": "skip", "reason": "it takes two"}}`,
 		"none": "",
 	}
 	before := diagCommandLine
@@ -60,7 +60,22 @@ func TestDiag(t *testing.T) {
 			t.Errorf("%s: %v, %s", tt.result, err, b)
 		}
 	}
+	// A suite's limits reach the child.
+	diagCommandLine = func(ctx context.Context, name string) *exec.Cmd {
+		if name == diag.ListGPUs {
+			return exec.CommandContext(ctx, "printf", "%s", gpus)
+		}
+		return exec.CommandContext(ctx, "sh", "-c", "cat >&2")
+	}
 	var out, errOut bytes.Buffer
+	const limits = `{"write":{"fraction":0.9,"of":"peak","source":"own.yaml:3"}}`
+	if code := run([]string{"harness", "diag", "-r", "memory", "-o", "json", "--limits", limits}, &out, &errOut); code != exit.Fail || !strings.Contains(strings.ReplaceAll(out.String(), `\"`, `"`), `"limits":`+limits) {
+		t.Errorf("limits: status %d, %s%s", code, out.String(), errOut.String())
+	}
+	if code := run([]string{"harness", "diag", "--limits", "{"}, &out, &errOut); code != exit.Usage || !strings.Contains(errOut.String(), "--limits: ") {
+		t.Errorf("limits that are not JSON: status %d, %s", code, errOut.String())
+	}
+	errOut.Reset()
 	if code := run([]string{"harness", "diag", "-r", "memory", "--gpus", "3"}, &out, &errOut); code != exit.Usage || !strings.Contains(errOut.String(), "no such GPU: 3 of 1") {
 		t.Errorf("GPU 3: status %d, %s", code, errOut.String())
 	}
@@ -72,7 +87,7 @@ func TestDiagEngines(t *testing.T) {
 	before := diagCommandLine
 	t.Cleanup(func() { diagCommandLine = before })
 	diagCommandLine = func(ctx context.Context, name string) *exec.Cmd {
-		text := `{"result": {"test": "` + name + `", "status": "pass"}}`
+		text := `{"result": {"id": "` + name + `", "verdict": "pass"}}`
 		if name == diag.ListGPUs {
 			text = `{"gpus": [{"index": 0, "name": "NVIDIA H200"}]}`
 		}

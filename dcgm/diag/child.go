@@ -1,6 +1,7 @@
 package diag
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,20 +17,22 @@ import (
 	"github.com/assay-hpc/assay/internal/host/sysfs"
 	"github.com/assay-hpc/assay/internal/platform"
 	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // A request is the JSON that a child reads from its standard input.
 type request struct {
-	GPUs   []int              `json:"gpus"` // nil: all
-	Params map[string]float64 `json:"params"`
+	GPUs   []int                  `json:"gpus"` // nil: all
+	Params map[string]float64     `json:"params"`
+	Limits map[string]result.Rule `json:"limits,omitempty"`
 }
 
 // A message is a line that a child writes to its standard output.
 type message struct {
-	GPUs     []GPU   `json:"gpus,omitempty"`     // from the child that only lists them
-	Missing  string  `json:"missing,omitempty"`  // why there are none
-	Progress string  `json:"progress,omitempty"` // the current step
-	Result   *Result `json:"result,omitempty"`   // the last line
+	GPUs     []GPU          `json:"gpus,omitempty"`     // from the child that only lists them
+	Missing  string         `json:"missing,omitempty"`  // why there are none
+	Progress string         `json:"progress,omitempty"` // the current step
+	Result   *result.Result `json:"result,omitempty"`   // the last line
 }
 
 // ListGPUs is given to a child instead of the name of a test, to list the GPUs.
@@ -59,7 +62,7 @@ func Child(ctx context.Context, name string, env Environment, in io.Reader, out 
 	if err := json.NewDecoder(in).Decode(&q); err != nil {
 		return fmt.Errorf("the request of a child: %w", err)
 	}
-	j := &job{env: env, params: q.Params, result: &Result{Test: t.Name, Category: t.Category, Status: result.Pass}}
+	j := newJob(t, env, q)
 	var writing sync.Mutex
 	j.progress = func(format string, a ...any) {
 		writing.Lock()
@@ -68,12 +71,13 @@ func Child(ctx context.Context, name string, env Environment, in io.Reader, out 
 	}
 	begin := time.Now()
 	if err := j.do(ctx, t, q.GPUs); err != nil {
-		j.broke(NoGPU, err)
+		j.broke(noGPU, err)
 	}
+	j.sum()
 	j.result.Seconds = time.Since(begin).Seconds()
 	writing.Lock()
 	defer writing.Unlock()
-	return enc.Encode(message{Result: j.result})
+	return enc.Encode(message{Result: &j.result})
 }
 
 func list(env Environment, enc *json.Encoder) error {
@@ -96,11 +100,16 @@ type job struct {
 	gpus      []GPU
 	expect    platform.Expectation // of all GPUs of the machine
 	params    map[string]float64
+	limits    map[string]result.Rule // the user's, by figure
 	progress  func(format string, a ...any)
 	uncounted bool // the finding that the link errors are not known has been added
 
 	mu     sync.Mutex
-	result *Result
+	result result.Result
+}
+
+func newJob(t Test, env Environment, q request) *job {
+	return &job{env: env, params: q.Params, limits: q.Limits, result: result.Result{ID: t.Name, Title: Title(t), Verdict: result.Pass}}
 }
 
 // do opens what the test uses, and runs the test.
@@ -123,32 +132,55 @@ func (j *job) do(ctx context.Context, t Test, gpus []int) (err error) {
 	return t.run(ctx, j)
 }
 
-// findf adds a finding.
-func (j *job) findf(gpu int, s result.Verdict, remedy, format string, a ...any) {
+// noGPU means no particular GPU.
+const noGPU = -1
+
+// findf adds a problem with its remedy. A skip is only a remark.
+func (j *job) findf(gpu int, v result.Verdict, remedy, format string, a ...any) {
+	text := fmt.Sprintf(format, a...)
+	if gpu != noGPU {
+		text = gpuName(gpu) + ": " + text
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.result.addf(gpu, s, remedy, format, a...)
+	j.result.Add(v, text, remedy)
 }
 
-// measure adds a measurement.
-func (j *job) measure(m Measurement) {
+// skip marks the test as not applicable.
+func (j *job) skip(format string, a ...any) {
+	j.result.Verdict, j.result.Reason = result.Skip, fmt.Sprintf(format, a...)
+}
+
+// measure adds a figure, and a failure with the remedy if it is below its limit. The user's rule,
+// if there is one, then replaces the limit.
+func (j *job) measure(f figure, remedy string) {
+	m := f.Measured
+	if f.Hold(); f.Verdict == result.Fail {
+		of := ""
+		if m.Expected > 0 {
+			of = fmt.Sprintf(" is %.0f %% of %.4g (%s)", 100*m.Ratio, m.Expected, m.Source)
+		}
+		j.findf(noGPU, result.Fail, remedy, "%s: %s: %.4g %s%s; %.4g or more is expected (%s)", f.Name, f.Quantity, m.Value, m.Unit, of, m.Limit.Value, m.Limit.Source)
+	}
+	if rule, ok := j.limits[f.Quantity]; ok {
+		rule.Judge(f.Quantity, &f.Object, f.expected.Of)
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.result.Measurements = append(j.result.Measurements, m)
+	j.result.Objects = append(j.result.Objects, f.Object)
 }
 
-// hold adds a measurement, which fails if it is below its floor.
-func (j *job) hold(m Measurement, remedy string) {
-	j.measure(m)
-	if m.Value >= m.Floor {
-		return
+// sum completes the result. Figures that break the user's rules make a better result as bad as they
+// are.
+func (j *job) sum() {
+	r := &j.result
+	r.Measured = result.Speaking("diag/"+r.ID, result.Distinct(r.Objects))
+	if own := result.Sum(r.Objects); r.Verdict != result.Error && result.Worst(own.Verdict, r.Verdict) != r.Verdict {
+		r.Verdict, r.Reason = own.Verdict, own.Reason
 	}
-	if m.Reference > 0 {
-		j.findf(m.GPU, result.Fail, remedy, "%s: %.4g %s is %.0f %% of %.4g (%s); %.4g or more is expected (%s)",
-			m.Name, m.Value, m.Unit, 100*m.Value/m.Reference, m.Reference, m.Source, m.Floor, m.FloorSource)
-		return
+	if r.Verdict == result.Pass {
+		r.Reason = cmp.Or(r.Reason, words.Count(len(j.gpus), "GPU"))
 	}
-	j.findf(m.GPU, result.Fail, remedy, "%s: %.4g %s; %.4g or more is expected (%s)", m.Name, m.Value, m.Unit, m.Floor, m.FloorSource)
 }
 
 // broke adds a finding for an error. An error that poisoned the GPU's context counts as a failure

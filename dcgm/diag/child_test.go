@@ -66,25 +66,29 @@ func runner(t *testing.T, scenario string, env ...string) *Runner {
 	}}
 }
 
-// diagnose runs tests with a fault of GPU 1.
-func diagnose(t *testing.T, tests, fault, params string) *Report {
+// diagnose runs a test with a fault of GPU 1.
+func diagnose(t *testing.T, test, fault, params string, limits map[string]result.Rule) result.Result {
 	t.Helper()
-	p, err := Select(tests, nil, nil)
+	p, err := Select(test, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if p.Params, err = ParseParams(params); err != nil {
 		t.Fatal(err)
 	}
-	p.Duration, p.Timeout = 300*time.Millisecond, 20*time.Second
+	p.Duration, p.Timeout, p.Limits = 300*time.Millisecond, 20*time.Second, limits
 	if fault == "hang" {
 		p.Timeout = time.Second
 	}
-	r, err := runner(t, fault).Run(t.Context(), p)
+	r, _, err := runner(t, fault).Run(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r
+	got := r.Results[0]
+	if err := got.Validate(); err != nil || len(r.Results) != 1 || got.ID != test {
+		t.Errorf("%v; %+v", err, r.Results)
+	}
+	return got
 }
 
 // TestFaults: each test passes on a good machine, and finds what is its to find, on
@@ -161,27 +165,71 @@ func TestFaults(t *testing.T) {
 	} {
 		t.Run(tt.test+" "+tt.fault+" "+tt.params, func(t *testing.T) {
 			t.Parallel()
-			r := diagnose(t, tt.test, tt.fault, tt.params)
-			got := r.Tests[0]
-			text := got.Reason + "\n" + got.Output + "\n"
-			for _, f := range got.Findings {
-				text += got.on(f.GPU) + f.Text + "\n"
+			got := diagnose(t, tt.test, tt.fault, tt.params, nil)
+			text := got.Reason + "\n" + got.Output
+			if got.Verdict != tt.want || !strings.Contains(text, tt.text) || tt.want == result.Pass && tt.text == "" && got.Reason != "2 GPUs" {
+				t.Errorf("%s, %s; want %s, %q", got.Verdict, text, tt.want, tt.text)
 			}
-			if got.Status != tt.want || r.Status != tt.want || !strings.Contains(text, tt.text) || tt.want == result.Pass && tt.text == "" && len(got.Findings) > 0 {
-				t.Errorf("%s, %s; want %s, %q", got.Status, text, tt.want, tt.text)
-			}
-			for _, m := range got.Measurements {
-				if unit := strings.Replace(m.Unit, "GFLOP/s", "TFLOP/s", 1); !slices.ContainsFunc(result.Quantities("diag"), func(q result.Quantity) bool { return q.Name == m.Name && q.Unit == unit }) {
-					t.Errorf("package result does not know %q in %s", m.Name, m.Unit)
+			for _, o := range got.Objects {
+				name, unit := strings.TrimSuffix(o.Quantity, " 2"), o.Measured.Unit
+				if !slices.ContainsFunc(result.Quantities("diag"), func(q result.Quantity) bool { return q.Name == name && q.Unit == unit }) {
+					t.Errorf("package result does not know %q in %s", name, unit)
 				}
 			}
-			for _, f := range got.Findings {
-				if f.GPU == 0 && tt.fault != "" && tt.test != "p2p" && tt.test != "nvlink_stress" {
-					t.Errorf("GPU 0 is blamed: %s", f.Text)
+			found, _, _ := strings.Cut(got.Reason, " (at ")
+			if strings.Contains(found, "GPU 0: ") && tt.fault != "" && tt.test != "p2p" && tt.test != "nvlink_stress" {
+				t.Errorf("GPU 0 is blamed: %s", found)
+			}
+			if got.Verdict == result.Fail && got.Remedy == "" {
+				t.Errorf("no remedy: %s", got.Reason)
+			}
+		})
+	}
+}
+
+// TestLimits: a user's rule takes the place of a figure's limit, and can make a result worse, not
+// better.
+func TestLimits(t *testing.T) {
+	for _, tt := range []struct {
+		test, fault, figure string
+		rule                result.Rule
+		want                result.Verdict
+		text                string
+		limit               float64
+		kind                result.LimitKind
+	}{
+		{"memory", "", "write", result.Rule{Value: 4000}, result.Pass, "2 GPUs", 4000, result.AtLeast},
+		{"memory", "", "write", result.Rule{Fraction: 0.95, Of: "peak"}, result.Fail, "write: 4400 GB/s, less than 4560", 0.95 * 4800, result.AtLeast},
+		{"memory", "slow", "write", result.Rule{Value: 1000}, result.Fail, "GPU 1: write: 1467 GB/s is 31 % of 4800 (mle-acc); 3456 or more", 1000, result.AtLeast},
+		{"pcie", "", "h2d", result.Rule{Fraction: 0.9, Of: "typical"}, result.Pass, "2 GPUs", 0.9 * 55.43, result.AtLeast},
+		{"pcie", "", "h2d", result.Rule{Fraction: 0.9, Of: "peak"}, result.Fail, "h2d: 55 GB/s, less than 56.7", 0.9 * 63, result.AtLeast},
+		{"sm_stress", "", "highest temperature", result.Rule{Value: 50}, result.Fail, "60 °C, more than 50", 50, result.AtMost},
+		{"sm_stress", "", "highest power", result.Rule{Value: 650}, result.Pass, "2 GPUs", 650, result.AtLeast},
+		{"sm_stress", "weak", "highest power", result.Rule{Value: 650}, result.Fail, "GPU 1, highest power: 300 W, less than 650", 650, result.AtLeast},
+		{"sm_stress", "repeat", "highest power", result.Rule{Value: 690}, result.Fail, "GPU 1: bf16 products: multiprocessors 18", 690, result.AtLeast},
+		{"sm_stress", "", "mean clock", result.Rule{Fraction: 0.5, Of: "peak"}, result.Error, "own.yaml:3: limits: mean clock: the data base has no peak value of it for this machine; give a value", 0, ""},
+		{"pcie", "no context", "h2d", result.Rule{Value: 60}, result.Error, "GPU 1: cuDevicePrimaryCtxRetain", 60, result.AtLeast},
+	} {
+		t.Run(fmt.Sprint(tt.test, " ", tt.fault, " ", tt.figure, " ", tt.rule), func(t *testing.T) {
+			t.Parallel()
+			tt.rule.Source = "own.yaml:3"
+			got := diagnose(t, tt.test, tt.fault, "", map[string]result.Rule{tt.figure: tt.rule})
+			if got.Verdict != tt.want || !strings.Contains(got.Reason, tt.text) {
+				t.Errorf("%s, %s; want %s, %q", got.Verdict, got.Reason, tt.want, tt.text)
+			}
+			n := 0
+			for _, o := range got.Objects {
+				if o.Quantity != tt.figure {
+					continue
 				}
-				if f.Status == result.Fail && f.Remedy == "" {
-					t.Errorf("no remedy: %s", f.Text)
+				n++
+				l := o.Measured.Limit
+				if tt.kind == "" && l != nil || tt.kind != "" && (l == nil || *l != result.Limit{Value: tt.limit, Kind: tt.kind, Source: "own.yaml:3"}) {
+					t.Errorf("%s: the limit is %+v; want %s %v", o.Name, l, tt.kind, tt.limit)
 				}
+			}
+			if n == 0 {
+				t.Errorf("nothing is called %q: %+v", tt.figure, got.Objects)
 			}
 		})
 	}
@@ -193,30 +241,30 @@ func TestRunnerGPUs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := runner(t, "no driver").Run(t.Context(), p); !errors.Is(err, driver.ErrNoDriver) || !strings.Contains(err.Error(), "not here") {
+	if _, _, err := runner(t, "no driver").Run(t.Context(), p); !errors.Is(err, driver.ErrNoDriver) || !strings.Contains(err.Error(), "not here") {
 		t.Errorf("no driver: %v", err)
 	}
-	if _, err := runner(t, "broken").Run(t.Context(), p); err == nil || !strings.Contains(err.Error(), "cuInit: broken") {
+	if _, _, err := runner(t, "broken").Run(t.Context(), p); err == nil || !strings.Contains(err.Error(), "cuInit: broken") {
 		t.Errorf("broken: %v", err)
 	}
 	p.GPUs = []int{1}
-	r, err := runner(t, "no context").Run(t.Context(), p)
-	if err != nil || len(r.GPUs) != 1 || r.GPUs[0].Index != 1 || r.Status != result.Error {
-		t.Errorf("%+v, %v", r, err)
+	r, gpus, err := runner(t, "no context").Run(t.Context(), p)
+	if err != nil || len(gpus) != 1 || gpus[0].Index != 1 || r.Results[0].Verdict != result.Error {
+		t.Errorf("%+v, %+v, %v", r, gpus, err)
 	}
 	p.GPUs = []int{0}
-	if r, err := runner(t, "no context").Run(t.Context(), p); err != nil || r.Status != result.Pass {
+	if r, _, err := runner(t, "no context").Run(t.Context(), p); err != nil || r.Results[0].Verdict != result.Pass || r.Results[0].Reason != "1 GPU" {
 		t.Errorf("the other GPU: %+v, %v", r, err)
 	}
 	p.GPUs = []int{0, 2}
-	if _, err := runner(t, "").Run(t.Context(), p); !errors.Is(err, ErrGPUs) {
+	if _, _, err := runner(t, "").Run(t.Context(), p); !errors.Is(err, ErrGPUs) {
 		t.Errorf("GPU 2: %v", err)
 	}
 	p.GPUs = []int{0}
 	p.Tests, _ = nil, p.Tests
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if _, err := runner(t, "").Run(ctx, p); err == nil {
+	if _, _, err := runner(t, "").Run(ctx, p); err == nil {
 		t.Error("interrupted, and nothing is said")
 	}
 }

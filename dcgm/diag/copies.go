@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"strconv"
 	"sync"
 )
 
@@ -34,11 +33,11 @@ func bandwidth(ctx context.Context, j *job) error {
 				}
 				best = max(best, float64(bytes)/seconds/1e9)
 			}
-			m := Measurement{Name: s.String(), GPU: g.Index, Value: best, Unit: "GB/s"}.against(j.expected(g, "memory_bandwidth"))
+			f := g.figure(s.String(), best, "GB/s").against(j.expected(g, "memory_bandwidth"))
 			if s == triadStream {
-				m = m.given(j.params["minimum_bandwidth"]/1e3, 1)
+				f = f.given(j.params["minimum_bandwidth"] / 1e3)
 			}
-			j.hold(m, remedyBandwidth)
+			j.measure(f, remedyBandwidth)
 		}
 		return nil
 	})
@@ -55,14 +54,14 @@ func pcie(ctx context.Context, j *job) error {
 	for _, g := range j.gpus {
 		j.alone(g, func(g GPU, d Device) error {
 			for _, way := range directions {
-				m, err := j.host(ctx, g, d, way, way.String())
+				f, err := j.host(ctx, g, d, way, way.String())
 				if err != nil {
 					return err
 				}
 				if way != bothWays {
-					m = m.against(j.expected(g, way.String())).given(j.params["min_bandwidth"], 1)
+					f = f.against(j.expected(g, way.String())).given(j.params["min_bandwidth"])
 				}
-				j.hold(m, remedyHost)
+				j.measure(f, remedyHost)
 			}
 			return nil
 		})
@@ -91,11 +90,11 @@ func (j *job) hostAll(ctx context.Context) {
 				come()
 				ready.Wait()
 				for _, way := range directions {
-					m, err := j.host(ctx, g, d, way, way.String()+", all at once")
+					f, err := j.host(ctx, g, d, way, way.String()+", all at once")
 					if err != nil {
 						return err
 					}
-					j.measure(m)
+					j.measure(f, "")
 				}
 				return nil
 			})
@@ -104,24 +103,24 @@ func (j *job) hostAll(ctx context.Context) {
 	all.Wait()
 }
 
-// host copies in one direction and returns the measurement.
-func (j *job) host(ctx context.Context, g GPU, d Device, way direction, name string) (Measurement, error) {
+// host copies in one direction and returns the rate.
+func (j *job) host(ctx context.Context, g GPU, d Device, way direction, name string) (figure, error) {
 	if ctx.Err() != nil {
-		return Measurement{}, context.Cause(ctx)
+		return figure{}, context.Cause(ctx)
 	}
 	j.progress("GPU %d: %s", g.Index, name)
 	bytes, s, wrong, err := d.Host(way, max(1, int(j.params["copies"])))
 	if err != nil {
-		return Measurement{}, err
+		return figure{}, err
 	}
 	j.miscompared(g.Index, wrong, remedyHost, name)
-	return Measurement{Name: name, GPU: g.Index, Value: float64(bytes) / s / 1e9, Unit: "GB/s"}, nil
+	return g.figure(name, float64(bytes)/s/1e9, "GB/s"), nil
 }
 
 // p2p lets each GPU write to the memory of each other GPU and read it back.
 func p2p(ctx context.Context, j *job) error {
 	if len(j.gpus) < 2 {
-		j.result.skip("it takes two GPUs; there is %d", len(j.gpus))
+		j.skip("it takes two GPUs; there is %d", len(j.gpus))
 		return nil
 	}
 	before := j.tally()
@@ -180,22 +179,22 @@ func (j *job) pair(a, b GPU, from, to Device) error {
 	if err != nil {
 		return err
 	}
-	peer := b.Index
-	m := Measurement{Name: "write", GPU: a.Index, Peer: &peer, Value: float64(r.Bytes) / r.Write / 1e9, Unit: "GB/s"}
-	j.miscompared(a.Index, r.Written, remedy, "writing to GPU "+strconv.Itoa(peer)+", as that one finds it")
+	j.miscompared(a.Index, r.Written, remedy, "writing to "+gpuName(b.Index)+", as that one finds it")
+	rate := float64(r.Bytes) / r.Write / 1e9
 	if r.Staged {
-		m.Name = "copy through the host"
-		j.measure(m)
+		j.measure(a.to(b, "copy through the host", rate), "")
 		return nil
 	}
-	j.miscompared(a.Index, r.ReadBy, remedy, "reading from GPU "+strconv.Itoa(peer))
-	m = m.against(j.expected(a, "p2p_write"))
-	if m.Floor > 0 {
-		m.Floor = floorPeer * m.Reference
+	j.miscompared(a.Index, r.ReadBy, remedy, "reading from "+gpuName(b.Index))
+	expected := j.expected(a, "p2p_write")
+	write := a.to(b, "write", rate).against(expected)
+	if l := write.Measured.Limit; l != nil {
+		write.Measured.Limit = nil
+		write.Measured.AtLeast(floorPeer*write.Measured.Expected, l.Source)
 	}
-	m = m.given(j.params["min_bandwidth"], 1)
-	j.hold(m, remedy)
-	m.Name, m.Value, m.Floor, m.FloorSource = "read", float64(r.Bytes)/r.Read/1e9, 0, ""
-	j.measure(m)
+	j.measure(write.given(j.params["min_bandwidth"]), remedy)
+	read := a.to(b, "read", float64(r.Bytes)/r.Read/1e9).against(expected).given(j.params["min_bandwidth"])
+	read.Measured.Limit = nil
+	j.measure(read, "")
 	return nil
 }

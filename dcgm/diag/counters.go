@@ -39,7 +39,7 @@ func (j *job) tally() map[int]map[string]uint64 {
 	links, err := j.env.Links()
 	if err != nil && !j.uncounted {
 		j.uncounted = true
-		j.findf(NoGPU, result.Skip, "", "the driver's counters of link errors were not read: %v", err)
+		j.findf(noGPU, result.Skip, "", "the driver's counters of link errors were not read: %v", err)
 	}
 	aer := j.aer()
 	out := map[int]map[string]uint64{}
@@ -103,7 +103,7 @@ func (j *job) counted(before map[int]map[string]uint64, counters []counter) {
 				continue
 			}
 			n := float64(is - was)
-			j.measure(Measurement{Name: c.title, GPU: g.Index, Value: n, Unit: "during the test"})
+			j.measure(g.figure(c.title, n, "during the test"), "")
 			if most := j.params[c.allowed]; !c.free && n > most {
 				j.findf(g.Index, result.Fail, c.remedy, "%s: %.0f during the test; %.0f are allowed", c.title, n, most)
 			}

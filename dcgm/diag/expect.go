@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/assay-hpc/assay/internal/platform"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 // expectation returns what the machine's GPUs should reach according to the data base. If the links
@@ -35,45 +36,52 @@ func (j *job) expected(g GPU, name string) platform.Expected {
 	return platform.Expected{}
 }
 
-// against fills in the expected values with which a measurement is compared.
-func (m Measurement) against(e platform.Expected) Measurement {
-	m.Peak, m.Typical = e.Peak, e.Typical
+// A figure is a measured value of a GPU. A user's rule for it may refer to what is expected.
+type figure struct {
+	result.Object
+	expected platform.Expected
+}
+
+func (g GPU) figure(name string, value float64, unit string) figure {
+	return figure{Object: result.Object{
+		Name: gpuName(g.Index), ID: g.UUID, Bus: g.Bus.String(), Quantity: name,
+		Verdict: result.Pass, Measured: &result.Measurement{Value: value, Unit: unit},
+	}}
+}
+
+// to is the rate of a GPU's copies to or from another one, in GB/s.
+func (g GPU) to(peer GPU, name string, rate float64) figure {
+	f := g.figure(name, rate, "GB/s")
+	f.Peer = gpuName(peer.Index)
+	return f
+}
+
+// against fills in the expected values with which a figure is compared.
+func (f figure) against(e platform.Expected) figure {
+	f.expected = e
 	if best := cmp.Or(e.Peak, e.Typical); best != nil {
-		m.Reference, m.Source = best.Value, best.Source
+		f.Measured.Expect(best.Value, best.Source)
 	}
 	if e.Floor != nil {
-		m.Floor, m.FloorSource = e.Floor.Value, e.Floor.Source
+		f.Measured.AtLeast(e.Floor.Value, e.Floor.Source)
 	}
-	return m
+	return f
 }
 
-// aimed is like against, but with a target of which the test chooses the fraction that passes.
-func (m Measurement) aimed(e platform.Expected, fraction float64) Measurement {
-	m.Peak, m.Typical = e.Peak, e.Typical
-	if e.Floor != nil && e.Floor.Fraction > 0 {
-		return m.target(e.Floor.Value/e.Floor.Fraction, e.Floor.Source, fraction)
-	}
-	return m
-}
-
-// target fills in a target, and the fraction of it that passes.
-func (m Measurement) target(v float64, source string, fraction float64) Measurement {
-	m.Reference, m.Source, m.Floor, m.FloorSource = v, source, fraction*v, source
-	return m
+// target fills in a target and the least value that passes, unless they are 0.
+func (f figure) target(v, least float64, source string) figure {
+	f.Measured.Expect(v, source)
+	f.Measured.AtLeast(least, source)
+	return f
 }
 
 // given fills in a target that the user gave as a parameter, unless it is 0.
-func (m Measurement) given(v, fraction float64) Measurement {
-	if v > 0 {
-		return m.target(v, "parameter", fraction)
-	}
-	return m
-}
+func (f figure) given(v float64) figure { return f.target(v, v, "parameter") }
 
-// inTFLOPs converts GFLOP/s, the unit of DCGM's targets, to the unit of the measurements of
-// products.
-func (m Measurement) inTFLOPs() Measurement {
-	m.Value, m.Unit, m.Reference, m.Floor = m.Value/1e3, "TFLOP/s", m.Reference/1e3, m.Floor/1e3
-	m.Peak, m.Typical = nil, nil // there are none in this unit
-	return m
+// targetOf returns the target of which a floor is a fraction; 0: not known.
+func targetOf(e platform.Expected) (v float64, source string) {
+	if e.Floor == nil || e.Floor.Fraction <= 0 {
+		return 0, ""
+	}
+	return e.Floor.Value / e.Floor.Fraction, e.Floor.Source
 }

@@ -61,7 +61,7 @@ func TestFakeFaults(t *testing.T) {
 	check(t, err)
 	for _, tt := range []struct {
 		env, test string
-		status    result.Verdict
+		verdict   result.Verdict
 		text      string
 	}{
 		{"FAKE_LOST=stream_copy", "memory_bandwidth", result.Fail, "not mapped"},
@@ -82,14 +82,14 @@ func TestFakeFaults(t *testing.T) {
 			cmd.Env = append(os.Environ(), childEnv+"="+name, scenarioEnv+"=driver", "LD_LIBRARY_PATH="+lib, "FAKE_DEVICES=2", tt.env)
 			return cmd
 		}}
-		report, err := r.Run(t.Context(), plan)
+		report, _, err := r.Run(t.Context(), plan)
 		check(t, err)
-		got := report.Tests[1]
-		if text := fmt.Sprint(got); got.Status != tt.status || !strings.Contains(text, tt.text) {
+		got := report.Results[1]
+		if text := fmt.Sprint(got); got.Verdict != tt.verdict || !strings.Contains(text, tt.text) {
 			t.Errorf("%s: %s", tt.env, text)
 		}
-		if report.Tests[0].Status != result.Pass || report.Tests[2].Status != result.Pass {
-			t.Errorf("%s: the others: %+v", tt.env, report.Tests)
+		if report.Results[0].Verdict != result.Pass || report.Results[2].Verdict != result.Pass {
+			t.Errorf("%s: the others: %+v", tt.env, report.Results)
 		}
 	}
 }

@@ -215,13 +215,13 @@ func TestGPUProducts(t *testing.T) {
 		for _, k := range []productKind{bf16, fp16, fp32, fp64} {
 			p, err := d.Product(productWork{Kind: k, Seed: 9, Exact: true, Rounds: 3})
 			check(t, err)
-			l := load{job: &job{result: &Result{}}, kind: k}
+			l := load{job: new(job), kind: k}
 			if l.compare(p); p.Wrong != 0 || len(l.wrong)+len(l.changed) != 0 {
 				t.Errorf("%s by %s: %d results are wrong, %d multiprocessors differ, %d change", k, p.Way, p.Wrong, len(l.wrong), len(l.changed))
 			}
 			p, err = d.Product(productWork{Kind: k, Seed: 9, Rounds: 4, FlipSM: 1})
 			check(t, err)
-			l = load{job: &job{result: &Result{}}, kind: k}
+			l = load{job: new(job), kind: k}
 			l.compare(p)
 			if _, ok := l.changed[0]; !ok || len(l.changed) != 1 || len(l.wrong) != 0 {
 				t.Errorf("%s by %s: with a wrong bit on multiprocessor 0, %v change and %v differ", k, p.Way, l.changed, l.wrong)
@@ -260,7 +260,7 @@ func TestGPUPairs(t *testing.T) {
 		var last message
 		lines := bytes.Split(bytes.TrimSpace(out.Bytes()), []byte("\n"))
 		check(t, json.Unmarshal(lines[len(lines)-1], &last))
-		if last.Result == nil || last.Result.Status != result.Pass || len(last.Result.Measurements) == 0 {
+		if last.Result == nil || last.Result.Verdict != result.Pass || len(last.Result.Objects) == 0 {
 			t.Errorf("%s: %s", name, out.Bytes())
 		}
 	}

@@ -1,9 +1,29 @@
 package diag
 
 import (
+	"fmt"
+
 	"github.com/assay-hpc/assay/internal/host/nvml"
 	"github.com/assay-hpc/assay/internal/host/sysfs"
 )
+
+// A GPU is a GPU, with CUDA's index in this process.
+type GPU struct {
+	Index     int         `json:"index"`
+	Name      string      `json:"name"`
+	UUID      string      `json:"uuid"`
+	Bus       sysfs.BusID `json:"bus"`
+	PCIDevice string      `json:"pci_device,omitempty"` // four hex digits
+	Bytes     int64       `json:"bytes"`
+	SMs       int         `json:"sms"`
+}
+
+// String describes the GPU for human-readable text.
+func (g GPU) String() string {
+	return fmt.Sprintf("%s: %s, %s, %.1f GB, %d multiprocessors", gpuName(g.Index), g.Name, g.Bus, float64(g.Bytes)/1e9, g.SMs)
+}
+
+func gpuName(i int) string { return fmt.Sprintf("GPU %d", i) }
 
 // A Machine contains the GPUs of this process.
 type Machine interface {

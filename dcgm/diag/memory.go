@@ -76,8 +76,8 @@ func (j *job) take(g GPU, d Device) (*passage, error) {
 		return nil, err
 	}
 	share := 100 * float64(got) / float64(of)
-	j.measure(Measurement{Name: "memory tested", GPU: g.Index, Value: float64(got), Unit: "B"})
-	j.measure(Measurement{Name: "share of all memory", GPU: g.Index, Value: share, Unit: "%"})
+	j.measure(g.figure("memory tested", float64(got), "B"), "")
+	j.measure(g.figure("share of all memory", share, "%"), "")
 	if least := j.params["minimum_allocation_percentage"]; most == 0 && share < least {
 		j.findf(g.Index, result.Error, "end the processes that use the GPU, and run the test again", "only %.0f %% of its memory is free; %.0f %% must be tested", share, least)
 		return nil, nil
@@ -173,18 +173,17 @@ func (p *passage) check(pattern memPattern, invert bool) error {
 func (p *passage) report() {
 	rate := func(name string, times int, passes int, s float64) {
 		if s > 0 {
-			m := Measurement{Name: name, GPU: p.g.Index, Value: float64(passes) * float64(times) * float64(p.got) / s / 1e9, Unit: "GB/s"}
-			m = m.against(p.j.expected(p.g, "memory_bandwidth"))
+			f := p.g.figure(name, float64(passes)*float64(times)*float64(p.got)/s/1e9, "GB/s").against(p.j.expected(p.g, "memory_bandwidth"))
 			if times > 1 { // no source gives an expected rate for alternating reads and writes
-				m.Floor, m.FloorSource = 0, ""
+				f.Measured.Limit = nil
 			}
-			p.j.hold(m, remedyBandwidth)
+			p.j.measure(f, remedyBandwidth)
 		}
 	}
 	rate("write", 1, p.writes, p.write)
 	rate("verify", 1, p.verifies, p.verify)
 	rate("verify and invert", 2, p.inverts, p.invert)
-	p.j.measure(Measurement{Name: "patterns verified", GPU: p.g.Index, Value: float64(p.patterns), Unit: "passes"})
+	p.j.measure(p.g.figure("patterns verified", float64(p.patterns), "passes"), "")
 	p.j.miscompared(p.g.Index, p.wrong, remedyMemory, "memory, first with pattern "+p.by)
 }
 

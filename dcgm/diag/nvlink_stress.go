@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"strconv"
 	"sync"
 	"time"
 )
@@ -17,7 +16,7 @@ import (
 func nvlinkStress(ctx context.Context, j *job) error {
 	n := len(j.gpus)
 	if n < 2 {
-		j.result.skip("it takes two GPUs; there is %d", n)
+		j.skip("it takes two GPUs; there is %d", n)
 		return nil
 	}
 	before := j.tally()
@@ -66,7 +65,7 @@ func nvlinkStress(ctx context.Context, j *job) error {
 	for a := range n {
 		for b := range n {
 			if a != b {
-				seen[a][b].report(j, j.gpus[a].Index, j.gpus[b].Index)
+				seen[a][b].report(j, j.gpus[a], j.gpus[b])
 			}
 		}
 	}
@@ -118,16 +117,13 @@ func (t *traffic) add(r remoteResult) {
 }
 
 // report adds the findings of GPU a with its partner b, and the slowest rates.
-func (t *traffic) report(j *job, a, b int) {
-	j.miscompared(a, t.written, relink, "writing to GPU "+strconv.Itoa(b)+", as that one finds it")
-	j.miscompared(a, t.read, relink, "reading from GPU "+strconv.Itoa(b))
-	m := Measurement{Name: "write", GPU: a, Peer: &b, Value: t.write, Unit: "GB/s"}
+func (t *traffic) report(j *job, a, b GPU) {
+	j.miscompared(a.Index, t.written, relink, "writing to "+gpuName(b.Index)+", as that one finds it")
+	j.miscompared(a.Index, t.read, relink, "reading from "+gpuName(b.Index))
 	if t.staged {
-		m.Name = "copy through the host"
-		j.measure(m)
+		j.measure(a.to(b, "copy through the host", t.write), "")
 		return
 	}
-	j.measure(m)
-	m.Name, m.Value = "read", t.back
-	j.measure(m)
+	j.measure(a.to(b, "write", t.write), "")
+	j.measure(a.to(b, "read", t.back), "")
 }

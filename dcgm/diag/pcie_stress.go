@@ -12,20 +12,20 @@ func pcieStress(ctx context.Context, j *job) error {
 	before := j.tally()
 	until := time.Now().Add(time.Duration(j.params[duration] * float64(time.Second)))
 	j.each(func(g GPU, d Device) error {
-		slowest := map[direction]Measurement{}
+		slowest := map[direction]figure{}
 		for first := true; first || time.Now().Before(until); first = false {
 			for _, way := range directions {
-				m, err := j.host(ctx, g, d, way, way.String()+", all at once")
+				f, err := j.host(ctx, g, d, way, way.String()+", all at once")
 				if err != nil {
 					return err
 				}
-				if s, ok := slowest[way]; !ok || m.Value < s.Value {
-					slowest[way] = m
+				if s, ok := slowest[way]; !ok || f.Measured.Value < s.Measured.Value {
+					slowest[way] = f
 				}
 			}
 		}
 		for _, way := range directions {
-			j.measure(slowest[way])
+			j.measure(slowest[way], "")
 		}
 		return nil
 	})

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/assay-hpc/assay/internal/result"
 	"github.com/assay-hpc/assay/internal/words"
 )
 
@@ -21,9 +22,10 @@ type Plan struct {
 	Tests []Test
 	// Params apply to the tests that they name.
 	Params   paramValues
-	Duration time.Duration // of each test that has test_duration; 0: its default
-	Timeout  time.Duration // of each test; 0: see Longest
-	GPUs     []int         // nil: all
+	Duration time.Duration          // of each test that has test_duration; 0: its default
+	Timeout  time.Duration          // of each test; 0: see Longest
+	GPUs     []int                  // nil: all
+	Limits   map[string]result.Rule // the user's, by figure
 }
 
 // levels maps DCGM's names of the levels to their numbers.

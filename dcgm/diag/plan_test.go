@@ -145,7 +145,7 @@ func TestTests(t *testing.T) {
 		t.Errorf("a name is there twice: %v", all)
 	}
 	for _, x := range allTests() {
-		if x.Title == "" || x.Category == "" || x.run == nil || x.Limit == 0 || x.Level > 4 {
+		if x.Title == "" || x.run == nil || x.Limit == 0 || x.Level > 4 {
 			t.Errorf("%s is not complete", x.Name)
 		}
 		for _, p := range x.Params {

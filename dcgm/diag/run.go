@@ -24,7 +24,7 @@ type Event struct {
 	Test        Test
 	Done, Total int // number of tests
 	Text        string
-	Result      *Result // at the end
+	Verdict     result.Verdict // at the end
 }
 
 // A Runner starts children.
@@ -42,39 +42,33 @@ var ErrGPUs = errors.New("no such GPU")
 // takes some seconds.
 const listLimit = 2 * time.Minute
 
-// Run runs a plan. It returns driver.ErrNoDriver or ErrGPUs if there is nothing to test. If the
-// context ends the run, it still returns a report, with the tests done so far.
-func (r *Runner) Run(ctx context.Context, p Plan) (*Report, error) {
-	gpus, err := r.list(ctx)
+// Run runs a plan, and returns the tested GPUs with a report that has only the results. It returns
+// driver.ErrNoDriver or ErrGPUs if there is nothing to test. If the context ends the run, it still
+// returns a report, with the tests done so far.
+func (r *Runner) Run(ctx context.Context, p Plan) (*result.Report, []GPU, error) {
+	all, err := r.list(ctx)
 	if err != nil {
-		return nil, err
-	}
-	report := &Report{Engines: []Engine{{Name: Assay}}}
-	for _, g := range gpus {
-		if p.GPUs == nil || slices.Contains(p.GPUs, g.Index) {
-			report.GPUs = append(report.GPUs, g)
-		}
+		return nil, nil, err
 	}
 	for _, i := range p.GPUs {
-		if !slices.ContainsFunc(gpus, func(g GPU) bool { return g.Index == i }) {
-			return nil, fmt.Errorf("%w: %d of %d", ErrGPUs, i, len(gpus))
+		if !slices.ContainsFunc(all, func(g GPU) bool { return g.Index == i }) {
+			return nil, nil, fmt.Errorf("%w: %d of %d", ErrGPUs, i, len(all))
 		}
 	}
+	gpus := slices.DeleteFunc(all, func(g GPU) bool { return p.GPUs != nil && !slices.Contains(p.GPUs, g.Index) })
+	report := new(result.Report)
 	for i, t := range p.Tests {
 		if err := context.Cause(ctx); err != nil {
-			report.judge()
-			return report, err
+			return report, gpus, err
 		}
 		e := Event{Test: t, Done: i, Total: len(p.Tests)}
 		r.observe(e)
 		res := r.test(ctx, &p, e)
-		res.Engine = Assay
-		report.Tests = append(report.Tests, res)
-		e.Done, e.Result = i+1, &res
+		report.Results = append(report.Results, res)
+		e.Done, e.Verdict = i+1, res.Verdict
 		r.observe(e)
 	}
-	report.judge()
-	return report, context.Cause(ctx)
+	return report, gpus, context.Cause(ctx)
 }
 
 func (r *Runner) observe(e Event) {
@@ -105,14 +99,14 @@ func (e *missingError) Error() string { return e.text }
 func (e *missingError) Unwrap() error { return driver.ErrNoDriver }
 
 // test runs one test in a child. It returns a result even if the child fails.
-func (r *Runner) test(ctx context.Context, p *Plan, e Event) Result {
+func (r *Runner) test(ctx context.Context, p *Plan, e Event) result.Result {
 	limit := p.Longest(e.Test)
 	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("timed out: it was not done within %v", limit))
 	defer stop()
 	begin := time.Now()
-	var res *Result
+	var res *result.Result
 	last := ""
-	output, err := r.child(ctx, e.Test.Name, request{p.GPUs, p.values(e.Test)}, func(m message) {
+	output, err := r.child(ctx, e.Test.Name, request{p.GPUs, p.values(e.Test), p.Limits}, func(m message) {
 		if m.Result != nil {
 			res = m.Result
 			return
@@ -125,7 +119,7 @@ func (r *Runner) test(ctx context.Context, p *Plan, e Event) Result {
 	}
 	// A result that the child has already sent counts, even if the child then fails.
 	if res == nil {
-		res = &Result{Test: e.Test.Name, Category: e.Test.Category, Seconds: time.Since(begin).Seconds()}
+		res = &result.Result{ID: e.Test.Name, Title: Title(e.Test), Seconds: time.Since(begin).Seconds()}
 	}
 	if err == nil {
 		err = errors.New("it ended without a result")
@@ -133,7 +127,9 @@ func (r *Runner) test(ctx context.Context, p *Plan, e Event) Result {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	res.Status = result.Worst(res.Status, result.Error)
+	if res.Verdict != result.Fail {
+		res.Verdict, res.Remedy = result.Error, ""
+	}
 	res.Reason = err.Error()
 	if last != "" {
 		res.Reason += " (at " + last + ")"

@@ -25,18 +25,18 @@ var disturbing = []string{
 // point libcuda is known to work, because the GPUs were listed.
 func software(_ context.Context, j *job) error {
 	if j.noSensor != nil {
-		j.findf(NoGPU, result.Warn, "install libnvidia-ml.so.1 of the driver's version; a container needs the driver capability utility", "NVML cannot be used: %v", j.noSensor)
+		j.findf(noGPU, result.Warn, "install libnvidia-ml.so.1 of the driver's version; a container needs the driver capability utility", "NVML cannot be used: %v", j.noSensor)
 	}
 	j.persistence()
 	j.nouveau()
 	j.deviceFiles()
 	for _, v := range j.env.Environ {
 		if name, _, _ := strings.Cut(v, "="); slices.Contains(disturbing, name) {
-			j.findf(NoGPU, result.Warn, "unset "+name, "the variable %s is set, which slows CUDA programs down or stops them", name)
+			j.findf(noGPU, result.Warn, "unset "+name, "the variable %s is set, which slows CUDA programs down or stops them", name)
 		}
 	}
 	if err := writable("."); err != nil {
-		j.findf(NoGPU, result.Warn, "run it in a directory that can be written to", "%v", err)
+		j.findf(noGPU, result.Warn, "run it in a directory that can be written to", "%v", err)
 	}
 	return nil
 }
@@ -62,7 +62,7 @@ func (j *job) persistence() {
 func (j *job) nouveau() {
 	bound, _ := filepath.Glob(filepath.Join(j.env.Root, "sys/bus/pci/drivers/nouveau/*:*:*.*"))
 	for _, b := range bound {
-		j.findf(NoGPU, result.Fail, "blacklist nouveau and restart the machine", "the driver nouveau holds %s", filepath.Base(b))
+		j.findf(noGPU, result.Fail, "blacklist nouveau and restart the machine", "the driver nouveau holds %s", filepath.Base(b))
 	}
 }
 
@@ -73,12 +73,12 @@ func (j *job) deviceFiles() {
 	dev := filepath.Join(j.env.Root, "dev")
 	for _, name := range []string{"nvidiactl", "nvidia-uvm"} {
 		if err := usable(filepath.Join(dev, name)); err != nil {
-			j.findf(NoGPU, result.Warn, remedy, "%v", err)
+			j.findf(noGPU, result.Warn, remedy, "%v", err)
 		}
 	}
 	entries, err := os.ReadDir(dev)
 	if err != nil {
-		j.findf(NoGPU, result.Error, "", "%v", err)
+		j.findf(noGPU, result.Error, "", "%v", err)
 		return
 	}
 	n := 0
@@ -87,13 +87,13 @@ func (j *job) deviceFiles() {
 			continue
 		}
 		if err := usable(filepath.Join(dev, e.Name())); err != nil {
-			j.findf(NoGPU, result.Warn, remedy, "%v", err)
+			j.findf(noGPU, result.Warn, remedy, "%v", err)
 			continue
 		}
 		n++
 	}
 	if all := len(j.machine.GPUs()); n < all {
-		j.findf(NoGPU, result.Warn, remedy, "CUDA has %d GPUs, and only %d of the files /dev/nvidiaN can be used", all, n)
+		j.findf(noGPU, result.Warn, remedy, "CUDA has %d GPUs, and only %d of the files /dev/nvidiaN can be used", all, n)
 	}
 }
 

@@ -46,14 +46,14 @@ func (j *job) products(ctx context.Context, kinds []productKind) error {
 			if err := l.run(ctx, time.Now().Add(each)); err != nil {
 				return err
 			}
-			m := Measurement{Name: k.String() + " products, " + l.way, GPU: g.Index, Value: l.rate() / 1e12, Unit: "TFLOP/s"}
+			f := g.figure(k.String()+" products, "+l.way, l.rate()/1e12, "TFLOP/s")
 			if k <= fp16 { // bf16 and fp16 have the same rate
-				m = m.against(j.expected(g, "bf16"))
+				f = f.against(j.expected(g, "bf16"))
 			}
 			if l.way != "wgmma" { // other instructions do not reach the GPU's full speed
-				m.Floor, m.FloorSource = 0, ""
+				f.Measured.Limit = nil
 			}
-			j.hold(m, "look at the power limit, clocks and temperatures (harness diag -r targeted_power)")
+			j.measure(f, "look at the power limit, clocks and temperatures (harness diag -r targeted_power)")
 			l.report()
 		}
 		return nil
@@ -192,10 +192,12 @@ func targetedStress(ctx context.Context, j *job) error {
 		if err := l.run(ctx, until); err != nil {
 			return err
 		}
-		m := Measurement{Name: "fp32 products", GPU: g.Index, Value: l.rate() / 1e9, Unit: "GFLOP/s"}
-		fraction := j.params["target_perf_min_ratio"]
-		m = m.aimed(j.expected(g, "dcgm_stress"), fraction).given(j.params["target_stress"], fraction).inTFLOPs()
-		j.hold(m, "look at the power limit, clocks, temperatures and other processes on the GPU")
+		target, source := targetOf(j.expected(g, "dcgm_stress")) // in GFLOP/s
+		if own := j.params["target_stress"]; own > 0 {
+			target, source = own, "parameter"
+		}
+		least := j.params["target_perf_min_ratio"] * target
+		j.measure(g.figure("fp32 products", l.rate()/1e12, "TFLOP/s").target(target/1e3, least/1e3, source), "look at the power limit, clocks, temperatures and other processes on the GPU")
 		l.report()
 		return nil
 	})
@@ -206,7 +208,7 @@ func targetedStress(ctx context.Context, j *job) error {
 // targetedPower is DCGM's targeted power test: whether the board reaches its power target.
 func targetedPower(ctx context.Context, j *job) error {
 	if j.sensors == nil {
-		j.result.skip("power cannot be read: %v", j.noSensor)
+		j.skip("power cannot be read: %v", j.noSensor)
 		return nil
 	}
 	stop := j.watch()
@@ -222,13 +224,16 @@ func targetedPower(ctx context.Context, j *job) error {
 			j.findf(g.Index, result.Error, "", "the driver does not tell its power")
 			return
 		}
-		m := Measurement{Name: "highest power", GPU: g.Index, Value: w.watts, Unit: "W"}
-		fraction := j.params["target_power_min_ratio"]
-		m = m.aimed(j.expected(g, "power"), fraction)
-		if w.limit > 0 && (m.Reference == 0 || w.limit < m.Reference) {
-			m = m.target(w.limit, "the GPU's power limit", fraction)
+		f := g.figure("highest power", w.watts, "W")
+		f.expected = j.expected(g, "power")
+		target, source := targetOf(f.expected)
+		if w.limit > 0 && (target == 0 || w.limit < target) {
+			target, source = w.limit, "the GPU's power limit"
 		}
-		j.hold(m.given(j.params["target_power"], fraction), "look at the power limit (nvidia-smi -q -d POWER), at the supplies and at slowdown reasons")
+		if own := j.params["target_power"]; own > 0 {
+			target, source = own, "parameter"
+		}
+		j.measure(f.target(target, j.params["target_power_min_ratio"]*target, source), "look at the power limit (nvidia-smi -q -d POWER), at the supplies and at slowdown reasons")
 	})
 	return nil
 }
@@ -252,7 +257,7 @@ func pulse(ctx context.Context, j *job) error {
 			pulses++
 			j.progress("GPU %d: pulse %d", g.Index, pulses)
 		}
-		j.measure(Measurement{Name: "pulses", GPU: g.Index, Value: float64(pulses), Unit: "pulses"})
+		j.measure(g.figure("pulses", float64(pulses), "pulses"), "")
 		l.report()
 		return nil
 	})

@@ -40,7 +40,7 @@ func (j *job) watch() func(judge func(GPU, watched)) {
 	if j.sensors == nil {
 		why := j.noSensor
 		return func(func(GPU, watched)) {
-			j.findf(NoGPU, result.Skip, "", "clocks, power and temperature were not watched: %v", why)
+			j.findf(noGPU, result.Skip, "", "clocks, power and temperature were not watched: %v", why)
 		}
 	}
 	seen := make([]watched, len(j.gpus))
@@ -84,14 +84,13 @@ func (j *job) watched(g GPU, w watched) {
 		}
 		return
 	}
-	for _, m := range []Measurement{
-		{Name: "highest temperature", Value: float64(w.celsius), Unit: "°C"},
-		{Name: "highest power", Value: w.watts, Unit: "W"},
-		{Name: "mean clock", Value: w.sum / float64(w.n), Unit: "MHz"},
+	for _, f := range []figure{
+		g.figure("highest temperature", float64(w.celsius), "°C"),
+		g.figure("highest power", w.watts, "W"),
+		g.figure("mean clock", w.sum/float64(w.n), "MHz"),
 	} {
-		m.GPU = g.Index
-		if m.Value > 0 {
-			j.measure(m)
+		if f.Measured.Value > 0 {
+			j.measure(f, "")
 		}
 	}
 	const (

@@ -1,6 +1,7 @@
 package hostengine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -9,10 +10,16 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/dcgm/diag"
+	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
-// Both is the choice of diag.Assay and Name.
-const Both = "both"
+// The engines: dcgm/diag, DCGM, and one after the other. Name is also DCGM's in reports.
+const (
+	Assay = "assay"
+	Name  = "dcgm"
+	Both  = "both"
+)
 
 // limits are the time limits of dcgmi diag by level; 0 is for tests by name. On
 // eight GPUs level 3 takes up to half an hour, level 4 up to two hours.
@@ -35,26 +42,23 @@ func Tests(p diag.Plan) string {
 	return strings.Join(names, ",")
 }
 
-// RunAll runs a plan on an engine: diag.Assay by the runner, Name by dcgmi within a time (0: by
-// the level), or Both, one after the other.
-func RunAll(ctx context.Context, engine string, plan diag.Plan, runner diag.Runner, limit time.Duration) (*diag.Report, error) {
+// RunAll runs a plan on an engine: Assay by the runner, Name by dcgmi within a time (0: by the
+// level), or Both. It returns what the runner does.
+func RunAll(ctx context.Context, engine string, plan diag.Plan, runner diag.Runner, limit time.Duration) (*result.Report, []diag.GPU, error) {
 	if runner.Observe == nil {
 		runner.Observe = func(diag.Event) {}
 	}
-	r := new(diag.Report)
+	r, gpus := new(result.Report), []diag.GPU(nil)
 	if engine != Name {
 		var err error
-		if r, err = runner.Run(ctx, plan); err != nil {
-			return r, err
+		if r, gpus, err = runner.Run(ctx, plan); err != nil || engine == Assay {
+			return r, gpus, err
 		}
-	}
-	if engine == diag.Assay {
-		return r, nil
 	}
 	tests := Tests(plan)
 	if tests == "" {
-		r.Add(diag.Engine{Name: Name, Reason: "it has none of the tests"}, nil)
-		return r, nil
+		r.Results = append(r.Results, skipped("it has none of the tests"))
+		return r, gpus, nil
 	}
 	run := Run{Tests: tests, Timeout: limit}
 	if run.Timeout == 0 {
@@ -62,14 +66,27 @@ func RunAll(ctx context.Context, engine string, plan diag.Plan, runner diag.Runn
 	}
 	e := diag.Event{Test: diag.Test{Name: "dcgmi diag -r " + tests}, Total: 1}
 	runner.Observe(e)
-	by, results, err := run.Do(ctx)
+	results, err := run.Do(ctx)
 	if errors.Is(err, ErrMissing) && engine == Both {
-		by.Reason = err.Error()
+		results = []result.Result{skipped(err.Error())}
 	} else if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	r.Add(by, results)
-	e.Done, e.Result = 1, &diag.Result{Status: r.Engines[len(r.Engines)-1].Status}
+	for i := range results {
+		if one := &results[i]; one.Verdict == result.Pass && one.ID != Name {
+			one.Reason = cmp.Or(one.Reason, words.Count(len(gpus), "GPU"))
+		}
+	}
+	r.Results = append(r.Results, results...)
+	e.Done, e.Verdict = 1, worst(results)
 	runner.Observe(e)
-	return r, context.Cause(ctx)
+	return r, gpus, context.Cause(ctx)
+}
+
+func worst(results []result.Result) result.Verdict {
+	v := result.Skip
+	for _, r := range results {
+		v = result.Worst(v, r.Verdict)
+	}
+	return v
 }

@@ -10,16 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/assay-hpc/assay/dcgm/diag"
 	"github.com/assay-hpc/assay/internal/result"
 )
-
-// A Document contains the output of dcgmi diag -j, as results.
-type Document struct {
-	Version string // of DCGM
-	Driver  string
-	Tests   []diag.Result
-}
 
 // A document is a document as DCGM writes it. 4.x has the first of the two bodies, 2.x and 3.x have
 // the second. Versions are in the metadata, in the body, or next to it.
@@ -31,8 +23,20 @@ type document struct {
 }
 
 type versions struct {
-	Version string `json:"version"`
+	Version string `json:"version"` // of DCGM
 	Driver  string `json:"Driver Version Detected"`
+}
+
+// String is "version 4.2.3, driver 580.95.05", without what is not known.
+func (v versions) String() string {
+	var is []string
+	if v.Version != "" {
+		is = append(is, "version "+v.Version)
+	}
+	if v.Driver != "" {
+		is = append(is, "driver "+v.Driver)
+	}
+	return strings.Join(is, ", ")
 }
 
 type body struct {
@@ -112,47 +116,48 @@ func (e *entries) UnmarshalJSON(b []byte) error {
 }
 
 // parse parses the output of dcgmi diag -j. There may be log lines before the document.
-func parse(out []byte) (*Document, error) {
+func parse(out []byte) (by versions, tests []result.Result, err error) {
 	begin := bytes.IndexByte(out, '{')
 	if begin < 0 {
-		return nil, errors.New("there is no JSON in what dcgmi printed")
+		return by, nil, errors.New("there is no JSON in what dcgmi printed")
 	}
 	var d document
 	if err := json.NewDecoder(bytes.NewReader(out[begin:])).Decode(&d); err != nil {
-		return nil, fmt.Errorf("what dcgmi printed: %w", err)
+		return by, nil, fmt.Errorf("what dcgmi printed: %w", err)
 	}
 	b := cmp.Or(d.Body4, d.Body3)
 	if b == nil {
-		return nil, errors.New(`what dcgmi printed has neither "DCGM Diagnostic" nor "DCGM GPU Diagnostic"`)
+		return by, nil, errors.New(`what dcgmi printed has neither "DCGM Diagnostic" nor "DCGM GPU Diagnostic"`)
 	}
 	if b.RuntimeError != "" {
-		return nil, fmt.Errorf("dcgmi: %s", b.RuntimeError)
+		return by, nil, fmt.Errorf("dcgmi: %s", b.RuntimeError)
 	}
-	doc := &Document{Version: cmp.Or(d.Metadata.Version, d.Version, b.Version), Driver: cmp.Or(d.Metadata.Driver, d.Driver, b.Driver)}
 	for _, c := range b.Categories {
 		for _, t := range c.Tests {
 			if t.Name != "" {
-				doc.add(c.Category, t)
+				tests = add(tests, c.Category, t)
 			}
 		}
 	}
-	if len(doc.Tests) == 0 {
-		return nil, errors.New("what dcgmi printed has no test")
+	if len(tests) == 0 {
+		return by, nil, errors.New("what dcgmi printed has no test")
 	}
-	return doc, nil
+	by.Version, by.Driver = cmp.Or(d.Metadata.Version, d.Version, b.Version), cmp.Or(d.Metadata.Driver, d.Driver, b.Driver)
+	return by, tests, nil
 }
 
 // add adds a test. Tests that are separate in level 1 before 4.x become a part of software.
-func (d *Document) add(category string, t test) {
+func add(tests []result.Result, category string, t test) []result.Result {
 	name, part := canonical(t.Name), ""
 	if category == "Deployment" && name != software {
 		name, part = software, t.Name+": "
 	}
-	i := slices.IndexFunc(d.Tests, func(r diag.Result) bool { return r.Test == name })
+	one := named(name, result.Skip)
+	i := slices.IndexFunc(tests, func(r result.Result) bool { return r.ID == one.ID })
 	if i < 0 {
-		i, d.Tests = len(d.Tests), append(d.Tests, diag.Result{Test: name, Category: category, Status: result.Skip})
+		i, tests = len(tests), append(tests, one)
 	}
-	into := &d.Tests[i]
+	into := &tests[i]
 	said := false
 	for _, r := range t.Results {
 		said = said || len(r.Warnings) > 0
@@ -161,56 +166,57 @@ func (d *Document) add(category string, t test) {
 	if !said { // results without an entity are only there
 		collect(into, part, t.Summary)
 	}
+	return tests
 }
 
-// collect adds the findings of a test on a GPU, on something else, or in total.
-func collect(into *diag.Result, part string, r outcome) {
+// named is a result of a test of DCGM's.
+func named(test string, v result.Verdict) result.Result {
+	return result.Result{ID: Name + "/" + test, Title: test + " of " + Name, Verdict: v}
+}
+
+// collect adds the problems of a test on a GPU, on something else, or in total.
+func collect(into *result.Result, part string, r outcome) {
 	if r.Status == "" && len(r.Warnings) == 0 {
 		return // there is no summary
 	}
 	status := r.status()
 	gpu, where := r.where()
-	if status == result.Skip && into.Reason == "" {
-		for _, e := range slices.Concat(r.Warnings, r.Info) {
-			into.Reason = part + where + e.Text
-			break
-		}
-	}
-	if into.Status == result.Skip && status != result.Skip {
-		into.Reason = "" // the reason was another GPU's
-	}
-	into.Status = result.Worst(into.Status, status)
 	if status == result.Skip {
+		for _, e := range slices.Concat(r.Warnings, r.Info) {
+			into.Reason = cmp.Or(into.Reason, part+where+e.Text)
+		}
 		return
 	}
+	if into.Verdict == result.Skip {
+		into.Reason = "" // the reason was another GPU's
+	}
+	into.Add(status, "", "")
 	for _, e := range r.Warnings {
-		f := diag.Finding{GPU: gpu, Status: status, Text: part + where + e.Text, Remedy: remedies[e.Severity]}
+		text := gpu + part + where + e.Text
 		if e.ID != 0 {
-			f.Text += fmt.Sprintf(" (DCGM error %d)", e.ID)
+			text += fmt.Sprintf(" (DCGM error %d)", e.ID)
 		}
-		into.Findings = append(into.Findings, f)
+		into.Add(status, text, remedies[e.Severity])
 	}
-	if status != result.Pass && len(r.Warnings) == 0 && r.Entity == nil && r.GPU+r.GPUs == "" && len(into.Findings) > 0 {
-		return // a summary of findings already added
+	if status == result.Pass || len(r.Warnings) > 0 || r.Entity == nil && r.GPU+r.GPUs == "" && into.Reason != "" {
+		return // it is explained, or a summary of what is
 	}
-	if status != result.Pass && len(r.Warnings) == 0 {
-		into.Findings = append(into.Findings, diag.Finding{GPU: gpu, Status: status, Text: part + where + "DCGM says " + r.Status + ", and not why"})
-	}
+	into.Add(status, gpu+part+where+"DCGM says "+r.Status+", and not why", "")
 }
 
-// where returns the GPU, in DCGM's numbering, or describes the other entity in words.
-func (r outcome) where() (gpu int, text string) {
+// where returns a prefix that names the GPU, in DCGM's numbering, or one that names another entity.
+func (r outcome) where() (gpu, other string) {
+	n, err := strconv.Atoi(string(cmp.Or(r.GPU, r.GPUs))) // not a number: all GPUs, "0,1,2,3"
 	if r.Entity != nil {
-		if r.Group == "" || r.Group == "GPU" {
-			return *r.Entity, ""
+		if r.Group != "" && r.Group != "GPU" {
+			return "", fmt.Sprintf("%s %d: ", r.Group, *r.Entity)
 		}
-		return diag.NoGPU, fmt.Sprintf("%s %d: ", r.Group, *r.Entity)
+		n, err = *r.Entity, nil
 	}
-	ids := string(cmp.Or(r.GPU, r.GPUs))
-	if n, err := strconv.Atoi(ids); err == nil && n >= 0 {
-		return n, ""
+	if err != nil || n < 0 {
+		return "", ""
 	}
-	return diag.NoGPU, "" // all GPUs, "0,1,2,3"
+	return fmt.Sprintf("GPU %d as %s counts: ", n, Name), ""
 }
 
 // soft are the errors that are warnings in dcgmi's own table and failures in its JSON: environment

@@ -7,17 +7,12 @@ import (
 	"fmt"
 	"os/exec"
 	"runtime"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/assay-hpc/assay/dcgm/diag"
 	"github.com/assay-hpc/assay/internal/result"
 )
-
-// Name is the engine's name in reports.
-const Name = "dcgm"
 
 // Program is the program that is run, found by PATH.
 const Program = "dcgmi"
@@ -34,33 +29,45 @@ type Run struct {
 // endDelay is how long dcgmi may take to stop what its host engine runs.
 const endDelay = 15 * time.Second
 
-// Do runs it. The only error is ErrMissing; any other failure is a result.
-func (r Run) Do(ctx context.Context) (diag.Engine, []diag.Result, error) {
-	e := diag.Engine{Name: Name}
+// Do runs it, and returns the results of the tests and, the last one, of the run. The only error is
+// ErrMissing; any other failure is a result.
+func (r Run) Do(ctx context.Context) ([]result.Result, error) {
 	program, err := exec.LookPath(Program)
 	if err != nil {
-		return e, nil, fmt.Errorf("%w: there is no %s on PATH; install NVIDIA's datacenter-gpu-manager, or use --engine assay", ErrMissing, Program)
+		return nil, fmt.Errorf("%w: there is no %s on PATH; install NVIDIA's datacenter-gpu-manager, or use --engine assay", ErrMissing, Program)
 	}
 	limit := fmt.Errorf("timed out: dcgmi diag was not done within %v", r.Timeout)
 	ctx, stop := context.WithTimeoutCause(ctx, r.Timeout, limit)
 	defer stop()
 	begin := time.Now()
 	stdout, stderr, err := r.command(ctx, program)
-	e.Seconds = time.Since(begin).Seconds()
+	seconds := time.Since(begin).Seconds()
 	if cause := context.Cause(ctx); cause != nil && err != nil {
-		return e, broke(cause, stdout, stderr), nil
+		return ended(seconds, versions{}, broke(cause, stdout, stderr)), nil
 	}
-	doc, wrong := parse(stdout)
+	by, tests, wrong := parse(stdout)
 	if wrong != nil {
-		return e, broke(errors.Join(wrong, explain(err)), stdout, stderr), nil
+		return ended(seconds, by, broke(errors.Join(wrong, explain(err)), stdout, stderr)), nil
 	}
-	e.Version, e.Driver = doc.Version, doc.Driver
-	good := func(t diag.Result) bool { return t.Status == result.Pass || t.Status == result.Skip }
-	if err != nil && !slices.ContainsFunc(doc.Tests, func(t diag.Result) bool { return !good(t) }) {
+	if w := worst(tests); err != nil && (w == result.Pass || w == result.Skip) {
 		// Exit status and report have each been wrong in the field, so both must show success.
-		doc.Tests = append(doc.Tests, broke(fmt.Errorf("%w, though its report has no failure", explain(err)), nil, stderr)...)
+		tests = append(tests, broke(fmt.Errorf("%w, though its report has no failure", explain(err)), stderr))
 	}
-	return e, doc.Tests, nil
+	return ended(seconds, by, tests...), nil
+}
+
+// ended adds the result of the run to those of its tests.
+func ended(seconds float64, by versions, tests ...result.Result) []result.Result {
+	run := skipped("it skipped all tests")
+	if run.Seconds = seconds; worst(tests) != result.Skip {
+		run.Verdict, run.Reason = result.Pass, by.String()
+	}
+	return append(tests, run)
+}
+
+// skipped is the result of a run that tested nothing.
+func skipped(reason string) result.Result {
+	return result.Result{ID: Name, Title: "the diagnostics of " + Name + " ran", Verdict: result.Skip, Reason: reason}
 }
 
 // command runs dcgmi in its own process group, and kills the rest of the group at the end.
@@ -87,9 +94,11 @@ func (r Run) command(ctx context.Context, program string) (stdout, stderr []byte
 const maxOutput = 4 << 10
 
 // broke is the result of a run that did not finish.
-func broke(err error, outputs ...[]byte) []diag.Result {
+func broke(err error, outputs ...[]byte) result.Result {
 	all := bytes.TrimSpace(bytes.Join(outputs, nil))
-	return []diag.Result{{Test: Program, Category: "Deployment", Status: result.Error, Reason: err.Error(), Output: strings.ToValidUTF8(string(all[:min(len(all), maxOutput)]), "?")}}
+	one := named(Program, result.Error)
+	one.Reason, one.Output = err.Error(), strings.ToValidUTF8(string(all[:min(len(all), maxOutput)]), "?")
+	return one
 }
 
 // statuses are the exit statuses of dcgmi that have a meaning for the user: DCGM's return values

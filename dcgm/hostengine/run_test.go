@@ -2,10 +2,13 @@ package hostengine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"syscall"
@@ -32,11 +35,15 @@ func TestDo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const one = `echo '{"DCGM Diagnostic": {"test_categories": [{"tests": [{"name": "memory", "results": [{"entity_id": 0, "status": "%s", "info": ["Not here."], "warnings": [%s]}]}]}]}}'`
 	for _, tt := range []struct {
 		name, script string
-		status       result.Verdict
+		want         result.Verdict
 		text         string
 	}{
+		{"warns with a bad status", fmt.Sprintf(one, "Warn", `"Odd."`) + "; exit 1", result.Warn, "GPU 0 as dcgm counts: Odd."},
+		{"skips", fmt.Sprintf(one, "Skip", ""), result.Skip, "it skipped all tests"},
+		{"skips with a bad status", fmt.Sprintf(one, "Skip", "") + "; exit 198", result.Error, "none of the tests is there"},
 		{"passes", "cat " + data + "/4.4-pass.json", result.Pass, ""},
 		{"fails", "cat " + data + "/4.2-fail.json; exit 226", result.Fail, "GPU 1 had uncorrectable memory errors"},
 		{"fails with status 0", "cat " + data + "/4.2-fail.json", result.Fail, "GPU 1 had uncorrectable memory errors"},
@@ -48,23 +55,66 @@ func TestDo(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			install(t, tt.script)
-			e, results, err := Run{Tests: "2", Timeout: time.Minute}.Do(t.Context())
+			results, err := Run{Tests: "2", Timeout: time.Minute}.Do(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			var r diag.Report
-			r.Add(e, results)
-			if text := fmt.Sprint(r.Tests); r.Status != tt.status || r.Engines[0].Status != tt.status || !strings.Contains(text, tt.text) {
-				t.Errorf("%s: %s; want %s, %q", r.Status, text, tt.status, tt.text)
+			own, ran := results[len(results)-1], result.Pass
+			if tt.want == result.Skip {
+				ran = result.Skip
+			}
+			if text := fmt.Sprint(results); worst(results) != tt.want || own.ID != Name || own.Verdict != ran || !strings.Contains(text, tt.text) {
+				t.Errorf("%s; want %s, %q", text, tt.want, tt.text)
+			}
+			for _, r := range results {
+				if err := r.Validate(); err != nil {
+					t.Error(err)
+				}
 			}
 		})
+	}
+}
+
+// TestRunAll: the results of both engines, and what is observed of DCGM's run.
+func TestRunAll(t *testing.T) {
+	install(t, `echo '{"DCGM Diagnostic": {"test_categories": [{"category": "Deployment", "tests": [{"name": "software", "results": [{"entity_id": 0, "status": "Pass"}]}]},
+{"category": "Integration", "tests": [{"name": "pcie", "results": [{"entity_id": 3, "status": "Fail", "warnings": [{"warning": "PCIe replays", "error_id": 3, "error_severity": 6}]}]}]}]},
+"metadata": {"version": "4.2.3", "Driver Version Detected": "580.95.05"}}'; exit 226`)
+	own := result.Result{ID: "software", Title: "t", Verdict: result.Warn, Reason: "r"}
+	var events []string
+	runner := diag.Runner{Observe: func(e diag.Event) { events = append(events, fmt.Sprint(e.Test.Name, " ", e.Done, " ", e.Verdict)) }, Command: func(ctx context.Context, name string) *exec.Cmd {
+		b, _ := json.Marshal(map[string]any{"result": own})
+		if name == diag.ListGPUs {
+			b = []byte(`{"gpus": [{"index": 0}, {"index": 1}]}`)
+		}
+		return exec.CommandContext(ctx, "printf", "%s", string(b))
+	}}
+	plan, err := diag.Select("quick", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, gpus, err := RunAll(t.Context(), Both, plan, runner, 0)
+	if err != nil || len(gpus) != 2 {
+		t.Fatal(gpus, err)
+	}
+	want := []result.Result{
+		own, {ID: "dcgm/software", Title: "software of dcgm", Verdict: result.Pass, Reason: "2 GPUs"},
+		{ID: "dcgm/pcie", Title: "pcie of dcgm", Verdict: result.Fail, Reason: "GPU 3 as dcgm counts: PCIe replays (DCGM error 3)", Remedy: "reset the GPU, or restart the machine"},
+		{ID: "dcgm", Title: "the diagnostics of dcgm ran", Verdict: result.Pass, Reason: "version 4.2.3, driver 580.95.05"},
+	}
+	r.Results[3].Seconds = 0
+	if !reflect.DeepEqual(r.Results, want) {
+		t.Errorf("%+v; want %+v", r.Results, want)
+	}
+	if got := strings.Join(events, ", "); got != "software 0 , software 1 warn, dcgmi diag -r 1 0 , dcgmi diag -r 1 1 fail" {
+		t.Errorf("observed %s", got)
 	}
 }
 
 // TestDoMissing: without dcgmi nothing is known.
 func TestDoMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	if _, _, err := (Run{Tests: "1", Timeout: time.Minute}).Do(t.Context()); !errors.Is(err, ErrMissing) {
+	if _, err := (Run{Tests: "1", Timeout: time.Minute}).Do(t.Context()); !errors.Is(err, ErrMissing) {
 		t.Errorf("%v; want ErrMissing", err)
 	}
 }
@@ -90,8 +140,8 @@ func TestDoTimeout(t *testing.T) {
 				stop(errors.New("interrupted"))
 			}()
 		}
-		_, results, err := Run{Tests: "3", Timeout: tt.limit}.Do(ctx)
-		if err != nil || len(results) != 1 || results[0].Status != result.Error || results[0].Reason != tt.want || !tt.interrupt && !strings.Contains(results[0].Output, "at test 3") {
+		results, err := Run{Tests: "3", Timeout: tt.limit}.Do(ctx)
+		if err != nil || len(results) != 2 || results[0].Verdict != result.Error || results[0].Reason != tt.want || !tt.interrupt && !strings.Contains(results[0].Output, "at test 3") {
 			t.Errorf("%+v, %v; want %q", results, err, tt.want)
 		}
 		b, err := os.ReadFile(pids)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +14,6 @@ import (
 	"github.com/assay-hpc/assay/internal/result"
 
 	"github.com/assay-hpc/assay/coll/perf"
-	"github.com/assay-hpc/assay/dcgm/diag"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/internal/platform"
 	"github.com/assay-hpc/assay/perftest/membw"
@@ -89,10 +89,6 @@ func TestQuantities(t *testing.T) {
 func TestLimitsOfASite(t *testing.T) {
 	latency := bandwidthReport(copied("host_latency", "ns", 0, 800, 1200), copied("host_to_device", "GB/s", 63, 50, 55), copied("host_to_device_all", "GB/s", 50, 50))
 	peak, typical := &platform.Cited{Value: 64, Source: "sheet"}, &platform.Cited{Value: 54, Source: "measured"}
-	hot := diagReport(result.Pass,
-		diag.Measurement{Name: "highest temperature", GPU: 0, Value: 70, Unit: "°C"}, diag.Measurement{Name: "highest temperature", GPU: 1, Value: 95, Unit: "°C"},
-		diag.Measurement{Name: "h2d", GPU: 0, Value: 50, Unit: "GB/s", Reference: 64, Source: "sheet", Peak: peak, Typical: typical},
-		diag.Measurement{Name: "highest power", GPU: 0, Value: 690, Unit: "W"})
 	machine := twoGPUs
 	machine.Expect.Figures = []platform.Expected{
 		{Name: "h2d", GPU: "h200", Peak: peak, Typical: typical},
@@ -113,10 +109,6 @@ func TestLimitsOfASite(t *testing.T) {
 		"of what is typical":             {latency, "bandwidth, with: {families: [host_to_device]}, limits: {host_to_device: {fraction: 0.9, of: typical}}", "bandwidth/host_to_device", result.Pass, "", 0.9 * 54, result.AtLeast},
 		"all at once, of the peak":       {latency, "bandwidth, with: {families: [host_to_device_all]}, limits: {host_to_device_all: {fraction: 0.9, of: peak}}", "bandwidth/host_to_device_all", result.Fail, "less than 57.6", 0.9 * 64, result.AtLeast},
 		"of a latency that nobody knows": {latency, "bandwidth, with: {families: [host_latency]}, limits: {host_latency: {fraction: 1.2, of: typical}}", "bandwidth/host_latency", result.Error, "own.yaml:4: limits: host_latency: the data base has no typical value of it for this machine; give a value", 0, ""},
-		"temperature":                    {hot, "diag, with: {tests: [memory]}, limits: {highest temperature: {value: 90}}", "diag/memory", result.Fail, "GPU 1, highest temperature: 95 °C, more than 90", 90, result.AtMost},
-		"power":                          {hot, "diag, with: {tests: [memory]}, limits: {highest power: {value: 650}}", "diag/memory", result.Pass, "", 0, ""},
-		"diag of the peak":               {hot, `diag, with: {tests: [memory]}, limits: {h2d: {fraction: 0.9, of: peak}}`, "diag/memory", result.Fail, "GPU 0, h2d: 50 GB/s, less than 57.6", 0, ""},
-		"diag of what is typical":        {hot, `diag, with: {tests: [memory]}, limits: {h2d: {fraction: 0.9, of: typical}}`, "diag/memory", result.Pass, "", 0, ""},
 		"coll of the peak":               {document(380), "coll, with: {operations: [all_reduce]}, limits: {all_reduce: {fraction: 0.9, of: peak}}", "coll/all_reduce", result.Fail, "less than 405", 0, ""},
 		"coll of what is typical":        {document(380), "coll, with: {operations: [all_reduce]}, limits: {all_reduce: {fraction: 0.9, of: typical}}", "coll/all_reduce", result.Pass, "", 0, ""},
 	} {
@@ -134,30 +126,15 @@ func TestLimitsOfASite(t *testing.T) {
 	}
 	// Of several tests one measures it.
 	cfg := &Config{Machine: machine}
-	other := diagReport(result.Pass)
-	other.Tests[0].Test = "pcie"
-	other.Tests = append(other.Tests, hot.Tests...)
-	cfg.Run = says(t, 0, other)
+	cfg.Run = says(t, 0, diagReport(result.Result{ID: "pcie", Verdict: result.Pass}, diagResult(result.Pass, "highest temperature", "°C", 70, 95)))
 	got := certify(t, cfg, "{run: diag, with: {tests: [pcie, memory]}, limits: {highest temperature: {value: 99}}}")
 	want(t, got["diag/pcie"], result.Pass, "")
 	want(t, got["diag/memory"], result.Pass, "")
 }
 
-// says is a harness whose commands all print this document. Of a diag.Report it prints what
-// the command makes of it, with the limits that it is given.
+// says is a harness whose commands all print this document.
 func says(t *testing.T, status int, doc any) func(context.Context, ...string) (Output, error) {
 	t.Helper()
-	if d, ok := doc.(diag.Report); ok {
-		return func(ctx context.Context, args ...string) (Output, error) {
-			var limits map[string]result.Rule
-			if i := slices.Index(args, "--limits"); i >= 0 {
-				if err := json.Unmarshal([]byte(args[i+1]), &limits); err != nil {
-					t.Error(err)
-				}
-			}
-			return says(t, status, result.Report{Kind: "diag", Results: d.Results(limits)})(ctx, args...)
-		}
-	}
 	b, err := json.Marshal(doc)
 	if err != nil {
 		t.Fatal(err)
@@ -397,41 +374,42 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-func diagReport(status result.Verdict, m ...diag.Measurement) diag.Report {
-	return diag.Report{
-		GPUs:  []diag.GPU{{Index: 0, UUID: "GPU-a"}, {Index: 1, UUID: "GPU-b"}},
-		Tests: []diag.Result{{Engine: diag.Assay, Test: "memory", Status: status, Measurements: m}},
+func diagReport(results ...result.Result) result.Report {
+	return result.Report{Kind: "diag", Results: results}
+}
+
+// diagResult is a result of the test memory, with a value of each GPU.
+func diagResult(v result.Verdict, figure, unit string, values ...float64) result.Result {
+	res := copied("memory", unit, 0, values...)
+	for i := range res.Objects {
+		res.Objects[i].ID, res.Objects[i].Quantity = "uuid-"+gpuName(i), figure
 	}
+	res.Verdict = v
+	return res
 }
 
 func TestDiag(t *testing.T) {
-	write := func(gpu int, v float64) diag.Measurement {
-		return diag.Measurement{Name: "write", GPU: gpu, Value: v, Unit: "GB/s", Reference: 4800, Source: "sheet", Peak: &platform.Cited{Value: 4800, Source: "sheet"}, Floor: 3456, FloorSource: "rule"}
-	}
-	counted := diag.Measurement{Name: "patterns verified", GPU: 0, Value: 33, Unit: "passes"}
-	slow := diagReport(result.Fail, write(0, 4300), write(1, 3000), counted)
-	slow.Tests[0].Findings = []diag.Finding{{GPU: 1, Status: result.Fail, Text: "3000 GB/s, less than 3456", Remedy: "reset it"}}
-	broken := diagReport(result.Error)
-	broken.Tests[0].Reason = "killed by signal 11"
+	passes := diagResult(result.Pass, "write", "GB/s", 4300, 4301)
+	slow := diagResult(result.Fail, "write", "GB/s", 4300, 3000)
+	slow.Reason, slow.Remedy = "GPU 1: 3000 GB/s, less than 3456", "reset it"
 	for name, tt := range map[string]struct {
 		entry string
-		r     diag.Report
+		r     result.Result
 		want  result.Verdict
 		text  string
 	}{
-		"passes":           {"", diagReport(result.Pass, write(0, 4300), write(1, 4301), counted), result.Pass, "2 GPUs"},
+		"passes":           {"", passes, result.Pass, ""},
 		"slow":             {"", slow, result.Fail, "GPU 1: 3000 GB/s, less than 3456 | reset it"},
-		"broken":           {"", broken, result.Error, "killed by signal 11"},
-		"own fraction":     {", limits: {write: {fraction: 0.95, of: peak}}", diagReport(result.Pass, write(0, 4300), write(1, 4700)), result.Fail, "GPU 0, write: 4300 GB/s, less than 4560"},
-		"own value":        {", limits: {write: {value: 4000}}", diagReport(result.Pass, write(0, 4300)), result.Pass, "2 GPUs"},
-		"limit of nothing": {", limits: {triad: {value: 4000}}", diagReport(result.Pass, write(0, 4300)), result.Error, `own.yaml:4: limits: nothing was measured that is called ["triad"]`},
+		"broken":           {"", result.Result{ID: "memory", Verdict: result.Error, Reason: "killed by signal 11"}, result.Error, "killed by signal 11"},
+		"limit":            {", limits: {write: {value: 4000}}", passes, result.Pass, ""},
+		"limit of nothing": {", limits: {triad: {value: 4000}}", passes, result.Error, `own.yaml:4: limits: nothing was measured that is called ["triad"]`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := &Config{Machine: twoGPUs, Run: says(t, 1, tt.r)}
+			cfg := &Config{Machine: twoGPUs, Run: says(t, 1, diagReport(tt.r))}
 			r := certify(t, cfg, "{run: diag, with: {tests: [memory]}"+tt.entry+"}")["diag/memory"]
 			want(t, r, tt.want, tt.text)
-			if r.Verdict != result.Error && (r.Measured == nil || r.Measured.Unit != "GB/s" || r.Objects[0].ID != "GPU-a") {
-				t.Errorf("measured %+v, objects %+v", r.Measured, r.Objects)
+			if r.Verdict != result.Error && (!reflect.DeepEqual(r.Objects, tt.r.Objects) || !reflect.DeepEqual(r.Measured, tt.r.Measured)) {
+				t.Errorf("%+v; want %+v", r, tt.r)
 			}
 		})
 	}
@@ -444,8 +422,10 @@ func TestDiagArguments(t *testing.T) {
 		return Output{Status: 3}, nil
 	}}
 	certify(t, cfg, "{run: diag, with: {tests: [pcie, sm_stress], duration: 5s, parameters: [pcie.copies=16]}}")
+	certify(t, cfg, "{run: diag, with: {tests: [memory]}, limits: {write: {fraction: 0.95, of: peak}, read: {value: 4000}}}")
 	slices.Sort(got)
-	if all := strings.Join(got, "; "); all != "diag -r pcie -o json --duration 5s -p pcie.copies=16; diag -r sm_stress -o json --duration 5s" {
+	if all := strings.Join(got, "; "); all != `diag -r memory -o json --limits {"read":{"value":4000,"source":"own.yaml:4"},"write":{"fraction":0.95,"of":"peak","source":"own.yaml:4"}}; `+
+		"diag -r pcie -o json --duration 5s -p pcie.copies=16; diag -r sm_stress -o json --duration 5s" {
 		t.Error(all)
 	}
 }
