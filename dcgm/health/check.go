@@ -85,8 +85,8 @@ type finding struct {
 
 func good(value string) outcome { return outcome{value: value} }
 
-func bad(value, format string, a ...any) outcome {
-	return outcome{bad: true, value: value, reason: fmt.Sprintf(format, a...)}
+func bad(format string, a ...any) outcome {
+	return outcome{bad: true, reason: fmt.Sprintf(format, a...)}
 }
 
 func skipped(format string, a ...any) outcome {

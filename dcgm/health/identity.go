@@ -67,7 +67,7 @@ func checkNVML(e *env) []finding {
 	case errors.Is(err, ErrElsewhere):
 		return node(skipped("%v", err))
 	case errors.Is(err, nvml.ErrNoLibrary):
-		return node(bad("", "PCI has %d GPUs, and %v", n, err))
+		return node(bad("PCI has %d GPUs, and %v", n, err))
 	default:
 		return node(outcome{verdict: result.Error, reason: err.Error()})
 	}
@@ -88,7 +88,7 @@ func checkDriverVersion(e *env) []finding {
 		return node(outcome{verdict: result.Error, reason: fmt.Sprintf("/proc/driver/nvidia/version has no version: %.60q", proc.Value)})
 	}
 	if v := e.Driver.Value.Version; v != m[1] {
-		return node(bad(v, "the library is of driver %s, the kernel module of %s", v, m[1]))
+		return node(bad("the library is of driver %s, the kernel module of %s", v, m[1]))
 	}
 	return node(good(m[1]))
 }
@@ -113,7 +113,7 @@ func checkCUDA(e *env) []finding {
 	case s.Compat:
 		return node(good(has + ", with forward compatibility"))
 	}
-	return node(bad(has, "the toolkit is of CUDA %d, the driver knows none newer than %d.%d", major, driver/1000, driver%1000/10))
+	return node(bad("the toolkit is of CUDA %d, the driver knows none newer than %d.%d", major, driver/1000, driver%1000/10))
 }
 
 func checkDenylist(e *env) []finding {
@@ -125,9 +125,9 @@ func checkDenylist(e *env) []finding {
 	}
 	switch s := e.Node.System.Value; {
 	case len(taken) > 0:
-		return node(bad("nouveau", "nouveau drives %s", strings.Join(taken, ", ")))
+		return node(bad("nouveau drives %s", strings.Join(taken, ", ")))
 	case s.loaded("nouveau"):
-		return node(bad("nouveau", "the module nouveau is loaded"))
+		return node(bad("the module nouveau is loaded"))
 	case len(e.Node.Devices.Value.GPUs()) == 0:
 		return node(skipped("there is no GPU on PCI"))
 	case s.Modules.Err != nil:
@@ -157,7 +157,7 @@ func checkCount(e *env) []finding {
 	o.number = &n
 	switch {
 	case e.Driver.Err != nil && source != "" && pci != want:
-		o = bad(fmt.Sprint(pci), "PCI has %d GPUs, not %d; the driver cannot be asked: %v", pci, want, e.Driver.Err)
+		o = bad("PCI has %d GPUs, not %d; the driver cannot be asked: %v", pci, want, e.Driver.Err)
 	case errors.Is(e.Driver.Err, ErrElsewhere) && source != "":
 		o = good(fmt.Sprintf("%d on PCI", pci))
 	case e.Driver.Err != nil && source != "" && want > 0:
@@ -174,7 +174,7 @@ func checkCount(e *env) []finding {
 		o.want = "any: PCI is not to be seen here"
 		return node(o)
 	default:
-		o = bad(o.value, "the driver has %d GPUs, not %d; PCI has %d", has, want, pci)
+		o = bad("the driver has %d GPUs, not %d; PCI has %d", has, want, pci)
 		o.number = &n
 	}
 	o.want, o.source = from, source
@@ -194,7 +194,7 @@ func checkAnswers(_ *env, g *gpuState) outcome {
 	case g.Err == nil:
 		return good("yes")
 	case errors.Is(g.Err, nvml.ErrLost), errors.Is(g.Err, nvml.ErrReset):
-		o := bad("no", "%v", g.Err)
+		o := bad("%v", g.Err)
 		if errors.Is(g.Err, nvml.ErrReset) {
 			o.remedy = resetGPU
 		}
@@ -213,7 +213,7 @@ func checkModel(e *env, g *gpuState) outcome {
 	want := e.DB.GPUs[e.Platform.GPU]
 	o := good(fmt.Sprintf("%s (%s)", g.Name.Value, g.ID))
 	if !slices.Contains(want.PCIDeviceIDs, g.ID) {
-		o = bad(o.value, "it is device %s; %s has %s", g.ID, want.Name, strings.Join(want.PCIDeviceIDs, ", "))
+		o = bad("it is device %s; %s has %s", g.ID, want.Name, strings.Join(want.PCIDeviceIDs, ", "))
 	}
 	o.want, o.source = want.Name, "hardware database: "+e.Platform.Name
 	return o
@@ -252,7 +252,7 @@ func (e *env) same(what string, get func(*gpuState) sysfs.Fact[string]) []findin
 		for _, v := range values {
 			parts = append(parts, fmt.Sprintf("%s (GPU %s)", v, strings.Join(by[v], ", ")))
 		}
-		return node(bad(fmt.Sprintf("%d different", len(values)), "%s: %s", what, strings.Join(parts, "; ")))
+		return node(bad("%s: %s", what, strings.Join(parts, "; ")))
 	case missing != nil:
 		return node(without(missing))
 	}

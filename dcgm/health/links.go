@@ -118,7 +118,7 @@ func checkLinks(e *env, g *gpuState, links []nvml.Link) outcome {
 				down = append(down, strconv.Itoa(l.Number))
 			}
 		}
-		o = bad(fmt.Sprint(up), "%d of %d NVLinks are up; down: %s", up, want, list(down))
+		o = bad("%d of %d NVLinks are up; down: %s", up, want, list(down))
 	}
 	o.number, o.want, o.source = &n, fmt.Sprint(want), source
 	return o
@@ -151,7 +151,7 @@ func checkLinkSpeed(e *env) []finding {
 		for _, s := range speeds {
 			parts = append(parts, fmt.Sprintf("%d MB/s (GPU %s)", s, strings.Join(by[s], ", ")))
 		}
-		return node(bad(fmt.Sprintf("%d different", len(speeds)), "speeds of NVLinks: %s", strings.Join(parts, "; ")))
+		return node(bad("speeds of NVLinks: %s", strings.Join(parts, "; ")))
 	case missing != nil:
 		return node(without(missing))
 	case len(speeds) == 0:
@@ -176,9 +176,9 @@ func checkLinkPeer(e *env, _ *gpuState, links []nvml.Link) outcome {
 	case len(kinds) == 0:
 		return skipped("no NVLink is up, or the driver does not say where they lead")
 	case switches && kinds["switch"] == 0:
-		o = bad(o.value, "no NVLink leads to an NVSwitch")
+		o = bad("no NVLink leads to an NVSwitch")
 	case kinds["switch"] > 0 && kinds["GPU"] > 0:
-		o = bad(o.value, "some NVLinks lead to an NVSwitch, some to a GPU")
+		o = bad("some NVLinks lead to an NVSwitch, some to a GPU")
 	}
 	return o
 }
@@ -200,7 +200,7 @@ func checkP2P(_ *env, g *gpuState) outcome {
 	}
 	value := fmt.Sprintf("%d of %d", len(g.Peers.Value)-len(not), len(g.Peers.Value))
 	if len(not) > 0 {
-		return bad(value, "not over NVLink to %s", list(not))
+		return bad("not over NVLink to %s", list(not))
 	}
 	return good(value)
 }
@@ -292,9 +292,9 @@ func checkFabric(e *env, g *gpuState) outcome {
 	value := states[f.State]
 	switch {
 	case f.State != 3:
-		return bad(value, "the registration is %s", value)
+		return bad("the registration is %s", value)
 	case f.Status != "":
-		return bad(value, "the registration ended with: %s", f.Status)
+		return bad("the registration ended with: %s", f.Status)
 	}
 	return good(value)
 }
@@ -330,9 +330,9 @@ func checkFabricHealth(e *env, g *gpuState) outcome {
 	value := fmt.Sprintf("mask %#x", f.Health)
 	switch {
 	case len(wrong) > 0:
-		return bad(value, "%s", strings.Join(wrong, ", "))
+		return bad("%s", strings.Join(wrong, ", "))
 	case f.Summary == 2:
-		return bad(value, "the driver calls the fabric unhealthy")
+		return bad("the driver calls the fabric unhealthy")
 	case f.Health == 0 && f.Summary == 0:
 		return skipped("the driver does not tell the fabric's health")
 	}
@@ -347,7 +347,7 @@ func checkFabricLimited(e *env, g *gpuState) outcome {
 	case 0:
 		return skipped("the driver does not tell the fabric's health")
 	case 3:
-		return bad("limited", "the fabric has limited capacity")
+		return bad("the fabric has limited capacity")
 	}
 	return good("not limited")
 }
@@ -374,7 +374,7 @@ func checkFabricManager(e *env) []finding {
 	case s.Processes.Err != nil:
 		return node(without(s.Processes.Err))
 	default:
-		return node(bad("not running", "there are %d NVSwitches and no fabric manager", n))
+		return node(bad("there are %d NVSwitches and no fabric manager", n))
 	}
 }
 
@@ -385,7 +385,7 @@ func checkIMEX(e *env) []finding {
 	case !slices.ContainsFunc(e.GPUs, func(g gpuState) bool { return g.Fabric.Value.Cluster != "" }):
 		return node(skipped("no GPU is in an NVLink domain of several nodes"))
 	case channels == 0:
-		return node(bad("0", "there is no channel in /dev/nvidia-caps-imex-channels, so that memory cannot be shared with other nodes"))
+		return node(bad("there is no channel in /dev/nvidia-caps-imex-channels, so that memory cannot be shared with other nodes"))
 	}
 	return node(good(fmt.Sprintf("%d channels", channels)))
 }

@@ -98,7 +98,7 @@ func number(get func(*gpuState) sysfs.Fact[uint64], what string) func(*env, *gpu
 func flag(get func(*gpuState) sysfs.Fact[bool], yes, no, reason string) func(*env, *gpuState) outcome {
 	return of(get, func(_ *env, _ *gpuState, is bool) outcome {
 		if is {
-			return bad(yes, "%s", reason)
+			return bad("%s", reason)
 		}
 		return good(no)
 	})
@@ -113,7 +113,7 @@ func onOff(on bool) string {
 
 func checkECCPending(_ *env, _ *gpuState, m nvml.Modes) outcome {
 	if m.Now != m.Pending {
-		return bad(onOff(m.Pending)+" after a reset", "ECC is %s now and %s after the next reset", onOff(m.Now), onOff(m.Pending))
+		return bad("ECC is %s now and %s after the next reset", onOff(m.Now), onOff(m.Pending))
 	}
 	return good("none")
 }

@@ -40,7 +40,7 @@ var useChecks = []check{
 func mustBe(get func(*gpuState) sysfs.Fact[string], want, format string) func(*env, *gpuState) outcome {
 	return of(get, func(_ *env, _ *gpuState, is string) outcome {
 		if is != want {
-			return bad(is, format, is)
+			return bad(format, is)
 		}
 		return good(want)
 	})
@@ -49,9 +49,9 @@ func mustBe(get func(*gpuState) sysfs.Fact[string], want, format string) func(*e
 func checkMIG(_ *env, _ *gpuState, m nvml.Modes) outcome {
 	switch {
 	case m.Now:
-		return bad("on", "the GPU is divided into instances (MIG)")
+		return bad("the GPU is divided into instances (MIG)")
 	case m.Pending:
-		return bad("off", "MIG is on after the next reset")
+		return bad("MIG is on after the next reset")
 	}
 	return good("off")
 }

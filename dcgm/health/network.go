@@ -109,7 +109,7 @@ func checkNICs(e *env) []finding {
 		}
 		n, o := float64(has), good(fmt.Sprint(has))
 		if has != *e.Ports {
-			o = bad(o.value, "%d ports of RDMA devices, not %d", has, *e.Ports)
+			o = bad("%d ports of RDMA devices, not %d", has, *e.Ports)
 		}
 		o.number, o.want, o.source = &n, fmt.Sprint(*e.Ports), "--ports"
 		return node(o)
@@ -122,7 +122,7 @@ func checkNICs(e *env) []finding {
 		n := float64(has)
 		o := good(fmt.Sprint(has))
 		if has < want {
-			o = bad(o.value, "%d RDMA devices; a %s has %d", has, p.Name, want)
+			o = bad("%d RDMA devices; a %s has %d", has, p.Name, want)
 		}
 		o.number, o.want, o.source = &n, fmt.Sprintf("%d or more", want), "hardware database: "+p.NICs.Count.Source
 		return node(o)
@@ -136,7 +136,7 @@ func checkPort(e *env, _ string, p sysfs.RDMAPort) outcome {
 	if portUp(p) {
 		return good(value)
 	}
-	o := bad(value, "the port is %s, its link %s", p.State, p.PhysState)
+	o := bad("the port is %s, its link %s", p.State, p.PhysState)
 	o.soft = e.Platform == nil || e.Platform.NICs == nil || e.portsUp() >= int(e.Platform.NICs.Count.Value)
 	return o
 }
@@ -276,7 +276,7 @@ func checkFirmware(e *env) []finding {
 		}
 		o := good(strings.Join(parts, "; "))
 		if len(parts) > 1 {
-			o = bad(fmt.Sprintf("%d different", len(parts)), "%s", strings.Join(parts, "; "))
+			o = bad("%s", strings.Join(parts, "; "))
 		}
 		out = append(out, finding{result.Object{Name: model}, o})
 	}
@@ -290,7 +290,7 @@ func checkVerbs(e *env) []finding {
 	}
 	n := e.Node.System.Value.count("infiniband/uverbs")
 	if n < len(devices) {
-		return node(bad(fmt.Sprint(n), "%d RDMA devices and %d files /dev/infiniband/uverbs*", len(devices), n))
+		return node(bad("%d RDMA devices and %d files /dev/infiniband/uverbs*", len(devices), n))
 	}
 	return node(good(fmt.Sprint(n)))
 }

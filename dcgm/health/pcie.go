@@ -65,7 +65,7 @@ func checkWidth(_ *env, _ *gpuState, p nvml.PCIe) outcome {
 	n := float64(p.Width)
 	o := good(fmt.Sprintf("x%d", p.Width))
 	if p.Width < p.MaxWidth {
-		o = bad(o.value, "%d of %d lanes", p.Width, p.MaxWidth)
+		o = bad("%d of %d lanes", p.Width, p.MaxWidth)
 	}
 	o.number, o.want = &n, fmt.Sprintf("x%d, what GPU and slot can have", p.MaxWidth)
 	return o
@@ -83,7 +83,7 @@ func checkGeneration(_ *env, g *gpuState, p nvml.PCIe) outcome {
 	case g.Pstate.Err != nil || g.Pstate.Value >= restful:
 		return skipped("generation %d of %d: a link may rest while the GPU does; measure under load", p.Generation, p.MaxGeneration)
 	default:
-		o = bad(o.value, "generation %d of %d while the GPU is awake (P%d)", p.Generation, p.MaxGeneration, g.Pstate.Value)
+		o = bad("generation %d of %d while the GPU is awake (P%d)", p.Generation, p.MaxGeneration, g.Pstate.Value)
 	}
 	o.number, o.want = &n, fmt.Sprintf("generation %d, what GPU and slot can have", p.MaxGeneration)
 	return o
@@ -94,7 +94,7 @@ func checkSlot(_ *env, _ *gpuState, p nvml.PCIe) outcome {
 	case p.OwnGeneration == 0:
 		return skipped("the driver does not say what the GPU alone could do")
 	case p.MaxGeneration < p.OwnGeneration:
-		return bad(fmt.Sprintf("generation %d", p.MaxGeneration), "the GPU could have generation %d, its slot has %d", p.OwnGeneration, p.MaxGeneration)
+		return bad("the GPU could have generation %d, its slot has %d", p.OwnGeneration, p.MaxGeneration)
 	}
 	return good(fmt.Sprintf("generation %d", p.MaxGeneration))
 }
@@ -145,7 +145,7 @@ func checkACS(e *env) []finding {
 		switch {
 		case f.Err == nil && f.Value.Redirects():
 			seen++
-			out = append(out, finding{pciObject(id), bad(fmt.Sprintf("%#04x", uint16(f.Value)), "the bridge sends what peers write to one another up to the root complex")})
+			out = append(out, finding{pciObject(id), bad("the bridge sends what peers write to one another up to the root complex")})
 		case f.Err == nil:
 			seen++
 		case !isNoACS(f.Err):
@@ -171,7 +171,7 @@ func checkNUMA(e *env, g *gpuState) outcome {
 	case nodes < 2:
 		return skipped("the machine has one NUMA node")
 	case d.NUMANode < 0:
-		return bad("none", "the machine has %d NUMA nodes, and the kernel does not know which is the GPU's", nodes)
+		return bad("the machine has %d NUMA nodes, and the kernel does not know which is the GPU's", nodes)
 	}
 	return good(fmt.Sprintf("node %d", d.NUMANode))
 }
@@ -187,7 +187,7 @@ func checkCPUs(e *env, g *gpuState) outcome {
 	}
 	both := d.Local.Intersect(allowed.Value)
 	if both.Len() == 0 {
-		return bad(allowed.Value.String(), "the process may run on %v, next to the GPU are %v", allowed.Value, d.Local)
+		return bad("the process may run on %v, next to the GPU are %v", allowed.Value, d.Local)
 	}
 	return good(both.String())
 }

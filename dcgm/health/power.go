@@ -53,7 +53,7 @@ var powerChecks = []check{
 func slowed(by nvml.Reasons) func(*env, *gpuState) outcome {
 	return of(func(g *gpuState) sysfs.Fact[nvml.Reasons] { return g.Clocks }, func(_ *env, _ *gpuState, r nvml.Reasons) outcome {
 		if r&by != 0 {
-			return bad(r.String(), "clocks are held down: %v", r&by)
+			return bad("clocks are held down: %v", r&by)
 		}
 		return good(r.String())
 	})
@@ -80,7 +80,7 @@ func tooHot(now, most func(*gpuState) sysfs.Fact[int]) func(*env, *gpuState) out
 		v := float64(t.Value)
 		o := good(fmt.Sprintf("%d °C", t.Value))
 		if t.Value >= m.Value {
-			o = bad(o.value, "%d °C; the highest at work is %d °C", t.Value, m.Value)
+			o = bad("%d °C; the highest at work is %d °C", t.Value, m.Value)
 		}
 		o.number, o.want = &v, fmt.Sprintf("below %d °C, which the driver gives", m.Value)
 		return o
@@ -130,7 +130,7 @@ func checkSpread(e *env) []finding {
 func checkCap(_ *env, _ *gpuState, p nvml.Power) outcome {
 	o := good(amount(p.Limit, "W"))
 	if p.Limit < p.Default {
-		o = bad(o.value, "capped at %s; the default is %s", amount(p.Limit, "W"), amount(p.Default, "W"))
+		o = bad("capped at %s; the default is %s", amount(p.Limit, "W"), amount(p.Default, "W"))
 	}
 	o.number, o.want = &p.Limit, "the default, "+amount(p.Default, "W")
 	return o

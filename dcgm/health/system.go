@@ -84,9 +84,9 @@ func (e *env) module(name, file, unloaded, without string) outcome {
 	}
 	switch {
 	case !s.loaded(name):
-		return bad("not loaded", "%s", unloaded)
+		return bad("%s", unloaded)
 	case !slices.Contains(s.Dev, file):
-		return bad("loaded", "%s", without)
+		return bad("%s", without)
 	}
 	return good("loaded")
 }
@@ -105,7 +105,7 @@ func checkPeermem(e *env) []finding {
 	case strings.Contains(s.Driver.Value, "Open Kernel Module"):
 		return node(good("DMA buffers (open kernel modules)"))
 	}
-	return node(bad("neither", "nvidia_peermem is not loaded, and the driver is not of the open kind that has DMA buffers: data goes through the host's memory"))
+	return node(bad("nvidia_peermem is not loaded, and the driver is not of the open kind that has DMA buffers: data goes through the host's memory"))
 }
 
 func checkGDR(e *env) []finding {
@@ -131,7 +131,7 @@ func checkMemlock(e *env) []finding {
 		return node(good(bytesText(l.Soft) + ", and CAP_IPC_LOCK"))
 	}
 	n := float64(l.Soft)
-	o := bad(bytesText(l.Soft), "at most %s may be locked", bytesText(l.Soft))
+	o := bad("at most %s may be locked", bytesText(l.Soft))
 	_, none := e.rdma()
 	o.number, o.soft = &n, none != nil
 	return node(o)
@@ -161,7 +161,7 @@ func checkSHM(e *env) []finding {
 		}
 	}
 	if shm == nil {
-		return node(bad("none", "nothing is mounted on /dev/shm: ranks of one node cannot share memory"))
+		return node(bad("nothing is mounted on /dev/shm: ranks of one node cannot share memory"))
 	}
 	size := s.Memory.Value["MemTotal"] / 2
 	for _, o := range shm.Options {
@@ -231,14 +231,14 @@ func checkGovernor(e *env) []finding {
 	case len(by) == 0:
 		return node(skipped("the kernel does not set the processors' frequency here"))
 	case by["performance"] == 0, len(by) > 1:
-		return node(bad(value, "%s processors", value))
+		return node(bad("%s processors", value))
 	}
 	return node(good(value))
 }
 
 func checkEnvironment(e *env) []finding {
 	if set := e.Node.System.Value.Variables; len(set) > 0 {
-		return node(bad(strings.Join(set, ", "), "set: %s", strings.Join(set, ", ")))
+		return node(bad("set: %s", strings.Join(set, ", ")))
 	}
 	return node(good("none"))
 }
