@@ -25,7 +25,7 @@ type Expect struct {
 	Rules    Rules
 }
 
-// A check examines every GPU, or the node. Findings of a node check may be about several objects.
+// A check examines every GPU, or the node. Outcomes of a node check may be about several objects.
 type check struct {
 	id, title string
 	want      string // what passes; %s is replaced with limit and unit
@@ -33,7 +33,7 @@ type check struct {
 	remedy    string
 	uses      part // of the kernel's data; without these parts there is no verdict
 	gpu       func(e *env, g *gpuState) outcome
-	node      func(e *env) []finding
+	node      func(e *env) []outcome
 }
 
 // A part of the kernel's data.
@@ -67,30 +67,35 @@ type env struct {
 
 // An outcome is a check's judgement of one object. The zero value is a pass.
 type outcome struct {
-	verdict result.Verdict // "" until judged
-	bad     bool           // failed; the rule's severity decides the verdict
-	soft    bool           // a warning at most
-	value   string
-	number  *float64
-	want    string // replaces the check's
-	source  string // replaces the rule's
-	reason  string
-	remedy  string // replaces the check's
+	result.Object        // without a verdict until judged
+	bad           bool   // failed; the rule's severity decides the verdict
+	soft          bool   // a warning at most
+	want          string // replaces the check's
+	source        string // replaces the rule's
+	remedy        string // replaces the check's
 }
 
-type finding struct {
-	object result.Object // with name, ID and address
-	outcome
+// because is an outcome with a reason.
+func because(v result.Verdict, format string, a ...any) outcome {
+	return outcome{Object: result.Object{Verdict: v, Reason: fmt.Sprintf(format, a...)}}
 }
 
-func good(value string) outcome { return outcome{value: value} }
+func good(what string) outcome { return because("", "%s", what) }
 
 func bad(format string, a ...any) outcome {
-	return outcome{bad: true, reason: fmt.Sprintf(format, a...)}
+	o := because("", format, a...)
+	o.bad = true
+	return o
 }
 
-func skipped(format string, a ...any) outcome {
-	return outcome{verdict: result.Skip, reason: fmt.Sprintf(format, a...)}
+func skipped(format string, a ...any) outcome { return because(result.Skip, format, a...) }
+
+func errored(format string, a ...any) outcome { return because(result.Error, format, a...) }
+
+// on sets the object: its name, ID and address.
+func (o outcome) on(object result.Object) outcome {
+	o.Name, o.ID, o.Bus = object.Name, object.ID, object.Bus
+	return o
 }
 
 // without is the outcome if a fact is not known.
@@ -98,7 +103,7 @@ func without(err error) outcome {
 	if errors.Is(err, nvml.ErrNotSupported) || errors.Is(err, nvml.ErrNoPermission) {
 		return skipped("%s", why(err))
 	}
-	return outcome{verdict: result.Error, reason: err.Error()}
+	return errored("%v", err)
 }
 
 // of makes a check of a fact about a GPU. If the fact is not known, the outcome gives the reason.
@@ -112,18 +117,24 @@ func of[T any](get func(*gpuState) sysfs.Fact[T], judge func(e *env, g *gpuState
 	}
 }
 
-// node returns a single finding, about the node as a whole.
-func node(o outcome) []finding { return []finding{{result.Object{Name: theNode}, o}} }
+// node returns a single outcome, about the node as a whole.
+func node(o outcome) []outcome { return []outcome{o.on(result.Object{Name: theNode})} }
 
 // theNode is the name of the node as a whole.
 const theNode = "node"
 
 // atMost judges a number with the rule's limit as its maximum.
 func (e *env) atMost(v float64, reason string) outcome {
-	o := outcome{value: amount(v, e.rule.Unit), number: &v}
-	if v > e.rule.limit() {
-		o.bad, o.reason = true, reason
+	return e.measured(v, v <= e.rule.limit(), reason)
+}
+
+// measured is the outcome for a number, with the reason if it does not pass.
+func (e *env) measured(v float64, passes bool, reason string) outcome {
+	o := good("")
+	if !passes {
+		o = bad("%s", reason)
 	}
+	o.Measured = &result.Measurement{Value: v, Unit: e.rule.Unit}
 	return o
 }
 
@@ -174,22 +185,20 @@ func Run(s *State, x Expect, wanted func(id string) bool) []result.Result {
 func (c *check) run(e *env) result.Result {
 	switch missing := e.Node.missing(c.uses); {
 	case missing != nil:
-		return c.result(e.rule, node(outcome{verdict: result.Error, reason: missing.Error()}))
+		return c.result(e.rule, node(errored("%v", missing)))
 	case c.node != nil:
 		return c.result(e.rule, c.node(e))
 	case len(e.GPUs) == 0:
 		return c.result(e.rule, node(e.noGPU()))
 	}
-	var found []finding
+	var found []outcome
 	for i := range e.GPUs {
 		g := &e.GPUs[i]
-		o := outcome{}
 		if g.Err != nil && c.id != "gpu/answers" {
-			o = outcome{verdict: result.Error, reason: g.Err.Error()}
+			found = append(found, errored("%v", g.Err).on(g.object()))
 		} else {
-			o = c.gpu(e, g)
+			found = append(found, c.gpu(e, g).on(g.object()))
 		}
-		found = append(found, finding{g.object(), o})
 	}
 	return c.result(e.rule, found)
 }
@@ -199,7 +208,7 @@ func (c *check) run(e *env) result.Result {
 func (e *env) noGPU() outcome {
 	n := len(e.Node.Devices.Value.GPUs())
 	if err := e.Node.missing(usesDevices); err != nil {
-		return outcome{verdict: result.Error, reason: err.Error()}
+		return errored("%v", err)
 	}
 	switch err := e.Driver.Err; {
 	case err != nil && n == 0 && absent(err):
@@ -207,9 +216,9 @@ func (e *env) noGPU() outcome {
 	case errors.Is(err, ErrElsewhere):
 		return skipped("%v", err)
 	case err != nil:
-		return outcome{verdict: result.Error, reason: fmt.Sprintf("PCI has %d GPUs, and they cannot be asked: %v", n, err)}
+		return errored("PCI has %d GPUs, and they cannot be asked: %v", n, err)
 	case n > 0:
-		return outcome{verdict: result.Error, reason: fmt.Sprintf("PCI has %d GPUs, the driver none", n)}
+		return errored("PCI has %d GPUs, the driver none", n)
 	}
 	return skipped("there is no GPU: neither PCI nor the driver has one")
 }
@@ -222,27 +231,20 @@ func (g *gpuState) object() result.Object {
 	return o
 }
 
-// result builds the result of a check from its findings and its rule.
-func (c *check) result(r rule, found []finding) result.Result {
+// result builds the result of a check from its outcomes and its rule.
+func (c *check) result(r rule, found []outcome) result.Result {
 	var objects []result.Object
-	var worst *finding
+	var worst *outcome
 	for i := range found {
-		f := &found[i]
-		o := f.object
-		o.Verdict, o.Reason = cmp.Or(f.verdict, f.judge(r.Severity)), f.reason
-		if f.number != nil && r.Unit != "" {
-			o.Measured = &result.Measurement{Value: *f.number, Unit: r.Unit}
-			if r.Limit != nil && f.want == "" {
-				o.Measured.Limit = &result.Limit{Value: *r.Limit, Kind: c.side(), Source: cmp.Or(f.source, r.Source)}
-			}
-		} else if o.Reason == "" {
-			o.Reason = f.value
+		o := &found[i]
+		o.Verdict = cmp.Or(o.Verdict, o.judge(r.Severity))
+		if o.Measured != nil && r.Limit != nil {
+			o.Measured.Limit = &result.Limit{Value: *r.Limit, Kind: c.side(), Source: r.Source}
 		}
-		f.verdict = o.Verdict
-		if worst == nil || f.verdict != worst.verdict && result.Worst(f.verdict, worst.verdict) == f.verdict {
-			worst = f
+		if worst == nil || o.Verdict != worst.Verdict && result.Worst(o.Verdict, worst.Verdict) == o.Verdict {
+			worst = o
 		}
-		objects = append(objects, o)
+		objects = append(objects, o.Object)
 	}
 	res := result.Sum(result.Distinct(objects))
 	if res.Verdict == result.Pass {
@@ -269,15 +271,15 @@ func (c *check) side() result.LimitKind {
 }
 
 // wanted describes what passes, with the source.
-func (c *check) wanted(r rule, f *finding) string {
-	want := cmp.Or(f.want, c.want)
-	if f.want == "" && r.Limit != nil {
+func (c *check) wanted(r rule, o *outcome) string {
+	want := cmp.Or(o.want, c.want)
+	if o.want == "" && r.Limit != nil {
 		want = strings.ReplaceAll(want, "%s", amount(*r.Limit, r.Unit))
 	}
-	return fmt.Sprintf("%s (%s)", want, cmp.Or(f.source, r.Source))
+	return fmt.Sprintf("%s (%s)", want, cmp.Or(o.source, r.Source))
 }
 
-func (o outcome) judge(s severity) result.Verdict {
+func (o *outcome) judge(s severity) result.Verdict {
 	switch {
 	case !o.bad, s == severityInfo:
 		return result.Pass

@@ -11,7 +11,6 @@ import (
 
 	"github.com/assay-hpc/assay/internal/host/nvml"
 	"github.com/assay-hpc/assay/internal/host/sysfs"
-	"github.com/assay-hpc/assay/internal/result"
 )
 
 // identityChecks check which GPUs there are, and which driver they use.
@@ -57,7 +56,7 @@ func text(f sysfs.Fact[uint64], unit string) sysfs.Fact[string] {
 	return fact(fmt.Sprintf("%d %s", f.Value, unit), f.Err)
 }
 
-func checkNVML(e *env) []finding {
+func checkNVML(e *env) []outcome {
 	n := len(e.Node.Devices.Value.GPUs())
 	switch err := e.Driver.Err; {
 	case err == nil:
@@ -69,13 +68,13 @@ func checkNVML(e *env) []finding {
 	case errors.Is(err, nvml.ErrNoLibrary):
 		return node(bad("PCI has %d GPUs, and %v", n, err))
 	default:
-		return node(outcome{verdict: result.Error, reason: err.Error()})
+		return node(errored("%v", err))
 	}
 }
 
 var driverVersion = regexp.MustCompile(`\b(\d{3,}\.\d+(?:\.\d+)?)\b`)
 
-func checkDriverVersion(e *env) []finding {
+func checkDriverVersion(e *env) []outcome {
 	if e.Driver.Err != nil {
 		return node(e.noGPU())
 	}
@@ -85,7 +84,7 @@ func checkDriverVersion(e *env) []finding {
 	}
 	m := driverVersion.FindStringSubmatch(proc.Value)
 	if m == nil {
-		return node(outcome{verdict: result.Error, reason: fmt.Sprintf("/proc/driver/nvidia/version has no version: %.60q", proc.Value)})
+		return node(errored("/proc/driver/nvidia/version has no version: %.60q", proc.Value))
 	}
 	if v := e.Driver.Value.Version; v != m[1] {
 		return node(bad("the library is of driver %s, the kernel module of %s", v, m[1]))
@@ -93,7 +92,7 @@ func checkDriverVersion(e *env) []finding {
 	return node(good(m[1]))
 }
 
-func checkCUDA(e *env) []finding {
+func checkCUDA(e *env) []outcome {
 	s := e.Node.System.Value
 	switch {
 	case e.Driver.Err != nil:
@@ -103,7 +102,7 @@ func checkCUDA(e *env) []finding {
 	}
 	major, err := strconv.Atoi(strings.Split(s.CUDA.Value, ".")[0])
 	if err != nil {
-		return node(outcome{verdict: result.Error, reason: fmt.Sprintf("%q is not a version of CUDA", s.CUDA.Value)})
+		return node(errored("%q is not a version of CUDA", s.CUDA.Value))
 	}
 	driver := e.Driver.Value.CUDA
 	has := fmt.Sprintf("driver %d.%d, toolkit %s", driver/1000, driver%1000/10, s.CUDA.Value)
@@ -116,7 +115,7 @@ func checkCUDA(e *env) []finding {
 	return node(bad("the toolkit is of CUDA %d, the driver knows none newer than %d.%d", major, driver/1000, driver%1000/10))
 }
 
-func checkDenylist(e *env) []finding {
+func checkDenylist(e *env) []outcome {
 	var taken []string
 	for _, p := range e.Node.Devices.Value.GPUs() {
 		if p.Driver == "nouveau" {
@@ -138,7 +137,7 @@ func checkDenylist(e *env) []finding {
 
 // checkCount compares the driver's number of GPUs with the expected number, otherwise with PCI.
 // Without either it is the other checks that skip.
-func checkCount(e *env) []finding {
+func checkCount(e *env) []outcome {
 	d := &e.Node.Devices.Value
 	pci, has := len(d.GPUs()), e.Driver.Value.GPUs
 	want, from, source := pci, "as many as PCI has", ""
@@ -153,29 +152,26 @@ func checkCount(e *env) []finding {
 		}
 	}
 	o := good(fmt.Sprint(has))
-	n := float64(has)
-	o.number = &n
 	switch {
 	case e.Driver.Err != nil && source != "" && pci != want:
 		o = bad("PCI has %d GPUs, not %d; the driver cannot be asked: %v", pci, want, e.Driver.Err)
 	case errors.Is(e.Driver.Err, ErrElsewhere) && source != "":
 		o = good(fmt.Sprintf("%d on PCI", pci))
 	case e.Driver.Err != nil && source != "" && want > 0:
-		o = outcome{verdict: result.Error, value: fmt.Sprintf("%d on PCI", pci), reason: fmt.Sprintf("PCI has them, and they cannot be asked: %v", e.Driver.Err)}
+		o = errored("PCI has them, and they cannot be asked: %v", e.Driver.Err)
 	case e.Driver.Err != nil && source == "":
 		o = e.noGPU()
 	case has == want && has == 0 && source == "":
 		o = skipped("there is no GPU: neither PCI nor the driver has one")
 	case has == want:
 	case source == "" && has < pci && e.Node.System.Value.Container && e.Node.System.Value.count("nvidia") == has:
-		o.value, o.want = fmt.Sprintf("%d of the machine's %d", has, pci), "those that the container was given"
+		o.Reason, o.want = fmt.Sprintf("%d of the machine's %d", has, pci), "those that the container was given"
 		return node(o)
 	case source == "" && pci == 0:
 		o.want = "any: PCI is not to be seen here"
 		return node(o)
 	default:
 		o = bad("the driver has %d GPUs, not %d; PCI has %d", has, want, pci)
-		o.number = &n
 	}
 	o.want, o.source = from, source
 	return node(o)
@@ -222,12 +218,12 @@ func checkModel(e *env, g *gpuState) outcome {
 // uniform makes a check that a property is the same on all GPUs.
 func uniform(id, what string, get func(*gpuState) sysfs.Fact[string]) check {
 	return check{
-		id: "gpu/same/" + id, title: "all GPUs have the same " + what, want: "one for all", node: func(e *env) []finding { return e.same(what, get) },
+		id: "gpu/same/" + id, title: "all GPUs have the same " + what, want: "one for all", node: func(e *env) []outcome { return e.same(what, get) },
 		remedy: "have the GPU that differs brought to the state of the others",
 	}
 }
 
-func (e *env) same(what string, get func(*gpuState) sysfs.Fact[string]) []finding {
+func (e *env) same(what string, get func(*gpuState) sysfs.Fact[string]) []outcome {
 	if len(e.GPUs) == 0 {
 		return node(e.noGPU())
 	}

@@ -109,7 +109,6 @@ func checkLinks(e *env, g *gpuState, links []nvml.Link) outcome {
 		o.want = "any: GPUs that a bridge may join"
 		return o
 	}
-	n := float64(up)
 	o := good(fmt.Sprint(up))
 	if up < want {
 		var down []string
@@ -120,11 +119,11 @@ func checkLinks(e *env, g *gpuState, links []nvml.Link) outcome {
 		}
 		o = bad("%d of %d NVLinks are up; down: %s", up, want, list(down))
 	}
-	o.number, o.want, o.source = &n, fmt.Sprint(want), source
+	o.want, o.source = fmt.Sprint(want), source
 	return o
 }
 
-func checkLinkSpeed(e *env) []finding {
+func checkLinkSpeed(e *env) []outcome {
 	by := map[int][]string{}
 	var missing error
 	for i := range e.GPUs {
@@ -198,11 +197,10 @@ func checkP2P(_ *env, g *gpuState) outcome {
 			not = append(not, fmt.Sprintf("GPU %d: %s", peer, s))
 		}
 	}
-	value := fmt.Sprintf("%d of %d", len(g.Peers.Value)-len(not), len(g.Peers.Value))
 	if len(not) > 0 {
 		return bad("not over NVLink to %s", list(not))
 	}
-	return good(value)
+	return good(fmt.Sprintf("%d of %[1]d", len(g.Peers.Value)))
 }
 
 // counter makes a check of the sum of counters.
@@ -327,7 +325,6 @@ func checkFabricHealth(e *env, g *gpuState) outcome {
 	if s := wrongSetup[f.Health>>8&15]; s != "" {
 		wrong = append(wrong, "wrong setup: "+s)
 	}
-	value := fmt.Sprintf("mask %#x", f.Health)
 	switch {
 	case len(wrong) > 0:
 		return bad("%s", strings.Join(wrong, ", "))
@@ -336,7 +333,7 @@ func checkFabricHealth(e *env, g *gpuState) outcome {
 	case f.Health == 0 && f.Summary == 0:
 		return skipped("the driver does not tell the fabric's health")
 	}
-	return good(value)
+	return good(fmt.Sprintf("mask %#x", f.Health))
 }
 
 func checkFabricLimited(e *env, g *gpuState) outcome {
@@ -352,7 +349,7 @@ func checkFabricLimited(e *env, g *gpuState) outcome {
 	return good("not limited")
 }
 
-func checkClique(e *env) []finding {
+func checkClique(e *env) []outcome {
 	multi := slices.ContainsFunc(e.GPUs, func(g gpuState) bool { return g.Fabric.Value.Cluster != "" })
 	if len(e.GPUs) > 0 && !multi {
 		return node(skipped("no GPU is in an NVLink domain of several nodes"))
@@ -362,7 +359,7 @@ func checkClique(e *env) []finding {
 	})
 }
 
-func checkFabricManager(e *env) []finding {
+func checkFabricManager(e *env) []outcome {
 	s := e.Node.System.Value
 	switch n := e.Node.Devices.Value.Switches(); {
 	case n == 0:
@@ -378,7 +375,7 @@ func checkFabricManager(e *env) []finding {
 	}
 }
 
-func checkIMEX(e *env) []finding {
+func checkIMEX(e *env) []outcome {
 	s := e.Node.System.Value
 	channels := s.count("nvidia-caps-imex-channels/channel")
 	switch {

@@ -12,7 +12,7 @@ import (
 var memoryChecks = []check{
 	{
 		id: "gpu/ecc/mode", title: "ECC is on", want: "on",
-		gpu:    flag(func(g *gpuState) sysfs.Fact[bool] { return fact(!g.ECC.Value.Now, g.ECC.Err) }, "off", "on", "ECC is off: errors of the memory are not seen"),
+		gpu:    flag(func(g *gpuState) sysfs.Fact[bool] { return fact(!g.ECC.Value.Now, g.ECC.Err) }, "on", "ECC is off: errors of the memory are not seen"),
 		remedy: "nvidia-smi -e 1, then reset the GPU",
 	},
 	{
@@ -34,7 +34,7 @@ var memoryChecks = []check{
 	},
 	{
 		id: "gpu/ecc/sram/threshold", title: "SRAM errors are below the vendor's threshold", want: "not exceeded",
-		gpu:    flag(func(g *gpuState) sysfs.Fact[bool] { return g.Exceeded }, "exceeded", "not exceeded", "the driver says that the SRAM's error threshold is exceeded"),
+		gpu:    flag(func(g *gpuState) sysfs.Fact[bool] { return g.Exceeded }, "not exceeded", "the driver says that the SRAM's error threshold is exceeded"),
 		remedy: "drain the node; the GPU qualifies for replacement",
 	},
 	{
@@ -47,11 +47,11 @@ var memoryChecks = []check{
 	},
 	{
 		id: "gpu/row-remap/pending", title: "no remapped row waits for a reset", want: "none pending", remedy: resetGPU,
-		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return fact(g.Remap.Value.Pending, g.Remap.Err) }, "yes", "no", "a row of memory is remapped at the next reset"),
+		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return fact(g.Remap.Value.Pending, g.Remap.Err) }, "no", "a row of memory is remapped at the next reset"),
 	},
 	{
 		id: "gpu/row-remap/failed", title: "every bad row could be remapped", want: "none failed", remedy: "drain the node; run the vendor's field diagnosis, replace the GPU",
-		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return fact(g.Remap.Value.Failed, g.Remap.Err) }, "yes", "no", "a bad row of memory could not be remapped"),
+		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return fact(g.Remap.Value.Failed, g.Remap.Err) }, "no", "a bad row of memory could not be remapped"),
 	},
 	{
 		id: "gpu/row-remap/uncorrectable", title: "few rows were remapped for uncorrectable errors", want: "at most %s", remedy: support,
@@ -65,7 +65,7 @@ var memoryChecks = []check{
 	},
 	{
 		id: "gpu/pages/pending", title: "no page waits to be retired", want: "none pending", remedy: resetGPU,
-		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return fact(g.Pages.Value.Pending, g.Pages.Err) }, "yes", "no", "a page of memory is retired at the next reset"),
+		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return fact(g.Pages.Value.Pending, g.Pages.Err) }, "no", "a page of memory is retired at the next reset"),
 	},
 	{
 		id: "gpu/pages/retired", title: "few pages are retired", want: "at most %s", remedy: "replace the GPU",
@@ -75,15 +75,15 @@ var memoryChecks = []check{
 	},
 	{
 		id: "gpu/memory/repairable", title: "all memory that failed could be repaired", want: "nothing beyond repair", remedy: "drain the node; replace the GPU",
-		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return g.Unfixable }, "yes", "no", "there is memory that cannot be repaired"),
+		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return g.Unfixable }, "no", "there is memory that cannot be repaired"),
 	},
 	{
 		id: "gpu/memory/repair", title: "no repair waits for a reset", want: "none pending", remedy: resetGPU,
-		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return g.Repair }, "yes", "no", "a repair of channels or TPCs waits for a reset"),
+		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return g.Repair }, "no", "a repair of channels or TPCs waits for a reset"),
 	},
 	{
 		id: "gpu/inforom", title: "the InfoROM is intact", want: "its checksum is right", remedy: "have the InfoROM flashed anew, or the GPU replaced",
-		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return fact(!g.InfoROMOK.Value, g.InfoROMOK.Err) }, "yes", "no", "the InfoROM is corrupt"),
+		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return fact(!g.InfoROMOK.Value, g.InfoROMOK.Err) }, "no", "the InfoROM is corrupt"),
 	},
 }
 
@@ -94,8 +94,9 @@ func number(get func(*gpuState) sysfs.Fact[uint64], what string) func(*env, *gpu
 	})
 }
 
-// flag makes a check of a condition that must be false, with the texts for true and for false.
-func flag(get func(*gpuState) sysfs.Fact[bool], yes, no, reason string) func(*env, *gpuState) outcome {
+// flag makes a check of a condition that must be false, with the text for false and the reason for
+// true.
+func flag(get func(*gpuState) sysfs.Fact[bool], no, reason string) func(*env, *gpuState) outcome {
 	return of(get, func(_ *env, _ *gpuState, is bool) outcome {
 		if is {
 			return bad("%s", reason)

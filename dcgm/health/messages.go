@@ -48,7 +48,7 @@ func (e *env) recent(kind messageKind) map[sysfs.BusID][]message {
 }
 
 // perDevice judges the messages of each device that has any.
-func (e *env) perDevice(kind messageKind, object func(sysfs.BusID) result.Object) []finding {
+func (e *env) perDevice(kind messageKind, object func(sysfs.BusID) result.Object) []outcome {
 	if f := e.Node.Log; f.Err != nil {
 		if f.Err = permission(f.Err); f.Err == nvml.ErrNoPermission {
 			return node(without(f.Err))
@@ -56,9 +56,9 @@ func (e *env) perDevice(kind messageKind, object func(sysfs.BusID) result.Object
 		return node(skipped("there is no kernel log: %s", strings.ReplaceAll(f.Err.Error(), "\n", "; ")))
 	}
 	by := e.recent(kind)
-	var out []finding
+	var out []outcome
 	for _, bus := range slices.SortedFunc(maps.Keys(by), sysfs.BusID.Compare) {
-		out = append(out, finding{object(bus), judge(by[bus])})
+		out = append(out, judge(by[bus]).on(object(bus)))
 	}
 	return out
 }
@@ -93,7 +93,7 @@ func judge(messages []message) outcome {
 	}
 	o := good(strings.Join(parts, ", "))
 	if worst.Class == classWarn || worst.Class == classFail {
-		o.bad, o.soft, o.reason, o.remedy = true, worst.Class == classWarn, text, worst.Action
+		o.bad, o.soft, o.Reason, o.remedy = true, worst.Class == classWarn, text, worst.Action
 	}
 	return o
 }
@@ -116,11 +116,11 @@ func (e *env) window() string {
 	return fmt.Sprintf("in %v", e.Since)
 }
 
-func checkXid(e *env) []finding { return e.messages(kindXid, e.busObject, e.hasGPU()) }
+func checkXid(e *env) []outcome { return e.messages(kindXid, e.busObject, e.hasGPU()) }
 
-func checkInit(e *env) []finding { return e.messages(kindInit, e.busObject, e.hasGPU()) }
+func checkInit(e *env) []outcome { return e.messages(kindInit, e.busObject, e.hasGPU()) }
 
-func checkSXid(e *env) []finding {
+func checkSXid(e *env) []outcome {
 	object := func(bus sysfs.BusID) result.Object {
 		return result.Object{Name: "NVSwitch " + bus.String(), Bus: bus.String()}
 	}
@@ -131,7 +131,7 @@ func (e *env) hasGPU() bool { return len(e.GPUs) > 0 || len(e.Node.Devices.Value
 
 // messages judges the messages of a kind in the log. No message is a pass only if there is a device
 // that could have caused one.
-func (e *env) messages(kind messageKind, object func(sysfs.BusID) result.Object, there bool) []finding {
+func (e *env) messages(kind messageKind, object func(sysfs.BusID) result.Object, there bool) []outcome {
 	switch out := e.perDevice(kind, object); {
 	case len(out) > 0:
 		return out

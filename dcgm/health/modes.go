@@ -17,7 +17,7 @@ var useChecks = []check{
 	{
 		id: "gpu/persistence", title: "the driver stays loaded without a job", want: "on",
 		remedy: "systemctl enable --now nvidia-persistenced, or nvidia-smi -pm 1",
-		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return fact(!g.Persistence.Value, g.Persistence.Err) }, "off", "on",
+		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return fact(!g.Persistence.Value, g.Persistence.Err) }, "on",
 			"without a job the driver lets go of the GPU, and starts it anew for the next one"),
 	},
 	{

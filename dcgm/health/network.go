@@ -79,17 +79,17 @@ func (e *env) rdma() ([]sysfs.RDMADevice, *outcome) {
 }
 
 // ports makes a check of every port.
-func ports(judge func(*env, string, sysfs.RDMAPort) outcome) func(*env) []finding {
-	return func(e *env) []finding {
+func ports(judge func(*env, string, sysfs.RDMAPort) outcome) func(*env) []outcome {
+	return func(e *env) []outcome {
 		devices, none := e.rdma()
 		if none != nil {
 			return node(*none)
 		}
-		var out []finding
+		var out []outcome
 		for _, d := range devices {
 			for _, p := range d.Ports {
 				name := portName(d.Name, p.Number)
-				out = append(out, finding{result.Object{Name: name}, judge(e, name, p)})
+				out = append(out, judge(e, name, p).on(result.Object{Name: name}))
 			}
 		}
 		if len(out) == 0 {
@@ -99,7 +99,7 @@ func ports(judge func(*env, string, sysfs.RDMAPort) outcome) func(*env) []findin
 	}
 }
 
-func checkNICs(e *env) []finding {
+func checkNICs(e *env) []outcome {
 	has := len(e.Node.Devices.Value.RDMA.Value)
 	switch p := e.Platform; {
 	case e.Ports != nil:
@@ -107,11 +107,11 @@ func checkNICs(e *env) []finding {
 		for _, d := range e.Node.Devices.Value.RDMA.Value {
 			has += len(d.Ports)
 		}
-		n, o := float64(has), good(fmt.Sprint(has))
+		o := good(fmt.Sprint(has))
 		if has != *e.Ports {
 			o = bad("%d ports of RDMA devices, not %d", has, *e.Ports)
 		}
-		o.number, o.want, o.source = &n, fmt.Sprint(*e.Ports), "--ports"
+		o.want, o.source = fmt.Sprint(*e.Ports), "--ports"
 		return node(o)
 	case p == nil:
 		return node(skipped("neither --ports nor --hardware was given"))
@@ -119,12 +119,11 @@ func checkNICs(e *env) []finding {
 		return node(skipped("it is not known how many network cards a %s has", p.Name))
 	default:
 		want := int(p.NICs.Count.Value)
-		n := float64(has)
 		o := good(fmt.Sprint(has))
 		if has < want {
 			o = bad("%d RDMA devices; a %s has %d", has, p.Name, want)
 		}
-		o.number, o.want, o.source = &n, fmt.Sprintf("%d or more", want), "hardware database: "+p.NICs.Count.Source
+		o.want, o.source = fmt.Sprintf("%d or more", want), "hardware database: "+p.NICs.Count.Source
 		return node(o)
 	}
 }
@@ -132,9 +131,8 @@ func checkNICs(e *env) []finding {
 // checkPort only warns about a port that is down if enough others are up, or if it is not known how
 // many are needed: not every port of a card has a cable.
 func checkPort(e *env, _ string, p sysfs.RDMAPort) outcome {
-	value := p.State + ", " + p.PhysState
 	if portUp(p) {
-		return good(value)
+		return good(p.State + ", " + p.PhysState)
 	}
 	o := bad("the port is %s, its link %s", p.State, p.PhysState)
 	o.soft = e.Platform == nil || e.Platform.NICs == nil || e.portsUp() >= int(e.Platform.NICs.Count.Value)
@@ -160,7 +158,7 @@ func portUp(p sysfs.RDMAPort) bool {
 // checkRates compares every port that is up with the fastest of the same kind. It also compares it
 // with the platform's rate, unless as many ports as the platform has reach that rate: others may be
 // for storage or management.
-func checkRates(e *env) []finding {
+func checkRates(e *env) []outcome {
 	devices, none := e.rdma()
 	if none != nil {
 		return node(*none)
@@ -183,9 +181,9 @@ func checkRates(e *env) []finding {
 		rate := p.Rate.Gbit
 		o := good(amount(rate, "Gb/s"))
 		if rate < least {
-			o.bad, o.reason = true, fmt.Sprintf("%s of %s", amount(rate, "Gb/s"), amount(least, "Gb/s"))
+			o = bad("%s of %s", amount(rate, "Gb/s"), amount(least, "Gb/s"))
 		}
-		o.number, o.want = &rate, amount(least, "Gb/s")
+		o.want = amount(least, "Gb/s")
 		if least == want {
 			o.source = source
 		}
@@ -220,8 +218,6 @@ func (e *env) platformRate(devices []sysfs.RDMADevice) (gbit float64, source str
 }
 
 func checkLanes(e *env, _ string, p sysfs.RDMAPort) outcome {
-	n := float64(p.Rate.Lanes)
-	o := outcome{value: fmt.Sprintf("%d lanes", p.Rate.Lanes), number: &n}
 	switch {
 	case !portUp(p):
 		return skipped("the port is not up")
@@ -229,10 +225,9 @@ func checkLanes(e *env, _ string, p sysfs.RDMAPort) outcome {
 		return skipped("lanes of %s are not reported", p.LinkLayer)
 	case p.Rate.Lanes == 0:
 		return skipped("the port does not tell its lanes")
-	case n < e.rule.limit():
-		o.bad, o.reason = true, fmt.Sprintf("%d lanes: the cable or a lane of it is bad", p.Rate.Lanes)
 	}
-	return o
+	n := float64(p.Rate.Lanes)
+	return e.measured(n, n >= e.rule.limit(), fmt.Sprintf("%d lanes: the cable or a lane of it is bad", p.Rate.Lanes))
 }
 
 func portCounter(name, what string) func(*env, string, sysfs.RDMAPort) outcome {
@@ -249,7 +244,7 @@ func portCounter(name, what string) func(*env, string, sysfs.RDMAPort) outcome {
 	}
 }
 
-func checkFirmware(e *env) []finding {
+func checkFirmware(e *env) []outcome {
 	devices, none := e.rdma()
 	if none != nil {
 		return node(*none)
@@ -268,7 +263,7 @@ func checkFirmware(e *env) []finding {
 	if len(by) == 0 {
 		return node(skipped("no RDMA device tells its firmware"))
 	}
-	var out []finding
+	var out []outcome
 	for _, model := range slices.Sorted(maps.Keys(by)) {
 		var parts []string
 		for _, v := range slices.Sorted(maps.Keys(by[model])) {
@@ -278,12 +273,12 @@ func checkFirmware(e *env) []finding {
 		if len(parts) > 1 {
 			o = bad("%s", strings.Join(parts, "; "))
 		}
-		out = append(out, finding{result.Object{Name: model}, o})
+		out = append(out, o.on(result.Object{Name: model}))
 	}
 	return out
 }
 
-func checkVerbs(e *env) []finding {
+func checkVerbs(e *env) []outcome {
 	devices, none := e.rdma()
 	if none != nil {
 		return node(*none)

@@ -62,12 +62,11 @@ var pcieChecks = []check{
 func slot(g *gpuState) sysfs.Fact[nvml.PCIe] { return g.PCIe }
 
 func checkWidth(_ *env, _ *gpuState, p nvml.PCIe) outcome {
-	n := float64(p.Width)
 	o := good(fmt.Sprintf("x%d", p.Width))
 	if p.Width < p.MaxWidth {
 		o = bad("%d of %d lanes", p.Width, p.MaxWidth)
 	}
-	o.number, o.want = &n, fmt.Sprintf("x%d, what GPU and slot can have", p.MaxWidth)
+	o.want = fmt.Sprintf("x%d, what GPU and slot can have", p.MaxWidth)
 	return o
 }
 
@@ -76,7 +75,6 @@ func checkWidth(_ *env, _ *gpuState, p nvml.PCIe) outcome {
 const restful = 3
 
 func checkGeneration(_ *env, g *gpuState, p nvml.PCIe) outcome {
-	n := float64(p.Generation)
 	o := good(fmt.Sprintf("generation %d", p.Generation))
 	switch {
 	case p.Generation >= p.MaxGeneration:
@@ -85,7 +83,7 @@ func checkGeneration(_ *env, g *gpuState, p nvml.PCIe) outcome {
 	default:
 		o = bad("generation %d of %d while the GPU is awake (P%d)", p.Generation, p.MaxGeneration, g.Pstate.Value)
 	}
-	o.number, o.want = &n, fmt.Sprintf("generation %d, what GPU and slot can have", p.MaxGeneration)
+	o.want = fmt.Sprintf("generation %d, what GPU and slot can have", p.MaxGeneration)
 	return o
 }
 
@@ -99,25 +97,25 @@ func checkSlot(_ *env, _ *gpuState, p nvml.PCIe) outcome {
 	return good(fmt.Sprintf("generation %d", p.MaxGeneration))
 }
 
-func checkAERFatal(e *env) []finding {
+func checkAERFatal(e *env) []outcome {
 	return e.aer(func(a sysfs.AER) uint64 { return a.NonFatal + a.Fatal }, "uncorrectable errors since boot")
 }
 
-func checkAERCorrectable(e *env) []finding {
+func checkAERCorrectable(e *env) []outcome {
 	return e.aer(func(a sysfs.AER) uint64 { return a.Correctable }, "correctable errors since boot")
 }
 
 // aer judges each function that has counters.
-func (e *env) aer(get func(sysfs.AER) uint64, what string) []finding {
+func (e *env) aer(get func(sysfs.AER) uint64, what string) []outcome {
 	d := e.Node.Devices
 	if d.Err != nil {
 		return node(without(d.Err))
 	}
-	var out []finding
+	var out []outcome
 	for _, id := range slices.SortedFunc(maps.Keys(d.Value.Errors), sysfs.BusID.Compare) {
 		if f := d.Value.Errors[id]; f.Err == nil {
 			v := get(f.Value)
-			out = append(out, finding{pciObject(id), e.atMost(float64(v), fmt.Sprintf("%s: %d", what, v))})
+			out = append(out, e.atMost(float64(v), fmt.Sprintf("%s: %d", what, v)).on(pciObject(id)))
 		}
 	}
 	switch {
@@ -133,19 +131,19 @@ func pciObject(id sysfs.BusID) result.Object {
 	return result.Object{Name: id.String(), Bus: id.String()}
 }
 
-func checkACS(e *env) []finding {
+func checkACS(e *env) []outcome {
 	d := e.Node.Devices
 	if d.Err != nil {
 		return node(without(d.Err))
 	}
-	var out []finding
+	var out []outcome
 	seen, hidden := 0, error(nil)
 	for _, id := range slices.SortedFunc(maps.Keys(d.Value.Access), sysfs.BusID.Compare) {
 		f := d.Value.Access[id]
 		switch {
 		case f.Err == nil && f.Value.Redirects():
 			seen++
-			out = append(out, finding{pciObject(id), bad("the bridge sends what peers write to one another up to the root complex")})
+			out = append(out, bad("the bridge sends what peers write to one another up to the root complex").on(pciObject(id)))
 		case f.Err == nil:
 			seen++
 		case !isNoACS(f.Err):

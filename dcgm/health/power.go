@@ -77,12 +77,11 @@ func tooHot(now, most func(*gpuState) sysfs.Fact[int]) func(*env, *gpuState) out
 		case m.Err != nil:
 			return without(m.Err)
 		}
-		v := float64(t.Value)
 		o := good(fmt.Sprintf("%d °C", t.Value))
 		if t.Value >= m.Value {
 			o = bad("%d °C; the highest at work is %d °C", t.Value, m.Value)
 		}
-		o.number, o.want = &v, fmt.Sprintf("below %d °C, which the driver gives", m.Value)
+		o.want = fmt.Sprintf("below %d °C, which the driver gives", m.Value)
 		return o
 	}
 }
@@ -103,14 +102,10 @@ func checkMargin(e *env, _ *gpuState, celsius int) outcome {
 
 // moreThan judges a number that must be greater than the rule's limit.
 func (e *env) moreThan(v float64, reason string) outcome {
-	o := outcome{value: amount(v, e.rule.Unit), number: &v}
-	if v <= e.rule.limit() {
-		o.bad, o.reason = true, reason
-	}
-	return o
+	return e.measured(v, v > e.rule.limit(), reason)
 }
 
-func checkSpread(e *env) []finding {
+func checkSpread(e *env) []outcome {
 	var heat []int
 	for i := range e.GPUs {
 		if g := &e.GPUs[i]; g.Err == nil && g.Heat.Err == nil {
@@ -132,6 +127,6 @@ func checkCap(_ *env, _ *gpuState, p nvml.Power) outcome {
 	if p.Limit < p.Default {
 		o = bad("capped at %s; the default is %s", amount(p.Limit, "W"), amount(p.Default, "W"))
 	}
-	o.number, o.want = &p.Limit, "the default, "+amount(p.Default, "W")
+	o.want = "the default, " + amount(p.Default, "W")
 	return o
 }

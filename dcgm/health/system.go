@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/internal/host/sysfs"
-	"github.com/assay-hpc/assay/internal/result"
 )
 
 // softwareChecks check that the needed kernel modules are loaded.
@@ -72,7 +71,7 @@ func (e *env) noModules() *outcome {
 	return &f
 }
 
-func checkUVM(e *env) []finding {
+func checkUVM(e *env) []outcome {
 	return node(e.module("nvidia_uvm", "nvidia-uvm", "nvidia_uvm is not loaded: CUDA programs cannot start", "there is no /dev/nvidia-uvm: CUDA programs cannot start"))
 }
 
@@ -91,7 +90,7 @@ func (e *env) module(name, file, unloaded, without string) outcome {
 	return good("loaded")
 }
 
-func checkPeermem(e *env) []finding {
+func checkPeermem(e *env) []outcome {
 	s := e.Node.System.Value
 	if _, none := e.rdma(); none != nil {
 		return node(*none)
@@ -108,7 +107,7 @@ func checkPeermem(e *env) []finding {
 	return node(bad("nvidia_peermem is not loaded, and the driver is not of the open kind that has DMA buffers: data goes through the host's memory"))
 }
 
-func checkGDR(e *env) []finding {
+func checkGDR(e *env) []outcome {
 	if _, none := e.rdma(); none != nil {
 		return node(*none)
 	}
@@ -117,23 +116,22 @@ func checkGDR(e *env) []finding {
 
 // checkMemlock fails if there are RDMA devices, since their memory must be locked. Otherwise it
 // warns, because the job may be meant for a machine that has some.
-func checkMemlock(e *env) []finding {
+func checkMemlock(e *env) []outcome {
 	f := e.Node.System.Value.Limits
 	l, ok := f.Value["Max locked memory"]
 	switch {
 	case f.Err != nil:
 		return node(without(permission(f.Err)))
 	case !ok:
-		return node(outcome{verdict: result.Error, reason: "/proc/self/limits has no line: Max locked memory"})
+		return node(errored("/proc/self/limits has no line: Max locked memory"))
 	case l.Soft == sysfs.Unlimited:
 		return node(good("unlimited"))
 	case e.Node.System.Value.Caps.Value&(1<<sysfs.CapIPCLock) != 0: // then the kernel ignores the limit
 		return node(good(bytesText(l.Soft) + ", and CAP_IPC_LOCK"))
 	}
-	n := float64(l.Soft)
 	o := bad("at most %s may be locked", bytesText(l.Soft))
 	_, none := e.rdma()
-	o.number, o.soft = &n, none != nil
+	o.soft = none != nil
 	return node(o)
 }
 
@@ -149,7 +147,7 @@ func bytesText(n uint64) string {
 
 // checkSHM reads the size from the mount's options. A tmpfs without a size may use half of the
 // memory.
-func checkSHM(e *env) []finding {
+func checkSHM(e *env) []outcome {
 	s := e.Node.System.Value
 	if s.Mounts.Err != nil {
 		return node(without(permission(s.Mounts.Err)))
@@ -168,7 +166,7 @@ func checkSHM(e *env) []finding {
 		if text, ok := strings.CutPrefix(o, "size="); ok {
 			v, err := sysfs.ParseMountSize(text)
 			if err != nil {
-				return node(outcome{verdict: result.Error, reason: fmt.Sprintf("/dev/shm: %v", err)})
+				return node(errored("/dev/shm: %v", err))
 			}
 			size = v
 		}
@@ -177,29 +175,22 @@ func checkSHM(e *env) []finding {
 		return node(skipped("the size of /dev/shm is not known"))
 	}
 	gib := float64(size) / (1 << 30)
-	o := outcome{value: bytesText(size), number: &gib}
-	if gib < e.rule.limit() {
-		o.bad, o.reason = true, bytesText(size)+" are too few for NCCL and for data loaders"
-	}
-	return node(o)
+	return node(e.measured(gib, gib >= e.rule.limit(), bytesText(size)+" are too few for NCCL and for data loaders"))
 }
 
-func checkHugepages(e *env) []finding {
+func checkHugepages(e *env) []outcome {
 	m := e.Node.System.Value.Memory
 	if m.Err != nil {
 		return node(without(permission(m.Err)))
 	}
 	total, free := m.Value["HugePages_Total"], m.Value["HugePages_Free"]
-	n := float64(total)
-	o := good(fmt.Sprintf("%d of %s, %d free", total, bytesText(m.Value["Hugepagesize"]), free))
-	o.number = &n
-	return node(o)
+	return node(good(fmt.Sprintf("%d of %s, %d free", total, bytesText(m.Value["Hugepagesize"]), free)))
 }
 
 // checkHostMemory checks for pages with an uncorrectable error, which the kernel does not use again
 // until the next boot. Kernels without that feature, as in many virtual machines, do not report
 // them.
-func checkHostMemory(e *env) []finding {
+func checkHostMemory(e *env) []outcome {
 	m := e.Node.System.Value.Memory
 	if m.Err != nil {
 		return node(without(permission(m.Err)))
@@ -211,7 +202,7 @@ func checkHostMemory(e *env) []finding {
 	return node(e.atMost(float64(lost)/(1<<20), "taken away since the last boot, with uncorrectable errors"))
 }
 
-func checkGovernor(e *env) []finding {
+func checkGovernor(e *env) []outcome {
 	c := e.Node.System.Value.CPUs
 	if c.Err != nil {
 		return node(skipped("the processors are not to be seen: %v", c.Err))
@@ -236,7 +227,7 @@ func checkGovernor(e *env) []finding {
 	return node(good(value))
 }
 
-func checkEnvironment(e *env) []finding {
+func checkEnvironment(e *env) []outcome {
 	if set := e.Node.System.Value.Variables; len(set) > 0 {
 		return node(bad("set: %s", strings.Join(set, ", ")))
 	}
@@ -245,7 +236,7 @@ func checkEnvironment(e *env) []finding {
 
 // checkStuck looks for processes that wait for a device and cannot be killed. A process that is
 // seen only once may just be reading its disk, so the table has only a warning for it.
-func checkStuck(e *env) []finding {
+func checkStuck(e *env) []outcome {
 	f := e.Node.System.Value.Processes
 	if f.Err != nil {
 		return node(without(permission(f.Err)))
