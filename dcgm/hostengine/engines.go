@@ -60,13 +60,9 @@ func RunAll(ctx context.Context, engine string, plan diag.Plan, runner diag.Runn
 		r.Results = append(r.Results, skipped("it has none of the tests"))
 		return r, gpus, nil
 	}
-	run := Run{Tests: tests, Timeout: limit}
-	if run.Timeout == 0 {
-		run.Timeout = limits[plan.Level]
-	}
 	e := diag.Event{Test: diag.Test{Name: "dcgmi diag -r " + tests}, Total: 1}
 	runner.Observe(e)
-	results, err := run.Do(ctx)
+	results, err := runDCGM(ctx, tests, cmp.Or(limit, limits[plan.Level]))
 	if errors.Is(err, ErrMissing) && engine == Both {
 		results = []result.Result{skipped(err.Error())}
 	} else if err != nil {

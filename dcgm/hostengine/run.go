@@ -20,49 +20,43 @@ const Program = "dcgmi"
 // ErrMissing means that there is no dcgmi.
 var ErrMissing = errors.New("dcgmi is not installed")
 
-// A Run is a run of dcgmi diag.
-type Run struct {
-	Tests   string        // a level, or a comma-separated list of names
-	Timeout time.Duration // of the whole run
-}
-
 // endDelay is how long dcgmi may take to stop what its host engine runs.
 const endDelay = 15 * time.Second
 
-// Do runs it, and returns the results of the tests and, the last one, of the run. The only error is
-// ErrMissing; any other failure is a result.
-func (r Run) Do(ctx context.Context) ([]result.Result, error) {
+// runDCGM runs dcgmi diag with tests, a level or a comma-separated list of names, within a time. It
+// returns the results of the tests and, the last one, of the run. The only error is ErrMissing; any
+// other failure is a result.
+func runDCGM(ctx context.Context, tests string, timeout time.Duration) ([]result.Result, error) {
 	program, err := exec.LookPath(Program)
 	if err != nil {
 		return nil, fmt.Errorf("%w: there is no %s on PATH; install NVIDIA's datacenter-gpu-manager, or use --engine assay", ErrMissing, Program)
 	}
-	limit := fmt.Errorf("timed out: dcgmi diag was not done within %v", r.Timeout)
-	ctx, stop := context.WithTimeoutCause(ctx, r.Timeout, limit)
+	ctx, stop := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("timed out: dcgmi diag was not done within %v", timeout))
 	defer stop()
 	begin := time.Now()
-	stdout, stderr, err := r.command(ctx, program)
+	stdout, stderr, err := command(ctx, program, tests)
 	seconds := time.Since(begin).Seconds()
 	if cause := context.Cause(ctx); cause != nil && err != nil {
 		return ended(seconds, versions{}, broke(cause, stdout, stderr)), nil
 	}
-	by, tests, wrong := parse(stdout)
+	by, results, wrong := parse(stdout)
 	if wrong != nil {
 		return ended(seconds, by, broke(errors.Join(wrong, explain(err)), stdout, stderr)), nil
 	}
-	if w := worst(tests); err != nil && (w == result.Pass || w == result.Skip) {
+	if w := worst(results); err != nil && (w == result.Pass || w == result.Skip) {
 		// Exit status and report have each been wrong in the field, so both must show success.
-		tests = append(tests, broke(fmt.Errorf("%w, though its report has no failure", explain(err)), stderr))
+		results = append(results, broke(fmt.Errorf("%w, though its report has no failure", explain(err)), stderr))
 	}
-	return ended(seconds, by, tests...), nil
+	return ended(seconds, by, results...), nil
 }
 
 // ended adds the result of the run to those of its tests.
 func ended(seconds float64, by versions, tests ...result.Result) []result.Result {
-	run := skipped("it skipped all tests")
-	if run.Seconds = seconds; worst(tests) != result.Skip {
-		run.Verdict, run.Reason = result.Pass, by.String()
+	own := skipped("it skipped all tests")
+	if own.Seconds = seconds; worst(tests) != result.Skip {
+		own.Verdict, own.Reason = result.Pass, by.String()
 	}
-	return append(tests, run)
+	return append(tests, own)
 }
 
 // skipped is the result of a run that tested nothing.
@@ -71,12 +65,12 @@ func skipped(reason string) result.Result {
 }
 
 // command runs dcgmi in its own process group, and kills the rest of the group at the end.
-func (r Run) command(ctx context.Context, program string) (stdout, stderr []byte, err error) {
+func command(ctx context.Context, program, tests string) (stdout, stderr []byte, err error) {
 	// Pdeathsig is sent when the thread that started the child exits, so keep that thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var out, errOut bytes.Buffer
-	cmd := exec.CommandContext(ctx, program, "diag", "-r", r.Tests, "-j")
+	cmd := exec.CommandContext(ctx, program, "diag", "-r", tests, "-j")
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	// On this signal dcgmi stops what runs in the host engine.

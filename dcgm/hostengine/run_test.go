@@ -29,8 +29,8 @@ func install(t *testing.T, script string) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-// TestDo: dcgmi's words and its exit status must agree that all is well.
-func TestDo(t *testing.T) {
+// TestRun: dcgmi's words and its exit status must agree that all is well.
+func TestRun(t *testing.T) {
 	data, err := filepath.Abs("testdata")
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestDo(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			install(t, tt.script)
-			results, err := Run{Tests: "2", Timeout: time.Minute}.Do(t.Context())
+			results, err := runDCGM(t.Context(), "2", time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -111,17 +111,17 @@ func TestRunAll(t *testing.T) {
 	}
 }
 
-// TestDoMissing: without dcgmi nothing is known.
-func TestDoMissing(t *testing.T) {
+// TestRunMissing: without dcgmi nothing is known.
+func TestRunMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	if _, err := (Run{Tests: "1", Timeout: time.Minute}).Do(t.Context()); !errors.Is(err, ErrMissing) {
+	if _, err := runDCGM(t.Context(), "1", time.Minute); !errors.Is(err, ErrMissing) {
 		t.Errorf("%v; want ErrMissing", err)
 	}
 }
 
-// TestDoTimeout: dcgmi and what it started end with its time, and when they are
+// TestRunTimeout: dcgmi and what it started end with its time, and when they are
 // interrupted.
-func TestDoTimeout(t *testing.T) {
+func TestRunTimeout(t *testing.T) {
 	pids := filepath.Join(t.TempDir(), "pids")
 	install(t, "sh -c 'trap \"\" TERM; echo $$ > "+pids+"; while :; do sleep 1; done' >/dev/null 2>&1 &\nwhile [ ! -s "+pids+" ]; do :; done\necho 'at test 3'\nwait")
 	for _, tt := range []struct {
@@ -140,7 +140,7 @@ func TestDoTimeout(t *testing.T) {
 				stop(errors.New("interrupted"))
 			}()
 		}
-		results, err := Run{Tests: "3", Timeout: tt.limit}.Do(ctx)
+		results, err := runDCGM(ctx, "3", tt.limit)
 		if err != nil || len(results) != 2 || results[0].Verdict != result.Error || results[0].Reason != tt.want || !tt.interrupt && !strings.Contains(results[0].Output, "at test 3") {
 			t.Errorf("%+v, %v; want %q", results, err, tt.want)
 		}
