@@ -235,7 +235,7 @@ func (c *Comm) start(r *host.Run, a *call) error {
 		o.Divisor = c.size
 	}
 	if !c.env.Unchecked {
-		o.Header.Sign = sign(a.Coll, a.Type, a.Red, a.Count, a.Root)
+		o.Header.Sign = a.Signature()
 	}
 	var (
 		plan *host.Plan

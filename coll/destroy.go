@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // siblings are the ranks of a communicator in this process.
@@ -134,7 +136,7 @@ func (c *Comm) unequal() (odd, alone error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), leaveWait)
 	defer cancel()
-	tell := time.AfterFunc(stallAfter, func() { c.tellWaiting(waiting{stall{c.seq + 1, destroying, -1, NoPeer}, NoPeer, false}) })
+	tell := time.AfterFunc(stallAfter, func() { c.tellWaiting(waiting{stall{c.seq + 1, op.Destroying, -1, NoPeer}, NoPeer, false}) })
 	defer tell.Stop()
 	all, err := exchange(ctx, c.net, c.seq)
 	if err != nil {
@@ -200,7 +202,7 @@ func (c *Comm) free(net func()) error {
 // leftover returns an error if a peer sent a message that this rank never received.
 func (c *Comm) leftover() error {
 	if peer, h, ok := c.links.pending(); ok {
-		e := c.errorOf(InvalidUsage, "Destroy", "rank %d sent a message of %s that this rank never took", peer, describe(h))
+		e := c.errorOf(InvalidUsage, "Destroy", "rank %d sent a message of %v that this rank never took", peer, h)
 		e.Peer = peer
 		return e
 	}

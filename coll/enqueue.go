@@ -55,7 +55,7 @@ func (c *Comm) describe(o *executor.Op, a *call) {
 	transfers := o.Transfers[:0]
 	*o = executor.Op{On: d.Executor, Stream: a.stream, Op: a.Op}
 	if !c.env.Unchecked {
-		o.Sign = a.signature()
+		o.Sign = a.Signature()
 		d.called(stall{c.seq, o.Sign, int64(a.Count), a.Root}, a.stream)
 		o.Call = d.log.Calls()
 	}

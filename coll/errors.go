@@ -69,8 +69,7 @@ func (c *Comm) wrap(what string, err error) *Error {
 	case errors.As(err, &peer):
 		e.Code, e.Peer = RemoteError, peer.Rank
 	case errors.As(err, &mismatch):
-		e.Code, e.Peer = InvalidUsage, mismatch.Peer
-		e.Err = explain(mismatch)
+		e.Code, e.Peer, e.Err = InvalidUsage, mismatch.Peer, mismatch
 	case errors.As(err, &late):
 		e.Code = Timeout
 		e.Peer, e.Err = c.stalls.blame(c.rank, late)

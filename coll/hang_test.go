@@ -12,6 +12,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/flight"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
@@ -312,7 +313,7 @@ func TestHangInGraph(t *testing.T) {
 
 func TestVerdict(t *testing.T) {
 	at := func(seq uint32, more head) head {
-		more.Call = stall{seq, sign(3, Uint8, Sum, int(seq), NoPeer), int64(seq), NoPeer}
+		more.Call = stall{seq, (&op.Op{Coll: 3, Type: Uint8, Count: int(seq), Root: NoPeer}).Signature(), int64(seq), NoPeer}
 		if more.Does == "" {
 			more.Does = executor.Idle
 		}
@@ -433,7 +434,7 @@ func TestWindow(t *testing.T) {
 // destroys the communicator while another goes on is always one of them.
 func TestDiffering(t *testing.T) {
 	is := func(sign uint32, count int64) head { return head{Was: &stall{7, sign, count, NoPeer}} }
-	sum, gather := sign(0, Float32, Sum, 100, NoPeer), sign(3, Uint8, Sum, 8, NoPeer)
+	sum, gather := (&op.Op{Type: Float32, Count: 100, Root: NoPeer}).Signature(), (&op.Op{Coll: 3, Type: Uint8, Count: 8, Root: NoPeer}).Signature()
 	for _, c := range []struct {
 		name  string
 		heads map[int]head
@@ -444,9 +445,9 @@ func TestDiffering(t *testing.T) {
 			"rank 1 (host a, pid 11, GPU 1) called AllGather of uint8, 8 elements, where rank 0, 2 called AllReduce of float with sum, 100 elements"},
 		{"one of two", map[int]head{0: is(sum, 100), 1: is(gather, 8)}, []int{0, 1},
 			"rank 0 (host a, pid 10, GPU 0) called AllReduce of float with sum, 100 elements; rank 1 (host a, pid 11, GPU 1) called AllGather of uint8, 8 elements"},
-		{"one of two leaves", map[int]head{0: is(destroying, -1), 1: is(sum, 100)}, []int{0},
+		{"one of two leaves", map[int]head{0: is(op.Destroying, -1), 1: is(sum, 100)}, []int{0},
 			"rank 0 (host a, pid 10, GPU 0) called Destroy, where rank 1 called AllReduce of float with sum, 100 elements"},
-		{"two of three leave", map[int]head{0: is(destroying, -1), 1: is(destroying, -1), 2: is(sum, 100)}, []int{0, 1},
+		{"two of three leave", map[int]head{0: is(op.Destroying, -1), 1: is(op.Destroying, -1), 2: is(sum, 100)}, []int{0, 1},
 			"rank 0 (host a, pid 10, GPU 0) called Destroy; rank 1 (host a, pid 11, GPU 1) called Destroy, where rank 2 called AllReduce of float with sum, 100 elements"},
 	} {
 		g := hang{size: 3, heads: c.heads}

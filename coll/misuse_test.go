@@ -313,12 +313,12 @@ func TestNormArguments(t *testing.T) {
 		})
 	}
 	a := call{Op: op.Op{Coll: op.AllReduce, Count: 32, Type: BFloat16, Root: NoPeer}}
-	plain := a.signature()
+	plain := a.Signature()
 	a.Norm.Row = 8
-	eight := a.signature()
+	eight := a.Signature()
 	a.Norm.Row = 16
-	if plain == eight || eight == a.signature() || kind(eight) != "AllReduceNorm of bfloat16" || kind(plain) != "AllReduce of bfloat16 with sum" {
-		t.Errorf("signatures %x, %x, %x: %s, %s", plain, eight, a.signature(), kind(plain), kind(eight))
+	if plain == eight || eight == a.Signature() || op.NameOf(eight) != "AllReduceNorm of bfloat16" || op.NameOf(plain) != "AllReduce of bfloat16 with sum" {
+		t.Errorf("signatures %x, %x, %x: %s, %s", plain, eight, a.Signature(), op.NameOf(plain), op.NameOf(eight))
 	}
 }
 

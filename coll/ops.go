@@ -18,6 +18,9 @@ type call struct {
 	stream uintptr // for an operation on device memory
 }
 
+// pointToPoint is the Coll of a Send or Recv that is called alone.
+const pointToPoint = op.NumCollectives
+
 // Do does an operation. AllReduce and the other methods below are short forms of it. Send and
 // Recv may be longer than the operation needs. The Sends and Recvs of a SendRecv form a group;
 // without Transfers it sends to the next rank and receives from the previous one.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/host"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
@@ -51,7 +52,7 @@ type stalls struct {
 // late is called every stallAfter while an operation waits.
 func (c *Comm) late(h transport.Header, b host.Blocked, d time.Duration) {
 	s := waiting{For: b.Peer}
-	if coll, _, _ := signed(h.Sign); coll != pointToPoint && c.lane == "" && !c.env.Unchecked {
+	if coll, _ := op.Signed(h.Sign); coll != pointToPoint && c.lane == "" && !c.env.Unchecked {
 		s.stall = stall{Seq: h.Seq, Sign: h.Sign, Count: -1, Root: NoPeer}
 	}
 	c.tellWaiting(s)
@@ -61,7 +62,7 @@ func (c *Comm) late(h transport.Header, b host.Blocked, d time.Duration) {
 	}
 	c.stalls.logged = now
 	_, why := c.stalls.blame(c.rank, &host.TimeoutError{Blocked: b, After: d})
-	c.cfg.log.Warnf("%s: %v", describe(h), why)
+	c.cfg.log.Warnf("%v: %v", h, why)
 }
 
 // tellWaiting tells the others, once, what this rank waits in, and compares it with what they
@@ -130,7 +131,7 @@ func (st *stalls) blame(me int, late *host.TimeoutError) (int, error) {
 			return at, late
 		case !waits:
 			return at, fmt.Errorf("%w%s, which does not wait for anybody: it has not called the operation, or its process stands still", late, text)
-		case next.Sign == destroying:
+		case next.Sign == op.Destroying:
 			return at, fmt.Errorf("%w%s, which destroys the communicator", late, text)
 		case next.For < 0:
 			return NoPeer, fmt.Errorf("%w%s, which waits for all ranks", late, text)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/executor"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // A Cause is why a communicator hangs or has failed.
@@ -396,13 +397,13 @@ func (g *hang) differing(number uint32) (ranks []int, text string) {
 	}
 	signs := slices.Collect(maps.Keys(by))
 	slices.SortFunc(signs, func(a, b uint32) int {
-		if a == destroying || b == destroying { // a rank that leaves while others continue is the one that differs
+		if a == op.Destroying || b == op.Destroying { // a rank that leaves while others continue is the one that differs
 			return cmp.Compare(a, b)
 		}
 		return cmp.Or(len(by[b])-len(by[a]), by[a][0]-by[b][0])
 	})
 	var said []string
-	tie := len(signs) > 1 && len(by[signs[0]]) == len(by[signs[1]]) && signs[1] != destroying
+	tie := len(signs) > 1 && len(by[signs[0]]) == len(by[signs[1]]) && signs[1] != op.Destroying
 	for i, s := range signs {
 		if i == 0 && !tie {
 			continue

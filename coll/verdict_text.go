@@ -3,6 +3,8 @@ package coll
 import (
 	"fmt"
 	"strings"
+
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // How verdicts describe operations, ranks and processes to people.
@@ -62,11 +64,11 @@ func (s stall) String() string {
 
 // operation is String without the number.
 func (s stall) operation() string {
-	what := kind(s.Sign)
+	what := op.NameOf(s.Sign)
 	if s.Count >= 0 {
 		what += fmt.Sprintf(", %d elements", s.Count)
 	}
-	if c, _, _ := signed(s.Sign); c.Rooted() && s.Root >= 0 {
+	if c, _ := op.Signed(s.Sign); c.Rooted() && s.Root >= 0 {
 		what += fmt.Sprintf(", root %d", s.Root)
 	}
 	return what

@@ -261,13 +261,21 @@ type MismatchError struct {
 	Theirs     transport.Header
 	MyBytes    int
 	TheirBytes int
-	MyCount    int64 // elements, where both are known and differ
-	TheirCount int64
 }
 
 func (e *MismatchError) Error() string {
-	return fmt.Sprintf("rank %d's message belongs to operation %d (%08x, %d bytes), this rank is in operation %d (%08x, %d bytes)",
-		e.Peer, e.Theirs.Seq, e.Theirs.Sign, e.TheirBytes, e.Mine.Seq, e.Mine.Sign, e.MyBytes)
+	mine, theirs := e.Mine, e.Theirs
+	switch {
+	case theirs.Seq != mine.Seq && theirs.Sign != mine.Sign:
+		return fmt.Sprintf("rank %d is in %v, this rank is in %v: one of them called an operation that the other did not", e.Peer, theirs, mine)
+	case theirs.Seq != mine.Seq:
+		return fmt.Sprintf("rank %d is in operation #%d, this rank in #%d, both %s: one of them called an operation that the other did not", e.Peer, theirs.Seq, mine.Seq, op.NameOf(mine.Sign))
+	case op.NameOf(theirs.Sign) != op.NameOf(mine.Sign):
+		return fmt.Sprintf("rank %d called %s as operation #%d, this rank called %s", e.Peer, op.NameOf(theirs.Sign), mine.Seq, op.NameOf(mine.Sign))
+	case theirs.Sign != mine.Sign:
+		return fmt.Sprintf("rank %d called operation #%d, %s, with another count or root than this rank", e.Peer, mine.Seq, op.NameOf(mine.Sign))
+	}
+	return fmt.Sprintf("rank %d sent a message of %d bytes for operation #%d, this rank expects %d: do both have the same NCCL_ variables?", e.Peer, e.TheirBytes, mine.Seq, e.MyBytes)
 }
 
 func (r *Run) check(peer int32, h transport.Header, n, want int) bool {

@@ -51,8 +51,11 @@ import (
 // it with the operation that it is in.
 type Header struct {
 	Seq  uint32 // the communicator's operation number, from 1
-	Sign uint32 // identifies the operation as the sender sees it: a hash of collective, count, type, reduction and root
+	Sign uint32 // the sender's op.Op.Signature
 }
+
+// String is for errors: "operation #12, AllReduce of float with sum".
+func (h Header) String() string { return fmt.Sprintf("operation #%d, %s", h.Seq, op.NameOf(h.Sign)) }
 
 // A Tx is the sending end of a connection. There are two ways to send: Reserve a slot,
 // write the message there, and Commit it; or Post memory that holds the message.

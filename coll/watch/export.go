@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/flight"
 	"github.com/assay-hpc/assay/coll/op"
@@ -163,7 +162,7 @@ var torchTypes = map[elem.Type]string{
 
 // torchShape returns the name, sizes and type of a collective as PyTorch records them at a rank.
 func torchShape(e flight.Entry, rank, size int) (name string, in, out []any, dtype string) {
-	c, t := coll.Signed(e.Sign)
+	c, t := op.Signed(e.Sign)
 	ins, outs := c.Parts(rank, int(e.Peer), size)
 	if c == op.Broadcast || c == op.Reduce { // PyTorch has one tensor for both
 		ins, outs = 1, 1

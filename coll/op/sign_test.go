@@ -1,10 +1,10 @@
-package coll
+package op
 
 import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/assay-hpc/assay/coll/op"
+	"github.com/assay-hpc/assay/coll/elem"
 )
 
 // Counts and roots that are any distance apart have the same signature in one of two million cases.
@@ -28,12 +28,12 @@ func TestSign(t *testing.T) {
 	}
 	for _, d := range distances {
 		same("counts", d, func(count int) bool {
-			return sign(op.AllReduce, Float32, Sum, count, NoPeer) == sign(op.AllReduce, Float32, Sum, count+d, NoPeer)
+			return sign(AllReduce, elem.Float32, elem.Sum, count, NoPeer) == sign(AllReduce, elem.Float32, elem.Sum, count+d, NoPeer)
 		})
 	}
 	for d := 1; d < 100; d++ {
 		same("roots", d, func(count int) bool {
-			return sign(op.Broadcast, Float32, Sum, count, 0) == sign(op.Broadcast, Float32, Sum, count, d)
+			return sign(Broadcast, elem.Float32, elem.Sum, count, 0) == sign(Broadcast, elem.Float32, elem.Sum, count, d)
 		})
 	}
 }
