@@ -32,8 +32,9 @@ var floors = []string{
 	"build/solve coll/{bootstrap,cuda/bench,host,predict,transport/shm,transport/slots,transport/socket}",
 	"build/driver coll/{choose,transport/netplugin,transport/verbs}",
 	"coll/executor",
-	"coll coll/cuda", // neither knows the other
-	"coll/{perf/world,watch}",
+	"coll/hang",
+	"coll coll/{cuda,watch}", // none knows another
+	"coll/perf/world",
 	// What judges and tells.
 	"harness/{estimate,gather,history,hunt,keep,sign,site,suite}",
 	"harness/{fabric,image,registry,report,site/kubernetes,site/nvsentinel,site/slurm}",

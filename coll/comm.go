@@ -10,6 +10,7 @@ import (
 	"github.com/assay-hpc/assay/coll/bootstrap"
 	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/executor"
+	"github.com/assay-hpc/assay/coll/hang"
 	"github.com/assay-hpc/assay/coll/host"
 	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/schedule"
@@ -27,7 +28,7 @@ type Comm struct {
 	busy        atomic.Int32
 	closed      atomic.Bool
 	suspended   atomic.Bool
-	stalls      stalls
+	waits       *hang.Waits
 	regroupings regroupings
 
 	// Used by the goroutine that runs an operation.
@@ -64,6 +65,7 @@ type ranks struct {
 	places     []executor.Place // by rank
 	fault      transport.Fault
 	broken     context.Context // done when there is a fault
+	hang       hang.Comm
 }
 
 type planKey struct {
@@ -97,7 +99,7 @@ func (c *Comm) enter(a *call) error {
 		next, what := c.seq+1, "an operation"
 		c.busy.Store(0)
 		if a != nil {
-			c.refuses(a, next)
+			c.accel.Load().refuses(a, next)
 			what = a.name(next)
 		}
 		return c.refuse(what, nil)
@@ -190,7 +192,7 @@ func (c *Comm) drive(a *call) error {
 	if _, err := host.Drive(c.single[:], &c.watch); err != nil {
 		return c.fail(a, err)
 	}
-	c.over()
+	c.waits.Over()
 	return nil
 }
 
@@ -377,7 +379,7 @@ func (c *Comm) fail(a *call, err error) error {
 	e := c.wrap(a.name(c.seq), err)
 	c.fault.Set(e)
 	c.fault.Settle() // the others are to hear of it before the program ends
-	c.refuses(a, c.seq)
+	c.accel.Load().refuses(a, c.seq)
 	return e
 }
 

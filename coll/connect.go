@@ -13,6 +13,7 @@ import (
 	"github.com/assay-hpc/assay/coll/bootstrap"
 	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/executor"
+	"github.com/assay-hpc/assay/coll/hang"
 	"github.com/assay-hpc/assay/coll/host"
 	"github.com/assay-hpc/assay/coll/transport"
 	"github.com/assay-hpc/assay/coll/transport/shm"
@@ -290,7 +291,7 @@ func (c *Comm) setWatch(local []int) {
 	}
 	c.waitForNetwork(s)
 	c.watch = host.Watch{
-		Waiter: s, Fault: c.fault.Err, Timeout: c.cfg.Timeout, Slow: stallAfter,
-		Late: func(_ int, h transport.Header, b host.Blocked, d time.Duration) { c.late(h, b, d) },
+		Waiter: s, Fault: c.fault.Err, Timeout: c.cfg.Timeout, Slow: hang.Slow,
+		Late: func(_ int, h transport.Header, b host.Blocked, d time.Duration) { c.waits.Late(h, b, d) },
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/assay-hpc/assay/coll/op"
+	"github.com/assay-hpc/assay/coll/hang"
 )
 
 // siblings are the ranks of a communicator in this process.
@@ -136,7 +136,7 @@ func (c *Comm) unequal() (odd, alone error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), leaveWait)
 	defer cancel()
-	tell := time.AfterFunc(stallAfter, func() { c.tellWaiting(waiting{stall{c.seq + 1, op.Destroying, -1, NoPeer}, NoPeer, false}) })
+	tell := time.AfterFunc(hang.Slow, func() { c.waits.Destroying(c.seq + 1) })
 	defer tell.Stop()
 	all, err := exchange(ctx, c.net, c.seq)
 	if err != nil {

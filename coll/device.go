@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 
 	"github.com/assay-hpc/assay/coll/executor"
-	"github.com/assay-hpc/assay/coll/flight"
+	"github.com/assay-hpc/assay/coll/hang"
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/op"
 )
@@ -19,22 +17,15 @@ var ErrNoExecutor = errors.New("the program has no CUDA (Config.GPUs; build tag 
 // device is a Comm's state for device memory.
 type device struct {
 	executor.Executor
-	ordinal int
-	side    hostSide
-	op      executor.Op
-	ops     []executor.Op // of a group
-	also    []uintptr     // streams of the group's Sends and Recvs
-	stream  uintptr
-	log     *flight.Log
-	entry   flight.Entry    // the log's last entry
-	sent    []atomic.Uint32 // Sends that were called, by peer
-	rcvd    []atomic.Uint32 // Recvs
-	who     []who           // by rank
-	heads   heads
-	quiet   chan struct{} // closed: the teller ends
-	teller  sync.WaitGroup
-	last    bool     // the last operation was on the device
-	factor  struct { // the last factor that was converted
+	ordinal  int
+	side     hostSide
+	op       executor.Op
+	ops      []executor.Op // of a group
+	also     []uintptr     // streams of the group's Sends and Recvs
+	stream   uintptr
+	watchdog *hang.Watchdog
+	last     bool     // the last operation was on the device
+	factor   struct { // the last factor that was converted
 		t     Type
 		scale float64
 		bits  uint64
@@ -57,12 +48,13 @@ func (c *Comm) openDevice(ctx context.Context) error {
 	if c.cfg.device == nil {
 		return nil
 	}
-	d := &device{ordinal: *c.cfg.device, quiet: make(chan struct{}), sent: make([]atomic.Uint32, c.size), rcvd: make([]atomic.Uint32, c.size)}
+	d := &device{ordinal: *c.cfg.device}
 	d.side.c = c
 	d.op.Transfers = make([]op.Transfer, 0, 1)
 	if c.cfg.gpus == nil { // the same on all ranks: they have compared their deviceTerm
 		return &Error{Code: InvalidUsage, Rank: c.rank, Op: "CommInitRank", Peer: NoPeer, Err: ErrNoExecutor}
 	}
+	var processes hang.Processes
 	timeout := c.cfg.Timeout
 	if c.cfg.asNCCL {
 		timeout = 0 // a kernel that gives up would let its stream continue
@@ -70,20 +62,16 @@ func (c *Comm) openDevice(ctx context.Context) error {
 	a, err := c.cfg.gpus.Open(ctx, executor.Config{
 		Rank: c.rank, Size: c.size, Device: d.ordinal, Places: c.places,
 		Env: &c.env, Log: c.cfg.log, Host: &d.side, Timeout: timeout, CheckPointers: c.cfg.CheckPointers, Fallback: c.cfg.fallback, AsNCCL: c.cfg.asNCCL, GraphMixing: c.cfg.GraphMixing, GraphOrder: c.cfg.GraphOrder, OneRankPerDevice: c.cfg.asNCCL && !c.cfg.MultiRankGPU,
-		Gone: func(r int) bool { return d.who != nil && c.near(d)[r] == Dead },
+		Gone: func(r int) bool { return processes != nil && processes.Halted(c.rank)[r] == hang.Dead },
 	})
 	if err != nil {
 		return err
 	}
 	d.Executor = a
-	if d.who, err = exchangeJSON(ctx, c, here(d.ordinal, c.cfg.job)); err != nil {
+	if processes, err = exchangeJSON(ctx, c, hang.ThisProcess(d.ordinal, c.cfg.job)); err != nil {
 		return errors.Join(err, a.Close(nil))
 	}
-	jobs := make([]int, c.size)
-	for r, w := range d.who {
-		jobs[r] = w.Job
-	}
-	d.log = flight.New(c.Name(), c.rank, d.ordinal, jobs)
+	d.watchdog = hang.NewWatchdog(&c.hang, a, d.ordinal, processes)
 	c.dev = d
 	c.accel.Store(d)
 	if f := c.fault.Err(); f != nil { // the fault hook did not see this device yet
@@ -91,7 +79,7 @@ func (c *Comm) openDevice(ctx context.Context) error {
 		return f
 	}
 	if c.size > 1 && !c.env.Unchecked {
-		looks.join(c, c.quietTeller(d))
+		d.watchdog.Start()
 	}
 	return nil
 }
@@ -113,14 +101,23 @@ func (c *Comm) closeDevice(tell func(byte) ([]byte, error)) error {
 	if d == nil || c.accel.Swap(nil) == nil {
 		return nil
 	}
-	looks.leave(c)
-	d.heads.mu.Lock()
-	d.heads.closed = true
-	d.heads.mu.Unlock()
-	close(d.quiet)
-	d.teller.Wait() // the teller uses the executor
-	d.log.Close()
+	d.watchdog.Close() // it uses the executor
 	return d.Close(tell)
+}
+
+// refuses gives the verdict about what has broken the communicator before a call with a number
+// returns the error.
+func (d *device) refuses(a *call, seq uint32) {
+	if d == nil || !d.side.c.cfg.asNCCL {
+		return
+	}
+	what := a.name(0)
+	if a.Coll != pointToPoint {
+		what = fmt.Sprintf("%v, operation #%d", a.Coll, seq)
+	}
+	if err := d.side.c.fault.Err(); err != nil {
+		d.watchdog.Refused(err, what)
+	}
 }
 
 // Device returns the ordinal of the communicator's device; ok is false if it has none.

@@ -27,8 +27,7 @@ func (c *Comm) enqueue(a *call) error {
 			return c.errorOf(InvalidUsage, a.name(0), "a rank that sends to itself needs a group with the Recv in it")
 		}
 		*o = executor.Op{On: d.Executor, Stream: a.stream, Op: op.Op{Coll: op.SendRecv, Root: NoPeer, Transfers: append(o.Transfers[:0], a.transfer())}}
-		d.exchanged(c.seq, o.Transfers, a.stream)
-		o.Call = d.log.Calls()
+		o.Call = d.watchdog.Transfers(c.seq, o.Transfers, a.stream)
 	} else {
 		c.describe(o, a)
 	}
@@ -41,7 +40,7 @@ func (c *Comm) enqueue(a *call) error {
 		if a.Coll != pointToPoint {
 			c.seq--
 		} else {
-			d.count(o.Transfers, -1)
+			d.watchdog.Undo(o.Transfers)
 		}
 		return c.wrap(a.name(c.seq+1), err)
 	}
@@ -56,8 +55,7 @@ func (c *Comm) describe(o *executor.Op, a *call) {
 	*o = executor.Op{On: d.Executor, Stream: a.stream, Op: a.Op}
 	if !c.env.Unchecked {
 		o.Sign = a.Signature()
-		d.called(stall{c.seq, o.Sign, int64(a.Count), a.Root}, a.stream)
-		o.Call = d.log.Calls()
+		o.Call = d.watchdog.Collective(c.seq, o.Sign, a.Count, a.Root, a.stream)
 	}
 	o.Device, o.Transfers = true, transfers
 	switch {
@@ -148,7 +146,7 @@ func (g *Group) enqueue() error {
 func (d *device) undo(c *Comm) {
 	for i := range d.ops {
 		if o := &d.ops[i]; o.Coll == op.SendRecv {
-			d.count(o.Transfers, -1)
+			d.watchdog.Undo(o.Transfers)
 		} else {
 			c.seq--
 		}
@@ -186,8 +184,8 @@ func (d *device) prepare(c *Comm, g *Group) {
 	}
 	d.op.Transfers = exchange
 	if first >= 0 {
-		d.exchanged(c.seq, exchange, stream)
-		d.ops = append(d.ops, executor.Op{On: d.Executor, Stream: stream, Also: d.also, Call: d.log.Calls(), Op: op.Op{Coll: op.SendRecv, Root: NoPeer, Transfers: exchange}})
+		call := d.watchdog.Transfers(c.seq, exchange, stream)
+		d.ops = append(d.ops, executor.Op{On: d.Executor, Stream: stream, Also: d.also, Call: call, Op: op.Op{Coll: op.SendRecv, Root: NoPeer, Transfers: exchange}})
 		g.batch, g.from = append(g.batch, nil), append(g.from, first)
 	}
 }

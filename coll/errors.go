@@ -72,7 +72,7 @@ func (c *Comm) wrap(what string, err error) *Error {
 		e.Code, e.Peer, e.Err = InvalidUsage, mismatch.Peer, mismatch
 	case errors.As(err, &late):
 		e.Code = Timeout
-		e.Peer, e.Err = c.stalls.blame(c.rank, late)
+		e.Peer, e.Err = c.waits.Blame(late)
 	case errors.Is(err, ErrAborted), errors.Is(err, ErrDestroyed), errors.Is(err, ErrBusy):
 		e.Code = InvalidUsage
 	}

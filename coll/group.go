@@ -261,7 +261,7 @@ func (g *Group) launch() error {
 		return g.failed(i, err)
 	}
 	for _, c := range g.comms {
-		c.over()
+		c.waits.Over()
 	}
 	return nil
 }
@@ -320,6 +320,8 @@ func (g *Group) watch() *host.Watch {
 		}
 		return nil
 	}
-	w.Late = func(i int, h transport.Header, b host.Blocked, d time.Duration) { g.calls[g.which[i]].c.late(h, b, d) }
+	w.Late = func(i int, h transport.Header, b host.Blocked, d time.Duration) {
+		g.calls[g.which[i]].c.waits.Late(h, b, d)
+	}
 	return &w
 }

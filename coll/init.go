@@ -3,7 +3,6 @@ package coll
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"github.com/assay-hpc/assay/coll/bootstrap"
 	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/executor"
+	"github.com/assay-hpc/assay/coll/hang"
 	"github.com/assay-hpc/assay/coll/host"
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/transport"
@@ -48,7 +48,7 @@ type Config struct {
 	// OnHang is called, from a goroutine of the communicator, when the rank has waited on its
 	// device for ASSAY_HANG_AFTER, or waits for a rank that is lost. The Verdict contains what is
 	// known about the reason. OnHang needs AsNCCL. nil: the verdict is logged.
-	OnHang func(Verdict)
+	OnHang func(hang.Verdict)
 	// Fallback returns the file of NVIDIA's libnccl.so.2, for what the engine does not do on
 	// devices itself; "" if there is no such file. named is the value of ASSAY_NCCL_FALLBACK, ""
 	// if that is not set. nil: the named file is used.
@@ -69,7 +69,7 @@ type settings struct {
 	gpus   *executor.Factory
 	asNCCL bool
 	name   string
-	onHang func(Verdict)
+	onHang func(hang.Verdict)
 	find   func(named string) string // Config.Fallback
 	job    int                       // the process's number in its job, for verdicts and recorders; -1: unknown
 }
@@ -284,6 +284,7 @@ func CommInitRank(ctx context.Context, n int, id UniqueID, rank int, cfg Config)
 		return fail(joinCode(err), err)
 	}
 	c.kin = joinSiblings(c.net.Key("siblings"))
+	c.hang.Name, c.hang.Key = c.Name(), c.kin.key
 	err = c.connect(ctx)
 	if err == nil {
 		err = c.openDevice(ctx)
@@ -310,7 +311,7 @@ func CommInitRank(ctx context.Context, n int, id UniqueID, rank int, cfg Config)
 
 // of returns a Comm without connections, for the given lane.
 func (r *ranks) of(lane string) *Comm {
-	c := &Comm{ranks: r, lane: lane, sent: make([]uint32, r.size), rcvd: make([]uint32, r.size), plans: map[planKey]*host.Plan{}}
+	c := &Comm{ranks: r, lane: lane, waits: hang.NewWaits(&r.hang, lane == ""), sent: make([]uint32, r.size), rcvd: make([]uint32, r.size), plans: map[planKey]*host.Plan{}}
 	c.single[0] = &c.one
 	return c
 }
@@ -319,6 +320,10 @@ func newComm(rank, n int, s settings) *Comm {
 	c := (&ranks{rank: rank, size: n, cfg: s}).of("")
 	var cancel context.CancelCauseFunc
 	c.broken, cancel = context.WithCancelCause(context.Background())
+	c.hang = hang.Comm{
+		Rank: rank, Size: n, Fault: &c.fault, Broken: c.broken, Send: func(r hang.Report) { c.report(report{Hang: &r}) },
+		Log: s.log, After: s.HangAfter, Dir: s.HangDir, Verdicts: s.asNCCL, OnHang: s.onHang,
+	}
 	c.fault.Hook = func(err error) {
 		cancel(err)
 		switch d := c.accel.Load(); {
@@ -326,7 +331,7 @@ func newComm(rank, n int, s settings) *Comm {
 		case !s.asNCCL:
 			d.Abort(err)
 		default:
-			d.do(func() { c.sayFault(d, err, "") })
+			d.watchdog.Broken(err)
 		}
 		c.announce(err)
 	}
@@ -366,16 +371,11 @@ func (c *Comm) bootOptions() bootstrap.Options {
 		switch {
 		case r.Regroup != nil:
 			c.regroupings.heard(from, *r.Regroup)
-		case r.Head != nil:
-			c.heardHead(from, *r.Head)
-		case r.Waiting != nil:
-			c.stalls.heard(c, from, *r.Waiting)
-			if r.Waiting.Seq == 0 {
-				return
+		case r.Hang != nil:
+			c.waits.Heard(from, *r.Hang)
+			if d := c.accel.Load(); d != nil {
+				d.watchdog.Heard(from, *r.Hang)
 			}
-			c.compareRecent(from, window{r.Waiting.Seq, binary.LittleEndian.AppendUint32(nil, r.Waiting.Sign)})
-		case r.Recent != nil:
-			c.compareRecent(from, *r.Recent)
 		case r.Code != Success: // a report without a code says nothing about an error
 			c.fault.Set(r.error(c.rank, from))
 		}
@@ -390,12 +390,10 @@ type report struct {
 	Abort bool   `json:"abort,omitempty"`
 	Peer  *int   `json:"peer,omitempty"` // the rank that is lost, which is not the one that reports it
 
-	// Reports that are not errors: what the rank has been waiting in, what it called on device
-	// memory, where the ranks of a new communicator meet, and the rank's progress.
-	Waiting *waiting    `json:"waiting,omitempty"`
-	Recent  *window     `json:"recent,omitempty"`
-	Regroup *regrouping `json:"regroup,omitempty"`
-	Head    *head       `json:"head,omitempty"`
+	// Reports that are not errors: where the ranks of a new communicator meet, and what a rank
+	// waits in.
+	Regroup *regrouping  `json:"regroup,omitempty"`
+	Hang    *hang.Report `json:"hang,omitempty"`
 }
 
 func (r report) error(rank, from int) error {
@@ -430,7 +428,12 @@ func (c *Comm) announce(err error) {
 	case e.Code == RemoteError: // another rank's report
 		return
 	}
-	if payload, err := json.Marshal(r); err == nil {
-		c.net.Report(payload)
+	c.report(r)
+}
+
+// report sends a report to the other ranks. It may be lost.
+func (r *ranks) report(what report) {
+	if payload, err := json.Marshal(what); err == nil {
+		r.net.Report(payload)
 	}
 }

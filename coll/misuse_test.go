@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/assay-hpc/assay/coll/hang"
 	"github.com/assay-hpc/assay/coll/op"
 )
 
@@ -333,7 +334,7 @@ func TestUncheckedWait(t *testing.T) {
 		case 0:
 			return c.Recv(Of(v), 1, Int32, 2)
 		case 2:
-			time.Sleep(2 * stallAfter)
+			time.Sleep(2 * hang.Slow)
 			return c.Send(Of(v), 1, Int32, 0)
 		}
 		return nil

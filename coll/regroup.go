@@ -2,7 +2,6 @@ package coll
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -156,14 +155,10 @@ func (c *Comm) regroup(ctx context.Context, op string, mine regrouping, id *Uniq
 
 // tellRegrouping repeats the report until all have joined, because a report may be dropped.
 func (c *Comm) tellRegrouping(ctx context.Context, r regrouping) {
-	payload, err := json.Marshal(report{Regroup: &r})
-	if err != nil {
-		panic(fmt.Sprintf("a report that is not JSON: %v", err))
-	}
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		c.net.Report(payload)
+		c.report(report{Regroup: &r})
 		select {
 		case <-ctx.Done():
 		case <-tick.C:

@@ -20,8 +20,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/colltest"
+	"github.com/assay-hpc/assay/coll/hang"
 )
 
 // faults are what goes wrong at one rank of a job, what a verdict may call it, and what it calls
@@ -29,26 +29,26 @@ import (
 // before it.
 var faults = []struct {
 	kind      string
-	causes    []coll.Cause
+	causes    []hang.Cause
 	operation string
 }{
 	{"none", nil, ""},
-	{"skip", []coll.Cause{coll.NotCalled, coll.Differs}, numbered}, // the rank's next call takes the place of the one that it has skipped
-	{"late", []coll.Cause{coll.NotCalled}, numbered},
-	{"never", []coll.Cause{coll.NotCalled}, numbered},
-	{"count", []coll.Cause{coll.Differs}, numbered},
-	{"type", []coll.Cause{coll.Differs}, numbered},
-	{"reduction", []coll.Cause{coll.Differs}, numbered},
-	{"order", []coll.Cause{coll.Differs}, numbered},
-	{"root", []coll.Cause{coll.Differs}, before},
-	{"stop", []coll.Cause{coll.Stopped}, numbered},
-	{"kill", []coll.Cause{coll.Dead}, numbered},
-	{"block", []coll.Cause{coll.Blocked}, numbered},
-	{"graph", []coll.Cause{coll.NotCalled}, "CUDA graph"},
-	{"recv", []coll.Cause{coll.Unmatched}, "Recv"},
-	{"cross", []coll.Cause{coll.Order}, numbered},
-	{"leave", []coll.Cause{coll.Differs}, numbered},
-	{"cut", []coll.Cause{coll.Cut}, numbered}, // the last rank's host from the others'
+	{"skip", []hang.Cause{hang.NotCalled, hang.Differs}, numbered}, // the rank's next call takes the place of the one that it has skipped
+	{"late", []hang.Cause{hang.NotCalled}, numbered},
+	{"never", []hang.Cause{hang.NotCalled}, numbered},
+	{"count", []hang.Cause{hang.Differs}, numbered},
+	{"type", []hang.Cause{hang.Differs}, numbered},
+	{"reduction", []hang.Cause{hang.Differs}, numbered},
+	{"order", []hang.Cause{hang.Differs}, numbered},
+	{"root", []hang.Cause{hang.Differs}, before},
+	{"stop", []hang.Cause{hang.Stopped}, numbered},
+	{"kill", []hang.Cause{hang.Dead}, numbered},
+	{"block", []hang.Cause{hang.Blocked}, numbered},
+	{"graph", []hang.Cause{hang.NotCalled}, "CUDA graph"},
+	{"recv", []hang.Cause{hang.Unmatched}, "Recv"},
+	{"cross", []hang.Cause{hang.Order}, numbered},
+	{"leave", []hang.Cause{hang.Differs}, numbered},
+	{"cut", []hang.Cause{hang.Cut}, numbered}, // the last rank's host from the others'
 }
 
 const numbered, before = "numbered", "before"
@@ -56,7 +56,7 @@ const numbered, before = "numbered", "before"
 // A faultRun is one job.
 type faultRun struct {
 	kind          string
-	causes        []coll.Cause
+	causes        []hang.Cause
 	operation     string
 	ranks, victim int
 	middle        int            // rounds before the one in which it happens
@@ -93,7 +93,7 @@ func (r faultRun) cut(ctx context.Context, file string) {
 
 // blamed are the ranks that a verdict is to name. Each side of a cut takes the other for
 // what is gone.
-func (r faultRun) blamed(v coll.Verdict) (ranks []int) {
+func (r faultRun) blamed(v hang.Verdict) (ranks []int) {
 	for rank := range r.ranks {
 		if (rank == r.victim) != (r.kind == "cut" && v.By == r.victim) {
 			ranks = append(ranks, rank)
@@ -186,7 +186,7 @@ func (r faultRun) run(ctx context.Context, program, emulator, dir string) (time.
 		r.cut(ctx, filepath.Join(dir, "id"))
 	}
 	ends := r.kind == "none" || r.kind == "late" // by itself
-	var v coll.Verdict
+	var v hang.Verdict
 	var err error
 	if r.kind != "none" {
 		v, err = verdict(ctx, dir)
@@ -234,7 +234,7 @@ func (r faultRun) began(out string) time.Time {
 }
 
 // verdict waits for the first file that a job writes, of those that name a cause.
-func verdict(ctx context.Context, dir string) (v coll.Verdict, err error) {
+func verdict(ctx context.Context, dir string) (v hang.Verdict, err error) {
 	for ; ; time.Sleep(20 * time.Millisecond) {
 		if ctx.Err() != nil {
 			return v, fmt.Errorf("no verdict")
@@ -242,7 +242,7 @@ func verdict(ctx context.Context, dir string) (v coll.Verdict, err error) {
 		files, _ := filepath.Glob(filepath.Join(dir, "assay-hang-*.json"))
 		for _, f := range files {
 			b, err := os.ReadFile(f)
-			if err == nil && json.Unmarshal(b, &v) == nil && v.Cause != coll.Elsewhere { // else it is being written, or another one says why
+			if err == nil && json.Unmarshal(b, &v) == nil && v.Cause != hang.Elsewhere { // else it is being written, or another one says why
 				return v, nil
 			}
 		}

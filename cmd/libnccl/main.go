@@ -41,6 +41,7 @@ import (
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/cuda"
 	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/hang"
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/internal/gpu/driver"
@@ -312,7 +313,7 @@ func prepare(w *C.struct_assay_new, env []string) (_ *comm, run func(context.Con
 	}
 	cfg := coll.Config{
 		Environ: slices.Concat(env, settings(&w.config)), Device: &c.device, GPUs: cuda.Factory, AsNCCL: true,
-		Name: name, Fallback: fallback, OnHang: func(v coll.Verdict) { fmt.Fprintf(os.Stderr, "libnccl (assay): %v\n", v) },
+		Name: name, Fallback: fallback, OnHang: func(v hang.Verdict) { fmt.Fprintf(os.Stderr, "libnccl (assay): %v\n", v) },
 	}
 	return c, func(ctx context.Context) (*coll.Comm, error) {
 		return coll.CommInitRank(ctx, c.ranks, *id, c.rank, cfg)

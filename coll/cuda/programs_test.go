@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll"
+	"github.com/assay-hpc/assay/coll/hang"
 	"github.com/assay-hpc/assay/coll/knob"
 	oracle "github.com/assay-hpc/assay/coll/model"
 	"github.com/assay-hpc/assay/coll/model/modeltest"
@@ -111,7 +112,7 @@ func fuzz(t *testing.T, short time.Duration, memory int, options func(seed uint6
 				return nil, err
 			}
 			k.Timeout, k.NetPlugin, k.MultiRankGPU, k.HangAfter, k.HangDir = time.Minute, "none", true, 30*time.Second, t.TempDir()
-			stands := func(v coll.Verdict) { t.Errorf("a program stands still: %s", v.Text) }
+			stands := func(v hang.Verdict) { t.Errorf("a program stands still: %s", v.Text) }
 			return coll.CommInitAll(ctx, p.Ranks, coll.Config{Knobs: k, Devices: spread(p.Ranks, devices).devices, GPUs: Factory, AsNCCL: asNCCL, OnHang: stands})
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/flight"
+	"github.com/assay-hpc/assay/coll/hang"
 	"github.com/assay-hpc/assay/internal/words"
 )
 
@@ -91,7 +91,7 @@ func process(pid int, found []flight.Snapshot, last int) Process {
 			c.SaidAt = &s.SaidAt
 		}
 		for _, e := range s.Last[max(0, len(s.Last)-last):] {
-			c.Last = append(c.Last, Operation{coll.Operation(e), e.Stream, e.At})
+			c.Last = append(c.Last, Operation{hang.Operation(e), e.Stream, e.At})
 		}
 		w.Communicators = append(w.Communicators, c)
 	}

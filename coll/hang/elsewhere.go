@@ -1,4 +1,4 @@
-package coll
+package hang
 
 import (
 	"fmt"
@@ -10,10 +10,10 @@ import (
 
 // An elsewhere is an operation of another communicator that a rank's GPU works on.
 type elsewhere struct {
-	Name string `json:"name"`
-	What string `json:"what"`
-	Seq  uint32 `json:"seq"` // number of the collective, or of the last one before the Sends and Recvs
-	For  []who  `json:"for"` // the processes that it waits for
+	Name string    `json:"name"`
+	What string    `json:"what"`
+	Seq  uint32    `json:"seq"` // number of the collective, or of the last one before the Sends and Recvs
+	For  []Process `json:"for"` // the processes that it waits for
 }
 
 // String names the operation, and the processes that it waits for.
@@ -25,12 +25,11 @@ func (e elsewhere) String() string {
 	return fmt.Sprintf("%s of communicator %q, which waits for %s", e.What, e.Name, few(all, ", "))
 }
 
-// beside returns the process's other communicators on the same device.
-func (c *Comm) beside(d *device) iter.Seq2[*Comm, *device] {
-	return func(yield func(*Comm, *device) bool) {
-		for _, o := range looks.comms() {
-			od := o.accel.Load()
-			if o.kin != c.kin && od != nil && od.ordinal == d.ordinal && o.rank < len(od.who) && !yield(o, od) {
+// beside returns the watchdogs of the process's other communicators on the same device.
+func (w *Watchdog) beside() iter.Seq[*Watchdog] {
+	return func(yield func(*Watchdog) bool) {
+		for _, o := range rounds.watchdogs() {
+			if o.comm.Key != w.comm.Key && o.device == w.device && !yield(o) {
 				return
 			}
 		}
@@ -40,22 +39,22 @@ func (c *Comm) beside(d *device) iter.Seq2[*Comm, *device] {
 // elsewhere returns the operations of the process's other communicators on the same device that
 // have begun and wait for other ranks. If this one is idle, those are left out that run in CUDA
 // graphs alone: to ask for them takes long, and the other ranks wait for the answer.
-func (c *Comm) elsewhere(d *device, idle bool) (all []elsewhere) {
+func (w *Watchdog) elsewhere(idle bool) (all []elsewhere) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for o, od := range c.beside(d) {
+	for o := range w.beside() {
 		wg.Go(func() {
-			if idle && od.look(false).Does == executor.Idle {
+			if idle && o.state(false).Does == executor.Idle {
 				return
 			}
-			l := od.look(true)
+			l := o.state(true)
 			if l.Does != executor.Begun || len(l.Ranks) == 0 {
 				return
 			}
-			e := elsewhere{Name: o.Name(), What: "an operation"}
-			at, ok := od.log.At(l.Call)
+			e := elsewhere{Name: o.comm.Name, What: "an operation"}
+			at, ok := o.log.At(l.Call)
 			if !ok {
-				at, ok = od.log.Last()
+				at, ok = o.log.Last()
 			}
 			if !l.Graph.IsZero() {
 				e.What = inGraph
@@ -63,7 +62,7 @@ func (c *Comm) elsewhere(d *device, idle bool) (all []elsewhere) {
 				e.What, e.Seq = Operation(at), at.Seq
 			}
 			for _, r := range l.Ranks {
-				e.For = append(e.For, od.who[r])
+				e.For = append(e.For, o.processes[r])
 			}
 			mu.Lock()
 			defer mu.Unlock()

@@ -1,4 +1,4 @@
-package coll
+package hang
 
 import (
 	"encoding/json"

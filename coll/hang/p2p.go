@@ -1,8 +1,10 @@
-package coll
+package hang
 
 import (
 	"fmt"
 	"slices"
+
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // What verdicts say of Sends and Recvs.
@@ -54,7 +56,7 @@ func (g *hang) unmatched() (found []finding) {
 			continue
 		}
 		peers := h.For
-		if len(peers) == 0 && in.Peer != NoPeer {
+		if len(peers) == 0 && in.Peer != op.NoPeer {
 			peers = []int{in.Peer}
 		}
 		with := "several ranks"

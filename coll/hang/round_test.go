@@ -1,4 +1,4 @@
-package coll
+package hang
 
 import (
 	"slices"
@@ -7,10 +7,10 @@ import (
 
 // TestRound: who has left is not visited any more, and with the last one the timer ends.
 func TestRound(t *testing.T) {
-	r := round{all: map[*Comm]func(){}, runs: true} // without its timer
-	a, b := new(Comm), new(Comm)
-	visited := map[*Comm]int{}
-	for _, c := range []*Comm{a, b} {
+	r := round{all: map[*Watchdog]func(){}, runs: true} // without its timer
+	a, b := new(Watchdog), new(Watchdog)
+	visited := map[*Watchdog]int{}
+	for _, c := range []*Watchdog{a, b} {
 		r.join(c, func() { visited[c]++ })
 	}
 	more := []bool{r.visit()}

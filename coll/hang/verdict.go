@@ -1,4 +1,4 @@
-package coll
+package hang
 
 import (
 	"cmp"
@@ -72,15 +72,6 @@ type State struct {
 	WaitsFor []int  `json:"waits_for"` // ranks, if it has begun
 }
 
-// A who identifies a rank's process. All ranks know it from the beginning.
-type who struct {
-	Host      string `json:"host"`
-	PID       int    `json:"pid"`
-	GPU       int    `json:"gpu"`
-	Namespace string `json:"namespace"` // of process IDs
-	Job       int    `json:"job"`       // the process's number in its job, as its launcher says; -1: unknown
-}
-
 // A head is a rank's progress in a communicator.
 type head struct {
 	Ask    bool              `json:"ask,omitempty"`    // asks the others for theirs
@@ -90,7 +81,7 @@ type head struct {
 	Was    *stall            `json:"was,omitempty"`    // that collective; nil: not called, or forgotten
 	Call   stall             `json:"call"`             // its last collective
 	P2P    int               `json:"p2p,omitempty"`    // Sends and Recvs since then; a group counts as one
-	Peer   int               `json:"peer"`             // of the last of these; NoPeer: several
+	Peer   int               `json:"peer"`             // of the last of these; op.NoPeer: several
 	Ago    int               `json:"ago"`              // seconds since its last call
 	Does   executor.Progress `json:"does"`
 	For    []int             `json:"for,omitempty"`   // ranks that it waits for
@@ -109,7 +100,7 @@ type head struct {
 type place struct {
 	Call  stall `json:"call"`            // the collective, or the last one before the Sends and Recvs
 	P2P   int   `json:"p2p,omitempty"`   // Sends and Recvs since then; a group counts as one
-	Peer  int   `json:"peer"`            // of the last of these; NoPeer: several
+	Peer  int   `json:"peer"`            // of the last of these; op.NoPeer: several
 	Since int   `json:"since,omitempty"` // how many operations the rank has called after it
 }
 
@@ -118,7 +109,7 @@ func (p place) String() string {
 	switch {
 	case p.P2P == 0:
 		return p.Call.String()
-	case p.Peer != NoPeer:
+	case p.Peer != op.NoPeer:
 		return fmt.Sprintf("a Send to or Recv from rank %d", p.Peer)
 	}
 	return "Sends or Recvs"
@@ -141,15 +132,12 @@ func (h head) waits() bool { return h.Does == executor.Begun || h.Does == execut
 type hang struct {
 	size  int
 	by    int
-	who   []who                          // by rank
+	who   Processes
 	heads map[int]head                   // of the ranks that answered
 	call  func(seq uint32) (stall, bool) // the judging rank's call with a number
 }
 
-func (g *hang) name(r int) string {
-	w := g.who[r]
-	return fmt.Sprintf("rank %d (host %s, pid %d, GPU %d)", r, w.Host, w.PID, w.GPU)
-}
+func (g *hang) name(r int) string { return g.who.name(r) }
 
 // A finding is one reason, and the ranks that it concerns.
 type finding struct {

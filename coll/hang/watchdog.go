@@ -1,0 +1,327 @@
+package hang
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/executor"
+	"github.com/assay-hpc/assay/coll/op"
+)
+
+// A Report is what ranks tell one another.
+type Report struct {
+	Waiting *waiting `json:"waiting,omitempty"` // what the rank waits in on host memory
+	Recent  *window  `json:"recent,omitempty"`  // what it has called on device memory
+	Head    *head    `json:"head,omitempty"`    // its progress there
+}
+
+// A Watchdog watches a rank's operations on device memory.
+type Watchdog struct {
+	*Recorder
+	comm      *Comm
+	executor  executor.Executor
+	device    int
+	processes Processes
+	closing   chan struct{} // closed: background tasks end
+	tasks     sync.WaitGroup
+	visit     visit
+
+	mu          sync.Mutex
+	closed      bool
+	heads       map[int]head  // answers to this rank's last poll, not to that of another rank
+	answered    chan struct{} // signaled on each answer
+	calls       uint64        // number of calls of this rank
+	ended       uint64        // value of calls when all had ended
+	since       time.Time     // when calls last changed
+	lowerPolled time.Time     // when a lower rank last polled
+	checking    bool          // diagnose is running
+	checked     time.Time
+	oldest      uint64    // the first operation that has not ended, as State.Call
+	oldestSince time.Time // when it was seen there first
+	graphs      bool      // when all calls had ended: CUDA graphs may run more operations
+	graphSince  time.Time // at the last check: since when an operation of a graph has waited for the same thing
+	reported    uint64    // value of calls at the last verdict, of this or another rank; 0: none
+	ownVerdict  time.Time // when this rank gave the verdict; zero again once it continues
+	differ      bool      // ranks called different collectives, and reportDiffering is running
+	query       *query    // the unanswered query of the executor; nil: none
+
+	faultMu       sync.Mutex // held while a fault's verdict is given
+	faultReported bool       // the verdict was given, by this or another rank; guarded by faultMu
+}
+
+// A visit is what the last visit of the round has found.
+type visit struct {
+	calls  uint64    // number of calls of this rank
+	since  time.Time // when that changed
+	shared uint64    // value of calls when the others were told of them
+}
+
+// NewWatchdog returns the Watchdog of a rank, with its Recorder. processes are those of all ranks.
+// Close ends both.
+func NewWatchdog(c *Comm, e executor.Executor, device int, processes Processes) *Watchdog {
+	return &Watchdog{
+		Recorder: newRecorder(c, device, processes), comm: c, executor: e, device: device, processes: processes,
+		closing: make(chan struct{}), visit: visit{since: time.Now()},
+	}
+}
+
+// Start begins to watch.
+func (w *Watchdog) Start() { rounds.join(w, w.visitNow) }
+
+// Close ends the watching. Afterwards the executor is not used.
+func (w *Watchdog) Close() {
+	rounds.leave(w)
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	close(w.closing)
+	w.tasks.Wait()
+	w.log.Close()
+}
+
+// visitNow looks for a hang, and tells the others what this rank called last when it has called
+// nothing for a while.
+func (w *Watchdog) visitNow() {
+	calls, v := w.log.Calls(), &w.visit
+	if w.comm.Broken.Err() != nil {
+		if calls != v.calls && w.comm.Verdicts { // a call that the fault came upon
+			v.calls = calls
+			w.Broken(w.comm.Fault.Err())
+		}
+		return
+	}
+	if w.comm.Verdicts {
+		w.check()
+	}
+	switch {
+	case calls != v.calls:
+		v.calls, v.since = calls, time.Now()
+	case calls != v.shared && time.Since(v.since) >= Slow:
+		v.shared = calls
+		if last := w.window(); last.Last > 0 { // else the recorder has Sends and Recvs only
+			w.comm.Send(Report{Recent: &last})
+		}
+	}
+}
+
+const (
+	checkEvery = 250 * time.Millisecond  // how often a rank checks whether it waits
+	answerWait = 1200 * time.Millisecond // how long other ranks may take to answer a poll
+)
+
+// background runs f in the background, unless the communicator is closed.
+func (w *Watchdog) background(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.closed {
+		w.tasks.Go(f)
+	}
+}
+
+// firstCheck is how long after its last call a rank looks for the first time whether it waits, if a
+// verdict is due after the given time.
+func firstCheck(due time.Duration) time.Duration { return min(time.Second, due/2) }
+
+// check starts diagnose when it is due. It is called every checkEvery.
+func (w *Watchdog) check() {
+	calls := w.log.Calls()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if calls != w.calls || w.since.IsZero() {
+		w.calls, w.since, w.lowerPolled = calls, time.Now(), time.Time{}
+		w.resumed()
+	}
+	limit := w.comm.After
+	due := w.since.Add(limit)
+	if w.ended == calls {
+		if due = w.graphSince.Add(limit); w.graphSince.IsZero() {
+			due = time.Now().Add(limit)
+		}
+	}
+	switch {
+	case w.closed || w.checking || limit == 0 || time.Since(w.since) < firstCheck(limit):
+	case w.ended == calls && !w.graphs, w.ended != calls && w.reported == calls && w.ownVerdict.IsZero(): // all has ended, or another rank gave the verdict
+	case time.Since(w.checked) < time.Second && (time.Now().Before(due) || w.checked.After(due)), time.Since(w.lowerPolled) < 3*answerWait:
+	default:
+		w.checking, w.checked = true, time.Now()
+		w.tasks.Go(func() {
+			w.diagnose(calls)
+			w.mu.Lock()
+			w.checking = false
+			w.mu.Unlock()
+		})
+	}
+}
+
+// resumed reports that a communicator continues after this rank's verdict. The caller holds the
+// lock.
+func (w *Watchdog) resumed() {
+	if !w.ownVerdict.IsZero() {
+		text := fmt.Sprintf("it continues, %d s after it was reported as hung", int(time.Since(w.ownVerdict).Seconds()))
+		w.ownVerdict = time.Time{}
+		if !w.closed {
+			w.tasks.Go(func() { w.report(Verdict{Cause: Resumed, Text: text}) })
+		}
+	}
+}
+
+// diagnose determines whether and why this rank, after the given number of calls, waits.
+func (w *Watchdog) diagnose(calls uint64) {
+	now := w.state(true)
+	idle, graph := now.Does == executor.Idle, !now.Graph.IsZero()
+	w.mu.Lock()
+	since := w.since
+	if (idle || graph) && w.log.Calls() == calls {
+		if idle || now.Graph != w.graphSince { // a different wait of a graph, perhaps after a verdict
+			w.resumed()
+			w.reported = 0
+		}
+		w.ended, w.graphSince, w.graphs = calls, now.Graph, now.Graphs
+		w.log.Ended(calls)
+	}
+	if now.Call > 0 {
+		w.log.Ended(now.Call - 1)
+	}
+	if now.Call != w.oldest {
+		w.oldest, w.oldestSince = now.Call, time.Now()
+	}
+	if graph {
+		since = now.Graph
+	} else { // what was there at the first look may have been there since the call
+		late := min(firstCheck(w.comm.After)+checkEvery, w.comm.After/2)
+		for _, seen := range [...]time.Time{w.oldestSince, now.Since} {
+			if at := seen.Add(-late); at.After(since) {
+				since = at
+			}
+		}
+	}
+	enough := idle || w.reported == calls || time.Since(since) < w.comm.After
+	w.mu.Unlock()
+	if enough {
+		return
+	}
+	mine := w.head()
+	if !mine.waits() || !w.poll(mine) {
+		return
+	}
+	again := w.state(true)
+	w.mu.Lock()
+	g := hang{w.comm.Size, w.comm.Rank, w.processes, w.heads, w.collective}
+	g.heads[w.comm.Rank] = mine
+	if r, seq, ok := g.differs(); ok {
+		w.mu.Unlock()
+		if was, ok := w.collective(seq); ok {
+			sign, _ := g.heads[r].Window.sign(seq)
+			w.reportDiffering(r, was, stall{seq, sign, -1, op.NoPeer})
+		}
+		return
+	}
+	cause, ranks, text, ok := g.judge()
+	states := g.states()
+	ok = ok && again.Does != executor.Idle && again.Graph.Equal(now.Graph) && again.Since.Equal(now.Since) && again.Call == now.Call && w.log.Calls() == calls && w.reported != calls && time.Since(w.lowerPolled) > 3*answerWait && w.comm.Fault.Err() == nil
+	if ok {
+		w.reported, w.ownVerdict = calls, time.Now()
+	}
+	w.mu.Unlock()
+	if !ok {
+		return
+	}
+	mine.Ask, mine.Said = false, true
+	w.tellHead(mine)
+	w.report(Verdict{Cause: cause, Ranks: ranks, Text: "it stands still: " + text, States: states})
+}
+
+// poll asks the other ranks and waits until all have answered, but no longer than answerWait. It
+// returns false if the communicator was closed or broken meanwhile.
+func (w *Watchdog) poll(mine head) bool {
+	w.mu.Lock()
+	w.heads, w.answered = map[int]head{}, make(chan struct{}, w.comm.Size)
+	heard := w.answered
+	w.mu.Unlock()
+	mine.Ask = true
+	w.tellHead(mine)
+	limit := time.After(answerWait)
+	for {
+		w.mu.Lock()
+		n := len(w.heads)
+		w.mu.Unlock()
+		if n >= w.comm.Size-1 {
+			return true
+		}
+		select {
+		case <-heard:
+		case <-limit:
+			return true
+		case <-w.closing:
+			return false
+		case <-w.comm.Broken.Done():
+			return false
+		}
+	}
+}
+
+func (w *Watchdog) tellHead(h head) { w.comm.Send(Report{Head: &h}) }
+
+// Heard takes a rank's Report, and answers if it is a poll.
+func (w *Watchdog) Heard(from int, r Report) {
+	switch {
+	case r.Head != nil:
+		w.heardHead(from, *r.Head)
+	case r.Waiting != nil:
+		if r.Waiting.Seq > 0 {
+			w.compare(from, window{r.Waiting.Seq, binary.LittleEndian.AppendUint32(nil, r.Waiting.Sign)})
+		}
+	case r.Recent != nil:
+		w.compare(from, *r.Recent)
+	}
+}
+
+// heardHead records a rank's head, and answers if it is a poll.
+func (w *Watchdog) heardHead(from int, theirs head) {
+	w.mu.Lock()
+	if w.heads != nil && !theirs.Said && !theirs.Ask && theirs.To == w.comm.Rank {
+		w.heads[from] = theirs
+		select {
+		case w.answered <- struct{}{}:
+		default:
+		}
+	}
+	if theirs.Ask && from < w.comm.Rank {
+		w.lowerPolled = time.Now()
+	}
+	if theirs.Said {
+		w.reported = w.log.Calls()
+	}
+	// If two ranks ask at the same time, either the lower one's question arrives before the other
+	// one gives its verdict, which it then drops, or the lower one gets this answer.
+	said := !w.ownVerdict.IsZero() && time.Since(w.ownVerdict) < 3*answerWait
+	w.mu.Unlock()
+	if theirs.Ask {
+		w.background(func() {
+			if said && theirs.Number == 0 {
+				w.tellHead(head{Said: true, Peer: op.NoPeer})
+			}
+			answer := w.answer(theirs.Number)
+			answer.To = from
+			w.tellHead(answer)
+		})
+	}
+}
+
+// report completes a verdict, writes it to a file, and passes it to Comm.OnHang or the log.
+func (w *Watchdog) report(v Verdict) {
+	v.Schema, v.Time, v.Communicator, v.Size, v.By = VerdictSchema, time.Now(), w.comm.Name, w.comm.Size, w.comm.Rank
+	w.log.Say(v.Text)
+	if v.Cause != Resumed {
+		if err := v.write(w.comm.Dir); err != nil {
+			w.comm.Log.Warnf("the verdict is in no file: %v", err)
+		}
+	}
+	if w.comm.OnHang != nil {
+		w.comm.OnHang(v)
+		return
+	}
+	w.comm.Log.Warnf("%v", v)
+}
