@@ -695,7 +695,7 @@ func TestReportWithoutCode(t *testing.T) {
 	for _, cfg := range []Config{testConfig(), deviceConfig(2)} {
 		withRanks(t, 2, cfg, func(c *Comm) error {
 			report := c.bootOptions().OnReport
-			for _, text := range []string{"", "{}", "null", "[]", `{"future":{"code":5}}`, `{"hang":{}}`, `{"hang":{"recent":[]}}`, `{"hang":{"recent":[{}]}}`, `{"hang":{"waiting":{}}}`, `{"hang":{"waiting":{"sign":7}}}`, `{"hang":{"head":{}}}`, `{"hang":{"head":{"call":{"seq":1}}}}`, `{"regroup":{}}`, `{"text":"?"}`, `{"code":0}`} {
+			for _, text := range []string{"", "{}", "null", "[]", `{"future":{"code":5}}`, `{"hang":{}}`, `{"hang":{"recent":[]}}`, `{"hang":{"recent":[{}]}}`, `{"hang":{"wait":{}}}`, `{"hang":{"wait":{"sign":7}}}`, `{"hang":{"ask":{}}}`, `{"hang":{"ask":{"seq":1}}}`, `{"hang":{"answer":{}}}`, `{"hang":{"answer":{"snapshot":{"call":{"seq":1}}}}}`, `{"regroup":{}}`, `{"text":"?"}`, `{"code":0}`} {
 				report(1-c.Rank(), []byte(text))
 				if err := c.AsyncError(); err != nil {
 					return fmt.Errorf("%s: %w", text, err)

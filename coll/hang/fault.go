@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/executor"
-	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
@@ -50,13 +49,13 @@ func (w *Watchdog) reportFault(err error, refused string) {
 	w.faultReported = true
 	w.mu.Lock()
 	calls := w.log.Calls()
-	said := w.reported == calls && calls > 0
+	known := w.reported == calls && calls > 0
 	w.reported = calls
 	w.mu.Unlock()
-	if said {
+	if known {
 		return
 	}
-	w.tellHead(head{Said: true, Peer: op.NoPeer})
+	w.comm.Send(Report{Reported: true})
 	w.report(Verdict{Cause: cause, Ranks: ranks, Text: text})
 }
 

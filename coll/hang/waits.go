@@ -20,22 +20,12 @@ import (
 // checks again whether to log it.
 const Slow = time.Second
 
-// A stall is the collective that a rank is waiting in.
-type stall struct {
-	Seq  uint32 `json:"seq"`
-	Sign uint32 `json:"sign"`
-	// Count is the number of elements that the rank passed; -1: unknown. An operation on host
-	// memory that waits knows only what its messages carry, which is the Sign.
-	Count int64 `json:"count"`
-	Root  int   `json:"root"` // of collectives that have one
-}
-
-// A waiting is what a rank has been waiting in, and for whom. The stall is zero if it cannot be
+// A wait is what a rank has been waiting in, and for whom. The collective is zero if it cannot be
 // compared with those of other ranks: Sends, Recvs and lanes have their own numbers, and without
-// signs nothing tells operations apart.
-type waiting struct {
-	stall
-	For  int  `json:"for"`            // the rank that it waits for; NoPeer: all
+// signatures nothing tells operations apart.
+type wait struct {
+	collective
+	For  int  `json:"for"`            // the rank that it waits for; op.NoPeer: all
 	Over bool `json:"over,omitempty"` // it waits no more
 }
 
@@ -45,9 +35,9 @@ type Waits struct {
 	numbered bool
 
 	mu     sync.Mutex
-	own    waiting // zero when this rank does not wait
-	peers  map[int]waiting
-	logged stall
+	own    wait // zero when this rank does not wait
+	peers  map[int]wait
+	logged collective
 	told   bool // the others know of own
 }
 
@@ -57,12 +47,12 @@ func NewWaits(c *Comm, numbered bool) *Waits { return &Waits{comm: c, numbered: 
 
 // Late is called every Slow while an operation waits, with its header.
 func (w *Waits) Late(h transport.Header, b host.Blocked, since time.Duration) {
-	s := waiting{For: b.Peer}
+	s := wait{For: b.Peer}
 	if coll, _ := op.Signed(h.Sign); coll != op.NumCollectives && w.numbered && h.Sign != 0 {
-		s.stall = stall{Seq: h.Seq, Sign: h.Sign, Count: -1, Root: op.NoPeer}
+		s.collective = collective{Seq: h.Seq, Sign: h.Sign, Count: -1, Root: op.NoPeer}
 	}
 	w.tell(s)
-	now := stall{Seq: h.Seq, Sign: h.Sign}
+	now := collective{Seq: h.Seq, Sign: h.Sign}
 	if limit := w.comm.After; limit == 0 || since < limit || w.logged == now {
 		return
 	}
@@ -74,11 +64,11 @@ func (w *Waits) Late(h transport.Header, b host.Blocked, since time.Duration) {
 // Destroying is called when a rank has waited in Destroy for Slow. seq is the number after that of
 // its last collective.
 func (w *Waits) Destroying(seq uint32) {
-	w.tell(waiting{stall{seq, op.Destroying, -1, op.NoPeer}, op.NoPeer, false})
+	w.tell(wait{collective{seq, op.Destroying, -1, op.NoPeer}, op.NoPeer, false})
 }
 
 // tell tells the others, once, what this rank waits in, and compares it with what they have told.
-func (w *Waits) tell(s waiting) {
+func (w *Waits) tell(s wait) {
 	w.mu.Lock()
 	first := w.own != s
 	w.own = s
@@ -88,7 +78,7 @@ func (w *Waits) tell(s waiting) {
 	w.mu.Unlock()
 	if first {
 		w.told = true
-		w.comm.Send(Report{Waiting: &s})
+		w.comm.Send(Report{Wait: &s})
 	}
 }
 
@@ -99,27 +89,27 @@ func (w *Waits) Over() {
 	}
 	w.told = false
 	w.mu.Lock()
-	w.own = waiting{}
+	w.own = wait{}
 	w.mu.Unlock()
-	w.comm.Send(Report{Waiting: &waiting{Over: true}})
+	w.comm.Send(Report{Wait: &wait{Over: true}})
 }
 
 // Heard records what a rank waits in.
 func (w *Waits) Heard(from int, r Report) {
-	if r.Waiting == nil {
+	if r.Wait == nil {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.peers == nil {
-		w.peers = map[int]waiting{}
+		w.peers = map[int]wait{}
 	}
-	if r.Waiting.Over {
+	if r.Wait.Over {
 		delete(w.peers, from)
 		return
 	}
-	w.peers[from] = *r.Waiting
-	w.compare(from, *r.Waiting)
+	w.peers[from] = *r.Wait
+	w.compare(from, *r.Wait)
 }
 
 // Blame follows who waits for whom to its end. It returns the rank there, NoPeer if there is none,
@@ -153,7 +143,7 @@ func (w *Waits) Blame(late *host.TimeoutError) (int, error) {
 
 // compare breaks the communicator if two ranks wait in different operations with the same number,
 // which would never end.
-func (w *Waits) compare(peer int, t waiting) {
+func (w *Waits) compare(peer int, t wait) {
 	own := w.own
 	if own.Seq == 0 || own.Seq != t.Seq || own.Sign == t.Sign { // 0: this rank has not waited
 		return

@@ -7,14 +7,34 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/executor"
-	"github.com/assay-hpc/assay/coll/op"
 )
 
-// A Report is what ranks tell one another.
+// A Report is what ranks tell one another. One of the fields is set.
 type Report struct {
-	Waiting *waiting `json:"waiting,omitempty"` // what the rank waits in on host memory
-	Recent  *window  `json:"recent,omitempty"`  // what it has called on device memory
-	Head    *head    `json:"head,omitempty"`    // its progress there
+	Wait     *wait    `json:"wait,omitempty"`     // what the rank waits in on host memory
+	Recent   *history `json:"recent,omitempty"`   // what it has called on device memory
+	Ask      *Ask     `json:"ask,omitempty"`      // to all other ranks
+	Answer   *Answer  `json:"answer,omitempty"`   // to one rank
+	Reported bool     `json:"reported,omitempty"` // the rank has given a verdict
+}
+
+// An Ask is the question of a poll.
+type Ask struct {
+	Seq uint32 `json:"seq,omitempty"` // which collective the ranks have called under this number; 0: asks for Snapshots
+}
+
+// An Answer answers an Ask.
+type Answer struct {
+	To       int         `json:"to"` // the rank that asked
+	Seq      uint32      `json:"seq,omitempty"`
+	Snapshot *Snapshot   `json:"snapshot,omitempty"` // if Seq is 0
+	Call     *collective `json:"call,omitempty"`     // nil: not called, or forgotten
+}
+
+// A poll is the collection of the other ranks' answers to an Ask.
+type poll struct {
+	answers  map[int]Answer // by rank; guarded by Watchdog.mu
+	answered chan struct{}  // signaled on each answer
 }
 
 // A Watchdog watches a rank's operations on device memory.
@@ -30,13 +50,12 @@ type Watchdog struct {
 
 	mu          sync.Mutex
 	closed      bool
-	heads       map[int]head  // answers to this rank's last poll, not to that of another rank
-	answered    chan struct{} // signaled on each answer
-	calls       uint64        // number of calls of this rank
-	ended       uint64        // value of calls when all had ended
-	since       time.Time     // when calls last changed
-	lowerPolled time.Time     // when a lower rank last polled
-	checking    bool          // diagnose is running
+	polls       map[uint32]*poll // this rank's last ones, by Ask.Seq
+	calls       uint64           // number of calls of this rank
+	ended       uint64           // value of calls when all had ended
+	since       time.Time        // when calls last changed
+	lowerPolled time.Time        // when a lower rank last polled
+	checking    bool             // diagnose is running
 	checked     time.Time
 	oldest      uint64    // the first operation that has not ended, as State.Call
 	oldestSince time.Time // when it was seen there first
@@ -63,7 +82,7 @@ type visit struct {
 func NewWatchdog(c *Comm, e executor.Executor, device int, processes Processes) *Watchdog {
 	return &Watchdog{
 		Recorder: newRecorder(c, device, processes), comm: c, executor: e, device: device, processes: processes,
-		closing: make(chan struct{}), visit: visit{since: time.Now()},
+		closing: make(chan struct{}), polls: map[uint32]*poll{}, visit: visit{since: time.Now()},
 	}
 }
 
@@ -100,7 +119,7 @@ func (w *Watchdog) visitNow() {
 		v.calls, v.since = calls, time.Now()
 	case calls != v.shared && time.Since(v.since) >= Slow:
 		v.shared = calls
-		if last := w.window(); last.Last > 0 { // else the recorder has Sends and Recvs only
+		if last := w.history(); last.Last > 0 { // else the recorder has Sends and Recvs only
 			w.comm.Send(Report{Recent: &last})
 		}
 	}
@@ -202,24 +221,31 @@ func (w *Watchdog) diagnose(calls uint64) {
 	if enough {
 		return
 	}
-	mine := w.head()
-	if !mine.waits() || !w.poll(mine) {
+	own := w.snapshot()
+	if !own.waits() {
+		return
+	}
+	p, ok := w.poll(0)
+	if !ok {
 		return
 	}
 	again := w.state(true)
 	w.mu.Lock()
-	g := hang{w.comm.Size, w.comm.Rank, w.processes, w.heads, w.collective}
-	g.heads[w.comm.Rank] = mine
-	if r, seq, ok := g.differs(); ok {
+	d := diagnosis{w.comm.Rank, w.processes, map[int]Snapshot{w.comm.Rank: own}, w.collective}
+	for r, a := range p.answers {
+		if a.Snapshot != nil {
+			d.snapshots[r] = *a.Snapshot
+		}
+	}
+	if r, seq, differ := d.differs(); differ {
 		w.mu.Unlock()
-		if was, ok := w.collective(seq); ok {
-			sign, _ := g.heads[r].Window.sign(seq)
-			w.reportDiffering(r, was, stall{seq, sign, -1, op.NoPeer})
+		if called, ok := w.collective(seq); ok {
+			w.reportDiffering(r, called, d.snapshots[r].History)
 		}
 		return
 	}
-	cause, ranks, text, ok := g.judge()
-	states := g.states()
+	cause, ranks, text, ok := d.cause()
+	states := d.states()
 	ok = ok && again.Does != executor.Idle && again.Graph.Equal(now.Graph) && again.Since.Equal(now.Since) && again.Call == now.Call && w.log.Calls() == calls && w.reported != calls && time.Since(w.lowerPolled) > 3*answerWait && w.comm.Fault.Err() == nil
 	if ok {
 		w.reported, w.ownVerdict = calls, time.Now()
@@ -228,86 +254,98 @@ func (w *Watchdog) diagnose(calls uint64) {
 	if !ok {
 		return
 	}
-	mine.Ask, mine.Said = false, true
-	w.tellHead(mine)
+	w.comm.Send(Report{Reported: true})
 	w.report(Verdict{Cause: cause, Ranks: ranks, Text: "it stands still: " + text, States: states})
 }
 
-// poll asks the other ranks and waits until all have answered, but no longer than answerWait. It
-// returns false if the communicator was closed or broken meanwhile.
-func (w *Watchdog) poll(mine head) bool {
+// poll asks the other ranks which collective they have called under a number, or, for 0, for their
+// Snapshots. It waits until all have answered, but no longer than answerWait. ok is false if the
+// communicator was closed or broken meanwhile.
+func (w *Watchdog) poll(seq uint32) (p *poll, ok bool) {
+	p = &poll{map[int]Answer{}, make(chan struct{}, w.comm.Size)}
 	w.mu.Lock()
-	w.heads, w.answered = map[int]head{}, make(chan struct{}, w.comm.Size)
-	heard := w.answered
+	w.polls[seq] = p
 	w.mu.Unlock()
-	mine.Ask = true
-	w.tellHead(mine)
+	w.comm.Send(Report{Ask: &Ask{seq}})
 	limit := time.After(answerWait)
 	for {
 		w.mu.Lock()
-		n := len(w.heads)
+		n := len(p.answers)
 		w.mu.Unlock()
 		if n >= w.comm.Size-1 {
-			return true
+			return p, true
 		}
 		select {
-		case <-heard:
+		case <-p.answered:
 		case <-limit:
-			return true
+			return p, true
 		case <-w.closing:
-			return false
+			return nil, false
 		case <-w.comm.Broken.Done():
-			return false
+			return nil, false
 		}
 	}
 }
 
-func (w *Watchdog) tellHead(h head) { w.comm.Send(Report{Head: &h}) }
-
-// Heard takes a rank's Report, and answers if it is a poll.
+// Heard takes a rank's Report, and answers if that asks.
 func (w *Watchdog) Heard(from int, r Report) {
 	switch {
-	case r.Head != nil:
-		w.heardHead(from, *r.Head)
-	case r.Waiting != nil:
-		if r.Waiting.Seq > 0 {
-			w.compare(from, window{r.Waiting.Seq, binary.LittleEndian.AppendUint32(nil, r.Waiting.Sign)})
+	case r.Wait != nil:
+		if r.Wait.Seq > 0 {
+			w.compare(from, history{r.Wait.Seq, binary.LittleEndian.AppendUint32(nil, r.Wait.Sign)})
 		}
 	case r.Recent != nil:
 		w.compare(from, *r.Recent)
+	case r.Ask != nil:
+		w.asked(from, *r.Ask)
+	case r.Answer != nil && r.Answer.To == w.comm.Rank:
+		w.answered(from, *r.Answer)
+	case r.Reported:
+		w.mu.Lock()
+		w.reported = w.log.Calls()
+		w.mu.Unlock()
 	}
 }
 
-// heardHead records a rank's head, and answers if it is a poll.
-func (w *Watchdog) heardHead(from int, theirs head) {
+// answered records a rank's answer to this rank's last poll.
+func (w *Watchdog) answered(from int, a Answer) {
 	w.mu.Lock()
-	if w.heads != nil && !theirs.Said && !theirs.Ask && theirs.To == w.comm.Rank {
-		w.heads[from] = theirs
-		select {
-		case w.answered <- struct{}{}:
-		default:
-		}
+	defer w.mu.Unlock()
+	p := w.polls[a.Seq]
+	if p == nil {
+		return
 	}
-	if theirs.Ask && from < w.comm.Rank {
+	p.answers[from] = a
+	select {
+	case p.answered <- struct{}{}:
+	default:
+	}
+}
+
+// asked answers a rank's question, in the background.
+func (w *Watchdog) asked(from int, ask Ask) {
+	w.mu.Lock()
+	if from < w.comm.Rank {
 		w.lowerPolled = time.Now()
 	}
-	if theirs.Said {
-		w.reported = w.log.Calls()
-	}
-	// If two ranks ask at the same time, either the lower one's question arrives before the other
-	// one gives its verdict, which it then drops, or the lower one gets this answer.
-	said := !w.ownVerdict.IsZero() && time.Since(w.ownVerdict) < 3*answerWait
+	// If two ranks poll at the same time, either the lower one's question arrives before the other
+	// one gives its verdict, which it then drops, or the lower one hears of that verdict before the
+	// answer.
+	reported := !w.ownVerdict.IsZero() && time.Since(w.ownVerdict) < 3*answerWait
 	w.mu.Unlock()
-	if theirs.Ask {
-		w.background(func() {
-			if said && theirs.Number == 0 {
-				w.tellHead(head{Said: true, Peer: op.NoPeer})
-			}
-			answer := w.answer(theirs.Number)
-			answer.To = from
-			w.tellHead(answer)
-		})
-	}
+	w.background(func() {
+		if reported && ask.Seq == 0 {
+			w.comm.Send(Report{Reported: true})
+		}
+		a := Answer{To: from, Seq: ask.Seq}
+		if ask.Seq == 0 {
+			s := w.snapshot()
+			a.Snapshot = &s
+		} else if c, ok := w.collective(ask.Seq); ok {
+			a.Call = &c
+		}
+		w.comm.Send(Report{Answer: &a})
+	})
 }
 
 // report completes a verdict, writes it to a file, and passes it to Comm.OnHang or the log.

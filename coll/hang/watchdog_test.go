@@ -42,7 +42,7 @@ func watchdogs(t *testing.T, size int) []*Watchdog {
 }
 
 // TestReportedOnce: rank 1 gives its verdict while rank 0's poll is on its way. Rank 0 learns of it
-// before it has rank 1's answer, so that it gives none. Answers to others' polls do not count as
+// before it has rank 1's answer, so that it gives none. Answers to other polls do not count as
 // answers to its own.
 func TestReportedOnce(t *testing.T) {
 	all := watchdogs(t, 3)
@@ -54,28 +54,29 @@ func TestReportedOnce(t *testing.T) {
 	answers := func() int {
 		all[0].mu.Lock()
 		defer all[0].mu.Unlock()
-		return len(all[0].heads)
+		return len(all[0].polls[0].answers)
 	}
-	poll := func() {
-		if !all[0].poll(all[0].head()) {
+	ask := func() {
+		if _, ok := all[0].poll(0); !ok {
 			t.Error("the communicator was closed")
 		}
 	}
-	if poll(); reported(0) != 0 || answers() != 2 {
+	if ask(); reported(0) != 0 || answers() != 2 {
 		t.Errorf("there is no verdict, and %d of 2 ranks answered", answers())
 	}
 	all[1].mu.Lock()
 	all[1].ownVerdict = time.Now()
 	all[1].mu.Unlock()
-	if poll(); reported(0) != 1 || reported(1) != 0 {
+	if ask(); reported(0) != 1 || reported(1) != 0 {
 		t.Errorf("ranks 0 and 1 know of verdicts about calls up to %d and %d, not 1 and 0", reported(0), reported(1))
 	}
 	all[0].mu.Lock()
-	all[0].heads = map[int]head{}
+	all[0].polls[0] = &poll{answers: map[int]Answer{}}
 	all[0].mu.Unlock()
-	all[0].Heard(1, Report{Head: &head{Ask: true, Peer: op.NoPeer}})
-	all[0].Heard(1, Report{Head: &head{To: 2, Peer: op.NoPeer}})
+	all[0].Heard(1, Report{Ask: &Ask{}})
+	all[0].Heard(1, Report{Answer: &Answer{To: 2}})
+	all[0].Heard(1, Report{Answer: &Answer{Seq: 7}})
 	if n := answers(); n != 0 {
-		t.Errorf("%d answers to another's poll count", n)
+		t.Errorf("%d answers to other polls count", n)
 	}
 }
