@@ -32,7 +32,7 @@ var floors = []string{
 	"build/solve coll/{bootstrap,cuda/bench,host,predict,transport/shm,transport/slots,transport/socket}",
 	"build/driver coll/{choose,transport/netplugin,transport/verbs}",
 	"coll/executor",
-	"coll/hang",
+	"coll/{hang,session}",
 	"coll coll/{cuda,watch}", // none knows another
 	"coll/perf/world",
 	// What judges and tells.

@@ -125,7 +125,7 @@ func sumOnce(c *Comm, count int) error {
 		}
 		for i, got := range out {
 			if want := float32(3*n*(n-1)/2 + n*(i%1000)); got != want {
-				return fmt.Errorf("%s of %d, in place %v: out[%d] = %v; want %v", c.tuner.Pick(0, 4*count).Algorithm, count, inPlace, i, got, want)
+				return fmt.Errorf("%s of %d, in place %v: out[%d] = %v; want %v", c.links.Tuner.Pick(0, 4*count).Algorithm, count, inPlace, i, got, want)
 			}
 		}
 	}

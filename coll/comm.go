@@ -9,20 +9,18 @@ import (
 
 	"github.com/assay-hpc/assay/coll/bootstrap"
 	"github.com/assay-hpc/assay/coll/choose"
-	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/hang"
 	"github.com/assay-hpc/assay/coll/host"
 	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/session"
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
 // A Comm is one rank's side of a communicator.
 type Comm struct {
 	*ranks
-	lane        string // "": the communicator itself; else one of its lanes (see hostSide.Lane)
-	links       *links
-	tuner       *choose.Tuner
+	links       *session.Links
 	forced      *forced
 	watch       host.Watch
 	busy        atomic.Int32
@@ -58,11 +56,8 @@ type Comm struct {
 type ranks struct {
 	rank, size int
 	cfg        settings
-	env        choose.Env
 	net        *bootstrap.Net
-	network    string           // network between the hosts, named as in NCCL_NET; "": none yet
-	found      []choose.Found   // by rank
-	places     []executor.Place // by rank
+	session    *session.Session
 	fault      transport.Fault
 	broken     context.Context // done when there is a fault
 	hang       hang.Comm
@@ -236,7 +231,7 @@ func (c *Comm) start(r *host.Run, a *call) error {
 	default:
 		o.Divisor = c.size
 	}
-	if !c.env.Unchecked {
+	if !c.session.Env.Unchecked {
 		o.Header.Sign = a.Signature()
 	}
 	var (
@@ -268,14 +263,12 @@ func (c *Comm) start(r *host.Run, a *call) error {
 
 // choose returns the algorithm, protocol, channels and window for a collective.
 func (c *Comm) choose(a *call) choose.Choice {
-	bytes := a.Count * a.Type.Size()
-	switch f := c.forced; {
-	case f != nil && f.coll == a.Coll:
+	if f := c.forced; f != nil && f.coll == a.Coll {
 		return f.Choice
-	case f == nil && c.links.collNet.can(a):
-		return c.links.collNet.choice(bytes)
+	} else if choice, ok := c.links.CollNet(&a.Op); ok && f == nil {
+		return choice
 	}
-	return c.tuner.Pick(a.Coll, bytes)
+	return c.links.Tuner.Pick(a.Coll, a.Bytes())
 }
 
 // plan returns the cached plan of a schedule, or creates it.
@@ -286,14 +279,14 @@ func (c *Comm) plan(k planKey) (*host.Plan, error) {
 	}
 	p := c.plans[k]
 	if p == nil {
-		s, err := schedule.New(k.coll, k.algorithm, schedule.Options{Ranks: c.size, Root: max(k.root, 0), Channels: k.channels, Rings: c.env.Rings, Groups: c.env.Hosts, InOrder: c.env.SameBits, NoMulticast: c.links.shmInfos == nil})
+		s, err := schedule.New(k.coll, k.algorithm, schedule.Options{Ranks: c.size, Root: max(k.root, 0), Channels: k.channels, Rings: c.session.Env.Rings, Groups: c.session.Env.Hosts, InOrder: c.session.Env.SameBits, NoMulticast: !c.links.Multicast()})
 		if err != nil {
 			return nil, err
 		}
-		if s.Channels > c.links.channels {
-			return nil, fmt.Errorf("%v by %s wants %d channels; there are %d", k.coll, k.algorithm, s.Channels, c.links.channels)
+		if s.Channels > c.links.Channels {
+			return nil, fmt.Errorf("%v by %s wants %d channels; there are %d", k.coll, k.algorithm, s.Channels, c.links.Channels)
 		}
-		if p, err = host.NewPlan(s, c.rank, c.env.Slot, c.links); err != nil {
+		if p, err = host.NewPlan(s, c.rank, c.session.Env.Slot, c.links); err != nil {
 			return nil, err
 		}
 		c.plans[k] = p
@@ -321,7 +314,7 @@ func (c *Comm) pointToPoint(peer int, send bool) (*host.Plan, error) {
 			return schedule.Program{Lanes: []schedule.Lane{{Steps: []schedule.Step{st}}}}
 		},
 	}
-	p, err := host.NewPlan(s, c.rank, c.env.Slot, c.links.pointToPoint())
+	p, err := host.NewPlan(s, c.rank, c.session.Env.Slot, c.links.PointToPoint())
 	if err == nil {
 		c.plans[k] = p
 	}
@@ -424,7 +417,7 @@ func (c *Comm) Name() string {
 	if c.cfg.name != "" {
 		return c.cfg.name
 	}
-	return hex.EncodeToString(c.key("name")[:4])
+	return hex.EncodeToString(c.net.Key("name")[:4])
 }
 
 // String is for logs.

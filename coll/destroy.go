@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/hang"
+	"github.com/assay-hpc/assay/coll/session"
 )
 
 // siblings are the ranks of a communicator in this process.
@@ -138,7 +139,7 @@ func (c *Comm) unequal() (odd, alone error) {
 	defer cancel()
 	tell := time.AfterFunc(hang.Slow, func() { c.waits.Destroying(c.seq + 1) })
 	defer tell.Stop()
-	all, err := exchange(ctx, c.net, c.seq)
+	all, err := session.Exchange(ctx, c.net, c.seq)
 	if err != nil {
 		return c.fault.Err(), err // without a fault the other ranks are already gone, or late
 	}
@@ -160,7 +161,7 @@ func (c *Comm) tellLeaving(b byte) ([]byte, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), leaveWait)
 	defer cancel()
-	return exchange(ctx, c.net, b)
+	return session.Exchange(ctx, c.net, b)
 }
 
 // leaveWait is how long a rank that is being destroyed waits for the others.
@@ -196,12 +197,12 @@ func (c *Comm) free(net func()) error {
 	for !c.idle() {
 		time.Sleep(100 * time.Microsecond) // the fault ends the operation
 	}
-	return errors.Join(c.closeDevice(nil), c.links.close(), c.cfg.owned.Close())
+	return errors.Join(c.closeDevice(nil), c.links.Close(), c.cfg.owned.Close())
 }
 
 // leftover returns an error if a peer sent a message that this rank never received.
 func (c *Comm) leftover() error {
-	if peer, h, ok := c.links.pending(); ok {
+	if peer, h, ok := c.links.Pending(); ok {
 		e := c.errorOf(InvalidUsage, "Destroy", "rank %d sent a message of %v that this rank never took", peer, h)
 		e.Peer = peer
 		return e

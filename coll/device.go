@@ -9,6 +9,7 @@ import (
 	"github.com/assay-hpc/assay/coll/hang"
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/op"
+	"github.com/assay-hpc/assay/coll/session"
 )
 
 // ErrNoExecutor is the error for a communicator on a device in a program without device support.
@@ -33,11 +34,11 @@ type device struct {
 }
 
 // deviceTerm says whether the rank has a device, for the others to compare.
-func (c *Comm) deviceTerm() string {
+func (s *settings) deviceTerm() string {
 	switch {
-	case c.cfg.device == nil:
+	case s.device == nil:
 		return "no device"
-	case c.cfg.gpus == nil:
+	case s.gpus == nil:
 		return "a device but no CUDA in its program (Config.GPUs; build tag cuda)"
 	}
 	return "a device"
@@ -60,15 +61,15 @@ func (c *Comm) openDevice(ctx context.Context) error {
 		timeout = 0 // a kernel that gives up would let its stream continue
 	}
 	a, err := c.cfg.gpus.Open(ctx, executor.Config{
-		Rank: c.rank, Size: c.size, Device: d.ordinal, Places: c.places,
-		Env: &c.env, Log: c.cfg.log, Host: &d.side, Timeout: timeout, CheckPointers: c.cfg.CheckPointers, Fallback: c.cfg.fallback, AsNCCL: c.cfg.asNCCL, GraphMixing: c.cfg.GraphMixing, GraphOrder: c.cfg.GraphOrder, OneRankPerDevice: c.cfg.asNCCL && !c.cfg.MultiRankGPU,
+		Rank: c.rank, Size: c.size, Device: d.ordinal, Places: c.session.Places,
+		Env: &c.session.Env, Log: c.cfg.log, Host: &d.side, Timeout: timeout, CheckPointers: c.cfg.CheckPointers, Fallback: c.cfg.fallback, AsNCCL: c.cfg.asNCCL, GraphMixing: c.cfg.GraphMixing, GraphOrder: c.cfg.GraphOrder, OneRankPerDevice: c.cfg.asNCCL && !c.cfg.MultiRankGPU,
 		Gone: func(r int) bool { return processes != nil && processes.Halted(c.rank)[r] == hang.Dead },
 	})
 	if err != nil {
 		return err
 	}
 	d.Executor = a
-	if processes, err = exchangeJSON(ctx, c, hang.ThisProcess(d.ordinal, c.cfg.job)); err != nil {
+	if processes, err = session.ExchangeJSON(ctx, c.session, hang.ThisProcess(d.ordinal, c.cfg.job)); err != nil {
 		return errors.Join(err, a.Close(nil))
 	}
 	d.watchdog = hang.NewWatchdog(&c.hang, a, d.ordinal, processes)
@@ -78,7 +79,7 @@ func (c *Comm) openDevice(ctx context.Context) error {
 		a.Abort(f)
 		return f
 	}
-	if c.size > 1 && !c.env.Unchecked {
+	if c.size > 1 && !c.session.Env.Unchecked {
 		d.watchdog.Start()
 	}
 	return nil

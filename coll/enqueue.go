@@ -53,7 +53,7 @@ func (c *Comm) describe(o *executor.Op, a *call) {
 	c.seq++
 	transfers := o.Transfers[:0]
 	*o = executor.Op{On: d.Executor, Stream: a.stream, Op: a.Op}
-	if !c.env.Unchecked {
+	if !c.session.Env.Unchecked {
 		o.Sign = a.Signature()
 		o.Call = d.watchdog.Collective(c.seq, o.Sign, a.Count, a.Root, a.stream)
 	}

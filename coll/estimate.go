@@ -49,11 +49,11 @@ func (c *Comm) estimate(g *Group) (on, here time.Duration) {
 		case a.Coll == pointToPoint && a.sends():
 			sent[a.peer] += a.Count * a.Type.Size()
 		case a.Coll != pointToPoint:
-			here += c.tuner.Time(a.Coll, a.Count*a.Type.Size())
+			here += c.links.Tuner.Time(a.Coll, a.Count*a.Type.Size())
 		}
 	}
 	for _, bytes := range sent {
-		here += c.tuner.Time(op.SendRecv, bytes)
+		here += c.links.Tuner.Time(op.SendRecv, bytes)
 	}
 	if len(exchange.Transfers) > 0 {
 		on += c.dev.Estimate(&exchange)

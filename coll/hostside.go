@@ -20,9 +20,9 @@ func (h *hostSide) Exchange(ctx context.Context, b []byte) ([][]byte, error) {
 // shares all else with the communicator.
 func (h *hostSide) Lane(ctx context.Context) (executor.Lane, error) {
 	h.c.lanes++
-	l := lane{h.c.of(fmt.Sprintf("lane %d ", h.c.lanes))}
-	if err := l.open(ctx); err != nil {
-		return nil, errors.Join(err, l.links.close())
+	l := lane{h.c.of(false)}
+	if err := l.open(ctx, fmt.Sprintf("lane %d ", h.c.lanes)); err != nil {
+		return nil, errors.Join(err, l.links.Close())
 	}
 	return l, nil
 }
@@ -30,7 +30,7 @@ func (h *hostSide) Lane(ctx context.Context) (executor.Lane, error) {
 type lane struct{ *Comm }
 
 // Close implements executor.Lane.
-func (l lane) Close() error { return l.links.close() }
+func (l lane) Close() error { return l.links.Close() }
 
 // Fail implements executor.Host.
 func (h *hostSide) Fail(err error) { h.c.fault.Set(h.c.wrap("asynchronous", err)) }

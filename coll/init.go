@@ -17,6 +17,7 @@ import (
 	"github.com/assay-hpc/assay/coll/hang"
 	"github.com/assay-hpc/assay/coll/host"
 	"github.com/assay-hpc/assay/coll/knob"
+	"github.com/assay-hpc/assay/coll/session"
 	"github.com/assay-hpc/assay/coll/transport"
 	"github.com/assay-hpc/assay/internal/meet"
 	"github.com/assay-hpc/assay/internal/version"
@@ -286,9 +287,6 @@ func CommInitRank(ctx context.Context, n int, id UniqueID, rank int, cfg Config)
 	c.kin = joinSiblings(c.net.Key("siblings"))
 	c.hang.Name, c.hang.Key = c.Name(), c.kin.key
 	err = c.connect(ctx)
-	if err == nil {
-		err = c.openDevice(ctx)
-	}
 	if err != nil {
 		c.kin.drop()
 		e := c.wrap(op, err)
@@ -296,28 +294,57 @@ func CommInitRank(ctx context.Context, n int, id UniqueID, rank int, cfg Config)
 		c.net.Abort()
 		_ = c.closeDevice(nil)
 		if c.links != nil {
-			_ = c.links.close()
+			_ = c.links.Close()
 		}
 		return nil, e
 	}
 	if rank == 0 && s.TopoDumpFile != "" {
-		if err := dumpTopology(s.TopoFile, s.TopoDumpFile); err != nil {
+		if err := session.DumpTopology(s.TopoFile, s.TopoDumpFile); err != nil {
 			c.cfg.log.Warnf("NCCL_TOPO_DUMP_FILE: %v", err)
 		}
 	}
-	c.cfg.log.Infof(debug.Init, "comm rank %d nranks %d %s - slots of %d bytes - Init COMPLETE", rank, n, c.links, c.env.Slot)
+	c.cfg.log.Infof(debug.Init, "comm rank %d nranks %d %s - slots of %d bytes - Init COMPLETE", rank, n, c.links, c.session.Env.Slot)
 	return c, nil
 }
 
-// of returns a Comm without connections, for the given lane.
-func (r *ranks) of(lane string) *Comm {
-	c := &Comm{ranks: r, lane: lane, waits: hang.NewWaits(&r.hang, lane == ""), sent: make([]uint32, r.size), rcvd: make([]uint32, r.size), plans: map[planKey]*host.Plan{}}
+// connect agrees with the other ranks on the settings, and opens connections and the device.
+func (c *Comm) connect(ctx context.Context) (err error) {
+	s := session.Config{
+		Knobs: c.cfg.Knobs, Rank: c.rank, Size: c.size, Boot: c.net, Fault: &c.fault, Broken: c.broken,
+		Log: c.cfg.log, Rings: c.cfg.rings, Term: c.cfg.deviceTerm(), Device: c.cfg.device,
+	}
+	if c.cfg.gpus != nil {
+		s.Bus = c.cfg.gpus.Bus
+	}
+	if c.session, err = session.New(ctx, s); err != nil {
+		return err
+	}
+	if err := c.open(ctx, ""); err != nil {
+		return err
+	}
+	return c.openDevice(ctx)
+}
+
+// open opens the connections of the communicator, or of a lane.
+func (c *Comm) open(ctx context.Context, lane string) (err error) {
+	c.links, err = c.session.Open(ctx, lane)
+	c.watch = host.Watch{
+		Waiter: c.links.Waiter, Fault: c.fault.Err, Timeout: c.cfg.Timeout, Slow: hang.Slow,
+		Late: func(_ int, h transport.Header, b host.Blocked, d time.Duration) { c.waits.Late(h, b, d) },
+	}
+	return err
+}
+
+// of returns a Comm without connections. numbered is set if its collectives have the communicator's
+// numbers; those of lanes have their own.
+func (r *ranks) of(numbered bool) *Comm {
+	c := &Comm{ranks: r, waits: hang.NewWaits(&r.hang, numbered), sent: make([]uint32, r.size), rcvd: make([]uint32, r.size), plans: map[planKey]*host.Plan{}}
 	c.single[0] = &c.one
 	return c
 }
 
 func newComm(rank, n int, s settings) *Comm {
-	c := (&ranks{rank: rank, size: n, cfg: s}).of("")
+	c := (&ranks{rank: rank, size: n, cfg: s}).of(true)
 	var cancel context.CancelCauseFunc
 	c.broken, cancel = context.WithCancelCause(context.Background())
 	c.hang = hang.Comm{

@@ -12,6 +12,7 @@ import (
 	"github.com/assay-hpc/assay/coll/colltest"
 	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/executor"
+	"github.com/assay-hpc/assay/coll/session"
 )
 
 // leakConfig logs to a file, which is open as long as somebody may write there.
@@ -162,7 +163,7 @@ func TestFailuresLeaveNothing(t *testing.T) {
 				wg.Go(func() {
 					// Rank 1 takes part in what is exchanged first, and no more.
 					if r == 1 {
-						_, errs[r] = exchange(t.Context(), c.net, [2]int64{})
+						_, errs[r] = session.Exchange(t.Context(), c.net, [2]int64{})
 						if errs[r] == nil {
 							errs[r] = c.giveUp("a test", errors.New("this rank has had enough"))
 						}

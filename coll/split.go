@@ -7,6 +7,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/bootstrap"
 	"github.com/assay-hpc/assay/coll/knob"
+	"github.com/assay-hpc/assay/coll/session"
 )
 
 // NoColor is the color of a rank that Split leaves out.
@@ -32,7 +33,7 @@ func (c *Comm) SplitAs(ctx context.Context, color, key int, as Child) (*Comm, er
 	defer c.leave()
 	ctx, stop := c.whileWhole(ctx)
 	defer stop()
-	all, err := exchange(ctx, c.net, [2]int64{int64(color), int64(key)})
+	all, err := session.Exchange(ctx, c.net, [2]int64{int64(color), int64(key)})
 	if err != nil {
 		return nil, c.giveUp(op, err)
 	}

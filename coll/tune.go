@@ -36,7 +36,7 @@ func (c *Comm) Tune(ctx context.Context, sizes []int, add func(p choose.Place, k
 	defer Free(out)
 	for coll := range op.SendRecv {
 		for _, size := range sizes {
-			for _, choice := range c.tuner.Candidates(coll, int64(size)) {
+			for _, choice := range c.links.Tuner.Candidates(coll, int64(size)) {
 				if ctx.Err() != nil {
 					return c.wrap(name, context.Cause(ctx))
 				}
@@ -45,7 +45,7 @@ func (c *Comm) Tune(ctx context.Context, sizes []int, add func(p choose.Place, k
 					return err
 				}
 				if t > 0 {
-					add(c.tuner.Place(coll), choice, size, t)
+					add(c.links.Tuner.Place(coll), choice, size, t)
 				}
 			}
 		}

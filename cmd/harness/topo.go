@@ -9,9 +9,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/knob"
+	"github.com/assay-hpc/assay/coll/session"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/internal/host/machine"
@@ -95,7 +95,7 @@ func (o *topoOptions) run(getenv func(string) string) error {
 				noting(o.stderr)(w.Message)
 			}
 		}
-		return sys.WriteGDR(o.stdout, coll.GDROptions(k))
+		return sys.WriteGDR(o.stdout, session.GDROptions(k))
 	}
 	return nil
 }

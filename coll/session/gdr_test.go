@@ -1,4 +1,4 @@
-package coll
+package session
 
 import (
 	"os"
@@ -37,7 +37,7 @@ func TestNearestPort(t *testing.T) {
 		{"a100-8", 5, ports("rxe0"), knob.PXB, -1, ""},
 		{"a100-8", -1, all, knob.PXB, -1, ""},
 	} {
-		f, err := os.Open("../internal/host/topology/testdata/" + tt.machine + ".xml")
+		f, err := os.Open("../../internal/host/topology/testdata/" + tt.machine + ".xml")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,9 +1,8 @@
-package coll
+package session
 
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -44,22 +43,22 @@ type headOffer struct {
 
 // openCollNet connects the hosts' heads over the plugin's network, if it is wanted. A failure is
 // not an error unless NCCL_ALGO allows nothing else.
-func (c *Comm) openCollNet(ctx context.Context) error {
+func (l *Links) openCollNet(ctx context.Context) error {
 	n := &collNet{}
-	c.links.collNet = n
-	if n.why = c.unwanted(); n.why == "" {
-		if err := c.connectHeads(ctx, n); err != nil {
+	l.collNet = n
+	if n.why = l.unwanted(); n.why == "" {
+		if err := l.connectHeads(ctx, n); err != nil {
 			return err
 		}
-		if n.why != "" && c.rank == 0 {
-			c.cfg.log.Warnf("COLLNET: not used: %s", n.why)
+		if n.why != "" && l.cfg.Rank == 0 {
+			l.cfg.Log.Warnf("COLLNET: not used: %s", n.why)
 		}
-	} else if c.env.CollNetEnable && c.rank == 0 {
-		c.cfg.log.Infof(debug.Init|debug.Net, "COLLNET: not used: %s", n.why)
+	} else if l.Env.CollNetEnable && l.cfg.Rank == 0 {
+		l.cfg.Log.Infof(debug.Init|debug.Net, "COLLNET: not used: %s", n.why)
 	}
 	for coll := range op.NumCollectives {
-		if c.env.CollNetOnly(coll) && n.why != "" {
-			return c.together(ctx, &Error{Code: InvalidUsage, Rank: c.rank, Op: "CommInitRank", Peer: NoPeer, Err: fmt.Errorf("NCCL_ALGO=%v leaves %v the network's own reductions only: %s", c.env.Algo, coll, n.why)})
+		if l.Env.CollNetOnly(coll) && n.why != "" {
+			return l.together(ctx, l.errorOf(op.InvalidUsage, "NCCL_ALGO=%v leaves %v the network's own reductions only: %s", l.Env.Algo, coll, n.why))
 		}
 	}
 	return nil
@@ -67,8 +66,8 @@ func (c *Comm) openCollNet(ctx context.Context) error {
 
 // unwanted returns why reductions are not left to the network, judged by what all ranks have in
 // common; "" if they may be.
-func (c *Comm) unwanted() string {
-	k, hosts := &c.env, len(c.env.Hosts)
+func (s *Session) unwanted() string {
+	k, hosts := &s.Env, len(s.Env.Hosts)
 	switch {
 	case !k.CollNetEnable:
 		return "NCCL_COLLNET_ENABLE is not 1"
@@ -78,38 +77,38 @@ func (c *Comm) unwanted() string {
 		return "all ranks are of one host"
 	case hosts < k.CollNetThreshold:
 		return fmt.Sprintf("there are %d hosts, fewer than NCCL_COLLNET_NODE_THRESHOLD, which is %d", hosts, k.CollNetThreshold)
-	case !slices.ContainsFunc(op.InNetwork, c.mayReduce):
+	case !slices.ContainsFunc(op.InNetwork, s.mayReduce):
 		return fmt.Sprintf("NCCL_ALGO=%v and NCCL_PROTO=%v leave it nothing", k.Algo, k.Proto)
-	case len(c.env.Rings) > 0:
+	case len(s.Env.Rings) > 0:
 		return "NCCL_RINGS says which rings are used"
 	}
 	return ""
 }
 
 // mayReduce reports whether a collective may be left to the network.
-func (c *Comm) mayReduce(coll op.Collective) bool {
-	k := &c.env
-	return k.Algo.Allows(coll, schedule.CollNet) && k.Proto.Allows(coll, "simple") && (coll == op.AllReduce || schedule.Regular(c.env.Hosts))
+func (s *Session) mayReduce(coll op.Collective) bool {
+	k := &s.Env
+	return k.Algo.Allows(coll, schedule.CollNet) && k.Proto.Allows(coll, "simple") && (coll == op.AllReduce || schedule.Regular(s.Env.Hosts))
 }
 
 // connectHeads creates the heads' group. All ranks agree on whether it exists.
-func (c *Comm) connectHeads(ctx context.Context, n *collNet) error {
+func (l *Links) connectHeads(ctx context.Context, n *collNet) error {
 	var mine headOffer
 	var table *netplugin.CollNet
 	var listener *netplugin.CollListener
-	index := slices.IndexFunc(c.env.Hosts, func(g []int) bool { return g[0] == c.rank })
+	index := slices.IndexFunc(l.Env.Hosts, func(g []int) bool { return g[0] == l.cfg.Rank })
 	if index >= 0 {
 		var err error
-		if table, listener, err = c.listenCollNet(); err != nil {
+		if table, listener, err = l.listenCollNet(); err != nil {
 			mine.Error = err.Error()
 		} else {
 			mine = offerOf(table, listener)
 		}
 	}
-	all, err := exchangeJSON(ctx, c, mine)
+	all, err := ExchangeJSON(ctx, l.Session, mine)
 	var handles [][netplugin.HandleSize]byte
 	if err == nil {
-		handles = n.agree(c, all)
+		handles = n.agree(l.Session, all)
 	}
 	if err != nil || n.why != "" {
 		if listener != nil {
@@ -119,11 +118,11 @@ func (c *Comm) connectHeads(ctx context.Context, n *collNet) error {
 	}
 	failed := ""
 	if index >= 0 {
-		if err := n.open(ctx, c, listener, handles, index); err != nil {
+		if err := n.open(ctx, l.Session, listener, handles, index); err != nil {
 			failed = err.Error()
 		}
 	}
-	ends, err := exchangeJSON(ctx, c, failed)
+	ends, err := ExchangeJSON(ctx, l.Session, failed)
 	if err == nil {
 		if r := slices.IndexFunc(ends, func(why string) bool { return why != "" }); r >= 0 {
 			n.why = fmt.Sprintf("rank %d: %s", r, ends[r])
@@ -134,38 +133,38 @@ func (c *Comm) connectHeads(ctx context.Context, n *collNet) error {
 		n.heads = nil
 	}
 	if err == nil && n.why == "" {
-		c.cfg.log.Infof(debug.Init|debug.Net, "COLLNET: %d heads over %s", len(handles), all[0].Name)
+		l.cfg.Log.Infof(debug.Init|debug.Net, "COLLNET: %d heads over %s", len(handles), all[0].Name)
 	}
 	return err
 }
 
 // open connects this head to the others.
-func (n *collNet) open(ctx context.Context, c *Comm, l *netplugin.CollListener, handles [][netplugin.HandleSize]byte, index int) (err error) {
-	wait, cancel := context.WithTimeout(ctx, c.links.openDeadline)
+func (n *collNet) open(ctx context.Context, s *Session, l *netplugin.CollListener, handles [][netplugin.HandleSize]byte, index int) (err error) {
+	wait, cancel := context.WithTimeout(ctx, openDeadline)
 	defer cancel()
-	defer context.AfterFunc(c.broken, cancel)()
+	defer context.AfterFunc(s.cfg.Broken, cancel)()
 	n.heads, err = netplugin.OpenHeads(wait, netplugin.HeadsOptions{
-		Listener: l, Handles: handles, Rank: index, MaxMessage: c.env.Slot, Fault: &c.fault, Logf: c.cfg.boot.Logf,
+		Listener: l, Handles: handles, Rank: index, MaxMessage: s.Env.Slot, Fault: s.cfg.Fault, Logf: s.logf,
 	})
 	return err
 }
 
 // listenCollNet makes this rank a head, using the first plugin with a network that reduces.
-func (c *Comm) listenCollNet() (*netplugin.CollNet, *netplugin.CollListener, error) {
-	c.logPlugins()
+func (l *Links) listenCollNet() (*netplugin.CollNet, *netplugin.CollListener, error) {
+	l.logPlugins()
 	var lacks []string
-	for _, entry := range netplugin.Entries(c.cfg.NetPlugin) {
-		l, err := netplugin.Load(entry)
+	for _, entry := range netplugin.Entries(l.cfg.NetPlugin) {
+		lib, err := netplugin.Load(entry)
 		if err != nil {
 			lacks = append(lacks, err.Error())
 			continue
 		}
-		n, err := l.CollNet(c.pluginID())
+		n, err := lib.CollNet(l.pluginID())
 		if err != nil {
 			lacks = append(lacks, err.Error())
 			continue
 		}
-		c.cfg.log.Infof(debug.Init|debug.Net, "COLLNET: collnet plugin %s (v%d) from %s, device %s", n.Name(), n.Version(), l.File(), n.Devices()[0].Name)
+		l.cfg.Log.Infof(debug.Init|debug.Net, "COLLNET: collnet plugin %s (v%d) from %s, device %s", n.Name(), n.Version(), lib.File(), n.Devices()[0].Name)
 		listener, err := n.Listen(0)
 		if err == nil {
 			return n, listener, nil
@@ -193,34 +192,14 @@ func offerOf(n *netplugin.CollNet, l *netplugin.CollListener) headOffer {
 	return o
 }
 
-// exchangeJSON passes this rank's value to all ranks, as JSON, and returns the values of all, by
-// rank.
-func exchangeJSON[T any](ctx context.Context, c *Comm, mine T) ([]T, error) {
-	b, err := json.Marshal(mine)
-	if err != nil {
-		return nil, err
-	}
-	got, err := c.net.AllGather(ctx, b)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]T, len(got))
-	for r := range got {
-		if err := json.Unmarshal(got[r], &all[r]); err != nil {
-			return nil, c.errorOf(InternalError, "CommInitRank", "rank %d sent a damaged description: %v", r, err)
-		}
-	}
-	return all, nil
-}
-
 // agree reduces the heads' offers to what all of them can do.
-func (n *collNet) agree(c *Comm, all []headOffer) (handles [][netplugin.HandleSize]byte) {
+func (n *collNet) agree(s *Session, all []headOffer) (handles [][netplugin.HandleSize]byte) {
 	n.does = ^uint32(0)
 	for op := range n.reduces {
 		n.reduces[op] = ^bitSet(0)
 	}
-	first := all[c.env.Hosts[0][0]]
-	for _, g := range c.env.Hosts {
+	first := all[s.Env.Hosts[0][0]]
+	for _, g := range s.Env.Hosts {
 		o := all[g[0]]
 		switch {
 		case o.Error != "":
@@ -229,8 +208,8 @@ func (n *collNet) agree(c *Comm, all []headOffer) (handles [][netplugin.HandleSi
 			n.why = fmt.Sprintf("rank %d has the network %s, rank 0 has %s", g[0], o.Name, first.Name)
 		case len(o.Handle) != netplugin.HandleSize:
 			n.why = fmt.Sprintf("rank %d sent a damaged handle", g[0])
-		case o.MaxBytes > 0 && o.MaxBytes < uint64(c.env.Slot): // 0: the plugin names no limit
-			n.why = fmt.Sprintf("rank %d: collnet plugin %s takes %d bytes at once, and messages are of %d; a lower NCCL_BUFFSIZE makes them shorter", g[0], o.Name, o.MaxBytes, c.env.Slot)
+		case o.MaxBytes > 0 && o.MaxBytes < uint64(s.Env.Slot): // 0: the plugin names no limit
+			n.why = fmt.Sprintf("rank %d: collnet plugin %s takes %d bytes at once, and messages are of %d; a lower NCCL_BUFFSIZE makes them shorter", g[0], o.Name, o.MaxBytes, s.Env.Slot)
 		}
 		if n.why != "" {
 			return nil
@@ -243,29 +222,25 @@ func (n *collNet) agree(c *Comm, all []headOffer) (handles [][netplugin.HandleSi
 	}
 	n.reduces[elem.Avg] = n.reduces[elem.Sum]
 	for _, coll := range op.InNetwork {
-		if !c.mayReduce(coll) {
+		if !s.mayReduce(coll) {
 			n.does &^= 1 << coll
 		}
 	}
 	return handles
 }
 
-// can reports whether the network can do an operation.
-func (n *collNet) can(a *call) bool {
-	if n == nil || n.why != "" || !bitSet(n.does).has(uint8(a.Coll)) {
-		return false
+// CollNet returns how the network does an operation: in as many windows as can be in flight at once,
+// but no shorter ones than minWindow. ok is false if it cannot.
+func (l *Links) CollNet(o *op.Op) (_ choose.Choice, ok bool) {
+	n := l.collNet
+	if n == nil || n.why != "" || !bitSet(n.does).has(uint8(o.Coll)) || o.Coll.Reduces() && !n.reduces[o.Red].has(uint8(o.Type)) {
+		return choose.Choice{}, false
 	}
-	return !a.Coll.Reduces() || n.reduces[a.Red].has(uint8(a.Type))
-}
-
-// choice returns how the network does an operation of the given size: in as many windows as can
-// be in flight at once, but no shorter ones than minWindow.
-func (n *collNet) choice(bytes int) choose.Choice {
 	window := minWindow
-	for window < bytes/slots.N {
+	for window < o.Bytes()/slots.N {
 		window *= 2
 	}
-	return choose.Choice{Algorithm: schedule.CollNet, Protocol: choose.Simple, Channels: 1, Window: int64(window)}
+	return choose.Choice{Algorithm: schedule.CollNet, Protocol: choose.Simple, Channels: 1, Window: int64(window)}, true
 }
 
 // minWindow is the shortest window on a network that reduces, in bytes.
@@ -279,7 +254,7 @@ func (n *collNet) close() error {
 }
 
 // Network implements host.Links.
-func (l *links) Network() (transport.Reducer, transport.Rx, error) {
+func (l *Links) Network() (transport.Reducer, transport.Rx, error) {
 	if l.collNet == nil || l.collNet.heads == nil {
 		return nil, nil, errNoCollNet
 	}

@@ -1,4 +1,4 @@
-package coll
+package session
 
 import (
 	"cmp"
@@ -21,25 +21,25 @@ func GDROptions(k *knob.Knobs) topology.GDROptions {
 
 // firstPort returns the port that a rank starts with: the one nearest to its GPU, or, without a
 // GPU or if the topology does not say what is near, the one at its index.
-func (c *Comm) firstPort(ports []verbs.PortInfo, index int) int {
-	if c.cfg.device == nil || c.cfg.gpus == nil {
+func (s *Session) firstPort(ports []verbs.PortInfo, index int) int {
+	if s.cfg.Device == nil || s.cfg.Bus == nil {
 		return index
 	}
 	const about = debug.Init | debug.Net
-	sys, err := readTopology(c.cfg.TopoFile)
+	sys, err := readTopology(s.cfg.TopoFile)
 	var id sysfs.BusID
 	if err == nil {
 		var name string
-		if name, err = c.cfg.gpus.Bus(*c.cfg.device); err == nil {
+		if name, err = s.cfg.Bus(*s.cfg.Device); err == nil {
 			id, err = sysfs.ParseBusID(name)
 		}
 	}
 	if err != nil {
-		c.cfg.log.Infof(about, "NET/IB : which port is near GPU %d is not known: %v", *c.cfg.device, err)
+		s.cfg.Log.Infof(about, "NET/IB : which port is near GPU %d is not known: %v", *s.cfg.Device, err)
 		return index
 	}
-	first, why := nearestPort(sys, id, ports, GDROptions(c.cfg.Knobs))
-	c.cfg.log.Infof(about, "NET/IB : %s", why)
+	first, why := nearestPort(sys, id, ports, GDROptions(s.cfg.Knobs))
+	s.cfg.Log.Infof(about, "NET/IB : %s", why)
 	if first < 0 {
 		return index
 	}

@@ -1,4 +1,4 @@
-package coll
+package session
 
 import (
 	"cmp"
@@ -7,15 +7,20 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/assay-hpc/assay/coll/choose"
+	"github.com/assay-hpc/assay/coll/host"
 	"github.com/assay-hpc/assay/coll/transport"
 	"github.com/assay-hpc/assay/coll/transport/shm"
 )
 
-// links are a rank's connections to the others. They are opened when a plan first needs them and
-// stay open until the communicator ends. Only the goroutine that runs an operation uses them.
-type links struct {
-	rank     int
-	channels int // of collectives; Sends and Recvs use one more
+// Links are a rank's connections to the others: host.Links. They are opened when a plan first needs
+// them and stay open until Close. Only the goroutine that runs an operation uses them.
+type Links struct {
+	*Session
+	lane     string
+	Channels int           // of collectives; Sends and Recvs use one more
+	Tuner    *choose.Tuner // nil with one rank
+	Waiter   host.Waiter   // how the rank waits for messages; nil with one rank
 	shm      *shm.Endpoint
 	net      transport.Endpoint // nil if shm reaches all ranks
 	netName  string
@@ -23,12 +28,13 @@ type links struct {
 	infos    []peerInfo
 	shmInfos [][]byte // for messages to all ranks at once; nil unless shm reaches all
 
-	tx, rx       []map[int]conn // by channel, then peer
-	mtx          map[int]transport.Tx
-	mrx          map[[2]int]transport.Rx
-	ctx          context.Context // done when the communicator is unusable
-	openDeadline time.Duration
+	tx, rx []map[int]conn // by channel, then peer
+	mtx    map[int]transport.Tx
+	mrx    map[[2]int]transport.Rx
 }
+
+// openDeadline limits the time to open a connection.
+const openDeadline = 30 * time.Second
 
 type conn struct {
 	tx transport.Tx
@@ -41,8 +47,8 @@ type peerInfo struct {
 	near     bool // reached by shared memory
 }
 
-func (l *links) init() {
-	n := l.channels + 1
+func (l *Links) init() {
+	n := l.Channels + 1
 	l.tx, l.rx = make([]map[int]conn, n), make([]map[int]conn, n)
 	for i := range n {
 		l.tx[i], l.rx[i] = map[int]conn{}, map[int]conn{}
@@ -50,7 +56,7 @@ func (l *links) init() {
 	l.mtx, l.mrx = map[int]transport.Tx{}, map[[2]int]transport.Rx{}
 }
 
-func (l *links) endpoint(peer int) (transport.Endpoint, []byte, error) {
+func (l *Links) endpoint(peer int) (transport.Endpoint, []byte, error) {
 	p := &l.infos[peer]
 	switch {
 	case p.near:
@@ -62,12 +68,12 @@ func (l *links) endpoint(peer int) (transport.Endpoint, []byte, error) {
 }
 
 // Tx implements host.Links.
-func (l *links) Tx(peer, channel int) (transport.Tx, error) { return l.openTx(peer, channel) }
+func (l *Links) Tx(peer, channel int) (transport.Tx, error) { return l.openTx(peer, channel) }
 
 // Rx implements host.Links.
-func (l *links) Rx(peer, channel int) (transport.Rx, error) { return l.openRx(peer, channel) }
+func (l *Links) Rx(peer, channel int) (transport.Rx, error) { return l.openRx(peer, channel) }
 
-func (l *links) openTx(peer, channel int) (transport.Tx, error) {
+func (l *Links) openTx(peer, channel int) (transport.Tx, error) {
 	if c, ok := l.tx[channel][peer]; ok {
 		return c.tx, nil
 	}
@@ -75,7 +81,7 @@ func (l *links) openTx(peer, channel int) (transport.Tx, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(l.ctx, l.openDeadline)
+	ctx, cancel := context.WithTimeout(l.cfg.Broken, openDeadline)
 	defer cancel()
 	t, err := e.Tx(ctx, peer, info, channel)
 	if err != nil {
@@ -85,7 +91,7 @@ func (l *links) openTx(peer, channel int) (transport.Tx, error) {
 	return t, nil
 }
 
-func (l *links) openRx(peer, channel int) (transport.Rx, error) {
+func (l *Links) openRx(peer, channel int) (transport.Rx, error) {
 	if c, ok := l.rx[channel][peer]; ok {
 		return c.rx, nil
 	}
@@ -93,7 +99,7 @@ func (l *links) openRx(peer, channel int) (transport.Rx, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(l.ctx, l.openDeadline)
+	ctx, cancel := context.WithTimeout(l.cfg.Broken, openDeadline)
 	defer cancel()
 	r, err := e.Rx(ctx, peer, info, channel)
 	if err != nil {
@@ -105,20 +111,20 @@ func (l *links) openRx(peer, channel int) (transport.Rx, error) {
 
 // unconnected returns the error of a connection that could not be opened: this rank's own, if it
 // lacks something, and what the peer has left for, if that becomes known.
-func (l *links) unconnected(e transport.Endpoint, peer int, err error) error {
+func (l *Links) unconnected(e transport.Endpoint, peer int, err error) error {
 	if lack := transport.Lack(err); lack != nil {
 		return fmt.Errorf("%s: connecting to rank %d: %w", e.Name(), peer, lack)
 	}
 	select {
-	case <-l.ctx.Done():
-		return context.Cause(l.ctx)
+	case <-l.cfg.Broken.Done():
+		return context.Cause(l.cfg.Broken)
 	case <-time.After(transport.Late):
 	}
-	return &transport.PeerError{Rank: peer, By: l.rank, What: e.Name() + ": connecting: " + err.Error()}
+	return &transport.PeerError{Rank: peer, By: l.cfg.Rank, What: e.Name() + ": connecting: " + err.Error()}
 }
 
 // MultiTx implements host.Links.
-func (l *links) MultiTx(channel int) (transport.Tx, error) {
+func (l *Links) MultiTx(channel int) (transport.Tx, error) {
 	if l.shmInfos == nil {
 		return nil, errNoMulticast
 	}
@@ -133,7 +139,7 @@ func (l *links) MultiTx(channel int) (transport.Tx, error) {
 }
 
 // MultiRx implements host.Links.
-func (l *links) MultiRx(from, channel int) (transport.Rx, error) {
+func (l *Links) MultiRx(from, channel int) (transport.Rx, error) {
 	if l.shmInfos == nil {
 		return nil, errNoMulticast
 	}
@@ -148,14 +154,17 @@ func (l *links) MultiRx(from, channel int) (transport.Rx, error) {
 	return r, err
 }
 
-// pointToPoint returns the connections of Sends and Recvs. Collectives do not use them, so that
+// Multicast reports whether a message can reach all ranks at once.
+func (l *Links) Multicast() bool { return l.shmInfos != nil }
+
+// PointToPoint returns the connections of Sends and Recvs. Collectives do not use them, so that
 // both may be under way at once.
-func (l *links) pointToPoint() *p2pLinks { return &p2pLinks{l} }
+func (l *Links) PointToPoint() host.Links { return &p2pLinks{l} }
 
-type p2pLinks struct{ l *links }
+type p2pLinks struct{ l *Links }
 
-func (p *p2pLinks) Tx(peer, _ int) (transport.Tx, error) { return p.l.openTx(peer, p.l.channels) }
-func (p *p2pLinks) Rx(peer, _ int) (transport.Rx, error) { return p.l.openRx(peer, p.l.channels) }
+func (p *p2pLinks) Tx(peer, _ int) (transport.Tx, error) { return p.l.openTx(peer, p.l.Channels) }
+func (p *p2pLinks) Rx(peer, _ int) (transport.Rx, error) { return p.l.openRx(peer, p.l.Channels) }
 func (p *p2pLinks) MultiTx(int) (transport.Tx, error)    { return nil, errNoMulticast }
 func (p *p2pLinks) MultiRx(int, int) (transport.Rx, error) {
 	return nil, errNoMulticast
@@ -167,8 +176,8 @@ func (p *p2pLinks) Network() (transport.Reducer, transport.Rx, error) {
 
 var errNoMulticast = errors.New("no message reaches all ranks at once")
 
-// pending returns a message that has arrived but was not received.
-func (l *links) pending() (peer int, h transport.Header, ok bool) {
+// Pending returns a message that has arrived but was not received.
+func (l *Links) Pending() (peer int, h transport.Header, ok bool) {
 	for _, byPeer := range l.rx {
 		for p, c := range byPeer {
 			if _, h, ok := c.rx.Peek(); ok {
@@ -185,17 +194,18 @@ func (l *links) pending() (peer int, h transport.Header, ok bool) {
 }
 
 // String says which transports reach the other ranks.
-func (l *links) String() string {
+func (l *Links) String() string {
 	near := 0
 	for i := range l.infos {
 		if l.infos[i].near {
 			near++
 		}
 	}
-	return fmt.Sprintf("via SHM %d via %s %d channels %d", near, cmp.Or(l.netName, socketNet), max(0, len(l.infos)-1-near), l.channels)
+	return fmt.Sprintf("via SHM %d via %s %d channels %d", near, cmp.Or(l.netName, socketNet), max(0, len(l.infos)-1-near), l.Channels)
 }
 
-func (l *links) close() error {
+// Close closes all connections.
+func (l *Links) Close() error {
 	errs := []error{l.collNet.close()}
 	if l.net != nil {
 		errs = append(errs, l.net.Close())

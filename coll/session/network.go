@@ -1,4 +1,4 @@
-package coll
+package session
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/debug"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/transport"
 	"github.com/assay-hpc/assay/coll/transport/netplugin"
 	"github.com/assay-hpc/assay/coll/transport/slots"
@@ -32,20 +33,20 @@ const socketNet = "Socket"
 
 // networks returns the networks that this rank has, the preferred one first, and its offer, which
 // also says why others are missing. local are the ranks of this host.
-func (c *Comm) networks(local []int) (list []network, o offer) {
-	index := slices.Index(local, c.rank)
-	o.Forced = c.cfg.Net
-	list, o.Lacks = c.pluginNetworks(index)
+func (l *Links) networks(local []int) (list []network, o offer) {
+	index := slices.Index(local, l.cfg.Rank)
+	o.Forced = l.cfg.Net
+	list, o.Lacks = l.pluginNetworks(index)
 	if !slices.ContainsFunc(list, func(n network) bool { return strings.EqualFold(n.name, verbs.Name) }) { // a plugin may replace it
-		ib, err := c.ibNetwork(index)
+		ib, err := l.ibNetwork(index)
 		if err != nil {
 			o.LacksIB = err.Error()
 		} else {
 			list = append(list, ib)
 		}
 	}
-	list = append(list, network{name: socketNet, open: func() (transport.Endpoint, error) { return c.openSocket(c.key("socket")) }})
-	if forced := c.cfg.Net; forced != "" {
+	list = append(list, network{name: socketNet, open: func() (transport.Endpoint, error) { return l.openSocket(l.key("socket")) }})
+	if forced := l.cfg.Net; forced != "" {
 		list = slices.DeleteFunc(list, func(n network) bool {
 			other := !strings.EqualFold(n.name, forced)
 			if other && n.drop != nil {
@@ -62,54 +63,54 @@ func (c *Comm) networks(local []int) (list []network, o offer) {
 
 // pluginNetworks returns the network of the first plugin of NCCL_NET_PLUGIN that can be used.
 // index is the rank's index among the ranks of its host.
-func (c *Comm) pluginNetworks(index int) (list []network, lacks []string) {
-	if strings.EqualFold(c.cfg.Net, socketNet) {
+func (l *Links) pluginNetworks(index int) (list []network, lacks []string) {
+	if strings.EqualFold(l.cfg.Net, socketNet) {
 		return nil, nil
 	}
-	c.logPlugins()
-	for _, entry := range netplugin.Entries(c.cfg.NetPlugin) {
-		n, err := c.pluginNet(entry)
+	l.logPlugins()
+	for _, entry := range netplugin.Entries(l.cfg.NetPlugin) {
+		n, err := l.pluginNet(entry)
 		if err == nil {
-			return []network{c.pluginNetwork(n, index)}, lacks
+			return []network{l.pluginNetwork(n, index)}, lacks
 		}
 		lacks = append(lacks, err.Error())
-		if c.cfg.NetPlugin == "" { // no plugin was requested
-			c.cfg.log.Infof(debug.Init|debug.Net, "NET/Plugin: %v", err)
+		if l.cfg.NetPlugin == "" { // no plugin was requested
+			l.cfg.Log.Infof(debug.Init|debug.Net, "NET/Plugin: %v", err)
 		} else {
-			c.cfg.log.Warnf("NET/Plugin: NCCL_NET_PLUGIN=%s: %v", c.cfg.NetPlugin, err)
+			l.cfg.Log.Warnf("NET/Plugin: NCCL_NET_PLUGIN=%s: %v", l.cfg.NetPlugin, err)
 		}
 	}
 	return nil, lacks
 }
 
 // pluginNet loads and initializes a plugin.
-func (c *Comm) pluginNet(entry string) (*netplugin.Net, error) {
-	l, err := netplugin.Load(entry)
+func (l *Links) pluginNet(entry string) (*netplugin.Net, error) {
+	lib, err := netplugin.Load(entry)
 	if err != nil {
 		return nil, err
 	}
-	c.cfg.log.Infof(debug.Init|debug.Net, "NET/Plugin: loaded net plugin %s (v%d) from %s", l.Name(), l.Version(), l.File())
-	if c.cfg.Net != "" && !strings.EqualFold(l.Name(), c.cfg.Net) {
-		return nil, fmt.Errorf("the network of %s is %s, and NCCL_NET=%s", l.File(), l.Name(), c.cfg.Net)
+	l.cfg.Log.Infof(debug.Init|debug.Net, "NET/Plugin: loaded net plugin %s (v%d) from %s", lib.Name(), lib.Version(), lib.File())
+	if l.cfg.Net != "" && !strings.EqualFold(lib.Name(), l.cfg.Net) {
+		return nil, fmt.Errorf("the network of %s is %s, and NCCL_NET=%s", lib.File(), lib.Name(), l.cfg.Net)
 	}
-	n, err := l.Init(c.pluginID())
+	n, err := lib.Init(l.pluginID())
 	if err != nil {
 		return nil, err
 	}
 	for d, p := range n.Devices() {
-		c.cfg.log.Infof(debug.Init|debug.Net, "NET/Plugin: %s: device %d is %s, port %d, %d Mbit/s", l.Name(), d, p.Name, p.Port, p.Speed)
+		l.cfg.Log.Infof(debug.Init|debug.Net, "NET/Plugin: %s: device %d is %s, port %d, %d Mbit/s", lib.Name(), d, p.Name, p.Port, p.Speed)
 	}
-	if name, ok := l.CollNetName(); ok && !c.env.CollNetEnable {
-		c.cfg.log.Infof(debug.Init|debug.Net, "NET/Plugin: collnet plugin %s is not used: NCCL_COLLNET_ENABLE is not 1", name)
+	if name, ok := lib.CollNetName(); ok && !l.Env.CollNetEnable {
+		l.cfg.Log.Infof(debug.Init|debug.Net, "NET/Plugin: collnet plugin %s is not used: NCCL_COLLNET_ENABLE is not 1", name)
 	}
 	return n, nil
 }
 
 // pluginID identifies the communicator to plugins.
-func (c *Comm) pluginID() uint64 { return binary.LittleEndian.Uint64(c.key("net plugin id")) }
+func (l *Links) pluginID() uint64 { return binary.LittleEndian.Uint64(l.key("net plugin id")) }
 
 // pluginNetwork returns the network of a plugin that was initialized.
-func (c *Comm) pluginNetwork(n *netplugin.Net, index int) network {
+func (l *Links) pluginNetwork(n *netplugin.Net, index int) network {
 	limit := uint64(0)
 	devices := n.Devices()
 	speed := choose.Network{Mbit: devices[0].Speed}
@@ -126,24 +127,24 @@ func (c *Comm) pluginNetwork(n *netplugin.Net, index int) network {
 		speed: speed,
 		drop:  func() { _ = n.Close() },
 		open: func() (transport.Endpoint, error) {
-			return netplugin.Open(netplugin.Options{Net: n, Options: c.slotOptions("net plugin", index)})
+			return netplugin.Open(netplugin.Options{Net: n, Options: l.slotOptions("net plugin", index)})
 		},
 	}
 }
 
 // slotOptions returns the options of a network that passes messages through registered slots,
 // except the network itself. kind keeps its keys apart from those of other networks.
-func (c *Comm) slotOptions(kind string, index int) slots.Options {
+func (l *Links) slotOptions(kind string, index int) slots.Options {
 	return slots.Options{
-		Rank: c.rank, Comm: c.key(kind + " name"), Key: c.key(kind), Fault: &c.fault,
-		Addrs: c.addrs(), First: index, MaxMessage: c.env.Slot, Logf: c.cfg.boot.Logf,
+		Rank: l.cfg.Rank, Comm: l.key(kind + " name"), Key: l.key(kind), Fault: l.cfg.Fault,
+		Addrs: l.addrs(), First: index, MaxMessage: l.Env.Slot, Logf: l.logf,
 	}
 }
 
 // logPlugins makes plugins log to this communicator's log. They have one log per process: that of
 // the newest communicator.
-func (c *Comm) logPlugins() {
-	log := c.cfg.log
+func (s *Session) logPlugins() {
+	log := s.cfg.Log
 	level := netplugin.Level(0)
 	switch {
 	case log.Enabled(debug.Trace, debug.All):
@@ -184,9 +185,9 @@ func pluginSubsystems(bits uint64) (s debug.Subsystems) {
 }
 
 // addrs returns this host's addresses, one per interface: a second one uses the same wire.
-func (c *Comm) addrs() (list []netip.Addr) {
+func (s *Session) addrs() (list []netip.Addr) {
 	seen := map[string]bool{}
-	for _, a := range c.net.Addrs() {
+	for _, a := range s.cfg.Boot.Addrs() {
 		if !seen[a.Name] {
 			seen[a.Name] = true
 			list = append(list, a.Addr)
@@ -196,15 +197,15 @@ func (c *Comm) addrs() (list []netip.Addr) {
 }
 
 // openSocket opens the TCP endpoint.
-func (c *Comm) openSocket(key []byte) (transport.Endpoint, error) {
+func (l *Links) openSocket(key []byte) (transport.Endpoint, error) {
 	o := socket.Options{
-		Rank: c.rank, Comm: c.key("socket name"), Key: key, Fault: &c.fault,
-		Addrs: c.addrs(), MaxMessage: c.env.Slot, Logf: c.cfg.boot.Logf,
+		Rank: l.cfg.Rank, Comm: l.key("socket name"), Key: key, Fault: l.cfg.Fault,
+		Addrs: l.addrs(), MaxMessage: l.Env.Slot, Logf: l.logf,
 	}
-	if n := c.cfg.SocketThreads; n >= 0 {
+	if n := l.cfg.SocketThreads; n >= 0 {
 		o.Threads = n
 	}
-	if n := c.cfg.SocketsPerThread; n >= 0 {
+	if n := l.cfg.SocketsPerThread; n >= 0 {
 		o.PerThread = n
 	}
 	e, err := socket.Open(o)
@@ -226,17 +227,17 @@ type offer struct {
 }
 
 // openNetwork opens the network that the ranks have agreed on. The first call agrees on it.
-func (c *Comm) openNetwork(ctx context.Context, local []int) error {
-	list, mine := c.networks(local)
+func (l *Links) openNetwork(ctx context.Context, local []int) error {
+	list, mine := l.networks(local)
 	var err error
-	if c.network == "" {
-		c.network, err = c.agreeNetwork(ctx, mine)
+	if l.network == "" {
+		l.network, err = l.agreeNetwork(ctx, mine)
 	}
 	for _, n := range list {
-		if err == nil && n.name == c.network {
-			c.cfg.log.Infof(debug.Init|debug.Net, "Using network %s", n.name)
-			c.links.netName = n.name
-			c.links.net, err = n.open()
+		if err == nil && n.name == l.network {
+			l.cfg.Log.Infof(debug.Init|debug.Net, "Using network %s", n.name)
+			l.netName = n.name
+			l.net, err = n.open()
 		} else if n.drop != nil {
 			n.drop()
 		}
@@ -246,32 +247,32 @@ func (c *Comm) openNetwork(ctx context.Context, local []int) error {
 
 // agreeNetwork makes all ranks choose the same network, and a message length that all of them
 // support.
-func (c *Comm) agreeNetwork(ctx context.Context, mine offer) (name string, err error) {
-	all, err := exchangeJSON(ctx, c, mine)
+func (s *Session) agreeNetwork(ctx context.Context, mine offer) (name string, err error) {
+	all, err := ExchangeJSON(ctx, s, mine)
 	if err != nil {
 		return "", err
 	}
 	if r := slices.IndexFunc(all, func(o offer) bool { return len(o.Names) != len(o.Limits) || len(o.Names) != len(o.Speeds) }); r >= 0 {
-		return "", c.errorOf(InternalError, "CommInitRank", "rank %d sent a damaged list of networks", r)
+		return "", s.errorOf(op.InternalError, "rank %d sent a damaged list of networks", r)
 	}
 	name, without, err := commonNetwork(all)
 	if err != nil {
-		return "", c.together(ctx, &Error{Code: InvalidUsage, Rank: c.rank, Op: "CommInitRank", Peer: without, Err: err})
+		return "", s.together(ctx, &op.Error{Code: op.InvalidUsage, Rank: s.cfg.Rank, Op: "CommInitRank", Peer: without, Err: err})
 	}
-	if without >= 0 && c.rank == 0 {
-		c.cfg.log.Warnf("NET: rank %d has no network %s (%s); all ranks use %s", without, all[0].Names[0], all[without].why(all[0].Names[0]), name)
+	if without >= 0 && s.cfg.Rank == 0 {
+		s.cfg.Log.Warnf("NET: rank %d has no network %s (%s); all ranks use %s", without, all[0].Names[0], all[without].why(all[0].Names[0]), name)
 	}
 	speed := all[0].Speeds[slices.Index(all[0].Names, name)]
 	for _, o := range all {
 		i := slices.Index(o.Names, name)
 		if limit := o.Limits[i]; limit > 0 {
-			c.env.Slot = min(c.env.Slot, limit&^63)
+			s.Env.Slot = min(s.Env.Slot, limit&^63)
 		}
 		speed = speed.Slower(o.Speeds[i])
 	}
-	c.env.NetCost = choose.Socket
+	s.Env.NetCost = choose.Socket
 	if name != socketNet {
-		c.env.NetCost = speed.Transport(name)
+		s.Env.NetCost = speed.Transport(name)
 	}
 	return name, nil
 }
@@ -285,10 +286,10 @@ func (o offer) why(name string) string {
 }
 
 // commonNetwork returns the first of rank 0's networks that all ranks have. without is a rank
-// that lacks a preferred one, or that has no network in common with the others; NoPeer if there
+// that lacks a preferred one, or that has no network in common with the others; op.NoPeer if there
 // is no such rank.
 func commonNetwork(all []offer) (name string, without int, err error) {
-	without = NoPeer
+	without = op.NoPeer
 	for r, o := range all {
 		if len(o.Names) == 0 {
 			return "", r, fmt.Errorf("rank %d has no network of the name that NCCL_NET says, %s: %s", r, o.Forced, o.why(o.Forced))
@@ -299,7 +300,7 @@ func commonNetwork(all []offer) (name string, without int, err error) {
 		if lacking < 0 {
 			return name, without, nil
 		}
-		if without == NoPeer {
+		if without == op.NoPeer {
 			without = lacking
 		}
 	}

@@ -1,4 +1,4 @@
-package coll
+package session
 
 import (
 	"bytes"
@@ -9,9 +9,9 @@ import (
 	"github.com/assay-hpc/assay/internal/infile"
 )
 
-// dumpTopology writes the topology as NCCL does. It reads it from the file from, or from this
+// DumpTopology writes the topology as NCCL does. It reads it from the file from, or from this
 // machine if from is "".
-func dumpTopology(from, to string) error {
+func DumpTopology(from, to string) error {
 	sys, err := readTopology(from)
 	if err != nil {
 		return err
