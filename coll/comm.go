@@ -12,7 +12,6 @@ import (
 	"github.com/assay-hpc/assay/coll/hang"
 	"github.com/assay-hpc/assay/coll/host"
 	"github.com/assay-hpc/assay/coll/op"
-	"github.com/assay-hpc/assay/coll/schedule"
 	"github.com/assay-hpc/assay/coll/session"
 	"github.com/assay-hpc/assay/coll/transport"
 )
@@ -37,8 +36,6 @@ type Comm struct {
 	rcvd    []uint32
 	last    repeat
 	chosen  choose.Choice // for the last collective
-	plans   map[planKey]*host.Plan
-	recent  [op.NumCollectives]recentPlan
 	one     host.Run
 	single  [1]*host.Run
 	pool    []*host.Run
@@ -61,18 +58,6 @@ type ranks struct {
 	fault      transport.Fault
 	broken     context.Context // done when there is a fault
 	hang       hang.Comm
-}
-
-type planKey struct {
-	coll      op.Collective
-	algorithm string
-	root      int // or the peer of a Send, or -2-peer for a Recv
-	channels  int
-}
-
-type recentPlan struct {
-	key  planKey
-	plan *host.Plan
 }
 
 // Rank is the caller's rank.
@@ -245,14 +230,14 @@ func (c *Comm) start(r *host.Run, a *call) error {
 		}
 		n[a.peer]++
 		o.Header.Seq = n[a.peer]
-		plan, err = c.pointToPoint(a.peer, a.sends())
+		plan, err = c.links.PairPlan(a.peer, a.sends())
 	} else {
 		c.seq++
 		o.Header.Seq = c.seq
 		p := c.choose(a)
 		o.Window, o.Copy = int(p.Window), p.Protocol == choose.LL
 		c.chosen = p
-		plan, err = c.plan(planKey{a.Coll, p.Algorithm, a.Root, p.Channels})
+		plan, err = c.links.Plan(a.Coll, p.Algorithm, a.Root, p.Channels)
 	}
 	if err != nil {
 		return err
@@ -263,62 +248,13 @@ func (c *Comm) start(r *host.Run, a *call) error {
 
 // choose returns the algorithm, protocol, channels and window for a collective.
 func (c *Comm) choose(a *call) choose.Choice {
-	if f := c.forced; f != nil && f.coll == a.Coll {
+	switch f := c.forced; {
+	case f == nil:
+		return c.links.Pick(&a.Op)
+	case f.coll == a.Coll:
 		return f.Choice
-	} else if choice, ok := c.links.CollNet(&a.Op); ok && f == nil {
-		return choice
 	}
 	return c.links.Tuner.Pick(a.Coll, a.Bytes())
-}
-
-// plan returns the cached plan of a schedule, or creates it.
-func (c *Comm) plan(k planKey) (*host.Plan, error) {
-	last := &c.recent[k.coll]
-	if last.plan != nil && last.key == k {
-		return last.plan, nil
-	}
-	p := c.plans[k]
-	if p == nil {
-		s, err := schedule.New(k.coll, k.algorithm, schedule.Options{Ranks: c.size, Root: max(k.root, 0), Channels: k.channels, Rings: c.session.Env.Rings, Groups: c.session.Env.Hosts, InOrder: c.session.Env.SameBits, NoMulticast: !c.links.Multicast()})
-		if err != nil {
-			return nil, err
-		}
-		if s.Channels > c.links.Channels {
-			return nil, fmt.Errorf("%v by %s wants %d channels; there are %d", k.coll, k.algorithm, s.Channels, c.links.Channels)
-		}
-		if p, err = host.NewPlan(s, c.rank, c.session.Env.Slot, c.links); err != nil {
-			return nil, err
-		}
-		c.plans[k] = p
-	}
-	*last = recentPlan{k, p}
-	return p, nil
-}
-
-// pointToPoint returns the plan of a Send or Recv: a schedule of one step.
-func (c *Comm) pointToPoint(peer int, send bool) (*host.Plan, error) {
-	k := planKey{coll: pointToPoint, root: peer}
-	if !send {
-		k.root = -2 - peer
-	}
-	if p := c.plans[k]; p != nil {
-		return p, nil
-	}
-	st := schedule.Step{Send: int32(peer), Recv: schedule.Nobody, A: schedule.Ref{Buf: schedule.Input}, Data: schedule.Span{N: 1}}
-	if !send {
-		st = schedule.Step{Send: schedule.Nobody, Recv: int32(peer), Dst: schedule.Ref{Buf: schedule.Output}, Data: schedule.Span{N: 1}}
-	}
-	s := &schedule.Schedule{
-		Collective: op.SendRecv, Algorithm: "direct", Ranks: c.size, Blocks: 1, Channels: 1,
-		Program: func(int) schedule.Program {
-			return schedule.Program{Lanes: []schedule.Lane{{Steps: []schedule.Step{st}}}}
-		},
-	}
-	p, err := host.NewPlan(s, c.rank, c.session.Env.Slot, c.links.PointToPoint())
-	if err == nil {
-		c.plans[k] = p
-	}
-	return p, err
 }
 
 // fromPool returns a run for one operation of a group.

@@ -338,7 +338,7 @@ func (c *Comm) open(ctx context.Context, lane string) (err error) {
 // of returns a Comm without connections. numbered is set if its collectives have the communicator's
 // numbers; those of lanes have their own.
 func (r *ranks) of(numbered bool) *Comm {
-	c := &Comm{ranks: r, waits: hang.NewWaits(&r.hang, numbered), sent: make([]uint32, r.size), rcvd: make([]uint32, r.size), plans: map[planKey]*host.Plan{}}
+	c := &Comm{ranks: r, waits: hang.NewWaits(&r.hang, numbered), sent: make([]uint32, r.size), rcvd: make([]uint32, r.size)}
 	c.single[0] = &c.one
 	return c
 }

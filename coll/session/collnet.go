@@ -229,18 +229,25 @@ func (n *collNet) agree(s *Session, all []headOffer) (handles [][netplugin.Handl
 	return handles
 }
 
-// CollNet returns how the network does an operation: in as many windows as can be in flight at once,
-// but no shorter ones than minWindow. ok is false if it cannot.
-func (l *Links) CollNet(o *op.Op) (_ choose.Choice, ok bool) {
-	n := l.collNet
-	if n == nil || n.why != "" || !bitSet(n.does).has(uint8(o.Coll)) || o.Coll.Reduces() && !n.reduces[o.Red].has(uint8(o.Type)) {
-		return choose.Choice{}, false
+// can reports whether the network can do an operation.
+func (n *collNet) can(o *op.Op) bool {
+	if n.why != "" || !bitSet(n.does).has(uint8(o.Coll)) {
+		return false
+	}
+	return !o.Coll.Reduces() || n.reduces[o.Red].has(uint8(o.Type))
+}
+
+// Pick returns how a collective is done. The network does what it can, in as many windows as can be
+// in flight at once, but no shorter ones than minWindow.
+func (l *Links) Pick(o *op.Op) choose.Choice {
+	if !l.collNet.can(o) {
+		return l.Tuner.Pick(o.Coll, o.Bytes())
 	}
 	window := minWindow
 	for window < o.Bytes()/slots.N {
 		window *= 2
 	}
-	return choose.Choice{Algorithm: schedule.CollNet, Protocol: choose.Simple, Channels: 1, Window: int64(window)}, true
+	return choose.Choice{Algorithm: schedule.CollNet, Protocol: choose.Simple, Channels: 1, Window: int64(window)}
 }
 
 // minWindow is the shortest window on a network that reduces, in bytes.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/host"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/transport"
 	"github.com/assay-hpc/assay/coll/transport/shm"
 )
@@ -18,7 +19,7 @@ import (
 type Links struct {
 	*Session
 	lane     string
-	Channels int           // of collectives; Sends and Recvs use one more
+	channels int           // of collectives; Sends and Recvs use one more
 	Tuner    *choose.Tuner // nil with one rank
 	Waiter   host.Waiter   // how the rank waits for messages; nil with one rank
 	shm      *shm.Endpoint
@@ -31,6 +32,8 @@ type Links struct {
 	tx, rx []map[int]conn // by channel, then peer
 	mtx    map[int]transport.Tx
 	mrx    map[[2]int]transport.Rx
+	plans  map[planKey]*host.Plan
+	recent [op.NumCollectives]recentPlan
 }
 
 // openDeadline limits the time to open a connection.
@@ -48,11 +51,12 @@ type peerInfo struct {
 }
 
 func (l *Links) init() {
-	n := l.Channels + 1
+	n := l.channels + 1
 	l.tx, l.rx = make([]map[int]conn, n), make([]map[int]conn, n)
 	for i := range n {
 		l.tx[i], l.rx[i] = map[int]conn{}, map[int]conn{}
 	}
+	l.plans = map[planKey]*host.Plan{}
 	l.mtx, l.mrx = map[int]transport.Tx{}, map[[2]int]transport.Rx{}
 }
 
@@ -154,23 +158,18 @@ func (l *Links) MultiRx(from, channel int) (transport.Rx, error) {
 	return r, err
 }
 
-// Multicast reports whether a message can reach all ranks at once.
-func (l *Links) Multicast() bool { return l.shmInfos != nil }
+// pairLinks are the connections of Sends and Recvs. Collectives do not use them, so that both may be
+// under way at once.
+type pairLinks struct{ l *Links }
 
-// PointToPoint returns the connections of Sends and Recvs. Collectives do not use them, so that
-// both may be under way at once.
-func (l *Links) PointToPoint() host.Links { return &p2pLinks{l} }
-
-type p2pLinks struct{ l *Links }
-
-func (p *p2pLinks) Tx(peer, _ int) (transport.Tx, error) { return p.l.openTx(peer, p.l.Channels) }
-func (p *p2pLinks) Rx(peer, _ int) (transport.Rx, error) { return p.l.openRx(peer, p.l.Channels) }
-func (p *p2pLinks) MultiTx(int) (transport.Tx, error)    { return nil, errNoMulticast }
-func (p *p2pLinks) MultiRx(int, int) (transport.Rx, error) {
+func (p *pairLinks) Tx(peer, _ int) (transport.Tx, error) { return p.l.openTx(peer, p.l.channels) }
+func (p *pairLinks) Rx(peer, _ int) (transport.Rx, error) { return p.l.openRx(peer, p.l.channels) }
+func (p *pairLinks) MultiTx(int) (transport.Tx, error)    { return nil, errNoMulticast }
+func (p *pairLinks) MultiRx(int, int) (transport.Rx, error) {
 	return nil, errNoMulticast
 }
 
-func (p *p2pLinks) Network() (transport.Reducer, transport.Rx, error) {
+func (p *pairLinks) Network() (transport.Reducer, transport.Rx, error) {
 	return nil, nil, errNoCollNet
 }
 
@@ -201,7 +200,7 @@ func (l *Links) String() string {
 			near++
 		}
 	}
-	return fmt.Sprintf("via SHM %d via %s %d channels %d", near, cmp.Or(l.netName, socketNet), max(0, len(l.infos)-1-near), l.Channels)
+	return fmt.Sprintf("via SHM %d via %s %d channels %d", near, cmp.Or(l.netName, socketNet), max(0, len(l.infos)-1-near), l.channels)
 }
 
 // Close closes all connections.

@@ -23,7 +23,7 @@ func (l *Links) open(ctx context.Context) error {
 	*l = Links{Session: l.Session, lane: l.lane}
 	if l.cfg.Size > 1 {
 		l.infos = make([]peerInfo, l.cfg.Size)
-		l.Channels = 2 * l.Env.Channels() // double trees need two per channel
+		l.channels = 2 * l.Env.Channels() // double trees need two per channel
 	}
 	l.init()
 	if l.cfg.Size == 1 {
@@ -51,7 +51,7 @@ func (l *Links) endpoints(ctx context.Context) error {
 		}
 	}
 	if !l.Env.SHMDisable {
-		o := shm.Options{Rank: l.cfg.Rank, Ranks: l.cfg.Size, Channels: l.Channels + 1, Slot: l.Env.Slot, Host: l.found[l.cfg.Rank].Host, Secret: binary.LittleEndian.Uint64(l.key("shm"))}
+		o := shm.Options{Rank: l.cfg.Rank, Ranks: l.cfg.Size, Channels: l.channels + 1, Slot: l.Env.Slot, Host: l.found[l.cfg.Rank].Host, Secret: binary.LittleEndian.Uint64(l.key("shm"))}
 		if l.Env.P2P {
 			o.Direct = l.cfg.Fault
 		}
