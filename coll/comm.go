@@ -19,10 +19,10 @@ import (
 // A Comm is one rank's side of a communicator.
 type Comm struct {
 	*ranks
-	links       *session.Links
-	forced      *forced
-	watch       host.Watch
-	busy        atomic.Int32
+	links  *session.Links
+	forced *forced
+	watch  host.Watch
+	gate
 	closed      atomic.Bool
 	suspended   atomic.Bool
 	waits       *hang.Waits
@@ -38,8 +38,7 @@ type Comm struct {
 	chosen  choose.Choice // for the last collective
 	one     host.Run
 	single  [1]*host.Run
-	pool    []*host.Run
-	pooled  int
+	pool    runPool // for groups
 	barrier [1]byte
 
 	kin   *siblings
@@ -72,12 +71,12 @@ const napMany = 50 * time.Microsecond
 // enter claims the communicator for this goroutine. Where it is broken, the verdict names a, the
 // operation that cannot start; nil if it is none.
 func (c *Comm) enter(a *call) error {
-	if !c.busy.CompareAndSwap(0, 1) {
+	if !c.claim() {
 		return c.refuse("an operation", ErrBusy)
 	}
 	if c.fault.Err() != nil || c.closed.Load() || c.suspended.Load() {
 		next, what := c.seq+1, "an operation"
-		c.busy.Store(0)
+		c.leave()
 		if a != nil {
 			c.accel.Load().refuses(a, next)
 			what = a.name(next)
@@ -101,7 +100,30 @@ func (c *Comm) refuse(what string, err error) error {
 	return &Error{Code: InvalidUsage, Rank: c.rank, Op: what, Peer: NoPeer, Err: err}
 }
 
-func (c *Comm) leave() { c.busy.Store(0) }
+// A gate admits one operation at a time, and none once it is shut.
+type gate struct {
+	state atomic.Int32 // 1: an operation is in progress; 2: shut
+}
+
+// claim admits an operation, if none is in progress. It ends with leave.
+func (g *gate) claim() bool { return g.state.CompareAndSwap(0, 1) }
+
+func (g *gate) leave() { g.state.Store(0) }
+
+// shut reports whether no operation is in progress, and if so keeps new ones from starting.
+func (g *gate) shut() bool { return g.state.Load() == 2 || g.state.CompareAndSwap(0, 2) }
+
+// settle shuts the gate as soon as no operation is in progress, and reports true. It reports false
+// if there is a fault, which will end the operation.
+func (g *gate) settle(fault *transport.Fault) bool {
+	for !g.shut() {
+		if fault.Err() != nil {
+			return false
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+	return true
+}
 
 // do runs an operation, or adds it to the open group.
 func (c *Comm) do(a *call) error {
@@ -109,7 +131,7 @@ func (c *Comm) do(a *call) error {
 		return c.collect(*a)
 	}
 	if a.Count == 0 {
-		return c.check(a)
+		return a.check(c)
 	}
 	if err := c.enter(a); err != nil {
 		return err
@@ -121,7 +143,7 @@ func (c *Comm) do(a *call) error {
 // collect checks an operation and adds it to the group.
 func (c *Comm) collect(a call) error {
 	g := c.group
-	if err := c.check(&a); err != nil {
+	if err := a.check(c); err != nil {
 		g.err = err
 		return err
 	}
@@ -136,7 +158,10 @@ func (c *Comm) collect(a call) error {
 
 func (c *Comm) run(a *call) error {
 	if a.onDevice() {
-		return c.enqueue(a)
+		if err := a.check(c); err != nil || a.Count == 0 {
+			return err
+		}
+		return c.dev.enqueue(a)
 	}
 	if c.dev != nil {
 		c.dev.last = false
@@ -148,7 +173,7 @@ func (c *Comm) run(a *call) error {
 		return c.drive(a)
 	}
 	c.last.plan = nil
-	if err := c.check(a); err != nil || a.Count == 0 {
+	if err := a.check(c); err != nil || a.Count == 0 {
 		return err
 	}
 	if a.Coll == pointToPoint && a.peer == c.rank {
@@ -200,7 +225,7 @@ func (l *repeat) fits(c *Comm, a *call) bool {
 	if !overlap(a.Send[:send], a.Recv[:recv]) {
 		return !l.inPlace
 	}
-	return l.inPlace && c.inPlace(a)
+	return l.inPlace && a.inPlace(c.rank)
 }
 
 // start prepares a run for host.Drive.
@@ -255,45 +280,6 @@ func (c *Comm) choose(a *call) choose.Choice {
 		return f.Choice
 	}
 	return c.links.Tuner.Pick(a.Coll, a.Bytes())
-}
-
-// fromPool returns a run for one operation of a group.
-func (c *Comm) fromPool() *host.Run {
-	if c.pooled == len(c.pool) {
-		c.pool = append(c.pool, new(host.Run))
-	}
-	c.pooled++
-	return c.pool[c.pooled-1]
-}
-
-// toSelf pairs a group's Sends and Recvs from a rank to itself.
-func (c *Comm) toSelf(calls []groupCall) error {
-	var sends, recvs []int
-	for i := range calls {
-		a := &calls[i].a
-		if calls[i].c != c || a.Coll != pointToPoint || a.peer != c.rank {
-			continue
-		}
-		if a.sends() {
-			sends = append(sends, i)
-		} else {
-			recvs = append(recvs, i)
-		}
-	}
-	if len(sends) != len(recvs) {
-		return c.errorOf(InvalidUsage, "Send to itself", "the group has %d Sends and %d Recvs", len(sends), len(recvs))
-	}
-	for i := range sends {
-		s, r := &calls[sends[i]].a, &calls[recvs[i]].a
-		if s.Count != r.Count || s.Type != r.Type {
-			return c.errorOf(InvalidUsage, "Send to itself", "%d %v are sent and %d %v received", s.Count, s.Type, r.Count, r.Type)
-		}
-		if s.onDevice() != r.onDevice() {
-			return c.errorOf(InvalidUsage, "Send to itself", "one buffer is the device's and the other the processor's")
-		}
-		s.pair, r.pair = recvs[i], sends[i]
-	}
-	return nil
 }
 
 // fail makes the communicator unusable, informs the other ranks, and returns the error for the

@@ -89,7 +89,7 @@ func (c *Comm) Destroy() error {
 	if err := c.seal(); err != nil {
 		return err
 	}
-	if c.settled() && c.dev != nil {
+	if c.settle(&c.fault) && c.dev != nil {
 		c.dev.Leave()
 	}
 	return c.kin.leave(c.destroy)
@@ -111,7 +111,7 @@ func (c *Comm) destroy() error {
 			default:
 				a.Abort(odd)
 			}
-			_ = c.closeDevice(func(b byte) ([]byte, error) {
+			_ = c.dev.close(func(b byte) ([]byte, error) {
 				if alone != nil { // they were waited for
 					return nil, alone
 				}
@@ -175,29 +175,14 @@ func (c *Comm) seal() error {
 	return nil
 }
 
-// settled waits until no operation is in progress and reports true. It reports false if there is
-// a fault, which will end the operation.
-func (c *Comm) settled() bool {
-	for !c.idle() {
-		if c.fault.Err() != nil {
-			return false
-		}
-		time.Sleep(100 * time.Microsecond)
-	}
-	return true
-}
-
-// idle reports whether no operation is in progress, and if so keeps new ones from starting.
-func (c *Comm) idle() bool { return c.busy.Load() == 2 || c.busy.CompareAndSwap(0, 2) }
-
 // free frees everything, after the operation in progress has ended.
 func (c *Comm) free(net func()) error {
-	c.settled()
+	c.settle(&c.fault)
 	net()
-	for !c.idle() {
+	for !c.shut() {
 		time.Sleep(100 * time.Microsecond) // the fault ends the operation
 	}
-	return errors.Join(c.closeDevice(nil), c.links.Close(), c.cfg.owned.Close())
+	return errors.Join(c.dev.close(nil), c.links.Close(), c.cfg.owned.Close())
 }
 
 // leftover returns an error if a peer sent a message that this rank never received.

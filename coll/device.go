@@ -96,10 +96,9 @@ func (s *settings) fallback() string {
 	return s.Fallback
 }
 
-// closeDevice closes the executor. Calls after the first do nothing.
-func (c *Comm) closeDevice(tell func(byte) ([]byte, error)) error {
-	d := c.dev
-	if d == nil || c.accel.Swap(nil) == nil {
+// close closes the executor, if there is one. Calls after the first do nothing.
+func (d *device) close(tell func(byte) ([]byte, error)) error {
+	if d == nil || d.side.c.accel.Swap(nil) == nil {
 		return nil
 	}
 	d.watchdog.Close() // it uses the executor
@@ -204,12 +203,12 @@ func (c *Comm) FreeDevice(b Buffer) error {
 
 // kindOfMemory checks that the buffers, after they were cut to size, are all host memory or all
 // device memory, and that device buffers are aligned.
-func (c *Comm) kindOfMemory(a *call) error {
+func (a *call) kindOfMemory(hasDevice bool) error {
 	if !a.onDevice() {
 		return nil
 	}
 	switch {
-	case c.dev == nil:
+	case !hasDevice:
 		return fmt.Errorf("this is device memory, and the communicator was made without a device")
 	case len(a.Send) > 0 && !a.device[0], len(a.Recv) > 0 && !a.device[1]:
 		return fmt.Errorf("one buffer is the device's and the other the processor's")

@@ -14,12 +14,9 @@ import (
 // onDevice reports whether an operation is on device memory.
 func (a *call) onDevice() bool { return a.device[0] || a.device[1] }
 
-// enqueue runs an operation on device memory.
-func (c *Comm) enqueue(a *call) error {
-	if err := c.check(a); err != nil || a.Count == 0 {
-		return err
-	}
-	d := c.dev
+// enqueue runs an operation on device memory, which was checked.
+func (d *device) enqueue(a *call) error {
+	c := d.side.c
 	a.stream = d.stream
 	o := &d.op
 	if a.Coll == pointToPoint {
@@ -29,7 +26,7 @@ func (c *Comm) enqueue(a *call) error {
 		*o = executor.Op{On: d.Executor, Stream: a.stream, Op: op.Op{Coll: op.SendRecv, Root: NoPeer, Transfers: append(o.Transfers[:0], a.transfer())}}
 		o.Call = d.watchdog.Transfers(c.seq, o.Transfers, a.stream)
 	} else {
-		c.describe(o, a)
+		d.describe(o, a)
 	}
 	d.last = true
 	err := d.Enqueue(o)
@@ -48,8 +45,8 @@ func (c *Comm) enqueue(a *call) error {
 }
 
 // describe builds the executor's form of a collective and records the call.
-func (c *Comm) describe(o *executor.Op, a *call) {
-	d := c.dev
+func (d *device) describe(o *executor.Op, a *call) {
+	c := d.side.c
 	c.seq++
 	transfers := o.Transfers[:0]
 	*o = executor.Op{On: d.Executor, Stream: a.stream, Op: a.Op}
@@ -116,7 +113,7 @@ func (g *Group) enqueue() error {
 	}
 	for _, c := range g.comms {
 		if c.dev != nil {
-			c.dev.prepare(c, g)
+			c.dev.prepare(g)
 		}
 	}
 	for i := range g.batch {
@@ -133,7 +130,7 @@ func (g *Group) enqueue() error {
 	if _, ok := errors.AsType[executor.Undone](err); ok {
 		for _, c := range g.comms {
 			if c.dev != nil {
-				c.dev.undo(c)
+				c.dev.undo()
 			}
 		}
 		c, a := g.calls[i].c, &g.calls[i].a
@@ -143,19 +140,20 @@ func (g *Group) enqueue() error {
 }
 
 // undo takes back the numbers of the operations that prepare has built.
-func (d *device) undo(c *Comm) {
+func (d *device) undo() {
 	for i := range d.ops {
 		if o := &d.ops[i]; o.Coll == op.SendRecv {
 			d.watchdog.Undo(o.Transfers)
 		} else {
-			c.seq--
+			d.side.c.seq--
 		}
 	}
 }
 
 // prepare builds the operations of one communicator. Their addresses are taken later, when all
 // exist.
-func (d *device) prepare(c *Comm, g *Group) {
+func (d *device) prepare(g *Group) {
+	c := d.side.c
 	d.ops, d.also = d.ops[:0], d.also[:0]
 	exchange, first := d.op.Transfers[:0], -1
 	var stream uintptr
@@ -176,7 +174,7 @@ func (d *device) prepare(c *Comm, g *Group) {
 			continue
 		}
 		d.ops = append(d.ops, executor.Op{})
-		c.describe(&d.ops[len(d.ops)-1], a)
+		d.describe(&d.ops[len(d.ops)-1], a)
 		g.batch, g.from = append(g.batch, nil), append(g.from, i)
 	}
 	if len(d.also) == 1 { // only the operation's own stream

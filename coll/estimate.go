@@ -19,7 +19,7 @@ func (g *Group) Estimate() (time.Duration, error) {
 		if err := c.enter(nil); err != nil {
 			return 0, err
 		}
-		on, here := c.estimate(g)
+		on, here := g.estimate(c)
 		c.leave()
 		device, ok := c.Device()
 		if !ok {
@@ -34,7 +34,7 @@ func (g *Group) Estimate() (time.Duration, error) {
 
 // estimate returns how long a communicator's operations of a group would take, on its device and
 // on the processor.
-func (c *Comm) estimate(g *Group) (on, here time.Duration) {
+func (g *Group) estimate(c *Comm) (on, here time.Duration) {
 	exchange := op.Op{Coll: op.SendRecv, Root: NoPeer}
 	sent := map[int]int{} // to each rank, on the processor
 	for i := range g.calls {

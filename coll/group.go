@@ -85,6 +85,20 @@ func (g *Group) clear() {
 	g.comms, g.calls, g.err = g.comms[:0], g.calls[:0], nil
 }
 
+// A runPool has the runs of a group's operations, which the next group uses again.
+type runPool struct {
+	runs []*host.Run
+	used int
+}
+
+func (p *runPool) next() *host.Run {
+	if p.used == len(p.runs) {
+		p.runs = append(p.runs, new(host.Run))
+	}
+	p.used++
+	return p.runs[p.used-1]
+}
+
 // A tail is the last run on some connections.
 type tail struct {
 	c    *Comm
@@ -117,7 +131,7 @@ func (g *Group) follow(c *Comm, a *call, r *host.Run) {
 
 // add returns a run for call i.
 func (g *Group) add(i int) *host.Run {
-	r := g.calls[i].c.fromPool()
+	r := g.calls[i].c.pool.next()
 	g.calls[i].run = r
 	g.runs, g.which = append(g.runs, r), append(g.which, i)
 	return r
@@ -221,8 +235,8 @@ func (g *Group) launch() error {
 			return err
 		}
 		defer c.leave()
-		c.pooled = 0
-		if err := c.toSelf(g.calls); err != nil {
+		c.pool.used = 0
+		if err := g.pairSelf(c); err != nil {
 			return err
 		}
 	}
@@ -262,6 +276,36 @@ func (g *Group) launch() error {
 	}
 	for _, c := range g.comms {
 		c.waits.Over()
+	}
+	return nil
+}
+
+// pairSelf pairs a rank's Sends and Recvs to itself.
+func (g *Group) pairSelf(c *Comm) error {
+	var sends, recvs []int
+	for i := range g.calls {
+		a := &g.calls[i].a
+		if g.calls[i].c != c || a.Coll != pointToPoint || a.peer != c.rank {
+			continue
+		}
+		if a.sends() {
+			sends = append(sends, i)
+		} else {
+			recvs = append(recvs, i)
+		}
+	}
+	if len(sends) != len(recvs) {
+		return c.errorOf(InvalidUsage, "Send to itself", "the group has %d Sends and %d Recvs", len(sends), len(recvs))
+	}
+	for i := range sends {
+		s, r := &g.calls[sends[i]].a, &g.calls[recvs[i]].a
+		if s.Count != r.Count || s.Type != r.Type {
+			return c.errorOf(InvalidUsage, "Send to itself", "%d %v are sent and %d %v received", s.Count, s.Type, r.Count, r.Type)
+		}
+		if s.onDevice() != r.onDevice() {
+			return c.errorOf(InvalidUsage, "Send to itself", "one buffer is the device's and the other the processor's")
+		}
+		s.pair, r.pair = recvs[i], sends[i]
 	}
 	return nil
 }

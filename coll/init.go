@@ -292,7 +292,7 @@ func CommInitRank(ctx context.Context, n int, id UniqueID, rank int, cfg Config)
 		e := c.wrap(op, err)
 		c.fault.Set(e)
 		c.net.Abort()
-		_ = c.closeDevice(nil)
+		_ = c.dev.close(nil)
 		if c.links != nil {
 			_ = c.links.Close()
 		}

@@ -171,7 +171,7 @@ type Norm struct {
 // communicator must reach one another's memory, or the same host memory: otherwise the error is
 // InvalidUsage.
 func (c *Comm) AllReduceNorm(send, recv Buffer, count int, t Type, n Norm) error {
-	if err := c.checkNorm(count, t, n, send, recv); err != nil {
+	if err := n.check(c, count, t, send, recv); err != nil {
 		return err
 	}
 	a := &call{Op: op.Op{Coll: op.AllReduce, Count: count, Type: t, Red: Sum, Root: NoPeer}}
@@ -181,8 +181,8 @@ func (c *Comm) AllReduceNorm(send, recv Buffer, count int, t Type, n Norm) error
 	return c.call(a, send, recv)
 }
 
-// checkNorm validates what call does not.
-func (c *Comm) checkNorm(count int, t Type, n Norm, send, recv Buffer) error {
+// check validates what call does not.
+func (n Norm) check(c *Comm, count int, t Type, send, recv Buffer) error {
 	size := t.Size()
 	bad := func(code Code, format string, args ...any) error {
 		return c.errorOf(code, "AllReduceNorm", format, args...)
@@ -262,8 +262,8 @@ func (a *call) needs(rank, n int) (send, recv int) {
 	return 0, a.Count
 }
 
-// check validates the arguments and cuts the buffers to what the operation uses.
-func (c *Comm) check(a *call) error {
+// check validates the arguments and cuts the buffers to what the operation of a rank uses.
+func (a *call) check(c *Comm) error {
 	size := a.Type.Size()
 	bad := func(format string, args ...any) error {
 		return c.errorOf(InvalidArgument, a.name(c.seq+1), format, args...)
@@ -290,13 +290,13 @@ func (c *Comm) check(a *call) error {
 		return bad("the receive buffer has %d bytes, %d %v need %d", len(a.Recv), r, a.Type, r*size)
 	}
 	a.Send, a.Recv = a.Send[:s*size], a.Recv[:r*size]
-	if err := c.kindOfMemory(a); err != nil {
+	if err := a.kindOfMemory(c.dev != nil); err != nil {
 		return bad("%w", err)
 	}
 	switch {
 	case !overlap(a.Send, a.Recv):
 	case a.Coll == op.AllToAll && op.Addr(a.Send) == op.Addr(a.Recv): // the executor makes a copy
-	case !c.inPlace(a):
+	case !a.inPlace(c.rank):
 		return bad("send and receive buffers overlap in another way than in place")
 	}
 	return nil
@@ -305,11 +305,11 @@ func (c *Comm) check(a *call) error {
 const maxBytes = 1 << 56
 
 // inPlace reports whether buffers that overlap do so in the allowed way.
-func (c *Comm) inPlace(a *call) bool {
+func (a *call) inPlace(rank int) bool {
 	if a.Coll == pointToPoint {
 		return false
 	}
-	send, recv, ok := a.Coll.InPlace(c.rank)
+	send, recv, ok := a.Coll.InPlace(rank)
 	part := uintptr(a.Count * a.Type.Size())
 	return ok && op.Addr(a.Send)-uintptr(send)*part == op.Addr(a.Recv)-uintptr(recv)*part
 }

@@ -34,13 +34,14 @@ func (c *Comm) Tune(ctx context.Context, sizes []int, add func(p choose.Place, k
 		return c.wrap(name, err)
 	}
 	defer Free(out)
+	m := measurement{c, in, out}
 	for coll := range op.SendRecv {
 		for _, size := range sizes {
 			for _, choice := range c.links.Tuner.Candidates(coll, int64(size)) {
 				if ctx.Err() != nil {
 					return c.wrap(name, context.Cause(ctx))
 				}
-				t, err := c.measure(ctx, coll, choice, size, in, out)
+				t, err := m.best(ctx, coll, choice, size)
 				if err != nil {
 					return err
 				}
@@ -59,9 +60,16 @@ type forced struct {
 	choose.Choice
 }
 
-// measure returns the time of an operation: the best round, by the mean over all ranks; 0 if the
+// A measurement measures operations on two buffers.
+type measurement struct {
+	c       *Comm
+	in, out []byte
+}
+
+// best returns the time of an operation: the best round, by the mean over all ranks; 0 if the
 // size is too small for the number of ranks.
-func (c *Comm) measure(ctx context.Context, coll op.Collective, choice choose.Choice, size int, in, out []byte) (time.Duration, error) {
+func (m *measurement) best(ctx context.Context, coll op.Collective, choice choose.Choice, size int) (time.Duration, error) {
+	c := m.c
 	c.forced, c.last.plan = &forced{coll, choice}, nil
 	count := size / 4
 	if coll >= op.AllGather {
@@ -81,7 +89,7 @@ func (c *Comm) measure(ctx context.Context, coll op.Collective, choice choose.Ch
 		start := time.Now()
 		for range n {
 			b := a
-			if err := c.call(&b, Bytes(in), Bytes(out)); err != nil {
+			if err := c.call(&b, Bytes(m.in), Bytes(m.out)); err != nil {
 				return 0, err
 			}
 		}
@@ -94,7 +102,7 @@ func (c *Comm) measure(ctx context.Context, coll op.Collective, choice choose.Ch
 		if err != nil {
 			return 0, err
 		}
-		mean, err := c.mean(ctx, t)
+		mean, err := m.mean(ctx, t)
 		if err != nil {
 			return 0, err
 		}
@@ -117,8 +125,8 @@ const (
 )
 
 // mean returns the mean of the values that all ranks pass, the same on all of them.
-func (c *Comm) mean(ctx context.Context, t time.Duration) (time.Duration, error) {
-	all, err := c.Exchange(ctx, binary.LittleEndian.AppendUint64(nil, uint64(t)))
+func (m *measurement) mean(ctx context.Context, t time.Duration) (time.Duration, error) {
+	all, err := m.c.Exchange(ctx, binary.LittleEndian.AppendUint64(nil, uint64(t)))
 	if err != nil {
 		return 0, err
 	}
