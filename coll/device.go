@@ -116,7 +116,7 @@ func (d *device) refuses(a *call, seq uint32) {
 		what = fmt.Sprintf("%v, operation #%d", a.Coll, seq)
 	}
 	if err := d.side.c.fault.Err(); err != nil {
-		d.watchdog.Refused(err, what)
+		d.watchdog.ReportFault(err, what)
 	}
 }
 

@@ -16,8 +16,6 @@ type diagnosis struct {
 	call      func(seq uint32) (collective, bool) // that rank's call with a number
 }
 
-func (d *diagnosis) name(r int) string { return d.processes.name(r) }
-
 // A finding is one reason, and the ranks that it concerns.
 type finding struct {
 	cause Cause
@@ -100,16 +98,16 @@ func (d *diagnosis) silent() (found []finding) {
 		host := d.processes[r].Host
 		switch c := halted[r]; {
 		case c == Stopped:
-			found = append(found, finding{Stopped, []int{r}, d.name(r) + "'s process is stopped, by a signal or a debugger"})
+			found = append(found, finding{Stopped, []int{r}, d.processes.name(r) + "'s process is stopped, by a signal or a debugger"})
 		case c == Dead:
-			found = append(found, finding{Dead, []int{r}, d.name(r) + "'s process has ended"})
+			found = append(found, finding{Dead, []int{r}, d.processes.name(r) + "'s process has ended"})
 		case host != d.processes[d.by].Host && !d.anyAnswered(host):
 			if !cut[host] {
 				cut[host] = true
 				found = append(found, finding{Cut, d.ranksOf(host), fmt.Sprintf("nothing comes from host %s, which has ranks %s: the network between it and host %s carries nothing, or the host stands still", host, rankList(d.ranksOf(host)), d.processes[d.by].Host)})
 			}
 		default:
-			found = append(found, finding{Silent, []int{r}, d.name(r) + " does not answer: its process cannot run"})
+			found = append(found, finding{Silent, []int{r}, d.processes.name(r) + " does not answer: its process cannot run"})
 		}
 	}
 	return found
@@ -139,7 +137,7 @@ func (d *diagnosis) ranksOf(host string) (ranks []int) {
 func (d *diagnosis) stuck() (found []finding) {
 	for r := range d.processes {
 		if s := d.snapshots[r]; s.Does == executor.Stuck {
-			found = append(found, finding{GPU, []int{r}, fmt.Sprintf("%s: its GPU does not answer: a call of the driver that only asks has not returned", d.name(r))})
+			found = append(found, finding{GPU, []int{r}, fmt.Sprintf("%s: its GPU does not answer: a call of the driver that only asks has not returned", d.processes.name(r))})
 		}
 	}
 	return found
@@ -164,7 +162,7 @@ func (d *diagnosis) missing(r int) (what collective, ok bool) {
 func (d *diagnosis) notCalled() (found []finding) {
 	for r := range d.processes {
 		if what, ok := d.missing(r); ok && len(d.snapshots[r].Others) == 0 {
-			found = append(found, finding{NotCalled, []int{r}, fmt.Sprintf("%s has not called %s: %s", d.name(r), what, d.snapshots[r].lastCall())})
+			found = append(found, finding{NotCalled, []int{r}, fmt.Sprintf("%s has not called %s: %s", d.processes.name(r), what, d.snapshots[r].lastCall())})
 		}
 	}
 	if len(found) > 0 {
@@ -178,7 +176,7 @@ func (d *diagnosis) notCalled() (found []finding) {
 func (d *diagnosis) waitsElsewhere() (found []finding) {
 	for r := range d.processes {
 		if what, ok := d.missing(r); ok && len(d.snapshots[r].Others) > 0 {
-			found = append(found, finding{Elsewhere, []int{r}, fmt.Sprintf("%s has not called %s: it waits in %s", d.name(r), what, d.snapshots[r].Others[0])})
+			found = append(found, finding{Elsewhere, []int{r}, fmt.Sprintf("%s has not called %s: it waits in %s", d.processes.name(r), what, d.snapshots[r].Others[0])})
 		}
 	}
 	return found
@@ -237,7 +235,7 @@ func (d *diagnosis) ordered() (found []finding) {
 // names names ranks in a sentence that continues with what they did.
 func (d *diagnosis) names(ranks []int) string {
 	if len(ranks) == 1 {
-		return d.name(ranks[0])
+		return d.processes.name(ranks[0])
 	}
 	return "ranks " + rankList(ranks)
 }
@@ -264,7 +262,7 @@ func (d *diagnosis) blocked() (found []finding) {
 		case s.OtherCall != "":
 			by += ", or " + s.OtherCall
 		}
-		found = append(found, finding{Blocked, []int{r}, fmt.Sprintf("%s has called %s, which has not begun: its stream or its GPU is blocked by %s", d.name(r), s.currentText(), by)})
+		found = append(found, finding{Blocked, []int{r}, fmt.Sprintf("%s has called %s, which has not begun: its stream or its GPU is blocked by %s", d.processes.name(r), s.currentText(), by)})
 	}
 	return found
 }
@@ -281,7 +279,7 @@ func (d *diagnosis) unlaunched() (found []finding) {
 		}
 	}
 	for _, r := range slices.Sorted(maps.Keys(awaited)) {
-		found = append(found, finding{NotCalled, []int{r}, fmt.Sprintf("%s has not begun the operation that %s for in a CUDA graph: it has not launched its graph, or the graph is behind work that is not ours; %s", d.name(r), waitText(awaited[r]), d.snapshots[r].lastCall())})
+		found = append(found, finding{NotCalled, []int{r}, fmt.Sprintf("%s has not begun the operation that %s for in a CUDA graph: it has not launched its graph, or the graph is behind work that is not ours; %s", d.processes.name(r), waitText(awaited[r]), d.snapshots[r].lastCall())})
 	}
 	return found
 }
@@ -300,7 +298,7 @@ func (d *diagnosis) unclear() string {
 	graph := false
 	for r := range d.processes {
 		if s := d.snapshots[r]; s.waits() {
-			busy = append(busy, d.name(r)+waitsFor(s.WaitsFor))
+			busy = append(busy, d.processes.name(r)+waitsFor(s.WaitsFor))
 			graph = graph || s.Graph
 		}
 	}

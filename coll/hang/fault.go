@@ -11,17 +11,14 @@ import (
 )
 
 // Broken gives a verdict, in the background, about what has broken the communicator.
-func (w *Watchdog) Broken(err error) { w.background(func() { w.reportFault(err, "") }) }
+func (w *Watchdog) Broken(err error) { w.background(func() { w.ReportFault(err, "") }) }
 
-// Refused gives a verdict about what has broken the communicator before a call returns the error:
-// the program may exit because of it. what describes the call.
-func (w *Watchdog) Refused(err error, what string) { w.reportFault(err, what) }
-
-// reportFault gives a verdict about what has broken the communicator, once, if this rank waits or
-// makes a call that is refused because of it: a rank that ends when all is done gives none. If
-// several ranks could give it, the one that knows most does: one on the host of the lost rank,
-// then the lowest.
-func (w *Watchdog) reportFault(err error, refused string) {
+// ReportFault gives a verdict about what has broken the communicator, once, if this rank waits or
+// makes a call that is refused because of it: a rank that ends when all is done gives none. refused
+// describes the call, which returns after the verdict, because the program may exit then; "": none. If
+// several ranks could give the verdict, the one that knows most does: one on the host of the lost
+// rank, then the lowest.
+func (w *Watchdog) ReportFault(err error, refused string) {
 	w.faultMu.Lock()
 	defer w.faultMu.Unlock()
 	cause, ranks, text := w.faultVerdict(err)

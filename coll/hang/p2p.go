@@ -37,7 +37,7 @@ func (d *diagnosis) partnerless(may func(Snapshot) bool) (found []finding) {
 				what = "Send #%d to rank %d"
 			}
 			if what != "" {
-				found = append(found, finding{Unmatched, []int{r}, fmt.Sprintf("%s has not called "+what+", which waits in %s: %s", d.name(r), n+1, q, p.currentText(), s.lastCall())})
+				found = append(found, finding{Unmatched, []int{r}, fmt.Sprintf("%s has not called "+what+", which waits in %s: %s", d.processes.name(r), n+1, q, p.currentText(), s.lastCall())})
 			}
 		}
 	}
@@ -67,7 +67,7 @@ func (d *diagnosis) unmatched() (found []finding) {
 			}
 			with = join(texts, " and ")
 		}
-		found = append(found, finding{Unmatched, slices.Clone(peers), fmt.Sprintf("%s waits in Sends or Recvs with %s", d.name(r), with)})
+		found = append(found, finding{Unmatched, slices.Clone(peers), fmt.Sprintf("%s waits in Sends or Recvs with %s", d.processes.name(r), with)})
 	}
 	return found
 }
@@ -79,7 +79,7 @@ func (d *diagnosis) unreceived() (found []finding) {
 		s, ok := d.snapshots[r]
 		for q := range d.processes {
 			if n := with(s.Rcvd, q); ok && n < with(d.snapshots[q].Sent, r) {
-				found = append(found, finding{Unmatched, []int{r}, fmt.Sprintf("%s has not called Recv #%d from rank %d, which has sent it; the operation that has not ended is %s", d.name(r), n+1, q, d.oldest())})
+				found = append(found, finding{Unmatched, []int{r}, fmt.Sprintf("%s has not called Recv #%d from rank %d, which has sent it; the operation that has not ended is %s", d.processes.name(r), n+1, q, d.oldest())})
 			}
 		}
 	}

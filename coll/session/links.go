@@ -29,7 +29,8 @@ type Links struct {
 	infos    []peerInfo
 	shmInfos [][]byte // for messages to all ranks at once; nil unless shm reaches all
 
-	tx, rx []map[int]conn // by channel, then peer
+	tx     []map[int]transport.Tx // by channel, then peer
+	rx     []map[int]transport.Rx
 	mtx    map[int]transport.Tx
 	mrx    map[[2]int]transport.Rx
 	plans  map[planKey]*host.Plan
@@ -39,11 +40,6 @@ type Links struct {
 // openDeadline limits the time to open a connection.
 const openDeadline = 30 * time.Second
 
-type conn struct {
-	tx transport.Tx
-	rx transport.Rx
-}
-
 // peerInfo is what a rank knows about another one.
 type peerInfo struct {
 	shm, net []byte
@@ -52,9 +48,9 @@ type peerInfo struct {
 
 func (l *Links) init() {
 	n := l.channels + 1
-	l.tx, l.rx = make([]map[int]conn, n), make([]map[int]conn, n)
+	l.tx, l.rx = make([]map[int]transport.Tx, n), make([]map[int]transport.Rx, n)
 	for i := range n {
-		l.tx[i], l.rx[i] = map[int]conn{}, map[int]conn{}
+		l.tx[i], l.rx[i] = map[int]transport.Tx{}, map[int]transport.Rx{}
 	}
 	l.plans = map[planKey]*host.Plan{}
 	l.mtx, l.mrx = map[int]transport.Tx{}, map[[2]int]transport.Rx{}
@@ -72,14 +68,9 @@ func (l *Links) endpoint(peer int) (transport.Endpoint, []byte, error) {
 }
 
 // Tx implements host.Links.
-func (l *Links) Tx(peer, channel int) (transport.Tx, error) { return l.openTx(peer, channel) }
-
-// Rx implements host.Links.
-func (l *Links) Rx(peer, channel int) (transport.Rx, error) { return l.openRx(peer, channel) }
-
-func (l *Links) openTx(peer, channel int) (transport.Tx, error) {
-	if c, ok := l.tx[channel][peer]; ok {
-		return c.tx, nil
+func (l *Links) Tx(peer, channel int) (transport.Tx, error) {
+	if t, ok := l.tx[channel][peer]; ok {
+		return t, nil
 	}
 	e, info, err := l.endpoint(peer)
 	if err != nil {
@@ -91,13 +82,14 @@ func (l *Links) openTx(peer, channel int) (transport.Tx, error) {
 	if err != nil {
 		return nil, l.unconnected(e, peer, err)
 	}
-	l.tx[channel][peer] = conn{tx: t}
+	l.tx[channel][peer] = t
 	return t, nil
 }
 
-func (l *Links) openRx(peer, channel int) (transport.Rx, error) {
-	if c, ok := l.rx[channel][peer]; ok {
-		return c.rx, nil
+// Rx implements host.Links.
+func (l *Links) Rx(peer, channel int) (transport.Rx, error) {
+	if r, ok := l.rx[channel][peer]; ok {
+		return r, nil
 	}
 	e, info, err := l.endpoint(peer)
 	if err != nil {
@@ -109,7 +101,7 @@ func (l *Links) openRx(peer, channel int) (transport.Rx, error) {
 	if err != nil {
 		return nil, l.unconnected(e, peer, err)
 	}
-	l.rx[channel][peer] = conn{rx: r}
+	l.rx[channel][peer] = r
 	return r, nil
 }
 
@@ -162,8 +154,8 @@ func (l *Links) MultiRx(from, channel int) (transport.Rx, error) {
 // under way at once.
 type pairLinks struct{ l *Links }
 
-func (p *pairLinks) Tx(peer, _ int) (transport.Tx, error) { return p.l.openTx(peer, p.l.channels) }
-func (p *pairLinks) Rx(peer, _ int) (transport.Rx, error) { return p.l.openRx(peer, p.l.channels) }
+func (p *pairLinks) Tx(peer, _ int) (transport.Tx, error) { return p.l.Tx(peer, p.l.channels) }
+func (p *pairLinks) Rx(peer, _ int) (transport.Rx, error) { return p.l.Rx(peer, p.l.channels) }
 func (p *pairLinks) MultiTx(int) (transport.Tx, error)    { return nil, errNoMulticast }
 func (p *pairLinks) MultiRx(int, int) (transport.Rx, error) {
 	return nil, errNoMulticast
@@ -178,8 +170,8 @@ var errNoMulticast = errors.New("no message reaches all ranks at once")
 // Pending returns a message that has arrived but was not received.
 func (l *Links) Pending() (peer int, h transport.Header, ok bool) {
 	for _, byPeer := range l.rx {
-		for p, c := range byPeer {
-			if _, h, ok := c.rx.Peek(); ok {
+		for p, r := range byPeer {
+			if _, h, ok := r.Peek(); ok {
 				return p, h, true
 			}
 		}

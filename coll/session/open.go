@@ -36,9 +36,6 @@ func (l *Links) open(ctx context.Context) error {
 // own.
 func (l *Links) key(label string) []byte { return l.cfg.Boot.Key(l.lane + label) }
 
-// reached is the last message that ranks exchange.
-type reached struct{ Shm uint32 } // 1: shared memory works
-
 // endpoints creates the endpoints, exchanges what peers need to know, and chooses an endpoint for
 // each peer. Both ends of every pair must choose the same one, so the choice depends only on what
 // all ranks know.
@@ -124,9 +121,9 @@ func (l *Links) share(ctx context.Context, local []int) error {
 	if err != nil {
 		return err
 	}
-	usable := uint32(1)
+	usable := uint8(1)
 	for _, r := range local {
-		usable &= works[r].Shm
+		usable &= works[r]
 	}
 	for _, r := range local {
 		l.infos[r].near = usable == 1 && r != l.cfg.Rank
@@ -140,10 +137,10 @@ func (l *Links) share(ctx context.Context, local []int) error {
 // errNoSharedMemory: all ranks are on one host, and all know that shared memory does not work there.
 var errNoSharedMemory = errors.New("the ranks of this host cannot share memory with one another")
 
-// tryShm opens and tests the shared memory of the next rank on the host.
-func (l *Links) tryShm(local []int) (r reached) {
+// tryShm opens and tests the shared memory of the next rank on the host. It returns 1 if that works.
+func (l *Links) tryShm(local []int) uint8 {
 	if l.shm == nil {
-		return r
+		return 0
 	}
 	next := local[(slices.Index(local, l.cfg.Rank)+1)%len(local)]
 	err := l.shm.Reach(next, l.infos[next].shm)
@@ -152,8 +149,7 @@ func (l *Links) tryShm(local []int) (r reached) {
 	}
 	if err != nil {
 		l.cfg.Log.Warnf("no shared memory with rank %d: %v", next, err)
-		return r
+		return 0
 	}
-	r.Shm = 1
-	return r
+	return 1
 }

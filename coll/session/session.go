@@ -51,7 +51,7 @@ type hello struct {
 	choose.Found
 }
 
-const protocolVersion = 6
+const protocolVersion = 7
 
 // New agrees with the other ranks on the settings. All ranks call it.
 func New(ctx context.Context, cfg Config) (*Session, error) {
