@@ -1,7 +1,7 @@
 package elem
 
-// The portable loops of 16- and 8-bit floats widen a block to float32,
-// compute, and narrow it.
+// The portable loops of 16-bit floats widen a block to float32, compute, and
+// narrow it.
 
 // block is how many elements they process at once: the scratch memory is on the stack.
 const block = 128

@@ -9,18 +9,18 @@ import (
 // the assembly.
 
 var portable = [numTypes]loops{
-	Int8:       integers[int8](),
-	Uint8:      integers[uint8](),
-	Int32:      integers[int32](),
-	Uint32:     integers[uint32](),
-	Int64:      integers[int64](),
-	Uint64:     integers[uint64](),
+	Int8:       integers[int8, int32](),
+	Uint8:      integers[uint8, int32](),
+	Int32:      integers[int32, int32](),
+	Uint32:     integers[uint32, uint32](),
+	Int64:      integers[int64, int64](),
+	Uint64:     integers[uint64, uint64](),
 	Float16:    narrows(Float16),
 	Float32:    floats[float32](),
 	Float64:    floats[float64](),
 	BFloat16:   narrows(BFloat16),
-	Float8E4M3: narrows(Float8E4M3),
-	Float8E5M2: narrows(Float8E5M2),
+	Float8E4M3: float8s(Float8E4M3),
+	Float8E5M2: float8s(Float8E5M2),
 }
 
 // view reads memory as elements, at any alignment: the processors that this
@@ -34,50 +34,62 @@ func view[T any](b []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
 }
 
-// views checks a kernel's arguments and reads them as elements.
+// views checks a kernel's arguments and reads them as elements. The loops cut the inputs to
+// dst's length once more, which spares them a check of each index.
 func views[T any](dst, a, b []byte) (d, x, y []T) {
 	var z T
 	if len(a) != len(dst) || len(b) != len(dst) || len(dst)%int(unsafe.Sizeof(z)) != 0 {
 		badLength()
 	}
-	d, x, y = view[T](dst), view[T](a), view[T](b)
-	return d, x[:len(d)], y[:len(d)]
+	return view[T](dst), view[T](a), view[T](b)
+}
+
+// reductions makes the loops of a type from one that has an operand for the reduction.
+func reductions[T any](apply func(op Op, d, x, y []T)) (r [numOps]Kernel) {
+	for op := range numOps {
+		r[op] = func(dst, a, b []byte) {
+			d, x, y := views[T](dst, a, b)
+			apply(op, d, x, y)
+		}
+	}
+	return r
 }
 
 type integer interface {
 	int8 | uint8 | int32 | uint32 | int64 | uint64
 }
 
-func integers[T integer]() loops {
-	sum := func(dst, a, b []byte) {
-		d, x, y := views[T](dst, a, b)
+// integers are the loops of T, whose elements are compared as W: the compiler selects from
+// two values without a branch if they are wider than a byte.
+func integers[T, W integer]() loops {
+	return loops{reduce: reductions(applyInt[T, W]), scale: scaleInt[T], scaled: scaledInt[T]}
+}
+
+func applyInt[T, W integer](op Op, d, x, y []T) {
+	x, y = x[:len(d)], y[:len(d)]
+	switch op {
+	case Sum, Avg:
 		for i := range d {
 			d[i] = x[i] + y[i]
 		}
-	}
-	prod := func(dst, a, b []byte) {
-		d, x, y := views[T](dst, a, b)
+	case Prod:
 		for i := range d {
 			d[i] = x[i] * y[i]
 		}
-	}
-	larger := func(dst, a, b []byte) {
-		d, x, y := views[T](dst, a, b)
+	case Max:
 		for i := range d {
-			d[i] = max(x[i], y[i])
+			d[i] = T(max(W(x[i]), W(y[i])))
+		}
+	case Min:
+		for i := range d {
+			d[i] = T(min(W(x[i]), W(y[i])))
 		}
 	}
-	smaller := func(dst, a, b []byte) {
-		d, x, y := views[T](dst, a, b)
-		for i := range d {
-			d[i] = min(x[i], y[i])
-		}
-	}
-	return loops{reduce: [numOps]Kernel{sum, prod, larger, smaller, sum}, scale: scaleInt[T], scaled: scaledInt[T]}
 }
 
 func scaleInt[T integer](dst, a []byte, scale uint64) {
 	d, x, _ := views[T](dst, a, a)
+	x = x[:len(d)]
 	for i := range d {
 		d[i] = x[i] * T(scale)
 	}
@@ -85,6 +97,7 @@ func scaleInt[T integer](dst, a []byte, scale uint64) {
 
 func scaledInt[T integer](dst, a, b []byte, scale uint64) {
 	d, x, y := views[T](dst, a, b)
+	x, y = x[:len(d)], y[:len(d)]
 	for i := range d {
 		d[i] = x[i] + y[i]*T(scale)
 	}
@@ -149,14 +162,7 @@ func apply[T float](op Op, d, x, y []T) {
 }
 
 func floats[T float]() loops {
-	l := loops{scale: scaleFloat[T], scaled: scaledFloat[T]}
-	for op := range numOps {
-		l.reduce[op] = func(dst, a, b []byte) {
-			d, x, y := views[T](dst, a, b)
-			apply(op, d, x, y)
-		}
-	}
-	return l
+	return loops{reduce: reductions(apply[T]), scale: scaleFloat[T], scaled: scaledFloat[T]}
 }
 
 // number converts a multiplier.
@@ -169,6 +175,7 @@ func number[T float](scale uint64) T {
 
 func scaleFloat[T float](dst, a []byte, scale uint64) {
 	d, x, _ := views[T](dst, a, a)
+	x = x[:len(d)]
 	s := number[T](scale)
 	for i := range d {
 		d[i] = canonical(x[i] * s)
@@ -177,6 +184,7 @@ func scaleFloat[T float](dst, a []byte, scale uint64) {
 
 func scaledFloat[T float](dst, a, b []byte, scale uint64) {
 	d, x, y := views[T](dst, a, b)
+	x, y = x[:len(d)], y[:len(d)]
 	s := number[T](scale)
 	for i := range d {
 		// The conversion prevents a fused multiply-add.
