@@ -1,10 +1,12 @@
 // Package elem defines the element types and the reductions of a collective: their names
 // and sizes, and the loops that apply them to memory.
 //
-// The loops are the engine's hot path: no allocation, vector instructions
-// where the processor has them (chosen once, at start), plain Go elsewhere.
-// Both give the same bits. 16- and 8-bit floats are computed in float32 and
-// rounded to nearest even when stored.
+// The loops are the engine's hot path: no allocation, and for the types that are
+// reduced on CPUs (int32, int64 and floats of 16 bits and more; the sums and products
+// of uint32 and uint64 are theirs) vector instructions where the processor has them,
+// chosen once, at start. Elsewhere, and for other types, they are plain Go. Both give the
+// same bits. 16- and 8-bit floats are computed in float32 and rounded to nearest even
+// when stored.
 package elem
 
 import "fmt"

@@ -22,6 +22,26 @@ type loops struct {
 // processor supports better ones.
 var used = portable
 
+// adopt puts the loops that are written in assembly to use. Unsigned integers have those of
+// signed ones where the bits are the same: not for Max and Min.
+func adopt(assembly [numTypes]loops) {
+	for unsigned, signed := range map[Type]Type{Uint32: Int32, Uint64: Int64} {
+		assembly[unsigned] = assembly[signed]
+		assembly[unsigned].reduce[Max], assembly[unsigned].reduce[Min] = nil, nil
+	}
+	for t, l := range assembly {
+		l.reduce[Avg] = l.reduce[Sum]
+		for op, k := range l.reduce {
+			if k != nil {
+				used[t].reduce[op] = k
+			}
+		}
+		if l.scale != nil {
+			used[t].stream, used[t].scale, used[t].scaled = l.stream, l.scale, l.scaled
+		}
+	}
+}
+
 // KernelOf returns the loop for a type and a reduction, so that an operation looks it up
 // only once. For Avg it returns Sum's loop: the caller scales and divides (ReduceScaled,
 // Divide). It panics if t or op is invalid.
@@ -36,8 +56,8 @@ func KernelOf(t Type, op Op) Kernel {
 // than the caches, such as an operation's last step into a large buffer. On blocks of 16
 // KiB and more its stores bypass the caches (non-temporal stores): 1.2 to 1.8 times as
 // fast into cold memory, on Zen 4, and slower by as much if dst is read next. It returns
-// KernelOf's loop where that does not help: for reductions other than sums, for 8-bit
-// floats, and in place.
+// KernelOf's loop where that does not help (for reductions other than sums, and in place),
+// and where there is no such loop: on arm64, and for 8-bit types.
 func KernelNT(t Type, op Op) Kernel {
 	k := KernelOf(t, op)
 	if s := used[t].stream; (op == Sum || op == Avg) && s != nil {

@@ -4,7 +4,8 @@ import "golang.org/x/sys/cpu"
 
 func init() {
 	if haveAVX {
-		useAVX()
+		adopt(avx)
+		copyNT = avxCopy
 	}
 }
 
@@ -15,13 +16,6 @@ var haveAVX = cpu.X86.HasAVX2 && haveF16C()
 // haveF16C queries the processor for its half conversions, which package cpu does not
 // list.
 func haveF16C() bool
-
-func useAVX() {
-	used, copyNT = avx, avxCopy
-	for t := range numTypes {
-		used[t].reduce[Avg] = used[t].reduce[Sum]
-	}
-}
 
 // avxCopy needs at least 256 bytes.
 //

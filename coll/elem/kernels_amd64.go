@@ -10,33 +10,6 @@ package elem
 //	avxScaled …  dst[i] = a[i] + b[i]*scale
 
 //go:noescape
-func avxSumInt8(dst, a, b []byte)
-
-//go:noescape
-func avxProdInt8(dst, a, b []byte)
-
-//go:noescape
-func avxMaxInt8(dst, a, b []byte)
-
-//go:noescape
-func avxMinInt8(dst, a, b []byte)
-
-//go:noescape
-func avxSumNTInt8(dst, a, b []byte)
-
-//go:noescape
-func avxScaleInt8(dst, a []byte, scale uint64)
-
-//go:noescape
-func avxScaledInt8(dst, a, b []byte, scale uint64)
-
-//go:noescape
-func avxMaxUint8(dst, a, b []byte)
-
-//go:noescape
-func avxMinUint8(dst, a, b []byte)
-
-//go:noescape
 func avxSumInt32(dst, a, b []byte)
 
 //go:noescape
@@ -58,12 +31,6 @@ func avxScaleInt32(dst, a []byte, scale uint64)
 func avxScaledInt32(dst, a, b []byte, scale uint64)
 
 //go:noescape
-func avxMaxUint32(dst, a, b []byte)
-
-//go:noescape
-func avxMinUint32(dst, a, b []byte)
-
-//go:noescape
 func avxSumInt64(dst, a, b []byte)
 
 //go:noescape
@@ -83,12 +50,6 @@ func avxScaleInt64(dst, a []byte, scale uint64)
 
 //go:noescape
 func avxScaledInt64(dst, a, b []byte, scale uint64)
-
-//go:noescape
-func avxMaxUint64(dst, a, b []byte)
-
-//go:noescape
-func avxMinUint64(dst, a, b []byte)
 
 //go:noescape
 func avxSumFloat16(dst, a, b []byte)
@@ -174,99 +135,29 @@ func avxScaleBFloat16(dst, a []byte, scale uint64)
 //go:noescape
 func avxScaledBFloat16(dst, a, b []byte, scale uint64)
 
-//go:noescape
-func avxSumFloat8E4M3(dst, a, b []byte)
-
-//go:noescape
-func avxProdFloat8E4M3(dst, a, b []byte)
-
-//go:noescape
-func avxMaxFloat8E4M3(dst, a, b []byte)
-
-//go:noescape
-func avxMinFloat8E4M3(dst, a, b []byte)
-
-//go:noescape
-func avxScaleFloat8E4M3(dst, a []byte, scale uint64)
-
-//go:noescape
-func avxScaledFloat8E4M3(dst, a, b []byte, scale uint64)
-
-//go:noescape
-func avxSumFloat8E5M2(dst, a, b []byte)
-
-//go:noescape
-func avxProdFloat8E5M2(dst, a, b []byte)
-
-//go:noescape
-func avxMaxFloat8E5M2(dst, a, b []byte)
-
-//go:noescape
-func avxMinFloat8E5M2(dst, a, b []byte)
-
-//go:noescape
-func avxScaleFloat8E5M2(dst, a []byte, scale uint64)
-
-//go:noescape
-func avxScaledFloat8E5M2(dst, a, b []byte, scale uint64)
-
 var avx = [numTypes]loops{
-	Int8: {
-		reduce: [numOps]Kernel{Sum: avxSumInt8, Prod: avxProdInt8, Max: avxMaxInt8, Min: avxMinInt8},
-		stream: avxSumNTInt8,
-		scale:  avxScaleInt8, scaled: avxScaledInt8,
-	},
-	Uint8: {
-		reduce: [numOps]Kernel{Sum: avxSumInt8, Prod: avxProdInt8, Max: avxMaxUint8, Min: avxMinUint8},
-		stream: avxSumNTInt8,
-		scale:  avxScaleInt8, scaled: avxScaledInt8,
-	},
 	Int32: {
 		reduce: [numOps]Kernel{Sum: avxSumInt32, Prod: avxProdInt32, Max: avxMaxInt32, Min: avxMinInt32},
-		stream: avxSumNTInt32,
-		scale:  avxScaleInt32, scaled: avxScaledInt32,
-	},
-	Uint32: {
-		reduce: [numOps]Kernel{Sum: avxSumInt32, Prod: avxProdInt32, Max: avxMaxUint32, Min: avxMinUint32},
-		stream: avxSumNTInt32,
-		scale:  avxScaleInt32, scaled: avxScaledInt32,
+		stream: avxSumNTInt32, scale: avxScaleInt32, scaled: avxScaledInt32,
 	},
 	Int64: {
 		reduce: [numOps]Kernel{Sum: avxSumInt64, Prod: avxProdInt64, Max: avxMaxInt64, Min: avxMinInt64},
-		stream: avxSumNTInt64,
-		scale:  avxScaleInt64, scaled: avxScaledInt64,
-	},
-	Uint64: {
-		reduce: [numOps]Kernel{Sum: avxSumInt64, Prod: avxProdInt64, Max: avxMaxUint64, Min: avxMinUint64},
-		stream: avxSumNTInt64,
-		scale:  avxScaleInt64, scaled: avxScaledInt64,
+		stream: avxSumNTInt64, scale: avxScaleInt64, scaled: avxScaledInt64,
 	},
 	Float16: {
 		reduce: [numOps]Kernel{Sum: avxSumFloat16, Prod: avxProdFloat16, Max: avxMaxFloat16, Min: avxMinFloat16},
-		stream: avxSumNTFloat16,
-		scale:  avxScaleFloat16, scaled: avxScaledFloat16,
+		stream: avxSumNTFloat16, scale: avxScaleFloat16, scaled: avxScaledFloat16,
 	},
 	Float32: {
 		reduce: [numOps]Kernel{Sum: avxSumFloat32, Prod: avxProdFloat32, Max: avxMaxFloat32, Min: avxMinFloat32},
-		stream: avxSumNTFloat32,
-		scale:  avxScaleFloat32, scaled: avxScaledFloat32,
+		stream: avxSumNTFloat32, scale: avxScaleFloat32, scaled: avxScaledFloat32,
 	},
 	Float64: {
 		reduce: [numOps]Kernel{Sum: avxSumFloat64, Prod: avxProdFloat64, Max: avxMaxFloat64, Min: avxMinFloat64},
-		stream: avxSumNTFloat64,
-		scale:  avxScaleFloat64, scaled: avxScaledFloat64,
+		stream: avxSumNTFloat64, scale: avxScaleFloat64, scaled: avxScaledFloat64,
 	},
 	BFloat16: {
 		reduce: [numOps]Kernel{Sum: avxSumBFloat16, Prod: avxProdBFloat16, Max: avxMaxBFloat16, Min: avxMinBFloat16},
-		stream: avxSumNTBFloat16,
-		scale:  avxScaleBFloat16, scaled: avxScaledBFloat16,
-	},
-	Float8E4M3: {
-		reduce: [numOps]Kernel{Sum: avxSumFloat8E4M3, Prod: avxProdFloat8E4M3, Max: avxMaxFloat8E4M3, Min: avxMinFloat8E4M3},
-		scale:  avxScaleFloat8E4M3, scaled: avxScaledFloat8E4M3,
-	},
-	Float8E5M2: {
-		reduce: [numOps]Kernel{Sum: avxSumFloat8E5M2, Prod: avxProdFloat8E5M2, Max: avxMaxFloat8E5M2, Min: avxMinFloat8E5M2},
-		scale:  avxScaleFloat8E5M2, scaled: avxScaledFloat8E5M2,
+		stream: avxSumNTBFloat16, scale: avxScaleBFloat16, scaled: avxScaledBFloat16,
 	},
 }

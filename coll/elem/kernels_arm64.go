@@ -3,12 +3,6 @@
 package elem
 
 //go:noescape
-func neonSumInt8(dst, a, b []byte)
-
-//go:noescape
-func neonProdInt8(dst, a, b []byte)
-
-//go:noescape
 func neonSumInt32(dst, a, b []byte)
 
 //go:noescape
@@ -41,16 +35,11 @@ func neonProdFloat64(dst, a, b []byte)
 //go:noescape
 func neonProdBFloat16(dst, a, b []byte)
 
-// Where there is none, the portable loop stays.
-var neonReduce = [numTypes][numOps]Kernel{
-	Int8:     {Sum: neonSumInt8, Prod: neonProdInt8},
-	Uint8:    {Sum: neonSumInt8, Prod: neonProdInt8},
-	Int32:    {Sum: neonSumInt32, Prod: neonProdInt32},
-	Uint32:   {Sum: neonSumInt32, Prod: neonProdInt32},
-	Int64:    {Sum: neonSumInt64},
-	Uint64:   {Sum: neonSumInt64},
-	Float16:  {Sum: neonSumFloat16, Prod: neonProdFloat16},
-	Float32:  {Sum: neonSumFloat32, Prod: neonProdFloat32},
-	Float64:  {Sum: neonSumFloat64, Prod: neonProdFloat64},
-	BFloat16: {Sum: neonSumBFloat16, Prod: neonProdBFloat16},
+var neon = [numTypes]loops{
+	Int32:    {reduce: [numOps]Kernel{Sum: neonSumInt32, Prod: neonProdInt32}},
+	Int64:    {reduce: [numOps]Kernel{Sum: neonSumInt64}},
+	Float16:  {reduce: [numOps]Kernel{Sum: neonSumFloat16, Prod: neonProdFloat16}},
+	Float32:  {reduce: [numOps]Kernel{Sum: neonSumFloat32, Prod: neonProdFloat32}},
+	Float64:  {reduce: [numOps]Kernel{Sum: neonSumFloat64, Prod: neonProdFloat64}},
+	BFloat16: {reduce: [numOps]Kernel{Sum: neonSumBFloat16, Prod: neonProdBFloat16}},
 }

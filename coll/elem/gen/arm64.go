@@ -28,7 +28,6 @@ const (
 	fadd   word = 0x4e20d400
 	fmul   word = 0x6e20dc00
 	fcmeq  word = 0x4e20e400
-	mul8w  word = 0x4e209c00
 	mul32  word = 0x4ea09c00
 	double word = 1 << 22 // the float instructions on two float64s
 	fcvtl  word = 0x0e217800
@@ -57,8 +56,6 @@ func neonKernels() []neonKernel {
 		return func(a *asm, p, q int) { a.f("VADD %s, %s, %s", v(q, as), v(p, as), v(p, as)) }
 	}
 	ks := []neonKernel{
-		{op: "Sum", name: "Int8", size: 1, emit: vadd("B16")},
-		{op: "Prod", name: "Int8", size: 1, emit: func(a *asm, p, q int) { a.word(mul8w, p, p, q) }},
 		{op: "Sum", name: "Int32", size: 4, emit: vadd("S4")},
 		{op: "Prod", name: "Int32", size: 4, emit: func(a *asm, p, q int) { a.word(mul32, p, p, q) }},
 		{op: "Sum", name: "Int64", size: 8, emit: vadd("D2")},
@@ -181,7 +178,7 @@ func (k neonKernel) write(a *asm) {
 	}
 	a.f("RET")
 	for n := neonUnit / 2; n >= k.size; n /= 2 {
-		lane := map[int]string{8: "D", 4: "S", 2: "H", 1: "B"}[n]
+		lane := map[int]string{8: "D", 4: "S", 2: "H"}[n]
 		a.label("small", n)
 		end(n)
 		for i, p := range []struct{ d, a, b string }{{"R0", "R2", "R3"}, {"R5", "R6", "R7"}} {
@@ -206,17 +203,15 @@ func neonFiles() map[string]string {
 		declare(&decls, "neon"+k.op+k.name, "dst, a, b []byte")
 	}
 	for _, ty := range types() {
-		var row []string
+		fmt.Fprintf(&rows, "\t%s: {reduce: [numOps]Kernel{", ty.name)
 		for _, k := range neonKernels() {
-			if k.name == ty.name || k.name == ty.scaleAs {
-				row = append(row, fmt.Sprintf("%s: neon%s%s", k.op, k.op, k.name))
+			if k.name == ty.name {
+				fmt.Fprintf(&rows, "%s: neon%s%s, ", k.op, k.op, k.name)
 			}
 		}
-		if len(row) > 0 {
-			fmt.Fprintf(&rows, "\t%s: {%s},\n", ty.name, strings.Join(row, ", "))
-		}
+		rows.WriteString("}},\n")
 	}
 	text := header + "\npackage elem\n" + decls.String() +
-		"\n// Where there is none, the portable loop stays.\nvar neonReduce = [numTypes][numOps]Kernel{\n" + rows.String() + "}\n"
+		"\nvar neon = [numTypes]loops{\n" + rows.String() + "}\n"
 	return map[string]string{"reduce_arm64.s": a.text(), "kernels_arm64.go": gofmt(text)}
 }

@@ -77,33 +77,13 @@ func (a *asm) holdConsts(names []string) {
 // constants are patterns of 4 bytes, repeated to 32; 8-byte constants are written as
 // their two halves, low first.
 var constants = map[string][2]uint32{
-	"nan32":     {0x7fffffff, 0x7fffffff},
-	"nan64":     {0xffffffff, 0x7fffffff},
-	"nanBF16":   {0x7fff0000, 0x7fff0000}, // rounds to 0x7fff; 0x7fffffff would carry into the sign
-	"highHalf":  {0xffff0000, 0xffff0000},
-	"round16":   {0x7fff, 0x7fff},
-	"one32":     {1, 1},
-	"lowBytes":  {0x00ff00ff, 0x00ff00ff},
-	"sign64":    {0, 0x80000000},
-	"abs32":     {0x7fffffff, 0x7fffffff},
-	"nan8":      {0x7f, 0x7f},
-	"mag8x16":   {0x007f007f, 0x007f007f},
-	"noBit14":   {0xbfffbfff, 0xbfffbfff},
-	"two8":      {0x43800000, 0x43800000}, // 256
-	"maxE4M3":   {0x43e00000, 0x43e00000}, // 448
-	"maxE5M2":   {0x47600000, 0x47600000}, // 57344
-	"minE4M3":   {0x3c800000, 0x3c800000}, // 2^-6, the smallest normal number
-	"minE5M2":   {0x38800000, 0x38800000}, // 2^-14
-	"magicE4M3": {0x46800000, 0x46800000}, // 2^14, whose last place is 2^-9, e4m3's smallest number
-	"magicE5M2": {0x43000000, 0x43000000}, // 2^7, whose last place is 2^-16
-	"roundE4M3": {rebias(3, 7), rebias(3, 7)},
-	"roundE5M2": {rebias(2, 15), rebias(2, 15)},
+	"nan32":    {0x7fffffff, 0x7fffffff},
+	"nan64":    {0xffffffff, 0x7fffffff},
+	"nanBF16":  {0x7fff0000, 0x7fff0000}, // rounds to 0x7fff; 0x7fffffff would carry into the sign
+	"highHalf": {0xffff0000, 0xffff0000},
+	"round16":  {0x7fff, 0x7fff},
+	"one32":    {1, 1},
 }
-
-// rebias returns half of the last place, minus one, of a format with m fraction bits,
-// minus the difference of its exponent bias from float32's. Adding it and the last kept
-// bit rounds to nearest even and rebiases in one step.
-func rebias(m, bias uint32) uint32 { return 1<<(22-m) - 1 - (127-bias)<<23 }
 
 // text returns the finished file.
 func (a *asm) text() string {

@@ -155,8 +155,8 @@ func reg(n, r int) string {
 // insert and extract contain the instructions for the second of two pieces of n bytes in
 // a register.
 var (
-	insert  = map[int]string{16: "VINSERTI128", 8: "VPINSRQ", 4: "VPINSRD", 2: "VPINSRW", 1: "VPINSRB"}
-	extract = map[int]string{16: "VEXTRACTI128", 8: "VPEXTRQ", 4: "VPEXTRD", 2: "VPEXTRW", 1: "VPEXTRB"}
+	insert  = map[int]string{16: "VINSERTI128", 8: "VPINSRQ", 4: "VPINSRD", 2: "VPINSRW"}
+	extract = map[int]string{16: "VEXTRACTI128", 8: "VPEXTRQ", 4: "VPEXTRD", 2: "VPEXTRW"}
 )
 
 // loadPieces puts the first n of CX bytes and the last n side by side. When n is the
@@ -180,6 +180,6 @@ func (a *asm) storePieces(n, size, r int) {
 		a.f("%s $0, %s, (DI)", extract[n], x(r))
 	}
 	if n > size {
-		a.f("%s $1, %s, -%d(DI)(CX*1)", extract[n], reg(max(2*n, 16), r), n)
+		a.f("%s $1, %s, -%d(DI)(CX*1)", extract[n], reg(2*n, r), n)
 	}
 }

@@ -6,7 +6,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"go/format"
 	"maps"
@@ -38,31 +37,18 @@ func files() map[string]string {
 		a := newAsm()
 		fmt.Fprintf(&rows, "\t%s: {\n\t\treduce: [numOps]Kernel{", ty.name)
 		for i, op := range ops {
-			name := ty.sameAs[i]
-			if name == "" {
-				name = "avx" + op + ty.name
-				a.elementwise(name, ty, walk{inputs: 2}, ty.body[i])
-				declare(&decls, name, "dst, a, b []byte")
-			}
+			name := "avx" + op + ty.name
+			a.elementwise(name, ty, walk{inputs: 2}, ty.body[i])
+			declare(&decls, name, "dst, a, b []byte")
 			fmt.Fprintf(&rows, "%s: %s, ", op, name)
 		}
-		rows.WriteString("},\n")
-		if ty.streams() {
-			name, as := "avxSumNT"+ty.name, "avxSum"+ty.name
-			a.streamed(name, as, ty, ty.body[0])
-			declare(&decls, name, "dst, a, b []byte")
-			fmt.Fprintf(&rows, "\t\tstream: %s,\n", name)
-		} else if as := ty.sameAs[0]; as != "" {
-			fmt.Fprintf(&rows, "\t\tstream: %s,\n", strings.Replace(as, "Sum", "SumNT", 1))
-		}
-		if ty.scaleAs == "" {
-			a.elementwise("avxScale"+ty.name, ty, walk{inputs: 1, pattern: true}, ty.body[1]) // the pattern is the second factor
-			a.elementwise("avxScaled"+ty.name, ty, walk{inputs: 2, pattern: true}, ty.scaledBody())
-			declare(&decls, "avxScale"+ty.name, "dst, a []byte, scale uint64")
-			declare(&decls, "avxScaled"+ty.name, "dst, a, b []byte, scale uint64")
-		}
-		as := cmp.Or(ty.scaleAs, ty.name)
-		fmt.Fprintf(&rows, "\t\tscale: avxScale%s, scaled: avxScaled%s,\n\t},\n", as, as)
+		a.streamed("avxSumNT"+ty.name, "avxSum"+ty.name, ty, ty.body[0])
+		a.elementwise("avxScale"+ty.name, ty, walk{inputs: 1, pattern: true}, ty.body[1]) // the pattern is the second factor
+		a.elementwise("avxScaled"+ty.name, ty, walk{inputs: 2, pattern: true}, ty.scaledBody())
+		declare(&decls, "avxSumNT"+ty.name, "dst, a, b []byte")
+		declare(&decls, "avxScale"+ty.name, "dst, a []byte, scale uint64")
+		declare(&decls, "avxScaled"+ty.name, "dst, a, b []byte, scale uint64")
+		fmt.Fprintf(&rows, "},\n\t\tstream: avxSumNT%[1]s, scale: avxScale%[1]s, scaled: avxScaled%[1]s,\n\t},\n", ty.name)
 		m[strings.ToLower(ty.name)+"_amd64.s"] = a.text()
 	}
 	m["kernels_amd64.go"] = gofmt(header + "\npackage elem\n" + meaning + decls.String() + "\nvar avx = [numTypes]loops{\n" + rows.String() + "}\n")
