@@ -17,18 +17,15 @@ func networks(b *testing.B) map[string]transporttest.Opener {
 	file := netplugintest.Build(b)
 	return map[string]transporttest.Opener{
 		"plugin": opener(file, netplugin.Options{}),
-		"socket": func(t testing.TB, n int) (ranks []transporttest.Rank) {
-			for r := range n {
-				f := new(transport.Fault)
-				e, err := socket.Open(socket.Options{Rank: r, Key: testKey, Comm: []byte("test"), Fault: f})
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { e.Close() })
-				ranks = append(ranks, transporttest.Rank{Endpoint: e, Fault: f})
+		"socket": transporttest.Each(func(t testing.TB, r int) transporttest.Rank {
+			f := new(transport.Fault)
+			e, err := socket.Open(socket.Options{Rank: r, Key: testKey, Comm: []byte("test"), Fault: f})
+			if err != nil {
+				t.Fatal(err)
 			}
-			return ranks
-		},
+			t.Cleanup(func() { e.Close() })
+			return transporttest.Rank{Endpoint: e, Fault: f}
+		}),
 	}
 }
 

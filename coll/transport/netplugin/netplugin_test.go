@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/assay-hpc/assay/coll/transport"
 	"github.com/assay-hpc/assay/coll/transport/netplugin"
@@ -21,14 +20,7 @@ var testKey = []byte("the key of the tests, 32 bytes..")
 
 // opener opens ranks on a plugin's network, with options that begin as opt.
 func opener(file string, opt netplugin.Options) transporttest.Opener {
-	return func(t testing.TB, n int) []transporttest.Rank {
-		t.Helper()
-		var ranks []transporttest.Rank
-		for r := range n {
-			ranks = append(ranks, openRank(t, file, r, opt))
-		}
-		return ranks
-	}
+	return transporttest.Each(func(t testing.TB, r int) transporttest.Rank { return openRank(t, file, r, opt) })
 }
 
 func openRank(t testing.TB, file string, r int, opt netplugin.Options) transporttest.Rank {
@@ -100,9 +92,9 @@ func TestVersions(t *testing.T) {
 				t.Errorf("the library is %s, version %d, of %s", l.Name(), l.Version(), l.File())
 			}
 			ranks := opener(file, netplugin.Options{})(t, 2)
-			tx, rx := connect(t, ranks)
-			say(t, ranks, tx, rx, strings.Repeat("large", 80_000))
-			say(t, ranks, tx, rx, "")
+			tx, rx := transporttest.Connect(t, ranks, 0, 1, 0)
+			transporttest.Say(t, ranks, tx, rx, strings.Repeat("large", 80_000))
+			transporttest.Say(t, ranks, tx, rx, "")
 		})
 	}
 	l, err := netplugin.Load(netplugintest.Build(t))
@@ -111,72 +103,14 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// connect opens a connection from rank 0 to rank 1.
-func connect(t testing.TB, ranks []transporttest.Rank) (transport.Tx, transport.Rx) {
-	t.Helper()
-	return connectTo(t, ranks, 0, 1)
-}
-
-func connectTo(t testing.TB, ranks []transporttest.Rank, from, to int) (transport.Tx, transport.Rx) {
-	t.Helper()
-	tx, err := ranks[from].Tx(t.Context(), to, ranks[to].Info(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rx, err := ranks[to].Rx(t.Context(), from, ranks[from].Info(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tx, rx
-}
-
-// wait polls f until it is true, and returns a fault of ranks that comes
-// before.
-func wait(t testing.TB, ranks []transporttest.Rank, what string, f func() bool) error {
-	t.Helper()
-	deadline := time.Now().Add(transporttest.Patience)
-	for !f() {
-		for _, r := range ranks {
-			if err := r.Fault.Err(); err != nil {
-				return err
-			}
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("waiting for %s: nothing happens", what)
-		}
-		time.Sleep(time.Microsecond)
-	}
-	return nil
-}
-
-// say sends one message and receives it.
-func say(t testing.TB, ranks []transporttest.Rank, tx transport.Tx, rx transport.Rx, text string) {
-	t.Helper()
-	if err := wait(t, ranks, "room", func() bool { return tx.Post([]byte(text), transport.Header{Seq: 7}) }); err != nil {
-		t.Fatal(err)
-	}
-	err := wait(t, ranks, "the message", func() bool {
-		tx.Idle()
-		p, h, ok := rx.Peek()
-		if ok && (string(p) != text || h.Seq != 7) {
-			t.Fatalf("Peek = %.20q, %v; want %.20q", p, h, text)
-		}
-		return ok
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	rx.Release()
-}
-
 // TestPluginFails: what a plugin's call returns breaks the connection, and is
 // said.
 func TestPluginFails(t *testing.T) {
 	file := netplugintest.Build(t)
 	t.Setenv("ASSAY_TEST_NET_FAIL", "40")
 	ranks := opener(file, netplugin.Options{})(t, 2)
-	tx, rx := connect(t, ranks)
-	err := wait(t, ranks, "the failure", func() bool {
+	tx, rx := transporttest.Connect(t, ranks, 0, 1, 0)
+	err := transporttest.Poll(ranks, func() bool {
 		tx.Post([]byte("hello"), transport.Header{})
 		if _, _, ok := rx.Peek(); ok {
 			rx.Release()
@@ -193,11 +127,11 @@ func TestPluginFails(t *testing.T) {
 func TestVanished(t *testing.T) {
 	t.Setenv("ASSAY_TEST_NET_DEAF", "1")
 	ranks := opener(netplugintest.Build(t), netplugin.Options{})(t, 2)
-	tx, rx := connect(t, ranks)
-	say(t, ranks, tx, rx, "hello")
+	tx, rx := transporttest.Connect(t, ranks, 0, 1, 0)
+	transporttest.Say(t, ranks, tx, rx, "hello")
 	netplugin.HangUp(ranks[0].Endpoint)
 	for r, want := range []string{"rank 1 is lost", "rank 0 is lost: it closed the connection without a goodbye (noticed by rank 1)"} {
-		err := wait(t, ranks[r:r+1], "the fault", func() bool { return false })
+		err := transporttest.Poll(ranks[r:r+1], func() bool { return false })
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("rank %d: the fault is %v; want %q", r, err, want)
 		}
@@ -213,7 +147,7 @@ func TestListenFails(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "the receiver: network plugin assay test: listen: system error (2)") {
 		t.Errorf("Tx: %v", err)
 	}
-	err = wait(t, ranks[1:], "the receiver's fault", func() bool { return false })
+	err = transporttest.Poll(ranks[1:], func() bool { return false })
 	if err == nil || !strings.Contains(err.Error(), "receiving from rank 0: network plugin assay test: listen: system error (2)") {
 		t.Errorf("the receiver's fault is %v", err)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -24,14 +23,7 @@ var testKey = []byte("the key of the tests, 32 bytes..")
 
 // opener opens ranks whose options begin as one of opt, in turn.
 func opener(opt ...Options) transporttest.Opener {
-	return func(t testing.TB, n int) []transporttest.Rank {
-		t.Helper()
-		var ranks []transporttest.Rank
-		for r := range n {
-			ranks = append(ranks, openRank(t, r, opt[r%len(opt)]))
-		}
-		return ranks
-	}
+	return transporttest.Each(func(t testing.TB, r int) transporttest.Rank { return openRank(t, r, opt[r%len(opt)]) })
 }
 
 func openRank(t testing.TB, r int, opt Options) transporttest.Rank {
@@ -79,61 +71,16 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-func connect(t testing.TB, ranks []transporttest.Rank, from, to int) (*Tx, *Rx) {
-	t.Helper()
-	tx, err := ranks[from].Tx(t.Context(), to, ranks[to].Info(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rx, err := ranks[to].Rx(t.Context(), from, ranks[from].Info(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tx.(*Tx), rx.(*Rx)
-}
-
-// wait polls f until it is true, and fails on a fault of ranks.
-func wait(t testing.TB, ranks []transporttest.Rank, what string, f func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(transporttest.Patience)
-	for !f() {
-		for _, r := range ranks {
-			if err := r.Fault.Err(); err != nil {
-				t.Fatalf("waiting for %s: %v", what, err)
-			}
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("waiting for %s: nothing happens", what)
-		}
-		runtime.Gosched()
-	}
-}
-
-// say sends one message and receives it.
-func say(t testing.TB, ranks []transporttest.Rank, tx *Tx, rx *Rx, text string) {
-	t.Helper()
-	wait(t, ranks, "room", func() bool { return tx.Post([]byte(text), transport.Header{Seq: 7}) })
-	wait(t, ranks, "the message", func() bool {
-		tx.Idle()
-		p, h, ok := rx.Peek()
-		if ok && (string(p) != text || h.Seq != 7) {
-			t.Fatalf("Peek = %.20q, %v; want %.20q", p, h, text)
-		}
-		return ok
-	})
-	rx.Release()
-}
-
 // TestAligned: messages that are peeked at can be taken for any element.
 func TestAligned(t *testing.T) {
 	ranks := opener(Options{})(t, 2)
-	tx, rx := connect(t, ranks, 0, 1)
+	tx, rx := transporttest.Connect(t, ranks, 0, 1, 0)
 	for _, n := range []int{1, 3, 8, 9001, 5, 8191, 8192, 8193, 70_001, 2, 7} {
-		wait(t, ranks, "room", func() bool { return tx.Post(make([]byte, n), transport.Header{}) })
+		transporttest.Until(t, ranks, "room", func() bool { return tx.Post(make([]byte, n), transport.Header{}) })
 		tx.Post(make([]byte, 3), transport.Header{}) // so that something odd lies behind
 	}
 	for range 22 {
-		wait(t, ranks, "a message", func() bool {
+		transporttest.Until(t, ranks, "a message", func() bool {
 			tx.Idle()
 			p, _, ok := rx.Peek()
 			if ok && uintptr(unsafe.Pointer(unsafe.SliceData(p)))%align != 0 {
@@ -175,7 +122,7 @@ func TestOptions(t *testing.T) {
 func TestFd(t *testing.T) {
 	for _, opt := range []Options{{}, {Threads: 1, PerThread: 2}} {
 		ranks := opener(opt)(t, 2)
-		tx, rx := connect(t, ranks, 0, 1)
+		tx, rx := transporttest.Connect(t, ranks, 0, 1, 0)
 		sleep := func(r int) {
 			t.Helper()
 			e := ranks[r].Endpoint.(*Endpoint)
@@ -241,7 +188,7 @@ func TestFallback(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	say(t, ranks, tx.(*Tx), rx.(*Rx), strings.Repeat("large", 80_000))
+	transporttest.Say(t, ranks, tx, rx, strings.Repeat("large", 80_000))
 	if n := strings.Count(log.String(), "cannot be reached"); n != 1 {
 		t.Errorf("%d complaints about the dead address; want 1:\n%s", n, log.String())
 	}
@@ -274,7 +221,7 @@ func TestLate(t *testing.T) {
 		t.Skip("takes seconds")
 	}
 	ranks := opener(Options{Timeout: time.Second})(t, 2)
-	tx, rx := connect(t, ranks, 0, 1)
+	tx, rx := transporttest.Connect(t, ranks, 0, 1, 0)
 	n := 0
 	for refused := 0; refused < 100; {
 		if p := tx.Reserve(tx.MaxMessage()); p != nil {
@@ -286,7 +233,7 @@ func TestLate(t *testing.T) {
 		}
 	}
 	for i := range n {
-		wait(t, ranks, "a message", func() bool { tx.Idle(); _, h, ok := rx.Peek(); return ok && h.Seq == uint32(i) })
+		transporttest.Until(t, ranks, "a message", func() bool { tx.Idle(); _, h, ok := rx.Peek(); return ok && h.Seq == uint32(i) })
 		rx.Release()
 	}
 }
@@ -301,24 +248,24 @@ func (c *conn) Gone() bool {
 // TestGone: a goodbye is known on both ends without being a fault.
 func TestGone(t *testing.T) {
 	ranks := opener(Options{Timeout: 200 * time.Millisecond})(t, 3)
-	tx, rx := connect(t, ranks, 0, 1)
-	say(t, ranks, tx, rx, "hello")
-	if tx.Gone() || rx.Gone() {
+	tx, rx := transporttest.Connect(t, ranks, 0, 1, 0)
+	transporttest.Say(t, ranks, tx, rx, "hello")
+	if tx.(*Tx).Gone() || rx.(*Rx).Gone() {
 		t.Error("a peer is gone that is not")
 	}
 	ranks[1].Close()
-	wait(t, ranks, "the sender to see the goodbye", tx.Gone)
+	transporttest.Until(t, ranks, "the sender to see the goodbye", tx.(*Tx).Gone)
 	if err := ranks[0].Fault.Err(); err != nil {
 		t.Errorf("a goodbye is a fault: %v", err)
 	}
-	tx, rx = connect(t, ranks, 0, 2)
-	say(t, ranks, tx, rx, "hello")
+	tx, rx = transporttest.Connect(t, ranks, 0, 2, 0)
+	transporttest.Say(t, ranks, tx, rx, "hello")
 	ranks[0].Close()
-	for deadline := time.Now().Add(transporttest.Patience); !rx.Gone() && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(transporttest.Patience); !rx.(*Rx).Gone() && time.Now().Before(deadline); {
 		rx.Peek()
 	}
 	ranks[2].Fault.Await(transporttest.Patience)
-	if err := ranks[2].Fault.Err(); !rx.Gone() || err == nil || !strings.Contains(err.Error(), "good order") {
+	if err := ranks[2].Fault.Err(); !rx.(*Rx).Gone() || err == nil || !strings.Contains(err.Error(), "good order") {
 		t.Errorf("who waits for a message behind the goodbye gets %v", err)
 	}
 }

@@ -29,7 +29,7 @@ func testBreakReceiver(t *testing.T, open Opener) {
 	ranks, tx, rx := pair(t, open)
 	exchange(t, ranks, tx, rx, []int{8}, func(int) way { return way{} })
 	ranks[0].Close()
-	err := poll(ranks[1:], func() bool { _, _, ok := rx.Peek(); return ok })
+	err := Poll(ranks[1:], func() bool { _, _, ok := rx.Peek(); return ok })
 	lost(t, err, 0, 1)
 	for range 100 {
 		if _, _, ok := rx.Peek(); ok {
@@ -43,7 +43,7 @@ func testBreakSender(t *testing.T, open Opener) {
 	exchange(t, ranks, tx, rx, []int{8}, func(int) way { return way{} })
 	ranks[1].Close()
 	number := uint32(0)
-	err := poll(ranks[:1], func() bool {
+	err := Poll(ranks[:1], func() bool {
 		if p := tx.Reserve(1000); p != nil {
 			number++
 			tx.Commit(1000, header(number))
@@ -59,19 +59,19 @@ func testLastWords(t *testing.T, open Opener) {
 	ranks, tx, rx := pair(t, open)
 	s, r := sender{tx: tx}, receiver{rx: rx}
 	for i := range uint32(3) {
-		until(t, ranks, "a slot", func() bool { return s.try(i+1, 1000, false) })
+		Until(t, ranks, "a slot", func() bool { return s.try(i+1, 1000, false) })
 	}
-	until(t, ranks, "Idle", tx.Idle)
+	Until(t, ranks, "Idle", tx.Idle)
 	ranks[0].Close()
 	for i := range uint32(3) {
-		until(t, ranks, fmt.Sprintf("message %d", i+1), func() bool { return r.try(t, i+1, 1000, false) })
+		Until(t, ranks, fmt.Sprintf("message %d", i+1), func() bool { return r.try(t, i+1, 1000, false) })
 	}
 }
 
 // testQuietClose: a peer's Close is not a fault for ranks that need nothing more from it.
 func testQuietClose(t *testing.T, open Opener) {
 	ranks, tx, rx := pair(t, open)
-	back, xr := connect(t, ranks, 1, 0, 0)
+	back, xr := Connect(t, ranks, 1, 0, 0)
 	exchange(t, ranks, tx, rx, []int{8, 100_000 % (tx.MaxMessage() + 1)}, func(int) way { return way{} })
 	exchange(t, ranks, back, xr, []int{8}, func(int) way { return way{} })
 	ranks[0].Close()
@@ -88,7 +88,7 @@ func testQuietClose(t *testing.T, open Opener) {
 func testCloseInUse(t *testing.T, open Opener) {
 	for round := range 4 {
 		ranks, tx, rx := pair(t, open)
-		back, xr := connect(t, ranks, 1, 0, 0)
+		back, xr := Connect(t, ranks, 1, 0, 0)
 		var stop atomic.Bool
 		var moved atomic.Int64
 		var wg sync.WaitGroup
@@ -118,7 +118,7 @@ func testCloseInUse(t *testing.T, open Opener) {
 		for _, rx := range []transport.Rx{rx, xr} {
 			wg.Go(func() { receive(rx) })
 		}
-		until(t, ranks, "traffic", func() bool { return moved.Load() > 20 })
+		Until(t, ranks, "traffic", func() bool { return moved.Load() > 20 })
 		ranks[round%2].Close()
 		if err := ranks[round%2].Close(); err != nil {
 			t.Errorf("the second Close: %v", err)
@@ -191,7 +191,7 @@ func testLeaks(t *testing.T, open Opener) {
 	cycle := func() {
 		ranks := open(t, 3)
 		for from := range 3 {
-			tx, rx := connect(t, ranks, from, (from+1)%3, 0)
+			tx, rx := Connect(t, ranks, from, (from+1)%3, 0)
 			exchange(t, ranks, tx, rx, []int{8, min(10_000, tx.MaxMessage())}, func(int) way { return way{} })
 		}
 		for r := range ranks {
@@ -205,7 +205,7 @@ func testLeaks(t *testing.T, open Opener) {
 	for range 3 {
 		cycle()
 	}
-	if err := poll(nil, func() bool { return runtime.NumGoroutine() <= routines && descriptors(t) <= files }); err != nil {
+	if err := Poll(nil, func() bool { return runtime.NumGoroutine() <= routines && descriptors(t) <= files }); err != nil {
 		stacks := make([]byte, 1<<16)
 		t.Errorf("%d goroutines and %d descriptors after Close; want %d and %d\n%s", runtime.NumGoroutine(), descriptors(t), routines, files, stacks[:runtime.Stack(stacks, true)])
 	}

@@ -79,7 +79,7 @@ func freeSender(t *testing.T, open Opener, m memory, peeked bool) {
 	var p []byte
 	var h transport.Header
 	if peeked {
-		until(t, ranks, "the first message", func() (ok bool) {
+		Until(t, ranks, "the first message", func() (ok bool) {
 			tx.Idle()
 			p, h, ok = rx.Peek()
 			return ok
@@ -95,7 +95,7 @@ func freeSender(t *testing.T, open Opener, m memory, peeked bool) {
 	want, void := make([]byte, size), false
 	for i := 0; i < len(posted) && !void; i++ {
 		if i > 0 || !peeked {
-			err := poll(ranks[1:], func() (ok bool) {
+			err := Poll(ranks[1:], func() (ok bool) {
 				p, h, ok = rx.Peek()
 				return ok
 			})
@@ -117,7 +117,7 @@ func freeSender(t *testing.T, open Opener, m memory, peeked bool) {
 		if _, _, ok := rx.Peek(); ok {
 			t.Error("a message comes after one that is void")
 		}
-		lost(t, poll(ranks[1:], func() bool { return false }), 0, 1)
+		lost(t, Poll(ranks[1:], func() bool { return false }), 0, 1)
 	}
 }
 

@@ -177,7 +177,7 @@ func exchange(t testing.TB, ranks []Rank, tx transport.Tx, rx transport.Rx, list
 	s, r := sender{tx: tx, own: ranks[0]}, receiver{rx: rx}
 	defer s.end()
 	sent, received := 0, 0
-	until(t, ranks, "messages", func() bool {
+	Until(t, ranks, "messages", func() bool {
 		for sent < len(list) && s.try(uint32(sent+1), list[sent], choose(sent).postTx) {
 			sent++
 		}
@@ -187,17 +187,17 @@ func exchange(t testing.TB, ranks []Rank, tx transport.Tx, rx transport.Rx, list
 		tx.Idle()
 		return received == len(list)
 	})
-	until(t, ranks, "Idle", tx.Idle)
+	Until(t, ranks, "Idle", tx.Idle)
 }
 
 func testSizes(t *testing.T, open Opener) {
 	ranks := openRanks(t, open, 2)
 	channel := 0
-	_, probe := connect(t, ranks, 0, 1, channel)
+	_, probe := Connect(t, ranks, 0, 1, channel)
 	for _, w := range ways(probe) {
 		t.Run(w.String(), func(t *testing.T) {
 			channel++
-			tx, rx := connect(t, ranks, 0, 1, channel)
+			tx, rx := Connect(t, ranks, 0, 1, channel)
 			exchange(t, ranks, tx, rx, sizes(tx.MaxMessage()), func(int) way { return w })
 		})
 	}
@@ -236,7 +236,7 @@ func testReserve(t *testing.T, open Opener) {
 	}
 	copy(a, "a shorter message")
 	tx.Commit(17, transport.Header{Seq: 1, Sign: 2})
-	until(t, ranks, "the message", func() bool {
+	Until(t, ranks, "the message", func() bool {
 		tx.Idle()
 		p, h, ok := rx.Peek()
 		if !ok {
@@ -271,7 +271,7 @@ func testStrayLength(t *testing.T, open Opener) {
 		sent, next := false, false
 		p := make([]byte, tt[1])
 		rx.Post(p)
-		until(t, ranks, "the message of another length", func() bool {
+		Until(t, ranks, "the message of another length", func() bool {
 			sent = sent || s.try(number, tt[0], false)
 			tx.Idle()
 			h, n, ok := rx.Done()
@@ -281,7 +281,7 @@ func testStrayLength(t *testing.T, open Opener) {
 			return ok
 		})
 		number++
-		until(t, ranks, "the message behind", func() bool {
+		Until(t, ranks, "the message behind", func() bool {
 			next = next || s.try(number, behind, false)
 			tx.Idle()
 			return r.try(t, number, behind, number%4 == 0)

@@ -57,12 +57,12 @@ func testNotReady(t *testing.T, open Opener) {
 		t.Fatal(err)
 	}
 	s := sender{tx: tx}
-	until(t, ranks, "a slot", func() bool { return s.try(1, 1000, false) })
+	Until(t, ranks, "a slot", func() bool { return s.try(1, 1000, false) })
 	if rx, err = ranks[0].Rx(ctx, 1, ranks[1].Info(), 4); err != nil {
 		t.Fatal(err)
 	}
 	r := receiver{rx: rx}
-	until(t, ranks, "the early message", func() bool { tx.Idle(); return r.try(t, 1, 1000, false) })
+	Until(t, ranks, "the early message", func() bool { tx.Idle(); return r.try(t, 1, 1000, false) })
 }
 
 // testBackPressure: while the receiver sleeps, a sender can send Slots messages and then
@@ -99,7 +99,7 @@ func testBackPressure(t *testing.T, open Opener) {
 			t.Errorf("%d messages could be sent unreceived (post: %v); want Slots, %d", sent, post, tx.Slots())
 		}
 		for i := range sent {
-			until(t, ranks, "a message", func() bool {
+			Until(t, ranks, "a message", func() bool {
 				tx.Idle()
 				p, h, ok := rx.Peek()
 				if ok && (len(p) != size || h != header(i+1)) {
@@ -109,7 +109,7 @@ func testBackPressure(t *testing.T, open Opener) {
 			})
 			rx.Release()
 		}
-		until(t, ranks, "Idle", tx.Idle)
+		Until(t, ranks, "Idle", tx.Idle)
 	}
 }
 
@@ -124,7 +124,7 @@ func testConcurrent(t *testing.T, open Opener) {
 	var wg sync.WaitGroup
 	for channel := range 3 {
 		for from := range 2 {
-			tx, rx := connect(t, ranks, from, 1-from, channel)
+			tx, rx := Connect(t, ranks, from, 1-from, channel)
 			stream(t, &wg, ranks, tx, rx, n)
 		}
 	}
@@ -138,19 +138,19 @@ func stream(t *testing.T, wg *sync.WaitGroup, ranks []Rank, tx transport.Tx, rx 
 		s := sender{tx: tx, own: ranks[0]}
 		defer s.end()
 		for i := range n {
-			if err := poll(ranks, func() bool { return s.try(uint32(i+1), size(i), i%3 == 0) }); err != nil {
+			if err := Poll(ranks, func() bool { return s.try(uint32(i+1), size(i), i%3 == 0) }); err != nil {
 				t.Errorf("sending message %d: %v", i+1, err)
 				return
 			}
 		}
-		if err := poll(ranks, tx.Idle); err != nil {
+		if err := Poll(ranks, tx.Idle); err != nil {
 			t.Errorf("Idle: %v", err)
 		}
 	})
 	wg.Go(func() {
 		r := receiver{rx: rx}
 		for i := range n {
-			if err := poll(ranks, func() bool { return r.try(errorer{t}, uint32(i+1), size(i), i%2 == 0 && rx.Direct()) }); err != nil {
+			if err := Poll(ranks, func() bool { return r.try(errorer{t}, uint32(i+1), size(i), i%2 == 0 && rx.Direct()) }); err != nil {
 				t.Errorf("receiving message %d: %v", i+1, err)
 				return
 			}
@@ -175,7 +175,7 @@ func testManyRanks(t *testing.T, open Opener) {
 	for from := range n {
 		for to := range n {
 			if from != to {
-				tx, rx := connect(t, ranks, from, to, 0)
+				tx, rx := Connect(t, ranks, from, to, 0)
 				stream(t, &wg, ranks, tx, rx, 20)
 			}
 		}

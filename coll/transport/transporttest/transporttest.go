@@ -39,6 +39,17 @@ type Rank struct {
 // this process. The suite closes them; closing twice must be harmless.
 type Opener func(t testing.TB, ranks int) []Rank
 
+// Each opens ranks one by one.
+func Each(open func(t testing.TB, rank int) Rank) Opener {
+	return func(t testing.TB, n int) (ranks []Rank) {
+		t.Helper()
+		for r := range n {
+			ranks = append(ranks, open(t, r))
+		}
+		return ranks
+	}
+}
+
 // Run runs the suite on what open opens.
 func Run(t *testing.T, open Opener) { run(t, open, true) }
 
@@ -94,8 +105,8 @@ func openRanks(t *testing.T, open Opener, n int) []Rank {
 	return ranks
 }
 
-// connect opens a connection from one rank to another.
-func connect(t testing.TB, ranks []Rank, from, to, channel int) (transport.Tx, transport.Rx) {
+// Connect opens a connection from one rank to another.
+func Connect(t testing.TB, ranks []Rank, from, to, channel int) (transport.Tx, transport.Rx) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
@@ -114,15 +125,15 @@ func connect(t testing.TB, ranks []Rank, from, to, channel int) (transport.Tx, t
 func pair(t *testing.T, open Opener) ([]Rank, transport.Tx, transport.Rx) {
 	t.Helper()
 	ranks := openRanks(t, open, 2)
-	tx, rx := connect(t, ranks, 0, 1, 0)
+	tx, rx := Connect(t, ranks, 0, 1, 0)
 	return ranks, tx, rx
 }
 
 var errPatience = errors.New("nothing happened")
 
-// poll calls f until it reports true, and returns the first Fault of ranks if
+// Poll calls f until it reports true, and returns the first Fault of ranks if
 // there is one before, or errPatience.
-func poll(ranks []Rank, f func() bool) error {
+func Poll(ranks []Rank, f func() bool) error {
 	deadline := time.Now().Add(Patience)
 	for i := 1; !f(); i++ {
 		for r := range ranks {
@@ -141,12 +152,27 @@ func poll(ranks []Rank, f func() bool) error {
 	return nil
 }
 
-// until is poll, and fails the test on an error.
-func until(t testing.TB, ranks []Rank, what string, f func() bool) {
+// Until is Poll, and fails the test on an error.
+func Until(t testing.TB, ranks []Rank, what string, f func() bool) {
 	t.Helper()
-	if err := poll(ranks, f); err != nil {
+	if err := Poll(ranks, f); err != nil {
 		t.Fatalf("waiting for %s: %v", what, err)
 	}
+}
+
+// Say sends one message and receives it.
+func Say(t testing.TB, ranks []Rank, tx transport.Tx, rx transport.Rx, text string) {
+	t.Helper()
+	Until(t, ranks, "room", func() bool { return tx.Post([]byte(text), transport.Header{Seq: 7}) })
+	Until(t, ranks, "the message", func() bool {
+		tx.Idle()
+		p, h, ok := rx.Peek()
+		if ok && (string(p) != text || h.Seq != 7) {
+			t.Fatalf("Peek = %.20q, %v; want %.20q", p, h, text)
+		}
+		return ok
+	})
+	rx.Release()
 }
 
 // pattern fills p with bytes that depend on the message and the position.

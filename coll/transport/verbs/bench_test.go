@@ -17,24 +17,21 @@ import (
 // machine both use the wire between two interfaces, as far as TCP does.
 var networks = map[string]transporttest.Opener{
 	"IB":     opener(verbs.Options{}),
-	"Socket": openSockets,
+	"Socket": transporttest.Each(openSocket),
 }
 
-func openSockets(t testing.TB, n int) (ranks []transporttest.Rank) {
-	for r := range n {
-		f := new(transport.Fault)
-		o := socket.Options{Rank: r, Key: testKey, Comm: []byte("test"), Fault: f}
-		if os.Getenv("ASSAY_RDMA_VM") != "" {
-			o.Addrs = []netip.Addr{netip.AddrFrom4([4]byte{10, 9, 0, byte(1 + r%2)})}
-		}
-		e, err := socket.Open(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { e.Close() })
-		ranks = append(ranks, transporttest.Rank{Endpoint: e, Fault: f})
+func openSocket(t testing.TB, r int) transporttest.Rank {
+	f := new(transport.Fault)
+	o := socket.Options{Rank: r, Key: testKey, Comm: []byte("test"), Fault: f}
+	if os.Getenv("ASSAY_RDMA_VM") != "" {
+		o.Addrs = []netip.Addr{netip.AddrFrom4([4]byte{10, 9, 0, byte(1 + r%2)})}
 	}
-	return ranks
+	e, err := socket.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	return transporttest.Rank{Endpoint: e, Fault: f}
 }
 
 func BenchmarkPingPong(b *testing.B) { transporttest.PingPong(b, networks) }

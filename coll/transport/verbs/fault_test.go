@@ -133,11 +133,11 @@ func TestKilledPeer(t *testing.T) {
 		}
 		return received > 100
 	}
-	if err := wait(t, []transporttest.Rank{own}, step); err != nil {
+	if err := transporttest.Poll([]transporttest.Rank{own}, step); err != nil {
 		t.Fatal(err)
 	}
 	kill()
-	err = wait(t, []transporttest.Rank{own}, func() bool { step(); return false })
+	err = transporttest.Poll([]transporttest.Rank{own}, func() bool { step(); return false })
 	var lost *transport.PeerError
 	if !errors.As(err, &lost) || lost.Rank != 1 || lost.By != 0 {
 		t.Errorf("%v; want the loss of rank 1", err)
@@ -158,7 +158,7 @@ func TestLinkDown(t *testing.T) {
 	}
 	opt := verbs.Options{Params: params(func(p *verbs.Params) { p.Timeout, p.Retries = 14, 3 })}
 	ranks := opener(opt)(t, 2)
-	tx, rx := connect(t, ranks, 0, 1)
+	tx, rx := transporttest.Connect(t, ranks, 0, 1, 0)
 	stream(t, ranks, tx, rx, 1000, 3)
 	set("down")
 	defer time.Sleep(time.Second) // for neighbours to find each other again
@@ -166,7 +166,7 @@ func TestLinkDown(t *testing.T) {
 	// Nobody asks the sender for anything any more: the fault comes by itself.
 	tx.Reserve(1000)
 	tx.Commit(1000, transport.Header{})
-	err := wait(t, ranks, func() bool { return false })
+	err := transporttest.Poll(ranks, func() bool { return false })
 	var lost *transport.PeerError
 	if !errors.As(err, &lost) || lost.Rank != 1 || lost.By != 0 {
 		t.Fatalf("%v; want that rank 0 lost rank 1", err)

@@ -3,10 +3,9 @@
 package verbs_test
 
 import (
+	"fmt"
 	"os"
-	"runtime"
 	"testing"
-	"time"
 
 	"github.com/assay-hpc/assay/coll/transport"
 	"github.com/assay-hpc/assay/coll/transport/slots"
@@ -43,13 +42,7 @@ func rails() []string {
 
 // opener opens ranks with options that begin as opt.
 func opener(opt verbs.Options) transporttest.Opener {
-	return func(t testing.TB, n int) (ranks []transporttest.Rank) {
-		t.Helper()
-		for r := range n {
-			ranks = append(ranks, openRank(t, r, opt))
-		}
-		return ranks
-	}
+	return transporttest.Each(func(t testing.TB, r int) transporttest.Rank { return openRank(t, r, opt) })
 }
 
 func openRank(t testing.TB, r int, opt verbs.Options) transporttest.Rank {
@@ -102,8 +95,8 @@ func TestParams(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ranks := opener(tt.opt)(t, 2)
-			tx, rx := connect(t, ranks, 0, 1)
-			back, xr := connect(t, ranks, 1, 0)
+			tx, rx := transporttest.Connect(t, ranks, 0, 1, 0)
+			back, xr := transporttest.Connect(t, ranks, 1, 0, 0)
 			for i := range 3 {
 				for _, size := range []int{0, 1, 8191, 16<<10 - 33, 16<<10 - 32, 16<<10 + 1, 99_999, tx.MaxMessage()} {
 					stream(t, ranks, tx, rx, size, 3+i*4)
@@ -119,26 +112,12 @@ func TestParams(t *testing.T) {
 	}
 }
 
-// connect opens a connection between two ranks.
-func connect(t testing.TB, ranks []transporttest.Rank, from, to int) (transport.Tx, transport.Rx) {
-	t.Helper()
-	rx, err := ranks[to].Rx(t.Context(), from, ranks[from].Info(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tx, err := ranks[from].Tx(t.Context(), to, ranks[to].Info(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tx, rx
-}
-
 // stream sends n messages and receives them, as many under way as there can be.
 func stream(t testing.TB, ranks []transporttest.Rank, tx transport.Tx, rx transport.Rx, size, n int) {
 	t.Helper()
 	word := func(i, at int) byte { return byte(i*31 + at*7 + at>>8) }
 	sent, got := 0, 0
-	err := wait(t, ranks, func() bool {
+	transporttest.Until(t, ranks, fmt.Sprintf("messages of %d bytes", size), func() bool {
 		if sent < n {
 			if p := tx.Reserve(size); p != nil {
 				for at := range p {
@@ -164,31 +143,6 @@ func stream(t testing.TB, ranks []transporttest.Rank, tx transport.Tx, rx transp
 		got++
 		return got == n
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// wait polls f until it is true, and returns a fault of ranks that comes
-// before.
-func wait(t testing.TB, ranks []transporttest.Rank, f func() bool) error {
-	t.Helper()
-	deadline := time.Now().Add(transporttest.Patience)
-	for i := 1; !f(); i++ {
-		for _, r := range ranks {
-			if err := r.Fault.Err(); err != nil {
-				return err
-			}
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("nothing happens")
-		}
-		runtime.Gosched()
-		if i%1024 == 0 {
-			time.Sleep(10 * time.Microsecond)
-		}
-	}
-	return nil
 }
 
 func TestPorts(t *testing.T) {
