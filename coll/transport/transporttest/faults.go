@@ -3,13 +3,13 @@ package transporttest
 import (
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/assay-hpc/assay/coll/colltest"
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
@@ -186,7 +186,7 @@ func oneMessage(t *testing.T, ranks []Rank, tx transport.Tx, rx transport.Rx, bu
 	}
 }
 
-// testLeaks: Close leaves no goroutine and no descriptor behind.
+// testLeaks: Close leaves nothing behind.
 func testLeaks(t *testing.T, open Opener) {
 	cycle := func() {
 		ranks := open(t, 3)
@@ -201,21 +201,6 @@ func testLeaks(t *testing.T, open Opener) {
 		}
 	}
 	cycle() // creates what exists once per process
-	routines, files := runtime.NumGoroutine(), descriptors(t)
-	for range 3 {
-		cycle()
-	}
-	if err := Poll(nil, func() bool { return runtime.NumGoroutine() <= routines && descriptors(t) <= files }); err != nil {
-		stacks := make([]byte, 1<<16)
-		t.Errorf("%d goroutines and %d descriptors after Close; want %d and %d\n%s", runtime.NumGoroutine(), descriptors(t), routines, files, stacks[:runtime.Stack(stacks, true)])
-	}
-}
-
-// descriptors counts this process's open files.
-func descriptors(t *testing.T) int {
-	list, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(list)
+	colltest.Watch(t)
+	cycle()
 }
