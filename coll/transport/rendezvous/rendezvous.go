@@ -44,9 +44,6 @@ type Options struct {
 	// Admit must close the connection.
 	Admit func(from Stream, c net.Conn)
 
-	// Control sets options of a socket before it connects or listens; may be nil.
-	Control func(network, address string, c syscall.RawConn) error
-
 	// Lacking is told why no peer can be accepted for half a second, for example because there
 	// are no descriptors left; may be nil.
 	Lacking func(error)
@@ -153,7 +150,7 @@ func Listen(opt Options) (*Point, error) {
 	m.Write(opt.Comm)
 	p.secret = m.Sum(nil)
 	p.gate = meet.Gate{
-		Protocol: protocol, Secret: p.secret, Name: fmt.Sprintf("rank %d", opt.Rank), Logf: opt.Logf, Config: net.ListenConfig{Control: opt.Control},
+		Protocol: protocol, Secret: p.secret, Name: fmt.Sprintf("rank %d", opt.Rank), Logf: opt.Logf,
 		Admit: func(claim []byte) error { _, err := parseClaim(claim, opt.Rank); return err },
 		Enter: func(c net.Conn, claim, _ []byte) {
 			s, _ := parseClaim(claim, opt.Rank)
@@ -296,7 +293,7 @@ func (p *Point) connect(ctx context.Context, w way, others bool, results chan<- 
 }
 
 func (p *Point) dialer(w way, others bool) net.Dialer {
-	d := net.Dialer{LocalAddr: w.source(), Control: p.opt.Control}
+	d := net.Dialer{LocalAddr: w.source()}
 	if others {
 		d.Timeout = dialPatience
 	}

@@ -27,23 +27,6 @@ func takeFd(c net.Conn) (int, error) {
 	return fd, os.NewSyscallError("fcntl", ferr)
 }
 
-// control sets the options that are needed before a socket connects or listens: the
-// window scale is negotiated when it connects.
-func (e *Endpoint) control(_, _ string, raw syscall.RawConn) error {
-	var err error
-	cerr := raw.Control(func(p uintptr) {
-		for opt, n := range map[int]int{unix.SO_SNDBUF: e.opt.SendBuffer, unix.SO_RCVBUF: e.opt.RecvBuffer} {
-			if n > 0 && err == nil {
-				err = os.NewSyscallError("setsockopt", unix.SetsockoptInt(int(p), unix.SOL_SOCKET, opt, n))
-			}
-		}
-	})
-	if cerr != nil {
-		return cerr
-	}
-	return err
-}
-
 // tcpRTOMaxMS bounds the pause between retransmissions and between probes of
 // a closed window (linux/tcp.h, since Linux 6.15).
 const tcpRTOMaxMS = 44

@@ -79,8 +79,6 @@ type Options struct {
 	MaxMessage int           // bytes; two peers use the smaller of their values
 	Timeout    time.Duration // how long a peer may leave data unacknowledged
 
-	SendBuffer, RecvBuffer int // bytes of the kernel's buffers; 0 leaves them to the kernel
-
 	Logf func(format string, args ...any) // logs strangers and fallbacks; may be nil
 }
 
@@ -178,7 +176,7 @@ func (e *Endpoint) open() (err error) {
 	}
 	e.Point, err = rendezvous.Listen(rendezvous.Options{
 		Rank: e.opt.Rank, Comm: append([]byte("socket "), e.opt.Comm...), Key: e.opt.Key, Network: e.Name(), Prefix: "socket", MaxMessage: e.opt.MaxMessage,
-		Addrs: e.opt.Addrs, Admit: e.admit, Control: e.control, Logf: e.opt.Logf, Lacking: func(err error) { e.opt.Fault.Set(fmt.Errorf("socket: %w", err)) },
+		Addrs: e.opt.Addrs, Admit: e.admit, Logf: e.opt.Logf, Lacking: func(err error) { e.opt.Fault.Set(fmt.Errorf("socket: %w", err)) },
 	})
 	if err != nil {
 		return fmt.Errorf("socket: %w", err)
