@@ -93,22 +93,9 @@ func start(o JobOptions, s Self) (*Process, error) {
 	return p, nil
 }
 
-// PID is the process ID.
-func (p *Process) PID() int { return p.cmd.Process.Pid }
-
 // Signal sends a signal: SIGKILL for a crash, SIGSTOP for a rank that is slow, SIGINT for Ctrl-C.
 // If the process has ended it returns an error.
 func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
-
-// Ended reports whether the process has ended.
-func (p *Process) Ended() bool {
-	select {
-	case <-p.done:
-		return true
-	default:
-		return false
-	}
-}
 
 // Await waits until every rank has printed a line, and fails the test if one ends before that or
 // the timeout expires.
@@ -207,10 +194,14 @@ func (j *Job) Wait(timeout time.Duration) []Result {
 func (p *Process) endsBy(deadline time.Time) bool {
 	select {
 	case <-p.done:
-		return true
 	case <-time.After(time.Until(deadline)):
-		return p.Ended()
+		select {
+		case <-p.done: // too, and select took the other
+		default:
+			return false
+		}
 	}
+	return true
 }
 
 func (j *Job) kill() {

@@ -94,10 +94,3 @@ func (n *Net) Command(side int, name string, args ...string) *exec.Cmd {
 	all := append(n.Prefix(side), append([]string{name}, args...)...)
 	return exec.Command(all[0], all[1:]...)
 }
-
-// Down sets a side's end of the link down, like pulling the cable: its own kernel knows at once,
-// and no longer has a route.
-func (n *Net) Down(t testing.TB, side int) {
-	t.Helper()
-	ip(t, "-n", n.Names[side], "link", "set", linkName, "down")
-}

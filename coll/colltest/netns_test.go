@@ -27,10 +27,6 @@ func TestVeth(t *testing.T) {
 	if err != nil || strings.Count(string(out), "\n") < 2 || !strings.Contains(string(out), linkName) || strings.Contains(string(out), "eth0") {
 		t.Errorf("links on side 1: %v\n%s", err, out)
 	}
-	n.Down(t, 0)
-	if out, err := n.Command(0, "ip", "route", "get", n.V4[1].String()).CombinedOutput(); err == nil {
-		t.Errorf("a route over a link that is down: %s", out)
-	}
 }
 
 func TestNamespacesAreRemoved(t *testing.T) {
@@ -60,7 +56,7 @@ func TestWireCut(t *testing.T) {
 			t.Errorf("want silence: %v", r)
 		}
 	}
-	if _, dropped := w.Counts(); dropped == 0 {
+	if w.dropped.Load() == 0 {
 		t.Error("nothing was swallowed")
 	}
 }
@@ -73,37 +69,10 @@ func TestWireLossAndDelay(t *testing.T) {
 	j := across(t, w.Net, w.V4[0])
 	j.Await(t, "streamed", 5*time.Minute)
 	for range 200 { // heartbeats go on until some are lost
-		if passed, dropped := w.Counts(); passed > 40 && dropped > 0 {
+		if w.passed.Load() > 40 && w.dropped.Load() > 0 {
 			return
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	passed, dropped := w.Counts()
-	t.Errorf("%d packets arrived, %d were lost; want some of both", passed, dropped)
-}
-
-// TestWireMend: what was cut for a moment goes on.
-func TestWireMend(t *testing.T) {
-	w := NewWire(t)
-	j := across(t, w.Net, w.V4[0])
-	j.Await(t, "streamed", 5*time.Minute)
-	w.CutFrom(1)
-	for start := time.Now(); ; time.Sleep(time.Millisecond) {
-		if _, dropped := w.Counts(); dropped > 0 {
-			break
-		}
-		if time.Since(start) > 5*time.Minute {
-			t.Fatal("nothing is swallowed")
-		}
-	}
-	w.Mend()
-	before, _ := w.Counts()
-	for start := time.Now(); ; time.Sleep(time.Millisecond) {
-		if passed, _ := w.Counts(); passed > before+100 { // heartbeats of several seconds
-			break
-		}
-		if j.Ranks[0].Ended() || j.Ranks[1].Ended() || time.Since(start) > 5*time.Minute {
-			t.Fatalf("nothing passes through the mended wire: %v", j.Wait(0))
-		}
-	}
+	t.Errorf("%d packets arrived, %d were lost; want some of both", w.passed.Load(), w.dropped.Load())
 }

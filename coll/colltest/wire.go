@@ -22,7 +22,7 @@ type Wire struct {
 	ends    [2]*os.File
 	loss    atomic.Uint64 // of 2^32
 	delay   atomic.Int64
-	cut     [2]atomic.Bool
+	cut     atomic.Bool
 	passed  atomic.Int64
 	dropped atomic.Int64
 	wg      sync.WaitGroup
@@ -96,7 +96,7 @@ func (w *Wire) carry(from int) {
 			if err != nil {
 				return
 			}
-			if w.cut[from].Load() || uint64(rng.Uint32()) < w.loss.Load() {
+			if w.cut.Load() || uint64(rng.Uint32()) < w.loss.Load() {
 				w.dropped.Add(1)
 				continue
 			}
@@ -110,7 +110,7 @@ func (w *Wire) carry(from int) {
 	w.wg.Go(func() {
 		for p := range queue {
 			time.Sleep(time.Until(p.due))
-			if w.cut[from].Load() {
+			if w.cut.Load() {
 				w.dropped.Add(1)
 				continue
 			}
@@ -131,16 +131,4 @@ func (w *Wire) Delay(d time.Duration) { w.delay.Store(int64(d)) }
 
 // Cut drops all packets in both directions, including those in flight. Neither side is notified:
 // connections are half open from then on.
-func (w *Wire) Cut() { w.CutFrom(0); w.CutFrom(1) }
-
-// CutFrom drops the packets that one side sends; packets to it pass.
-func (w *Wire) CutFrom(side int) { w.cut[side].Store(true) }
-
-// Mend undoes Cut and CutFrom.
-func (w *Wire) Mend() {
-	w.cut[0].Store(false)
-	w.cut[1].Store(false)
-}
-
-// Counts returns how many packets have arrived and how many were lost.
-func (w *Wire) Counts() (passed, dropped int64) { return w.passed.Load(), w.dropped.Load() }
+func (w *Wire) Cut() { w.cut.Store(true) }
