@@ -62,15 +62,15 @@ const maxSize = 4 << 20
 // Check checks files and returns all findings, in the order of the files. It never
 // stops at the first problem.
 func Check(files []File) []Finding {
-	c := &checker{names: map[string]string{}}
+	c := &checker{}
 	for _, f := range files {
-		c.file, c.base = f.Name, 0
+		c.file, c.base, c.lines = f.Name, 0, bytes.Count(f.Text, []byte("\n"))+1
 		from := len(c.found)
 		switch {
 		case len(f.Text) > maxSize:
 			c.bad(0, "", fmt.Sprintf("the file is larger than %d bytes", maxSize), "is this a job?")
 		case len(bytes.TrimSpace(f.Text)) == 0:
-			c.bad(0, "", "the file is empty", "assay jobs render writes one")
+			c.bad(0, "", "there is nothing in it", "assay jobs render writes a job")
 		case isScript(f):
 			c.script(f.Text)
 		case isManifest(f):
@@ -89,11 +89,14 @@ type checker struct {
 	file  string
 	base  int // lines before the current document
 	found []Finding
-	names map[string]string // object (kind, namespace, name) -> its file
+	lines int // of the file
 }
 
 func (c *checker) add(level string, line, column int, field, message, remedy string) {
-	c.found = append(c.found, Finding{File: c.file, Line: line, Column: column, Level: level, Field: field, Message: message, Remedy: remedy})
+	f := Finding{File: c.file, Line: min(line, c.lines), Column: column, Level: level, Field: field, Message: message, Remedy: remedy}
+	if !slices.Contains(c.found, f) { // a script may start several commands
+		c.found = append(c.found, f)
+	}
 }
 
 // bad reports an error on a line.

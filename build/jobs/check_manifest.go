@@ -2,54 +2,45 @@ package jobs
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
-	"io"
-	"reflect"
+	"encoding/json"
+	"slices"
 	"strings"
 
 	mpi "github.com/kubeflow/mpi-operator/pkg/apis/kubeflow/v2beta1"
-	mpivalidation "github.com/kubeflow/mpi-operator/pkg/apis/kubeflow/validation"
 	"go.yaml.in/yaml/v3"
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	k8sjson "sigs.k8s.io/json"
 	k8syaml "sigs.k8s.io/yaml"
-
-	"github.com/assay-hpc/assay/internal/words"
 )
 
-// kinds are the objects that a job can consist of, by API version and kind.
-var kinds = map[string]func() any{
-	"kubeflow.org/v2beta1 MPIJob":               func() any { return new(mpi.MPIJob) },
-	"jobset.x-k8s.io/v1alpha2 JobSet":           func() any { return new(Set) },
-	"batch/v1 Job":                              func() any { return new(batchv1.Job) },
-	"apps/v1 DaemonSet":                         func() any { return new(appsv1.DaemonSet) },
-	"v1 Pod":                                    func() any { return new(corev1.Pod) },
-	"resource.nvidia.com/v1beta1 ComputeDomain": func() any { return new(ComputeDomain) },
+const (
+	mpiJobKind = "kubeflow.org/v2beta1 MPIJob"
+	jobSetKind = "jobset.x-k8s.io/v1alpha2 JobSet"
+)
+
+// others are the other kinds that jobs are made of. Of those, only the pods matter.
+var others = []string{"batch/v1 Job", "apps/v1 DaemonSet", "v1 Pod", "resource.nvidia.com/v1beta1 ComputeDomain"}
+
+// gone are versions that no controller serves any more, and what came in their place.
+var gone = map[string]string{
+	"kubeflow.org/v1alpha1 MPIJob":    "kubeflow.org/v2beta1",
+	"kubeflow.org/v1alpha2 MPIJob":    "kubeflow.org/v2beta1",
+	"jobset.x-k8s.io/v1alpha1 JobSet": "jobset.x-k8s.io/v1alpha2",
 }
 
 // manifest checks each document of a YAML file.
 func (c *checker) manifest(text []byte) {
-	any := false
 	for _, d := range documents(text) {
 		c.base = d.line
 		var root yaml.Node
-		switch err := yaml.NewDecoder(bytes.NewReader(d.text)).Decode(&root); {
-		case errors.Is(err, io.EOF):
-			continue
-		case err != nil:
-			c.bad(c.base+1, "", "the document that begins here is not YAML: "+strings.TrimPrefix(err.Error(), "yaml: "), "lines count from here; correct it")
-		default:
+		if err := yaml.Unmarshal(d.text, &root); err != nil {
+			why := "the document that begins here is not YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")
+			if bytes.Contains(d.text, []byte("{{")) {
+				why = "the document that begins here is a template"
+			}
+			c.add(LevelSkipped, c.base+1, 0, "", why, "render it first; kubectl apply --dry-run=client says more")
+		} else if len(root.Content) > 0 {
 			c.object(root.Content[0], d.text)
 		}
-		any = true
-	}
-	if !any {
-		c.base = 0
-		c.bad(0, "", "there is no document in it", "assay jobs render writes one")
 	}
 }
 
@@ -74,43 +65,56 @@ func documents(text []byte) []document {
 
 func (c *checker) object(n *yaml.Node, text []byte) {
 	s := &places{c: c, pos: map[string]place{}}
-	switch {
-	case n.Kind != yaml.MappingNode:
-		c.add(LevelError, c.base+n.Line, n.Column, "", "this is no object", "write a mapping with apiVersion and kind")
-		return
-	case !s.note(n, "", 0):
-		c.add(LevelError, c.base+n.Line, n.Column, "", "the document is too deep, or its aliases make it too large", "write it out")
-		return
-	}
 	version, kind := field(n, "apiVersion"), field(n, "kind")
-	make, ok := kinds[version+" "+kind]
-	if !ok {
-		s.unknownKind(n, version, kind)
+	name := version + " " + kind
+	switch {
+	case !s.note(n, "", 0):
+		c.add(LevelSkipped, c.base+n.Line, n.Column, "", "the document is too deep, or its aliases make it too large", "write it out")
+		return
+	case n.Kind != yaml.MappingNode || version == "" || kind == "":
+		c.add(LevelSkipped, c.base+n.Line, n.Column, "", "this is no object of Kubernetes", "")
 		return
 	}
-	o := make()
-	raw, err := k8syaml.YAMLToJSONStrict(text)
+	if now := gone[name]; now != "" {
+		s.report(LevelError, "apiVersion", "nothing runs a "+name+" any more", "write "+now)
+		return
+	}
+	raw, err := k8syaml.YAMLToJSON(text)
+	var all any
+	if err == nil {
+		err = json.Unmarshal(raw, &all)
+	}
 	if err != nil {
-		s.refused(err)
+		s.skip(err)
 		return
 	}
-	refused, err := k8sjson.UnmarshalStrict(raw, o)
-	for _, e := range append(refused, err) {
-		if e != nil {
-			s.refused(e)
+	layoutOf := func(string) layout { return layout{} }
+	switch name {
+	case mpiJobKind:
+		job := &mpi.MPIJob{}
+		strange, err := k8sjson.UnmarshalStrict(raw, job)
+		if err != nil {
+			s.skip(err)
+			return
+		}
+		for _, e := range strange {
+			s.report(LevelWarning, fieldOf(e), strings.TrimPrefix(e.Error(), "json: "), "kubeconform knows all fields, kubectl explain says what they are")
+		}
+		layoutOf = s.mpiJob(job)
+	case jobSetKind:
+		set := &Set{}
+		if err := json.Unmarshal(raw, set); err != nil {
+			s.skip(err)
+			return
+		}
+		layoutOf = s.jobSet(set)
+	default:
+		s.core = !strings.Contains(version, "/") || strings.HasPrefix(version, "batch/") || strings.HasPrefix(version, "apps/")
+		if !slices.Contains(others, name) {
+			s.report(LevelSkipped, "kind", name+" is not known: only its pods are checked", "kubectl apply --dry-run=server checks the rest")
 		}
 	}
-	if err != nil {
-		return
-	}
-	s.names(kind, o)
-	if job, ok := o.(*mpi.MPIJob); ok {
-		s.mpiJob(job)
-	}
-	if set, ok := o.(*Set); ok {
-		s.jobSet(set)
-	}
-	s.pods(o)
+	s.pods(all, "", layoutOf)
 }
 
 // field returns the value of a mapping's key if it is a scalar, otherwise "".
@@ -121,48 +125,4 @@ func field(n *yaml.Node, name string) string {
 		}
 	}
 	return ""
-}
-
-func (s *places) unknownKind(n *yaml.Node, version, kind string) {
-	var names []string
-	for k := range kinds {
-		v, name, _ := strings.Cut(k, " ")
-		if name == kind && v != version {
-			s.report(LevelError, "apiVersion", fmt.Sprintf("there is no %s in %q", kind, version), "write "+v)
-			return
-		}
-		names = append(names, name)
-	}
-	best := words.Nearest(kind, names)
-	if version == "" || kind == "" || words.Distance(kind, best) <= 2 {
-		s.report(LevelError, "kind", fmt.Sprintf("there is no %q in %q", kind, version), fmt.Sprintf("did you mean %s?", best))
-		return
-	}
-	s.c.add(LevelSkipped, s.c.base+n.Line, n.Column, "kind", kind+" is not of the kinds that jobs are made of", "kubectl apply --dry-run=server checks it")
-}
-
-// names checks object names. Two objects of one kind must not share a name.
-func (s *places) names(kind string, o any) {
-	meta := reflect.ValueOf(o).Elem().FieldByName("ObjectMeta")
-	name, namespace := meta.FieldByName("Name").String(), meta.FieldByName("Namespace").String()
-	if errs := validation.IsDNS1123Subdomain(name); len(errs) > 0 {
-		s.report(LevelError, "metadata.name", fmt.Sprintf("%q is not a name", name), "write lower-case letters, digits and hyphens, at most 63")
-	}
-	if namespace != "" && len(validation.IsDNS1123Label(namespace)) > 0 {
-		s.report(LevelError, "metadata.namespace", fmt.Sprintf("%q is no namespace", namespace), "write lower-case letters, digits and hyphens, at most 63")
-	}
-	key := kind + " " + namespace + "/" + name
-	if other, ok := s.c.names[key]; ok {
-		s.report(LevelError, "metadata.name", fmt.Sprintf("%s has a %s of this name, too", other, kind), "the second would take the first one's place; give them different names")
-	}
-	s.c.names[key] = s.c.file
-}
-
-// mpiJob validates an MPIJob with the operator's own code.
-func (s *places) mpiJob(job *mpi.MPIJob) {
-	mpi.SetDefaults_MPIJob(job)
-	for _, e := range mpivalidation.ValidateMPIJob(job) {
-		s.report(LevelError, e.Field, e.ErrorBody(), "the operator refuses it")
-	}
-	s.ranks(job)
 }

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -15,7 +13,8 @@ import (
 type places struct {
 	c     *checker
 	pos   map[string]place
-	steps int // aliases could make a small document endless
+	steps int  // aliases could make a small document endless
+	core  bool // the API server itself validates the object's pods
 }
 
 type place struct{ line, column int }
@@ -32,6 +31,9 @@ func (s *places) note(n *yaml.Node, path string, depth int) bool {
 		n = n.Alias
 	}
 	s.pos[path] = place{n.Line, n.Column}
+	if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
+		s.pos[path] = place{n.Line + 1, 1}
+	}
 	for i, v := range n.Content {
 		name := fmt.Sprint(i)
 		if n.Kind == yaml.MappingNode {
@@ -74,25 +76,17 @@ func (s *places) report(level, path, message, remedy string) {
 	s.c.add(level, line, column, path, message, remedy)
 }
 
-var (
-	named   = regexp.MustCompile(`(?:unknown|duplicate) field "([^"]+)"|Go struct field [A-Za-z0-9]+\.([A-Za-z0-9.]+) of type`)
-	onLines = regexp.MustCompile(`line ([0-9]+): (.*)`)
-)
+var named = regexp.MustCompile(`(?:unknown|duplicate) field "([^"]+)"|Go struct field [A-Za-z0-9]+\.([A-Za-z0-9.]+) of type`)
 
-// refused reports an error of the API's decoder at the position that it names.
-func (s *places) refused(err error) {
-	const remedy = "the API refuses it; kubectl explain says what there is"
-	text := err.Error()
-	if all := onLines.FindAllStringSubmatch(text, -1); all != nil { // from the YAML decoder
-		for _, m := range slices.CompactFunc(all, func(a, b []string) bool { return a[0] == b[0] }) {
-			line, _ := strconv.Atoi(m[1])
-			s.c.bad(s.c.base+line, "", m[2], remedy)
-		}
-		return
+// fieldOf returns the field that an error of the API's decoder names.
+func fieldOf(err error) string {
+	if m := named.FindStringSubmatch(err.Error()); m != nil {
+		return cmp.Or(m[1], m[2])
 	}
-	path := ""
-	if m := named.FindStringSubmatch(text); m != nil {
-		path = cmp.Or(m[1], m[2])
-	}
-	s.report(LevelError, path, strings.TrimPrefix(text, "json: "), remedy)
+	return ""
+}
+
+// skip reports that the document is not checked, since the API's decoder refuses it.
+func (s *places) skip(err error) {
+	s.report(LevelSkipped, fieldOf(err), "the document is not checked: "+strings.TrimPrefix(err.Error(), "json: "), "kubectl apply --dry-run=server says more; a template must be rendered first")
 }

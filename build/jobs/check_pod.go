@@ -1,149 +1,197 @@
 package jobs
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
+	"path"
+	"regexp"
 	"slices"
 	"strings"
 
-	mpi "github.com/kubeflow/mpi-operator/pkg/apis/kubeflow/v2beta1"
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 )
 
-// pods checks the pods of an object.
-func (s *places) pods(o any) {
-	switch o := o.(type) {
-	case *mpi.MPIJob:
-		for _, t := range slices.Sorted(maps.Keys(o.Spec.MPIReplicaSpecs)) {
-			if r := o.Spec.MPIReplicaSpecs[t]; r != nil {
-				s.pod(r.Template.Spec, fmt.Sprintf("spec.mpiReplicaSpecs[%s].template.spec", t))
+// pods checks all pods in an object, of whatever kind: each has a list of containers.
+func (s *places) pods(v any, at string, layoutOf func(path string) layout) {
+	switch v := v.(type) {
+	case []any:
+		for i, one := range v {
+			s.pods(one, fmt.Sprintf("%s[%d]", at, i), layoutOf)
+		}
+	case map[string]any:
+		if list, ok := v["containers"].([]any); ok && len(list) > 0 {
+			var p corev1.PodSpec
+			raw, err := json.Marshal(v)
+			if err == nil {
+				err = json.Unmarshal(raw, &p)
 			}
-		}
-	case *batchv1.Job:
-		s.job(o.Spec, "spec")
-	case *Set:
-		for i, r := range o.Spec.ReplicatedJobs {
-			s.job(r.Template.Spec, fmt.Sprintf("spec.replicatedJobs[%d].template.spec", i))
-		}
-	case *appsv1.DaemonSet:
-		s.pod(o.Spec.Template.Spec, "spec.template.spec")
-		if o.Spec.Selector == nil {
-			s.report(LevelError, "spec.selector", "it is missing", "name labels of the template")
+			if err != nil {
+				s.skip(err)
+				return
+			}
+			s.pod(p, at, layoutOf(at))
 			return
 		}
-		for k, v := range o.Spec.Selector.MatchLabels {
-			if o.Spec.Template.Labels[k] != v {
-				s.report(LevelError, "spec.selector.matchLabels["+k+"]", "the template's metadata has no such label", "write it there, too")
-			}
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			s.pods(v[name], strings.Trim(at+"."+name, "."), layoutOf)
 		}
-	case *corev1.Pod:
-		s.pod(o.Spec, "spec")
 	}
 }
 
-// job checks a Job, or the Job template of a JobSet.
-func (s *places) job(j batchv1.JobSpec, path string) {
-	s.pod(j.Template.Spec, path+".template.spec")
-	if p := j.Template.Spec.RestartPolicy; p != corev1.RestartPolicyNever && p != corev1.RestartPolicyOnFailure {
-		s.report(LevelError, path+".template.spec.restartPolicy", fmt.Sprintf("a Job's pods cannot have %q", p), "write Never")
-	}
-	if j.ActiveDeadlineSeconds == nil {
-		s.report(LevelWarning, path, "there is no activeDeadlineSeconds", "a run that hangs would keep its GPUs for ever")
-	}
-}
-
-func (s *places) pod(p corev1.PodSpec, path string) {
-	if len(p.Containers) == 0 {
-		s.report(LevelError, path+".containers", "there is no container", "name one")
-	}
-	volumes := map[string]corev1.Volume{}
-	for i, v := range p.Volumes {
-		volumes[v.Name] = v
-		if v.EmptyDir != nil && v.EmptyDir.Medium == corev1.StorageMediumMemory && v.EmptyDir.SizeLimit == nil {
-			s.report(LevelWarning, fmt.Sprintf("%s.volumes[%d].emptyDir", path, i), "memory without sizeLimit", "write one; it could take the node's memory")
-		}
-	}
-	claims := map[string]bool{}
-	for _, r := range p.ResourceClaims {
-		claims[r.Name] = true
-	}
+func (s *places) pod(p corev1.PodSpec, at string, a layout) {
 	for i, c := range p.Containers {
-		at := fmt.Sprintf("%s.containers[%d]", path, i)
-		s.resources(c, at)
-		for k, r := range c.Resources.Claims {
-			if !claims[r.Name] {
-				s.report(LevelError, fmt.Sprintf("%s.resources.claims[%d]", at, k), fmt.Sprintf("the pod has no resource claim %q", r.Name), "name it in the pod's resourceClaims")
+		at := fmt.Sprintf("%s.containers[%d]", at, i)
+		n := gpus(c)
+		shm := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return path.Clean(m.MountPath) == "/dev/shm" })
+		if n > 1 && !p.HostIPC && !shm {
+			s.report(LevelWarning, at+".volumeMounts", fmt.Sprintf("nothing is mounted at /dev/shm for %d GPUs", n), "mount an emptyDir in memory; NCCL's ranks of one node may need more than the 64 MB that a container has")
+		}
+		s.devices(c, at)
+		s.pinning(p, c, at)
+		if !a.hosts {
+			a.gpus, a.every = n, true
+		}
+		s.judge(c, at, a)
+	}
+}
+
+// judge checks what a container starts, and its variables.
+func (s *places) judge(c corev1.Container, at string, a layout) {
+	env := s.environment(c, at)
+	vars := map[string]string{}
+	for _, v := range env {
+		if !strings.Contains(v.value, "$(") {
+			vars[v.name] = v.value
+		}
+		if v.name == "LD_LIBRARY_PATH" && regexp.MustCompile(`\$\{?LD_LIBRARY_PATH`).MatchString(v.value) {
+			s.c.add(LevelWarning, v.line, 0, fmt.Sprintf("%s.env[%s]", at, v.name), "Kubernetes does not expand $LD_LIBRARY_PATH, so the image's own value is lost", "write the whole path, or set it in a shell")
+		}
+	}
+	argv := slices.Concat(c.Command, c.Args)
+	command, from := at+".command", 0
+	if len(argv) > 0 {
+		if from = scriptOf(argv); from >= len(c.Command) {
+			command = fmt.Sprintf("%s.args[%d]", at, from-len(c.Command))
+		} else {
+			command = fmt.Sprintf("%s.command[%d]", at, from)
+		}
+	}
+	line, _ := s.at(command)
+	j := &judge{layout: a, shell: containerShell(argv, vars)}
+	j.env = append(env, a.env...)
+	for i := range j.exports {
+		j.exports[i].line += line - 1
+	}
+	for i := range j.commands {
+		j.commands[i].line += line - 1
+	}
+	j.report = func(line int, level, field, message, remedy string) {
+		where := command
+		if field != "" {
+			where = fmt.Sprintf("%s.env[%s]", at, field)
+		}
+		s.c.add(level, line, 0, where, message, remedy)
+	}
+	j.judge()
+}
+
+// scriptOf returns the index of a shell's command string in a command, 0 if there is none.
+func scriptOf(argv []string) int {
+	for i := 1; i < len(argv) && starter(argv, i-1) == ""; i++ {
+		if shellFlag.MatchString(argv[i-1]) {
+			return i
+		}
+	}
+	return 0
+}
+
+// containerShell returns what a container's command does.
+func containerShell(argv []string, vars map[string]string) *shell {
+	if len(argv) == 0 {
+		return &shell{}
+	}
+	i := scriptOf(argv)
+	if i == 0 {
+		return &shell{commands: []command{{1, argv}}}
+	}
+	sh := parseShell(argv[i], vars)
+	if i+1 < len(argv) { // what the script gets as "$@"
+		sh.commands = append(sh.commands, command{1, append([]string{"$@"}, argv[i+1:]...)})
+	}
+	return sh
+}
+
+// environment returns the variables that a container gets with constant values.
+func (s *places) environment(c corev1.Container, at string) []variable {
+	var out []variable
+	for i, e := range c.Env {
+		if e.ValueFrom == nil {
+			line, _ := s.at(fmt.Sprintf("%s.env[%d]", at, i))
+			out = append(out, variable{name: e.Name, value: e.Value, line: line})
+		}
+	}
+	return out
+}
+
+// devices checks requests of what cannot be overcommitted, where no API server does: in pods
+// that a controller creates from an object of its own.
+func (s *places) devices(c corev1.Container, at string) {
+	for _, name := range slices.Sorted(maps.Keys(c.Resources.Requests)) {
+		request, limit := c.Resources.Requests[name], c.Resources.Limits[name]
+		if device := strings.Contains(string(name), "/"); device && !s.core && request.Cmp(limit) != 0 {
+			s.report(LevelError, fmt.Sprintf("%s.resources.requests[%s]", at, name), fmt.Sprintf("the request %s differs from the limit %s, so the pods are refused", &request, &limit), "write limits with the same number")
+		}
+	}
+}
+
+// gpus returns the number of GPUs of a container.
+func gpus(c corev1.Container) int {
+	for _, name := range []corev1.ResourceName{gpuResource, "amd.com/gpu"} {
+		for _, list := range []corev1.ResourceList{c.Resources.Limits, c.Resources.Requests} {
+			if q, ok := list[name]; ok {
+				return int(q.Value())
 			}
 		}
-		for k, m := range c.VolumeMounts {
-			if _, ok := volumes[m.Name]; !ok {
-				s.report(LevelError, fmt.Sprintf("%s.volumeMounts[%d].name", at, k), fmt.Sprintf("the pod has no volume %q", m.Name), "name one of the pod's volumes")
-			}
-		}
-		if gpus := amount(c, gpuResource); gpus > 1 && !p.HostIPC && !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/dev/shm" }) {
-			s.report(LevelError, at+".volumeMounts", fmt.Sprintf("nothing is mounted at /dev/shm for %d GPUs", gpus), "mount an emptyDir in memory; NCCL's ranks of one node need more than the 64 MB that a container has")
-		}
-		if name := rdmaResource(c); name != "" && !mayPin(c) {
-			s.report(LevelError, at+".securityContext", "it asks for "+name+", but has not the capability IPC_LOCK", "add it; memory for RDMA is pinned")
-		}
 	}
+	return 0
 }
 
-// native reports whether a resource is one of Kubernetes' own. Only their requests
-// may be less than the limits.
-func native(name corev1.ResourceName) bool {
-	return !strings.Contains(string(name), "/") && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
-}
+// adapters matches resources that are RDMA adapters, but not EFA's: its nodes let all
+// containers pin memory.
+var adapters = regexp.MustCompile(`rdma|roce|mlnx|infiniband|hostdev|/ib$`)
 
-// resources checks requests and limits. For resources of device plugins both must be
-// equal; a limit alone counts as the request, too.
-func (s *places) resources(c corev1.Container, at string) {
-	r := c.Resources
-	for _, name := range slices.Sorted(maps.Keys(r.Requests)) {
-		request := r.Requests[name]
-		limit, ok := r.Limits[name]
-		path := fmt.Sprintf("%s.resources.requests[%s]", at, name)
-		switch {
-		case ok && request.Cmp(limit) > 0:
-			s.report(LevelError, path, fmt.Sprintf("the request %s is above the limit %s", &request, &limit), "write no more than the limit")
-		case native(name):
-		case !ok:
-			s.report(LevelError, path, "it has no limit", fmt.Sprintf("write limits: {%s: %q}; both must be equal", name, &request))
-		case request.Cmp(limit) != 0:
-			s.report(LevelError, path, fmt.Sprintf("the request %s differs from the limit %s", &request, &limit), "write the same; a device cannot be overcommitted")
+// pinning checks that a container with RDMA adapters can pin memory.
+func (s *places) pinning(p corev1.PodSpec, c corev1.Container, at string) {
+	adapter := ""
+	for name := range c.Resources.Limits {
+		if adapters.MatchString(string(name)) {
+			adapter = string(name)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(r.Limits)) {
-		if q := r.Limits[name]; !native(name) && strings.Contains(string(name), "/") && q.MilliValue()%1000 != 0 {
-			s.report(LevelError, fmt.Sprintf("%s.resources.limits[%s]", at, name), fmt.Sprintf("%s is no whole number of devices", &q), "write a whole number")
-		}
+	sc, pod := c.SecurityContext, p.SecurityContext
+	if sc == nil {
+		sc = &corev1.SecurityContext{}
 	}
-}
-
-func amount(c corev1.Container, name corev1.ResourceName) int64 {
-	q, ok := c.Resources.Limits[name]
-	if !ok {
-		q = c.Resources.Requests[name]
+	if pod == nil {
+		pod = &corev1.PodSecurityContext{}
 	}
-	return q.Value()
-}
-
-// rdmaResource returns the RDMA resource that the container requests, "" for none.
-func rdmaResource(c corev1.Container) string {
-	for _, list := range []corev1.ResourceList{c.Resources.Limits, c.Resources.Requests} {
-		for _, name := range slices.Sorted(maps.Keys(list)) {
-			if strings.HasPrefix(string(name), "rdma/") || name == "vpc.amazonaws.com/efa" {
-				return string(name)
-			}
-		}
+	privileged := sc.Privileged != nil && *sc.Privileged
+	lock := sc.Capabilities != nil && slices.ContainsFunc(sc.Capabilities.Add, func(c corev1.Capability) bool {
+		return c == "IPC_LOCK" || c == "CAP_IPC_LOCK" || c == "ALL"
+	})
+	user, never := sc.RunAsUser, sc.RunAsNonRoot
+	if user == nil {
+		user = pod.RunAsUser
 	}
-	return ""
-}
-
-func mayPin(c corev1.Container) bool {
-	sc := c.SecurityContext
-	return sc != nil && (sc.Privileged != nil && *sc.Privileged ||
-		sc.Capabilities != nil && (slices.Contains(sc.Capabilities.Add, "IPC_LOCK") || slices.Contains(sc.Capabilities.Add, "ALL")))
+	if never == nil {
+		never = pod.RunAsNonRoot
+	}
+	root := user != nil && *user == 0 || user == nil && (never == nil || !*never)
+	switch at += ".securityContext"; {
+	case !root && (lock || adapter != ""):
+		s.report(LevelWarning, at, "IPC_LOCK has no effect for a user other than root, and RDMA pins memory", "run as root, give the program the capability (setcap cap_ipc_lock=ep), or let the nodes' runtime permit it (LimitMEMLOCK=infinity)")
+	case adapter != "" && !privileged && !lock:
+		s.report(LevelWarning, at, "it asks for "+adapter+", but has not the capability IPC_LOCK", "add it, unless the nodes' runtime lets containers pin memory (LimitMEMLOCK=infinity)")
+	}
 }

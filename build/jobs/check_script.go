@@ -8,94 +8,110 @@ import (
 	"strings"
 )
 
-// script checks a shell script and its Slurm directives.
-func (c *checker) script(text []byte) {
-	lines := strings.Split(string(text), "\n")
-	if !strings.HasPrefix(lines[0], "#!") {
-		c.bad(1, "", "the first line does not say which shell runs it", "write #!/bin/bash; sbatch refuses it otherwise")
-	}
-	c.directives(lines)
-	c.containerEnv(string(text), lines)
-	c.docker(lines)
-}
-
-var directive = regexp.MustCompile(`^#SBATCH\s+(?:--([a-z-]+)(?:[= ](.*))?|-([A-Za-z])\s*(.*))$`)
-
-// directives checks that #SBATCH lines are valid and agree with each other.
-func (c *checker) directives(lines []string) {
-	at, value := map[string]int{}, map[string]string{}
-	command := 0
-	for i, line := range lines {
-		trimmed := strings.TrimSpace(line)
-		if !strings.HasPrefix(trimmed, "#SBATCH") {
-			if trimmed != "" && trimmed[0] != '#' && command == 0 {
-				command = i + 1
-			}
-			continue
-		}
-		m := directive.FindStringSubmatch(strings.TrimRight(line, " \t\r"))
-		switch {
-		case m == nil:
-			c.bad(i+1, "", fmt.Sprintf("%.60q is no directive", line), `write "#SBATCH --name=value" from the first column`)
-			continue
-		case command > 0:
-			c.bad(i+1, "", fmt.Sprintf("sbatch does not read directives after the first command, on line %d", command), "move it up")
-		}
-		name, v := m[1], m[2]
-		if name == "" {
-			name, v = short[m[3]], m[4]
-		}
-		if before, ok := at[name]; ok && name != "" {
-			c.bad(i+1, name, fmt.Sprintf("it is there already, on line %d", before), "remove one")
-		}
-		at[name], value[name] = i+1, v
-	}
-	if len(at) == 0 {
-		return
-	}
-	c.tasks(lines, at, value)
-	nodes, err1 := strconv.Atoi(value["nodes"])
-	segment, err2 := strconv.Atoi(value["segment"])
-	if err1 == nil && err2 == nil && (segment < 1 || nodes%segment != 0) {
-		c.bad(at["segment"], "segment", fmt.Sprintf("segments of %d do not make %d nodes", segment, nodes), "write a divisor of the number of nodes")
-	}
-	if at["time"] == 0 {
-		c.add(LevelWarning, 1, 0, "time", "there is no limit", "a run that hangs would keep its nodes as long as the partition lets it")
-	}
-}
-
-// short maps sbatch's one-letter options to the names that directives uses.
-var short = map[string]string{"N": "nodes", "t": "time", "J": "job-name", "p": "partition", "A": "account", "o": "output", "n": "ntasks", "c": "cpus-per-task"}
-
 var (
-	exported     = regexp.MustCompile(`^\s*export\s+([A-Za-z_][A-Za-z0-9_]*)=`)
-	containerEnv = regexp.MustCompile(`--container-env[= ]"?([A-Za-z0-9_,]+)`)
+	directive = regexp.MustCompile(`^#SBATCH\s`)
+	notOpen   = regexp.MustCompile(`(?i)intel.?mpi|\bimpi\b|mpich|mvapich`)
 )
 
-// containerEnv warns about exported variables that --container-env does not name: in a
-// pyxis container the image's value overrides the job's unless the variable is named.
-func (c *checker) containerEnv(text string, lines []string) {
-	if !strings.Contains(text, "--container-image") {
+// script checks a shell script and its Slurm directives.
+func (c *checker) script(text []byte) {
+	o, at, end := directives(string(text))
+	a := layout{}.slurm(o)
+	if o.has("ntasks", "n", "ntasks-per-node") { // else Slurm counts processors
+		a.slots = a.tasks
+	}
+	if o.has("hetjob", "packjob") {
+		a = layout{}
+		c.add(LevelSkipped, at["hetjob"]+at["packjob"], 0, "", "the components of a heterogeneous job are not compared", "")
+	}
+	a.batch, a.other = len(at) > 0, notOpen.Match(text)
+	j := &judge{layout: a, shell: parseShell(string(text), slurmVars(a, o)), report: func(line int, level, field, message, remedy string) {
+		c.add(level, line, 0, field, message, remedy)
+	}}
+	j.judge()
+	c.ignored(j.shell, end)
+	c.batchContainer(j, o, at["container-image"])
+	c.docker(j.shell, string(text))
+}
+
+// directives returns the options of #SBATCH lines, and where they are. sbatch reads them up
+// to the first command, whose line is end.
+func directives(text string) (all options, at map[string]int, end int) {
+	all, at = options{}, map[string]int{}
+	for i, line := range strings.Split(text, "\n") {
+		if end = i + 1; strings.TrimSpace(line) != "" && strings.TrimSpace(line)[0] != '#' {
+			break
+		}
+		if !directive.MatchString(line) {
+			continue
+		}
+		for _, cmd := range parseShell(strings.TrimPrefix(line, "#SBATCH"), nil).commands {
+			if w := cmd.words[0]; w == "hetjob" || w == "packjob" {
+				cmd.words[0] = "--" + w
+			}
+			for name, values := range parseOptions(cmd.words) {
+				all[name], at[name] = append(all[name], values...), i+1
+			}
+		}
+	}
+	return all, at, end
+}
+
+// slurmVars returns Slurm's variables as the batch script gets them: it is the first task of
+// the first node.
+func slurmVars(a layout, o options) map[string]string {
+	vars := map[string]string{}
+	if !a.batch {
+		return vars
+	}
+	for name, n := range map[string]int{
+		"SLURM_NNODES": a.nodes, "SLURM_JOB_NUM_NODES": a.nodes, "SLURM_NTASKS": a.nodes * a.slots, "SLURM_GPUS_ON_NODE": a.gpus,
+		"SLURM_NTASKS_PER_NODE": o.number("ntasks-per-node"), "SLURM_GPUS_PER_NODE": o.number("gpus-per-node"),
+	} {
+		if n > 0 {
+			vars[name] = strconv.Itoa(n)
+		}
+	}
+	vars["SLURM_PROCID"], vars["SLURM_NODEID"], vars["SLURM_LOCALID"] = "0", "0", "0"
+	return vars
+}
+
+// ignored warns about directives after the first command: tasks and GPUs may be missing.
+func (c *checker) ignored(sh *shell, first int) {
+	for _, comment := range sh.comments {
+		if comment.line > first && directive.MatchString(comment.words[0]) {
+			c.add(LevelWarning, comment.line, 0, "", fmt.Sprintf("sbatch does not read directives after the first command, on line %d", first), "move it up")
+		}
+	}
+}
+
+// batchContainer checks the image in which pyxis runs the script itself.
+func (c *checker) batchContainer(j *judge, o options, line int) {
+	if line == 0 {
 		return
 	}
-	var named []string
-	for _, m := range containerEnv.FindAllStringSubmatch(text, -1) {
-		named = append(named, strings.Split(m[1], ",")...)
+	raw := slices.IndexFunc(j.comments, func(cmd command) bool { return cmd.line == line })
+	if image, _, cut := strings.Cut(o.last("container-image"), "#"); cut && !strings.ContainsAny(j.comments[raw].words[0], `\"'`) {
+		c.bad(line, "container-image", fmt.Sprintf("sbatch reads %q: the rest is a comment", image), `write \# for #`)
 	}
-	for i, line := range lines {
-		if m := exported.FindStringSubmatch(line); m != nil && !slices.Contains(named, m[1]) {
-			c.add(LevelWarning, i+1, 0, m[1], "where the image sets it, too, the image's value counts", "name it in srun's --container-env")
-		}
+	starts := slices.ContainsFunc(j.launches(), func(l *launch) bool { return l.outer == srun })
+	switch {
+	case starts:
+		c.add(LevelWarning, line, 0, "container-image", "the script itself runs in the image, on the first node: srun is rarely there, and its tasks are not in the image", "write it after srun")
+	case j.nodes > 1:
+		c.add(LevelWarning, line, 0, "container-image", fmt.Sprintf("the script itself runs in the image, on the first of %d nodes alone", j.nodes), "write srun with --container-image")
 	}
 }
 
 // docker checks that containers with RDMA devices may pin memory. RDMA needs that, and
 // docker does not permit it by default.
-func (c *checker) docker(lines []string) {
-	for i, line := range lines {
-		code, _, _ := strings.Cut(line, " #")
-		if strings.Contains(code, "--device /dev/infiniband") && !strings.Contains(strings.Join(lines, "\n"), "memlock=-1") {
-			c.bad(i+1, "", "the container gets RDMA devices, but may not pin memory", "add --ulimit memlock=-1")
+func (c *checker) docker(sh *shell, text string) {
+	if strings.Contains(text, "memlock=-1") || strings.Contains(text, "IPC_LOCK") || strings.Contains(text, "--privileged") {
+		return
+	}
+	for _, cmd := range sh.commands {
+		if i := slices.Index(cmd.words, "run"); i > 0 && slices.ContainsFunc(cmd.words[i:], func(w string) bool { return strings.Contains(w, "/dev/infiniband") }) {
+			c.add(LevelWarning, cmd.line, 0, "", "the container gets RDMA devices, but may not pin memory", "add --ulimit memlock=-1")
 		}
 	}
 }

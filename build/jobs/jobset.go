@@ -1,7 +1,9 @@
 package jobs
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,42 +13,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A Set is a JobSet, jobset.x-k8s.io/v1alpha2, with the fields of its definition.
+// A Set is a JobSet, jobset.x-k8s.io/v1alpha2, with the fields that are rendered or checked.
 type Set struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	Spec              SetSpec        `json:"spec"`
-	Status            map[string]any `json:"status,omitempty"` // written by the controller
+	Spec              SetSpec `json:"spec"`
 }
 
 // SetSpec is the desired state of a Set.
 type SetSpec struct {
-	ReplicatedJobs          []ReplicatedJob     `json:"replicatedJobs,omitempty"`
-	Network                 *SetNetwork         `json:"network,omitempty"`
-	SuccessPolicy           *SuccessPolicy      `json:"successPolicy,omitempty"`
-	FailurePolicy           *FailurePolicy      `json:"failurePolicy,omitempty"`
-	StartupPolicy           *StartupPolicy      `json:"startupPolicy,omitempty"`
-	Suspend                 *bool               `json:"suspend,omitempty"`
-	Coordinator             *Coordinator        `json:"coordinator,omitempty"`
-	ManagedBy               *string             `json:"managedBy,omitempty"`
-	TTLSecondsAfterFinished *int32              `json:"ttlSecondsAfterFinished,omitempty"`
-	VolumeClaimPolicies     []VolumeClaimPolicy `json:"volumeClaimPolicies,omitempty"`
+	ReplicatedJobs          []ReplicatedJob `json:"replicatedJobs,omitempty"`
+	Network                 *SetNetwork     `json:"network,omitempty"`
+	FailurePolicy           *FailurePolicy  `json:"failurePolicy,omitempty"`
+	TTLSecondsAfterFinished *int32          `json:"ttlSecondsAfterFinished,omitempty"`
 }
 
 // A ReplicatedJob is one or more Jobs of one template.
 type ReplicatedJob struct {
-	Name      string                  `json:"name"`
-	GroupName string                  `json:"groupName,omitempty"`
-	Template  batchv1.JobTemplateSpec `json:"template"`
-	Replicas  *int32                  `json:"replicas,omitempty"`
-	DependsOn []DependsOn             `json:"dependsOn,omitempty"`
-}
-
-// DependsOn names another ReplicatedJob and the status that it must have before this
-// one's Jobs are created.
-type DependsOn struct {
-	Name   string `json:"name"`
-	Status string `json:"status"`
+	Name     string                  `json:"name"`
+	Template batchv1.JobTemplateSpec `json:"template"`
+	Replicas *int32                  `json:"replicas,omitempty"`
 }
 
 // SetNetwork configures how pods find one another.
@@ -56,49 +42,9 @@ type SetNetwork struct {
 	PublishNotReadyAddresses *bool  `json:"publishNotReadyAddresses,omitempty"`
 }
 
-// SuccessPolicy says which Jobs must succeed.
-type SuccessPolicy struct {
-	Operator             string   `json:"operator"`
-	TargetReplicatedJobs []string `json:"targetReplicatedJobs,omitempty"`
-}
-
 // FailurePolicy says what happens when a Job fails.
 type FailurePolicy struct {
-	MaxRestarts     int32               `json:"maxRestarts"`
-	RestartStrategy string              `json:"restartStrategy,omitempty"`
-	Rules           []FailurePolicyRule `json:"rules,omitempty"`
-}
-
-// A FailurePolicyRule is the action for certain failures.
-type FailurePolicyRule struct {
-	Name                        string   `json:"name,omitempty"`
-	Action                      string   `json:"action"`
-	OnJobFailureReasons         []string `json:"onJobFailureReasons,omitempty"`
-	OnJobFailureMessagePatterns []string `json:"onJobFailureMessagePatterns,omitempty"`
-	TargetReplicatedJobs        []string `json:"targetReplicatedJobs,omitempty"`
-}
-
-// StartupPolicy is the order in which Jobs are created.
-type StartupPolicy struct {
-	StartupPolicyOrder string `json:"startupPolicyOrder"`
-}
-
-// Coordinator selects the pod that is announced to the others.
-type Coordinator struct {
-	ReplicatedJob string `json:"replicatedJob"`
-	JobIndex      int    `json:"jobIndex,omitempty"`
-	PodIndex      int    `json:"podIndex,omitempty"`
-}
-
-// VolumeClaimPolicy defines volume claims that belong to the set.
-type VolumeClaimPolicy struct {
-	Templates       []corev1.PersistentVolumeClaim `json:"templates,omitempty"`
-	RetentionPolicy *RetentionPolicy               `json:"retentionPolicy,omitempty"`
-}
-
-// RetentionPolicy says when those claims are deleted.
-type RetentionPolicy struct {
-	WhenDeleted *string `json:"whenDeleted,omitempty"`
+	MaxRestarts int32 `json:"maxRestarts"`
 }
 
 const (
@@ -197,68 +143,86 @@ func (j *job) jobSet() ([]byte, error) {
 	return j.document(set)
 }
 
-// jobSet checks that a JobSet's numbers and names agree with each other.
-func (s *places) jobSet(o *Set) {
-	if len(o.Spec.ReplicatedJobs) == 0 {
-		s.report(LevelError, "spec", "there are no replicatedJobs", "name one")
-	}
-	pods := int64(0)
-	seen := map[string]bool{}
-	domain := o.Name
-	dns := true
+// jobSet checks that a JobSet's numbers and names agree with each other, and returns the
+// layouts of its pods.
+func (s *places) jobSet(o *Set) func(path string) layout {
+	all, dns, domain := int64(0), true, o.Name
 	if n := o.Spec.Network; n != nil {
-		if n.Subdomain != "" {
-			domain = n.Subdomain
-		}
 		dns = n.EnableDNSHostnames == nil || *n.EnableDNSHostnames
+		domain = cmp.Or(n.Subdomain, domain)
 	}
+	for _, r := range o.Spec.ReplicatedJobs {
+		all += r.all()
+	}
+	nodes := map[string]int{}
 	for i, r := range o.Spec.ReplicatedJobs {
-		path := fmt.Sprintf("spec.replicatedJobs[%d]", i)
-		if seen[r.Name] {
-			s.report(LevelError, path+".name", fmt.Sprintf("%q is there twice", r.Name), "give them different names")
+		at := fmt.Sprintf("spec.replicatedJobs[%d].template.spec.template.spec", i)
+		if len(o.Spec.ReplicatedJobs) == 1 { // of several, the launcher may count some or all
+			nodes[at] = int(all)
 		}
-		seen[r.Name] = true
-		pods += int64(count(r.Replicas, 1)) * r.pods()
-	}
-	isPod := func(host string) bool {
-		for _, r := range o.Spec.ReplicatedJobs {
-			rest, ok := strings.CutPrefix(host, o.Name+"-"+r.Name+"-")
-			var job, pod int64
-			if n, err := fmt.Sscanf(rest, "%d-%d", &job, &pod); ok && n == 2 && err == nil &&
-				rest == fmt.Sprintf("%d-%d.%s", job, pod, domain) && 0 <= job && job < int64(count(r.Replicas, 1)) && 0 <= pod && pod < r.pods() {
-				return true
+		for k, c := range r.Template.Spec.Template.Spec.Containers {
+			for m, v := range c.Env {
+				path := fmt.Sprintf("%s.containers[%d].env[%d].value", at, k, m)
+				switch {
+				case v.Value == "" || strings.Contains(v.Value, "$("):
+				case v.Name == "MASTER_ADDR":
+					s.master(o, v.Value, domain, dns, path)
+				case v.Name == "WORLD_SIZE":
+					s.worldSize(v.Value, c, []int64{r.pods(), r.all(), all}, path)
+				}
 			}
 		}
-		return false
 	}
-	for i, r := range o.Spec.ReplicatedJobs {
-		s.torchrun(r.Template.Spec.Template.Spec, fmt.Sprintf("spec.replicatedJobs[%d].template.spec.template.spec", i), isPod, pods, dns)
+	return func(path string) layout { return layout{nodes: nodes[path]} }
+}
+
+// master checks that an address is of one of the set's pods, if it looks like one.
+func (s *places) master(o *Set, host, domain string, dns bool, path string) {
+	pod, rest, _ := strings.Cut(host, ".")
+	within, _, _ := strings.Cut(rest, ".")
+	ours := within == domain
+	for _, r := range o.Spec.ReplicatedJobs {
+		index, ok := strings.CutPrefix(pod, o.Name+"-"+r.Name+"-")
+		ours = ours || ok
+		var job, n int64
+		if _, err := fmt.Sscanf(index, "%d-%d", &job, &n); err == nil && ok && within == domain && index == fmt.Sprintf("%d-%d", job, n) &&
+			0 <= job && job < int64(count(r.Replicas, 1)) && 0 <= n && n < r.pods() {
+			if !dns {
+				s.report(LevelError, path, "the set has no names for its pods: enableDNSHostnames is false", "remove that")
+			}
+			return
+		}
+	}
+	if ours && o.Name != "" {
+		s.report(LevelError, path, fmt.Sprintf("no pod of the set is called %s", host), "write SET-REPLICATEDJOB-JOB-POD.SET, as in a-node-0-0.a")
 	}
 }
 
-// torchrun compares the torchrun variables of a pod's containers with the set.
-func (s *places) torchrun(p corev1.PodSpec, at string, isPod func(string) bool, pods int64, dns bool) {
-	for i, c := range p.Containers {
-		for k, v := range c.Env {
-			path := fmt.Sprintf("%s.containers[%d].env[%d].value", at, i, k)
-			switch {
-			case v.Name == "MASTER_ADDR" && v.Value != "" && !dns:
-				s.report(LevelError, path, "the set has no names for its pods: enableDNSHostnames is false", "remove that")
-			case v.Name == "MASTER_ADDR" && v.Value != "" && !isPod(v.Value):
-				s.report(LevelError, path, fmt.Sprintf("no pod of the set is called %s", v.Value), "write SET-REPLICATEDJOB-JOB-POD.SET, as in a-node-0-0.a")
-			case v.Name == "WORLD_SIZE" && v.Value != "":
-				gpus := max(amount(c, gpuResource), 1)
-				each := gpus // one rank per GPU
-				if certifies(c.Command) || certifies(c.Args) {
-					each = 1
-				}
-				if n, err := strconv.ParseInt(v.Value, 10, 64); err != nil || n != pods*each {
-					s.report(LevelError, path, fmt.Sprintf("it is %s, but %d pods of %d processes are %d", v.Value, pods, each, pods*each), "write that number, or other completions")
-				}
-			}
+// worldSize checks a number of processes against the pods that may be meant.
+func (s *places) worldSize(value string, c corev1.Container, pods []int64, path string) {
+	each := int64(max(gpus(c), 1))
+	n, err := strconv.ParseInt(value, 10, 64)
+	level, known := LevelWarning, false
+	for _, l := range containerShell(slices.Concat(c.Command, c.Args), nil).launches() {
+		if l.inner == certify {
+			each, known = 1, true
+		}
+		known = known || l.inner == benchmark && l.outer == ""
+	}
+	if known {
+		level = LevelError
+	}
+	for _, p := range pods {
+		if err == nil && (n == p*each || n == p && !known) {
+			return
 		}
 	}
+	last := pods[len(pods)-1]
+	s.report(level, path, fmt.Sprintf("it is %s, but %d pods of %d processes are %d", value, last, each, last*each), "write that number, or other completions")
 }
+
+// all returns the number of pods of all of its Jobs.
+func (r ReplicatedJob) all() int64 { return int64(count(r.Replicas, 1)) * r.pods() }
 
 // pods returns the number of pods of each of the Jobs.
 func (r ReplicatedJob) pods() int64 {

@@ -228,8 +228,8 @@ func jobsCheckCommand() *cli.Command {
 	return &cli.Command{
 		Name: "check", Usage: "check manifests, scripts and hostfiles, also those that assay did not write",
 		ArgsUsage: "FILE...",
-		Description: "It finds what other checkers cannot know: GPUs, slots, ranks, adapters and memory that contradict one another, and what the MPI\n" +
-			"Operator refuses. Run kubeconform or kubectl apply --dry-run=server, shellcheck, and sbatch --test-only in addition.\n" +
+		Description: "It finds what other checkers cannot know: ranks, GPUs, launchers, NCCL's variables and RDMA adapters that contradict one another, and\n" +
+			"what the MPI Operator refuses. Run kubeconform or kubectl apply --dry-run=server, shellcheck, and sbatch --test-only in addition.\n" +
 			"A file called - is standard input. Exits 1 if something is wrong.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "no-skip", Usage: "what could not be looked at is an error", Destination: &o.noSkip},

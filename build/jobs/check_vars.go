@@ -1,0 +1,93 @@
+package jobs
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// communication matches the variables of NCCL and of what is below it.
+var communication = regexp.MustCompile(`^(NCCL|RCCL|OFI_NCCL|TORCH_NCCL|UCX|FI|SHARP)_|^(LD_LIBRARY_PATH|LD_PRELOAD|CUDA_VISIBLE_DEVICES)$`)
+
+// nccl checks values of NCCL's variables, and the numbers of processes.
+func (j *judge) nccl(vars []variable) {
+	for _, l := range j.launches() {
+		for _, v := range l.options["x"] {
+			if name, value, ok := strings.Cut(v, "="); ok && l.outer == mpirun {
+				vars = append(vars, variable{name: name, value: value, line: l.line})
+			}
+		}
+	}
+	plugin := slices.ContainsFunc(vars, func(v variable) bool {
+		return (v.name == "NCCL_NET" || v.name == "NCCL_NET_PLUGIN") && v.value != "none" && v.value != "Socket"
+	})
+	for _, v := range vars {
+		switch is := v.name + "=" + v.value; {
+		case v.maybe:
+		case is == "NCCL_IB_DISABLE=1" && j.nodes > 1 && !plugin:
+			j.report(v.line, LevelWarning, v.name, fmt.Sprintf("between %d nodes NCCL uses sockets, not InfiniBand or RoCE", j.nodes), "remove it, unless the nodes have neither")
+		case is == "NCCL_P2P_DISABLE=1" && j.gpus > 1:
+			j.report(v.line, LevelWarning, v.name, fmt.Sprintf("%d GPUs of a node use the host's memory, not NVLink", j.gpus), "remove it, unless it is to measure that")
+		case is == "NCCL_SOCKET_IFNAME=lo" && j.nodes > 1:
+			j.report(v.line, LevelError, v.name, fmt.Sprintf("no node reaches another over lo, and there are %d", j.nodes), "name the interface between the nodes")
+		case j.batch && slices.Contains([]string{"RANK=0", "LOCAL_RANK=0", "NODE_RANK=0"}, is) && j.tasks*j.nodes > 1:
+			j.report(v.line, LevelWarning, v.name, fmt.Sprintf("it is 0 for each of %d tasks: the script runs once", j.tasks*j.nodes), "set it in the shell of each task: srun bash -c '…'")
+		}
+	}
+}
+
+// reach warns about variables that do not get to a command's ranks.
+func (j *judge) reach(l *launch, vars []variable) {
+	passed, why, remedy := j.passes(l)
+	var lost []string
+	line := 0
+	for _, v := range vars {
+		if communication.MatchString(v.name) && !slices.Contains(lost, v.name) && !slices.Contains(passed, v.name) {
+			if lost = append(lost, v.name); line == 0 {
+				line = v.line
+			}
+		}
+	}
+	if why != "" && len(lost) > 0 {
+		names := strings.Join(lost[:min(3, len(lost))], ", ")
+		if len(lost) > 3 {
+			names += fmt.Sprintf(" and %d more", len(lost)-3)
+		}
+		j.report(line, LevelWarning, lost[0], names+": "+why, remedy)
+	}
+}
+
+// passes returns the variables that a command passes to its ranks, and why others do not
+// get there; "" if they do, or if that is unknown.
+func (j *judge) passes(l *launch) (passed []string, why, remedy string) {
+	names := func(lists ...string) (out []string) {
+		for _, v := range strings.FieldsFunc(strings.Join(lists, ","), func(r rune) bool { return strings.ContainsRune(",; ", r) }) {
+			name, _, _ := strings.Cut(v, "=")
+			out = append(out, name)
+		}
+		return out
+	}
+	export := l.last("export")
+	switch {
+	case l.has("$"):
+	case l.outer == mpirun && (j.nodes > 1 || j.nodes == 0 && (l.has("hostfile", "machinefile") || strings.Contains(l.last("host", "H"), ","))):
+		if j.other || l.has("ppn", "perhost", "genv", "genvall", "genvlist", "env", "hosts", "f", "bootstrap", "iface", "rr") {
+			return nil, "", "" // MPICH and Intel MPI pass them all
+		}
+		for _, v := range l.options["mca"] {
+			if list, ok := strings.CutPrefix(v, "mca_base_env_list="); ok {
+				passed = names(list)
+			}
+		}
+		for _, v := range l.options["x"] { // the value may have commas
+			passed = append(passed, names(v)[:min(1, len(names(v)))]...)
+		}
+		return passed, "mpirun passes no variable to ranks on other nodes unless told to", "name it: mpirun -x NAME"
+	case l.outer == srun && export != "" && !strings.Contains(export, "ALL") && !unknown(export):
+		return names(export), "srun --export=" + export + " keeps it from the tasks", "write --export=ALL"
+	case l.outer == srun && l.has("container-image", "container-name"):
+		return names(l.options["container-env"]...), "where the image sets it, too, the image's value counts", "name it in srun's --container-env"
+	}
+	return nil, "", ""
+}

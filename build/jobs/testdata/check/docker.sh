@@ -1,1 +1,0 @@
-docker run --device /dev/infiniband example/a:1
