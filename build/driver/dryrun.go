@@ -1,7 +1,7 @@
 package driver
 
 import (
-	"fmt"
+	"cmp"
 	"runtime"
 	"slices"
 
@@ -15,15 +15,15 @@ import (
 
 // A DryRun describes what a build would do.
 type DryRun struct {
-	SchemaVersion int           `json:"schemaVersion"`
-	Builder       string        `json:"builderPlatform"` // assumed: this machine's
-	Output        string        `json:"output"`
-	Push          string        `json:"push,omitempty"`
-	Targets       []DryTarget   `json:"targets"`
-	Bases         []DryBase     `json:"bases"`
-	Downloads     []DryDownload `json:"downloads"`
-	Packages      []DrySet      `json:"packageSets"`
-	Estimate      Estimate      `json:"estimate"`
+	SchemaVersion int         `json:"schemaVersion"`
+	Builder       string      `json:"builderPlatform"` // assumed: this machine's
+	Output        string      `json:"output"`
+	Push          string      `json:"push,omitempty"`
+	Targets       []DryTarget `json:"targets"`
+	Bases         []DrySource `json:"bases"`
+	Downloads     []DrySource `json:"downloads"`
+	Packages      []DrySet    `json:"packageSets"`
+	Estimate      Estimate    `json:"estimate"`
 }
 
 // A DryTarget is one target, with the tags that it would get.
@@ -40,81 +40,42 @@ type DryImage struct {
 	Recipe   string     `json:"recipe,omitempty"` // "" while something is unresolved
 	UpToDate string     `json:"upToDate,omitempty"`
 	Stages   []DryStage `json:"stages,omitempty"`
-	After    []DryAfter `json:"after,omitempty"` // what follows the last step
+	After    []DryStep  `json:"after,omitempty"` // what follows the last step
 }
 
 // A DryStage is one stage. Stages are listed in the order in which they refer to each other.
 type DryStage struct {
-	Name  string        `json:"name"`
-	On    string        `json:"platform"` // the builder's, if the stage cross-compiles
-	From  recipe.Source `json:"from"`
-	Env   []recipe.Var  `json:"env,omitempty"`
-	Steps []DryStep     `json:"steps"`
+	recipe.Stage
+	On    string    `json:"platform"` // the builder's, if the stage cross-compiles
+	Steps []DryStep `json:"steps"`
 }
 
-// A DryStep is one step of the builder; consecutive files form one step. Steps with the same
-// number are identical and run once: all except the first contain only number, kind and title.
+// A DryStep is one step of the builder: one of the recipe's, or consecutive files of it. Steps
+// with the same number are identical and run once: all except the first have only number and title.
 type DryStep struct {
-	Number   int            `json:"step"`
-	Shared   bool           `json:"shared,omitempty"`
-	Kind     string         `json:"kind"` // run, apt, copy, files
-	Title    string         `json:"title"`
-	Script   string         `json:"script,omitempty"`
-	Env      []recipe.Var   `json:"env,omitempty"`
-	Mounts   []recipe.Mount `json:"mounts,omitempty"`
-	Network  bool           `json:"network,omitempty"`
-	Packages string         `json:"packages,omitempty"` // a package set's name
-	Copy     *recipe.Copy   `json:"copy,omitempty"`
-	Files    []DryFile      `json:"files,omitempty"`
-	Seconds  *float64       `json:"seconds,omitempty"` // median of earlier builds on this machine; absent: never built here
+	Number  int           `json:"step,omitempty"`
+	Shared  bool          `json:"shared,omitempty"`
+	Title   string        `json:"title"`
+	Does    []recipe.Step `json:"does,omitempty"`
+	Seconds *float64      `json:"seconds,omitempty"` // median of earlier builds on this machine; absent: never built here
 }
 
-// A DryFile is a file with its content, or a symbolic link.
-type DryFile struct {
-	Path    string `json:"path"`
-	Mode    string `json:"mode,omitempty"` // in octal
-	Content string `json:"content,omitempty"`
-	Link    string `json:"link,omitempty"` // target of a symbolic link
+// A DrySource is a base, other content that the builder receives, or a download.
+type DrySource struct {
+	recipe.Source          // as in the lock
+	Platform      string   `json:"platform,omitempty"`
+	From          string   `json:"from,omitempty"`     // where it is fetched from, if from a mirror
+	Packages      string   `json:"packages,omitempty"` // the package set from which it is made
+	Size          int64    `json:"size,omitempty"`     // in bytes, if known
+	Seconds       *float64 `json:"seconds,omitempty"`
 }
 
-// A DryAfter is what is done with an image after its last step.
-type DryAfter struct {
-	Title   string   `json:"title"`
-	Seconds *float64 `json:"seconds,omitempty"`
-}
-
-// A DryBase is what stages start from, or other content that the builder receives.
-type DryBase struct {
-	recipe.Source
-	Platform string   `json:"platform"`
-	From     string   `json:"from,omitempty"`     // the reference that is pulled, if from a mirror
-	Packages string   `json:"packages,omitempty"` // the package set from which it is made
-	Size     int64    `json:"size,omitempty"`     // in bytes, if known
-	Seconds  *float64 `json:"seconds,omitempty"`
-}
-
-// A DryDownload is one file.
-type DryDownload struct {
-	URL     string   `json:"url"`            // as in the lock
-	From    string   `json:"from,omitempty"` // where it is fetched from, if that is another URL
-	Digest  string   `json:"digest,omitempty"`
-	Size    int64    `json:"size,omitempty"` // in bytes; absent if the lock does not say
-	Seconds *float64 `json:"seconds,omitempty"`
-}
-
-// A DrySet is one package set of the lock.
+// A DrySet is one package set of the lock. The lock does not contain installed sizes.
 type DrySet struct {
 	Name     string       `json:"name"`
 	Asked    []string     `json:"asked,omitempty"` // the others are their dependencies
-	Packages []DryPackage `json:"packages"`
-	Download int64        `json:"downloadSize"` // in bytes, of all packages
-}
-
-// A DryPackage is a package of a set. The lock does not contain its installed size.
-type DryPackage struct {
-	recipe.Deb
-	From    string   `json:"from,omitempty"`
-	Seconds *float64 `json:"seconds,omitempty"`
+	Packages []recipe.Deb `json:"packages"`        // with the URLs that are fetched
+	Download int64        `json:"downloadSize"`    // in bytes, of all packages
 }
 
 // An Estimate is the time that a build would take, according to earlier builds on this machine.
@@ -140,7 +101,7 @@ func (w *Workspace) DryRun(o BuildOptions) (*DryRun, error) {
 	b := &build{Workspace: w, o: o, targets: targets}
 	b.layout, _ = oci.Open(o.OutDir) // without one, nothing is up to date
 	d := &dry{build: b, times: known, native: recipe.Platform{OS: "linux", Arch: runtime.GOARCH}, numbers: map[string]int{}, ends: map[string]float64{}}
-	d.run = DryRun{SchemaVersion: 1, Builder: d.native.String(), Output: o.OutDir, Push: o.Push, Targets: []DryTarget{}, Bases: []DryBase{}, Downloads: []DryDownload{}, Packages: []DrySet{}}
+	d.run = DryRun{SchemaVersion: 1, Builder: d.native.String(), Output: o.OutDir, Push: o.Push, Targets: []DryTarget{}, Bases: []DrySource{}, Downloads: []DrySource{}, Packages: []DrySet{}}
 	for _, t := range targets {
 		if err := d.target(t); err != nil {
 			return nil, err
@@ -222,12 +183,12 @@ func (d *dry) count(seconds *float64) float64 {
 	return *seconds
 }
 
-func (d *dry) after(t matrix.Target, p recipe.Platform) []DryAfter {
+func (d *dry) after(t matrix.Target, p recipe.Platform) []DryStep {
 	export, finish := solve.AfterNames(t.Name, p)
-	return []DryAfter{
-		{"export the image", d.times.median(export)},
-		{"compress its layers", d.times.median(finish)},
-		{"certify it, by the suite image", d.times.together(solve.GateName(t.Name, p), solve.LoadName(p))},
+	return []DryStep{
+		{Title: "export the image", Seconds: d.times.median(export)},
+		{Title: "compress its layers", Seconds: d.times.median(finish)},
+		{Title: "certify it, by the suite image", Seconds: d.times.together(solve.GateName(t.Name, p), solve.LoadName(p))},
 	}
 }
 
@@ -236,7 +197,7 @@ func (d *dry) stage(r *recipe.Recipe, s recipe.Stage, hashes map[string]recipe.H
 	if s.Native {
 		on = d.native
 	}
-	out := DryStage{Name: s.Name, On: on.String(), From: s.From, Env: s.Env, Steps: []DryStep{}}
+	out := DryStage{Stage: s, On: on.String(), Steps: []DryStep{}}
 	// ready returns when a source is available.
 	ready := func(src recipe.Source) float64 {
 		if src.Kind == recipe.FromStage {
@@ -247,39 +208,34 @@ func (d *dry) stage(r *recipe.Recipe, s recipe.Stage, hashes map[string]recipe.H
 	name := func(title string) string { return llb.VertexName(s.Name, on, title) }
 	end := ready(s.From)
 	for i := 0; i < len(s.Steps); i++ {
-		step := s.Steps[i]
 		var with []string
 		begin := end
-		var st DryStep
-		switch step := step.(type) {
+		st := DryStep{Does: s.Steps[i : i+1]}
+		switch step := s.Steps[i].(type) {
 		case recipe.Run:
-			st.Kind, st.Title, st.Script, st.Env, st.Mounts, st.Network = "run", step.Title, step.Script, step.Env, step.Mounts, step.Network
+			st.Title = step.Title
 			for _, m := range step.Mounts {
 				begin = max(begin, ready(m.From))
 			}
 		case recipe.Copy:
-			st.Kind, st.Title, st.Copy = "copy", step.Title(), &step
+			st.Title = step.Title()
 			begin = ready(step.From) // independent of the steps below it
 			if i+1 == len(s.Steps) || !isCopy(s.Steps[i+1]) {
 				with = append(with, name(llb.MergeTitle))
 			}
 		case recipe.Apt:
-			st.Kind, st.Title, st.Script, st.Packages = "apt", step.Title, step.Script(), step.Set
+			st.Title = step.Title
 			begin = max(begin, d.set(step.Set, step.Packages, step.Debs))
 			with = append(with, name(llb.GatherTitle(step)))
 		default:
-			st.Kind, st.Files = "files", files(s.Steps[i:])
-			i += len(st.Files) - 1
-			var paths []string
-			for _, f := range st.Files {
-				paths = append(paths, f.Path)
-			}
-			st.Title = llb.FilesTitle(paths)
+			paths := filePaths(s.Steps[i:])
+			st.Does, st.Title = s.Steps[i:i+len(paths)], llb.FilesTitle(paths)
+			i += len(paths) - 1
 		}
 		d.fetched()
 		hash := hashes[s.Name].Steps[i]
 		if n, ok := d.numbers[hash]; ok {
-			out.Steps = append(out.Steps, DryStep{Number: n, Shared: true, Kind: st.Kind, Title: st.Title})
+			out.Steps = append(out.Steps, DryStep{Number: n, Shared: true, Title: st.Title})
 			end = max(end, d.ends[hash])
 			continue
 		}
@@ -299,15 +255,15 @@ func isCopy(s recipe.Step) bool {
 	return ok
 }
 
-// files returns the files at the beginning of the steps.
-func files(steps []recipe.Step) []DryFile {
-	var out []DryFile
+// filePaths returns the paths of the files and links at the beginning of the steps.
+func filePaths(steps []recipe.Step) []string {
+	var out []string
 	for _, step := range steps {
 		switch s := step.(type) {
 		case recipe.File:
-			out = append(out, DryFile{Path: s.Path, Mode: fmt.Sprintf("%04o", s.Mode), Content: s.Content})
+			out = append(out, s.Path)
 		case recipe.Symlink:
-			out = append(out, DryFile{Path: s.Path, Link: s.Target})
+			out = append(out, s.Path)
 		default:
 			return out
 		}
@@ -326,12 +282,12 @@ func (d *dry) source(src recipe.Source, on recipe.Platform) float64 {
 	}
 	end := 0.0
 	var seconds *float64
-	base := DryBase{Source: src, Platform: on.String()}
+	base := DrySource{Source: src, Platform: on.String()}
 	switch {
 	case src.Kind == recipe.FromURL:
 		seconds = d.times.median(llb.DownloadPrefix + src.Name())
 		d.fetch = max(d.fetch, value(seconds))
-		d.run.Downloads = append(d.run.Downloads, DryDownload{URL: src.Ref, From: d.from(src.Ref), Digest: src.Digest, Size: d.Lock.Downloads[src.Ref].Size, Seconds: seconds})
+		d.run.Downloads = append(d.run.Downloads, DrySource{Source: src, From: d.from(src.Ref), Size: d.Lock.Downloads[src.Ref].Size, Seconds: seconds})
 	case src.Kind == recipe.FromImage:
 		seconds = d.times.median(llb.BaseName(src, on))
 		if at := d.Mirror.Image(src.Ref); at != src.Ref {
@@ -357,12 +313,12 @@ func (d *dry) source(src recipe.Source, on recipe.Platform) float64 {
 // set records a package set and returns when all its packages are available. They are fetched at
 // the same time.
 func (d *dry) set(name string, asked []string, debs []recipe.Deb) float64 {
-	out := DrySet{Name: name, Asked: asked, Packages: []DryPackage{}}
+	out := DrySet{Name: name, Asked: asked, Packages: []recipe.Deb{}}
 	end := 0.0
 	for _, p := range debs {
-		one := DryPackage{Deb: p, From: d.from(p.URL), Seconds: d.times.median(llb.DownloadPrefix + p.File())}
-		end = max(end, value(one.Seconds))
-		out.Packages = append(out.Packages, one)
+		end = max(end, value(d.times.median(llb.DownloadPrefix+p.File())))
+		p.URL = cmp.Or(d.from(p.URL), p.URL)
+		out.Packages = append(out.Packages, p)
 		out.Download += p.Size
 	}
 	if !slices.ContainsFunc(d.run.Packages, func(have DrySet) bool { return have.Name == name }) {

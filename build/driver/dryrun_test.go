@@ -3,8 +3,8 @@ package driver
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -113,6 +113,7 @@ func TestDryRun(t *testing.T) {
 	w, run := dryRun(t, nil, names...)
 	native := recipe.Platform{OS: "linux", Arch: strings.TrimPrefix(run.Builder, "linux/")}
 	full := map[int]DryStep{}
+	kinds := map[string]bool{}
 	shared := 0
 	for _, dt := range run.Targets {
 		ts, err := w.Select([]string{dt.Target})
@@ -131,11 +132,11 @@ func TestDryRun(t *testing.T) {
 				t.Fatalf("%s %s: %d stages; the recipe has %d", dt.Target, img.Platform, len(img.Stages), len(mk.Recipe.Stages))
 			}
 			for j, s := range img.Stages {
-				var scripts, want []string
+				var steps, want []string
 				for _, st := range s.Steps {
 					if st.Shared {
 						shared++
-						if st.Script != "" || full[st.Number].Title != st.Title {
+						if st.Does != nil || full[st.Number].Title != st.Title {
 							t.Errorf("%s: step %d, %q, refers to %q", dt.Target, st.Number, st.Title, full[st.Number].Title)
 						}
 					} else if _, ok := full[st.Number]; ok {
@@ -143,20 +144,16 @@ func TestDryRun(t *testing.T) {
 					} else {
 						full[st.Number] = st
 					}
-					if script := full[st.Number].Script; script != "" {
-						scripts = append(scripts, script)
+					for _, step := range full[st.Number].Does {
+						steps = append(steps, fmt.Sprint(step))
+						kinds[fmt.Sprintf("%T", step)] = true
 					}
 				}
-				for _, st := range mk.Recipe.Stages[j].Steps {
-					switch st := st.(type) {
-					case recipe.Run:
-						want = append(want, st.Script)
-					case recipe.Apt:
-						want = append(want, st.Script())
-					}
+				for _, step := range mk.Recipe.Stages[j].Steps {
+					want = append(want, fmt.Sprint(step))
 				}
-				if diff := cmp.Diff(want, scripts); diff != "" {
-					t.Errorf("%s: stage %s has other scripts (-recipe +dry run):\n%s", dt.Target, s.Name, diff)
+				if diff := cmp.Diff(want, steps); diff != "" {
+					t.Errorf("%s: stage %s has other steps (-recipe +dry run):\n%s", dt.Target, s.Name, diff)
 				}
 			}
 		}
@@ -167,9 +164,9 @@ func TestDryRun(t *testing.T) {
 	if e := run.Estimate; e.Known != 0 || e.Sum != 0 || e.Longest != 0 || e.Steps <= len(full) {
 		t.Errorf("the estimate without earlier builds is %+v of %d steps", e, len(full))
 	}
-	for _, kind := range []string{"run", "apt", "copy", "files"} {
-		if !slices.ContainsFunc(slices.Collect(maps.Values(full)), func(s DryStep) bool { return s.Kind == kind }) {
-			t.Errorf("there is no step of kind %q", kind)
+	for _, kind := range []string{"recipe.Run", "recipe.Apt", "recipe.Copy", "recipe.File"} {
+		if !kinds[kind] {
+			t.Errorf("there is no %s", kind)
 		}
 	}
 	for _, d := range run.Downloads {

@@ -48,7 +48,7 @@ func dryText(out io.Writer, run *driver.DryRun) {
 	}
 	section(out, "downloads"+downloadSizes(run.Downloads), len(run.Downloads))
 	for _, d := range run.Downloads {
-		fmt.Fprintf(out, "  %s\n    %s, %s%s\n", cmp.Or(d.From, d.URL), digestText(d.Digest), size(d.Size), tookBefore(d.Seconds))
+		fmt.Fprintf(out, "  %s\n    %s, %s%s\n", cmp.Or(d.From, d.Ref), digestText(d.Digest), size(d.Size), tookBefore(d.Seconds))
 	}
 	section(out, "package sets", len(run.Packages))
 	for _, s := range run.Packages {
@@ -108,34 +108,39 @@ func dryStep(out io.Writer, st driver.DryStep) {
 		return
 	}
 	fmt.Fprintf(out, "    step %d: %s%s\n", st.Number, st.Title, took(st.Seconds))
-	if st.Packages != "" {
-		fmt.Fprintf(out, "      package set %s\n", st.Packages)
+	for _, step := range st.Does {
+		switch s := step.(type) {
+		case recipe.Apt:
+			fmt.Fprintf(out, "      package set %s\n", s.Set)
+			text(out, s.Script())
+		case recipe.Copy:
+			fmt.Fprintf(out, "      %s of %s %s\n", s.Src, s.From.Kind, s.From.Ref)
+		case recipe.Run:
+			dryRunStep(out, s)
+		case recipe.Symlink:
+			fmt.Fprintf(out, "      link %s to %s\n", s.Path, s.Target)
+		case recipe.File:
+			if s.Path == certificate.SpecPath {
+				fmt.Fprintf(out, "      file %s, mode %04o: what the image declares of itself, %d bytes (-o json has them)\n", s.Path, s.Mode, len(s.Content))
+				continue
+			}
+			fmt.Fprintf(out, "      file %s, mode %04o\n", s.Path, s.Mode)
+			text(out, s.Content)
+		}
 	}
-	if c := st.Copy; c != nil {
-		fmt.Fprintf(out, "      %s of %s %s\n", c.Src, c.From.Kind, c.From.Ref)
-	}
-	for _, m := range st.Mounts {
+}
+
+func dryRunStep(out io.Writer, s recipe.Run) {
+	for _, m := range s.Mounts {
 		fmt.Fprintf(out, "      mount %s: %s\n", m.Target, strings.TrimSpace(strings.Join([]string{m.Path, string(m.From.Kind), m.From.Ref}, " ")))
 	}
-	for _, v := range st.Env {
+	for _, v := range s.Env {
 		fmt.Fprintf(out, "      env %s=%s\n", v.Name, v.Value)
 	}
-	if st.Network {
+	if s.Network {
 		fmt.Fprintln(out, "      with network")
 	}
-	text(out, st.Script)
-	for _, f := range st.Files {
-		if f.Link != "" {
-			fmt.Fprintf(out, "      link %s to %s\n", f.Path, f.Link)
-			continue
-		}
-		if f.Path == certificate.SpecPath {
-			fmt.Fprintf(out, "      file %s, mode %s: what the image declares of itself, %d bytes (-o json has them)\n", f.Path, f.Mode, len(f.Content))
-			continue
-		}
-		fmt.Fprintf(out, "      file %s, mode %s\n", f.Path, f.Mode)
-		text(out, f.Content)
-	}
+	text(out, s.Script)
 }
 
 // text prints a script or a file line by line.
@@ -156,7 +161,7 @@ func drySet(out io.Writer, s driver.DrySet) {
 	}
 	tw := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	for _, p := range s.Packages {
-		fmt.Fprintf(tw, "    %s\t%s\t%s\t%s\tsha256:%s\t%s\n", p.Name, p.Version, p.Arch, size(p.Size), p.SHA256, cmp.Or(p.From, p.URL))
+		fmt.Fprintf(tw, "    %s\t%s\t%s\t%s\tsha256:%s\t%s\n", p.Name, p.Version, p.Arch, size(p.Size), p.SHA256, p.URL)
 	}
 	tw.Flush()
 }
@@ -195,7 +200,7 @@ func tookBefore(s *float64) string {
 }
 
 // downloadSizes sums up the sizes that the lock contains.
-func downloadSizes(list []driver.DryDownload) string {
+func downloadSizes(list []driver.DrySource) string {
 	var sum int64
 	unknown := 0
 	for _, d := range list {
