@@ -84,11 +84,14 @@ func (c *componentRule) decode(r *reporter, n *yaml.Node) {
 }
 
 // JSONSchema implements the interface that jsonschema.Reflector looks for.
-func (components) JSONSchema() *jsonschema.Schema {
-	version, choices := value[anyVersion]{}.JSONSchema(), reflectSchema([]choice{})
+func (components) JSONSchema() *jsonschema.Schema { return defined("components") }
+
+func componentsSchema() *jsonschema.Schema {
 	s := closedObject()
 	for _, k := range known {
-		s.Properties.Set(k.name, &jsonschema.Schema{Description: k.what, OneOf: []*jsonschema.Schema{version, choices}})
+		version := defined("version")
+		version.Description = k.what
+		s.Properties.Set(k.name, version)
 	}
 	return s
 }

@@ -39,15 +39,15 @@ func (s *factTest) decode(r *reporter, field string, n *yaml.Node) {
 }
 
 // JSONSchema implements the interface that jsonschema.Reflector looks for.
-func (selector) JSONSchema() *jsonschema.Schema { return conditionsSchema(axisKeys) }
+func (selector) JSONSchema() *jsonschema.Schema { return defined("selector") }
 
 // JSONSchema implements the interface that jsonschema.Reflector looks for.
-func (factTest) JSONSchema() *jsonschema.Schema { return conditionsSchema(factKeys) }
+func (factTest) JSONSchema() *jsonschema.Schema { return defined("facts") }
 
 func conditionsSchema(keys []string) *jsonschema.Schema {
 	s := closedObject()
 	for _, k := range keys {
-		c := condition{}.JSONSchema()
+		c := defined("condition")
 		if k == "variant" {
 			c = value[name]{}.JSONSchema()
 		}
@@ -106,7 +106,9 @@ func (c *condition) decode(r *reporter, field string, n *yaml.Node) {
 }
 
 // JSONSchema implements the interface that jsonschema.Reflector looks for.
-func (condition) JSONSchema() *jsonschema.Schema {
+func (condition) JSONSchema() *jsonschema.Schema { return defined("condition") }
+
+func conditionSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "string", Pattern: conditionPattern.String(), Examples: []any{">=12.8 <13", "20.04", "12.8.2 | >=13"}}
 }
 

@@ -15,6 +15,13 @@ func Schema() []byte {
 	s.ID = "https://github.com/assay-hpc/assay/matrix.schema.json"
 	s.Title = "assay's matrix.yaml"
 	s.Description = "Which container images there are: axes, versions of components, and constraints with their reasons. docs/matrix.md is the reference."
+	s.Definitions = jsonschema.Definitions{
+		"components": componentsSchema(),
+		"version":    {OneOf: []*jsonschema.Schema{value[anyVersion]{}.JSONSchema(), reflectSchema([]choice{})}},
+		"selector":   conditionsSchema(axisKeys),
+		"facts":      conditionsSchema(factKeys),
+		"condition":  conditionSchema(),
+	}
 	out, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		panic("matrix: " + err.Error()) // only plain data above
@@ -22,7 +29,13 @@ func Schema() []byte {
 	return append(out, '\n')
 }
 
-// reflectSchema creates a schema of one tree, without references and without an ID of its own.
+// defined refers to a definition of [Schema].
+func defined(name string) *jsonschema.Schema {
+	return &jsonschema.Schema{Ref: "#/$defs/" + name}
+}
+
+// reflectSchema creates a schema without an ID of its own. Types that occur often refer to
+// definitions; all others are written out.
 func reflectSchema(v any) *jsonschema.Schema {
 	r := jsonschema.Reflector{Anonymous: true, DoNotReference: true}
 	s := r.Reflect(v)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -87,25 +88,112 @@ func TestSchemaTakesRightShapes(t *testing.T) {
 	}
 }
 
+// A reference to a definition checks no less than the definition would in its place: wherever a
+// good file is broken, the schema refuses it.
+func TestSchemaRefusesEveryBreak(t *testing.T) {
+	s := compileSchema(t)
+	n := 0
+	for _, path := range []string{realFile, "testdata/good.yaml"} {
+		doc := instance(t, path)
+		breakValue(doc, filepath.Base(path), func(v any) { doc = v }, func(what string) {
+			if n++; s.Validate(doc) == nil {
+				t.Errorf("Validate(%s) = nil; want an error", what)
+			}
+		})
+		if err := s.Validate(doc); err != nil {
+			t.Errorf("Validate(%s), mended again = %v", path, err)
+		}
+	}
+	if n < 200 {
+		t.Errorf("%d breaks; want 200 and more", n)
+	}
+}
+
+// breakValue breaks a value in one place after another and calls try each time: a mapping has a
+// key too many or is a text, a list is empty, a scalar is a mapping. set puts something else where
+// the value is.
+func breakValue(v any, where string, set func(any), try func(what string)) {
+	swap := func(wrong any, how string) {
+		set(wrong)
+		try(where + ": " + how)
+		set(v)
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for k, child := range v {
+			breakValue(child, where+"/"+k, func(x any) { v[k] = x }, try)
+		}
+		v["nonesuch"] = "1"
+		try(where + ": an unknown key")
+		delete(v, "nonesuch")
+		swap("", "a text for a mapping")
+	case []any:
+		for i, child := range v {
+			breakValue(child, where+"/"+strconv.Itoa(i), func(x any) { v[i] = x }, try)
+		}
+		swap([]any{}, "an empty list")
+	default:
+		swap(map[string]any{}, "a mapping for a scalar")
+	}
+}
+
+// What the schema says it says once.
+func TestSchemaRepeatsNothing(t *testing.T) {
+	var doc map[string]any
+	if err := json.Unmarshal(Schema(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	var walk func(v any)
+	walk = func(v any) {
+		text, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(text) > 300 && seen[string(text)] {
+			t.Errorf("the schema has twice, instead of a definition: %s", text)
+		}
+		seen[string(text)] = true
+		switch v := v.(type) {
+		case map[string]any:
+			for _, child := range v {
+				walk(child)
+			}
+		case []any:
+			for _, child := range v {
+				walk(child)
+			}
+		}
+	}
+	walk(doc)
+}
+
 // An editor shows descriptions; a key without one helps nobody.
 func TestSchemaDescribesEveryKey(t *testing.T) {
 	var doc map[string]any
 	if err := json.Unmarshal(Schema(), &doc); err != nil {
 		t.Fatal(err)
 	}
+	for name, s := range doc["$defs"].(map[string]any) {
+		// The keys of conditions are the names of what is compared.
+		if name != "selector" && name != "facts" {
+			undescribed(t, "$defs/"+name, s.(map[string]any))
+		}
+	}
 	undescribed(t, "", doc)
 }
 
 func undescribed(t *testing.T, path string, schema map[string]any) {
+	alternatives, _ := schema["oneOf"].([]any)
+	for _, s := range alternatives {
+		undescribed(t, path, s.(map[string]any))
+	}
 	if items, ok := schema["items"].(map[string]any); ok {
 		undescribed(t, path+"[]", items)
 	}
 	properties, _ := schema["properties"].(map[string]any)
 	for key, p := range properties {
 		s := p.(map[string]any)
-		if filepath.Base(path) == "when" || filepath.Base(path) == "require" {
-			continue // the keys there are the names of what is compared
-		}
 		if s["description"] == nil {
 			t.Errorf("%s/%s has no description", path, key)
 		}
