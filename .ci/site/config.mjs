@@ -11,7 +11,7 @@ const base = process.env.SITE_BASE
 const page = (text, name) => ({ text, link: `/${name}` })
 
 export const sidebar = [
-  { text: "Start", items: [page("Front page", ""), page("What each command does", "overview"), page("Benchmarks", "benchmarks")] },
+  { text: "Start", items: [page("Front page", ""), page("What each command does", "overview"), page("Performance", "performance"), page("Benchmarks", "benchmarks")] },
   {
     text: "Tasks",
     items: [
@@ -58,7 +58,22 @@ export const sidebar = [
       page("Benchmark program", "coll-perf"),
       page("Predicting", "predict"),
       page("Training", "estimate"),
-      page("Performance: all tables", "performance"),
+    ],
+  },
+  {
+    text: "Lab",
+    items: [
+      page("All measurements", "lab/"),
+      page("Building", "lab/building"),
+      page("Certifying", "lab/certifying"),
+      page("Collectives on GPUs", "lab/gpu-collectives"),
+      page("Collectives on GPUs: tables", "lab/gpu-tables"),
+      page("nccl-tests", "lab/nccl-tests"),
+      page("Overlap", "lab/overlap"),
+      page("The tail", "lab/tail"),
+      page("Host memory", "lab/host-collectives"),
+      page("Copies", "lab/copies"),
+      page("RDMA tests", "lab/rdma"),
     ],
   },
   {

@@ -107,7 +107,7 @@ func (t *Times) At(c op.Collective, bytes int) time.Duration {
 }
 
 // hosted are the costs of windows in host memory, rounded from measurements with two H200s
-// (docs/performance.md).
+// (docs/lab/gpu-collectives.md).
 var hosted = Cost{Latency: 4500, Port: 38 * GBps}
 
 // HostedTime returns how long a collective takes on GPUs with windows in host memory, by the
