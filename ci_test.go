@@ -125,6 +125,54 @@ func TestScriptsNameNoHost(t *testing.T) {
 	}
 }
 
+// TestMakeTargets: what documents, scripts and messages say to run with make exists.
+func TestMakeTargets(t *testing.T) {
+	parts := map[string]*regexp.Regexp{
+		"Makefile": regexp.MustCompile(`(?m)^([a-z-]+):`), ".ci/test": regexp.MustCompile(`(?m)^only_([a-z0-9]+)\(`),
+	}
+	parts[".ci/bench"] = parts[".ci/test"]
+	known := map[string][]string{}
+	for file, name := range parts {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range name.FindAllStringSubmatch(string(text), -1) {
+			known[file] = append(known[file], m[1])
+		}
+	}
+	quoted, only := regexp.MustCompile("`make ([a-z][a-z-]*)"), regexp.MustCompile(`\b(test|bench) ONLY='?([a-z0-9]+)`)
+	said := 0
+	wants := func(file, kind string, names ...string) {
+		for _, n := range names {
+			if said++; !slices.Contains(known[kind], n) {
+				t.Errorf("%s names %q, which %s does not have", file, n, kind)
+			}
+		}
+	}
+	for _, file := range tracked(t) {
+		if !slices.Contains([]string{".md", ".go", ".yml"}, filepath.Ext(file)) && !strings.HasPrefix(file, ".ci/") {
+			continue
+		}
+		if file == "CHANGELOG.md" || file == "ci_test.go" {
+			continue // what was, and this test
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range quoted.FindAllSubmatch(text, -1) {
+			wants(file, "Makefile", string(m[1]))
+		}
+		for _, m := range only.FindAllSubmatch(text, -1) {
+			wants(file, ".ci/"+string(m[1]), string(m[2]))
+		}
+	}
+	if said < 60 {
+		t.Errorf("%d calls of make in documents; want 60 and more", said)
+	}
+}
+
 // TestCached: .ci/cached sees in a build's log whether stages were run.
 func TestCached(t *testing.T) {
 	for _, tt := range []struct{ name, log, want string }{

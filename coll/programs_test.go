@@ -72,7 +72,7 @@ func TestPrograms(t *testing.T) {
 // TestOddPrograms: of ranks that call a collective differently, all get an error that names who does.
 func TestOddPrograms(t *testing.T) {
 	if testing.Short() {
-		t.Skip("what it finds takes more than seconds: make test-long runs it")
+		t.Skip("what it finds takes more than seconds: make test ONLY=long runs it")
 	}
 	modeltest.Fuzz(t, 2*time.Minute, model.Options{Memory: 8 << 10, Steps: 4, Ranks: 5}, func(seed uint64) modeltest.Options {
 		return modeltest.Options{Open: opened(1 + int(seed%3)), Odd: seed + 1}

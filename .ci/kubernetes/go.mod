@@ -1,4 +1,4 @@
-// What "make test-kubernetes" builds its API server and its store from. They
+// What "make test ONLY=kubernetes" builds its API server and its store from. They
 // are built from source, pinned by go.sum: there is nothing to download that
 // is compiled.
 module github.com/assay-hpc/assay/ci/kubernetes

@@ -50,19 +50,19 @@ func stateDir(t *testing.T) string {
 	return filepath.Join(cache, "assay", "test")
 }
 
-// long skips a test that takes minutes, but for "make test-all".
+// long skips a test that takes minutes, but for "make test ONLY=all".
 func long(t *testing.T) {
 	t.Helper()
 	if os.Getenv("ASSAY_TEST_ALL") == "" {
-		t.Skip("it takes minutes: make test-all runs it (ASSAY_TEST_ALL=1)")
+		t.Skip("it takes minutes: make test ONLY=all runs it (ASSAY_TEST_ALL=1)")
 	}
 }
 
-// cold skips a test that compiles with nothing cached, but for "make test-cold".
+// cold skips a test that compiles with nothing cached, but for "make test ONLY=cold".
 func cold(t *testing.T) {
 	t.Helper()
 	if os.Getenv("ASSAY_TEST_COLD") == "" {
-		t.Skip("it compiles the harness anew, for minutes: make test-cold runs it (ASSAY_TEST_COLD=1)")
+		t.Skip("it compiles the harness anew, for minutes: make test ONLY=cold runs it (ASSAY_TEST_COLD=1)")
 	}
 }
 

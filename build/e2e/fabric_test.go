@@ -358,10 +358,10 @@ func runc(t *testing.T, rootfs string, args ...string) string {
 
 // TestFabricBothPlatforms builds and certifies the other architecture under
 // emulation; it is slow and runs when ASSAY_TEST_ARM64 is set (make
-// test-arm64).
+// test ONLY=arm64).
 func TestFabricBothPlatforms(t *testing.T) {
 	if os.Getenv("ASSAY_TEST_ARM64") == "" {
-		t.Skip("slow: make test-arm64 runs it")
+		t.Skip("slow: make test ONLY=arm64 runs it")
 	}
 	_, out, _ := fabricImage(t)
 	rep, err := inspectImage(t, "oci:"+out+":"+fabric)

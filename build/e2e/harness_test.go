@@ -15,10 +15,10 @@ import (
 // TestHarnessCUDA builds a CUDA image whose nvcc compiles kernels with this
 // machine's, so that all of the harness is real: its kernels, its C code, and
 // the program, which the gate has checked. Compiling all kernels takes minutes,
-// so it runs when ASSAY_TEST_KERNELS is set (make test-kernels).
+// so it runs when ASSAY_TEST_KERNELS is set (make test ONLY=kernels).
 func TestHarnessCUDA(t *testing.T) {
 	if os.Getenv("ASSAY_TEST_KERNELS") == "" {
-		t.Skip("slow: make test-kernels runs it")
+		t.Skip("slow: make test ONLY=kernels runs it")
 	}
 	addr := buildkit(t)
 	nvcc, err := standin.Compiler()

@@ -13,7 +13,7 @@ import (
 // needSbatch skips where no Slurm of .ci/jobs answers.
 func needSbatch(t *testing.T) {
 	if os.Getenv("ASSAY_TEST_SBATCH") == "" {
-		t.Skip("make test-jobs starts a Slurm controller for this")
+		t.Skip("make test ONLY=jobs starts a Slurm controller for this")
 	}
 	if out, err := exec.Command("scontrol", "ping").CombinedOutput(); err != nil {
 		t.Fatalf("scontrol ping: %v\n%s", err, out)

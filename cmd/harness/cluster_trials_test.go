@@ -95,7 +95,7 @@ func numberOf(t *testing.T, name string, otherwise uint64) uint64 {
 func TestFabricTrials(t *testing.T) {
 	count := int(numberOf(t, "ASSAY_FABRIC_TRIALS", 0))
 	if count == 0 {
-		t.Skip("ASSAY_FABRIC_TRIALS says how many: make test-fabric TRIALS=50")
+		t.Skip("ASSAY_FABRIC_TRIALS says how many: make test ONLY=fabric TRIALS=50")
 	}
 	c := newLabour(t, clustertest.Options{Hosts: int(numberOf(t, "ASSAY_FABRIC_HOSTS", 8)), Rate: trialRate})
 	seed := numberOf(t, "ASSAY_FABRIC_SEED", uint64(time.Now().UnixNano()))

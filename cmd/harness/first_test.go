@@ -351,7 +351,7 @@ func TestFirstLostHunt(t *testing.T) {
 func TestFabricFirst(t *testing.T) {
 	count := int(numberOf(t, "ASSAY_FABRIC_TRIALS", 0))
 	if count == 0 {
-		t.Skip("ASSAY_FABRIC_TRIALS says how many: make test-fabric TRIALS=50")
+		t.Skip("ASSAY_FABRIC_TRIALS says how many: make test ONLY=fabric TRIALS=50")
 	}
 	c := newLabour(t, clustertest.Options{})
 	c.file(t, "first.yaml", firstSuite)

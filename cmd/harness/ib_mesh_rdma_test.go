@@ -41,7 +41,7 @@ func meshRank(rank, port int, host string) []string {
 func needsRDMA(t *testing.T) {
 	t.Helper()
 	if os.Getenv("ASSAY_RDMA_VM") == "" {
-		t.Skip("not in the virtual machine of make test-rdma")
+		t.Skip("not in the virtual machine of make test ONLY=rdma")
 	}
 }
 

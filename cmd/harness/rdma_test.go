@@ -14,7 +14,7 @@ import (
 )
 
 // These tests need RDMA devices, and the harness on PATH, compiled with cgo:
-// make test-rdma runs them on soft RoCE in a virtual machine, with two devices.
+// make test ONLY=rdma runs them on soft RoCE in a virtual machine, with two devices.
 func rdmaHarness(t *testing.T) string {
 	t.Helper()
 	bin, err := exec.LookPath("harness")
@@ -23,7 +23,7 @@ func rdmaHarness(t *testing.T) string {
 	case os.Getenv("ASSAY_RDMA_VM") != "" && (err != nil || len(names) < 2):
 		t.Fatalf("the harness and two devices should be here: %v, %q", err, names)
 	case os.Getenv("ASSAY_RDMA_VM") == "":
-		t.Skip("make test-rdma runs this in its virtual machine")
+		t.Skip("make test ONLY=rdma runs this in its virtual machine")
 	}
 	return bin
 }

@@ -1,5 +1,5 @@
 // Package apiservertest starts a real Kubernetes API server and its store for tests. "make
-// test-kubernetes" builds the two programs and sets their path. No kubelets and no controllers run,
+// test ONLY=kubernetes" builds the two programs and sets their path. No kubelets and no controllers run,
 // so that objects are validated and stored, but not acted on.
 package apiservertest
 
@@ -26,7 +26,7 @@ func Available() bool { return programs() != "" }
 
 func programs() string { return os.Getenv("ASSAY_KUBERNETES_BIN") }
 
-// Program returns the path of one of the programs that "make test-kubernetes" builds.
+// Program returns the path of one of the programs that "make test ONLY=kubernetes" builds.
 func Program(name string) string { return filepath.Join(programs(), name) }
 
 // Start starts etcd and kube-apiserver, which stop when the test ends. It returns the configuration
@@ -35,7 +35,7 @@ func Program(name string) string { return filepath.Join(programs(), name) }
 func Start(t *testing.T, users ...string) *rest.Config {
 	t.Helper()
 	if !Available() {
-		t.Fatal("there is no API server: ASSAY_KUBERNETES_BIN is not set; make test-kubernetes sets it")
+		t.Fatal("there is no API server: ASSAY_KUBERNETES_BIN is not set; make test ONLY=kubernetes sets it")
 	}
 	dir := t.TempDir()
 	client, peer, port := freePort(t), freePort(t), freePort(t)

@@ -39,7 +39,7 @@ func rendered(more ...string) []string {
 func helm(t *testing.T, args ...string) string {
 	t.Helper()
 	if !apiservertest.Available() {
-		t.Skip("needs helm: make test-chart")
+		t.Skip("needs helm: make test ONLY=chart")
 	}
 	out, err := tryHelm(t, args...)
 	if err != nil {
@@ -65,7 +65,7 @@ func tryHelm(t *testing.T, args ...string) (string, error) {
 // TestChartCurrent: the plain manifests are what the chart renders.
 func TestChartCurrent(t *testing.T) {
 	out := helm(t, rendered(needed...)...)
-	const head = "# Written by \"make test-chart\" with -args -update from the chart beside it.\n"
+	const head = "# Written by \"make test ONLY=chart\" with -args -update from the chart beside it.\n"
 	golden.File(t, manifests, head+strings.TrimPrefix(out, "---\n"))
 	for _, values := range [][]string{needed, everything} {
 		helm(t, append([]string{"lint", "--strict", chart}, values...)...)
@@ -121,7 +121,7 @@ func TestChartValues(t *testing.T) {
 		"image=x,gpus=8,mode=enforce --kube-version 1.35.0":  "set mode=certify",
 	} {
 		if !apiservertest.Available() {
-			t.Skip("needs helm: make test-chart")
+			t.Skip("needs helm: make test ONLY=chart")
 		}
 		args := append([]string{"template", chart, "--kube-version", "1.36.3", "--set"}, strings.Fields(values)...)
 		if _, err := tryHelm(t, args...); err == nil || !strings.Contains(err.Error(), want) {

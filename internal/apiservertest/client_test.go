@@ -31,7 +31,7 @@ type server struct {
 func startServer(t *testing.T, users ...string) *server {
 	t.Helper()
 	if !apiservertest.Available() {
-		t.Skip("needs a real API server: make test-kubernetes")
+		t.Skip("needs a real API server: make test ONLY=kubernetes")
 	}
 	all := apiservertest.Start(t, users...)
 	all.QPS, all.Burst = -1, -1 // nobody else asks

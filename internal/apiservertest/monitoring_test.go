@@ -36,7 +36,7 @@ func promtool(t *testing.T, dir string, args ...string) {
 // TestChartAlerts: promtool accepts the alerts, and each fires when it should.
 func TestChartAlerts(t *testing.T) {
 	if !apiservertest.Available() {
-		t.Skip("needs promtool: make test-chart")
+		t.Skip("needs promtool: make test ONLY=chart")
 	}
 	dir := t.TempDir()
 	for to, from := range map[string]string{"alerts.yaml": chart + "/files/alerts.yaml", "test.yaml": "../../.ci/kubernetes/chart/alerts_test.yaml"} {
@@ -130,7 +130,7 @@ func queries(t *testing.T) []query {
 // answer to each query of the dashboard, and fires the alert of the node that failed.
 func TestChartDashboard(t *testing.T) {
 	if !apiservertest.Available() {
-		t.Skip("needs Prometheus: make test-chart")
+		t.Skip("needs Prometheus: make test ONLY=chart")
 	}
 	text := metricsOf(t)
 	exporter, err := net.Listen("tcp", "127.0.0.1:0")

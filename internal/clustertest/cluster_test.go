@@ -172,7 +172,7 @@ const segment = 1448
 // TestLinks measures what links are set to.
 func TestLinks(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it measures rates, which takes a machine with nothing else to do: make test-fabric")
+		t.Skip("it measures rates, which takes a machine with nothing else to do: make test ONLY=fabric")
 	}
 	if _, err := exec.LookPath("iperf3"); err != nil {
 		t.Skip("there is no iperf3: apt-get install iperf3")

@@ -27,7 +27,7 @@ func (c *Cluster) ssh() {
 	c.t.Helper()
 	c.seed = os.Getenv(sshdVariable)
 	if c.seed == "" {
-		c.t.Skipf("%s names no unpacked openssh-server: make test-fabric gets one", sshdVariable)
+		c.t.Skipf("%s names no unpacked openssh-server: make test ONLY=fabric gets one", sshdVariable)
 	}
 	if _, err := exec.LookPath("ssh"); err != nil {
 		c.t.Skip("there is no ssh: apt-get install openssh-client")

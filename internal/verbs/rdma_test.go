@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// These tests need RDMA devices: make test-rdma runs them on soft RoCE in a
+// These tests need RDMA devices: make test ONLY=rdma runs them on soft RoCE in a
 // virtual machine.
 
 // rdma returns the devices of the machine, the same one twice if it is alone.

@@ -15,7 +15,7 @@ import (
 	"github.com/assay-hpc/assay/perftest/probe/wire"
 )
 
-// These, too, run in the virtual machine of make test-rdma.
+// These, too, run in the virtual machine of make test ONLY=rdma.
 
 // sides are the two configurations of a test.
 func sides(t testing.TB, c Config) (client, server Config) {

@@ -18,7 +18,7 @@ import (
 	"github.com/assay-hpc/assay/internal/verbs"
 )
 
-// These tests need RDMA devices, and perftest: make test-rdma runs them on soft
+// These tests need RDMA devices, and perftest: make test ONLY=rdma runs them on soft
 // RoCE in a virtual machine.
 
 // A host is one of the two ends that a test has: a device and the address of
@@ -29,7 +29,7 @@ type host struct{ device, address string }
 func hosts(t testing.TB) (client, server host) {
 	t.Helper()
 	if os.Getenv("ASSAY_RDMA_VM") == "" {
-		t.Skip("not in the virtual machine of make test-rdma")
+		t.Skip("not in the virtual machine of make test ONLY=rdma")
 	}
 	names, err := verbs.Names()
 	if err != nil || len(names) < 2 {

@@ -33,7 +33,7 @@ const (
 
 // TestVersus measures the harness and perftest with the same flags, both sides
 // by the same program, and writes the table of ratios to $OUT/versus.md: make
-// bench-rdma. ASSAY_RDMA_BENCH are the tools, with commas.
+// bench ONLY=rdma. ASSAY_RDMA_BENCH are the tools, with commas.
 //
 // Neither program's own figures are used: each has a clock of its own, and that
 // of perftest is off in an emulated machine. Both run without an end, one of
@@ -42,7 +42,7 @@ func TestVersus(t *testing.T) {
 	hosts(t)
 	tools := os.Getenv("ASSAY_RDMA_BENCH")
 	if tools == "" {
-		t.Skip("takes several minutes: make bench-rdma")
+		t.Skip("takes several minutes: make bench ONLY=rdma")
 	}
 	var b strings.Builder
 	b.WriteString("| test | bytes | harness | perftest | ratio | 95 % of its median |\n|---|---|---|---|---|---|\n")

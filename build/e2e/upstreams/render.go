@@ -22,7 +22,7 @@ const head = `# What was executed on real sources
 Written by ` + "`go run ./build/e2e/upstreams`" + ` from [upstreams.json](upstreams.json), which builds' layouts and logs are recorded in. A component
 counts as executed on its real source in a row where that row's image was built by the recipe of that day's matrix.yaml and
 matrix.lock, whose checksums are the upstream's own, and passed its gate. On a stand-in it was executed where TestStandinMatrix, of
-` + "`make test-all`" + `, built the same version by the same code from stand-ins of the upstreams: that shows that the recipes hang together,
+` + "`make test ONLY=all`" + `, built the same version by the same code from stand-ins of the upstreams: that shows that the recipes hang together,
 and nothing of the upstreams.
 
 `

@@ -13,7 +13,7 @@ import (
 	"github.com/assay-hpc/assay/coll/transport/verbs"
 )
 
-// These tests need RDMA devices: make test-rdma runs them on soft RoCE in a
+// These tests need RDMA devices: make test ONLY=rdma runs them on soft RoCE in a
 // virtual machine.
 
 var testKey = []byte("the key of the tests, 32 bytes..")

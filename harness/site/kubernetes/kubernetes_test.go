@@ -303,7 +303,7 @@ func TestWithdraw(t *testing.T) {
 // TestBusy: the pods that hold GPUs of a node, and no others.
 func TestBusy(t *testing.T) {
 	if !apiservertest.Available() {
-		t.Skip("needs a real API server: make test-kubernetes")
+		t.Skip("needs a real API server: make test ONLY=kubernetes")
 	}
 	s := startServer(t)
 	s.newNode(t, "gpu-1")

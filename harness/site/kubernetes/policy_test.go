@@ -79,7 +79,7 @@ func (s *apiServer) podToken(t *testing.T, node string) string {
 // write onto its own node and no other.
 func TestExamples(t *testing.T) {
 	if !apiservertest.Available() {
-		t.Skip("needs a real API server: make test-kubernetes")
+		t.Skip("needs a real API server: make test ONLY=kubernetes")
 	}
 	s := startServer(t)
 	const policy = "assay-nodes"
