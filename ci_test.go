@@ -173,6 +173,41 @@ func TestMakeTargets(t *testing.T) {
 	}
 }
 
+// TestScriptsAreListed: .ci/README.md says of each script what it is for, and of none that is gone.
+func TestScriptsAreListed(t *testing.T) {
+	text, err := os.ReadFile(".ci/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "| `") {
+			continue
+		}
+		first, _, _ := strings.Cut(line[2:], " | ")
+		for name := range strings.SplitSeq(first, ", ") {
+			name = strings.Trim(name, "`")
+			listed[name] = true
+			if _, err := os.Stat(filepath.Join(".ci", name)); err != nil {
+				t.Errorf(".ci/README.md: %v", err)
+			}
+		}
+	}
+	for _, file := range tracked(t) {
+		name, ok := strings.CutPrefix(file, ".ci/")
+		if !ok {
+			continue
+		}
+		script, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.HasPrefix(script, []byte("#!")) && !listed[name] && !listed[filepath.Dir(name)+"/"] {
+			t.Errorf(".ci/README.md does not say what %s is for", file)
+		}
+	}
+}
+
 // TestCached: .ci/cached sees in a build's log whether stages were run.
 func TestCached(t *testing.T) {
 	for _, tt := range []struct{ name, log, want string }{
