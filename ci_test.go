@@ -327,13 +327,13 @@ func TestCVEs(t *testing.T) {
 		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
 	}
 	more = "openssl"
-	if got, err := cves(server.URL); err != nil || !strings.Contains(got, openssl+"more than the data base lists at once\n") {
+	if got, err := cves(server.URL); err != nil || !strings.Contains(got, openssl+"more than the database lists at once\n") {
 		t.Errorf("%v\n%s", err, got)
 	}
 	server.Close()
 	var exit *exec.ExitError
 	if got, err := cves(server.URL); !errors.As(err, &exit) || exit.ExitCode() != 3 || !strings.Contains(got, "cannot be asked") {
-		t.Errorf("without a data base: %v\n%s", err, got)
+		t.Errorf("without a database: %v\n%s", err, got)
 	}
 }
 

@@ -146,8 +146,8 @@ const commandsHead = `# assay's commands
 <!-- Written by "go test ./cmd/assay -args -update" from the program itself. -->
 
 Results go to stdout, remarks and progress to stderr. Flags may stand before or after arguments; what follows ` + "`--`" + `
-is an argument. Exit status: 0 all is well, 1 a check or a build failed, 2 wrong usage or bad input, 3 it could not be
-carried out (no builder, no registry, interrupted).
+is an argument. Exit status: 0 all is well, 1 a check or a build failed, 2 wrong usage or bad input, 3 it could not run
+(no builder, no registry, interrupted).
 
 Without ` + "`--matrix`" + ` a command reads ` + "`./matrix.yaml`, else the matrix that the binary carries. `ASSAY_STATE_DIR`" + ` says where
 builders, downloads and bases are kept (default: ` + "`assay`" + ` in the user's cache directory).

@@ -41,7 +41,7 @@ func certifyCommand(out, errOut io.Writer) *cli.Command {
 		Description: "The suite image is about the image that this runs in; quick (half a minute), node (five minutes) and full (half an hour)\n" +
 			"are about the machine: health, diagnostics under load, copies, collectives, RDMA, each in a process of its own.\n" +
 			"Exits 0 if all checks passed (some may be skipped, with a reason), 1 if one failed,\n" +
-			"2 on wrong usage, 3 if checks could not be carried out or nothing was shown.",
+			"2 on wrong usage, 3 if checks could not run or nothing was shown.",
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "suite", EnvVars: []string{"ASSAY_SUITE"}, Destination: &o.Suite, Usage: "run the suite `NAME`, or a suite file FILE.yaml (default: node where there is a GPU or an RDMA device, else image)"},
 			&cli.IntFlag{Name: "gpus", Destination: &o.gpus, Usage: "require `N` GPUs, 0 if the node has none; the result gpus says whether it has them"},

@@ -60,7 +60,7 @@ func collTune(ctx context.Context, args []string, out, errOut io.Writer) error {
 	m := &choose.Tables{Machine: perf.MachineName()}
 	if b, err := infile.Read(*file, 16<<20); err == nil {
 		if m, err = choose.ParseTables(b); err != nil {
-			return exit.Usagef("%s: %w; measure anew into another file, or remove this one", *file, err)
+			return exit.Usagef("%s: %w; measure again into another file, or remove this one", *file, err)
 		}
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return exit.Usagef("%w", err)

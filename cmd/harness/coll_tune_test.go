@@ -30,7 +30,7 @@ func TestTuneUsage(t *testing.T) {
 		"-g 2 --collectives all_reduce,all_reduce" + file: "all_reduce is there twice",
 		"-g 2 --collectives all_reduce," + file:           `no collective ""`,
 		"-g 2 more" + file:                                `no argument "more"`,
-		"-g 2 --out " + bad:                               bad + `: tuning tables: table 1, AllReduce among 2 GPUs "H": there are no rows; measure anew`,
+		"-g 2 --out " + bad:                               bad + `: tuning tables: table 1, AllReduce among 2 GPUs "H": there are no rows; measure again`,
 	} {
 		var out, errOut strings.Builder
 		if status := run(append([]string{"harness", "coll", "tune"}, strings.Fields(line)...), &out, &errOut); status != exit.Usage || !strings.Contains(errOut.String(), want) {

@@ -51,7 +51,7 @@ func estimateCommand(out io.Writer) *cli.Command {
 			&cli.IntFlag{Name: "per-node", Destination: &o.perNode, Usage: "`M` of them on a node (default: the platform's, else 8)"},
 			&cli.StringFlag{Name: "intra", Destination: &o.intra, Usage: "a GPU sends to others of its node at `RATE`: 300GB/s"},
 			&cli.StringFlag{Name: "inter", Destination: &o.inter, Usage: "a node sends to others at `RATE`: 200Gb/s, 8x400Gb/s"},
-			&cli.StringFlag{Name: "hardware", Aliases: []string{"p"}, Destination: &o.platform, Usage: "take what is not given from `PROFILE` of the hardware data base"},
+			&cli.StringFlag{Name: "hardware", Aliases: []string{"p"}, Destination: &o.platform, Usage: "take what is not given from `PROFILE` of the hardware database"},
 			&cli.Float64Flag{Name: "efficiency", Value: 1, Destination: &o.efficiency, Usage: "data get `SHARE` of both rates"},
 			&cli.Float64Flag{Name: "tflops", Destination: &o.tflops, Usage: "a GPU sustains `N` TFLOP/s"},
 			&cli.Float64Flag{Name: "peak", Destination: &o.peak, Usage: "instead: the GPU's peak in `TFLOP/s`, of which --mfu is reached"},
@@ -137,7 +137,7 @@ func (o *estimateOptions) validate(c *cli.Context) error {
 	return nil
 }
 
-// fromPlatform takes from the data base what the flags do not set.
+// fromPlatform takes from the database what the flags do not set.
 func (o *estimateOptions) fromPlatform() error {
 	db, err := platform.Load()
 	if err != nil {
@@ -152,7 +152,7 @@ func (o *estimateOptions) fromPlatform() error {
 	}
 	g := db.GPUs[p.GPU]
 	if g == nil {
-		return exit.Usagef("--hardware: the data base names no GPU of %s", o.platform)
+		return exit.Usagef("--hardware: the database names no GPU of %s", o.platform)
 	}
 	if g.NVLink != nil && o.intra == "" {
 		o.job.Intra = estimate.Rate(g.NVLink.UniGBps.Value * 1e9)

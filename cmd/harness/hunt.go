@@ -36,7 +36,7 @@ func huntCommand(out, errOut io.Writer) *cli.Command {
 		Usage: "find the slow nodes of a job",
 		Description: "Started by srun, mpirun or torchrun, a process on each machine. Random pairs are measured, all at once, round after round,\n" +
 			"until each machine is accused or cleared with a stated probability of error; no value is compared with a fixed number.\n" +
-			"Exits 0 if no machine is accused, 1 if one is, or is lost, 2 on wrong usage, 3 if it could not be carried out or decided.",
+			"Exits 0 if no machine is accused, 1 if one is, or is lost, 2 on wrong usage, 3 if it could not run or was not decided.",
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "tool", Value: "auto", Destination: &o.tool, Usage: "measure with `TOOL`: tcp, rdma (each kind of port by itself), coll (all-reduce in groups, on GPUs), or auto: rdma where there are ports"},
 			&cli.DurationFlag{Name: "duration", Destination: &o.Duration, Usage: "`TIME` of a measurement, in each direction (default: 200ms with tcp, 500ms with rdma and coll)"},

@@ -62,7 +62,7 @@ func keepCommand(out, errOut io.Writer) *cli.Command {
 			&cli.DurationFlag{Name: "limit", Value: 15 * time.Minute, Destination: &o.limit, Usage: "end a certification after `TIME`"},
 			&cli.DurationFlag{Name: "settle", Value: 15 * time.Second, Destination: &o.settle, Usage: "before a certification wait `TIME` for pods that are on their way"},
 			&cli.StringFlag{Name: "kubernetes-node", Destination: &o.k.Node, Usage: "`NAME` of the node in Kubernetes (default: NODE_NAME)"},
-			&cli.StringFlag{Name: "kubernetes-namespace", EnvVars: []string{"POD_NAMESPACE"}, Destination: &o.slots.Namespace, Usage: "`NAMESPACE` of the Leases by which the keepers of all nodes take turns (default: this pod's)"},
+			&cli.StringFlag{Name: "kubernetes-namespace", EnvVars: []string{"POD_NAMESPACE"}, Destination: &o.slots.Namespace, Usage: "`NAMESPACE` of the Leases with which the keepers of all nodes take turns (default: this pod's)"},
 			&cli.StringFlag{Name: "daemonset", Value: "certify", Destination: &o.slots.DaemonSet, Usage: "`NAME` of the DaemonSet of the keepers, whose nodes are counted"},
 			&cli.StringFlag{Name: "kubernetes-taint", Destination: &o.k.Taint, Usage: "on a failure taint the node with `EFFECT`: NoSchedule, PreferNoSchedule or NoExecute; on a pass remove the taint"},
 		},

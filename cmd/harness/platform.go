@@ -23,7 +23,7 @@ func platformCommand(out, errOut io.Writer) *cli.Command {
 		Name:  "platform",
 		Usage: "identify the machine, and show what it should reach",
 		Description: "Recognises GPUs, the links between them, RDMA devices and cloud instances, finds the nearest platform of the\n" +
-			"hardware data base and how the machine differs from it, and lists what each part should reach: the hardware's\n" +
+			"hardware database and how the machine differs from it, and lists what each part should reach: the hardware's\n" +
 			"peak, what others measured, and from where on it passes, each with its source. What nobody published is\n" +
 			"measured and not judged. docs/platform.md has the rules.",
 		Flags: []cli.Flag{

@@ -28,7 +28,7 @@ type predictOptions struct {
 // clusterSizes are the default sizes for a whole cluster.
 const clusterSizes = "1M,16M,128M,1G,8G,16G"
 
-const predictText = `Without --hardware, the published tables of the hardware data base are
+const predictText = `Without --hardware, the published tables of the hardware database are
 predicted and compared, row by row. With it, times are predicted for a platform
 and a number of GPUs, and every figure that they rest on is listed with its
 source. With --nodes alone it is all GPUs of so many nodes: all collectives,
@@ -50,7 +50,7 @@ func predictCommand(out io.Writer) *cli.Command {
 			&cli.StringSliceFlag{Name: "table", Destination: &o.tables, Usage: "compare `TABLE` only; may be repeated"},
 			&cli.BoolFlag{Name: "leave-one-out", Destination: &o.leaveOneOut, Usage: "predict each table with constants fitted to the others (takes seconds)"},
 			&cli.BoolFlag{Name: "held-out", Destination: &o.held, Usage: "compare with published rows that were not used for fitting"},
-			&cli.StringFlag{Name: "hardware", Aliases: []string{"p"}, Destination: &o.platform, Usage: "predict for `PROFILE` of the hardware data base"},
+			&cli.StringFlag{Name: "hardware", Aliases: []string{"p"}, Destination: &o.platform, Usage: "predict for `PROFILE` of the hardware database"},
 			&cli.IntFlag{Name: "gpus", Aliases: []string{"g"}, Destination: &o.gpus, Usage: "with `N` GPUs in all"},
 			&cli.IntFlag{Name: "nodes", Destination: &o.nodes, Usage: "on `M` nodes (default: as few as hold the GPUs); without --gpus: all GPUs of M nodes"},
 			&cli.StringFlag{Name: "collective", Aliases: []string{"c"}, Value: "all_reduce", Destination: &o.collective, Usage: "predict `COLLECTIVE` (with --nodes alone: all)"},

@@ -22,7 +22,7 @@ func preflightCommand(out, errOut io.Writer) *cli.Command {
 		Description: "For an init container that NVSentinel's webhook adds to pods. Runs certify with the flags after -- (default: --suite quick),\n" +
 			"and sends the result as a health event to PLATFORM_CONNECTOR_SOCKET, about the node NODE_NAME.\n" +
 			"Exits 0 if all checks passed, or with PROCESSING_STRATEGY=STORE_ONLY when the event is sent; 1 if a check failed;\n" +
-			"2 on wrong usage; 3 if checks could not be carried out or the event could not be sent.",
+			"2 on wrong usage; 3 if checks could not run or the event could not be sent.",
 		Flags: []cli.Flag{
 			&cli.DurationFlag{Name: "limit", Value: 10 * time.Minute, Destination: &limit, Usage: "end the suite after `TIME`"},
 		},

@@ -59,7 +59,7 @@ func (o *siteOptions) flags() []cli.Flag {
 		&cli.GenericFlag{Name: "slurm", Value: &o.slurm, Usage: "drain this node in Slurm if the verdict is fail; --slurm=`CONTEXT` is prolog, epilog, health or by-hand, where the environment does not say it"},
 		&cli.StringFlag{Name: "slurm-node", Destination: &o.s.Node, Usage: "`NAME` of the node in Slurm (default: SLURMD_NODENAME, the certificate's node, this host)"},
 		&cli.BoolFlag{Name: "slurm-resume", Destination: &o.s.Resume, Usage: "on a pass resume the node, if assay drained it"},
-		&cli.BoolFlag{Name: "slurm-on-error", Destination: &o.s.OnError, Usage: "also drain the node when checks could not be carried out"},
+		&cli.BoolFlag{Name: "slurm-on-error", Destination: &o.s.OnError, Usage: "also drain the node when checks could not run"},
 		&cli.BoolFlag{Name: "kubernetes", Destination: &o.kubernetes, Usage: "set a condition, a label and an annotation of this node in Kubernetes"},
 		&cli.StringFlag{Name: "kubernetes-node", Destination: &o.k.Node, Usage: "`NAME` of the node in Kubernetes (default: NODE_NAME)"},
 		&cli.StringFlag{Name: "kubernetes-taint", Destination: &o.k.Taint, Usage: "on a failure taint the node with `EFFECT`: NoSchedule, PreferNoSchedule or NoExecute; on a pass remove the taint"},
@@ -185,8 +185,8 @@ func applyCommand(errOut io.Writer) *cli.Command {
 			"It must be about this machine, which is the node, or about the machine that --node-identity or --identity-of names; of a\n" +
 			"suite that comes with the harness, or one that --suite-allowed names; and not older than --max-age. A pass takes back\n" +
 			"only what was done before its checks began.\n" +
-			"Exits 0 if the node is as the certificate wants it, whatever its verdict is; 1 if the certificate is not accepted;\n" +
-			"2 on wrong usage; 3 if the site could not be told.",
+			"Exits 0 if the node is as the certificate requires, with any verdict; 1 if the certificate is not accepted;\n" +
+			"2 on wrong usage; 3 if Slurm or Kubernetes could not be informed.",
 		Flags: slices.Concat(o.flags(), []cli.Flag{
 			&cli.StringSliceFlag{Name: "key", Destination: &keys, Usage: "act only on certificates that the public `KEY` signed, as for harness verify; may be repeated"},
 		}, accept.flags(defaultMaxAge), src.flags()),

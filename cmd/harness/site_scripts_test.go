@@ -165,7 +165,7 @@ func TestSlurmScriptsFlags(t *testing.T) {
 	n.harness = filepath.Join(n.dir, "harness")
 	n.write("harness", "#!/bin/sh\nprintf '%s\\n' \"$@\" >&2\nexit 3\n")
 	status, said, _ := n.script("prolog.sh", "ASSAY_GPUS=8", "ASSAY_PORTS=4", "ASSAY_HARDWARE=hgx-h200", "ASSAY_SUITE='/etc/our suite.yaml'", "ASSAY_ONLY='*'", "ASSAY_THRESHOLDS=/etc/limits.yaml")
-	args, rest, _ := strings.Cut(said, "assay: checks could not be carried out, status 3: ")
+	args, rest, _ := strings.Cut(said, "assay: checks could not run, status 3: ")
 	want := []string{"certify", "--suite", "/etc/our suite.yaml", "--gpus", "8", "--only", "*", "--ports", "4", "--hardware", "hgx-h200", "--thresholds", "/etc/limits.yaml", "--slurm=prolog"}
 	if got := strings.Split(strings.TrimSpace(args), "\n"); status != 0 || !slices.Equal(got, want) || !strings.Contains(rest, "--slurm=prolog") {
 		t.Errorf("status %d, %q; want %q\n%s", status, got, want, rest)

@@ -116,7 +116,7 @@ var flags = []flag{
 	{0, "same-bits", "", "sums of data whose bits depend on the order of addition must have the bits of the ranks' order; runs with ASSAY_SAME_BITS=1", func(c *Config, _ string) error { c.SameBits = true; return nil }},
 	{0, "inject-error", "rank", "", func(c *Config, v string) error { c.Inject = v; return nil }}, // for testing the checks
 	{0, "min-time", "ms", "as many iterations as take so long, at most 2000, instead of -n", setMinTime},
-	{0, "versus", "nccl/best/NAME=VALUE,...", "compare with another engine in the same run: NCCL, NCCL in whatever mode is fastest, or our own with other variables", setVersus},
+	{0, "versus", "nccl/best/NAME=VALUE,...", "compare with another engine in the same run: NCCL, NCCL in its fastest mode, or our own with other variables", setVersus},
 	{0, "graph", "off/on/both", "with --versus: eager launches, CUDA graphs, or both", oneOf("graph", func(c *Config) *string { return &c.Launch }, "off", "on", "both")},
 	{0, "repeat", "count", "with --versus: repetitions, of which the median counts", countFlag("repeat", func(c *Config) *int { return &c.Repeat })},
 }

@@ -41,7 +41,7 @@ configured() {
 
 # certify runs the harness with its flags after those that assay.conf asks for. Its
 # status is the harness's: 1 is a failed check; 2, 3, and those of timeout (124,
-# 137) say that checks could not be carried out. A gate of which assay.conf does not
+# 137) say that checks could not run. A gate of which assay.conf does not
 # say what it should be, above all how many GPUs a node should have, lets no job
 # pass, and takes no node back.
 certify() {
@@ -53,6 +53,6 @@ certify() {
   [ "$ASSAY_ON_ERROR" != drain ] || set -- "$@" --slurm-on-error
   set -- certify --suite "$ASSAY_SUITE" --gpus "$ASSAY_GPUS" "$@"
   if timeout -k 5 "$ASSAY_SECONDS" "$ASSAY_HARNESS" "$@" >/dev/null; then return 0; else code=$?; fi
-  [ "$code" = 1 ] || tell "checks could not be carried out, status $code: $ASSAY_HARNESS $*"
+  [ "$code" = 1 ] || tell "checks could not run, status $code: $ASSAY_HARNESS $*"
   return "$code"
 }

@@ -4,7 +4,7 @@
 # reason, and the status 1 keeps the job away: a batch job is requeued, and held
 # unless SchedulerParameters has nohold_on_prolog_fail.
 #
-# That checks could not be carried out is alone no reason to drain a node:
+# That checks could not run is alone no reason to drain a node:
 # assay.conf can say otherwise.
 set -u
 # shellcheck source=/dev/null
