@@ -58,19 +58,16 @@ const PtrHost = 1
 
 // Properties describe a network device, as the plugin reports it.
 type Properties struct {
-	Name        string
-	PCIPath     string // of the device in /sys; "" for a virtual one
-	GUID        uint64
-	PtrSupport  int     // kinds of memory, a bit mask: 1 host, 2 CUDA, 4 DMA-BUF
-	RegIsGlobal bool    // registered memory serves all connections
-	Speed       int     // of the port in Mbit/s
-	Port        int     // number of the port
-	Latency     float32 // in microseconds; 0: unknown
-	MaxComms    int     // maximum number of connections
-	MaxRecvs    int     // maximum number of receives in a group
-	MaxBytes    uint64  // longest message, or collective of a network that reduces
-	Offload     int     // 0: the processor moves the data; others need a GPU's kernels
-	Parts       int     // number of devices that it consists of
+	Name       string
+	PtrSupport int     // kinds of memory, a bit mask: 1 host, 2 CUDA, 4 DMA-BUF
+	Speed      int     // of the port in Mbit/s
+	Port       int     // number of the port
+	Latency    float32 // in microseconds; 0: unknown
+	MaxComms   int     // maximum number of connections
+	MaxRecvs   int     // maximum number of receives in a group
+	MaxBytes   uint64  // longest message, or collective of a network that reduces
+	Offload    int     // 0: the processor moves the data; others need a GPU's kernels
+	Parts      int     // number of devices that it consists of
 }
 
 // A Line is a line that the plugin logs.

@@ -165,8 +165,7 @@ func (n *Net) properties(device int) (Properties, error) {
 // propertiesOf converts a device's properties from C.
 func propertiesOf(p *C.struct_np_props, maxBytes C.size_t) Properties {
 	return Properties{
-		Name: C.GoString(p.name), PCIPath: C.GoString(p.pci_path), GUID: uint64(p.guid), PtrSupport: int(p.ptr_support),
-		RegIsGlobal: p.reg_is_global != 0, Speed: int(p.speed), Port: int(p.port), Latency: float32(p.latency),
+		Name: C.GoString(p.name), PtrSupport: int(p.ptr_support), Speed: int(p.speed), Port: int(p.port), Latency: float32(p.latency),
 		MaxComms: int(p.max_comms), MaxRecvs: int(p.max_recvs), MaxBytes: uint64(maxBytes), Offload: int(p.device_type), Parts: int(p.parts),
 	}
 }

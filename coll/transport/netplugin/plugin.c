@@ -107,10 +107,9 @@ int np_finalize(struct np_net *n) {
 
 int np_devices(const struct np_net *n, int *count) { return ALL(n, devices)(count); }
 
-// COPY takes over the fields that every version has.
+// COPY takes over what every version has and this package reads.
 #define COPY(p, from)                                                                                        \
-  *(p) = (struct np_props){.name = (from).name, .pci_path = (from).pci_path, .guid = (from).guid,            \
-      .ptr_support = (from).ptr_support, .reg_is_global = (from).reg_is_global, .speed = (from).speed,       \
+  *(p) = (struct np_props){.name = (from).name, .ptr_support = (from).ptr_support, .speed = (from).speed,    \
       .port = (from).port, .max_comms = (from).max_comms, .max_recvs = (from).max_recvs,                     \
       .device_type = (from).device_type, .latency = (from).latency}
 

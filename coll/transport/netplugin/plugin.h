@@ -40,9 +40,8 @@ int np_devices(const struct np_net *n, int *count);
 
 // What a device is, in one form. Strings are the plugin's.
 struct np_props {
-  const char *name, *pci_path;
-  uint64_t guid;
-  int ptr_support, reg_is_global, speed, port, max_comms, max_recvs, device_type, parts;
+  const char *name;
+  int ptr_support, speed, port, max_comms, max_recvs, device_type, parts;
   float latency;
   size_t max_p2p, max_coll;
 };
