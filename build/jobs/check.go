@@ -62,7 +62,7 @@ const maxSize = 4 << 20
 // Check checks files and returns all findings, in the order of the files. It never
 // stops at the first problem.
 func Check(files []File) []Finding {
-	c := &checker{}
+	c := &checker{seen: map[Finding]bool{}}
 	for _, f := range files {
 		c.file, c.base, c.lines = f.Name, 0, bytes.Count(f.Text, []byte("\n"))+1
 		from := len(c.found)
@@ -89,13 +89,14 @@ type checker struct {
 	file  string
 	base  int // lines before the current document
 	found []Finding
+	seen  map[Finding]bool
 	lines int // of the file
 }
 
 func (c *checker) add(level string, line, column int, field, message, remedy string) {
 	f := Finding{File: c.file, Line: min(line, c.lines), Column: column, Level: level, Field: field, Message: message, Remedy: remedy}
-	if !slices.Contains(c.found, f) { // a script may start several commands
-		c.found = append(c.found, f)
+	if !c.seen[f] { // a script may start several commands
+		c.found, c.seen[f] = append(c.found, f), true
 	}
 }
 

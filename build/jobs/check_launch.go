@@ -159,7 +159,7 @@ type launch struct {
 var (
 	ncclTest   = regexp.MustCompile(`^(all_reduce|all_gather|broadcast|reduce_scatter|reduce|alltoall|scatter|gather|sendrecv|hypercube)_perf(_mpi)?$`)
 	shellFlag  = regexp.MustCompile(`^-[a-z]*c$`)
-	tools      = strings.Fields("echo hostname nvidia-smi true date uname cat mkdir rm cp")
+	tools      = strings.Fields("echo hostname nvidia-smi uname")
 	notStarted = strings.Fields(`echo printf which command type hash pip pip3 conda module ml spack apt apt-get yum dnf pkill killall
 		kill grep sbatch salloc man ls cp rm test [ [[ ssh pdsh clush parallel alias cat docker podman ps pgrep`)
 )

@@ -33,17 +33,17 @@ const maxWord = 64 << 10
 
 var (
 	token = regexp.MustCompile("(?s)^(?:" + strings.Join([]string{
-		`(\\\n|[ \t\r]+)`,              // 1 space
-		`'([^']*)'`,                    // 2 literal
-		`"((?:\\.|[^"\\])*)"`,          // 3 quoted
-		`(\$\{[^}]*\}|\$[A-Za-z_]\w*)`, // 4 expansion
+		`(\\\n|[ \t\r]+)`,                // 1 space
+		`'([^']*)'`,                      // 2 literal
+		`"((?:\\.|[^"\\])*)"`,            // 3 quoted
+		`(\$\{[^}${]*\}|\$[A-Za-z_]\w*)`, // 4 expansion
 		`(\$\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|` + "`[^`]*`" + `|\$.?)`, // 5 unknown
 		`<<-?[ \t]*["']?([\w.-]+)["']?`,                                       // 6 here-document
 		`([0-9]*[<>]+[&|]?)`,                                                  // 7 redirection
 		`([;&|()\n]+)`,                                                        // 8 end of a command
 		`([^\s'"\\$` + "`" + `;&|()<>]+|\\?.)`,                                // 9 text
 	}, "|") + ")")
-	expansion  = regexp.MustCompile(`\\[\\"$` + "`\n" + `]|\$(\w+)|\$\{(\w+(?:\[[@*]\])?)(?::?-[^}]*)?\}`)
+	expansion  = regexp.MustCompile(`\\[\\"$` + "`\n" + `]|\$(\w+)|\$\{(\w+(?:\[[@*]\])?)(?::?-[^}${]*)?\}`)
 	assignment = regexp.MustCompile(`^([A-Za-z_]\w*)(\+?=)(?s:(.*))$`)
 	setting    = []string{"export", "declare", "typeset", "readonly", "local"}
 	keywords   = strings.Fields("if then elif else while until do ! time { for select case function")
@@ -67,7 +67,7 @@ func parseShell(text string, vars map[string]string) *shell {
 	}
 	for text != "" {
 		m := token.FindStringSubmatch(text)
-		t, array := m[0], strings.HasSuffix(word, "=")
+		t, array := m[0], text[0] == '(' && strings.HasSuffix(word, "=") && strings.IndexAny(text[1:], "()") == strings.IndexByte(text[1:], ')')
 		if cmd.line == 0 && m[1] == "" && m[8] == "" {
 			cmd.line = line
 		}
@@ -83,13 +83,13 @@ func parseShell(text string, vars map[string]string) *shell {
 		case t[0] == '#' && !inWord:
 			t, _, _ = strings.Cut(text, "\n")
 			sh.comments = append(sh.comments, command{line, []string{t}})
-		case t[0] == '(' && array:
-			t, _, _ = strings.Cut(text, ")")
+		case array: // the part up to a parenthesis
 			var words []string
-			for _, c := range parseShell(t[1:], sh.vars).commands {
+			inner, _, _ := strings.Cut(text[1:], ")")
+			for _, c := range parseShell(inner, sh.vars).commands {
 				words = append(words, c.words...)
 			}
-			word, t = word+"("+strings.Join(words, " "), text[:min(len(t)+1, len(text))]
+			word, t = word+"("+strings.Join(words, " "), text[:min(len(inner)+2, len(text))]
 		case m[6] != "":
 			here = append(here, m[6])
 		case m[7] != "":
