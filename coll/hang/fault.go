@@ -15,9 +15,9 @@ func (w *Watchdog) Broken(err error) { w.background(func() { w.ReportFault(err, 
 
 // ReportFault gives a verdict about what has broken the communicator, once, if this rank waits or
 // makes a call that is refused because of it: a rank that ends when all is done gives none. refused
-// describes the call, which returns after the verdict, because the program may exit then; "": none. If
-// several ranks could give the verdict, the one that knows most does: one on the host of the lost
-// rank, then the lowest.
+// describes that call, "" if there is none. The verdict comes before the call returns, because the
+// program may exit then. If several ranks could give the verdict, the one that knows most does: one
+// on the host of the lost rank, then the lowest.
 func (w *Watchdog) ReportFault(err error, refused string) {
 	w.faultMu.Lock()
 	defer w.faultMu.Unlock()
