@@ -37,7 +37,7 @@ func upload(ctx context.Context, l *oci.Layout, name string, repo *oci.Repositor
 		return root, res, exit.With(exit.Usage, err)
 	}
 	for _, tag := range tags {
-		digits := RecipeOfTag(tag)
+		digits := recipeOfTag(tag)
 		if policy.Recipe == "" {
 			policy.Recipe = digits
 		}
@@ -68,9 +68,9 @@ var fullTag = regexp.MustCompile(`^[0-9]+\.[0-9.]+-devel-[a-z]+[0-9.]+-nccl[0-9.
 
 var recipeInTag = regexp.MustCompile(`^[0-9a-f]{7}$`)
 
-// RecipeOfTag returns the digits of the recipe's hash in which a full tag of the fixed scheme ends;
+// recipeOfTag returns the digits of the recipe's hash in which a full tag of the fixed scheme ends;
 // "" if the tag is of another form.
-func RecipeOfTag(tag string) string {
+func recipeOfTag(tag string) string {
 	m := fullTag.FindStringSubmatch(strings.TrimSuffix(tag, certifySuffix))
 	if m == nil {
 		return ""
@@ -95,7 +95,7 @@ func ReadTag(targets []matrix.Target, ref string) (out Tagged) {
 		out.Tag = ref[i+1:]
 	}
 	tag := strings.TrimSuffix(out.Tag, certifySuffix)
-	out.Recipe = RecipeOfTag(tag)
+	out.Recipe = recipeOfTag(tag)
 	for _, t := range targets {
 		before, after, full := strings.Cut(t.Tag, "{recipe}")
 		middle, ok := strings.CutPrefix(tag, before)

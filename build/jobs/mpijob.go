@@ -104,36 +104,15 @@ func (j *job) launcher() corev1.PodTemplateSpec {
 	}
 }
 
-// A ComputeDomain is the part that a job needs of resource.nvidia.com/v1beta1, from
-// NVIDIA's DRA driver. Pods that claim its channel share NVLink memory.
-type ComputeDomain struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
-	Spec              ComputeDomainSpec `json:"spec"`
-}
-
-// ComputeDomainSpec is the desired state of a ComputeDomain.
-type ComputeDomainSpec struct {
-	NumNodes int                   `json:"numNodes"` // 0: pods do not wait for one another
-	Channel  *ComputeDomainChannel `json:"channel"`
-}
-
-// ComputeDomainChannel names the template for the pods' claims.
-type ComputeDomainChannel struct {
-	ResourceClaimTemplate ComputeDomainTemplate `json:"resourceClaimTemplate"`
-}
-
-// ComputeDomainTemplate names a ResourceClaimTemplate, which the driver creates.
-type ComputeDomainTemplate struct {
-	Name string `json:"name"`
-}
-
 func (j *job) channelTemplate() string { return j.Name + "-channel" }
 
-func (j *job) computeDomain() *ComputeDomain {
-	return &ComputeDomain{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "resource.nvidia.com/v1beta1", Kind: "ComputeDomain"},
-		ObjectMeta: j.meta(),
-		Spec:       ComputeDomainSpec{Channel: &ComputeDomainChannel{ResourceClaimTemplate: ComputeDomainTemplate{Name: j.channelTemplate()}}},
+// computeDomain is of NVIDIA's DRA driver. Pods that claim its channel share NVLink memory.
+func (j *job) computeDomain() any {
+	return map[string]any{
+		"apiVersion": "resource.nvidia.com/v1beta1", "kind": "ComputeDomain", "metadata": j.meta(),
+		"spec": map[string]any{
+			"numNodes": 0, // pods do not wait for one another
+			"channel":  map[string]any{"resourceClaimTemplate": map[string]string{"name": j.channelTemplate()}},
+		},
 	}
 }
