@@ -177,7 +177,7 @@ type builder struct {
 	files    []recipe.Step
 	copies   []recipe.Step // rarely changed ones first, so that images share layers
 
-	lists    []list // directory lists, prepended to the base's own
+	lists    []pathVariable // directory lists, prepended to the base's own
 	env      map[string]string
 	envOrder []string
 	workDir  string
@@ -301,8 +301,8 @@ func (b *builder) copy(from recipe.Source, src, dst string) {
 	b.copies = append(b.copies, recipe.Copy{From: from, Src: src, Dst: dst})
 }
 
-// A list is an environment variable that contains a list of directories.
-type list struct {
+// A pathVariable is an environment variable that contains a list of directories.
+type pathVariable struct {
 	name string
 	dirs []string
 }
@@ -317,7 +317,7 @@ func (b *builder) prepend(name string, dirs ...string) {
 			return
 		}
 	}
-	b.lists = append(b.lists, list{name, dirs})
+	b.lists = append(b.lists, pathVariable{name, dirs})
 }
 
 func (b *builder) libs() []string {

@@ -8,8 +8,8 @@ import (
 	"github.com/assay-hpc/assay/internal/certificate"
 )
 
-// part is what a component made of distribution packages consists of.
-type part struct {
+// debianPart is what a component made of distribution packages consists of.
+type debianPart struct {
 	packages []string // the first one gives the version
 	checks   func(version string, lib libdir) []certificate.Check
 }
@@ -27,7 +27,7 @@ type libdir string
 func (d libdir) load(name string) certificate.Check { return load(string(d) + "/" + name) }
 
 // debian makes a component from the distribution's own packages.
-func debian(name, license, homepage string, p part) maker {
+func debian(name, license, homepage string, p debianPart) maker {
 	return func(b *builder, _ string) {
 		packages := slices.Clone(p.packages)
 		for i, name := range packages {
@@ -102,7 +102,7 @@ func behind(text, version string) string {
 }
 
 var (
-	openmpi = part{
+	openmpi = debianPart{
 		[]string{"openmpi-bin", "libopenmpi3", "openmpi-common"},
 		func(v string, lib libdir) []certificate.Check {
 			return []certificate.Check{
@@ -114,7 +114,7 @@ var (
 			}
 		},
 	}
-	ucx = part{
+	ucx = debianPart{
 		[]string{"libucx0", "ucx-utils"},
 		func(v string, lib libdir) []certificate.Check {
 			return []certificate.Check{
@@ -124,7 +124,7 @@ var (
 			}
 		},
 	}
-	pmix = part{
+	pmix = debianPart{
 		[]string{"libpmix2", "libpmix-bin"},
 		func(v string, lib libdir) []certificate.Check {
 			return []certificate.Check{
@@ -133,7 +133,7 @@ var (
 			}
 		},
 	}
-	rdmaCore = part{
+	rdmaCore = debianPart{
 		[]string{"rdma-core", "libibverbs1", "librdmacm1", "libibumad3", "ibverbs-providers", "ibverbs-utils", "rdmacm-utils"},
 		func(_ string, lib libdir) []certificate.Check {
 			return []certificate.Check{
@@ -142,7 +142,7 @@ var (
 			}
 		},
 	}
-	infinibandDiags = part{
+	infinibandDiags = debianPart{
 		[]string{"infiniband-diags"},
 		func(v string, _ libdir) []certificate.Check {
 			return []certificate.Check{
@@ -151,7 +151,7 @@ var (
 			}
 		},
 	}
-	hwloc = part{
+	hwloc = debianPart{
 		[]string{"hwloc-nox"},
 		func(v string, _ libdir) []certificate.Check {
 			return []certificate.Check{
@@ -160,7 +160,7 @@ var (
 			}
 		},
 	}
-	numactl = part{
+	numactl = debianPart{
 		[]string{"numactl", "libnuma1"},
 		func(_ string, lib libdir) []certificate.Check {
 			return []certificate.Check{

@@ -3,7 +3,7 @@ package component
 import "github.com/assay-hpc/assay/internal/certificate"
 
 func init() {
-	makers["libfabric"] = debian("libfabric", "GPL-2.0-only OR BSD-2-Clause", "https://ofiwg.github.io/libfabric", part{
+	makers["libfabric"] = debian("libfabric", "GPL-2.0-only OR BSD-2-Clause", "https://ofiwg.github.io/libfabric", debianPart{
 		[]string{"libfabric1", "libfabric-bin"},
 		func(v string, lib libdir) []certificate.Check {
 			return []certificate.Check{

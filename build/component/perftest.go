@@ -40,7 +40,7 @@ make install NVCC="$NVCC" DESTDIR=/out
 	})
 }
 
-var perftestDebian = debian("perftest", "GPL-2.0-only OR BSD-2-Clause", "https://github.com/linux-rdma/perftest", part{
+var perftestDebian = debian("perftest", "GPL-2.0-only OR BSD-2-Clause", "https://github.com/linux-rdma/perftest", debianPart{
 	[]string{"perftest"}, perftestChecks,
 })
 

@@ -323,13 +323,13 @@ func TestOpenErrors(t *testing.T) {
 func TestMirrorFile(t *testing.T) {
 	file := own(t)
 	config := site(t)
-	if got, want := ConfigFile(), filepath.Join(config, "assay", "mirrors"); got != want {
+	if got, want := configFile(), filepath.Join(config, "assay", "mirrors"); got != want {
 		t.Fatalf("ConfigFile() = %q; want %q", got, want)
 	}
 	if err := os.MkdirAll(filepath.Join(config, "assay"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(ConfigFile(), []byte("# our site\n\n  docker.io=site.example.org  \nquay.io=site.example.org/quay\n"), 0o644); err != nil {
+	if err := os.WriteFile(configFile(), []byte("# our site\n\n  docker.io=site.example.org  \nquay.io=site.example.org/quay\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	w := open(t, Options{Matrix: file, Mirrors: []string{"docker.io=other.example.org"}})
@@ -342,12 +342,12 @@ func TestMirrorFile(t *testing.T) {
 
 func TestStateDir(t *testing.T) {
 	t.Setenv("ASSAY_STATE_DIR", "relative")
-	if got, err := DefaultStateDir(); err != nil || !filepath.IsAbs(got) {
+	if got, err := defaultStateDir(); err != nil || !filepath.IsAbs(got) {
 		t.Errorf("DefaultStateDir() = %q, %v; want an absolute path", got, err)
 	}
 	t.Setenv("ASSAY_STATE_DIR", "")
 	t.Setenv("XDG_CACHE_HOME", "/cache")
-	if got, err := DefaultStateDir(); err != nil || got != "/cache/assay" {
+	if got, err := defaultStateDir(); err != nil || got != "/cache/assay" {
 		t.Errorf("DefaultStateDir() = %q, %v", got, err)
 	}
 }

@@ -58,8 +58,8 @@ type Workspace struct {
 	sourceTar []byte
 }
 
-// DefaultStateDir returns the directory for builders, downloads and bases.
-func DefaultStateDir() (string, error) {
+// defaultStateDir returns the directory for builders, downloads and bases.
+func defaultStateDir() (string, error) {
 	if dir := os.Getenv("ASSAY_STATE_DIR"); dir != "" {
 		return filepath.Abs(dir)
 	}
@@ -78,7 +78,7 @@ func Open(o Options) (*Workspace, error) {
 	}
 	var err error
 	if w.StateDir == "" {
-		if w.StateDir, err = DefaultStateDir(); err != nil {
+		if w.StateDir, err = defaultStateDir(); err != nil {
 			return nil, err
 		}
 	}
@@ -107,9 +107,9 @@ func modules(list string) []module.Version {
 	return out
 }
 
-// ConfigFile returns the path of a file that lists mirrors, one FROM=TO per line, for sites where
+// configFile returns the path of a file that lists mirrors, one FROM=TO per line, for sites where
 // every call needs them.
-func ConfigFile() string {
+func configFile() string {
 	dir, err := os.UserConfigDir()
 	if err != nil {
 		return ""
@@ -122,7 +122,7 @@ const maxConfig = 1 << 20
 
 func (w *Workspace) mirrors() error {
 	lines := slices.Clone(w.Mirrors)
-	text, err := infile.Read(ConfigFile(), maxConfig)
+	text, err := infile.Read(configFile(), maxConfig)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return exit.With(exit.Usage, err)
 	}

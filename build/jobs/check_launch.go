@@ -296,7 +296,7 @@ func (j *judge) start(l *launch) {
 	case l.inner == certify && per > 1:
 		bad(LevelError, "write 1", "%d processes a node, but harness certify takes one process a node, which sees all GPUs", per)
 	case l.inner == torchrun || l.inner == accelerate:
-		j.told(l, nodes, bad)
+		j.toldNodes(l, nodes, bad)
 	}
 	switch use := per * l.gpus; {
 	case use == 0:
@@ -311,8 +311,8 @@ func (j *judge) start(l *launch) {
 	}
 }
 
-// told compares the nodes of which a launcher is told with those on which it starts.
-func (j *judge) told(l *launch, nodes int, bad func(level, remedy, format string, args ...any)) {
+// toldNodes compares the nodes of which a launcher is told with those on which it starts.
+func (j *judge) toldNodes(l *launch, nodes int, bad func(level, remedy, format string, args ...any)) {
 	rank, backend := l.inside.last("node-rank", "machine-rank"), l.inside.last("rdzv-backend")
 	switch all := l.outer == srun && !l.has("N", "nodes", "w", "nodelist", "n", "ntasks") || l.outer == "" && j.every; {
 	case !all || nodes < 1 || l.nodes < 1 || l.inside.has("standalone"):

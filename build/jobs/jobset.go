@@ -17,33 +17,33 @@ import (
 type Set struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	Spec              SetSpec `json:"spec"`
+	Spec              setSpec `json:"spec"`
 }
 
-// SetSpec is the desired state of a Set.
-type SetSpec struct {
-	ReplicatedJobs          []ReplicatedJob `json:"replicatedJobs,omitempty"`
-	Network                 *SetNetwork     `json:"network,omitempty"`
-	FailurePolicy           *FailurePolicy  `json:"failurePolicy,omitempty"`
+// setSpec is the desired state of a Set.
+type setSpec struct {
+	ReplicatedJobs          []replicatedJob `json:"replicatedJobs,omitempty"`
+	Network                 *setNetwork     `json:"network,omitempty"`
+	FailurePolicy           *failurePolicy  `json:"failurePolicy,omitempty"`
 	TTLSecondsAfterFinished *int32          `json:"ttlSecondsAfterFinished,omitempty"`
 }
 
-// A ReplicatedJob is one or more Jobs of one template.
-type ReplicatedJob struct {
+// A replicatedJob is one or more Jobs of one template.
+type replicatedJob struct {
 	Name     string                  `json:"name"`
 	Template batchv1.JobTemplateSpec `json:"template"`
 	Replicas *int32                  `json:"replicas,omitempty"`
 }
 
-// SetNetwork configures how pods find one another.
-type SetNetwork struct {
+// setNetwork configures how pods find one another.
+type setNetwork struct {
 	EnableDNSHostnames       *bool  `json:"enableDNSHostnames,omitempty"`
 	Subdomain                string `json:"subdomain,omitempty"`
 	PublishNotReadyAddresses *bool  `json:"publishNotReadyAddresses,omitempty"`
 }
 
-// FailurePolicy says what happens when a Job fails.
-type FailurePolicy struct {
+// failurePolicy says what happens when a Job fails.
+type failurePolicy struct {
 	MaxRestarts int32 `json:"maxRestarts"`
 }
 
@@ -120,12 +120,12 @@ func (j *job) jobSet() ([]byte, error) {
 	set := &Set{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "jobset.x-k8s.io/v1alpha2", Kind: "JobSet"},
 		ObjectMeta: j.meta(),
-		Spec: SetSpec{
+		Spec: setSpec{
 			// A pod's name resolves only when the pod is ready: by then all of it has started.
-			Network:                 &SetNetwork{EnableDNSHostnames: ptr(true), PublishNotReadyAddresses: ptr(false)},
-			FailurePolicy:           &FailurePolicy{}, // no restart: a failed measurement is a result
+			Network:                 &setNetwork{EnableDNSHostnames: ptr(true), PublishNotReadyAddresses: ptr(false)},
+			FailurePolicy:           &failurePolicy{}, // no restart: a failed measurement is a result
 			TTLSecondsAfterFinished: ptr[int32](keepFor),
-			ReplicatedJobs: []ReplicatedJob{{
+			ReplicatedJobs: []replicatedJob{{
 				Name: setNodes, Replicas: ptr[int32](1),
 				Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{
 					Completions: &n, Parallelism: &n, CompletionMode: ptr(batchv1.IndexedCompletion),
@@ -222,10 +222,10 @@ func (s *places) worldSize(value string, c corev1.Container, pods []int64, path 
 }
 
 // all returns the number of pods of all of its Jobs.
-func (r ReplicatedJob) all() int64 { return int64(count(r.Replicas, 1)) * r.pods() }
+func (r replicatedJob) all() int64 { return int64(count(r.Replicas, 1)) * r.pods() }
 
 // pods returns the number of pods of each of the Jobs.
-func (r ReplicatedJob) pods() int64 {
+func (r replicatedJob) pods() int64 {
 	return int64(count(r.Template.Spec.Completions, count(r.Template.Spec.Parallelism, 1)))
 }
 

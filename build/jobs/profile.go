@@ -118,8 +118,8 @@ type Document struct {
 	Profiles []Profile                  `json:"profiles"`
 }
 
-// file is a file of the hardware data base, as far as jobs need it.
-type file struct {
+// profilesFile is a file of the hardware data base, as far as jobs need it.
+type profilesFile struct {
 	Sources  map[string]hardware.Source `yaml:"sources"`
 	Sets     map[string][]Var           `yaml:"sets"`
 	Profiles []Profile                  `yaml:"profiles"`
@@ -134,7 +134,7 @@ func Load() (*Document, error) { return load() }
 
 func parseProfiles(files fs.FS) (*Document, error) {
 	d := &Document{Schema: 1}
-	err := hardware.Read(files, func(f *file) error {
+	err := hardware.Read(files, func(f *profilesFile) error {
 		d.Profiles = append(d.Profiles, f.Profiles...)
 		return errors.Join(hardware.Unite("sources", &d.Sources, f.Sources), hardware.Unite("sets", &d.Sets, f.Sets))
 	})

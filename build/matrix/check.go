@@ -12,7 +12,7 @@ const maxRows = 1024
 
 // check reports inconsistencies between the parts of a document. The form of each part is already
 // valid.
-func (r *reporter) check(doc *document) {
+func (r *reporter) check(doc *matrixDocument) {
 	for i, im := range doc.Images {
 		r.checkImage(item("images", i), im)
 	}
@@ -32,7 +32,7 @@ func (r *reporter) check(doc *document) {
 }
 
 // hasRows reports whether the file has rows in addition to the images written out.
-func (doc *document) hasRows() bool { return doc.Axes.At.set() || len(doc.Include) > 0 }
+func (doc *matrixDocument) hasRows() bool { return doc.Axes.At.set() || len(doc.Include) > 0 }
 
 func (r *reporter) checkImage(field string, im image) {
 	if im.Base.Image.At.set() == im.Base.Debootstrap.At.set() {
@@ -60,7 +60,7 @@ func (r *reporter) checkImage(field string, im image) {
 	}
 }
 
-func (r *reporter) checkRows(doc *document) {
+func (r *reporter) checkRows(doc *matrixDocument) {
 	r.requireForRows(doc)
 	a := doc.Axes
 	if n := len(a.Ubuntu) * len(a.CUDA) * (1 + len(doc.Variants)); n > maxRows {
@@ -81,7 +81,7 @@ func (r *reporter) checkRows(doc *document) {
 }
 
 // requireForRows reports missing top-level keys that rows need.
-func (r *reporter) requireForRows(doc *document) {
+func (r *reporter) requireForRows(doc *matrixDocument) {
 	for _, k := range []struct {
 		key string
 		set bool
@@ -100,14 +100,14 @@ func (r *reporter) requireForRows(doc *document) {
 	}
 }
 
-func (doc *document) rowsAt() Pos {
+func (doc *matrixDocument) rowsAt() Pos {
 	if doc.Axes.At.set() {
 		return doc.Axes.At
 	}
 	return doc.Include[0].At
 }
 
-func (r *reporter) checkNoRows(doc *document) {
+func (r *reporter) checkNoRows(doc *matrixDocument) {
 	if len(doc.Images) == 0 {
 		r.report(Pos{1, 1}, "", "the file has no targets", `add "images:" or "axes:"; docs/matrix.md has the format`)
 	}
@@ -123,7 +123,7 @@ func (r *reporter) checkNoRows(doc *document) {
 	}
 }
 
-func (r *reporter) checkVariants(doc *document) {
+func (r *reporter) checkVariants(doc *matrixDocument) {
 	names := make([]value[name], len(doc.Variants))
 	for i, v := range doc.Variants {
 		names[i] = v.Name
@@ -145,7 +145,7 @@ func (r *reporter) checkVariant(field, variant string, at Pos, allowed []string)
 	}
 }
 
-func (doc *document) variantNames() []string {
+func (doc *matrixDocument) variantNames() []string {
 	var out []string
 	for _, v := range doc.Variants {
 		out = append(out, v.Name.Text)
@@ -154,7 +154,7 @@ func (doc *document) variantNames() []string {
 }
 
 // checkSelectors checks every condition on a variant against the declared variants.
-func (r *reporter) checkSelectors(doc *document) {
+func (r *reporter) checkSelectors(doc *matrixDocument) {
 	allowed := append(doc.variantNames(), plain)
 	conditions := func(field string, cs []condition) {
 		for _, c := range cs {
@@ -178,7 +178,7 @@ func (r *reporter) checkSelectors(doc *document) {
 }
 
 // rules returns every component rule of the file, of images and rows alike.
-func (doc *document) rules() []componentRule {
+func (doc *matrixDocument) rules() []componentRule {
 	var out []componentRule
 	for _, im := range doc.Images {
 		out = append(out, im.Components...)

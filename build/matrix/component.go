@@ -130,7 +130,7 @@ func (c *componentRule) versions() []string {
 
 // decide picks the version of every component of a row. A component that is left out adds no fact
 // to the row.
-func (e *expansion) decide(r row, f facts) (out []Component, ok bool) {
+func (e *expansion) decide(r targetRow, f facts) (out []Component, ok bool) {
 	ok = true
 	for i := range r.components {
 		rule := &r.components[i]

@@ -39,7 +39,7 @@ type violation struct {
 }
 
 // hold checks a target's facts against every constraint.
-func (e *expansion) hold(r row, f facts, l []value[capability]) {
+func (e *expansion) hold(r targetRow, f facts, l []value[capability]) {
 	for _, c := range e.doc.Constraints {
 		if !applies(c.When, f) {
 			continue
@@ -64,7 +64,7 @@ func (e *expansion) violate(v violation, target string) {
 }
 
 // place returns where in the file the value of a row's fact is set.
-func (e *expansion) place(r row, key, fact string, l []value[capability]) (Pos, string) {
+func (e *expansion) place(r targetRow, key, fact string, l []value[capability]) (Pos, string) {
 	switch key {
 	case "cuda":
 		return r.cudaAt, r.cudaField

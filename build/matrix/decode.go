@@ -23,7 +23,7 @@ type decodable interface {
 }
 
 // decodeDocument reads the whole text, which must be one YAML mapping.
-func (r *reporter) decodeDocument(text []byte, doc *document) {
+func (r *reporter) decodeDocument(text []byte, doc *matrixDocument) {
 	if len(text) > MaxSize {
 		r.report(Pos{1, 1}, "", fmt.Sprintf("the file is larger than %d bytes", MaxSize), "is this a matrix file? split it if so")
 		return
@@ -176,8 +176,8 @@ func (r *reporter) text(field string, n *yaml.Node) (string, bool) {
 	return "", false
 }
 
-// An entry is one key of a mapping with its value.
-type entry struct {
+// An keyValue is one key of a mapping with its value.
+type keyValue struct {
 	key   string
 	at    Pos
 	value *yaml.Node
@@ -185,15 +185,15 @@ type entry struct {
 
 // mapping returns the entries of a mapping that have an allowed key, and reports the others. The
 // parameter what names the kind of key: "key", "component".
-func (r *reporter) mapping(field string, n *yaml.Node, what string, allowed []string) ([]entry, bool) {
+func (r *reporter) mapping(field string, n *yaml.Node, what string, allowed []string) ([]keyValue, bool) {
 	if n.Kind != yaml.MappingNode {
 		r.wrongType(field, n, "a mapping", `write it as lines of "key: value"`)
 		return nil, false
 	}
-	var out []entry
+	var out []keyValue
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		e := entry{n.Content[i].Value, pos(n.Content[i]), n.Content[i+1]}
-		first := slices.IndexFunc(out, func(o entry) bool { return o.key == e.key })
+		e := keyValue{n.Content[i].Value, pos(n.Content[i]), n.Content[i+1]}
+		first := slices.IndexFunc(out, func(o keyValue) bool { return o.key == e.key })
 		switch {
 		case n.Content[i].Kind != yaml.ScalarNode || !slices.Contains(allowed, e.key):
 			r.report(e.at, join(field, e.key), fmt.Sprintf("unknown %s %q", what, e.key), suggest(what, e.key, allowed))

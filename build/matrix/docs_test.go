@@ -19,7 +19,7 @@ func TestDocs(t *testing.T) {
 	if _, err := expand("docs/matrix.md", []byte(example)); err != nil {
 		t.Errorf("the example is refused: %v", err)
 	}
-	for _, v := range []any{document{}, image{}, base{}, debootstrap{}, axes{}, variant{}, include{}, exclude{}, constraint{}, capabilityList{}, choice{}} {
+	for _, v := range []any{matrixDocument{}, image{}, base{}, debootstrap{}, axes{}, variant{}, include{}, exclude{}, constraint{}, capabilityList{}, choice{}} {
 		keys, _ := keysOf(reflect.TypeOf(v))
 		for _, k := range keys {
 			if !strings.Contains(doc, "`"+k+"`") && !strings.Contains(doc, "`"+k+":") {

@@ -1,9 +1,9 @@
 package matrix
 
-// A document is matrix.yaml as written: the decoder, the JSON Schema and docs/matrix.md all
+// A matrixDocument is matrix.yaml as written: the decoder, the JSON Schema and docs/matrix.md all
 // follow these types. A key without omitempty is required. At is where a mapping starts; it is
 // not set if an optional mapping is absent.
-type document struct {
+type matrixDocument struct {
 	Version      formatVersion        `json:"version" jsonschema_description:"Version of this format; always 1."`
 	Repository   value[repository]    `json:"repository" jsonschema_description:"Where the images are published, without a tag."`
 	Images       []image              `json:"images,omitempty" jsonschema_description:"Images written out one by one; they come before those of the axes."`

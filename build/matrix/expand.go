@@ -10,8 +10,8 @@ import (
 	"github.com/assay-hpc/assay/internal/words"
 )
 
-// A row is one target before its components' versions are known.
-type row struct {
+// A targetRow is one target before its components' versions are known.
+type targetRow struct {
 	name     string
 	explicit bool // written out, not a product of the axes
 	distro   string
@@ -35,7 +35,7 @@ type row struct {
 	cudaField, baseField, componentsField string
 }
 
-func (r row) facts() facts {
+func (r targetRow) facts() facts {
 	f := facts{"variant": {plain}}
 	if r.variant != "" {
 		f["variant"] = []string{r.variant}
@@ -53,9 +53,9 @@ func (r row) facts() facts {
 // an effect.
 type expansion struct {
 	reporter
-	doc *document
+	doc *matrixDocument
 
-	rows       []row // all rows of the file, in its order, before any is removed
+	rows       []targetRow // all rows of the file, in its order, before any is removed
 	targets    []Target
 	names      map[string]Pos    // of targets
 	owners     map[string]string // maps a tag to its target
@@ -84,8 +84,8 @@ func (e *expansion) once(at Pos, field, msg, remedy string) {
 	}
 }
 
-func (doc *document) rows() []row {
-	var out []row
+func (doc *matrixDocument) rows() []targetRow {
+	var out []targetRow
 	for i, im := range doc.Images {
 		out = append(out, imageRow(item("images", i), im))
 	}
@@ -96,14 +96,14 @@ func (doc *document) rows() []row {
 	return out
 }
 
-func imageRow(field string, im image) row {
+func imageRow(field string, im image) targetRow {
 	base := Base{}
 	if d := im.Base.Debootstrap; d.At.set() {
 		base.Debootstrap = &Debootstrap{Suite: d.Suite.Text, Variant: d.Variant.Text}
 	} else {
 		base.Image, _ = fill(im.Base.Image.Text, map[string]string{"release": im.Release.Text})
 	}
-	return row{
+	return targetRow{
 		name: im.Name.Text, explicit: true, distro: im.Distro.Text, release: im.Release.Text, base: base,
 		cuda: im.CUDA.Text, compile: im.Compile,
 		platforms: im.Platforms, components: im.Components,
@@ -114,9 +114,9 @@ func imageRow(field string, im image) row {
 }
 
 // product returns every combination of Ubuntu and CUDA, each followed by its variants.
-func (doc *document) product() []row {
+func (doc *matrixDocument) product() []targetRow {
 	a := doc.Axes
-	var out []row
+	var out []targetRow
 	for i, u := range a.Ubuntu {
 		for j, c := range a.CUDA {
 			r := doc.cudaRow(u.Text, c.Text, "", a.Platforms)
@@ -136,7 +136,7 @@ func (doc *document) product() []row {
 	return out
 }
 
-func (doc *document) includeRow(field string, in include) row {
+func (doc *matrixDocument) includeRow(field string, in include) targetRow {
 	platforms := in.Platforms
 	if len(platforms) == 0 {
 		platforms = doc.Axes.Platforms
@@ -149,9 +149,9 @@ func (doc *document) includeRow(field string, in include) row {
 	return r
 }
 
-func (doc *document) cudaRow(ubuntu, cuda, variant string, platforms []value[platform]) row {
+func (doc *matrixDocument) cudaRow(ubuntu, cuda, variant string, platforms []value[platform]) targetRow {
 	image, _ := fill(doc.Base.Text, map[string]string{"cuda": cuda, "ubuntu": ubuntu})
-	return row{
+	return targetRow{
 		name: rowName(ubuntu, cuda, variant), distro: "ubuntu", release: ubuntu, cuda: cuda, variant: variant,
 		base: Base{Image: image}, platforms: platforms, components: doc.Components,
 		tag: doc.Tag, moving: doc.Moving, tagField: "tag", movingField: "moving",
@@ -168,7 +168,7 @@ func rowName(ubuntu, cuda, variant string) string {
 }
 
 // add turns a row into a target unless the file removes it.
-func (e *expansion) add(r row) {
+func (e *expansion) add(r targetRow) {
 	f := r.facts()
 	if !r.explicit && e.removed(f) {
 		return
@@ -205,7 +205,7 @@ func platformsOf(list []value[platform]) []recipe.Platform {
 }
 
 // capabilities finds the row's list and adds it to the facts.
-func (e *expansion) capabilities(r row, f facts) []value[capability] {
+func (e *expansion) capabilities(r targetRow, f facts) []value[capability] {
 	list := r.compile
 	if r.cuda != "" && len(list) == 0 {
 		list = e.capabilitiesOf(r)
@@ -217,7 +217,7 @@ func (e *expansion) capabilities(r row, f facts) []value[capability] {
 }
 
 // capabilitiesOf returns the first list of the file that fits the row's CUDA.
-func (e *expansion) capabilitiesOf(r row) []value[capability] {
+func (e *expansion) capabilitiesOf(r targetRow) []value[capability] {
 	i := slices.IndexFunc(e.doc.Capabilities, func(l capabilityList) bool { return l.CUDA.holds(r.cuda) })
 	if i < 0 {
 		e.once(r.at, r.field, fmt.Sprintf("no entry of capabilities is for CUDA %q", r.cuda), "add one, or widen the condition of one")

@@ -21,7 +21,7 @@ type File struct {
 	Name       string // as given to [Parse], for messages
 	Repository string // where the images are published: "ghcr.io/assay-hpc/assay"
 
-	doc document
+	doc matrixDocument
 }
 
 // MaxSize limits what Parse reads, in bytes; the real file is smaller than a hundredth of it.

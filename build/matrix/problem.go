@@ -27,7 +27,7 @@ func (f *File) Refuse(problems []Problem) error {
 	}
 	var all []found
 	for _, p := range problems {
-		i := slices.IndexFunc(e.rows, func(r row) bool { return r.name == p.Target })
+		i := slices.IndexFunc(e.rows, func(r targetRow) bool { return r.name == p.Target })
 		if i < 0 {
 			panic("matrix: no row is called " + p.Target)
 		}

@@ -10,7 +10,7 @@ import (
 // types and spelling. What shows only when the matrix is expanded (combinations, tags, unused
 // lines) needs [Parse] and [File.Targets].
 func Schema() []byte {
-	s := reflectSchema(document{})
+	s := reflectSchema(matrixDocument{})
 	s.Version = jsonschema.Version
 	s.ID = "https://github.com/assay-hpc/assay/matrix.schema.json"
 	s.Title = "assay's matrix.yaml"
@@ -85,7 +85,7 @@ func (formatVersion) JSONSchema() *jsonschema.Schema {
 func (base) JSONSchemaExtend(s *jsonschema.Schema) { eitherOf(s, "image", "debootstrap") }
 
 // JSONSchemaExtend adds the keys that rows need, and that there must be at least one target.
-func (document) JSONSchemaExtend(s *jsonschema.Schema) {
+func (matrixDocument) JSONSchemaExtend(s *jsonschema.Schema) {
 	need := []string{"base", "tag", "capabilities", "components"}
 	s.DependentRequired = map[string][]string{"axes": need, "include": need}
 	s.AnyOf = []*jsonschema.Schema{{Required: []string{"images"}}, {Required: []string{"axes"}}, {Required: []string{"include"}}}

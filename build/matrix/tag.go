@@ -71,7 +71,7 @@ func (r *reporter) checkMoving(field string, moving []value[tagTemplate], allowe
 }
 
 // tags fills in the tag and the moving tags of a target.
-func (e *expansion) tags(r row, f facts, t *Target) {
+func (e *expansion) tags(r targetRow, f facts, t *Target) {
 	values := map[string]string{"name": t.Name, "release": t.Release}
 	for k, v := range f {
 		if k != "capability" && k != "variant" {

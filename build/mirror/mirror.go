@@ -186,7 +186,7 @@ func (r *Resolver) apply(s string) (string, bool) {
 	for _, rule := range r.rules {
 		if rest, ok := under(s, rule.From); ok {
 			if IsPath(rule.To) {
-				return file(rule.To, rest), true
+				return downloadFile(rule.To, rest), true
 			}
 			return join(rule.To, rest), true
 		}
@@ -194,9 +194,9 @@ func (r *Resolver) apply(s string) (string, bool) {
 	return "", false
 }
 
-// file returns the file of a directory that contains downloads at the path of their URL. It lies
+// downloadFile returns the file of a directory that contains downloads at the path of their URL. It lies
 // below the directory whatever the URL says; a query has no part in it.
-func file(dir, rest string) string {
+func downloadFile(dir, rest string) string {
 	if i := strings.IndexAny(rest, "?#"); i >= 0 {
 		rest = rest[:i]
 	}

@@ -27,12 +27,12 @@ const (
 
 // A Predicate is SLSA's provenance v1.
 type Predicate struct {
-	BuildDefinition BuildDefinition `json:"buildDefinition"`
-	RunDetails      RunDetails      `json:"runDetails"`
+	BuildDefinition buildDefinition `json:"buildDefinition"`
+	RunDetails      runDetails      `json:"runDetails"`
 }
 
-// A BuildDefinition contains all inputs of a build.
-type BuildDefinition struct {
+// A buildDefinition contains all inputs of a build.
+type buildDefinition struct {
 	BuildType            string     `json:"buildType"`
 	ExternalParameters   External   `json:"externalParameters"`
 	InternalParameters   Internal   `json:"internalParameters"`
@@ -53,8 +53,8 @@ type Internal struct {
 	Epoch  int64  `json:"sourceDateEpoch"` // the time of every file in the image
 }
 
-// RunDetails describes this one run.
-type RunDetails struct {
+// runDetails describes this one run.
+type runDetails struct {
 	Builder  Builder  `json:"builder"`
 	Metadata Metadata `json:"metadata"`
 }
@@ -127,7 +127,7 @@ func New(b Build) (*Predicate, error) {
 		return nil, fmt.Errorf("provenance of %s: %w", b.Recipe.Target, err)
 	}
 	return &Predicate{
-		BuildDefinition: BuildDefinition{
+		BuildDefinition: buildDefinition{
 			BuildType: BuildType,
 			ExternalParameters: External{
 				Target: b.Recipe.Target, Platform: b.Recipe.Platform.String(),
@@ -136,7 +136,7 @@ func New(b Build) (*Predicate, error) {
 			InternalParameters:   Internal{Recipe: b.Recipe.Declared(), Lock: strings.TrimPrefix(b.LockDigest, "sha256:"), Epoch: b.Epoch},
 			ResolvedDependencies: deps,
 		},
-		RunDetails: RunDetails{
+		RunDetails: runDetails{
 			Builder:  b.Builder,
 			Metadata: Metadata{InvocationID: b.InvocationID, StartedOn: stamp(b.Started), FinishedOn: stamp(b.Finished)},
 		},

@@ -44,7 +44,7 @@ func Summarize(predicate []byte) (Summary, error) {
 			InternalParameters   json.RawMessage   `json:"internalParameters"`
 			ResolvedDependencies []json.RawMessage `json:"resolvedDependencies"`
 		} `json:"buildDefinition"`
-		RunDetails RunDetails `json:"runDetails"`
+		RunDetails runDetails `json:"runDetails"`
 	}
 	if err := json.Unmarshal(predicate, &p); err != nil {
 		return Summary{}, fmt.Errorf("provenance: %w", err)

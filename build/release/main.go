@@ -43,13 +43,13 @@ func main() {
 	flag.StringVar(&r.date, "date", "", "`time` of that commit, RFC 3339")
 	key := flag.String("key", "", "sign with the Ed25519 key in this PEM `file`")
 	flag.Parse()
-	if err := run(&r, *key); err != nil {
+	if err := makeRelease(&r, *key); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
 	}
 }
 
-func run(r *release, key string) (err error) {
+func makeRelease(r *release, key string) (err error) {
 	if key != "" {
 		if r.key, err = attest.LoadPrivateKey(key); err != nil {
 			return err

@@ -77,7 +77,7 @@ func TestDescribe(t *testing.T) {
 	if err := os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(r, key); err != nil {
+	if err := makeRelease(r, key); err != nil {
 		t.Fatal(err)
 	}
 
@@ -124,7 +124,7 @@ func TestDescribe(t *testing.T) {
 // TestSame: the same files give the same documents, and they are not described again.
 func TestSame(t *testing.T) {
 	r := files(t)
-	if err := run(r, ""); err != nil {
+	if err := makeRelease(r, ""); err != nil {
 		t.Fatal(err)
 	}
 	was := read(t, r, sums)
@@ -133,7 +133,7 @@ func TestSame(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := run(r, ""); err != nil || !bytes.Equal(was, read(t, r, sums)) {
+	if err := makeRelease(r, ""); err != nil || !bytes.Equal(was, read(t, r, sums)) {
 		t.Errorf("%v\n%s\nwant\n%s", err, read(t, r, sums), was)
 	}
 	var st map[string]any
@@ -148,14 +148,14 @@ func TestErrors(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(r.dir, "bad.tar.gz"), []byte("no archive"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(r, ""); err == nil || !strings.Contains(err.Error(), "bad.tar.gz: ") {
+	if err := makeRelease(r, ""); err == nil || !strings.Contains(err.Error(), "bad.tar.gz: ") {
 		t.Errorf("an archive that is none: %v", err)
 	}
 	r.dir = t.TempDir()
-	if err := run(r, ""); err == nil || !strings.Contains(err.Error(), "has no archive") {
+	if err := makeRelease(r, ""); err == nil || !strings.Contains(err.Error(), "has no archive") {
 		t.Errorf("an empty directory: %v", err)
 	}
-	if err := run(r, "missing.pem"); err == nil {
+	if err := makeRelease(r, "missing.pem"); err == nil {
 		t.Error("a key that does not exist")
 	}
 }

@@ -40,7 +40,7 @@ func (r *release) sbom(archive string) error {
 	if err != nil {
 		return err
 	}
-	var d document
+	var d spdxDocument
 	root := d.add("DOCUMENT", common.TypeRelationshipDescribe, &spdx.Package{
 		PackageName: strings.TrimSuffix(archive, ".tar.gz"), PackageVersion: r.version, PackageFileName: archive,
 		PackageChecksums:       []common.Checksum{{Algorithm: common.SHA256, Value: sum}},
@@ -71,14 +71,14 @@ func (r *release) sbom(archive string) error {
 	return r.write(strings.TrimSuffix(archive, ".tar.gz")+sbomSuffix, append(b, '\n'))
 }
 
-// A document collects packages and how they are related.
-type document struct {
+// A spdxDocument collects packages and how they are related.
+type spdxDocument struct {
 	packages  []*spdx.Package
 	relations []*spdx.Relationship
 }
 
 // add adds a package below another element, and returns its identifier.
-func (d *document) add(from, relation string, p *spdx.Package) string {
+func (d *spdxDocument) add(from, relation string, p *spdx.Package) string {
 	id := fmt.Sprintf("p%d", len(d.packages)+1)
 	p.PackageSPDXIdentifier = common.ElementID(id)
 	p.PackageCopyrightText, p.PackageLicenseConcluded, p.PackageDownloadLocation = "NOASSERTION", "NOASSERTION", "NOASSERTION"

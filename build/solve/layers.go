@@ -94,7 +94,7 @@ func originsOf(r *recipe.Recipe) (origins, error) {
 // history writes the origins into a configuration.
 func (o origins) history(cfg *ocispec.Image, exported []ocispec.Descriptor) error {
 	below := 0
-	for below < len(exported) && !own(exported[below]) {
+	for below < len(exported) && !fromBuild(exported[below]) {
 		below++
 	}
 	i := 0
@@ -116,8 +116,8 @@ func (o origins) history(cfg *ocispec.Image, exported []ocispec.Descriptor) erro
 	return nil
 }
 
-// own reports whether the build created the layer.
-func own(d ocispec.Descriptor) bool { return d.MediaType == ocispec.MediaTypeImageLayer }
+// fromBuild reports whether the build created the layer.
+func fromBuild(d ocispec.Descriptor) bool { return d.MediaType == ocispec.MediaTypeImageLayer }
 
 // withEntrypoint creates an image that differs from a finished one only in what it starts, and
 // returns its manifest's digest.
@@ -202,7 +202,7 @@ func (f *finisher) blob(mediaType string, fill func(io.Writer) error) (_ ocispec
 // layer finishes one layer, or waits for the goroutine that is finishing it.
 func (f *finisher) layer(ctx context.Context, d ocispec.Descriptor, diffID digest.Digest) (layer, error) {
 	once, _ := f.layers.LoadOrStore(d.Digest, sync.OnceValues(func() (layer, error) {
-		if !own(d) {
+		if !fromBuild(d) {
 			return f.passOn(ctx, d, diffID)
 		}
 		return f.rewrite(ctx, d)

@@ -108,7 +108,7 @@ func (p *Progress) Times() map[string][]time.Duration {
 }
 
 // add adds what one solve observed of a vertex. Solves that share it observe the same.
-func (p *Progress) add(d digest.Digest, r *run) {
+func (p *Progress) add(d digest.Digest, r *vertexRun) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.steps[d]
@@ -140,7 +140,7 @@ type watcher struct {
 	limit   time.Duration // for one download
 	giveUp  context.CancelCauseFunc
 	running map[digest.Digest]*time.Timer // of downloads
-	runs    map[digest.Digest]*run
+	runs    map[digest.Digest]*vertexRun
 
 	failed []*client.Vertex
 	logs   map[digest.Digest]*strings.Builder
@@ -155,7 +155,7 @@ const builderLimit = 2 * time.Hour
 func (p *Progress) watch(ctx context.Context, name string, limit time.Duration) (context.Context, *watcher) {
 	w := &watcher{
 		ch: make(chan *client.SolveStatus, 16), done: make(chan struct{}), name: name, logs: map[digest.Digest]*strings.Builder{},
-		limit: cmp.Or(limit, builderLimit), running: map[digest.Digest]*time.Timer{}, runs: map[digest.Digest]*run{},
+		limit: cmp.Or(limit, builderLimit), running: map[digest.Digest]*time.Timer{}, runs: map[digest.Digest]*vertexRun{},
 	}
 	ctx, w.giveUp = context.WithCancelCause(ctx)
 	go func() {
@@ -240,8 +240,8 @@ func (s *step) end(err error) {
 	s.w.ch <- &client.SolveStatus{Vertexes: []*client.Vertex{s.vertex}}
 }
 
-// A run is what one solve observed of a vertex: how long it ran, each time.
-type run struct {
+// A vertexRun is what one solve observed of a vertex: how long it ran, each time.
+type vertexRun struct {
 	name   string
 	source bool // it has no inputs: a download or a base
 	took   map[int64]time.Duration
@@ -249,7 +249,7 @@ type run struct {
 
 // settle removes what was not work: the first time, BuildKit only checks whether a source is
 // cached.
-func (r *run) settle() {
+func (r *vertexRun) settle() {
 	if r.source && len(r.took) > 0 {
 		delete(r.took, slices.Min(slices.Collect(maps.Keys(r.took))))
 	}
@@ -265,7 +265,7 @@ func (w *watcher) time(v *client.Vertex) {
 	}
 	r := w.runs[v.Digest]
 	if r == nil {
-		r = &run{name: v.Name, source: len(v.Inputs) == 0, took: map[int64]time.Duration{}}
+		r = &vertexRun{name: v.Name, source: len(v.Inputs) == 0, took: map[int64]time.Duration{}}
 		if strings.HasPrefix(v.Name, exporting) {
 			r.name, r.source = exportName(w.name), false
 		}

@@ -18,8 +18,8 @@ import (
 	"github.com/assay-hpc/assay/build/component"
 )
 
-// Fingerprints returns the fingerprints of a keyring's keys, in upper-case hex.
-func Fingerprints(keyring []byte) ([]string, error) {
+// fingerprints returns the fingerprints of a keyring's keys, in upper-case hex.
+func fingerprints(keyring []byte) ([]string, error) {
 	bad := func(err error) ([]string, error) { return nil, fmt.Errorf("not a keyring of OpenPGP: %w", err) }
 	if bytes.HasPrefix(bytes.TrimSpace(keyring), []byte("-----BEGIN")) {
 		if bytes.Count(keyring, []byte("-----BEGIN")) > 1 {
@@ -66,7 +66,7 @@ const publicKeyTag = 6
 
 // pinned checks that all of a keyring's keys are the publisher's.
 func pinned(p component.Publisher, keyring []byte) error {
-	found, err := Fingerprints(keyring)
+	found, err := fingerprints(keyring)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func pinned(p component.Publisher, keyring []byte) error {
 // SignedWith returns the publishers with the keys of a keyring instead of their
 // own: for stand-ins of their repositories.
 func SignedWith(keyring []byte) ([]component.Publisher, error) {
-	keys, err := Fingerprints(keyring)
+	keys, err := fingerprints(keyring)
 	var all []component.Publisher
 	for _, p := range component.Publishers {
 		all = append(all, component.Publisher{URL: p.URL, Keys: keys})

@@ -58,7 +58,7 @@ func TestFingerprints(t *testing.T) {
 	a, fa := newKey(t)
 	b, fb := newKey(t)
 	for name, in := range map[string][]byte{"binary": append(bytes.Clone(a), b...), "armored": armored(t, append(bytes.Clone(a), b...))} {
-		if got, err := Fingerprints(in); err != nil || strings.Join(got, " ") != fa+" "+fb {
+		if got, err := fingerprints(in); err != nil || strings.Join(got, " ") != fa+" "+fb {
 			t.Errorf("%s: Fingerprints = %v, %v; want %s and %s", name, got, err, fa, fb)
 		}
 	}
@@ -66,14 +66,14 @@ func TestFingerprints(t *testing.T) {
 	unknown := bytes.Clone(b)
 	i := bytes.IndexByte(unknown, 4) // the version, behind tag and length
 	unknown[i] = 5
-	if got, err := Fingerprints(append(bytes.Clone(a), unknown...)); err == nil {
+	if got, err := fingerprints(append(bytes.Clone(a), unknown...)); err == nil {
 		t.Errorf("Fingerprints of a key that can be read and one that cannot = %v; want an error", got)
 	}
-	if got, err := Fingerprints(slices.Concat(armored(t, a), []byte("\n"), armored(t, b))); err == nil {
+	if got, err := fingerprints(slices.Concat(armored(t, a), []byte("\n"), armored(t, b))); err == nil {
 		t.Errorf("Fingerprints of two armored blocks = %v; want an error", got)
 	}
 	for _, in := range []string{"", "<html>", "-----BEGIN PGP PUBLIC KEY BLOCK-----\n"} {
-		if got, err := Fingerprints([]byte(in)); err == nil {
+		if got, err := fingerprints([]byte(in)); err == nil {
 			t.Errorf("Fingerprints(%q) = %v; want an error", in, got)
 		}
 	}

@@ -36,7 +36,7 @@ func (m *maker) makeArchives(context.Context) error {
 
 // entries returns the files of one archive, named after version v; with WrongVersion the content
 // has a different version.
-func (a archive) entries(v string, fault Fault) ([]entry, error) {
+func (a archive) entries(v string, fault Fault) ([]archiveEntry, error) {
 	top := strings.ReplaceAll(a.top, "{v}", v)
 	if fault == WrongVersion {
 		v = wrong(v)
@@ -46,10 +46,10 @@ func (a archive) entries(v string, fault Fault) ([]entry, error) {
 
 // sources returns a directory of testdata as the files of a source archive: the directory's own
 // files, standin.mk, and a README that explains what this is.
-func sources(dir, top, version string, fault Fault) ([]entry, error) {
-	var entries []entry
+func sources(dir, top, version string, fault Fault) ([]archiveEntry, error) {
+	var entries []archiveEntry
 	err := walkSources(dir, func(name string, content []byte) error {
-		entries = append(entries, entry{name: path.Join(top, strings.TrimPrefix(name, dir+"/")), mode: sourceMode(content), content: content})
+		entries = append(entries, archiveEntry{name: path.Join(top, strings.TrimPrefix(name, dir+"/")), mode: sourceMode(content), content: content})
 		return nil
 	})
 	if err != nil {
@@ -59,8 +59,8 @@ func sources(dir, top, version string, fault Fault) ([]entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries = append(entries, entry{name: top + "/standin.mk", mode: 0o644, content: mk},
-		entry{name: top + "/README", mode: 0o644, content: []byte("This is a stand-in for @NAME@ @VERSION@, written from scratch for assay's tests.\nIt contains nothing of the original and does nothing on a GPU.\n")})
+	entries = append(entries, archiveEntry{name: top + "/standin.mk", mode: 0o644, content: mk},
+		archiveEntry{name: top + "/README", mode: 0o644, content: []byte("This is a stand-in for @NAME@ @VERSION@, written from scratch for assay's tests.\nIt contains nothing of the original and does nothing on a GPU.\n")})
 	number, revision, _ := strings.Cut(version, "-")
 	parts := append(strings.Split(number, "."), "0", "0")
 	substitute(entries, map[string]string{
@@ -78,7 +78,7 @@ func plain(f Fault) string {
 	return ""
 }
 
-func writeTarGz(file string, entries []entry) error {
+func writeTarGz(file string, entries []archiveEntry) error {
 	f, err := os.Create(file)
 	if err != nil {
 		return err
@@ -95,7 +95,7 @@ func writeTarGz(file string, entries []entry) error {
 }
 
 // writeTarBz2 uses the bzip2 program: Go's library only reads the format.
-func writeTarBz2(ctx context.Context, file string, entries []entry) error {
+func writeTarBz2(ctx context.Context, file string, entries []archiveEntry) error {
 	var plain bytes.Buffer
 	if err := writeTar(&plain, entries); err != nil {
 		return err

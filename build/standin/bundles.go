@@ -73,7 +73,7 @@ func (m *maker) packHPCX(ctx context.Context, h hpcx, b hpcxBuild, arch, tree st
 		if err != nil {
 			return err
 		}
-		entries = append(entries, entry{name: dist + "/sources/" + name + ".tar.gz", mode: 0o644, content: inner})
+		entries = append(entries, archiveEntry{name: dist + "/sources/" + name + ".tar.gz", mode: 0o644, content: inner})
 		return writeTarBz2(ctx, filepath.Join(dir, "archive"), entries)
 	})
 	if err != nil {
@@ -157,13 +157,13 @@ func (m *maker) efaDebs(ctx context.Context, e efa) (map[string][]string, error)
 
 // efaEntries returns an installer's files: the script, and the packages by
 // Ubuntu release and architecture.
-func efaEntries(e efa, debs map[string][]string) ([]entry, error) {
+func efaEntries(e efa, debs map[string][]string) ([]archiveEntry, error) {
 	script, err := readSource("efa/efa_installer.sh")
 	if err != nil {
 		return nil, err
 	}
 	const top = "aws-efa-installer"
-	entries := []entry{
+	entries := []archiveEntry{
 		{name: top + "/efa_installer.sh", mode: 0o755, content: script},
 		{name: top + "/README", mode: 0o644, content: []byte("A stand-in for AWS's EFA installer @VERSION@, written for assay's tests.\n")},
 	}
@@ -180,8 +180,8 @@ func efaEntries(e efa, debs map[string][]string) ([]entry, error) {
 					name, one = "rdma-core_"+rest, prefix == "ubuntu"+ubuntu
 				}
 				if one {
-					name = fmt.Sprintf("%s/DEBS/UBUNTU%s/%s/%s/%s", top, ubuntu, machine(arch), efaDirectory(name), name)
-					entries = append(entries, entry{name: name, mode: 0o644, content: content})
+					name = fmt.Sprintf("%s/DEBS/UBUNTU%s/%s/%s/%s", top, ubuntu, gnuMachine(arch), efaDirectory(name), name)
+					entries = append(entries, archiveEntry{name: name, mode: 0o644, content: content})
 				}
 			}
 		}

@@ -34,7 +34,7 @@ func TestKnowsTheMatrix(t *testing.T) {
 		ubuntu, major := target.Release, target.CUDAMajor()
 		within := func(since, until string) bool { return since <= ubuntu && ubuntu <= until }
 		has := map[string]bool{
-			"base":    slices.Contains(DefaultBases(), Base{target.CUDA, ubuntu}),
+			"base":    slices.Contains(defaultBases(), Base{target.CUDA, ubuntu}),
 			"release": ubuntus[ubuntu] != "",
 			"toolkit": baseNCCL[target.CUDA] != "",
 			"hpcx": slices.ContainsFunc(hpcxes, func(h hpcx) bool {

@@ -48,7 +48,7 @@ func canRun(arch string) error {
 	if arch == runtime.GOARCH {
 		return nil
 	}
-	if _, err := os.Stat("/proc/sys/fs/binfmt_misc/qemu-" + machine(arch)); err != nil {
+	if _, err := os.Stat("/proc/sys/fs/binfmt_misc/qemu-" + gnuMachine(arch)); err != nil {
 		return fmt.Errorf("this machine cannot run %s: install qemu-user-static and binfmt-support, and mount binfmt_misc", arch)
 	}
 	return nil

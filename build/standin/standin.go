@@ -109,7 +109,7 @@ func New(ctx context.Context, dir string, opts Options) (*Upstreams, error) {
 // complete fills in defaults and rejects what cannot be made.
 func (o *Options) complete() error {
 	if o.Bases == nil {
-		o.Bases = DefaultBases()
+		o.Bases = defaultBases()
 	}
 	if o.Arches == nil {
 		o.Arches = []string{"amd64"}
@@ -118,7 +118,7 @@ func (o *Options) complete() error {
 		o.Log = io.Discard
 	}
 	for _, a := range o.Arches {
-		if machine(a) == "" {
+		if gnuMachine(a) == "" {
 			return fmt.Errorf("standin: no architecture %q", a)
 		}
 	}
@@ -169,7 +169,7 @@ func (m *maker) publish(url, file string) error {
 // env returns the variables of every build script.
 func (m *maker) env(arch, component string, more ...string) []string {
 	return append([]string{
-		"ARCH=" + arch, "MACHINE=" + machine(arch), "MULTIARCH=" + machine(arch) + "-linux-gnu", "FAULT=" + string(m.Faults[component]),
+		"ARCH=" + arch, "MACHINE=" + gnuMachine(arch), "MULTIARCH=" + gnuMachine(arch) + "-linux-gnu", "FAULT=" + string(m.Faults[component]),
 	}, more...)
 }
 

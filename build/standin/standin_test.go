@@ -240,7 +240,7 @@ func TestFaultsChangeChecksums(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		j := slices.IndexFunc(entries, func(e entry) bool { return e.name == c.file })
+		j := slices.IndexFunc(entries, func(e archiveEntry) bool { return e.name == c.file })
 		if j < 0 || !strings.Contains(string(entries[j].content), c.want) {
 			t.Errorf("%s does not say %q", c.file, c.want)
 		}

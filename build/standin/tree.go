@@ -14,9 +14,9 @@ import (
 	"syscall"
 )
 
-// An entry is one file of an archive. Everything except name, kind, content and permissions is
+// An archiveEntry is one file of an archive. Everything except name, kind, content and permissions is
 // the same for all entries: owner 0, time epoch.
-type entry struct {
+type archiveEntry struct {
 	name    string // no leading slash
 	mode    fs.FileMode
 	content []byte
@@ -24,9 +24,9 @@ type entry struct {
 }
 
 // writeTar writes entries sorted by name, with the directories they are in.
-func writeTar(w io.Writer, entries []entry) error {
+func writeTar(w io.Writer, entries []archiveEntry) error {
 	tw := tar.NewWriter(w)
-	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(entries, func(a, b archiveEntry) int { return strings.Compare(a.name, b.name) })
 	made := map[string]bool{".": true}
 	for _, e := range entries {
 		if err := writeParents(tw, path.Dir(e.name), made); err != nil {
@@ -58,8 +58,8 @@ func writeParents(tw *tar.Writer, dir string, made map[string]bool) error {
 }
 
 // readTree returns the files under dir as entries with prefix in front of their names.
-func readTree(dir, prefix string) ([]entry, error) {
-	var entries []entry
+func readTree(dir, prefix string) ([]archiveEntry, error) {
+	var entries []archiveEntry
 	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -69,7 +69,7 @@ func readTree(dir, prefix string) ([]entry, error) {
 		if err != nil {
 			return err
 		}
-		e := entry{name: path.Join(prefix, rel), mode: info.Mode()}
+		e := archiveEntry{name: path.Join(prefix, rel), mode: info.Mode()}
 		if info.Mode()&fs.ModeSymlink != 0 {
 			e.link, err = os.Readlink(p)
 		} else {
@@ -82,7 +82,7 @@ func readTree(dir, prefix string) ([]entry, error) {
 }
 
 // substitute replaces @NAME@ in the text files among entries.
-func substitute(entries []entry, vars map[string]string) {
+func substitute(entries []archiveEntry, vars map[string]string) {
 	var pairs []string
 	for name, value := range vars {
 		pairs = append(pairs, "@"+name+"@", value)

@@ -5,9 +5,9 @@ import "strings"
 // Components are the names that Options.Faults accepts.
 var Components = []string{"nccl", "nccl-tests", "gdrcopy", "perftest", "nvbandwidth", "hpcx", "cudnn", "dcgm", "efa"}
 
-// DefaultBases returns the ten rows of the seed's table, the current ones and
+// defaultBases returns the ten rows of the seed's table, the current ones and
 // those between.
-func DefaultBases() []Base {
+func defaultBases() []Base {
 	var bases []Base
 	for _, cuda := range []string{"12.2.2", "12.4.1", "12.6.3", "12.8.1", "12.9.1"} {
 		bases = append(bases, Base{cuda, "20.04"}, Base{cuda, "22.04"})
@@ -65,7 +65,7 @@ var hpcxes = []hpcx{
 
 // dist is the name of a build's archive and of the directory in it.
 func (h hpcx) dist(b hpcxBuild, arch string) string {
-	return "hpcx-v" + h.version + "-gcc-doca_ofed-ubuntu" + b.ubuntu + "-cuda" + b.cudaMajor + "-" + machine(arch)
+	return "hpcx-v" + h.version + "-gcc-doca_ofed-ubuntu" + b.ubuntu + "-cuda" + b.cudaMajor + "-" + gnuMachine(arch)
 }
 
 // A cudnn is one cuDNN version, for some CUDA generations and Ubuntu releases.
@@ -103,8 +103,8 @@ var efas = []efa{
 	{"1.49.0", "1.20.0", "2.4.0amzn5.0", "63.0-1"},
 }
 
-// machine returns uname -m's name of an OCI architecture, "" for others.
-func machine(arch string) string {
+// gnuMachine returns uname -m's name of an OCI architecture, "" for others.
+func gnuMachine(arch string) string {
 	return map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch]
 }
 

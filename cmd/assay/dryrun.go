@@ -112,7 +112,7 @@ func dryStep(out io.Writer, st driver.DryStep) {
 		switch s := step.(type) {
 		case recipe.Apt:
 			fmt.Fprintf(out, "      package set %s\n", s.Set)
-			text(out, s.Script())
+			writeIndented(out, s.Script())
 		case recipe.Copy:
 			fmt.Fprintf(out, "      %s of %s %s\n", s.Src, s.From.Kind, s.From.Ref)
 		case recipe.Run:
@@ -125,7 +125,7 @@ func dryStep(out io.Writer, st driver.DryStep) {
 				continue
 			}
 			fmt.Fprintf(out, "      file %s, mode %04o\n", s.Path, s.Mode)
-			text(out, s.Content)
+			writeIndented(out, s.Content)
 		}
 	}
 }
@@ -140,11 +140,11 @@ func dryRunStep(out io.Writer, s recipe.Run) {
 	if s.Network {
 		fmt.Fprintln(out, "      with network")
 	}
-	text(out, s.Script)
+	writeIndented(out, s.Script)
 }
 
-// text prints a script or a file line by line.
-func text(out io.Writer, s string) {
+// writeIndented prints a script or a file line by line.
+func writeIndented(out io.Writer, s string) {
 	for line := range strings.Lines(s) {
 		fmt.Fprintf(out, "        | %s\n", strings.TrimSuffix(line, "\n"))
 	}

@@ -65,7 +65,7 @@ func (l *loss) wait() <-chan struct{} {
 	return l.next
 }
 
-func (l *loss) tell() {
+func (l *loss) wake() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.next != nil {
@@ -180,7 +180,7 @@ func (c *Group) Context() context.Context { return c.ended }
 func (c *Group) Here(rank int) []byte {
 	switch {
 	case c.hub != nil:
-		return c.hub.here(rank)
+		return c.hub.joinData(rank)
 	case rank >= 0 && rank < len(c.roster.heres):
 		return c.roster.heres[rank]
 	}
@@ -310,7 +310,7 @@ func (c *Group) handle(l *link, k meet.Kind, p []byte) error {
 		c.mu.Lock()
 		c.lostBy[int(int32(binary.BigEndian.Uint32(p)))] = string(p[4:])
 		c.mu.Unlock()
-		c.loss.tell()
+		c.loss.wake()
 	case framePart, frameFailed:
 		if len(p) < 4 {
 			return fmt.Errorf("rank %d's answer is cut off", c.root)

@@ -133,7 +133,7 @@ func (h *groupHub) lose(rank int, why string, tell bool) {
 		return
 	}
 	h.lostBy[rank] = why
-	h.loss.tell()
+	h.loss.wake()
 	for m := range h.arrivals {
 		if m.rank != rank {
 			m.send(frameDeath, append(binary.BigEndian.AppendUint32(nil, uint32(rank)), why...))
@@ -240,7 +240,7 @@ func (h *groupHub) leaveBehind(rank int, why string) {
 	h.lose(rank, why, true)
 }
 
-func (h *groupHub) here(rank int) []byte {
+func (h *groupHub) joinData(rank int) []byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if rank < 0 || rank >= h.size {

@@ -144,7 +144,7 @@ func (r *Root) arrive(m *member) {
 		r.size = max(r.size, min(m.size, maxRanks))
 		r.fail(err)
 	}
-	r.tell(m.arrival)
+	r.answerRank(m.arrival)
 }
 
 func (r *Root) introduce() {
@@ -208,11 +208,11 @@ func (r *Root) fail(err error) {
 	r.failed = err
 	r.o.Logf("root: %v", err)
 	for _, m := range r.members {
-		r.tell(m.arrival)
+		r.answerRank(m.arrival)
 	}
 }
 
-func (r *Root) tell(m *arrival) {
+func (r *Root) answerRank(m *arrival) {
 	m.dismiss(frameFailed, encodeFailure(r.failed), lingerTime)
 	// Not only the expected ranks can join, but also a surplus one. So the root waits a
 	// moment longer.

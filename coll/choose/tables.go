@@ -205,7 +205,7 @@ func (t *Table) validate() error {
 		if t.GPU == "" {
 			last = -1
 			var k Choice
-			if k, err = ParseChoice(r.Choice); err == nil && forms[c][k.Algorithm] == nil {
+			if k, err = parseChoice(r.Choice); err == nil && forms[c][k.Algorithm] == nil {
 				err = fmt.Errorf("there is no algorithm %q for %v", k.Algorithm, c)
 			}
 		} else if r.Choice == "" || strings.ContainsAny(r.Choice, " \t\n") { // coll/cuda parses it

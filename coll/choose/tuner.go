@@ -25,8 +25,8 @@ type Choice struct {
 // rest: "ring/LL:2".
 func (k Choice) String() string { return fmt.Sprintf("%s/%v:%d", k.Algorithm, k.Protocol, k.Channels) }
 
-// ParseChoice parses the output of String.
-func ParseChoice(s string) (k Choice, err error) {
+// parseChoice parses the output of String.
+func parseChoice(s string) (k Choice, err error) {
 	name, err := Numbers(s, &k.Channels)
 	algorithm, protocol, _ := strings.Cut(name, "/")
 	here := protocols[:LL128]
@@ -219,7 +219,7 @@ const measuredSlot = 512 << 10
 func (t *Tuner) series(c op.Collective) series {
 	s := series{}
 	for _, r := range t.env.Tuning.Tables.rows(t.Place(c)) {
-		k, err := ParseChoice(r.Choice)
+		k, err := parseChoice(r.Choice)
 		if err != nil || forms[c][k.Algorithm] == nil { // validate has rejected these
 			continue
 		}

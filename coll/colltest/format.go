@@ -7,10 +7,10 @@ import (
 
 // What floats are, by the model, which shares no code with the engine.
 
-func precision(t elem.Type) int               { return model.Type(t).Precision() }
-func round(t elem.Type, x float64) uint64     { return model.Type(t).Round(x) }
-func number(t elem.Type, bits uint64) float64 { return model.Type(t).Number(bits) }
-func exact(t elem.Type, x float64) uint64     { return model.Type(t).Exact(x) }
+func precision(t elem.Type) int                { return model.Type(t).Precision() }
+func round(t elem.Type, x float64) uint64      { return model.Type(t).Round(x) }
+func toFloat(t elem.Type, bits uint64) float64 { return model.Type(t).Number(bits) }
+func exact(t elem.Type, x float64) uint64      { return model.Type(t).Exact(x) }
 
 // store writes element i.
 func store(t elem.Type, p []byte, i int, bits uint64) { elem.AppendBits(p[:i*t.Size()], t, bits) }

@@ -21,14 +21,14 @@ const settle = 5 * time.Second
 func Watch(t testing.TB) {
 	t.Helper()
 	wakePoller(t)
-	before := look()
+	before := takeState()
 	t.Cleanup(func() {
 		if t.Failed() {
 			return // the failure itself matters more
 		}
 		deadline := time.Now().Add(settle)
 		for {
-			left := look().minus(before)
+			left := takeState().minus(before)
 			if len(left) == 0 {
 				return
 			}
@@ -56,7 +56,7 @@ func wakePoller(t testing.TB) {
 // A state is what exists, each thing under a unique key.
 type state map[string]string
 
-func look() state {
+func takeState() state {
 	s := state{}
 	goroutines(s)
 	descriptors(s)

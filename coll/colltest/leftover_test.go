@@ -70,14 +70,14 @@ func TestLook(t *testing.T) {
 			return func() { os.Remove(f.Name()) }
 		}},
 	} {
-		before := look()
+		before := takeState()
 		away := c.make(t)
-		left := strings.Join(look().minus(before), "\n")
+		left := strings.Join(takeState().minus(before), "\n")
 		away()
 		if !strings.Contains(left, c.want) {
 			t.Errorf("left behind %q; want %q", left, c.want)
 		}
-		if again := strings.Join(look().minus(before), "\n"); strings.Contains(again, c.want) {
+		if again := strings.Join(takeState().minus(before), "\n"); strings.Contains(again, c.want) {
 			t.Errorf("put away and still there: %s", again)
 		}
 	}

@@ -168,7 +168,7 @@ func apart(a, b uint64) uint64 { return max(a, b) - min(a, b) }
 func show(t elem.Type, bits uint64) string {
 	s := fmt.Sprintf("%#0*x", 2*t.Size()+2, bits)
 	if t == elem.Float32 || t == elem.Float64 {
-		s += fmt.Sprintf(" (%v)", number(t, bits))
+		s += fmt.Sprintf(" (%v)", toFloat(t, bits))
 	}
 	return s
 }

@@ -78,7 +78,7 @@ func reduce(sends [][]byte, first, count int, t elem.Type, op elem.Op) []byte {
 	for i := range count {
 		acc := elem.Bits(sends[0], t, first+i)
 		if op == elem.Avg && t.Float() {
-			acc = round(t, number(t, acc)/float64(len(sends)))
+			acc = round(t, toFloat(t, acc)/float64(len(sends)))
 		}
 		for _, s := range sends[1:] {
 			acc = combine(t, op, acc, elem.Bits(s, t, first+i), len(sends))
@@ -123,12 +123,12 @@ func combine(t elem.Type, op elem.Op, a, b uint64, n int) uint64 {
 		}
 		return a
 	}
-	x, y := number(t, a), number(t, b)
+	x, y := toFloat(t, a), toFloat(t, b)
 	switch op {
 	case elem.Sum:
 		return round(t, x+y)
 	case elem.Avg:
-		return round(t, x+number(t, round(t, y/float64(n))))
+		return round(t, x+toFloat(t, round(t, y/float64(n))))
 	case elem.Prod:
 		return round(t, x*y)
 	case elem.Max:

@@ -117,7 +117,7 @@ func (d data) reduced(i int) uint64 {
 	case d.bits != nil:
 		return d.bits[i]
 	case d.t.Float(): // float64 represents the result exactly; averages are rounded once
-		x := ofAll(d, i, func(bits uint64) float64 { return number(d.t, bits) })
+		x := ofAll(d, i, func(bits uint64) float64 { return toFloat(d.t, bits) })
 		if d.op == elem.Avg {
 			return round(d.t, x/float64(n))
 		}

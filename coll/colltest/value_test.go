@@ -22,7 +22,7 @@ func TestAnyOrder(t *testing.T) {
 					for k, r := range rng.Perm(n) {
 						x := d.at(r, i)
 						if op == elem.Avg && typ.Float() {
-							x = round(typ, number(typ, x)/float64(n))
+							x = round(typ, toFloat(typ, x)/float64(n))
 						}
 						switch {
 						case k == 0:
@@ -111,7 +111,7 @@ func TestInputsDiffer(t *testing.T) {
 			t.Errorf("%v: %d pairs of inputs are equal", typ, same)
 		}
 	}
-	if math.IsNaN(number(elem.Float32, data{t: elem.Float32, n: 3}.at(1, 1))) {
+	if math.IsNaN(toFloat(elem.Float32, data{t: elem.Float32, n: 3}.at(1, 1))) {
 		t.Error("an input of a sum is not a number")
 	}
 }

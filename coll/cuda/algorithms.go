@@ -147,7 +147,7 @@ const evenSteps = 8
 func (ch *chooser) even(of op.Collective, c choice, bytes int) int {
 	k := &kernelTable[c.kernel]
 	if k.results && of != op.ReduceScatter {
-		bytes = part(bytes, ch.ranks)
+		bytes = partBytes(bytes, ch.ranks)
 	}
 	steps := (bytes + c.channels*c.chunk - 1) / (c.channels * c.chunk)
 	if steps == 0 || steps > k.steps {
@@ -310,7 +310,7 @@ func (ch *chooser) fits(c op.Collective, k choice, bytes int) bool {
 	case row.registered: // direct chooses it, where memory is registered
 		return false
 	case row.path == byParts:
-		bytes = part(bytes, ch.ranks)
+		bytes = partBytes(bytes, ch.ranks)
 	}
 	return bytes <= ch.capacity(row.protocol, k.channels, k.threads)
 }
@@ -321,9 +321,9 @@ func (ch *chooser) inOrder(c op.Collective, k kernel) bool {
 	return !c.Reduces() || most == 0 || ch.ranks <= most
 }
 
-// part returns the length of the parts into which a vector is cut for the ranks. The last
+// partBytes returns the length of the parts into which a vector is cut for the ranks. The last
 // parts may be shorter.
-func part(bytes, ranks int) int {
+func partBytes(bytes, ranks int) int {
 	return (bytes + ranks*partAlign - 1) / (ranks * partAlign) * partAlign
 }
 

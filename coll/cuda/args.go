@@ -133,7 +133,7 @@ func (a *argsABI) parts(hasIn, hasOut bool, in, out, n uint64) {
 	for o := a.owners; o != 0; o &= o - 1 {
 		owners++
 	}
-	per, at := uint64(part(int(n), owners)), uint64(0)
+	per, at := uint64(partBytes(int(n), owners)), uint64(0)
 	for p := range maxRanks {
 		if a.owners>>p&1 == 0 {
 			continue

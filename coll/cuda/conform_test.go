@@ -151,7 +151,7 @@ func exact(t *testing.T, all []*gpuRank, ty elem.Type, red elem.Op, count int) {
 		reduced := want
 		if g.byRing() {
 			reduced = nil
-			for per := part(len(want), n); len(reduced) < len(want); {
+			for per := partBytes(len(want), n); len(reduced) < len(want); {
 				at := len(reduced)
 				reduced = append(reduced, inOrder[at/per][at:min(at+per, len(want))]...)
 			}

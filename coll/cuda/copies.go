@@ -498,7 +498,7 @@ func (k *copier) ringSlot(round, of int) driver.Ptr {
 }
 
 // at returns the address of a chunk in the input or the output.
-func (k *copier) at(where place, m *move) driver.Ptr {
+func (k *copier) at(where copyPlace, m *move) driver.Ptr {
 	base := driver.Ptr(op.Addr(k.op.Recv))
 	if where == input {
 		base = driver.Ptr(op.Addr(k.op.Send))

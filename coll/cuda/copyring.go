@@ -78,7 +78,7 @@ func newRing(o *op.Op, rank, size, chunk int) ring {
 		g.end = min(g.position, size-2)*g.lag + g.chunks
 		return g
 	case op.AllReduce:
-		g.total, g.segment, g.steps = g.segment, part(g.segment, size), 2*(size-1)
+		g.total, g.segment, g.steps = g.segment, partBytes(g.segment, size), 2*(size-1)
 	default:
 		g.steps = size - 1
 	}
@@ -87,7 +87,7 @@ func newRing(o *op.Op, rank, size, chunk int) ring {
 		g.chunk, g.chunks = chunk, chunks(g.segment, chunk, chainTail)
 	} else {
 		g.chunks = ((g.segment+chunk-1)/chunk + g.lag - 1) / g.lag * g.lag
-		g.chunk = max(part(g.segment, g.chunks), partAlign)
+		g.chunk = max(partBytes(g.segment, g.chunks), partAlign)
 	}
 	g.end = g.chunks * g.steps
 	return g
@@ -124,7 +124,7 @@ func (g *ring) fill(a *ringABI) {
 	}
 	if g.tail > 0 && g.segment > 0 {
 		whole := (g.segment - 1) / g.chunk
-		a.whole, a.tail = uint32(whole), uint32(part(g.segment-whole*g.chunk, g.tail))
+		a.whole, a.tail = uint32(whole), uint32(partBytes(g.segment-whole*g.chunk, g.tail))
 	}
 }
 
@@ -153,19 +153,19 @@ func (g *ring) meets(rank, round int) bool {
 	return rank == g.next && between(g.position) || rank == g.prev && between(g.position-1)
 }
 
-// A place is where copied data is.
-type place uint8
+// A copyPlace is where copied data is.
+type copyPlace uint8
 
 const (
-	nowhere place = iota
-	input         // a segment of the input, or the rank's own part
-	output        // a segment of the output, or the rank's own part
-	inSlot        // received ringLag rounds before, and reduced
+	nowhere copyPlace = iota
+	input             // a segment of the input, or the rank's own part
+	output            // a segment of the output, or the rank's own part
+	inSlot            // received ringLag rounds before, and reduced
 )
 
 // A move is what happens to a chunk of a segment.
 type move struct {
-	where   place
+	where   copyPlace
 	segment int // its number; 0 if there is only one
 	at, n   int // the chunk
 	reduce  bool
@@ -194,7 +194,7 @@ func (g *ring) cut(segment, chunk int) (at, n int) {
 }
 
 // offset returns the offset of a chunk in the input or the output.
-func (g *ring) offset(where place, m *move) int {
+func (g *ring) offset(where copyPlace, m *move) int {
 	if g.coll == op.AllGather && where == input || g.coll == op.ReduceScatter && where == output {
 		return m.at // there is one segment only
 	}
@@ -311,7 +311,7 @@ func chunkOf(length, chunk, tail, round int) (at, n int) {
 		return round * chunk, chunk
 	}
 	last := length - whole*chunk
-	per := part(last, tail)
+	per := partBytes(last, tail)
 	at = min((round-whole)*per, last)
 	return whole*chunk + at, min(per, last-at)
 }

@@ -152,7 +152,7 @@ func (w *ringWorld) slot(rank, round int) []uint32 {
 	return w.room[rank][round%ringSlots*chunk:][:chunk]
 }
 
-func (w *ringWorld) at(rank int, where place, m *move) []uint32 {
+func (w *ringWorld) at(rank int, where copyPlace, m *move) []uint32 {
 	base := w.out[rank]
 	if where == input {
 		base = w.in[rank]

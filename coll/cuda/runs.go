@@ -2,9 +2,9 @@ package cuda
 
 import "github.com/assay-hpc/assay/coll/op"
 
-// A run is a stretch of device memory that a piece of a staged operation reads
+// A memoryRun is a stretch of device memory that a piece of a staged operation reads
 // or writes. The runs of a piece lie one after the other on the host.
-type run struct {
+type memoryRun struct {
 	addr uintptr
 	n    int // bytes
 	in   bool
@@ -42,11 +42,11 @@ func pieces(o *op.Op, ranks int) int {
 }
 
 // runs appends the runs of piece k to all.
-func runs(o *op.Op, rank, ranks, k int, all []run) []run {
+func runs(o *op.Op, rank, ranks, k int, all []memoryRun) []memoryRun {
 	if o.Coll == op.SendRecv {
 		for _, t := range o.Transfers {
 			if at, n := pieceOf(len(t.Data), k); n > 0 {
-				all = append(all, run{op.Addr(t.Data) + uintptr(at), n, t.Send})
+				all = append(all, memoryRun{op.Addr(t.Data) + uintptr(at), n, t.Send})
 			}
 		}
 		return all
@@ -60,7 +60,7 @@ func runs(o *op.Op, rank, ranks, k int, all []run) []run {
 		in    bool
 	}{{op.Addr(o.Send), ins, true}, {op.Addr(o.Recv), outs, false}} {
 		for p := range side.parts {
-			all = append(all, run{side.addr + uintptr((p*o.Count+at)*size), n * size, side.in})
+			all = append(all, memoryRun{side.addr + uintptr((p*o.Count+at)*size), n * size, side.in})
 		}
 	}
 	return all

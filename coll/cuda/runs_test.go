@@ -42,7 +42,7 @@ func TestRuns(t *testing.T) {
 	if n := pieces(o, ranks); n != 2 {
 		t.Fatalf("%d pieces", n)
 	}
-	if got := runs(o, 0, ranks, 1, nil); len(got) != 1 || got[0] != (run{1<<40 + stagePart, 1, true}) {
+	if got := runs(o, 0, ranks, 1, nil); len(got) != 1 || got[0] != (memoryRun{1<<40 + stagePart, 1, true}) {
 		t.Errorf("piece 1: %+v", got)
 	}
 }

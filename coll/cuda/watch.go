@@ -38,13 +38,13 @@ func (w *watchdog) remove(e *engine) {
 }
 
 func (w *watchdog) run() {
-	for w.look() {
+	for w.poll() {
 		time.Sleep(watchEvery)
 	}
 }
 
-// look polls once and reports whether to continue.
-func (w *watchdog) look() bool {
+// poll polls once and reports whether to continue.
+func (w *watchdog) poll() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, e := range w.all {

@@ -165,8 +165,8 @@ func floats[T float]() loops {
 	return loops{reduce: reductions(apply[T]), scale: scaleFloat[T], scaled: scaledFloat[T]}
 }
 
-// number converts a multiplier.
-func number[T float](scale uint64) T {
+// scaleOf converts a multiplier.
+func scaleOf[T float](scale uint64) T {
 	if unsafe.Sizeof(T(0)) == 4 {
 		return T(math.Float32frombits(uint32(scale)))
 	}
@@ -176,7 +176,7 @@ func number[T float](scale uint64) T {
 func scaleFloat[T float](dst, a []byte, scale uint64) {
 	d, x, _ := views[T](dst, a, a)
 	x = x[:len(d)]
-	s := number[T](scale)
+	s := scaleOf[T](scale)
 	for i := range d {
 		d[i] = canonical(x[i] * s)
 	}
@@ -185,7 +185,7 @@ func scaleFloat[T float](dst, a []byte, scale uint64) {
 func scaledFloat[T float](dst, a, b []byte, scale uint64) {
 	d, x, y := views[T](dst, a, b)
 	x, y = x[:len(d)], y[:len(d)]
-	s := number[T](scale)
+	s := scaleOf[T](scale)
 	for i := range d {
 		// The conversion prevents a fused multiply-add.
 		d[i] = canonical(x[i] + T(y[i]*s))

@@ -27,7 +27,7 @@ const Entries = 512
 // A Log is the record of one rank of a communicator. One goroutine at a time adds, any may read.
 type Log struct {
 	b    *block
-	list *list
+	list *processLogs
 }
 
 // Add records an operation that is about to be enqueued.
@@ -104,7 +104,7 @@ func (l *Log) Close() { l.list.close(l) }
 
 // Others returns the last operations of the process's communicators with other names on the same
 // device.
-func (l *Log) Others() []Call { return l.list.others(l) }
+func (l *Log) Others() []Call { return l.list.otherCalls(l) }
 
 // A Call is an operation and the name of its communicator.
 type Call struct {
@@ -119,16 +119,16 @@ func New(name string, rank, device int, jobs []int) *Log {
 }
 
 // process is the list of this process.
-var process list
+var process processLogs
 
-// A list contains the Logs of a process.
-type list struct {
+// A processLogs contains the Logs of a process.
+type processLogs struct {
 	mu    sync.Mutex
 	areas [][]byte // of blocks; other processes see the first one
 	all   []*Log
 }
 
-func (p *list) open(name string, rank, device int, jobs []int) *Log {
+func (p *processLogs) open(name string, rank, device int, jobs []int) *Log {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := &Log{b: p.free(), list: p}
@@ -145,7 +145,7 @@ func (p *list) open(name string, rank, device int, jobs []int) *Log {
 }
 
 // free returns a block that no Log uses.
-func (p *list) free() *block {
+func (p *processLogs) free() *block {
 	for _, area := range p.areas {
 		for at := headerBytes; at < areaBytes; at += blockBytes {
 			if b := blockAt(area, at); b.used.Load() == 0 {
@@ -157,7 +157,7 @@ func (p *list) free() *block {
 	return blockAt(p.areas[len(p.areas)-1], headerBytes)
 }
 
-func (p *list) close(l *Log) {
+func (p *processLogs) close(l *Log) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, o := range p.all {
@@ -169,7 +169,7 @@ func (p *list) close(l *Log) {
 	}
 }
 
-func (p *list) others(l *Log) (calls []Call) {
+func (p *processLogs) otherCalls(l *Log) (calls []Call) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, o := range p.all {
@@ -214,11 +214,11 @@ type word [128]byte
 type sentence [2048]byte
 
 func (w *word) set(s string)       { clear(w[copy(w[:len(w)-1], s):]) }
-func (w *word) String() string     { return text(w[:]) }
+func (w *word) String() string     { return cString(w[:]) }
 func (w *sentence) set(s string)   { clear(w[copy(w[:len(w)-1], s):]) }
-func (w *sentence) String() string { return text(w[:]) }
+func (w *sentence) String() string { return cString(w[:]) }
 
-func text(b []byte) string {
+func cString(b []byte) string {
 	for i, c := range b {
 		if c == 0 {
 			return string(b[:i])

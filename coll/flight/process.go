@@ -52,7 +52,7 @@ func Processes() (pids []int) {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range all {
 		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil {
-			if _, err := find(pid); err == nil {
+			if _, err := recorderPath(pid); err == nil {
 				pids = append(pids, pid)
 			}
 		}

@@ -66,7 +66,7 @@ var ErrNone = errors.New("the process has no flight recorder: it has made no com
 
 // Read reads the recorder of a process, which need not be able to run.
 func Read(pid int) ([]Snapshot, error) {
-	name, err := find(pid)
+	name, err := recorderPath(pid)
 	if err != nil {
 		return nil, err
 	}
@@ -121,8 +121,8 @@ func (b *block) snapshot() Snapshot {
 	return s
 }
 
-// find returns the path of a process's recorder.
-func find(pid int) (string, error) {
+// recorderPath returns the path of a process's recorder.
+func recorderPath(pid int) (string, error) {
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	fds, err := os.ReadDir(dir)
 	switch {

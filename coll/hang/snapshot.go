@@ -25,7 +25,7 @@ type Snapshot struct {
 	Sent      []uint32          `json:"sent,omitempty"`   // Sends that it has called, by peer
 	Rcvd      []uint32          `json:"rcvd,omitempty"`   // Recvs
 	Halted    map[int]Cause     `json:"halted,omitempty"` // ranks of its host with processes that do not run
-	Others    []other           `json:"others,omitempty"` // that wait, if it has called nothing here that has begun
+	Others    []busyComm        `json:"others,omitempty"` // that wait, if it has called nothing here that has begun
 	Calls     map[string]uint32 `json:"calls,omitempty"`  // number of the last collective in other communicators, by name
 }
 
@@ -106,8 +106,8 @@ func (p position) ago() string {
 	return fmt.Sprintf(", %d calls ago", p.Since)
 }
 
-// An other is an operation of another communicator that a rank's GPU works on.
-type other struct {
+// An busyComm is an operation of another communicator that a rank's GPU works on.
+type busyComm struct {
 	Name     string    `json:"name"` // of the communicator
 	What     string    `json:"what"`
 	Seq      uint32    `json:"seq"` // number of the collective, or of the last one before the Sends and Recvs
@@ -115,7 +115,7 @@ type other struct {
 }
 
 // String names the operation, and the processes that it waits for.
-func (o other) String() string {
+func (o busyComm) String() string {
 	var all []string
 	for _, w := range o.WaitsFor {
 		all = append(all, fmt.Sprintf("process %d on %s", w.PID, w.Host))
@@ -145,7 +145,7 @@ func (w *Watchdog) snapshot() Snapshot {
 		s.Oldest = &p
 	}
 	if state.Does == executor.Behind || state.Does == executor.Idle {
-		s.Others = w.others(state.Does == executor.Idle)
+		s.Others = w.busyComms(state.Does == executor.Idle)
 	}
 	for o := range w.beside() {
 		if e, ok := o.log.Last(); ok {
@@ -174,10 +174,10 @@ func (w *Watchdog) beside() iter.Seq[*Watchdog] {
 	}
 }
 
-// others returns the operations of the process's other communicators on the same device that
+// busyComms returns the operations of the process's other communicators on the same device that
 // have begun and wait for other ranks. If this one is idle, those are left out that run in CUDA
 // graphs alone: to ask for them takes long, and the other ranks wait for the answer.
-func (w *Watchdog) others(idle bool) (all []other) {
+func (w *Watchdog) busyComms(idle bool) (all []busyComm) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for o := range w.beside() {
@@ -189,7 +189,7 @@ func (w *Watchdog) others(idle bool) (all []other) {
 			if l.Does != executor.Begun || len(l.Ranks) == 0 {
 				return
 			}
-			e := other{Name: o.comm.Name, What: "an operation"}
+			e := busyComm{Name: o.comm.Name, What: "an operation"}
 			at, ok := o.log.At(l.Call)
 			if !ok {
 				at, ok = o.log.Last()

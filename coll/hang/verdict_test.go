@@ -24,7 +24,7 @@ func TestVerdict(t *testing.T) {
 		return &position{Call: at(seq, Snapshot{}).Call, Peer: op.NoPeer, Since: since}
 	}
 	known95 := at(95, Snapshot{}).Call
-	tp := []other{{"tp", "AllReduce of int8 with sum, 3 elements, operation #7", 7, []Process{{"a", 10, 0, "", -1}}}}
+	tp := []busyComm{{"tp", "AllReduce of int8 with sum, 3 elements, operation #7", 7, []Process{{"a", 10, 0, "", -1}}}}
 	for _, c := range []struct {
 		name      string
 		snapshots map[int]Snapshot
@@ -72,9 +72,9 @@ func TestVerdict(t *testing.T) {
 			"rank 1 (host a, pid 11, GPU 1) has not called Recv #3 from rank 0, which waits in a Send to or Recv from rank 1, 9 calls ago: its last call was AllGather of uint8, 95 elements, operation #95, 0 s ago"},
 		{"a Send that is late", map[int]Snapshot{0: at(95, Snapshot{Ago: 3}), 1: at(95, Snapshot{Does: begun, P2P: 1, Peer: 0, WaitsFor: []int{0}, Rcvd: []uint32{1, 0, 0}}), 2: at(95, Snapshot{})}, Unmatched, []int{0},
 			"rank 0 (host a, pid 10, GPU 0) has not called Send #1 to rank 1, which waits in Sends or Recvs: its last call was AllGather of uint8, 95 elements, operation #95, 3 s ago"},
-		{"two communicators", map[int]Snapshot{0: at(95, Snapshot{Does: begun, WaitsFor: []int{1}}), 1: at(95, Snapshot{Does: behind, Oldest: ahead(95, 0), Others: []other{{"tp", "AllReduce of int8 with sum, 3 elements, operation #7", 7, []Process{{"a", 10, 0, "", -1}, {"b", 12, 2, "", -1}}}}}), 2: at(95, Snapshot{Does: begun, WaitsFor: []int{1}})}, Order, []int{1},
+		{"two communicators", map[int]Snapshot{0: at(95, Snapshot{Does: begun, WaitsFor: []int{1}}), 1: at(95, Snapshot{Does: behind, Oldest: ahead(95, 0), Others: []busyComm{{"tp", "AllReduce of int8 with sum, 3 elements, operation #7", 7, []Process{{"a", 10, 0, "", -1}, {"b", 12, 2, "", -1}}}}}), 2: at(95, Snapshot{Does: begun, WaitsFor: []int{1}})}, Order, []int{1},
 			`rank 1 (host a, pid 11, GPU 1) called AllReduce of int8 with sum, 3 elements, operation #7 of communicator "tp" before AllGather of uint8, 95 elements, operation #95 of this communicator, ranks 0, 2 the other way round: each waits for the other`},
-		{"another communicator", map[int]Snapshot{0: at(95, Snapshot{Does: begun, WaitsFor: []int{1}}), 1: at(95, Snapshot{Does: behind, Oldest: ahead(95, 0), Others: []other{{"tp", "AllReduce of int8 with sum, 3 elements, operation #7", 7, []Process{{"c", 99, 0, "", -1}}}}}), 2: at(95, Snapshot{Does: begun, WaitsFor: []int{1}})}, Blocked, []int{1},
+		{"another communicator", map[int]Snapshot{0: at(95, Snapshot{Does: begun, WaitsFor: []int{1}}), 1: at(95, Snapshot{Does: behind, Oldest: ahead(95, 0), Others: []busyComm{{"tp", "AllReduce of int8 with sum, 3 elements, operation #7", 7, []Process{{"c", 99, 0, "", -1}}}}}), 2: at(95, Snapshot{Does: begun, WaitsFor: []int{1}})}, Blocked, []int{1},
 			`rank 1 (host a, pid 11, GPU 1) has called AllGather of uint8, 95 elements, operation #95, which has not begun: its stream or its GPU is blocked by AllReduce of int8 with sum, 3 elements, operation #7 of communicator "tp", which waits for process 99 on c`},
 		{"a program that waits in another communicator", map[int]Snapshot{0: at(95, Snapshot{Does: begun, WaitsFor: []int{1}, Calls: map[string]uint32{"tp": 7}}), 1: at(94, Snapshot{Others: tp}), 2: at(95, Snapshot{Does: begun, WaitsFor: []int{1}})}, Elsewhere, []int{1},
 			`rank 1 (host a, pid 11, GPU 1) has not called AllGather of uint8, 95 elements, operation #95: it waits in AllReduce of int8 with sum, 3 elements, operation #7 of communicator "tp", which waits for process 10 on a`},

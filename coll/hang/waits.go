@@ -51,7 +51,7 @@ func (w *Waits) Late(h transport.Header, b host.Blocked, since time.Duration) {
 	if coll, _ := op.Signed(h.Sign); coll != op.NumCollectives && w.numbered && h.Sign != 0 {
 		s.collective = collective{Seq: h.Seq, Sign: h.Sign, Count: -1, Root: op.NoPeer}
 	}
-	w.tell(s)
+	w.announce(s)
 	now := collective{Seq: h.Seq, Sign: h.Sign}
 	if limit := w.comm.After; limit == 0 || since < limit || w.logged == now {
 		return
@@ -64,11 +64,11 @@ func (w *Waits) Late(h transport.Header, b host.Blocked, since time.Duration) {
 // Destroying is called when a rank has waited in Destroy for Slow. seq is the number after that of
 // its last collective.
 func (w *Waits) Destroying(seq uint32) {
-	w.tell(wait{collective{seq, op.Destroying, -1, op.NoPeer}, op.NoPeer, false})
+	w.announce(wait{collective{seq, op.Destroying, -1, op.NoPeer}, op.NoPeer, false})
 }
 
-// tell tells the others, once, what this rank waits in, and compares it with what they have told.
-func (w *Waits) tell(s wait) {
+// announce tells the others, once, what this rank waits in, and compares it with what they have told.
+func (w *Waits) announce(s wait) {
 	w.mu.Lock()
 	first := w.own != s
 	w.own = s

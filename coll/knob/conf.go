@@ -136,7 +136,7 @@ func meant(line string) Setting {
 		return Setting{}
 	}
 	assigns := strings.Contains(line, "=")
-	if assigns != strings.HasSuffix(m[2], "=") || !assigns && !ours(m[1]) { // any sentence would be one
+	if assigns != strings.HasSuffix(m[2], "=") || !assigns && !readsVariable(m[1]) { // any sentence would be one
 		return Setting{}
 	}
 	value := strings.TrimSpace(m[3])

@@ -60,7 +60,7 @@ var guide = []Knob{
 		Effect: "operations of fewer bytes use one channel; auto: the cost model decides (gone from NCCL since about 2.3)"},
 	{Name: "NCCL_LL_THRESHOLD", Since: "2.1.0", Default: "auto", Status: Honoured, kind: bytes(0, maxBytes, func(k *Knobs) *int64 { return &k.LLThreshold }),
 		Effect: "operations of fewer bytes use the protocol LL; auto: the cost model decides (gone from NCCL since 2.5)"},
-	{Name: "NCCL_DEBUG_FILE", Since: "2.2.12", Default: "unset", Status: Honoured, kind: text("a file name, where %h is the host and %p the process", func(k *Knobs) *string { return &k.DebugFile }),
+	{Name: "NCCL_DEBUG_FILE", Since: "2.2.12", Default: "unset", Status: Honoured, kind: textKind("a file name, where %h is the host and %p the process", func(k *Knobs) *string { return &k.DebugFile }),
 		Effect: "the log goes to this file, which is created and overwritten"},
 	{Name: "NCCL_DEBUG_SUBSYS", Since: "2.3.4", Default: debug.DefaultSubsystems.String(), Status: Honoured, kind: debugSubsystems,
 		Effect: "what INFO and TRACE are about"},

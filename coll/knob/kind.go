@@ -46,9 +46,9 @@ func notes(all ...error) error {
 // anything accepts any value and does not read it.
 var anything = kind{"not looked at", func(*Knobs, string) error { return nil }}
 
-// number parses an integer as NCCL does, by C's strtoll: decimal, 0x… or 0…, of which it reads as
+// parseNumber parses an integer as NCCL does, by C's strtoll: decimal, 0x… or 0…, of which it reads as
 // much as there is. NCCL does not take an integer of more than 64 bits.
-func number(s string) (int64, error) {
+func parseNumber(s string) (int64, error) {
 	s = strings.TrimSpace(s)
 	body := strings.TrimLeft(s, "+-")
 	base, digits, end := 10, "0123456789", 0
@@ -85,7 +85,7 @@ const unset = -2
 // is left out.
 func within[T int | int64](values string, lo, hi T, field func(*Knobs) *T) kind {
 	return kind{values, func(k *Knobs, s string) error {
-		n, read := number(s)
+		n, read := parseNumber(s)
 		if read != nil && notes(read) == nil {
 			return read
 		}
@@ -139,7 +139,7 @@ func one(field func(*Knobs) *bool) kind { return truth(field, func(n int64) bool
 
 func truth(field func(*Knobs) *bool, is func(n int64) bool) kind {
 	return kind{"0 or 1", func(k *Knobs, s string) error {
-		n, read := number(s)
+		n, read := parseNumber(s)
 		if read != nil && notes(read) == nil {
 			return read
 		}
@@ -175,7 +175,7 @@ func seconds(field func(*Knobs) *time.Duration) kind {
 	}}
 }
 
-func text(values string, field func(*Knobs) *string) kind {
+func textKind(values string, field func(*Knobs) *string) kind {
 	return kind{values, func(k *Knobs, s string) error {
 		*field(k) = s
 		return nil
@@ -256,7 +256,7 @@ func level(field func(*Knobs) *PathLevel) kind {
 		if s[0] < '0' || s[0] > '9' {
 			return errors.New("it is not a distance")
 		}
-		n, err := number(s)
+		n, err := parseNumber(s)
 		if err != nil && notes(err) == nil { // too long a number is one above 4
 			n, err = int64(len(numbers)), nil
 		}
@@ -304,9 +304,9 @@ func hostPort(field func(*Knobs) *string) kind {
 	}}
 }
 
-// list splits a list of names with commas between them, with ^ and = allowed in front. Empty names
+// listValues splits a list of names with commas between them, with ^ and = allowed in front. Empty names
 // are left out, as NCCL leaves them out.
-func list(s string) (front string, items []string) {
+func listValues(s string) (front string, items []string) {
 	rest := strings.TrimPrefix(s, "^")
 	rest = strings.TrimPrefix(rest, "=")
 	for item := range strings.SplitSeq(rest, ",") {
@@ -329,7 +329,7 @@ var errNoNames = errors.New("it names nothing")
 
 func interfaces(field func(*Knobs) *string) kind {
 	return kind{"prefixes of names with commas between them, after ^ all others, after = whole names: eth,ib or ^docker or =eth0", func(k *Knobs, s string) error {
-		front, items := list(s)
+		front, items := listValues(s)
 		if items == nil {
 			return errNoNames
 		}
@@ -347,7 +347,7 @@ func interfaces(field func(*Knobs) *string) kind {
 // not say which devices are used.
 func adapters(field func(*Knobs) *string) kind {
 	return kind{"as NCCL_SOCKET_IFNAME, with a port after a colon: mlx5_0:1,mlx5_1:1", func(k *Knobs, s string) error {
-		front, items := list(s)
+		front, items := listValues(s)
 		if items == nil {
 			return errNoNames
 		}
@@ -357,7 +357,7 @@ func adapters(field func(*Knobs) *string) kind {
 			read = cmp.Or(read, strange("device", parts[0]))
 			items[i] = parts[0]
 			if len(parts) > 1 && parts[1] != "" {
-				port, err := number(parts[1])
+				port, err := parseNumber(parts[1])
 				if err != nil || port < 1 || port > 255 {
 					read = cmp.Or(read, error(note{text: fmt.Sprintf("no device has the port %q", debug.Short(parts[1], valueBytes))}))
 				}

@@ -249,8 +249,8 @@ func TestGood(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", c.set, d)
 		}
 		name, _, _ := strings.Cut(c.set, "=")
-		if accepted := find(name).Status == Accepted; accepted != (len(warnings) == 1) {
-			t.Errorf("%s: status %v, warnings %v; want one line for what has no effect, none for the rest", c.set, find(name).Status, warnings)
+		if accepted := knobNamed(name).Status == Accepted; accepted != (len(warnings) == 1) {
+			t.Errorf("%s: status %v, warnings %v; want one line for what has no effect, none for the rest", c.set, knobNamed(name).Status, warnings)
 		}
 	}
 }
@@ -274,7 +274,7 @@ func oneWarning(t *testing.T, set string, words ...string) (*Knobs, Warning) {
 func TestBad(t *testing.T) {
 	for name, values := range bad {
 		for _, v := range values {
-			k, w := oneWarning(t, name+"="+v, v, "it is left out", find(name).Values())
+			k, w := oneWarning(t, name+"="+v, v, "it is left out", knobNamed(name).Values())
 			if d := diff(Default(), k); d != "" || w.Ours {
 				t.Errorf("%s=%q: it is not left out, or not NCCL's: %v (-default +got):\n%s", name, v, w, d)
 			}
@@ -307,7 +307,7 @@ func TestWrong(t *testing.T) {
 				continue
 			}
 			text := err.Error()
-			for _, want := range []string{name, v, "environment", find(name).Values()} {
+			for _, want := range []string{name, v, "environment", knobNamed(name).Values()} {
 				if !strings.Contains(text, want) || strings.Contains(text, "\n") {
 					t.Errorf("%s=%q: %s: does not say %q", name, v, text, want)
 				}
@@ -320,7 +320,7 @@ func TestWrong(t *testing.T) {
 func TestNoValueEndsAJob(t *testing.T) {
 	values := []string{"0", "1", "2", "-1", "-2", "8M", "true", "yes", "\"1\"", " 1", "99999999999999999999", "x", "=", "^", ",", ":", "|", ";", "0x", "\xff", "/no/such/file", "NVLS", "LL128", "AF_INET6", "ABORT", "SYS", "P2C"}
 	for _, row := range table() {
-		if !theirs(row.Name) || row.NCCLRefuses {
+		if !isNCCLs(row.Name) || row.NCCLRefuses {
 			continue
 		}
 		for _, v := range values {

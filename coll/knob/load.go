@@ -79,7 +79,7 @@ func Load(environ []string, read func(name string) ([]byte, error)) (*Knobs, []W
 		}
 	}
 	for name, value := range k.environ {
-		if ours(name) {
+		if readsVariable(name) {
 			k.settings[name] = Setting{Name: name, Value: value, From: "environment"}
 		}
 	}
@@ -93,8 +93,8 @@ func Load(environ []string, read func(name string) ([]byte, error)) (*Knobs, []W
 	return k, append(warnings, k.resolve()...), errors.Join(errs...)
 }
 
-// ours reports whether this package reads a variable.
-func ours(name string) bool {
+// readsVariable reports whether this package reads a variable.
+func readsVariable(name string) bool {
 	return strings.HasPrefix(name, "NCCL_") || strings.HasPrefix(name, "ASSAY_")
 }
 
@@ -116,7 +116,7 @@ func (k *Knobs) merge(conf []Setting) (warnings []Warning) {
 		case s.Name == confFile:
 			say(debug.Warn, s, "%s counts in the environment only", name)
 			continue
-		case again && file(before) == file(s):
+		case again && settingFile(before) == settingFile(s):
 			say(debug.Warn, s, "%s is set at %s already, and the first counts", name, before.From)
 			continue
 		case again:
@@ -131,7 +131,7 @@ func (k *Knobs) merge(conf []Setting) (warnings []Warning) {
 		if s.Cut != "" {
 			say(debug.Warn, s, "%s is only the beginning of what the line says: %s", name, s.Cut)
 		}
-		if ours(s.Name) {
+		if readsVariable(s.Name) {
 			k.settings[s.Name] = s
 			continue
 		}
@@ -154,12 +154,12 @@ func (k *Knobs) merge(conf []Setting) (warnings []Warning) {
 	return warnings
 }
 
-// file returns the file of a setting, without the line.
-func file(s Setting) string { return s.From[:strings.LastIndex(s.From, ":")+1] }
+// settingFile returns the file of a setting, without the line.
+func settingFile(s Setting) string { return s.From[:strings.LastIndex(s.From, ":")+1] }
 
 // apply puts a variable's value into its field.
 func (k *Knobs) apply(s Setting) ([]Warning, error) {
-	row := find(s.Name)
+	row := knobNamed(s.Name)
 	if row == nil {
 		return unknown(s), nil
 	}
@@ -167,7 +167,7 @@ func (k *Knobs) apply(s Setting) ([]Warning, error) {
 	made, noted := errors.AsType[note](err)
 	allowed := "allowed: " + row.Values()
 	switch odd := oddValue(s.Value); {
-	case err != nil && (!theirs(s.Name) || row.NCCLRefuses && !noted):
+	case err != nil && (!isNCCLs(s.Name) || row.NCCLRefuses && !noted):
 		return nil, &Error{s, err.Error(), allowed}
 	case noted:
 		return []Warning{{debug.Warn, s.Name, s.text() + ": " + debug.Short(after(odd, made.text), reasonBytes) + "; " + allowed, made.ours}}, nil
@@ -185,8 +185,8 @@ func (k *Knobs) apply(s Setting) ([]Warning, error) {
 // after puts a text after another one, which may be empty.
 func after(first, then string) string { return strings.TrimPrefix(first+": "+then, ": ") }
 
-// theirs reports whether a variable is NCCL's.
-func theirs(name string) bool { return strings.HasPrefix(name, "NCCL_") }
+// isNCCLs reports whether a variable is NCCL's.
+func isNCCLs(name string) bool { return strings.HasPrefix(name, "NCCL_") }
 
 // unknown warns of a variable that is not in the table, unless it belongs to another component.
 func unknown(s Setting) []Warning {
@@ -196,7 +196,7 @@ func unknown(s Setting) []Warning {
 	name := debug.Short(s.Name, valueBytes)
 	near := words.Nearest(name, names())
 	close := words.Distance(name, near) <= 2
-	if !theirs(s.Name) && !close {
+	if !isNCCLs(s.Name) && !close {
 		return nil // other parts of assay have variables, too
 	}
 	text := fmt.Sprintf("%s (%s) is unknown and does nothing", name, s.From)
@@ -259,7 +259,7 @@ func (k *Knobs) OpenLog() *debug.Logger {
 
 // Settings returns the variables of the table that are set, and by what, sorted by name.
 func (k *Knobs) Settings() []Setting {
-	return slices.DeleteFunc(k.all(), func(s Setting) bool { return find(s.Name) == nil })
+	return slices.DeleteFunc(k.all(), func(s Setting) bool { return knobNamed(s.Name) == nil })
 }
 
 // FromFiles returns all variables that NCCL's configuration files add to the environment, also other

@@ -53,8 +53,8 @@ var table = sync.OnceValue(func() []Knob {
 // Table returns all variables, by name.
 func Table() []Knob { return slices.Clone(table()) }
 
-// find returns the row of a variable, or nil.
-func find(name string) *Knob {
+// knobNamed returns the row of a variable, or nil.
+func knobNamed(name string) *Knob {
 	t := table()
 	i, ok := slices.BinarySearchFunc(t, name, func(k Knob, name string) int { return strings.Compare(k.Name, name) })
 	if !ok {

@@ -223,8 +223,8 @@ func (m *Machine) split(s *Split) error {
 	return nil
 }
 
-// A part is what one rank does in a call.
-type part struct {
+// A rankPart is what one rank does in a call.
+type rankPart struct {
 	call       int
 	rank       int // in communicator 0
 	send, recv [2]int
@@ -232,8 +232,8 @@ type part struct {
 }
 
 // parts returns what the ranks do in a call.
-func (m *Machine) parts(i int, c *Call) ([]part, error) {
-	bad := func(why string) ([]part, error) { return nil, fmt.Errorf("call %d, %s: %s", i, c.Op, why) }
+func (m *Machine) parts(i int, c *Call) ([]rankPart, error) {
+	bad := func(why string) ([]rankPart, error) { return nil, fmt.Errorf("call %d, %s: %s", i, c.Op, why) }
 	if c.Comm >= len(m.Comms) {
 		return bad("there is no such communicator")
 	}
@@ -251,10 +251,10 @@ func (m *Machine) parts(i int, c *Call) ([]part, error) {
 	if max(c.From, c.To, c.Root) >= len(members) {
 		return bad("there is no such rank")
 	}
-	var all []part
+	var all []rankPart
 	for k, r := range who {
 		send, recv := c.Op.Parts(r, c.Root, len(members))
-		p := part{call: i, rank: members[r]}
+		p := rankPart{call: i, rank: members[r]}
 		for _, b := range []struct {
 			span  *[2]int
 			parts int
@@ -276,7 +276,7 @@ func (m *Machine) parts(i int, c *Call) ([]part, error) {
 }
 
 // inPlace reports whether buffers that overlap are the same memory in the allowed way.
-func (c *Call) inPlace(rank int, p part) bool {
+func (c *Call) inPlace(rank int, p rankPart) bool {
 	own := rank * c.Count * c.Type.Size()
 	switch c.Op {
 	case AllGather, Gather:
@@ -290,7 +290,7 @@ func (c *Call) inPlace(rank int, p part) bool {
 func overlap(a, b [2]int) bool { return a[0] < b[1] && b[0] < a[1] }
 
 // conflict reports whether the order of two parts of one rank is visible in memory.
-func conflict(a, b *part) bool {
+func conflict(a, b *rankPart) bool {
 	return overlap(a.recv, b.recv) || overlap(a.recv, b.send) || overlap(a.send, b.recv)
 }
 
@@ -329,8 +329,8 @@ func (m *Machine) group(calls []Call) error {
 	type line struct{ comm, from, to int }
 	sent := map[line][]message{}
 	kinds := map[line][]Type{}
-	var all []*part
-	of := make([][]*part, len(calls))
+	var all []*rankPart
+	of := make([][]*rankPart, len(calls))
 	for i := range calls {
 		parts, err := m.parts(i, &calls[i])
 		if err != nil {
@@ -347,7 +347,7 @@ func (m *Machine) group(calls []Call) error {
 		}
 	}
 	exchange := func(c *Call) bool { return c.Op == Send || c.Op == Recv }
-	ready := func(p *part) bool {
+	ready := func(p *rankPart) bool {
 		c := &calls[p.call]
 		for _, q := range all {
 			if q == p {
@@ -370,7 +370,7 @@ func (m *Machine) group(calls []Call) error {
 		before := left
 		for i := range calls {
 			c := &calls[i]
-			if of[i][0].done || slices.ContainsFunc(of[i], func(p *part) bool { return !ready(p) }) {
+			if of[i][0].done || slices.ContainsFunc(of[i], func(p *rankPart) bool { return !ready(p) }) {
 				continue
 			}
 			on := line{c.Comm, c.From, c.To}
@@ -413,7 +413,7 @@ func (m *Machine) group(calls []Call) error {
 }
 
 // collective does a collective in all ranks' memory.
-func (m *Machine) collective(c *Call, parts []*part) {
+func (m *Machine) collective(c *Call, parts []*rankPart) {
 	size, n := c.Type.Size(), len(parts)
 	bytes := c.Count * size
 	in := make([]message, n)

@@ -152,7 +152,7 @@ func (g *generator) stir(calls []Call) {
 
 // apart leaves out the Sends and Recvs of a group if one of them shares memory with another call.
 func (g *generator) apart(calls []Call) []Call {
-	var all []part
+	var all []rankPart
 	for i := range calls {
 		parts, err := g.m.parts(i, &calls[i])
 		if err != nil {
@@ -160,7 +160,7 @@ func (g *generator) apart(calls []Call) []Call {
 		}
 		all = append(all, parts...)
 	}
-	exchange := func(p part) bool { c := calls[p.call]; return c.Op == Send || c.Op == Recv }
+	exchange := func(p rankPart) bool { c := calls[p.call]; return c.Op == Send || c.Op == Recv }
 	for i := range all {
 		for k := range i {
 			if all[i].rank == all[k].rank && (exchange(all[i]) || exchange(all[k])) && conflict(&all[i], &all[k]) {

@@ -34,15 +34,15 @@ func Open() (*Library, error) { return open() }
 
 // OpenFile loads a library from a file, or from the directory that contains it. Several libraries
 // may be open. The error wraps ErrUnavailable.
-func OpenFile(name string) (*Library, error) { return load(file(name)) }
+func OpenFile(name string) (*Library, error) { return load(libraryFile(name)) }
 
 var open = sync.OnceValues(func() (*Library, error) {
-	return load(file(os.Getenv("ASSAY_NCCL_LIBRARY")))
+	return load(libraryFile(os.Getenv("ASSAY_NCCL_LIBRARY")))
 })
 
-// file returns what to pass to dlopen. named is the library that the user named, or its
+// libraryFile returns what to pass to dlopen. named is the library that the user named, or its
 // directory; "" if none.
-func file(named string) string {
+func libraryFile(named string) string {
 	const soname = "libnccl.so.2"
 	if named == "" {
 		return soname

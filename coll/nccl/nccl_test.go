@@ -77,7 +77,7 @@ func TestFile(t *testing.T) {
 		dir:               dir + "/libnccl.so.2",
 		"/a/libnccl.so.9": "/a/libnccl.so.9",
 	} {
-		if got := file(named); got != want {
+		if got := libraryFile(named); got != want {
 			t.Errorf("file(%q) = %q; want %q", named, got, want)
 		}
 	}

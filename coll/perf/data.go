@@ -91,43 +91,43 @@ func (g generator) want(period int) []byte {
 	return b
 }
 
-// A number is an element's value: i of an integer type (sign-extended where
+// A element is an element's value: i of an integer type (sign-extended where
 // the type has a sign), f of a float.
-type number struct {
+type element struct {
 	i uint64
 	f float64
 }
 
 // value returns an element of a rank's input.
-func (g generator) value(i uint64, rank int) number {
+func (g generator) value(i uint64, rank int) element {
 	h := hash(g.seed, i, uint64(rank))
 	if !g.t.Float() {
 		if g.red.Op == elem.Prod {
 			h |= 1 // a product of odd numbers never becomes 0
 		}
-		return number{i: g.wrap(h)}
+		return element{i: g.wrap(h)}
 	}
 	f := floatFormats[g.t]
 	if g.rounded { // exponents differ by up to 15: mantissas overlap in part
-		return number{f: math.Copysign(math.Ldexp(mantissa(f, h), int(h>>60)), float64(int64(h<<1)))}
+		return element{f: math.Copysign(math.Ldexp(mantissa(f, h), int(h>>60)), float64(int64(h<<1)))}
 	}
 	common := hash(g.seed, i, 1<<41) // the same on all ranks
 	first := int(common >> 8 % uint64(g.n))
 	turn := (rank - first + g.n) % g.n
 	switch {
 	case g.n == 1:
-		return number{f: randomFloat(f, h)}
+		return element{f: randomFloat(f, h)}
 	case g.red.Op == elem.Prod:
-		return number{f: factor(f, h, rank == int(common>>40%uint64(g.n)), turn < 4)}
+		return element{f: factor(f, h, rank == int(common>>40%uint64(g.n)), turn < 4)}
 	case g.red.Op == elem.Avg:
 		if turn > 1 {
-			return number{}
+			return element{}
 		}
-		return number{f: math.Copysign(math.Ldexp(mantissa(f, h), f.avgExp), float64(int64(common)))}
+		return element{f: math.Copysign(math.Ldexp(mantissa(f, h), f.avgExp), float64(int64(common)))}
 	case g.red.Op == elem.Sum:
-		return number{f: g.addend(f, h, common, turn)}
+		return element{f: g.addend(f, h, common, turn)}
 	}
-	return number{f: randomFloat(f, h)}
+	return element{f: randomFloat(f, h)}
 }
 
 // addend is an integer scaled by a power of two that all ranks share. The number of ranks with an
@@ -194,23 +194,23 @@ func randomBits(t elem.Type, h uint64) uint64 {
 func mulsumScalar(rank int) uint64 { return uint64(rank&1) + 1 }
 
 // scaled returns a rank's input, multiplied by its scalar if the reduction has one.
-func (g generator) scaled(i uint64, rank int) number {
+func (g generator) scaled(i uint64, rank int) element {
 	v := g.value(i, rank)
 	if g.red.Mulsum {
 		s := mulsumScalar(rank)
-		v = number{i: g.wrap(v.i * s), f: v.f * float64(s)}
+		v = element{i: g.wrap(v.i * s), f: v.f * float64(s)}
 	}
 	return v
 }
 
-func (g generator) combine(a, b number) number {
+func (g generator) combine(a, b element) element {
 	switch op := g.red.Op; {
 	case g.t.Float():
-		return number{f: combine(op, a.f, b.f)}
+		return element{f: combine(op, a.f, b.f)}
 	case g.t.Signed():
-		return number{i: g.wrap(uint64(combine(op, int64(a.i), int64(b.i))))}
+		return element{i: g.wrap(uint64(combine(op, int64(a.i), int64(b.i))))}
 	default:
-		return number{i: g.wrap(combine(op, a.i, b.i))}
+		return element{i: g.wrap(combine(op, a.i, b.i))}
 	}
 }
 
@@ -228,17 +228,17 @@ func combine[T uint64 | int64 | float64](op elem.Op, a, b T) T {
 
 // finish divides for the average. As NCCL defines it, floats are multiplied by 1/n, rounded to
 // their type: with many ranks and 8 bits that is far from the exact average.
-func (g generator) finish(v number) number {
+func (g generator) finish(v element) element {
 	if g.red.Op != elem.Avg {
 		return v
 	}
 	if f, ok := floatFormats[g.t]; ok {
-		return number{f: v.f*f.decode(f.encode(1/float64(g.n))) + 0} // + 0: -0 becomes +0, because most ranks add +0
+		return element{f: v.f*f.decode(f.encode(1/float64(g.n))) + 0} // + 0: -0 becomes +0, because most ranks add +0
 	}
 	if g.t.Signed() {
-		return number{i: uint64(int64(v.i) / int64(g.n))}
+		return element{i: uint64(int64(v.i) / int64(g.n))}
 	}
-	return number{i: v.i / uint64(g.n)}
+	return element{i: v.i / uint64(g.n)}
 }
 
 // wrap cuts an integer to the type's width.
@@ -250,7 +250,7 @@ func (g generator) wrap(v uint64) uint64 {
 	return v << shift >> shift
 }
 
-func (g generator) bits(v number) uint64 {
+func (g generator) bits(v element) uint64 {
 	if g.t.Float() {
 		return floatFormats[g.t].encode(v.f)
 	}

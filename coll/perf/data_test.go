@@ -114,7 +114,7 @@ func TestEncode(t *testing.T) {
 			b := elem.AppendBits(nil, typ, f.encode(1))
 			got := make([]byte, typ.Size())
 			elem.Scale(typ, got, b, v)
-			if want := elem.AppendBits(nil, typ, one.bits(number{f: v})); !bytes.Equal(got, want) {
+			if want := elem.AppendBits(nil, typ, one.bits(element{f: v})); !bytes.Equal(got, want) {
 				t.Errorf("%v: encode(%v) = % x; the engine has % x", typ, v, want, got)
 			}
 		}

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// document writes our own JSON format: one object at the end, for --format json.
-type document struct {
+// jsonDocument writes our own JSON format: one object at the end, for --format json.
+type jsonDocument struct {
 	silent
 	out io.Writer
 }
@@ -47,7 +47,7 @@ type introJSON struct {
 	introduction
 }
 
-func (d *document) footer(r *reporter, res *Result, cause error) error {
+func (d *jsonDocument) footer(r *reporter, res *Result, cause error) error {
 	doc := Document{
 		Schema: 1, Collective: r.c.Test(), Engine: r.world.Engine, Ranks: r.n, Started: r.started.UTC().Format("2006-01-02T15:04:05Z"),
 		Args: r.cfg.Args, Env: reportedEnviron(r.std.Environ), Notes: r.world.Notes, Rows: []Row{}, Bad: res.OutOfBounds, AvgBusBW: finite(res.AvgBusBW),

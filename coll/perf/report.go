@@ -57,7 +57,7 @@ func newReporter(s *session) *reporter {
 	}
 	switch {
 	case s.cfg.Output == "json":
-		r.sinks = append(r.sinks, &document{out: s.std.Out})
+		r.sinks = append(r.sinks, &jsonDocument{out: s.std.Out})
 	case s.cfg.Bench:
 		r.sinks = append(r.sinks, &benchSink{out: s.std.Out})
 	case s.cfg.sweeps():

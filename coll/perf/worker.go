@@ -211,7 +211,7 @@ func (w *worker) withoutMulsum() error {
 
 func (g generator) scalarBytes(rank int) []byte {
 	s := mulsumScalar(rank)
-	return elem.AppendBits(nil, g.t, g.bits(number{i: s, f: float64(s)}))
+	return elem.AppendBits(nil, g.t, g.bits(element{i: s, f: float64(s)}))
 }
 
 func (w *worker) sweep(ctx context.Context, k combination) error {

@@ -6,7 +6,7 @@ import "github.com/assay-hpc/assay/coll/schedule"
 // rotation of itself (see rotation), the other ranks do the same at the same times: a message
 // to rank r goes to r mod period.
 type compiler struct {
-	*machine
+	*simulation
 	t        Topology
 	n        int32
 	period   int32
@@ -23,8 +23,8 @@ type connection struct {
 	multi              bool
 }
 
-func compile(s *schedule.Schedule, t Topology, slots, period int) *machine {
-	c := compiler{machine: newMachine(slots), t: t, n: int32(s.Ranks), period: int32(period), conns: map[connection]int32{}}
+func compile(s *schedule.Schedule, t Topology, slots, period int) *simulation {
+	c := compiler{simulation: newMachine(slots), t: t, n: int32(s.Ranks), period: int32(period), conns: map[connection]int32{}}
 	for range period {
 		c.out = append(c.out, c.link(t.Port))
 		c.in = append(c.in, c.link(t.Port))
@@ -44,7 +44,7 @@ func compile(s *schedule.Schedule, t Topology, slots, period int) *machine {
 			c.lane(ops)
 		}
 	}
-	return c.machine
+	return c.simulation
 }
 
 func (c *compiler) task(r int32, channel int, st schedule.Step) task {

@@ -2,7 +2,7 @@ package predict
 
 import "fmt"
 
-// A machine is a schedule on a topology in the simulator's form: lanes of operations, links
+// A simulation is a schedule on a topology in the simulator's form: lanes of operations, links
 // that serve one message at a time, and connections with slots. Times are in seconds from the
 // start, as float64.
 //
@@ -13,7 +13,7 @@ import "fmt"
 // A message passes its links cut-through: it enters the next link as soon as it has begun to
 // leave the previous one and the next one is free; the fabric buffers what has to wait. A lane
 // continues when its own link has finished with the message.
-type machine struct {
+type simulation struct {
 	lanes  []lane
 	links  []link
 	conns  []conn
@@ -61,24 +61,24 @@ type conn struct {
 	receiverAt, waitingFor float64
 }
 
-func newMachine(slots int) *machine { return &machine{slots: slots} }
+func newMachine(slots int) *simulation { return &simulation{slots: slots} }
 
-func (m *machine) link(rate BytesPerSec) int32 {
+func (m *simulation) link(rate BytesPerSec) int32 {
 	m.links = append(m.links, link{perByte: rate.perByte()})
 	return int32(len(m.links) - 1)
 }
 
-func (m *machine) conn() int32 {
+func (m *simulation) conn() int32 {
 	m.conns = append(m.conns, conn{
 		arrived: make([]float64, m.slots), released: make([]float64, m.slots), receiver: -1, sender: -1,
 	})
 	return int32(len(m.conns) - 1)
 }
 
-func (m *machine) lane(ops []task) { m.lanes = append(m.lanes, lane{ops: ops}) }
+func (m *simulation) lane(ops []task) { m.lanes = append(m.lanes, lane{ops: ops}) }
 
 // run simulates wins windows and returns when the last lane ends.
-func (m *machine) run(wins int, bytes func(window int) float64) (float64, error) {
+func (m *simulation) run(wins int, bytes func(window int) float64) (float64, error) {
 	m.reset(wins, bytes)
 	for len(m.queue) > 0 {
 		e := m.queue.pop()
@@ -99,7 +99,7 @@ func (m *machine) run(wins int, bytes func(window int) float64) (float64, error)
 	return end, nil
 }
 
-func (m *machine) reset(wins int, bytes func(window int) float64) {
+func (m *simulation) reset(wins int, bytes func(window int) float64) {
 	m.wins, m.bytes, m.queue = wins, bytes, m.queue[:0]
 	m.onWay, m.unused = m.onWay[:0], m.unused[:0]
 	m.ends = append(m.ends[:0], make([]float64, wins)...)
@@ -121,7 +121,7 @@ func (m *machine) reset(wins int, bytes func(window int) float64) {
 
 // step advances a lane at time now as far as possible: to its next operation, or until it has
 // to wait.
-func (m *machine) step(i int32, now float64) {
+func (m *simulation) step(i int32, now float64) {
 	l := &m.lanes[i]
 	o := &l.ops[l.pc]
 	if at, ok := m.ready(o, i, now); !ok {
@@ -147,7 +147,7 @@ func (m *machine) step(i int32, now float64) {
 
 // ready returns when an operation's message has arrived and its slots are free. If that is not
 // known yet, the lane waits on the connection, and ok is false.
-func (m *machine) ready(o *task, i int32, now float64) (at float64, ok bool) {
+func (m *simulation) ready(o *task, i int32, now float64) (at float64, ok bool) {
 	at = now
 	if o.recv >= 0 {
 		c := &m.conns[o.recv]
@@ -172,7 +172,7 @@ func (m *machine) ready(o *task, i int32, now float64) (at float64, ok bool) {
 
 // send puts an operation's message on its way, or does its work, and returns
 // when the lane is done with it.
-func (m *machine) send(o *task, bytes, now float64) float64 {
+func (m *simulation) send(o *task, bytes, now float64) float64 {
 	for _, s := range o.sends {
 		m.conns[s].sent++
 	}
@@ -201,7 +201,7 @@ func (m *machine) send(o *task, bytes, now float64) float64 {
 }
 
 // take occupies a link for a message that can enter it at time at or later.
-func (m *machine) take(k int32, bytes, at float64) (start, end float64) {
+func (m *simulation) take(k int32, bytes, at float64) (start, end float64) {
 	l := &m.links[k]
 	start = max(at, l.free)
 	l.free = start + bytes*l.perByte
@@ -209,7 +209,7 @@ func (m *machine) take(k int32, bytes, at float64) (start, end float64) {
 }
 
 // pass moves a message through its next link.
-func (m *machine) pass(i int32, now float64) {
+func (m *simulation) pass(i int32, now float64) {
 	msg := &m.onWay[i]
 	start, end := m.take(msg.links[0], msg.bytes, now)
 	msg.end = max(msg.end, end)
@@ -221,7 +221,7 @@ func (m *machine) pass(i int32, now float64) {
 	m.unused = append(m.unused, i)
 }
 
-func (m *machine) arrive(msg message) {
+func (m *simulation) arrive(msg message) {
 	at := msg.end + msg.latency
 	for _, k := range msg.conns {
 		c := &m.conns[k]
@@ -234,7 +234,7 @@ func (m *machine) arrive(msg message) {
 	}
 }
 
-func (m *machine) release(c *conn, at float64) {
+func (m *simulation) release(c *conn, at float64) {
 	c.released[c.taken%m.slots] = at
 	c.taken++
 	if c.sender >= 0 {
@@ -243,7 +243,7 @@ func (m *machine) release(c *conn, at float64) {
 	}
 }
 
-func (m *machine) push(i int32, at float64) { m.queue.push(event{at, i}) }
+func (m *simulation) push(i int32, at float64) { m.queue.push(event{at, i}) }
 
 // An event is a lane, or a message (the complement of its index), that continues at a given
 // time.

@@ -37,7 +37,7 @@ func inSwitch(t Topology, sw Switch, bytes int64) (time.Duration, error) {
 
 // betweenSwitches creates the lanes of n domains: one for each phase, and in each tree one
 // that reduces upwards and one that brings the result down.
-func (m *machine) betweenSwitches(t Topology, sw Switch, n int) {
+func (m *simulation) betweenSwitches(t Topology, sw Switch, n int) {
 	up, down := make([]int32, n), make([]int32, n)
 	for d := range n {
 		up[d], down[d] = m.link(t.Uplink), m.link(t.Uplink)
@@ -66,7 +66,7 @@ func (m *machine) betweenSwitches(t Topology, sw Switch, n int) {
 	}
 }
 
-func (m *machine) conns2(n int) []int32 {
+func (m *simulation) conns2(n int) []int32 {
 	c := make([]int32, n)
 	for i := range c {
 		c[i] = m.conn()
@@ -84,7 +84,7 @@ type treeNode struct {
 	latency         float64
 }
 
-func (m *machine) treeLanes(p treeNode) {
+func (m *simulation) treeLanes(p treeNode) {
 	const half = 0.5 // of a window goes through each tree
 	rise := []task{{recv: p.in}}
 	var fall []task

@@ -53,7 +53,7 @@ func simulate(s *schedule.Schedule, t Topology, r Run, fast bool) (time.Duration
 
 // compileFor compiles only the ranks of one period if fast is set and no messages compete.
 // Otherwise it compiles all ranks: the order in which messages compete depends on the ranks.
-func compileFor(s *schedule.Schedule, t Topology, slots int, fast bool) *machine {
+func compileFor(s *schedule.Schedule, t Topology, slots int, fast bool) *simulation {
 	if fast {
 		if period := rotation(s, t); period < s.Ranks {
 			if m := compile(s, t, slots, period); !m.contended() {
@@ -65,7 +65,7 @@ func compileFor(s *schedule.Schedule, t Topology, slots int, fast bool) *machine
 }
 
 // windows runs part bytes of each block in windows.
-func (m *machine) windows(part, window float64, fast bool) (float64, error) {
+func (m *simulation) windows(part, window float64, fast bool) (float64, error) {
 	n := 1
 	if window > 0 && part > window {
 		n = int(math.Ceil(part / window))
@@ -93,7 +93,7 @@ func (m *machine) windows(part, window float64, fast bool) (float64, error) {
 // paced returns run(n) for a machine in which no connections share a link. Later windows then
 // do not affect earlier ones, so the end times of windows in a short run show the pace. Each
 // connection must have been full by then.
-func (m *machine) paced(n int, run func(n int) (float64, error)) (float64, error) {
+func (m *simulation) paced(n int, run func(n int) (float64, error)) (float64, error) {
 	last := max(3, m.slots) // windows that must take equally long: the pace may repeat with a connection's slots
 	least := m.slots
 	count := make([]int, len(m.conns)) // messages per window
@@ -125,7 +125,7 @@ func (m *machine) paced(n int, run func(n int) (float64, error)) (float64, error
 }
 
 // contended reports whether two connections share a link.
-func (m *machine) contended() bool {
+func (m *simulation) contended() bool {
 	user := slices.Repeat([]int32{-1}, len(m.links))
 	for i := range m.lanes {
 		for j := range m.lanes[i].ops {
@@ -145,7 +145,7 @@ func (m *machine) contended() bool {
 
 // extrapolate returns run(n). If that is too much work, it extrapolates with the pace between
 // paceFrom windows and twice as many.
-func (m *machine) extrapolate(n int, run func(n int) (float64, error)) (float64, error) {
+func (m *simulation) extrapolate(n int, run func(n int) (float64, error)) (float64, error) {
 	work := 0
 	for _, l := range m.lanes {
 		work += n * len(l.ops)

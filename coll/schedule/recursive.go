@@ -119,8 +119,8 @@ func recursiveDoubling(s *Schedule, o Options) error {
 	return nil
 }
 
-// others returns the blocks of all ranks except one, as spans.
-func others(rank, n int) []Span {
+// otherBlocks returns the blocks of all ranks except one, as spans.
+func otherBlocks(rank, n int) []Span {
 	var spans []Span
 	if rank > 0 {
 		spans = append(spans, Span{0, int32(rank)})
@@ -140,7 +140,7 @@ func recursiveAllGather(s *Schedule, o Options) error {
 		if !ok {
 			to := int32(rank + 1)
 			var take []Step
-			for _, d := range others(rank, f.n) {
+			for _, d := range otherBlocks(rank, f.n) {
 				take = append(take, do(d).recv(to).store(out(d.First)))
 			}
 			return [][]Step{{own.send(to)}, take}, 0
@@ -158,7 +158,7 @@ func recursiveAllGather(s *Schedule, o Options) error {
 				do(theirs).recv(peer).store(out(theirs.First)))
 		}
 		if rank < 2*f.extra {
-			for _, d := range others(int(extra), f.n) {
+			for _, d := range otherBlocks(int(extra), f.n) {
 				steps = append(steps, do(d).load(out(d.First)).send(extra))
 			}
 		}
@@ -178,7 +178,7 @@ func recursiveReduceScatter(s *Schedule, o Options) error {
 		if !ok {
 			to := int32(rank + 1)
 			var give []Step
-			for _, d := range others(rank, f.n) {
+			for _, d := range otherBlocks(rank, f.n) {
 				give = append(give, do(d).load(in(d.First)).send(to))
 			}
 			return [][]Step{give, {do(block(rank)).load(in(rank)).recv(to).store(out(0))}}, 0
@@ -188,7 +188,7 @@ func recursiveReduceScatter(s *Schedule, o Options) error {
 		extra := int32(rank - 1)
 		pair := rank < 2*f.extra
 		if pair {
-			for _, d := range others(int(extra), f.n) {
+			for _, d := range otherBlocks(int(extra), f.n) {
 				steps = append(steps, do(d).load(in(d.First)).recv(extra).store(scratch(d.First)))
 			}
 			steps = append(steps, do(block(extra)).load(in(extra)).store(scratch(extra)))

@@ -52,9 +52,9 @@ type Environment struct {
 func Child(ctx context.Context, name string, env Environment, in io.Reader, out io.Writer) error {
 	enc := json.NewEncoder(out)
 	if name == ListGPUs {
-		return list(env, enc)
+		return listGPUs(env, enc)
 	}
-	t, ok := find(name)
+	t, ok := testNamed(name)
 	if !ok {
 		return unknownTest(name)
 	}
@@ -80,7 +80,7 @@ func Child(ctx context.Context, name string, env Environment, in io.Reader, out 
 	return enc.Encode(message{Result: &j.result})
 }
 
-func list(env Environment, enc *json.Encoder) error {
+func listGPUs(env Environment, enc *json.Encoder) error {
 	m, err := env.Open()
 	if errors.Is(err, driver.ErrNoDriver) || errors.Is(err, driver.ErrNoDevice) {
 		return enc.Encode(message{Missing: err.Error()})

@@ -71,7 +71,7 @@ func TestFakeFaults(t *testing.T) {
 	} {
 		plan, err := Select("context_create,"+tt.test, nil, nil)
 		check(t, err)
-		after, _ := find("context_create")
+		after, _ := testNamed("context_create")
 		plan.Tests = append(plan.Tests, after)
 		plan.Params, plan.Timeout = params, 6*time.Second
 		if tt.test == "pcie" {

@@ -20,7 +20,7 @@ import (
 )
 
 // open opens the GPUs, or skips the test.
-func open(t *testing.T) *machine {
+func open(t *testing.T) *cudaMachine {
 	t.Helper()
 	m, err := Open(sysfs.FS{})
 	n := 0
@@ -35,11 +35,11 @@ func open(t *testing.T) *machine {
 			t.Error(err)
 		}
 	})
-	return m.(*machine)
+	return m.(*cudaMachine)
 }
 
 // take prepares a GPU and some of its memory: little where it is the processor's.
-func take(t *testing.T, r *machine, gpu int) *device {
+func take(t *testing.T, r *cudaMachine, gpu int) *device {
 	t.Helper()
 	d, err := r.Device(gpu)
 	check(t, err)
@@ -245,7 +245,7 @@ func TestGPUPairs(t *testing.T) {
 		size = 4
 	}
 	for _, name := range []string{"p2p", "nvlink_stress"} {
-		test, _ := find(name)
+		test, _ := testNamed(name)
 		in, err := json.Marshal(request{Params: map[string]float64{duration: 0.2, "size_mb": size, "max_nvlink_crc": 100}})
 		check(t, err)
 		env := Environment{

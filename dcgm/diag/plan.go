@@ -43,7 +43,7 @@ func Names() (names []string) {
 // list of tests. only and skip restrict its tests.
 func Select(run string, only, skip []string) (p Plan, err error) {
 	for _, name := range slices.Concat(only, skip) {
-		if _, ok := find(name); !ok {
+		if _, ok := testNamed(name); !ok {
 			return p, unknownTest(name)
 		}
 	}
@@ -52,7 +52,7 @@ func Select(run string, only, skip []string) (p Plan, err error) {
 	if p.Level == 0 {
 		for i, name := range named {
 			named[i] = strings.TrimSpace(name)
-			if _, ok := find(named[i]); !ok {
+			if _, ok := testNamed(named[i]); !ok {
 				return p, fmt.Errorf("-r is a level (1, 2, 3, 4, quick, medium, long, xlong) or names of tests: %w", unknownTest(named[i]))
 			}
 		}
@@ -98,7 +98,7 @@ func (p paramValues) parse(text string) error {
 	if !ok || !dot {
 		return fmt.Errorf("parameter %q is not TEST.PARAMETER=VALUE", text)
 	}
-	t, ok := find(test)
+	t, ok := testNamed(test)
 	if !ok {
 		return fmt.Errorf("parameter %q: %w", text, unknownTest(test))
 	}
@@ -111,7 +111,7 @@ func (p paramValues) parse(text string) error {
 		}
 		return fmt.Errorf("parameter %q: %s has %s", text, test, cmp.Or(strings.Join(names, ", "), "no parameters"))
 	}
-	v, err := number(value)
+	v, err := paramNumber(value)
 	if err != nil {
 		return fmt.Errorf("parameter %q: %w", text, err)
 	}
@@ -122,8 +122,8 @@ func (p paramValues) parse(text string) error {
 	return nil
 }
 
-// number parses a value, which may be a boolean.
-func number(s string) (float64, error) {
+// paramNumber parses a value, which may be a boolean.
+func paramNumber(s string) (float64, error) {
 	switch strings.ToLower(s) {
 	case "true":
 		return 1, nil

@@ -100,7 +100,7 @@ func FuzzParams(f *testing.F) {
 			return
 		}
 		for test, values := range p {
-			found, ok := find(test)
+			found, ok := testNamed(test)
 			if !ok {
 				t.Fatalf("%q: there is no test %q", text, test)
 			}
@@ -125,7 +125,7 @@ func TestValues(t *testing.T) {
 		test string
 		want float64
 	}{{"memtest", 20}, {"diagnostic", 5}, {"memory", 0}} {
-		test, _ := find(tt.test)
+		test, _ := testNamed(tt.test)
 		if got := p.values(test)[duration]; got != tt.want {
 			t.Errorf("%s: %v s; want %v", tt.test, got, tt.want)
 		}

@@ -43,7 +43,7 @@ func TestResult(t *testing.T) {
 			j.findf(0, result.Fail, "replace the GPU", "bf16 products: multiprocessors 17 have other results than the rest")
 		}},
 	} {
-		test, _ := find(one.test)
+		test, _ := testNamed(one.test)
 		j := newJob(test, Environment{}, request{Limits: limits})
 		j.gpus, j.result.Seconds = []GPU{a, b}, one.seconds
 		one.do(j)

@@ -19,8 +19,8 @@ import (
 //go:embed ptx
 var files embed.FS
 
-// A machine implements Machine with all GPUs that the process sees.
-type machine struct {
+// A cudaMachine implements Machine with all GPUs that the process sees.
+type cudaMachine struct {
 	gpus    []GPU
 	devices []*device
 }
@@ -32,7 +32,7 @@ func Open(f sysfs.FS) (Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &machine{}
+	m := &cudaMachine{}
 	for _, g := range all {
 		m.devices = append(m.devices, &device{GPU: g})
 		m.gpus = append(m.gpus, GPU{
@@ -44,10 +44,10 @@ func Open(f sysfs.FS) (Machine, error) {
 }
 
 // GPUs implements Machine.
-func (m *machine) GPUs() []GPU { return m.gpus }
+func (m *cudaMachine) GPUs() []GPU { return m.gpus }
 
 // Device implements Machine. Each GPU is prepared once.
-func (m *machine) Device(gpu int) (Device, error) {
+func (m *cudaMachine) Device(gpu int) (Device, error) {
 	if gpu < 0 || gpu >= len(m.gpus) {
 		return nil, fmt.Errorf("%w: number %d of %d", driver.ErrNoDevice, gpu, len(m.gpus))
 	}
@@ -62,7 +62,7 @@ func (m *machine) Device(gpu int) (Device, error) {
 }
 
 // Close closes all devices.
-func (m *machine) Close() error {
+func (m *cudaMachine) Close() error {
 	var errs []error
 	for _, d := range m.devices {
 		errs = append(errs, d.Close())

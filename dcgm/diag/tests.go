@@ -136,8 +136,8 @@ func allTests() []Test {
 	}
 }
 
-// find returns the test with the given name.
-func find(name string) (Test, bool) {
+// testNamed returns the test with the given name.
+func testNamed(name string) (Test, bool) {
 	for _, t := range allTests() {
 		if t.Name == name {
 			return t, true

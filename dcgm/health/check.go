@@ -31,22 +31,22 @@ type check struct {
 	want      string // what passes; %s is replaced with limit and unit
 	least     bool   // the limit is a minimum, not a maximum
 	remedy    string
-	uses      part // of the kernel's data; without these parts there is no verdict
+	uses      kernelData // of the kernel's data; without these parts there is no verdict
 	gpu       func(e *env, g *gpuState) outcome
 	node      func(e *env) []outcome
 }
 
-// A part of the kernel's data.
-type part int
+// A kernelData of the kernel's data.
+type kernelData int
 
 const (
-	usesDevices part = 1 << iota
+	usesDevices kernelData = 1 << iota
 	usesSystem
 	usesLog
 )
 
 // missing returns why a part could not be read in time; nil if all could.
-func (n *nodeState) missing(p part) error {
+func (n *nodeState) missing(p kernelData) error {
 	switch {
 	case p&usesDevices != 0 && n.Devices.Err != nil:
 		return fmt.Errorf("reading /sys: %w", n.Devices.Err)

@@ -45,14 +45,14 @@ var identityChecks = []check{
 	uniform("inforom", "InfoROM image", func(g *gpuState) sysfs.Fact[string] { return g.InfoROM }),
 	uniform("board", "board part number", func(g *gpuState) sysfs.Fact[string] { return g.Board }),
 	uniform("gsp", "GSP firmware", func(g *gpuState) sysfs.Fact[string] { return g.GSP }),
-	uniform("memory", "memory size", func(g *gpuState) sysfs.Fact[string] { return text(g.MemoryBytes, "B") }),
-	uniform("clock", "highest SM clock", func(g *gpuState) sysfs.Fact[string] { return text(g.MaxClockMHz, "MHz") }),
+	uniform("memory", "memory size", func(g *gpuState) sysfs.Fact[string] { return unitText(g.MemoryBytes, "B") }),
+	uniform("clock", "highest SM clock", func(g *gpuState) sysfs.Fact[string] { return unitText(g.MaxClockMHz, "MHz") }),
 	uniform("power", "power limit", func(g *gpuState) sysfs.Fact[string] {
 		return fact(amount(g.Power.Value.Limit, "W"), g.Power.Err)
 	}),
 }
 
-func text(f sysfs.Fact[uint64], unit string) sysfs.Fact[string] {
+func unitText(f sysfs.Fact[uint64], unit string) sysfs.Fact[string] {
 	return fact(fmt.Sprintf("%d %s", f.Value, unit), f.Err)
 }
 
@@ -142,8 +142,8 @@ func checkCount(e *env) []outcome {
 	pci, has := len(d.GPUs()), e.Driver.Value.GPUs
 	want, from, source := pci, "as many as PCI has", ""
 	switch {
-	case e.told() >= 0:
-		want, from, source = e.told(), fmt.Sprintf("%d", e.told()), "--gpus"
+	case e.expectedGPUs() >= 0:
+		want, from, source = e.expectedGPUs(), fmt.Sprintf("%d", e.expectedGPUs()), "--gpus"
 	case e.Platform != nil && e.Platform.GPUsPerNode.Max() > 0:
 		want, source = e.Platform.GPUsPerNode.Max(), "hardware database: "+e.Platform.Name
 		from = fmt.Sprint(want)
@@ -177,8 +177,8 @@ func checkCount(e *env) []outcome {
 	return node(o)
 }
 
-// told is the number of GPUs that the caller expects; -1: not given.
-func (e *env) told() int {
+// expectedGPUs is the number of GPUs that the caller expects; -1: not given.
+func (e *env) expectedGPUs() int {
 	if e.Count == nil {
 		return -1
 	}

@@ -117,7 +117,7 @@ func checkLinks(e *env, g *gpuState, links []nvml.Link) outcome {
 				down = append(down, strconv.Itoa(l.Number))
 			}
 		}
-		o = bad("%d of %d NVLinks are up; down: %s", up, want, list(down))
+		o = bad("%d of %d NVLinks are up; down: %s", up, want, joinWords(down))
 	}
 	o.want, o.source = fmt.Sprint(want), source
 	return o
@@ -198,7 +198,7 @@ func checkP2P(_ *env, g *gpuState) outcome {
 		}
 	}
 	if len(not) > 0 {
-		return bad("not over NVLink to %s", list(not))
+		return bad("not over NVLink to %s", joinWords(not))
 	}
 	return good(fmt.Sprintf("%d of %[1]d", len(g.Peers.Value)))
 }

@@ -22,15 +22,15 @@ var memoryChecks = []check{
 	},
 	{
 		id: "gpu/ecc/volatile", title: "there are no uncorrectable ECC errors since the driver was loaded", want: "at most %s", remedy: resetGPU,
-		gpu: number(func(g *gpuState) sysfs.Fact[uint64] { return g.Volatile }, "uncorrectable errors since the driver was loaded"),
+		gpu: countOf(func(g *gpuState) sysfs.Fact[uint64] { return g.Volatile }, "uncorrectable errors since the driver was loaded"),
 	},
 	{
 		id: "gpu/ecc/sram/uncorrectable", title: "SRAM has had no uncorrectable ECC errors", want: "at most %s", remedy: support,
-		gpu: number(func(g *gpuState) sysfs.Fact[uint64] { return fact(g.SRAM.Value.Uncorrectable, g.SRAM.Err) }, "uncorrectable SRAM errors over the GPU's life"),
+		gpu: countOf(func(g *gpuState) sysfs.Fact[uint64] { return fact(g.SRAM.Value.Uncorrectable, g.SRAM.Err) }, "uncorrectable SRAM errors over the GPU's life"),
 	},
 	{
 		id: "gpu/ecc/sram/correctable", title: "SRAM has had few correctable ECC errors", want: "at most %s", remedy: support,
-		gpu: number(func(g *gpuState) sysfs.Fact[uint64] { return fact(g.SRAM.Value.Correctable, g.SRAM.Err) }, "correctable SRAM errors over the GPU's life"),
+		gpu: countOf(func(g *gpuState) sysfs.Fact[uint64] { return fact(g.SRAM.Value.Correctable, g.SRAM.Err) }, "correctable SRAM errors over the GPU's life"),
 	},
 	{
 		id: "gpu/ecc/sram/threshold", title: "SRAM errors are below the vendor's threshold", want: "not exceeded",
@@ -39,11 +39,11 @@ var memoryChecks = []check{
 	},
 	{
 		id: "gpu/ecc/dram/uncorrectable", title: "uncorrectable ECC errors of the memory are reported", want: "judged by gpu/row-remap", remedy: support,
-		gpu: number(func(g *gpuState) sysfs.Fact[uint64] { return fact(g.DRAM.Value.Uncorrectable, g.DRAM.Err) }, "uncorrectable errors of the memory over the GPU's life"),
+		gpu: countOf(func(g *gpuState) sysfs.Fact[uint64] { return fact(g.DRAM.Value.Uncorrectable, g.DRAM.Err) }, "uncorrectable errors of the memory over the GPU's life"),
 	},
 	{
 		id: "gpu/ecc/dram/correctable", title: "memory has had few correctable ECC errors", want: "at most %s", remedy: support,
-		gpu: number(func(g *gpuState) sysfs.Fact[uint64] { return fact(g.DRAM.Value.Correctable, g.DRAM.Err) }, "correctable errors of the memory over the GPU's life"),
+		gpu: countOf(func(g *gpuState) sysfs.Fact[uint64] { return fact(g.DRAM.Value.Correctable, g.DRAM.Err) }, "correctable errors of the memory over the GPU's life"),
 	},
 	{
 		id: "gpu/row-remap/pending", title: "no remapped row waits for a reset", want: "none pending", remedy: resetGPU,
@@ -55,13 +55,13 @@ var memoryChecks = []check{
 	},
 	{
 		id: "gpu/row-remap/uncorrectable", title: "few rows were remapped for uncorrectable errors", want: "at most %s", remedy: support,
-		gpu: number(func(g *gpuState) sysfs.Fact[uint64] {
+		gpu: countOf(func(g *gpuState) sysfs.Fact[uint64] {
 			return fact(uint64(g.Remap.Value.Uncorrectable), g.Remap.Err)
 		}, "rows remapped for uncorrectable errors"),
 	},
 	{
 		id: "gpu/row-remap/spares", title: "every bank has spare rows left", want: "at most %s without", remedy: "plan to replace the GPU: the next bad row there cannot be remapped",
-		gpu: number(func(g *gpuState) sysfs.Fact[uint64] { return fact(uint64(g.Spent.Value), g.Spent.Err) }, "banks of memory without a spare row left"),
+		gpu: countOf(func(g *gpuState) sysfs.Fact[uint64] { return fact(uint64(g.Spent.Value), g.Spent.Err) }, "banks of memory without a spare row left"),
 	},
 	{
 		id: "gpu/pages/pending", title: "no page waits to be retired", want: "none pending", remedy: resetGPU,
@@ -69,7 +69,7 @@ var memoryChecks = []check{
 	},
 	{
 		id: "gpu/pages/retired", title: "few pages are retired", want: "at most %s", remedy: "replace the GPU",
-		gpu: number(func(g *gpuState) sysfs.Fact[uint64] {
+		gpu: countOf(func(g *gpuState) sysfs.Fact[uint64] {
 			return fact(uint64(g.Pages.Value.SingleBit+g.Pages.Value.DoubleBit), g.Pages.Err)
 		}, "retired pages of memory"),
 	},
@@ -87,8 +87,8 @@ var memoryChecks = []check{
 	},
 }
 
-// number makes a check of a count with the limit as its maximum.
-func number(get func(*gpuState) sysfs.Fact[uint64], what string) func(*env, *gpuState) outcome {
+// countOf makes a check of a count with the limit as its maximum.
+func countOf(get func(*gpuState) sysfs.Fact[uint64], what string) func(*env, *gpuState) outcome {
 	return of(get, func(e *env, _ *gpuState, n uint64) outcome {
 		return e.atMost(float64(n), fmt.Sprintf("%s: %d", what, n))
 	})
@@ -119,8 +119,8 @@ func checkECCPending(_ *env, _ *gpuState, m nvml.Modes) outcome {
 	return good("none")
 }
 
-// list joins items, and gives only the number of those that would be too many to read.
-func list(items []string) string {
+// joinWords joins items, and gives only the number of those that would be too many to read.
+func joinWords(items []string) string {
 	const most = 6
 	if len(items) <= most {
 		return strings.Join(items, ", ")

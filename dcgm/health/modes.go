@@ -61,7 +61,7 @@ func checkProcesses(e *env, _ *gpuState, pids []int) outcome {
 	for _, pid := range pids {
 		who = append(who, e.processName(pid))
 	}
-	return e.atMost(float64(len(who)), "in use by "+list(who))
+	return e.atMost(float64(len(who)), "in use by "+joinWords(who))
 }
 
 // processName is a process's PID and, if visible, its name.

@@ -267,7 +267,7 @@ func checkFirmware(e *env) []outcome {
 	for _, model := range slices.Sorted(maps.Keys(by)) {
 		var parts []string
 		for _, v := range slices.Sorted(maps.Keys(by[model])) {
-			parts = append(parts, fmt.Sprintf("%s (%s)", v, list(by[model][v])))
+			parts = append(parts, fmt.Sprintf("%s (%s)", v, joinWords(by[model][v])))
 		}
 		o := good(strings.Join(parts, "; "))
 		if len(parts) > 1 {

@@ -254,5 +254,5 @@ func checkStuck(e *env) []outcome {
 			who = append(who, fmt.Sprintf("%d (%s)", p.PID, p.Name))
 		}
 	}
-	return node(e.atMost(float64(len(who)), "waiting in the kernel: "+list(who)))
+	return node(e.atMost(float64(len(who)), "waiting in the kernel: "+joinWords(who)))
 }

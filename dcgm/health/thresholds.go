@@ -51,8 +51,8 @@ func (r rule) limit() float64 {
 // Rules contains the rules by the IDs of the checks.
 type Rules map[string]rule
 
-// file is the form of thresholds.yaml.
-type file struct {
+// thresholdsFile is the form of thresholds.yaml.
+type thresholdsFile struct {
 	Schema     int             `yaml:"schema" json:"schema"`
 	Thresholds map[string]rule `yaml:"thresholds" json:"thresholds"`
 }
@@ -137,14 +137,14 @@ func ReadSiteFile(name string) (*SiteFile, error) {
 
 // Text returns the limits in the form of thresholds.yaml, on one line, for another process.
 func (f *SiteFile) Text() (string, error) {
-	b, err := json.Marshal(file{Schema: 1, Thresholds: f.Rules}) // which is YAML, too
+	b, err := json.Marshal(thresholdsFile{Schema: 1, Thresholds: f.Rules}) // which is YAML, too
 	return string(b), err
 }
 
 func parse(in io.Reader) (Rules, error) {
 	dec := yaml.NewDecoder(in)
 	dec.KnownFields(true)
-	var f file
+	var f thresholdsFile
 	if err := dec.Decode(&f); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ const (
 // xids contains the known numbers, from NVIDIA's Xid catalogue (docs.nvidia.com/deploy/xid-errors,
 // edition 2025-10), and from DCGM 4.6 and gpud 2026-08 for numbers that it does not describe.
 // Numbers that share a row in the catalogue share one here.
-var xids = table([]row{
+var xids = table([]xidRow{
 	{n(8), logEvent{"GPU stopped processing", classWarn, restartApp}},
 	{n(11, 25, 32, 80), logEvent{"bad push-buffer stream, or bad data sent to the GPU", classApp, restartApp}},
 	{n(13), logEvent{"graphics engine exception", classApp, restartApp + "; if it comes back on one GPU alone, suspect the GPU"}},
@@ -94,7 +94,7 @@ var xids = table([]row{
 	{n(171, 172), logEvent{"detail of a double-bit ECC error", classFail, resetGPU + "; see the accompanying Xid 48"}},
 })
 
-type row struct {
+type xidRow struct {
 	numbers []int
 	event   logEvent
 }
@@ -109,7 +109,7 @@ func span(from, to int) []int {
 	return out
 }
 
-func table(rows []row) map[int]logEvent {
+func table(rows []xidRow) map[int]logEvent {
 	out := map[int]logEvent{}
 	for _, r := range rows {
 		for _, number := range r.numbers {

@@ -13,9 +13,9 @@ import (
 	"github.com/assay-hpc/assay/internal/result"
 )
 
-// A document is a document as DCGM writes it. 4.x has the first of the two bodies, 2.x and 3.x have
+// A diagDocument is a document as DCGM writes it. 4.x has the first of the two bodies, 2.x and 3.x have
 // the second. Versions are in the metadata, in the body, or next to it.
-type document struct {
+type diagDocument struct {
 	Body4    *body    `json:"DCGM Diagnostic"`
 	Body3    *body    `json:"DCGM GPU Diagnostic"`
 	Metadata versions `json:"metadata"`
@@ -55,36 +55,36 @@ type test struct {
 }
 
 type outcome struct {
-	Status   string  `json:"status"`
-	Group    string  `json:"entity_group"` // 4.x
-	Entity   *int    `json:"entity_id"`    // 4.x
-	GPU      text    `json:"gpu_id"`       // 3.3
-	GPUs     text    `json:"gpu_ids"`      // before 3.3
-	Warnings entries `json:"warnings"`
-	Info     entries `json:"info"`
+	Status   string    `json:"status"`
+	Group    string    `json:"entity_group"` // 4.x
+	Entity   *int      `json:"entity_id"`    // 4.x
+	GPU      looseText `json:"gpu_id"`       // 3.3
+	GPUs     looseText `json:"gpu_ids"`      // before 3.3
+	Warnings entries   `json:"warnings"`
+	Info     entries   `json:"info"`
 }
 
-// A text is a string or a number.
-type text string
+// A looseText is a string or a number.
+type looseText string
 
-func (t *text) UnmarshalJSON(b []byte) error {
+func (t *looseText) UnmarshalJSON(b []byte) error {
 	var s string
 	if json.Unmarshal(b, &s) != nil {
 		s = string(b)
 	}
-	*t = text(s)
+	*t = looseText(s)
 	return nil
 }
 
-// An entry is an error or a remark.
-type entry struct {
+// An remark is an error or a remark.
+type remark struct {
 	Text     string
 	ID       int // 0: none
 	Severity int // 0: none
 }
 
 // entries is a string, or a list of strings or objects.
-type entries []entry
+type entries []remark
 
 func (e *entries) UnmarshalJSON(b []byte) error {
 	var all []json.RawMessage
@@ -94,22 +94,22 @@ func (e *entries) UnmarshalJSON(b []byte) error {
 	for _, one := range all {
 		var s string
 		var o struct {
-			Text  string `json:"warning"`
-			Texts text   `json:"warnings"` // 3.3, level 1
-			ID    int    `json:"error_id"`
-			Level int    `json:"error_severity"`
+			Text  string    `json:"warning"`
+			Texts looseText `json:"warnings"` // 3.3, level 1
+			ID    int       `json:"error_id"`
+			Level int       `json:"error_severity"`
 		}
 		switch {
 		case string(one) == "null":
 		case json.Unmarshal(one, &s) == nil:
 			if s = strings.TrimSpace(s); s != "" {
-				*e = append(*e, entry{Text: s})
+				*e = append(*e, remark{Text: s})
 			}
 		default:
 			if err := json.Unmarshal(one, &o); err != nil {
 				return err
 			}
-			*e = append(*e, entry{strings.TrimSpace(cmp.Or(o.Text, string(o.Texts), "an error without a text")), o.ID, o.Level})
+			*e = append(*e, remark{strings.TrimSpace(cmp.Or(o.Text, string(o.Texts), "an error without a text")), o.ID, o.Level})
 		}
 	}
 	return nil
@@ -121,7 +121,7 @@ func parse(out []byte) (by versions, tests []result.Result, err error) {
 	if begin < 0 {
 		return by, nil, errors.New("there is no JSON in what dcgmi printed")
 	}
-	var d document
+	var d diagDocument
 	if err := json.NewDecoder(bytes.NewReader(out[begin:])).Decode(&d); err != nil {
 		return by, nil, fmt.Errorf("what dcgmi printed: %w", err)
 	}
@@ -233,7 +233,7 @@ func (r outcome) status() result.Verdict {
 	case "warn", "warning":
 		return result.Warn
 	}
-	hard := func(e entry) bool { return !slices.Contains(soft, e.ID) }
+	hard := func(e remark) bool { return !slices.Contains(soft, e.ID) }
 	if len(r.Warnings) > 0 && !slices.ContainsFunc(r.Warnings, hard) {
 		return result.Warn
 	}

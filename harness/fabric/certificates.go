@@ -167,7 +167,7 @@ func (f *Fabric) WriteCertificates(dir string, all []*certificate.Statement) err
 		if err != nil {
 			return err
 		}
-		if err := outfile.Write(filepath.Join(dir, FileName(f.Name(rank))+".json"), b); err != nil {
+		if err := outfile.Write(filepath.Join(dir, fileName(f.Name(rank))+".json"), b); err != nil {
 			return err
 		}
 	}

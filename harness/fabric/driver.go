@@ -34,12 +34,12 @@ type running struct {
 	report *hunt.Report
 	err    error
 
-	groups [][]int // being measured, by node
-	parts  []part  // results so far, by group
+	groups [][]int          // being measured, by node
+	parts  []partialResults // results so far, by group
 }
 
-// A part holds the results of a group so far.
-type part struct {
+// A partialResults holds the results of a group so far.
+type partialResults struct {
 	there, back *hunt.Flow
 	resent      [2]float64 // by sender, of a pair
 	err         error
@@ -197,7 +197,7 @@ func (d *driver) next(all [][]byte) ([][]byte, error) {
 
 // assign tells the members of each group what to do.
 func (d *driver) assign(number int, r *running, lost map[int]string, tasks []task) {
-	r.parts = make([]part, len(r.groups))
+	r.parts = make([]partialResults, len(r.groups))
 	for g, group := range r.groups {
 		token := ""
 		if d.plan.Tool == Coll {

@@ -259,7 +259,7 @@ func FuzzResults(f *testing.F) {
 	f.Add([]byte(`null`), []byte(`{}`))
 	f.Fuzz(func(t *testing.T, results, doors []byte) {
 		d := &driver{f: &Fabric{names: []string{"a", "b", "c", "d"}, group: new(bootstrap.Group)}}
-		r := &running{seats: []int{0, 1, 2, 3}, groups: [][]int{{1, 0}, {2, 3}}, parts: make([]part, 2)}
+		r := &running{seats: []int{0, 1, 2, 3}, groups: [][]int{{1, 0}, {2, 3}}, parts: make([]partialResults, 2)}
 		d.hunts = []*running{r}
 		all := [][]byte{nil, results, nil, nil}
 		if list, err := decoded[[]found](all); err == nil {

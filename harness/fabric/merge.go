@@ -97,7 +97,7 @@ func summarized(s *gather.Summary) (out []result.Result) {
 
 // machine is the result of one machine's own checks.
 func (f *Fabric) machine(rank int, st *certificate.Statement, lost string) result.Result {
-	r := result.Result{ID: "node/" + FileName(f.Name(rank)), Title: f.Name(rank) + " is fit on its own"}
+	r := result.Result{ID: "node/" + fileName(f.Name(rank)), Title: f.Name(rank) + " is fit on its own"}
 	if st == nil {
 		r.Verdict, r.Reason = result.Error, "no certificate was created: "+lost
 		r.Remedy = "see whether the machine is up, and what the launcher and its kernel's log say of it"
@@ -131,5 +131,5 @@ func (f *Fabric) machine(rank int, st *certificate.Statement, lost string) resul
 	return r
 }
 
-// FileName turns a machine's name into a valid file name.
-func FileName(name string) string { return strings.ReplaceAll(name, "/", "_") }
+// fileName turns a machine's name into a valid file name.
+func fileName(name string) string { return strings.ReplaceAll(name, "/", "_") }

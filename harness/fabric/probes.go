@@ -211,7 +211,7 @@ func (s Side) share() float64 {
 
 // coll runs the all-reduce of one group. Each machine starts a process for it.
 func (p *probes) coll(ctx context.Context, j job) *found {
-	at := place{Rank: j.Me, Size: j.Size, First: j.First, Token: j.Token}
+	at := jobPosition{Rank: j.Me, Size: j.Size, First: j.First, Token: j.Token}
 	if j.Me == 0 {
 		at.First = p.host
 	}

@@ -25,8 +25,8 @@ type Output struct {
 // A Runner runs a command of the harness with the given environment and waits for it.
 type Runner func(ctx context.Context, environ []string, args ...string) (Output, error)
 
-// A place describes a process's position in the job.
-type place struct {
+// A jobPosition describes a process's position in the job.
+type jobPosition struct {
 	Rank  int    `json:"rank"`
 	Size  int    `json:"size"`
 	First string `json:"first"` // address of the first machine
@@ -39,7 +39,7 @@ const SilenceVar = "ASSAY_SILENCE"
 
 // environ sets the variables of torchrun, from which the process takes its rank. They have priority
 // over those of every other launcher.
-func (p place) environ() []string {
+func (p jobPosition) environ() []string {
 	return append(os.Environ(),
 		"TORCHELASTIC_RUN_ID="+p.Token, "TORCHELASTIC_RESTART_COUNT=0", "RANK="+strconv.Itoa(p.Rank), "WORLD_SIZE="+strconv.Itoa(p.Size),
 		"LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "MASTER_ADDR="+p.First, "MASTER_PORT=1", "ASSAY_JOB_SECRET="+p.Token)
@@ -163,7 +163,7 @@ func (f *Fabric) attempt(ctx context.Context, try int, on bool, args []string) (
 	if err != nil {
 		return out, nil, err
 	}
-	var p place
+	var p jobPosition
 	if err := json.Unmarshal(b, &p); err != nil {
 		return out, nil, err
 	}
@@ -213,7 +213,7 @@ func (f *Fabric) places(took []int, first string) ([][]byte, error) {
 	token := rand.Text()
 	for i, rank := range took {
 		var err error
-		if answers[rank], err = json.Marshal(place{i, len(took), first, token}); err != nil {
+		if answers[rank], err = json.Marshal(jobPosition{i, len(took), first, token}); err != nil {
 			return nil, err
 		}
 	}

@@ -23,7 +23,7 @@ type decoder struct {
 	err     error
 }
 
-func decode(b []byte) (*part, error) {
+func decode(b []byte) (*packedSummary, error) {
 	if len(b) == 0 {
 		return nil, errShort
 	}
@@ -32,7 +32,7 @@ func decode(b []byte) (*part, error) {
 	}
 	d := decoder{b: b[1:]}
 	d.table()
-	p := &part{Covers: d.covers(), Summary: d.summary()}
+	p := &packedSummary{Covers: d.covers(), Summary: d.summary()}
 	if d.err == nil && len(d.b) > 0 {
 		d.fail(fmt.Errorf("%d bytes too many", len(d.b)))
 	}

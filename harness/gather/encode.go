@@ -36,7 +36,7 @@ type encoder struct {
 // encoders are reused: their buffers are several times as large as what they write.
 var encoders = sync.Pool{New: func() any { return &encoder{number: map[string]int{}} }}
 
-func (p *part) encode() []byte {
+func (p *packedSummary) encode() []byte {
 	e := encoders.Get().(*encoder)
 	defer encoders.Put(e)
 	e.body, e.strings = e.body[:0], e.strings[:0]

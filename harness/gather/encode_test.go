@@ -13,7 +13,7 @@ import (
 )
 
 // rich is a part in which every field is used.
-func rich(t testing.TB) *part {
+func rich(t testing.TB) *packedSummary {
 	sum := summary(t, 1)
 	for _, r := range []int{2, 7, 1007} {
 		sum.Merge(summary(t, r))
@@ -31,11 +31,11 @@ func rich(t testing.TB) *part {
 	}}
 	sum.Checks["below zero"].Worst[0].Score = -3
 	sum.Missing = []Missing{{Rank: 5, Host: "node5", Reason: "no answer within 3s"}, {Rank: 9, Reason: "no answer within 3s"}}
-	return &part{Covers: [][2]int{{1, 2}, {7, 7}, {1007, 1007}}, Summary: sum}
+	return &packedSummary{Covers: [][2]int{{1, 2}, {7, 7}, {1007, 1007}}, Summary: sum}
 }
 
 func TestEncode(t *testing.T) {
-	for name, p := range map[string]*part{
+	for name, p := range map[string]*packedSummary{
 		"all fields": rich(t),
 		"nothing":    {Covers: [][2]int{}, Summary: &Summary{Verdicts: map[result.Verdict]int{}, Checks: map[string]*Check{}}},
 	} {
@@ -129,7 +129,7 @@ func TestDecodeMemory(t *testing.T) {
 // the same.
 func FuzzPart(f *testing.F) {
 	f.Add([]byte(sent([][2]int{{1, 1}}, 1, 1)))
-	f.Add((&part{Covers: [][2]int{{1, 1}}, Summary: summary(f, 1)}).encode())
+	f.Add((&packedSummary{Covers: [][2]int{{1, 1}}, Summary: summary(f, 1)}).encode())
 	f.Add(rich(f).encode())
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -141,7 +141,7 @@ func FuzzPart(f *testing.F) {
 		if err != nil || !reflect.DeepEqual(again, p) {
 			t.Fatalf("%+v is read again as %+v, %v", p, again, err)
 		}
-		m := merge(0, small(0), []*part{{Covers: p.Covers, sent: b}}, subtree(0, 100, 4), func(r int) Missing { return Missing{Rank: r, Reason: "x"} })
+		m := merge(0, small(0), []*packedSummary{{Covers: p.Covers, sent: b}}, subtree(0, 100, 4), func(r int) Missing { return Missing{Rank: r, Reason: "x"} })
 		if m.Summary.Ranks+len(m.Summary.Missing) != 100 {
 			t.Fatalf("%d ranks and %d missing ones", m.Summary.Ranks, len(m.Summary.Missing))
 		}

@@ -147,8 +147,8 @@ func (o *Options) waits(rank int) time.Duration {
 	return o.Limit - time.Duration(level(rank, o.Fanout))*o.slice()
 }
 
-// who names a rank for messages.
-func (o *Options) who(rank int) string {
+// rankName names a rank for messages.
+func (o *Options) rankName(rank int) string {
 	if o.Name != nil {
 		if host := o.Name(rank); host != "" {
 			return fmt.Sprintf("rank %d on %s", rank, host)
@@ -195,7 +195,7 @@ func Run(ctx context.Context, own *Summary, o Options) (*Summary, Stats, error) 
 	out, err := g.run(ctx)
 	st := Stats{Messages: int(g.messages.Load()), Bytes: g.bytes.Load(), Level: level(o.Rank, o.Fanout)}
 	if err != nil {
-		return nil, st, fmt.Errorf("gather: %s: %w", o.who(o.Rank), err)
+		return nil, st, fmt.Errorf("gather: %s: %w", o.rankName(o.Rank), err)
 	}
 	return out, st, nil
 }

@@ -230,7 +230,7 @@ func swallows(ctx context.Context, o Options) {
 
 // sent is a part without checks, right or wrong.
 func sent(covers [][2]int, ranks, passes int) string {
-	p := part{Covers: covers, Summary: &Summary{Ranks: ranks, Verdicts: map[result.Verdict]int{result.Pass: passes}}}
+	p := packedSummary{Covers: covers, Summary: &Summary{Ranks: ranks, Verdicts: map[result.Verdict]int{result.Pass: passes}}}
 	return string(p.encode())
 }
 

@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// A part is a summary of some ranks, as sent.
-type part struct {
+// A packedSummary is a summary of some ranks, as sent.
+type packedSummary struct {
 	Covers  [][2]int // from, to: the ranks that it counts
 	Summary *Summary
 	sent    []byte // the encoded part, instead of Summary while it waits: a third of the memory
 }
 
 // pack replaces the summary with the bytes that it was read from.
-func (p *part) pack(b []byte) { p.Summary, p.sent = nil, b }
+func (p *packedSummary) pack(b []byte) { p.Summary, p.sent = nil, b }
 
 // summary returns a part's summary, packed or not.
-func (p *part) summary() *Summary {
+func (p *packedSummary) summary() *Summary {
 	if p.Summary != nil {
 		return p.Summary
 	}
@@ -40,7 +40,7 @@ func ranges(ranks []int) (out [][2]int) {
 }
 
 // ranks returns the ranks that a part covers.
-func (p *part) ranks() (out []int) {
+func (p *packedSummary) ranks() (out []int) {
 	for _, c := range p.Covers {
 		for r := c[0]; r <= c[1]; r++ {
 			out = append(out, r)
@@ -50,7 +50,7 @@ func (p *part) ranks() (out []int) {
 }
 
 // decodePart reads a part that a rank under top sent.
-func decodePart(b []byte, top, size, fanout int) (*part, error) {
+func decodePart(b []byte, top, size, fanout int) (*packedSummary, error) {
 	p, err := decode(b)
 	if err != nil {
 		return nil, err
@@ -80,9 +80,9 @@ func decodePart(b []byte, top, size, fanout int) (*part, error) {
 
 // merge makes one part of several parts and this rank's own summary. missing returns the reason
 // for a rank of the subtree that no part mentions.
-func merge(rank int, own *Summary, parts []*part, subtree []int, missing func(rank int) Missing) *part {
+func merge(rank int, own *Summary, parts []*packedSummary, subtree []int, missing func(rank int) Missing) *packedSummary {
 	if len(subtree) == 0 { // nothing is added: own need not be copied
-		return &part{Covers: [][2]int{{rank, rank}}, Summary: own}
+		return &packedSummary{Covers: [][2]int{{rank, rank}}, Summary: own}
 	}
 	out := &Summary{}
 	out.Merge(own)
@@ -110,5 +110,5 @@ func merge(rank int, own *Summary, parts []*part, subtree []int, missing func(ra
 		}
 		out.Missing = append(out.Missing, m)
 	}
-	return &part{Covers: ranges(ranks), Summary: out}
+	return &packedSummary{Covers: ranges(ranks), Summary: out}
 }

@@ -39,7 +39,7 @@ type gathering struct {
 	up     net.Conn          // connection to an ancestor, once there is one
 	upOpen chan struct{}     // closed when the first attempt to connect is over
 	upLock sync.Mutex        // held while writing to it
-	parts  []*part
+	parts  []*packedSummary
 	count  int           // ranks of the subtree that parts cover
 	full   chan struct{} // closed when count is the whole subtree
 	closed bool          // no more parts are accepted
@@ -100,7 +100,7 @@ func (g *gathering) run(ctx context.Context) (*Summary, error) {
 }
 
 // close merges the parts that have arrived into one, and accepts no more.
-func (g *gathering) close() *part {
+func (g *gathering) close() *packedSummary {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = true
@@ -224,7 +224,7 @@ func (g *gathering) serve(c net.Conn, claim []byte) {
 
 // answer takes a part and confirms it twice: when this rank has it, and when the rank above has
 // it.
-func (g *gathering) answer(c net.Conn, p *part) {
+func (g *gathering) answer(c net.Conn, p *packedSummary) {
 	if err := g.take(p); err != nil {
 		g.write(c, frameRefused, []byte(err.Error()))
 		return
@@ -248,12 +248,12 @@ func (g *gathering) write(c net.Conn, k meet.Kind, p []byte) error {
 
 // take adds a part if none of its ranks is covered yet. A part that includes parts which arrived
 // separately replaces them.
-func (g *gathering) take(p *part) error {
+func (g *gathering) take(p *packedSummary) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	mine := p.ranks()
 	has := func(list []int, r int) bool { _, ok := slices.BinarySearch(list, r); return ok }
-	var rest []*part
+	var rest []*packedSummary
 	replaced, known := 0, 0
 	for _, q := range g.parts {
 		theirs := q.ranks()
@@ -316,7 +316,7 @@ func (g *gathering) keepDocument(rank int, b []byte) {
 	g.keep.Lock()
 	defer g.keep.Unlock()
 	if err := g.o.Keep(rank, b); err != nil {
-		g.o.Logf("gather: the document of %s is not kept: %v", g.o.who(rank), err)
+		g.o.Logf("gather: the document of %s is not kept: %v", g.o.rankName(rank), err)
 	}
 }
 
@@ -338,7 +338,7 @@ func (w *climb) first(ctx context.Context) {
 			w.connected(c)
 			break
 		}
-		g.o.Logf("gather: %s: %s does not answer: %v", g.o.who(g.o.Rank), g.o.who(at), meet.Brief(err))
+		g.o.Logf("gather: %s: %s does not answer: %v", g.o.rankName(g.o.Rank), g.o.rankName(at), meet.Brief(err))
 		if at == 0 {
 			break
 		}
@@ -347,7 +347,7 @@ func (w *climb) first(ctx context.Context) {
 }
 
 // send sends a part to the first ancestor that takes it and passes it on.
-func (w *climb) send(ctx context.Context, p *part) error {
+func (w *climb) send(ctx context.Context, p *packedSummary) error {
 	g := w.g
 	b := p.encode()
 	p.Summary = nil // it is in b
@@ -364,10 +364,10 @@ func (w *climb) send(ctx context.Context, p *part) error {
 			}
 			g.forget(w.conn)
 			w.connected(nil)
-			g.o.Logf("gather: %s: %s did not take the result: %v", g.o.who(g.o.Rank), g.o.who(w.next), meet.Brief(last))
+			g.o.Logf("gather: %s: %s did not take the result: %v", g.o.rankName(g.o.Rank), g.o.rankName(w.next), meet.Brief(last))
 		}
 		if w.next == 0 || ctx.Err() != nil {
-			return fmt.Errorf("no rank above took its result; the last error, of %s: %w", g.o.who(w.next), last)
+			return fmt.Errorf("no rank above took its result; the last error, of %s: %w", g.o.rankName(w.next), last)
 		}
 		w.next = parent(w.next, g.o.Fanout)
 		c, err := g.dial(ctx, w.next)

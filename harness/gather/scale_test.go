@@ -76,7 +76,7 @@ type fleet [][]byte
 func newFleet(t testing.TB, n int) fleet {
 	out := make(fleet, n)
 	for r := range out {
-		p := part{Summary: summary(t, r)}
+		p := packedSummary{Summary: summary(t, r)}
 		out[r] = p.encode()
 	}
 	debug.FreeOSMemory()
@@ -84,7 +84,7 @@ func newFleet(t testing.TB, n int) fleet {
 }
 
 func (f fleet) summary(rank int) *Summary {
-	p := part{sent: f[rank]}
+	p := packedSummary{sent: f[rank]}
 	return p.summary()
 }
 

@@ -22,7 +22,7 @@ type Options struct {
 // must be used by one goroutine at a time.
 type Collector struct {
 	opts     Options
-	machines map[string]*machine
+	machines map[string]*subject
 	repeated int
 	refused  int
 }
@@ -30,19 +30,19 @@ type Collector struct {
 // NewCollector returns an empty one.
 func NewCollector(o Options) *Collector {
 	o.Tolerance = cmp.Or(o.Tolerance, DefaultTolerance)
-	return &Collector{opts: o, machines: map[string]*machine{}}
+	return &Collector{opts: o, machines: map[string]*subject{}}
 }
 
-// machine is what is known about one subject.
-type machine struct {
+// subject is what is known about one subject.
+type subject struct {
 	digest string
 	seen   map[string]bool
-	runs   []run
+	runs   []certificateRun
 	series map[key]*series
 }
 
-// run is one certificate.
-type run struct {
+// certificateRun is one certificate.
+type certificateRun struct {
 	Run
 	name     string
 	facts    map[string]string // versions, by component
@@ -72,7 +72,7 @@ func (c *Collector) Add(st *certificate.Statement) {
 	name, digest := Subject(st)
 	m := c.machines[digest]
 	if m == nil {
-		m = &machine{digest: digest, seen: map[string]bool{}, series: map[key]*series{}}
+		m = &subject{digest: digest, seen: map[string]bool{}, series: map[key]*series{}}
 		c.machines[digest] = m
 	}
 	p := &st.Predicate
@@ -83,7 +83,7 @@ func (c *Collector) Add(st *certificate.Statement) {
 		return
 	}
 	m.seen[id] = true
-	r := run{name: name, facts: facts(p), verdicts: map[string]judgement{"": {p.Verdict, ""}}}
+	r := certificateRun{name: name, facts: facts(p), verdicts: map[string]judgement{"": {p.Verdict, ""}}}
 	r.Run = Run{p.Finished, p.Finished.Sub(p.Started), p.Suite, p.Verdict, result.Count(p.Results), p.Harness.Version, r.facts["driver"]}
 	for i := range p.Results {
 		if res := &p.Results[i]; c.wants(res.ID) {
@@ -135,7 +135,7 @@ func figures(st *certificate.Statement) (out []figure) {
 // Refuse counts a certificate that was not accepted.
 func (c *Collector) Refuse() { c.refused++ }
 
-func (m *machine) add(f figure, at time.Time, order int) {
+func (m *subject) add(f figure, at time.Time, order int) {
 	t, v := f.thing, f.measured
 	k := keyOf(t)
 	s := m.series[k]
@@ -243,8 +243,8 @@ func (c *Collector) History() *History {
 	return h
 }
 
-func (m *machine) finish(tolerance float64) Machine {
-	slices.SortStableFunc(m.runs, func(a, b run) int { return a.At.Compare(b.At) })
+func (m *subject) finish(tolerance float64) Machine {
+	slices.SortStableFunc(m.runs, func(a, b certificateRun) int { return a.At.Compare(b.At) })
 	last := m.runs[len(m.runs)-1]
 	out := Machine{
 		Name: last.name, Digest: m.digest, Certificates: len(m.runs), First: m.runs[0].At, Last: last.At,
@@ -266,7 +266,7 @@ func (m *machine) finish(tolerance float64) Machine {
 }
 
 // changes lists each fact that differs from its last known value.
-func (m *machine) changes() []Change {
+func (m *subject) changes() []Change {
 	out := []Change{}
 	known := map[string]string{}
 	for _, r := range m.runs {
@@ -280,7 +280,7 @@ func (m *machine) changes() []Change {
 	return out
 }
 
-func (m *machine) verdictChanges() []VerdictChange {
+func (m *subject) verdictChanges() []VerdictChange {
 	out := []VerdictChange{}
 	known := map[[2]string]result.Verdict{}
 	for _, r := range m.runs {

@@ -110,7 +110,7 @@ func rows(w io.Writer, all []Series, o TextOptions) {
 		if s.Peer != "" {
 			name += " to " + s.Peer
 		}
-		row(w, name, s)
+		seriesRow(w, name, s)
 	}
 	if len(quiet) == 0 {
 		return
@@ -127,10 +127,10 @@ func rows(w io.Writer, all []Series, o TextOptions) {
 		First: pick(func(s Series) float64 { return s.First }), Last: pick(func(s Series) float64 { return s.Last }),
 		Median: pick(func(s Series) float64 { return s.Median }), Noise: pick(func(s Series) float64 { return s.Noise }),
 	}
-	row(w, fmt.Sprintf("%d pairs, median", len(quiet)), sum)
+	seriesRow(w, fmt.Sprintf("%d pairs, median", len(quiet)), sum)
 }
 
-func row(w io.Writer, name string, s Series) {
+func seriesRow(w io.Writer, name string, s Series) {
 	change, mark := relative(s.First, s.Last), ""
 	if d := s.Drift; d != nil {
 		change, mark = d.Change, "  DRIFT"
@@ -138,7 +138,7 @@ func row(w io.Writer, name string, s Series) {
 			mark = "  better"
 		}
 	}
-	fmt.Fprintf(w, "%s%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", left("  "+name), s.Points, number(s.First), number(s.Median), number(s.Last), s.Unit,
+	fmt.Fprintf(w, "%s%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", left("  "+name), s.Points, formatNumber(s.First), formatNumber(s.Median), formatNumber(s.Last), s.Unit,
 		signed(change), "±"+percent(ofValue(s.Noise, s.Median)), mark)
 }
 
@@ -174,14 +174,14 @@ func (d Drift) String() string {
 	}
 	by, noise := percent(math.Abs(d.Change)), percent(ofValue(d.Noise, d.Before))
 	if d.Before == 0 {
-		by, noise = number(d.After)+" "+d.Unit, number(d.Noise)+" "+d.Unit
+		by, noise = formatNumber(d.After)+" "+d.Unit, formatNumber(d.Noise)+" "+d.Unit
 	}
 	how := "between"
 	if d.Kind == Slope {
 		how = "bit by bit between"
 	}
 	s := fmt.Sprintf("%s %s %s %s %s and %s, from %s to %s %s, outside of the noise of ±%s", what, verb, by, how, stamp(d.From), stamp(d.To),
-		number(d.Before), number(d.After), d.Unit, noise)
+		formatNumber(d.Before), formatNumber(d.After), d.Unit, noise)
 	for i, c := range d.With {
 		if i == 0 {
 			s += "; in between"
@@ -195,8 +195,8 @@ func (d Drift) String() string {
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }
 
-// number prints four significant digits.
-func number(v float64) string {
+// formatNumber prints four significant digits.
+func formatNumber(v float64) string {
 	a := math.Abs(v)
 	switch {
 	case v == math.Trunc(v) && a < 1e7, a >= 1000:

@@ -107,10 +107,10 @@ func (w *view) ways() []way { return ways(w.directed) }
 // classSize is how many values a class needs before its median is used as what is usual.
 const classSize = 16
 
-// look makes a view with strata of the given number of rounds; an incomplete stratum at the end
+// viewAfter makes a view with strata of the given number of rounds; an incomplete stratum at the end
 // is left out. explained reports which values are already explained, by a charge against a node
 // for example. class says which values are comparable: those within a switch, or between two.
-func (e *evidence) look(rounds int, explained func(*value) bool, class func(*value) int) *view {
+func (e *evidence) viewAfter(rounds int, explained func(*value) bool, class func(*value) int) *view {
 	w := &view{directed: e.directed}
 	for first := 0; first+rounds <= len(e.rounds); first += rounds {
 		values := slices.Concat(e.rounds[first : first+rounds]...)

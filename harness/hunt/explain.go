@@ -94,7 +94,7 @@ func (h *hunt) among(ctx context.Context, level, blocks [][]int) (well map[int]b
 		if err := h.round(ctx, &h.inside, groups); err != nil {
 			return well, err
 		}
-		w := h.inside.look(stratumRounds(len(h.living()), 2), func(v *value) bool {
+		w := h.inside.viewAfter(stratumRounds(len(h.living()), 2), func(v *value) bool {
 			return slices.ContainsFunc(v.group, func(node int) bool { return !h.alive[node] })
 		}, func(*value) int { return 0 })
 		level := 1 / float64(2*len(ask)*maxAmong)

@@ -54,8 +54,8 @@ func (h *hunt) explainedBut(v *value, but int) bool {
 	return v.from >= 0 && h.routes[h.routeOf(v)] > 0
 }
 
-// own returns whether nothing except the node's own charge explains a value.
-func (h *hunt) own(node int) func(*value) bool {
+// onlyOwnCharge returns whether nothing except the node's own charge explains a value.
+func (h *hunt) onlyOwnCharge(node int) func(*value) bool {
 	return func(v *value) bool { return !h.explainedBut(v, node) }
 }
 
@@ -93,7 +93,7 @@ func (h *hunt) judge(look int, part float64) {
 	questions := len(h.all.ways())*len(living) + len(h.plan.switches)*len(h.plan.switches)
 	share := part / float64(look*(look+1)*max(questions, 1))
 	for {
-		h.seen = h.all.look(h.stratum(), h.explained, h.class)
+		h.seen = h.all.viewAfter(h.stratum(), h.explained, h.class)
 		h.limits(living)
 		n := h.accuse(living, h.o.Alpha*share)
 		n += h.accuseRoutes(h.o.Alpha * share)
@@ -138,7 +138,7 @@ func (h *hunt) accuse(living []int, level float64) int {
 			if h.accused[node].is(d) {
 				continue
 			}
-			slower, _ := h.seen.question(node, d, h.own(node), h.least, h.find)
+			slower, _ := h.seen.question(node, d, h.onlyOwnCharge(node), h.least, h.find)
 			if p := slower.p(); p <= level {
 				c.p[d], hit = p, true
 			}
@@ -228,7 +228,7 @@ func (h *hunt) clear(living []int, level float64) {
 			if alone {
 				_, faster = h.either(node)
 			} else {
-				_, faster = h.seen.question(node, d, h.own(node), h.least, h.find)
+				_, faster = h.seen.question(node, d, h.onlyOwnCharge(node), h.least, h.find)
 			}
 			if faster.p() <= level {
 				h.cleared[d][node] = true

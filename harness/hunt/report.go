@@ -174,7 +174,7 @@ func (h *hunt) suspect(node int, slow, lossy *charge) Suspect {
 	var mine []float64
 	for _, d := range h.seen.ways() {
 		if c.is(d) {
-			mine = append(mine, h.seen.residuals(node, d, h.own(node))...)
+			mine = append(mine, h.seen.residuals(node, d, h.onlyOwnCharge(node))...)
 		}
 	}
 	s.Ratio = math.Exp(stat.Median(mine))
@@ -283,7 +283,7 @@ func (h *hunt) suspectRoute(r route) Suspect {
 func (h *hunt) rank(node int) (Rank, bool) {
 	out := Rank{Node: node}
 	for _, d := range h.seen.ways() {
-		x := h.seen.residuals(node, d, h.own(node))
+		x := h.seen.residuals(node, d, h.onlyOwnCharge(node))
 		if len(x) == 0 {
 			continue
 		}

@@ -90,7 +90,7 @@ func (b *base) sort(root rootfs.FS, missing []ldso.Missing) (aside []inherited, 
 	if len(wanted) == 0 {
 		return nil, missing, nil
 	}
-	if err := b.own(root, wanted); err != nil {
+	if err := b.checkOwn(root, wanted); err != nil {
 		return nil, nil, err
 	}
 	for _, m := range missing {
@@ -104,8 +104,8 @@ func (b *base) sort(root rootfs.FS, missing []ldso.Missing) (aside []inherited, 
 	return aside, left, nil
 }
 
-// own sets, for each of files, the base's package that it belongs to.
-func (b *base) own(root rootfs.FS, files map[string]string) error {
+// checkOwn sets, for each of files, the base's package that it belongs to.
+func (b *base) checkOwn(root rootfs.FS, files map[string]string) error {
 	now, err := dpkg.Read(root)
 	if err != nil {
 		return err

@@ -53,7 +53,7 @@ func (s *state) component(ctx context.Context, env *suite.Env, c certificate.Che
 	case certificate.CheckCommand:
 		return s.command(ctx, env, c)
 	case certificate.CheckFile:
-		return file(env, c)
+		return checkFile(env, c)
 	case certificate.CheckLoad:
 		return s.load(ctx, env, c)
 	}
@@ -117,7 +117,7 @@ func (s *state) onlyAbsent(p string) (reason string, only bool) {
 	return strings.TrimSuffix(reason, "; "), len(names) > 0
 }
 
-func file(env *suite.Env, c certificate.Check) result.Result {
+func checkFile(env *suite.Env, c certificate.Check) result.Result {
 	st, err := env.Root.Stat(c.Path)
 	if err != nil {
 		return result.Failed("%v", err)

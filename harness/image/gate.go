@@ -24,7 +24,7 @@ func Internal(ctx context.Context, args []string) (was bool, err error) {
 	case len(args) > 1 && args[1] == "confine":
 		return true, confine.Main(args[2:], os.Stdin, os.Stdout)
 	case len(args) == 2 && args[1] == "rank": // mpirun started it
-		line, err := OwnRank(os.Getenv)
+		line, err := ownRank(os.Getenv)
 		if err == nil {
 			fmt.Println(line)
 		}

@@ -60,9 +60,9 @@ var rankVars = [][2]string{
 	{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, {"PMI_RANK", "PMI_SIZE"}, {"SLURM_PROCID", "SLURM_NTASKS"},
 }
 
-// OwnRank returns the line that "harness rank" prints: which rank this process is, as its launcher
+// ownRank returns the line that "harness rank" prints: which rank this process is, as its launcher
 // says.
-func OwnRank(getenv func(string) string) (string, error) {
+func ownRank(getenv func(string) string) (string, error) {
 	for _, v := range rankVars {
 		rank, err1 := strconv.Atoi(getenv(v[0]))
 		size, err2 := strconv.Atoi(getenv(v[1]))

@@ -56,7 +56,7 @@ func (r *Reader) Read(ctx context.Context, where string) error {
 	if _, err := os.Stat(where); err == nil {
 		return r.files(ctx, where)
 	} else if where == "-" || strings.HasPrefix(where, "oci:") || isReference(where) {
-		docs, err := find(ctx, where, r.Stdin, r.Options)
+		docs, err := documentsAt(ctx, where, r.Stdin, r.Options)
 		if err != nil {
 			return err
 		}

@@ -25,7 +25,7 @@ type Filter struct {
 
 func (f Filter) wants(tag string) bool {
 	node, finished, ok := parseTag(tag)
-	return ok && (f.Node == "" || node == TagName(f.Node)) && !finished.Before(f.Since)
+	return ok && (f.Node == "" || node == tagName(f.Node)) && !finished.Before(f.Since)
 }
 
 // A Document is a certificate as stored: bare, or in its envelope.

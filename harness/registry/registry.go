@@ -68,8 +68,8 @@ var (
 	nodeTag  = regexp.MustCompile(`^node-(.+)-(\d{8}T\d{6}\.\d{3}Z)(?:-[0-9a-f]{12})?$`)
 )
 
-// TagName returns a machine's name as used in tags.
-func TagName(node string) string {
+// tagName returns a machine's name as used in tags.
+func tagName(node string) string {
 	const most = 80 // of 128, leaving space for the rest of a tag
 	node = notInTag.ReplaceAllString(node, "_")
 	return node[:min(len(node), most)]
@@ -77,7 +77,7 @@ func TagName(node string) string {
 
 // Tag returns the tag of a machine's certificate.
 func Tag(st *certificate.Statement) string {
-	return "node-" + TagName(st.Predicate.Node.Name) + "-" + st.Predicate.Finished.UTC().Format(tagTime)
+	return "node-" + tagName(st.Predicate.Node.Name) + "-" + st.Predicate.Finished.UTC().Format(tagTime)
 }
 
 // parseTag parses a tag. The machine's name is that of TagName.

@@ -25,7 +25,7 @@ const Where = "a file, - for stdin, REPO@sha256:… or REPO:TAG in a registry, o
 // registry, "oci:DIR", "oci:DIR:NAME" or "oci:DIR@sha256:…". A reference names a certificate's own
 // artifact, as a push prints it, or an image or an index of images that has a single certificate.
 func Read(ctx context.Context, where string, stdin io.Reader, opts Options) (Document, error) {
-	docs, err := find(ctx, where, stdin, opts)
+	docs, err := documentsAt(ctx, where, stdin, opts)
 	if err != nil {
 		return Document{}, err
 	}
@@ -42,8 +42,8 @@ func Read(ctx context.Context, where string, stdin io.Reader, opts Options) (Doc
 	return Document{}, exit.Usagef("%s: there are %d certificates; name one of %s", where, len(docs), strings.Join(names, ", "))
 }
 
-// find returns all certificates at a place that is no directory of files, and no whole repository.
-func find(ctx context.Context, where string, stdin io.Reader, opts Options) ([]Document, error) {
+// documentsAt returns all certificates at a place that is no directory of files, and no whole repository.
+func documentsAt(ctx context.Context, where string, stdin io.Reader, opts Options) ([]Document, error) {
 	if where == "-" {
 		b, err := io.ReadAll(io.LimitReader(stdin, 2*certificate.MaxSize+1))
 		if err != nil {

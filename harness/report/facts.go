@@ -66,7 +66,7 @@ func limitsFile(l *certificate.Limits) string {
 func nodeFacts(n *certificate.Node) []fact {
 	var out factList
 	out.add("name", n.Name)
-	out.add("machine", machine(n))
+	out.add("machine", machineName(n))
 	out.add("cloud", cloud(n))
 	out.add("inside", n.Container)
 	out.add("hardware", platform(n))
@@ -83,7 +83,7 @@ func nodeFacts(n *certificate.Node) []fact {
 	return out
 }
 
-func machine(n *certificate.Node) string { return strings.TrimSpace(n.Vendor + " " + n.Product) }
+func machineName(n *certificate.Node) string { return strings.TrimSpace(n.Vendor + " " + n.Product) }
 
 func cloud(n *certificate.Node) string { return strings.TrimSpace(n.Cloud + " " + n.Instance) }
 

@@ -53,14 +53,14 @@ func earlier(s *certificate.Statement, others []*certificate.Statement) *story {
 // developed.
 type story struct {
 	Name    string
-	Runs    []run
+	Runs    []storyLine
 	Drifts  []string
 	Changes []string
 	Plots   []plot
 }
 
-// A run is the line of one certificate in a story.
-type run struct {
+// A storyLine is the line of one certificate in a story.
+type storyLine struct {
 	Time, Sign, Word, Suite, Checks, Harness, Driver string
 	Verdict                                          result.Verdict
 }
@@ -70,7 +70,7 @@ type run struct {
 func storyOf(m *history.Machine, short bool) *story {
 	s := &story{Name: cmp.Or(m.Name, "no subject"), Drifts: m.DriftLines()}
 	for _, r := range slices.Backward(m.Runs) {
-		s.Runs = append(s.Runs, run{
+		s.Runs = append(s.Runs, storyLine{
 			Time: r.At.Format(time.RFC3339), Sign: marks[r.Verdict].sign, Word: verdictNames[r.Verdict], Verdict: r.Verdict,
 			Suite: r.Suite, Checks: counts(r.Checks, r.Took), Harness: r.Harness, Driver: r.Driver,
 		})

@@ -106,7 +106,7 @@ func HTML(w io.Writer, s *certificate.Statement, about Page) error {
 type pageView struct {
 	Suite, Word, Sign, Summary, When, Harness string
 	Verdict                                   result.Verdict
-	Faults, Skipped                           []row
+	Faults, Skipped                           []checkRow
 	Groups                                    []group
 	Headlines                                 []headline
 	Made                                      string // number of checks that ran, in words
@@ -124,11 +124,11 @@ type pageView struct {
 // A group is the checks of one component, or, without a component, of one first part of the ID.
 type group struct {
 	Name string
-	Rows []row
+	Rows []checkRow
 }
 
-// A row is the row of one check.
-type row struct {
+// A checkRow is the row of one check.
+type checkRow struct {
 	result.Result
 	Sign, Word string
 	Took       string
@@ -161,11 +161,11 @@ type objectRow struct {
 	measurement
 }
 
-func rowOf(r result.Result) row {
-	out := row{Result: r, Sign: marks[r.Verdict].sign, Word: outcomes[r.Verdict], Took: fmt.Sprintf("%.1f s", r.Seconds), measurement: measurementOf(r.Measured)}
+func rowOf(r result.Result) checkRow {
+	out := checkRow{Result: r, Sign: marks[r.Verdict].sign, Word: outcomes[r.Verdict], Took: fmt.Sprintf("%.1f s", r.Seconds), measurement: measurementOf(r.Measured)}
 	for _, b := range bunches(r.Objects) {
 		if worthy(b.Verdict) {
-			out.Bunches = append(out.Bunches, bunchRow{b.Verdict, marks[b.Verdict].sign, outcomes[b.Verdict], b.names(), b.said()})
+			out.Bunches = append(out.Bunches, bunchRow{b.Verdict, marks[b.Verdict].sign, outcomes[b.Verdict], b.names(), b.outcome()})
 		}
 	}
 	for _, o := range r.Objects {
@@ -195,7 +195,7 @@ func measurementOf(m *result.Measurement) (out measurement) {
 }
 
 // add adds a row to the group of its component. Groups are in the order of first use.
-func (v *pageView) add(r row) {
+func (v *pageView) add(r checkRow) {
 	name := r.Component
 	if name == "" {
 		name, _, _ = strings.Cut(r.ID, "/")
@@ -206,5 +206,5 @@ func (v *pageView) add(r row) {
 			return
 		}
 	}
-	v.Groups = append(v.Groups, group{name, []row{r}})
+	v.Groups = append(v.Groups, group{name, []checkRow{r}})
 }

@@ -149,7 +149,7 @@ func junitObjects(objects []result.Object) string {
 	var b strings.Builder
 	for _, of := range bunches(objects) {
 		if worthy(of.Verdict) {
-			fmt.Fprintf(&b, "%s: %s: %s\n", of.Verdict, of.names(), of.said())
+			fmt.Fprintf(&b, "%s: %s: %s\n", of.Verdict, of.names(), of.outcome())
 		}
 	}
 	return b.String()

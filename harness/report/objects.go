@@ -29,7 +29,7 @@ func bunches(objects []result.Object) (out []bunch) {
 				continue
 			}
 			key := alike(o)
-			i := slices.IndexFunc(found[key], func(i int) bool { return near(out[i].Objects[0].Measured, o.Measured) })
+			i := slices.IndexFunc(found[key], func(i int) bool { return sameReference(out[i].Objects[0].Measured, o.Measured) })
 			if i < 0 {
 				found[key] = append(found[key], len(out))
 				out = append(out, bunch{v, []result.Object{o}})
@@ -57,9 +57,9 @@ func alike(o result.Object) string {
 	return fmt.Sprintf("%q %q %q %q %q", o.Quantity, digits.ReplaceAllString(o.Reason, "0"), m.Unit, m.Source, limit)
 }
 
-// near reports whether the limits and expected values of two measurements differ by at most 5 %, as
+// sameReference reports whether the limits and expected values of two measurements differ by at most 5 %, as
 // they do where each GPU has its own reference.
-func near(a, b *result.Measurement) bool {
+func sameReference(a, b *result.Measurement) bool {
 	if a == nil || a == b {
 		return true
 	}
@@ -67,8 +67,8 @@ func near(a, b *result.Measurement) bool {
 	return within(a.Expected, b.Expected) && (a.Limit == nil || within(a.Limit.Value, b.Limit.Value))
 }
 
-// said returns the message of a bunch.
-func (b bunch) said() string {
+// outcome returns the message of a bunch.
+func (b bunch) outcome() string {
 	o := b.Objects[0]
 	var parts []string
 	if m := o.Measured; m == nil {

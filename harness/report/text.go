@@ -41,7 +41,7 @@ const (
 // Text writes a certificate as readable text: the subject, failures and warnings with all details,
 // a line for each check, and a summary line.
 func Text(w io.Writer, s *certificate.Statement, opt TextOptions) error {
-	t := text{opt: opt, w: w, width: widest}
+	t := textWriter{opt: opt, w: w, width: widest}
 	if opt.Width > 0 {
 		t.width = min(max(opt.Width, narrowest), widest)
 	}
@@ -55,7 +55,7 @@ func Text(w io.Writer, s *certificate.Statement, opt TextOptions) error {
 
 // Results writes the results of one kind of checks, in the same format as Text.
 func Results(w io.Writer, r *result.Report, opt TextOptions) error {
-	t := text{opt: opt, w: w, width: widest}
+	t := textWriter{opt: opt, w: w, width: widest}
 	if opt.Width > 0 {
 		t.width = min(max(opt.Width, narrowest), widest)
 	}
@@ -72,7 +72,7 @@ func Results(w io.Writer, r *result.Report, opt TextOptions) error {
 }
 
 // results writes the results; clean is the plain-text copy of all.
-func (t *text) results(all, clean []result.Result) {
+func (t *textWriter) results(all, clean []result.Result) {
 	t.faults(clean)
 	if t.opt.Quiet {
 		return
@@ -91,33 +91,33 @@ func (t *text) results(all, clean []result.Result) {
 	t.printf("\n")
 }
 
-type text struct {
+type textWriter struct {
 	opt   TextOptions
 	w     io.Writer
 	width int
 	err   error
 }
 
-func (t *text) printf(format string, a ...any) {
+func (t *textWriter) printf(format string, a ...any) {
 	if t.err == nil {
 		_, t.err = fmt.Fprintf(t.w, format, a...)
 	}
 }
 
-func (t *text) paint(code, s string) string {
+func (t *textWriter) paint(code, s string) string {
 	if !t.opt.Color {
 		return s
 	}
 	return "\x1b[" + code + "m" + s + "\x1b[0m"
 }
 
-func (t *text) dim(s string) string { return t.paint("2", s) }
+func (t *textWriter) dim(s string) string { return t.paint("2", s) }
 
-func (t *text) mark(v result.Verdict) string { return t.paint(marks[v].color, marks[v].sign) }
+func (t *textWriter) mark(v result.Verdict) string { return t.paint(marks[v].color, marks[v].sign) }
 
 // wrapped prints a text with hanging indentation. start, which may be coloured, replaces the
 // indentation of the first line.
-func (t *text) wrapped(start string, indent int, s string) {
+func (t *textWriter) wrapped(start string, indent int, s string) {
 	for i, line := range wrap(s, min(t.width, unfolded)-indent) {
 		if i > 0 {
 			start = strings.Repeat(" ", indent)
@@ -146,7 +146,7 @@ func wrap(s string, width int) (lines []string) {
 }
 
 // head writes the subject of the certificate.
-func (t *text) head(s *certificate.Statement) {
+func (t *textWriter) head(s *certificate.Statement) {
 	const indent = 9
 	line := func(name, value string) {
 		if value != "" {
@@ -161,7 +161,7 @@ func (t *text) head(s *certificate.Statement) {
 		}
 	}
 	if n := p.Node; n != nil {
-		line("node", join(n.Name, machine(n), prefixed("cloud ", cloud(n)), prefixed("inside ", n.Container)))
+		line("node", join(n.Name, machineName(n), prefixed("cloud ", cloud(n)), prefixed("inside ", n.Container)))
 		line("is", platform(n))
 		line("GPUs", join(gpus(n), prefixed("driver ", n.Driver), prefixed("CUDA ", n.CUDA)))
 		line("ports", ports(n))
@@ -177,7 +177,7 @@ func (t *text) head(s *certificate.Statement) {
 }
 
 // faults writes all details of the problems.
-func (t *text) faults(results []result.Result) {
+func (t *textWriter) faults(results []result.Result) {
 	for _, r := range faulty(results) {
 		name := r.name()
 		t.printf("%s %s:", t.mark(r.Verdict), t.paint("1", name))
@@ -203,7 +203,7 @@ func (t *text) faults(results []result.Result) {
 }
 
 // figures writes the headlines, as bars relative to what the hardware should reach.
-func (t *text) figures(results []result.Result) {
+func (t *textWriter) figures(results []result.Result) {
 	all := headlinesOf(results)
 	width, value := 0, 0
 	for _, h := range all {
@@ -227,7 +227,7 @@ func (t *text) figures(results []result.Result) {
 // mostBunches is the largest number of object lines of a check.
 const mostBunches = 12
 
-func (t *text) objects(objects []result.Object) {
+func (t *textWriter) objects(objects []result.Object) {
 	var well []result.Object
 	written, left := 0, 0
 	for _, b := range bunches(objects) {
@@ -237,7 +237,7 @@ func (t *text) objects(objects []result.Object) {
 		case written == mostBunches:
 			left += len(b.Objects)
 		default:
-			t.wrapped("    "+t.mark(b.Verdict)+" ", 6, b.names()+": "+b.said())
+			t.wrapped("    "+t.mark(b.Verdict)+" ", 6, b.names()+": "+b.outcome())
 			written++
 		}
 	}
@@ -253,7 +253,7 @@ func (t *text) objects(objects []result.Object) {
 // line: on a machine without GPUs these are nearly all.
 const many = 8
 
-func (t *text) lines(results []result.Result) {
+func (t *textWriter) lines(results []result.Result) {
 	width := 0
 	skipped := map[string][]string{}
 	for _, r := range results {
@@ -276,7 +276,7 @@ func (t *text) lines(results []result.Result) {
 	}
 }
 
-func (t *text) line(r result.Result, width int) {
+func (t *textWriter) line(r result.Result, width int) {
 	text := r.Title
 	if r.Verdict == result.Skip {
 		text = r.Reason
@@ -301,7 +301,7 @@ func (t *text) line(r result.Result, width int) {
 }
 
 // took formats a duration, and omits short ones.
-func (t *text) took(seconds float64) string {
+func (t *textWriter) took(seconds float64) string {
 	if seconds < 0.1 {
 		return ""
 	}
@@ -316,14 +316,14 @@ func shorten(s string, n int) string {
 	return string([]rune(s)[:n-1]) + "…"
 }
 
-func (t *text) output(s string) {
+func (t *textWriter) output(s string) {
 	for line := range strings.Lines(s) {
 		t.printf("    %s", line)
 	}
 }
 
 // summary writes one line, which programs look for, unless the terminal is known to be narrower.
-func (t *text) summary(v result.Verdict, of string) {
+func (t *textWriter) summary(v result.Verdict, of string) {
 	word := verdictNames[v]
 	for i, line := range wrap(of, t.width-len(word)-2) {
 		if i == 0 {

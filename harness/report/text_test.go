@@ -167,7 +167,7 @@ func TestBunches(t *testing.T) {
 	got := bunches([]result.Object{of("GPU 0", 33, 55), of("GPU 1", 36, 55.5), of("GPU 2", 30, 62)})
 	var lines []string
 	for _, b := range got {
-		lines = append(lines, b.names()+": "+b.said())
+		lines = append(lines, b.names()+": "+b.outcome())
 	}
 	want := []string{
 		"GPU 0-1: 33 to 36 GB/s; limit: at least 38.5 to 38.85 GB/s (rule); expected: 55 to 55.5 GB/s (alone)",

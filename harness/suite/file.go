@@ -52,8 +52,8 @@ type Kind struct {
 	Make  func(*Entry) ([]Check, error)
 }
 
-// document is the YAML form of a file.
-type document struct {
+// fileDocument is the YAML form of a file.
+type fileDocument struct {
 	Version int       `yaml:"version"`
 	Title   string    `yaml:"title"`
 	Limit   string    `yaml:"limit"`
@@ -111,7 +111,7 @@ func ParseFile(name string, r io.Reader) (*File, error) {
 }
 
 func (f *File) read(n *yaml.Node) error {
-	var d document
+	var d fileDocument
 	if err := decode(f.Name, n, &d); err != nil {
 		return err
 	}

@@ -101,10 +101,10 @@ type runner struct {
 	used     map[string]bool // in use by running checks
 	done     int
 	ended    chan ended
-	said     chan said
+	said     chan checkOutput
 }
 
-type said struct {
+type checkOutput struct {
 	index int
 	text  string
 }
@@ -122,7 +122,7 @@ func newRunner(env *Env, checks []Check, opt Options) *runner {
 	r := &runner{
 		env: env, opt: opt, checks: checks, index: map[string]int{},
 		started: make([]bool, len(checks)), results: make([]result.Result, len(checks)),
-		used: map[string]bool{}, ended: make(chan ended), said: make(chan said, 64),
+		used: map[string]bool{}, ended: make(chan ended), said: make(chan checkOutput, 64),
 	}
 	for i, c := range checks {
 		r.index[c.ID] = i
@@ -232,7 +232,7 @@ func (r *runner) start(ctx context.Context, i int) {
 		begin := time.Now()
 		res := r.attempt(context.WithValue(ctx, telling{}, func(text string) {
 			select {
-			case r.said <- said{i, text}:
+			case r.said <- checkOutput{i, text}:
 			default:
 			}
 		}), c)

@@ -128,7 +128,7 @@ func TestSign(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		id, _ := KeyID(key.Public())
+		id, _ := keyID(key.Public())
 		got, err := OpenVerified(env, all["rsa"].Public(), all["ecdsa"].Public(), all["ed25519"].Public())
 		if err != nil || !bytes.Equal(got.Payload, statement(t)) || got.Type != TypeStatement || !slices.Equal(got.KeyIDs, []string{id}) {
 			t.Fatalf("%s: OpenVerified = %+v, %v", name, got, err)

@@ -65,7 +65,7 @@ type walker struct {
 }
 
 // value reads one value. t is the type that it is decoded into, nil if it is not decoded.
-func (w *walker) value(t reflect.Type, at *place, depth int, data bool) error {
+func (w *walker) value(t reflect.Type, at *position, depth int, data bool) error {
 	if depth > maxDepth {
 		return fmt.Errorf("it is nested deeper than %d levels", maxDepth)
 	}
@@ -83,7 +83,7 @@ func (w *walker) value(t reflect.Type, at *place, depth int, data bool) error {
 			elem = t.Elem()
 		}
 		for i := 0; w.dec.More(); i++ {
-			if err := w.value(elem, &place{up: at, index: i}, depth+1, false); err != nil {
+			if err := w.value(elem, &position{up: at, index: i}, depth+1, false); err != nil {
 				return err
 			}
 		}
@@ -93,7 +93,7 @@ func (w *walker) value(t reflect.Type, at *place, depth int, data bool) error {
 }
 
 // object reads the names and values of an object, up to its end.
-func (w *walker) object(t reflect.Type, at *place, depth int, data bool) error {
+func (w *walker) object(t reflect.Type, at *position, depth int, data bool) error {
 	fold := w.unsigned && !data || depth == 1
 	fs := w.fields(t)
 	seen := map[string]string{}
@@ -127,7 +127,7 @@ func (w *walker) object(t reflect.Type, at *place, depth int, data bool) error {
 		} else if t != nil && t.Kind() == reflect.Map {
 			value = t.Elem()
 		}
-		if err := w.value(value, &place{at, name, member}, depth, slices.Contains(w.data, name)); err != nil {
+		if err := w.value(value, &position{at, name, member}, depth, slices.Contains(w.data, name)); err != nil {
 			return err
 		}
 	}
@@ -135,17 +135,17 @@ func (w *walker) object(t reflect.Type, at *place, depth int, data bool) error {
 	return err
 }
 
-// A place is a value's position in a document, nil for the document itself. Only an error spells it
+// A position is a value's position in a document, nil for the document itself. Only an error spells it
 // out: a name may be as long as the document, and have as many values below it.
-type place struct {
-	up    *place
+type position struct {
+	up    *position
 	name  string
 	index int // of a list's element; member: it has a name
 }
 
 const member = -1
 
-func (p *place) String() string {
+func (p *position) String() string {
 	switch {
 	case p == nil:
 		return ""
@@ -155,7 +155,7 @@ func (p *place) String() string {
 	return fmt.Sprintf("%v[%d]", p.up, p.index)
 }
 
-func in(at *place) string {
+func in(at *position) string {
 	if at == nil {
 		return ""
 	}
@@ -246,7 +246,7 @@ func Covers(doc, known []byte) error {
 	return covers(d, k, nil)
 }
 
-func covers(doc, known any, at *place) error {
+func covers(doc, known any, at *position) error {
 	switch k := known.(type) {
 	case map[string]any:
 		d, ok := doc.(map[string]any)
@@ -256,9 +256,9 @@ func covers(doc, known any, at *place) error {
 		for name, v := range k {
 			dv, ok := d[name]
 			if !ok {
-				return fmt.Errorf("%v is missing", &place{at, name, member})
+				return fmt.Errorf("%v is missing", &position{at, name, member})
 			}
-			if err := covers(dv, v, &place{at, name, member}); err != nil {
+			if err := covers(dv, v, &position{at, name, member}); err != nil {
 				return err
 			}
 		}
@@ -269,7 +269,7 @@ func covers(doc, known any, at *place) error {
 			return fmt.Errorf("%v is not a list of %d", at, len(k))
 		}
 		for i := range k {
-			if err := covers(d[i], k[i], &place{up: at, index: i}); err != nil {
+			if err := covers(d[i], k[i], &position{up: at, index: i}); err != nil {
 				return err
 			}
 		}

@@ -121,7 +121,7 @@ func signers(env *dsse.Envelope, keys []crypto.PublicKey) (ids []string, err err
 		if _, err := ev.Verify(context.Background(), &plain); err != nil {
 			continue
 		}
-		id, err := KeyID(k)
+		id, err := keyID(k)
 		if err != nil {
 			return nil, err
 		}
@@ -202,7 +202,7 @@ func (s signer) Sign(_ context.Context, data []byte) ([]byte, error) {
 	return s.key.Sign(rand.Reader, sum[:], crypto.SHA256)
 }
 
-func (s signer) KeyID() (string, error) { return KeyID(s.key.Public()) }
+func (s signer) KeyID() (string, error) { return keyID(s.key.Public()) }
 
 type verifier struct{ key crypto.PublicKey }
 
@@ -226,5 +226,5 @@ func (v verifier) Verify(_ context.Context, data, sig []byte) error {
 func (v verifier) KeyID() (string, error)   { return "", nil }
 func (v verifier) Public() crypto.PublicKey { return v.key }
 
-// KeyID names a public key as ssh-keygen -l does: "SHA256:…".
-func KeyID(pub crypto.PublicKey) (string, error) { return dsse.SHA256KeyID(pub) }
+// keyID names a public key as ssh-keygen -l does: "SHA256:…".
+func keyID(pub crypto.PublicKey) (string, error) { return dsse.SHA256KeyID(pub) }

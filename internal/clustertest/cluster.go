@@ -34,8 +34,8 @@ type Cluster struct {
 
 	t     testing.TB
 	o     Options
-	hub   *machine // the bridge's namespace
-	seed  string   // content of the hosts' roots: see machine.sh
+	hub   *fakeMachine // the bridge's namespace
+	seed  string       // content of the hosts' roots: see machine.sh
 	image string
 	files string
 }

@@ -84,7 +84,7 @@ func TestFaults(t *testing.T) {
 		if got := answers(); got != tt.answers {
 			t.Errorf("%s: answers is %v", tt.name, got)
 		}
-		if b.machine != nil || tt.lives {
+		if b.fakeMachine != nil || tt.lives {
 			if got := lives(); got != tt.lives {
 				t.Errorf("%s: lives is %v", tt.name, got)
 			}

@@ -21,7 +21,7 @@ type Host struct {
 
 	c *Cluster
 	i int
-	*machine
+	*fakeMachine
 }
 
 // Boot starts the host, with its previous link.
@@ -43,7 +43,7 @@ func (h *Host) Boot() {
 	if err != nil {
 		c.t.Skipf("no namespaces here: %v", err)
 	}
-	h.machine = m
+	h.fakeMachine = m
 	c.t.Cleanup(m.kill)
 	if err := m.up(); err != nil {
 		c.t.Fatalf("%s: %v", h.Name, err)
@@ -93,9 +93,9 @@ func (h *Host) Command(ctx context.Context, name string, args ...string) *exec.C
 
 // Kill stops the host immediately, with everything that runs on it.
 func (h *Host) Kill() {
-	if h.machine != nil {
+	if h.fakeMachine != nil {
 		h.kill()
-		h.machine = nil
+		h.fakeMachine = nil
 		// The kernel may remove its network later, so remove the link here.
 		_ = h.c.hub.ip("link del " + h.port() + "\n")
 	}

@@ -16,7 +16,7 @@ type Link struct {
 func (h *Host) SetLink(l Link) {
 	h.c.t.Helper()
 	h.Link = l
-	if h.machine == nil {
+	if h.fakeMachine == nil {
 		return // Boot applies it
 	}
 	err := h.tc(shape("eth0", l.Send))

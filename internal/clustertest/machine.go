@@ -22,8 +22,8 @@ const (
 	newAll = newNet | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC
 )
 
-// A machine is a set of namespaces, represented by its first process.
-type machine struct {
+// A fakeMachine is a set of namespaces, represented by its first process.
+type fakeMachine struct {
 	cmd    *exec.Cmd
 	stdout io.Reader
 	stderr *bytes.Buffer
@@ -31,8 +31,8 @@ type machine struct {
 }
 
 // spawn starts a machine. It dies with this process.
-func spawn(namespaces uintptr, environ []string, name string, args ...string) (*machine, error) {
-	m := &machine{cmd: exec.Command(name, args...), stderr: new(bytes.Buffer)}
+func spawn(namespaces uintptr, environ []string, name string, args ...string) (*fakeMachine, error) {
+	m := &fakeMachine{cmd: exec.Command(name, args...), stderr: new(bytes.Buffer)}
 	m.cmd.Env = append(environ, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces, Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	m.cmd.Stderr, m.cmd.WaitDelay = m.stderr, time.Second
@@ -60,10 +60,10 @@ var forker = sync.OnceValue(func() chan<- func() {
 	return work
 })
 
-func (m *machine) pid() int { return m.cmd.Process.Pid }
+func (m *fakeMachine) pid() int { return m.cmd.Process.Pid }
 
 // up waits for the line "up".
-func (m *machine) up() error {
+func (m *fakeMachine) up() error {
 	line, err := bufio.NewReader(m.stdout).ReadString('\n')
 	if line != "up\n" {
 		m.kill()
@@ -73,7 +73,7 @@ func (m *machine) up() error {
 }
 
 // kill kills all processes of the machine.
-func (m *machine) kill() {
+func (m *fakeMachine) kill() {
 	m.once.Do(func() {
 		_ = m.cmd.Process.Kill()
 		_ = m.cmd.Wait()
@@ -81,13 +81,13 @@ func (m *machine) kill() {
 }
 
 // in returns a command in the machine's namespaces that the options of nsenter select.
-func (m *machine) in(which []string, name string, args ...string) *exec.Cmd {
+func (m *fakeMachine) in(which []string, name string, args ...string) *exec.Cmd {
 	enter := append([]string{"--target", strconv.Itoa(m.pid())}, which...)
 	return exec.Command("nsenter", append(append(enter, "--", name), args...)...)
 }
 
 // tool passes text to a program that runs on the machine's network.
-func (m *machine) tool(text, name string, args ...string) error {
+func (m *fakeMachine) tool(text, name string, args ...string) error {
 	cmd := m.in([]string{"--net"}, name, args...)
 	cmd.Stdin = strings.NewReader(text)
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -96,11 +96,11 @@ func (m *machine) tool(text, name string, args ...string) error {
 	return nil
 }
 
-func (m *machine) ip(batch string) error  { return m.tool(batch, "ip", "-batch", "-") }
-func (m *machine) tc(batch string) error  { return m.tool(batch, "tc", "-batch", "-") }
-func (m *machine) nft(batch string) error { return m.tool(batch, "nft", "-f", "-") }
+func (m *fakeMachine) ip(batch string) error  { return m.tool(batch, "ip", "-batch", "-") }
+func (m *fakeMachine) tc(batch string) error  { return m.tool(batch, "tc", "-batch", "-") }
+func (m *fakeMachine) nft(batch string) error { return m.tool(batch, "nft", "-f", "-") }
 
-func (m *machine) mustIP(t testing.TB, batch string) {
+func (m *fakeMachine) mustIP(t testing.TB, batch string) {
 	t.Helper()
 	if err := m.ip(batch); err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func (m *machine) mustIP(t testing.TB, batch string) {
 
 // freeze stops all processes of the machine, as if its kernel or hypervisor hung, except that its
 // kernel continues to answer packets.
-func (m *machine) freeze() error {
+func (m *fakeMachine) freeze() error {
 	space, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid_for_children", m.pid()))
 	if err != nil {
 		return err

@@ -30,7 +30,7 @@ type Slurm struct {
 	Dir string   // of this cluster only, readable by all users; slurm.conf and logs are in Dir/c
 	Env []string // this process's environment, with the path of the cluster's slurm.conf
 
-	machine *machine
+	machine *fakeMachine
 }
 
 // StartSlurm starts a cluster. If that is not possible, the test is skipped with the reason.

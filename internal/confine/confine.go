@@ -53,11 +53,11 @@ type Limits struct {
 	Output    int     `json:"output,omitempty"`    // bytes that are kept; the rest is read and dropped
 }
 
-// DefaultLimits are far above what a check of an image needs.
-var DefaultLimits = Limits{Seconds: 60, Memory: 4 << 30, Processes: 1024, Output: 4 << 20}
+// defaultLimits are far above what a check of an image needs.
+var defaultLimits = Limits{Seconds: 60, Memory: 4 << 30, Processes: 1024, Output: 4 << 20}
 
 func (l Limits) orDefault() Limits {
-	d := DefaultLimits
+	d := defaultLimits
 	if l.Seconds > 0 {
 		d.Seconds = l.Seconds
 	}

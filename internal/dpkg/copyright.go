@@ -21,12 +21,12 @@ func Licenses(root rootfs.FS, name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ParseCopyright(b)
+	return parseCopyright(b)
 }
 
-// ParseCopyright reads a file in Debian's format 1.0 (DEP-5) and returns the licences that it
+// parseCopyright reads a file in Debian's format 1.0 (DEP-5) and returns the licences that it
 // assigns to files, as SPDX expressions, sorted.
-func ParseCopyright(b []byte) ([]string, error) {
+func parseCopyright(b []byte) ([]string, error) {
 	head, _, _ := strings.Cut(strings.TrimSpace(string(b)), "\n")
 	if !strings.HasPrefix(head, "Format:") && !strings.HasPrefix(head, "Format-Specification:") {
 		return nil, ErrNotMachineReadable

@@ -113,12 +113,12 @@ func TestParseCopyright(t *testing.T) {
 	const dep5 = "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\nSource: x\n\n" +
 		"Files: *\nCopyright: A\nLicense: GPL-2+\n On Debian systems …\n\nFiles: b\nLicense: Expat\n\n" +
 		"Files: c\nLicense: GPL-2+\n\nLicense: only-spelled-out\n text\n"
-	got, err := ParseCopyright([]byte(dep5))
+	got, err := parseCopyright([]byte(dep5))
 	if want := []string{"GPL-2.0-or-later", "MIT"}; !slices.Equal(got, want) || err != nil {
 		t.Errorf("ParseCopyright = %q, %v; want %q", got, err, want)
 	}
 	for _, prose := range []string{"", "This is zlib, by …\n", "Format: x\n\nFiles: *\n"} {
-		if got, err := ParseCopyright([]byte(prose)); !errors.Is(err, ErrNotMachineReadable) {
+		if got, err := parseCopyright([]byte(prose)); !errors.Is(err, ErrNotMachineReadable) {
 			t.Errorf("ParseCopyright(%q) = %q, %v; want ErrNotMachineReadable", prose, got, err)
 		}
 	}
@@ -163,7 +163,7 @@ var license1 = regexp.MustCompile(`^[()A-Za-z0-9.\- ]+$`)
 func FuzzParseCopyright(f *testing.F) {
 	f.Add([]byte("Format: x\nLicense: GPL-2+ or Expat, and Zlib\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		got, _ := ParseCopyright(b)
+		got, _ := parseCopyright(b)
 		for _, l := range got {
 			if !license1.MatchString(l) {
 				t.Errorf("licence %q is no SPDX expression", l)

@@ -24,7 +24,7 @@ import (
 // Configure urfave/cli for both programs.
 func init() {
 	cli.VersionFlag = &cli.BoolFlag{Name: "version", Usage: "print the version", DisableDefaultText: true}
-	cli.FlagStringer = text
+	cli.FlagStringer = flagText
 	cli.AppHelpTemplate = appHelp
 	const category = "{{if .Category}}\n\nCATEGORY:\n   {{.Category}}{{end}}"
 	cli.CommandHelpTemplate = strings.Replace(cli.CommandHelpTemplate, category, "", 1)
@@ -48,10 +48,10 @@ COMMANDS:{{template "visibleCommandCategoryTemplate" .}}
 // Format returns the flag -o, --format. The first form is the default.
 func Format(dst *string, forms ...string) *cli.StringFlag {
 	return &cli.StringFlag{
-		Name: "format", Aliases: []string{"o"}, Usage: "`FORMAT` on stdout: " + list(forms), Value: forms[0], Destination: dst,
+		Name: "format", Aliases: []string{"o"}, Usage: "`FORMAT` on stdout: " + joinWords(forms), Value: forms[0], Destination: dst,
 		Action: func(_ *cli.Context, form string) error {
 			if !slices.Contains(forms, form) {
-				return exit.Usagef("--format is %s, not %q", list(forms), form)
+				return exit.Usagef("--format is %s, not %q", joinWords(forms), form)
 			}
 			return nil
 		},
@@ -66,7 +66,7 @@ func NoArgs(c *cli.Context) error {
 	return nil
 }
 
-func list(words []string) string {
+func joinWords(words []string) string {
 	if n := len(words); n > 1 {
 		return strings.Join(words[:n-1], ", ") + " or " + words[n-1]
 	}
@@ -95,8 +95,8 @@ func Output(commands []*cli.Command) {
 	}
 }
 
-// text formats a flag for a help text. It shows the default only once.
-func text(f cli.Flag) string {
+// flagText formats a flag for a help text. It shows the default only once.
+func flagText(f cli.Flag) string {
 	d, ok := f.(cli.DocGenerationFlag)
 	if !ok {
 		return ""
@@ -190,7 +190,7 @@ func wrong(f cli.Flag) string {
 		case name == "output" || name == "json":
 			return "say --format for a format, --out for a file or directory"
 		case want != nil && !slices.Contains(want, placeholder):
-			return fmt.Sprintf("it is a %s, not a %s", list(want), placeholder)
+			return fmt.Sprintf("it is a %s, not a %s", joinWords(want), placeholder)
 		}
 	}
 	if d.TakesValue() && placeholder == "" {

@@ -41,7 +41,7 @@ func Man(app *cli.App, usage func(command string) string) string {
 			fmt.Fprintf(b, ".PP\n.nf\n%s\n.fi\n", roff(u))
 		}
 		for _, f := range flagsOf(c) {
-			head, about, _ := strings.Cut(text(f), "\n")
+			head, about, _ := strings.Cut(flagText(f), "\n")
 			fmt.Fprintf(b, ".TP\n\\fB%s\\fR\n%s\n", roff(head), roff(strings.TrimSpace(about)))
 		}
 	})

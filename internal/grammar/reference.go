@@ -30,11 +30,11 @@ func section(b *strings.Builder, parent string, c *cli.Command, usage string) {
 		b.WriteString("\n| flag | what it does | default |\n|---|---|---|\n")
 	}
 	for _, f := range flags {
-		row(b, f)
+		flagRow(b, f)
 	}
 }
 
-func row(b *strings.Builder, f cli.Flag) {
+func flagRow(b *strings.Builder, f cli.Flag) {
 	d, ok := f.(cli.DocGenerationFlag)
 	if !ok {
 		return

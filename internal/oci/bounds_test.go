@@ -321,7 +321,7 @@ func TestDowngrade(t *testing.T) {
 		http.Redirect(w, r, open.URL, http.StatusTemporaryRedirect)
 	}))
 	defer secure.Close()
-	client := NewClient(Options{Transport: secure.Client().Transport})
+	client := newClient(Options{Transport: secure.Client().Transport})
 	_, err := (&http.Client{Transport: client}).Get(secure.URL)
 	if !errors.Is(err, errDowngrade) || Temporary(err) || plain.Load() != 0 {
 		t.Errorf("%v, temporary: %v, %d requests by http", err, Temporary(err), plain.Load())

@@ -97,8 +97,8 @@ type Client struct {
 	secrets []string
 }
 
-// NewClient returns a client. It does not connect.
-func NewClient(opts Options) *Client {
+// newClient returns a client. It does not connect.
+func newClient(opts Options) *Client {
 	w := &Client{opts: opts, base: opts.Transport, keychain: opts.Keychain, retry: opts.Retry.orDefault(), stall: opts.Stall}
 	if w.stall <= 0 {
 		w.stall = DefaultStall

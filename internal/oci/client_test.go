@@ -3,7 +3,7 @@ package oci
 import "testing"
 
 func TestScrubHidesUploadState(t *testing.T) {
-	w := NewClient(Options{})
+	w := newClient(Options{})
 	w.note("tok3n")
 	in := `Put "https://r.io/v2/a/blobs/uploads/1?_state=abc%3D&digest=sha256:12": tok3n refused`
 	want := `Put "https://r.io/v2/a/blobs/uploads/1?_state=[hidden]&digest=sha256:12": [hidden] refused`

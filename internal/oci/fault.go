@@ -19,9 +19,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
-// A RemoteError says what a registry refused, or that it cannot be reached. Its text contains no
+// A remoteError says what a registry refused, or that it cannot be reached. Its text contains no
 // credentials, so it does not wrap its cause.
-type RemoteError struct {
+type remoteError struct {
 	Op         string // "push to", "read from"
 	Registry   string // ghcr.io
 	Repository string // owner/assay
@@ -34,7 +34,7 @@ type RemoteError struct {
 	unknown bool // the registry says that the repository is there, but not what was asked for
 }
 
-func (e *RemoteError) Error() string {
+func (e *remoteError) Error() string {
 	s := fmt.Sprintf("%s %s/%s: %s: %s", e.Op, e.Registry, e.Repository, e.What, e.Reason)
 	if e.Attempts > 1 {
 		s += fmt.Sprintf(" (after %d attempts)", e.Attempts)
@@ -45,7 +45,7 @@ func (e *RemoteError) Error() string {
 	return s
 }
 
-func (e *RemoteError) remedy() string {
+func (e *remoteError) remedy() string {
 	login := fmt.Sprintf("\"docker login %s\"", e.Registry)
 	switch e.Status {
 	case http.StatusTooManyRequests:
@@ -99,7 +99,7 @@ func (c Caller) fault(what string, attempts int, err error) error {
 	if errors.As(err, &own) {
 		return own
 	}
-	return &RemoteError{
+	return &remoteError{
 		Op: c.verb, Registry: c.repo.RegistryStr(), Repository: c.repo.RepositoryStr(), What: what,
 		Status: Status(err), Reason: oneLine(c.client.scrub(err.Error())), Attempts: attempts, total: c.client.retry.Total, unknown: manifestUnknown(err),
 	}
@@ -180,7 +180,7 @@ func Temporary(err error) bool {
 	if errors.As(err, &own) || permanentNetwork(err) {
 		return false
 	}
-	var stall *StallError
+	var stall *stallError
 	if errors.As(err, &stall) {
 		return true
 	}

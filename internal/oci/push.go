@@ -39,7 +39,7 @@ func (p *Repository) Push(ctx context.Context, l *Layout, root v1.Hash) (Result,
 	if err != nil {
 		return Result{}, err
 	}
-	r := &run{Repository: p, layout: l, meter: newMeter(plan, p.report)}
+	r := &targetPush{Repository: p, layout: l, meter: newMeter(plan, p.report)}
 	r.result.Digest = plan.root.desc.Digest
 	err = r.all(ctx, plan)
 	return r.total(), err
@@ -59,7 +59,7 @@ func (p *Repository) Tag(ctx context.Context, l *Layout, root v1.Hash, tags []st
 	if err != nil {
 		return Result{}, err
 	}
-	r := &run{Repository: p, layout: l, meter: newMeter(&plan{root: manifest{desc: d, raw: raw}}, p.report)}
+	r := &targetPush{Repository: p, layout: l, meter: newMeter(&plan{root: manifest{desc: d, raw: raw}}, p.report)}
 	r.result.Digest = root
 	for _, t := range refs {
 		if err := r.put(ctx, t, manifest{desc: d, raw: raw}); err != nil {
@@ -88,14 +88,14 @@ func (p *Repository) tags(tags []string) ([]name.Tag, error) {
 	return refs, nil
 }
 
-// A run is one push of one target.
-type run struct {
+// A targetPush is one push of one target.
+type targetPush struct {
 	*Repository
 	*meter
 	layout *Layout
 }
 
-func (r *run) all(ctx context.Context, p *plan) error {
+func (r *targetPush) all(ctx context.Context, p *plan) error {
 	if err := r.uploads(ctx, p.blobs); err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (r *run) all(ctx context.Context, p *plan) error {
 	return g.Wait()
 }
 
-func (r *run) uploads(ctx context.Context, blobs []v1.Descriptor) error {
+func (r *targetPush) uploads(ctx context.Context, blobs []v1.Descriptor) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(r.jobs)
 	for _, d := range blobs {
@@ -132,7 +132,7 @@ func (r *run) uploads(ctx context.Context, blobs []v1.Descriptor) error {
 	return g.Wait()
 }
 
-func (r *run) upload(ctx context.Context, d v1.Descriptor) error {
+func (r *targetPush) upload(ctx context.Context, d v1.Descriptor) error {
 	b := &upload{storedBlob: storedBlob{r.layout, d}, meter: r.meter}
 	err := r.write.Do(ctx, "blob "+d.Digest.String(), func() error {
 		b.restart()
@@ -147,7 +147,7 @@ func (r *run) upload(ctx context.Context, d v1.Descriptor) error {
 }
 
 // put writes a manifest under a digest or a tag unless it is already there.
-func (r *run) put(ctx context.Context, ref name.Reference, m manifest) error {
+func (r *targetPush) put(ctx context.Context, ref name.Reference, m manifest) error {
 	_, isTag := ref.(name.Tag)
 	return r.write.Do(ctx, "manifest "+ref.Identifier(), func() error {
 		there, err := r.has(ctx, ref, m.desc.Digest)
@@ -179,7 +179,7 @@ func (p *Repository) has(ctx context.Context, ref name.Reference, want v1.Hash) 
 
 // attach writes a referrer unless the registry lists it. It is not enough that its manifest is
 // there: a push may have been killed between writing the manifest and the fallback tag.
-func (r *run) attach(ctx context.Context, m manifest) error {
+func (r *targetPush) attach(ctx context.Context, m manifest) error {
 	ref := r.repo.Digest(m.desc.Digest.String())
 	return r.write.Do(ctx, "referrer "+ref.Identifier(), func() error {
 		listed, err := r.lists(ctx, *m.subject, m.desc.Digest)

@@ -145,7 +145,7 @@ func TestPushGivesUp(t *testing.T) {
 			opts := quick
 			opts.Jobs, opts.Retry.Attempts = 1, 2
 			_, err := push(t.Context(), l.Dir(), "fabric", r.repo(), []string{"x"}, opts)
-			var re *RemoteError
+			var re *remoteError
 			if !errors.As(err, &re) {
 				t.Fatalf("Push = %v; want a RemoteError", err)
 			}
@@ -175,7 +175,7 @@ func TestPushToNobody(t *testing.T) {
 	opts := quick
 	opts.Retry.Attempts = 2
 	_, err := push(t.Context(), l.Dir(), "fabric", "127.0.0.1:1/owner/assay", nil, opts)
-	var re *RemoteError
+	var re *remoteError
 	if !errors.As(err, &re) || re.Status != 0 || re.Attempts != 2 {
 		t.Errorf("Push = %#v; want a RemoteError without status after 2 attempts", err)
 	}
@@ -374,7 +374,7 @@ func TestErrorsHoldNoCredentials(t *testing.T) {
 	_, pushErr := push(t.Context(), l.Dir(), "fabric", r.repo(), []string{"x"}, quick)
 	inspectErr := readBack(t.Context(), r.repo()+":x")
 	for _, err := range []error{pushErr, inspectErr} {
-		var re *RemoteError
+		var re *remoteError
 		if !errors.As(err, &re) || re.Status != http.StatusUnauthorized {
 			t.Fatalf("got %v; want a RemoteError with status 401", err)
 		}

@@ -34,7 +34,7 @@ func OpenRepository(repo string, opts Options) (*Repository, error) {
 	if err := CheckUser(repo); err != nil {
 		return nil, fmt.Errorf("repository: %w", err)
 	}
-	client := NewClient(opts)
+	client := newClient(opts)
 	r, err := name.NewRepository(repo, client.NameOptions()...)
 	if err != nil {
 		if _, terr := name.NewTag(repo, client.NameOptions()...); terr == nil {

@@ -45,7 +45,7 @@ func OpenSource(ref string, opts Options) (Source, error) {
 	if err := CheckUser(ref); err != nil {
 		return nil, fmt.Errorf("reference: %w", err)
 	}
-	client := NewClient(opts)
+	client := newClient(opts)
 	r, err := name.ParseReference(ref, client.NameOptions()...)
 	if err != nil {
 		return nil, fmt.Errorf("reference: %w", err)

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// A StallError says that a registry accepted a connection and then sent or received nothing.
-type StallError struct{ After time.Duration }
+// A stallError says that a registry accepted a connection and then sent or received nothing.
+type stallError struct{ After time.Duration }
 
-func (e *StallError) Error() string { return fmt.Sprintf("no byte moved for %v", e.After) }
+func (e *stallError) Error() string { return fmt.Sprintf("no byte moved for %v", e.After) }
 
 // Timeout makes it a temporary network error.
-func (e *StallError) Timeout() bool { return true }
+func (e *stallError) Timeout() bool { return true }
 
 // roundTrip sends a request and aborts it if no byte of the request or of its answer moves for the
 // stall time. The total time is not limited: a layer may take hours.
 func roundTrip(base http.RoundTripper, req *http.Request, stall time.Duration) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	w := &watch{stall: stall, cancel: cancel}
-	w.timer = time.AfterFunc(stall, func() { cancel(&StallError{stall}) })
+	w.timer = time.AfterFunc(stall, func() { cancel(&stallError{stall}) })
 	req = req.WithContext(ctx)
 	if req.Body != nil && req.Body != http.NoBody {
 		req.Body = &watched{req.Body, w, ctx, false}
@@ -38,7 +38,7 @@ func roundTrip(base http.RoundTripper, req *http.Request, stall time.Duration) (
 
 // because replaces "context canceled" if the stall was the cause.
 func because(ctx context.Context, err error) error {
-	if s, ok := context.Cause(ctx).(*StallError); ok {
+	if s, ok := context.Cause(ctx).(*stallError); ok {
 		return s
 	}
 	return err

@@ -37,7 +37,7 @@ func TestStall(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err = src.Resolve(t.Context())
-			var re *RemoteError
+			var re *remoteError
 			if !errors.As(err, &re) || !strings.Contains(err.Error(), "no byte moved for 50ms") || re.Attempts != 2 {
 				t.Errorf("Resolve = %v; want a RemoteError that says so after two attempts", err)
 			}
@@ -89,7 +89,7 @@ func TestTotal(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = src.Resolve(t.Context())
-	var re *RemoteError
+	var re *remoteError
 	if !errors.As(err, &re) || re.Status != http.StatusTooManyRequests || !strings.Contains(err.Error(), TotalVariable) || re.Attempts >= 1000 {
 		t.Errorf("Resolve = %v after %d requests; want a RemoteError with status 429 and the remedy", err, n)
 	}

@@ -88,21 +88,21 @@ func (x *expecting) shipped(test string) *Floor {
 	return nil
 }
 
-// A run is the key by which results of collectives are comparable.
-type run struct {
+// A collKey is the key by which results of collectives are comparable.
+type collKey struct {
 	test, algorithm string
 	nodes, gpus     int
 }
 
 // runs groups results of collectives by run. For each it keeps the result with the largest message,
 // and of equal sizes the lowest.
-func runs(list []Result) map[run]Result {
-	out := map[run]Result{}
+func runs(list []Result) map[collKey]Result {
+	out := map[collKey]Result{}
 	for _, r := range list {
 		if r.Unit != busbw || len(r.Value) != 1 || r.Nodes.N == 0 || r.GPUs == 0 || r.Confidence == Low || !collective(r.Test) {
 			continue
 		}
-		k := run{r.Test, r.Algorithm, r.Nodes.N, r.GPUs}
+		k := collKey{r.Test, r.Algorithm, r.Nodes.N, r.GPUs}
 		old, ok := out[k]
 		if !ok || r.bytes() > old.bytes() || r.bytes() == old.bytes() && r.Value[0] < old.Value[0] {
 			out[k] = r
@@ -159,7 +159,7 @@ func (x *expecting) collectives(test string) {
 	measured, floors := runs(x.platform.Measured), runs(x.platform.Floors)
 	all := maps.Clone(measured)
 	maps.Copy(all, floors)
-	order := slices.SortedFunc(maps.Keys(all), func(a, b run) int {
+	order := slices.SortedFunc(maps.Keys(all), func(a, b collKey) int {
 		return cmp.Or(cmp.Compare(a.nodes, b.nodes), cmp.Compare(a.algorithm, b.algorithm))
 	})
 	for _, k := range order {

@@ -200,7 +200,7 @@ func Load() (*DB, error) { return load() }
 // that are not listed, and impossible figures are errors.
 func Parse(files fs.FS) (*DB, error) {
 	db := new(DB)
-	err := hardware.Read(files, func(f *file) error { return db.add(&f.DB) })
+	err := hardware.Read(files, func(f *databaseFile) error { return db.add(&f.DB) })
 	if err == nil {
 		err = db.check()
 	}
@@ -210,8 +210,8 @@ func Parse(files fs.FS) (*DB, error) {
 	return db, nil
 }
 
-// file is the schema of one file.
-type file struct {
+// databaseFile is the schema of one file.
+type databaseFile struct {
 	DB       `yaml:",inline"`
 	Sets     yaml.Node `yaml:"sets"` // for build/jobs
 	Profiles yaml.Node `yaml:"profiles"`

@@ -77,7 +77,7 @@ var units = map[string]Better{
 // else by the check that measured it, or else by the kind of its limit ("" if it has none), or
 // else by its unit.
 func BetterOf(check, name, unit string, limit LimitKind) Better {
-	if q, ok := find(check, name, unit); ok {
+	if q, ok := registered(check, name, unit); ok {
 		return q.Better
 	}
 	switch limit {
@@ -89,7 +89,7 @@ func BetterOf(check, name, unit string, limit LimitKind) Better {
 	return units[unit]
 }
 
-func find(check, name, unit string) (Quantity, bool) {
+func registered(check, name, unit string) (Quantity, bool) {
 	match := func(name string) (Quantity, bool) {
 		i := slices.IndexFunc(table, func(q Quantity) bool { return q.Name == name && q.Unit == unit })
 		if i < 0 {

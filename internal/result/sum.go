@@ -33,21 +33,21 @@ func named(bad []Object) string {
 	same := !slices.ContainsFunc(bad, func(o Object) bool { return o.Reason != first.Reason })
 	switch {
 	case len(bad) == 1:
-		return place(first) + ": " + first.Reason
+		return objectName(first) + ": " + first.Reason
 	case same && len(bad) <= 4:
 		var names []string
 		for _, o := range bad {
-			names = append(names, place(o))
+			names = append(names, objectName(o))
 		}
 		return strings.Join(names, ", ") + ": " + first.Reason
 	case same:
-		return fmt.Sprintf("%s and %d more: %s", place(first), len(bad)-1, first.Reason)
+		return fmt.Sprintf("%s and %d more: %s", objectName(first), len(bad)-1, first.Reason)
 	}
-	return fmt.Sprintf("%s: %s; and %d more", place(first), first.Reason, len(bad)-1)
+	return fmt.Sprintf("%s: %s; and %d more", objectName(first), first.Reason, len(bad)-1)
 }
 
-// place names an object.
-func place(o Object) string {
+// objectName names an object.
+func objectName(o Object) string {
 	s := o.Name
 	if o.Peer != "" {
 		s += " to " + o.Peer

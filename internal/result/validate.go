@@ -81,7 +81,7 @@ func (m *Measurement) validate() error {
 		return errors.New("an expected value needs its source")
 	case m.Expected == 0 && m.Ratio != 0:
 		return fmt.Errorf("ratio: %v of what is expected, and nothing is", m.Ratio)
-	case m.Expected != 0 && !near(m.Ratio, m.Value/m.Expected):
+	case m.Expected != 0 && !almostEqual(m.Ratio, m.Value/m.Expected):
 		return fmt.Errorf("ratio: %v; %v of %v is %v", m.Ratio, m.Value, m.Expected, m.Value/m.Expected)
 	}
 	if l := m.Limit; l != nil && (!finite(l.Value) || l.Source == "" || l.Kind != AtLeast && l.Kind != AtMost) {
@@ -110,8 +110,8 @@ func (c *Curve) validate() error {
 
 func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 
-// near tolerates differences in the last digits, which other programs may compute differently.
-func near(a, b float64) bool { return math.Abs(a-b) <= 1e-6*math.Abs(b) }
+// almostEqual tolerates differences in the last digits, which other programs may compute differently.
+func almostEqual(a, b float64) bool { return math.Abs(a-b) <= 1e-6*math.Abs(b) }
 
 // IsName reports whether a text can be a name in a line, a label or a path: some visible
 // characters, with spaces only between them.

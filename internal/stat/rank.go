@@ -43,7 +43,7 @@ func RankTail(a, b, u int) float64 {
 	if a*b > exactPairs {
 		mean := float64(a) * float64(b) / 2
 		sd := math.Sqrt(float64(a) * float64(b) * float64(a+b+1) / 12)
-		return NormalTail((float64(u) + 0.5 - mean) / sd)
+		return normalTail((float64(u) + 0.5 - mean) / sd)
 	}
 	// The number of arrangements with U = k is the coefficient of q^k in the Gaussian binomial
 	// coefficient of a+b and a. It is multiplied and divided factor by factor, with only the

@@ -88,5 +88,5 @@ func MedianInterval(values []float64, confidence float64) Interval {
 	return in
 }
 
-// NormalTail returns the probability that a standard normal value is below z.
-func NormalTail(z float64) float64 { return math.Erfc(-z/math.Sqrt2) / 2 }
+// normalTail returns the probability that a standard normal value is below z.
+func normalTail(z float64) float64 { return math.Erfc(-z/math.Sqrt2) / 2 }

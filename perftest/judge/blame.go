@@ -32,8 +32,8 @@ type Culprit struct {
 	Cells   []int // those that no earlier culprit explains
 }
 
-// row is the cells of a member in one direction.
-type row struct {
+// memberCells is the cells of a member in one direction.
+type memberCells struct {
 	good int
 	bad  []int
 }
@@ -43,10 +43,10 @@ type row struct {
 // cell does not count for later suspects. left contains the bad cells without a culprit. The time
 // is proportional to the number of cells and of the suspects' members.
 func (m *Matrix) Blame(classes ...[]Suspect) (found []Culprit, left []int) {
-	sent, received := make([]row, m.Members), make([]row, m.Members)
+	sent, received := make([]memberCells, m.Members), make([]memberCells, m.Members)
 	for i := range m.Cells {
 		from, to, _, v := m.Cell(i)
-		for _, r := range []*row{&sent[from], &received[to]} {
+		for _, r := range []*memberCells{&sent[from], &received[to]} {
 			switch {
 			case v.Bad():
 				r.bad = append(r.bad, i)
@@ -86,7 +86,7 @@ type ranked struct {
 }
 
 // worstFirst returns the suspects that have bad cells and no good ones, worst first.
-func (m *Matrix) worstFirst(class []Suspect, sent, received []row) (out []ranked) {
+func (m *Matrix) worstFirst(class []Suspect, sent, received []memberCells) (out []ranked) {
 	for at := range class {
 		s := &class[at]
 		r, good := ranked{at: at}, 0

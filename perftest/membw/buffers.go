@@ -16,7 +16,7 @@ import (
 
 // A key identifies memory that is cached for later measurements: the place, and the slot there.
 type key struct {
-	place place
+	place endpoint
 	slot  int
 }
 
@@ -29,7 +29,7 @@ type room struct {
 }
 
 // room returns at least the given number of bytes of memory.
-func (r *machine) room(k key, bytes int) (*room, error) {
+func (r *cudaMachine) room(k key, bytes int) (*room, error) {
 	if m := r.rooms[k]; m != nil && m.bytes >= bytes {
 		return m, nil
 	} else if m != nil {
@@ -47,7 +47,7 @@ func (r *machine) room(k key, bytes int) (*room, error) {
 }
 
 // allocate allocates memory next to the GPU of the place, and makes the GPU's context current.
-func (r *machine) allocate(p place, bytes int) (*room, error) {
+func (r *cudaMachine) allocate(p endpoint, bytes int) (*room, error) {
 	d := r.devices[p.GPU]
 	if err := d.Bind(); err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (m *room) free() error {
 }
 
 // fill writes test data to memory of a place. A GPU writes it, unless it cannot access the memory.
-func (r *machine) fill(p place, m *room, bytes int, seed uint64) error {
+func (r *cudaMachine) fill(p endpoint, m *room, bytes int, seed uint64) error {
 	if m.host != nil {
 		fillHost(m.host[:(bytes+7)&^7], seed)
 		return nil
@@ -111,7 +111,7 @@ func (r *machine) fill(p place, m *room, bytes int, seed uint64) error {
 }
 
 // first is the first lane of the device, and makes the device's context current.
-func (r *machine) first(d *device) (*lane, error) {
+func (r *cudaMachine) first(d *device) (*lane, error) {
 	if err := d.Bind(); err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (r *machine) first(d *device) (*lane, error) {
 }
 
 // check compares memory of a place with test data.
-func (r *machine) check(p place, m *room, bytes int, seed uint64) (words, first int64, err error) {
+func (r *cudaMachine) check(p endpoint, m *room, bytes int, seed uint64) (words, first int64, err error) {
 	if m.host != nil {
 		words, first = checkHost(m.host, bytes, seed)
 		return words, first, nil

@@ -22,7 +22,7 @@ const (
 const ringSlot = -1
 
 // Latency implements Machine.
-func (r *machine) Latency(ctx context.Context, l Latency) ([]float64, error) {
+func (r *cudaMachine) Latency(ctx context.Context, l Latency) ([]float64, error) {
 	m, order, err := r.ring(l.At)
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (r *machine) Latency(ctx context.Context, l Latency) ([]float64, error) {
 }
 
 // ring returns memory with pointers through all its lines. order contains their numbers.
-func (r *machine) ring(p place) (*room, []int, error) {
+func (r *cudaMachine) ring(p endpoint) (*room, []int, error) {
 	m, err := r.room(key{p, ringSlot}, ringBytes)
 	if err != nil {
 		return nil, nil, err
@@ -74,7 +74,7 @@ func (r *machine) ring(p place) (*room, []int, error) {
 
 // chase follows the given number of pointers and returns the time in seconds. The device's context
 // must be current.
-func (r *machine) chase(d *device, l *lane, at driver.Ptr, order []int, steps int) (float64, error) {
+func (r *cudaMachine) chase(d *device, l *lane, at driver.Ptr, order []int, steps int) (float64, error) {
 	start := uint64(at) + uint64(order[0]*ringStride)
 	seconds, err := l.Time(func() error {
 		return d.Run("chase", l.Stream, 1, start, uint64(steps), uint64(r.words.Ptr)+wordEnd)

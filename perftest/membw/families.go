@@ -75,10 +75,10 @@ func (f *family) unit() string {
 	return "GB/s"
 }
 
-func gpu(i int) place { return place{i, ofGPU} }
+func gpu(i int) endpoint { return endpoint{i, ofGPU} }
 
-func upload(_, g int) []Flow   { return []Flow{{From: place{g, pinned}, To: gpu(g), By: g}} }
-func download(g, _ int) []Flow { return []Flow{{From: gpu(g), To: place{g, pinned}, By: g}} }
+func upload(_, g int) []Flow   { return []Flow{{From: endpoint{g, pinned}, To: gpu(g), By: g}} }
+func download(g, _ int) []Flow { return []Flow{{From: gpu(g), To: endpoint{g, pinned}, By: g}} }
 
 // write is a copy made by the source GPU; read is a copy made by the destination GPU.
 func write(e engine) func(int, int) []Flow {
@@ -213,9 +213,9 @@ func (j *job) measure(ctx context.Context, f family, x *figure) {
 	}
 	switch {
 	case f.flows == nil:
-		at := place{x.to, ofGPU}
+		at := endpoint{x.to, ofGPU}
 		if x.to == Host {
-			at = place{x.from, pinned}
+			at = endpoint{x.from, pinned}
 		}
 		x.samples, x.err = j.Latency(ctx, Latency{By: x.from, At: at, Accesses: j.Accesses, Samples: j.Samples})
 		for i := range x.samples {

@@ -44,15 +44,15 @@ func TestGPUFlows(t *testing.T) {
 		for name, flows := range map[string][]Flow{
 			"up":            upload(0, last),
 			"down":          download(last, 0),
-			"combined":      {{From: place{0, combined}, To: gpu(0)}},
-			"pageable up":   {{From: place{0, pageable}, To: gpu(0)}},
-			"pageable down": {{From: gpu(0), To: place{0, pageable}}},
-			"up sm":         {{From: place{last, pinned}, To: gpu(last), By: last, Engine: engineSM}},
-			"down sm":       {{From: gpu(0), To: place{0, pinned}, Engine: engineSM}},
-			"both sm":       {{From: gpu(0), To: place{0, pinned}, Engine: engineSM, Both: true}},
+			"combined":      {{From: endpoint{0, combined}, To: gpu(0)}},
+			"pageable up":   {{From: endpoint{0, pageable}, To: gpu(0)}},
+			"pageable down": {{From: gpu(0), To: endpoint{0, pageable}}},
+			"up sm":         {{From: endpoint{last, pinned}, To: gpu(last), By: last, Engine: engineSM}},
+			"down sm":       {{From: gpu(0), To: endpoint{0, pinned}, Engine: engineSM}},
+			"both sm":       {{From: gpu(0), To: endpoint{0, pinned}, Engine: engineSM, Both: true}},
 			"local":         write(engineCE)(0, 0),
 			"local sm":      write(engineSM)(0, 0),
-			"scaled":        append([]Flow{{From: gpu(0), To: place{0, pinned}, Scale: 2}}, upload(0, 0)...),
+			"scaled":        append([]Flow{{From: gpu(0), To: endpoint{0, pinned}, Scale: 2}}, upload(0, 0)...),
 		} {
 			for _, timing := range []timingKind{whileHeld, byEvents, byStopwatch, eachCall} {
 				if strings.HasPrefix(name, "pageable") && timing != eachCall || flows[0].Both && timing == eachCall {
@@ -97,7 +97,7 @@ func TestGPUPeers(t *testing.T) {
 func TestGPULatency(t *testing.T) {
 	m := open(t)
 	check(t, connect(m, true))
-	places := []place{gpu(0), {0, pinned}}
+	places := []endpoint{gpu(0), {0, pinned}}
 	if n := len(m.GPUs()); n > 1 && m.Peer(0, n-1) == nil {
 		places = append(places, gpu(n-1))
 	}

@@ -20,9 +20,9 @@ const (
 	pageable        // ordinary host memory, not page-locked; with eachCall only
 )
 
-// A place is where a copy begins or ends: memory of a GPU, or host memory on the NUMA node next to
+// A endpoint is where a copy begins or ends: memory of a GPU, or host memory on the NUMA node next to
 // that GPU.
-type place struct {
+type endpoint struct {
 	GPU    int
 	Memory memory
 }
@@ -40,7 +40,7 @@ func (e engine) String() string { return [...]string{"CE", "SM"}[e] }
 
 // A Flow is a stream of copies from one place to another.
 type Flow struct {
-	From, To place
+	From, To endpoint
 	By       int // the GPU that makes the copy
 	Engine   engine
 	Scale    int  // multiplies the number of bytes; 0 is 1
@@ -97,7 +97,7 @@ type GPU struct {
 // A Latency defines how the latency of an access is measured.
 type Latency struct {
 	By       int // the GPU that reads
-	At       place
+	At       endpoint
 	Accesses int // per sample
 	Samples  int
 }

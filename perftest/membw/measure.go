@@ -17,7 +17,7 @@ import (
 type way struct {
 	Flow
 	*lane
-	machine  *machine
+	machine  *cudaMachine
 	dev      *device
 	bytes    int
 	from, to *room
@@ -36,7 +36,7 @@ const impatience = 10e6
 const flushBytes = 256 << 20
 
 // Measure implements Machine.
-func (r *machine) Measure(ctx context.Context, flows []Flow, p Plan) (Outcome, error) {
+func (r *cudaMachine) Measure(ctx context.Context, flows []Flow, p Plan) (Outcome, error) {
 	out := Outcome{Flows: make([][]float64, len(flows))}
 	ways, err := r.ways(flows, p)
 	if err != nil {
@@ -65,10 +65,10 @@ func (r *machine) Measure(ctx context.Context, flows []Flow, p Plan) (Outcome, e
 }
 
 // ways assigns memory and lanes to flows, and writes test data.
-func (r *machine) ways(flows []Flow, p Plan) ([]*way, error) {
-	used := map[place]int{}
+func (r *cudaMachine) ways(flows []Flow, p Plan) ([]*way, error) {
+	used := map[endpoint]int{}
 	lanes := map[int]int{}
-	take := func(at place, bytes int) (*room, error) {
+	take := func(at endpoint, bytes int) (*room, error) {
 		used[at]++
 		return r.room(key{at, used[at] - 1}, bytes)
 	}
@@ -114,7 +114,7 @@ func (r *machine) ways(flows []Flow, p Plan) ([]*way, error) {
 }
 
 // verify compares the copied data with what was sent.
-func (r *machine) verify(ways []*way) error {
+func (r *cudaMachine) verify(ways []*way) error {
 	for _, w := range ways {
 		for _, h := range []*way{w, w.back} {
 			if h == nil {
@@ -171,7 +171,7 @@ func (w *way) copyAsync() error {
 }
 
 // sample times one sample with events. After their warm-up the streams begin together.
-func (r *machine) sample(ways []*way, p Plan, out *Outcome) (err error) {
+func (r *cudaMachine) sample(ways []*way, p Plan, out *Outcome) (err error) {
 	if p.Timing == whileHeld {
 		atomic.StoreUint32(r.u32(wordGo), 0)
 		atomic.StoreUint32(r.u32(wordLate), 0)
@@ -316,7 +316,7 @@ func stopwatch(ways []*way, p Plan, out *Outcome) error {
 }
 
 // eachCall adds up the times of synchronous copies, one flow after the other.
-func (r *machine) eachCall(ctx context.Context, ways []*way, p Plan, out *Outcome) error {
+func (r *cudaMachine) eachCall(ctx context.Context, ways []*way, p Plan, out *Outcome) error {
 	var total time.Duration
 	for i, w := range ways {
 		d := w.dev
@@ -359,7 +359,7 @@ func (w *way) copyNow() error {
 	return driver.Copy(w.to.at, w.from.at, w.bytes)
 }
 
-func (r *machine) flushCaches(v byte) {
+func (r *cudaMachine) flushCaches(v byte) {
 	if r.flush == nil {
 		r.flush = make([]byte, flushBytes)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/assay-hpc/assay/internal/host/sysfs"
 )
 
-// A machine implements Machine with all GPUs that the process sees.
-type machine struct {
+// A cudaMachine implements Machine with all GPUs that the process sees.
+type cudaMachine struct {
 	gpus     []GPU
 	devices  []*device
 	rooms    map[key]*room
@@ -57,7 +57,7 @@ func Open(fs sysfs.FS, anywhere bool) (Machine, error) {
 		return nil, err
 	}
 	runtime.LockOSThread()
-	m := &machine{rooms: map[key]*room{}, seed: 1, anywhere: anywhere}
+	m := &cudaMachine{rooms: map[key]*room{}, seed: 1, anywhere: anywhere}
 	for _, g := range all {
 		if err := m.add(g); err != nil {
 			return nil, errors.Join(fmt.Errorf("preparing GPU %d: %w", g.Info.Ordinal, err), m.Close())
@@ -70,7 +70,7 @@ func Open(fs sysfs.FS, anywhere bool) (Machine, error) {
 }
 
 // add opens a GPU and loads the kernels. Its context becomes current.
-func (m *machine) add(g *rig.GPU) (err error) {
+func (m *cudaMachine) add(g *rig.GPU) (err error) {
 	known := GPU{Index: g.Info.Ordinal, Name: g.Info.Name, UUID: g.Info.UUID, Bus: g.Bus, PCIDevice: g.PCIDevice, Node: g.Node}
 	if !m.anywhere {
 		known.CPUs = g.CPUs.String()
@@ -112,13 +112,13 @@ func (d *device) lane(i int) (*lane, error) {
 }
 
 // GPUs implements Machine.
-func (m *machine) GPUs() []GPU { return m.gpus }
+func (m *cudaMachine) GPUs() []GPU { return m.gpus }
 
 // CUDA implements Machine.
-func (m *machine) CUDA() int { return driver.DriverVersion() }
+func (m *cudaMachine) CUDA() int { return driver.DriverVersion() }
 
 // Peer implements Machine.
-func (m *machine) Peer(a, b int) error {
+func (m *cudaMachine) Peer(a, b int) error {
 	if a != b && m.devices[a].CanAccessPeer(b) {
 		return nil
 	}
@@ -126,7 +126,7 @@ func (m *machine) Peer(a, b int) error {
 }
 
 // SetPeer implements Machine.
-func (m *machine) SetPeer(a, b int, on bool) error {
+func (m *cudaMachine) SetPeer(a, b int, on bool) error {
 	if a == b {
 		return nil
 	}
@@ -146,10 +146,10 @@ func (m *machine) SetPeer(a, b int, on bool) error {
 }
 
 // u32 returns a pointer to a shared word.
-func (m *machine) u32(at int) *uint32 { return (*uint32)(unsafe.Pointer(&m.words.Bytes[at])) }
+func (m *cudaMachine) u32(at int) *uint32 { return (*uint32)(unsafe.Pointer(&m.words.Bytes[at])) }
 
 // Close frees all resources and unlocks the thread.
-func (m *machine) Close() error {
+func (m *cudaMachine) Close() error {
 	var errs []error
 	for k, r := range m.rooms {
 		errs = append(errs, m.devices[k.place.GPU].Bind(), r.free())

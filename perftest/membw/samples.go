@@ -160,7 +160,7 @@ func (o *TestOptions) measureAll(ctx context.Context, m Machine, devices []int, 
 
 // measure returns GB/s. Copies within a GPU count twice.
 func (o *TestOptions) measure(ctx context.Context, m Machine, d direction, g, size int) (float64, error) {
-	host := place{g, o.memory()}
+	host := endpoint{g, o.memory()}
 	flow, plan, times := Flow{From: host, To: gpu(g), By: g}, Plan{Bytes: size, Samples: 1, Copies: testCopies, Timing: byEvents}, 1.0
 	switch {
 	case d == dtoH:

@@ -130,7 +130,7 @@ var refused = []struct {
 // rate of a platform's ports. The error is getopt.ErrHelp, or a mistake of the user.
 func Parse(args []string, rate func(platform string) (gbits float64, err error)) (*Args, error) {
 	m := &Args{tool: "write_bw", Options: Options{Pattern: AllPairs, Samples: 3}, rate: rate}
-	rest, err := m.own(args)
+	rest, err := m.parseOwn(args)
 	if err != nil {
 		return nil, err
 	}
@@ -150,8 +150,8 @@ func Parse(args []string, rate func(platform string) (gbits float64, err error))
 	return m, m.take(c, &without)
 }
 
-// own parses the mesh's flags, and returns the other arguments.
-func (m *Args) own(args []string) (rest []string, err error) {
+// parseOwn parses the mesh's flags, and returns the other arguments.
+func (m *Args) parseOwn(args []string) (rest []string, err error) {
 	for len(args) > 0 {
 		a := args[0]
 		args = args[1:]

@@ -114,14 +114,14 @@ func Run(ctx context.Context, o Options, g Group) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	before, err := r.look(ctx)
+	before, err := r.readLinks(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if err := r.measure(ctx, rounds); err != nil {
 		return nil, err
 	}
-	after, err := r.look(ctx)
+	after, err := r.readLinks(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -323,8 +323,8 @@ type seen struct {
 	Counters map[string]uint64
 }
 
-// look reads the links and counters of all ports.
-func (r *runner) look(ctx context.Context) (map[int]seen, error) {
+// readLinks reads the links and counters of all ports.
+func (r *runner) readLinks(ctx context.Context) (map[int]seen, error) {
 	mine := map[int]seen{}
 	all, _ := localPorts(r.o.Tree) // on an error all ports count as gone
 	for i := range r.report.Ports {

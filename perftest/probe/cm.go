@@ -224,7 +224,7 @@ func (r *runner) adopt(id *verbs.CMID) error {
 	if err := r.e.ctx.Events(r.notice); err != nil {
 		return err
 	}
-	return r.e.look()
+	return r.e.queryPort()
 }
 
 // connectQueues creates and connects the queue pairs, between two barriers that exchange empty

@@ -19,8 +19,8 @@ type around struct {
 	cpu      cpuTime
 }
 
-// look reads the current values.
-func (r *runner) look() (around, error) {
+// readSurroundings reads the current values.
+func (r *runner) readSurroundings() (around, error) {
 	var a around
 	if len(r.c.Counters) > 0 {
 		f, err := sysfs.Open("/")
@@ -49,7 +49,7 @@ func (r *runner) look() (around, error) {
 
 // since returns the changes since before.
 func (r *runner) since(before around) (counters map[string]counterChange, cpu float64, err error) {
-	now, err := r.look()
+	now, err := r.readSurroundings()
 	if err != nil {
 		return nil, 0, err
 	}

@@ -12,9 +12,9 @@ import (
 // fields do.
 const schema = 1
 
-// A document is the output of --output json. Its numbers are in base units: bytes, bytes per
+// A reportDocument is the output of --output json. Its numbers are in base units: bytes, bytes per
 // second, messages per second, nanoseconds.
-type document struct {
+type reportDocument struct {
 	Schema      int                `json:"schema"`
 	Tool        string             `json:"tool"` // "write_bw"
 	Role        string             `json:"role"` // "client" or "server"
@@ -94,9 +94,9 @@ func documentQP(a wire.Address) documentPair {
 }
 
 // Document makes the document of a run. failure is the reason why limits were not reached, or nil.
-func (c *Config) Document(o *Outcome, failure error) document {
+func (c *Config) Document(o *Outcome, failure error) reportDocument {
 	i := o.Info
-	d := document{
+	d := reportDocument{
 		Schema: schema, Tool: c.Tool(), Role: c.Role().String(), Passed: failure == nil, Peer: i.Peer, PeerVersion: i.PeerVersion,
 		Device: i.Device, IBPort: c.IBPort, Transport: i.Transport, Link: i.Link, GIDIndex: when(i.GIDIndex >= 0, i.GIDIndex), MTU: i.MTU,
 		Connection: c.Connection.String(), QPs: c.QPs, Both: c.Bidirectional, TxDepth: i.TxDepth, RxDepth: i.RxDepth, CQMod: i.CQModeration,
@@ -125,7 +125,7 @@ func (c *Config) gpu() string {
 	return c.GPUBusID
 }
 
-func (d *document) row(c *Config, r Row) {
+func (d *reportDocument) row(c *Config, r Row) {
 	if r.Bandwidth != nil {
 		b := c.documentBW(r.Bandwidth)
 		if r.Local != nil && r.Remote != nil {
@@ -146,8 +146,8 @@ func (d *document) row(c *Config, r Row) {
 	}
 }
 
-// number is a field that is absent if there was no measurement.
-func number(there bool, v float64) *float64 {
+// ifPresent is a field that is absent if there was no measurement.
+func ifPresent(there bool, v float64) *float64 {
 	if !there || math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil
 	}
@@ -156,15 +156,15 @@ func number(there bool, v float64) *float64 {
 
 func (c *Config) documentBW(r *BandwidthResult) documentBW {
 	return documentBW{
-		Bytes: r.Bytes, Iterations: r.Iterations, Peak: number(r.Peak > 0, r.Peak), Average: r.Average, Rate: r.Rate, CPU: number(c.showsCPU(), r.CPU),
+		Bytes: r.Bytes, Iterations: r.Iterations, Peak: ifPresent(r.Peak > 0, r.Peak), Average: r.Average, Rate: r.Rate, CPU: ifPresent(c.showsCPU(), r.CPU),
 	}
 }
 
 func (c *Config) documentLat(r *LatencyResult) documentLat {
 	detail := !r.Timed || r.Histogram != nil && r.Histogram.Count() > 0
 	d := documentLat{
-		Bytes: r.Bytes, Iterations: r.Iterations, Average: r.Average, TPS: number(r.Timed, r.TPS),
-		Min: number(detail, r.Min), Max: number(detail, r.Max), Typical: number(detail, r.Typical), Stdev: number(detail, r.Stdev), P99: number(detail, r.P99), P999: number(detail, r.P999),
+		Bytes: r.Bytes, Iterations: r.Iterations, Average: r.Average, TPS: ifPresent(r.Timed, r.TPS),
+		Min: ifPresent(detail, r.Min), Max: ifPresent(detail, r.Max), Typical: ifPresent(detail, r.Typical), Stdev: ifPresent(detail, r.Stdev), P99: ifPresent(detail, r.P99), P999: ifPresent(detail, r.P999),
 	}
 	if r.Histogram == nil || r.Histogram.Count() == 0 {
 		return d

@@ -48,13 +48,13 @@ func openDevice(c *Config) (*endpoint, error) {
 		return nil, err
 	}
 	e := &endpoint{c: c, ctx: ctx}
-	if err := e.look(); err != nil {
+	if err := e.queryPort(); err != nil {
 		return nil, errors.Join(err, e.close())
 	}
 	return e, nil
 }
 
-func (e *endpoint) look() (err error) {
+func (e *endpoint) queryPort() (err error) {
 	if e.limits, err = e.ctx.Limits(); err != nil {
 		return err
 	}

@@ -20,13 +20,13 @@ var flags = []flag{
 	{groupTest, 0, "perform_warm_up", "", "some messages before the clock starts", warmable, yes(func(c *Config) *bool { return &c.WarmUp })},
 	{groupTest, 0, "latency_gap", "MICROSECONDS", "pause before each message", isLat, duration(func(c *Config) *time.Duration { return &c.LatencyGap }, time.Microsecond, 0)},
 	{groupTest, 0, "use_hugepages", "", "data in huge pages", nil, yes(func(c *Config) *bool { return &c.HugePages })},
-	{groupTest, 0, "mmap", "FILE", "data in a file, or a device that can be mapped", nil, text(func(c *Config) *string { return &c.File })},
+	{groupTest, 0, "mmap", "FILE", "data in a file, or a device that can be mapped", nil, textSetter(func(c *Config) *string { return &c.File })},
 	{groupTest, 0, "mmap-offset", "BYTES", "where in the file it begins", nil, setFileOffset},
 	{groupTest, 0, "use_cuda", "INDEX", "data in the memory of this GPU", takesGPU, whole(func(c *Config) *int { return &c.GPU }, 0)},
-	{groupTest, 0, "use_cuda_bus_id", "ADDRESS", "the GPU by its PCI address", takesGPU, text(func(c *Config) *string { return &c.GPUBusID })},
+	{groupTest, 0, "use_cuda_bus_id", "ADDRESS", "the GPU by its PCI address", takesGPU, textSetter(func(c *Config) *string { return &c.GPUBusID })},
 	{groupTest, 0, "use_cuda_dmabuf", "", "register the GPU's memory by dma-buf, without nvidia-peermem", takesGPU, yes(func(c *Config) *bool { return &c.DMABuf })},
 
-	{groupNet, 'd', "ib-dev", "NAME", "RDMA device (default the first; see harness ib devices)", nil, text(func(c *Config) *string { return &c.Device })},
+	{groupNet, 'd', "ib-dev", "NAME", "RDMA device (default the first; see harness ib devices)", nil, textSetter(func(c *Config) *string { return &c.Device })},
 	{groupNet, 'i', "ib-port", "PORT", "the device's port (default 1)", nil, whole(func(c *Config) *int { return &c.IBPort }, 1)},
 	{groupNet, 'm', "mtu", "BYTES", "256, 512, 1024, 2048 or 4096 (default the port's)", nil, whole(func(c *Config) *int { return &c.MTU }, 256)},
 	{groupNet, 'x', "gid-index", "INDEX", "GID of the port (default none on InfiniBand, by rule on Ethernet)", nil, whole(func(c *Config) *int { return &c.GIDIndex }, 0)},
@@ -55,7 +55,7 @@ var flags = []flag{
 
 	{groupControl, 'p', "port", "PORT", "TCP port (default 18515)", nil, whole(func(c *Config) *int { return &c.Port }, 1)},
 	{groupControl, 0, "ipv6-addr", "", "over IPv6", nil, yes(func(c *Config) *bool { return &c.IPv6TCP })},
-	{groupControl, 0, "source_ip", "ADDRESS", "connect from this address", nil, text(func(c *Config) *string { return &c.Source })},
+	{groupControl, 0, "source_ip", "ADDRESS", "connect from this address", nil, textSetter(func(c *Config) *string { return &c.Source })},
 	{groupControl, 0, "wait", "SECONDS", "keep trying this long while no server listens", nil, duration(func(c *Config) *time.Duration { return &c.Wait }, time.Second, 0)},
 	{groupControl, 0, "timeout", "SECONDS", "longest wait for the peer's next message (default 30)", nil, duration(func(c *Config) *time.Duration { return &c.Timeout }, time.Second, 1)},
 	{groupControl, 'z', "com_rdma_cm", "", "by rdma_cm instead of TCP; HOST is the RDMA interface's address", nil, yes(func(c *Config) *bool { return &c.ControlCM })},
@@ -76,7 +76,7 @@ var flags = []flag{
 		}
 		return nil
 	}},
-	{groupOut, 0, "out_json_file", "FILE", "the name of that", nil, text(func(c *Config) *string { return &c.JSONFile })},
+	{groupOut, 0, "out_json_file", "FILE", "the name of that", nil, textSetter(func(c *Config) *string { return &c.JSONFile })},
 	{groupOut, 0, "cpu_util", "", "the processors' use, with -D", nil, yes(func(c *Config) *bool { return &c.CPUUtil })},
 	{groupOut, 'W', "report-counters", "NAME,...", "change of the port's counters: counters/port_xmit_data", nil, setCounters},
 	{groupOut, 'w', "limit_bw", "VALUE", "fail below this average bandwidth (of the best size)", isBW, decimal(func(c *Config) *float64 { return &c.LimitBW })},

@@ -170,7 +170,7 @@ func TestJSON(t *testing.T) {
 				t.Fatal(err)
 			}
 			golden.Check(t, p.name+".json", string(own))
-			var d document
+			var d reportDocument
 			if err := json.Unmarshal(own, &d); err != nil || d.Schema != schema || d.Tool != c.Tool() || !d.Passed {
 				t.Errorf("the document is %+v, %v", d, err)
 			}

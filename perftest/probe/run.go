@@ -442,7 +442,7 @@ func (r *runner) transfer(ctx context.Context, size uint64) (t transfer, err err
 // watched runs the bandwidth loop while the peer is connected, and adds the changes of counters and
 // CPU time.
 func (r *runner) watched(ctx context.Context, size uint64) (t transfer, err error) {
-	before, err := r.look()
+	before, err := r.readSurroundings()
 	if err != nil {
 		return t, err
 	}
@@ -479,7 +479,7 @@ func (r *runner) measureLatency(ctx context.Context, out *Outcome) error {
 				return err
 			}
 		}
-		before, err := r.look()
+		before, err := r.readSurroundings()
 		if err != nil {
 			return err
 		}

@@ -74,8 +74,8 @@ func yes(p func(*Config) *bool) func(*Config, string) error {
 	return func(c *Config, _ string) error { *p(c) = true; return nil }
 }
 
-// text stores the value as it is.
-func text(p func(*Config) *string) func(*Config, string) error {
+// textSetter stores the value as it is.
+func textSetter(p func(*Config) *string) func(*Config, string) error {
 	return func(c *Config, v string) error {
 		if v == "" {
 			return fmt.Errorf("the value is empty")

@@ -38,7 +38,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, o); err != nil {
+	if err := measureBuilds(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -68,7 +68,7 @@ type bench struct {
 	w       *driver.Workspace
 }
 
-func run(ctx context.Context, o options) error {
+func measureBuilds(ctx context.Context, o options) error {
 	if o.dir == "" {
 		dir, err := os.MkdirTemp("", "assay-bench-")
 		if err != nil {

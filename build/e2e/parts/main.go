@@ -28,14 +28,14 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: parts LAYOUT TARGET PLATFORM")
 		os.Exit(2)
 	}
-	if err := run(os.Args[1], os.Args[2], os.Args[3], os.Stdout); err != nil {
+	if err := writeParts(os.Args[1], os.Args[2], os.Args[3], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "parts:", err)
 		os.Exit(1)
 	}
 }
 
-func run(dir, target, platform string, w io.Writer) error {
-	img, err := find(dir, target, platform)
+func writeParts(dir, target, platform string, w io.Writer) error {
+	img, err := platformImage(dir, target, platform)
 	if err != nil {
 		return err
 	}
@@ -75,8 +75,8 @@ func run(dir, target, platform string, w io.Writer) error {
 	return tw.Close()
 }
 
-// find returns a target's image for a platform.
-func find(dir, target, platform string) (v1.Image, error) {
+// platformImage returns a target's image for a platform.
+func platformImage(dir, target, platform string) (v1.Image, error) {
 	l, err := oci.Open(dir)
 	if err != nil {
 		return nil, err

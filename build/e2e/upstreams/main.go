@@ -76,13 +76,13 @@ func main() {
 	log := flag.String("log", "", "file with the build's --progress plain")
 	standin := flag.Bool("standin", false, "the layout's images were built of stand-ins")
 	flag.Parse()
-	if err := run(*layout, *log, *standin, flag.Args()); err != nil {
+	if err := compareUpstreams(*layout, *log, *standin, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "upstreams:", err)
 		os.Exit(1)
 	}
 }
 
-func run(layout, log string, standin bool, targets []string) error {
+func compareUpstreams(layout, log string, standin bool, targets []string) error {
 	w, err := driver.Open(driver.Options{Matrix: "matrix.yaml"})
 	if err != nil {
 		return err

@@ -48,8 +48,8 @@ func images(b *strings.Builder, rec *Record) {
 	b.WriteString("\n")
 }
 
-// A part is one component at one version, in whichever images contain it.
-type part struct {
+// A componentVersion is one component at one version, in whichever images contain it.
+type componentVersion struct {
 	name, version string
 	rows          int      // of the matrix
 	real, standin []string // targets
@@ -58,12 +58,12 @@ type part struct {
 }
 
 func components(b *strings.Builder, rec *Record, targets []target) {
-	parts := map[[2]string]*part{}
+	parts := map[[2]string]*componentVersion{}
 	for _, t := range targets {
 		for _, c := range t.Components {
 			p := parts[[2]string{c.Name, c.Version}]
 			if p == nil {
-				p = &part{name: c.Name, version: c.Version}
+				p = &componentVersion{name: c.Name, version: c.Version}
 				parts[[2]string{c.Name, c.Version}] = p
 			}
 			p.rows++
@@ -77,7 +77,7 @@ func components(b *strings.Builder, rec *Record, targets []target) {
 			}
 		}
 	}
-	list := slices.SortedFunc(maps.Values(parts), func(x, y *part) int {
+	list := slices.SortedFunc(maps.Values(parts), func(x, y *componentVersion) int {
 		return cmp.Or(cmp.Compare(x.name, y.name), matrix.CompareVersions(x.version, y.version))
 	})
 	b.WriteString("## Components\n| component | version | rows | executed on the real source in | executed on a stand-in in | compiled in |\n|---|---|---|---|---|---|\n")
@@ -104,7 +104,7 @@ func components(b *strings.Builder, rec *Record, targets []target) {
 
 // has returns the run's component that matches a part; nil if the run lacks it or has another
 // version.
-func (r Run) has(p *part) *Component {
+func (r Run) has(p *componentVersion) *Component {
 	for i, c := range r.Components {
 		// A version that is a word is determined elsewhere: "distro", "source", "devel". The
 		// version of a Debian package may have an epoch: "1:3.3.6".
@@ -116,7 +116,7 @@ func (r Run) has(p *part) *Component {
 }
 
 // place records whether a target's component was executed on its real source.
-func (p *part) place(rec *Record, t target) {
+func (p *componentVersion) place(rec *Record, t target) {
 	for _, r := range rec.Runs {
 		c := r.has(p)
 		if r.Standin || r.Target != t.Name || c == nil {

@@ -129,8 +129,8 @@ type Rank struct {
 	done int // steps of m
 }
 
-// NewRank returns the rank that is c's.
-func NewRank(p model.Program, c *coll.Comm, memory func(c *coll.Comm, content []byte) (Memory, error)) (*Rank, error) {
+// newRank returns the rank that is c's.
+func newRank(p model.Program, c *coll.Comm, memory func(c *coll.Comm, content []byte) (Memory, error)) (*Rank, error) {
 	m := model.New(p)
 	r := &Rank{Rank: c.Rank(), Comms: []*coll.Comm{c}, m: m}
 	content := slices.Clone(m.States[r.Rank].Bytes)
@@ -403,7 +403,7 @@ func Run(ctx context.Context, p model.Program, o Options) (res Result, err error
 	}
 	err = func() (err error) {
 		for i, c := range comms {
-			if ranks[i], err = NewRank(p, c, o.Memory); err != nil {
+			if ranks[i], err = newRank(p, c, o.Memory); err != nil {
 				return err
 			}
 		}

@@ -72,7 +72,7 @@ func (j *job) gpuWorld(ctx context.Context, cfg perf.Config, all []perf.Device) 
 		if err != nil {
 			return nil, err
 		}
-		w.own(meeting)
+		w.keep(meeting)
 		r, err := w.nccl(ctx, libs[0], lanes, meeting)
 		w.Engine, w.Version, w.Comms = r.Engine, r.Version, r.Comms
 		if err != nil {
@@ -84,7 +84,7 @@ func (j *job) gpuWorld(ctx context.Context, cfg perf.Config, all []perf.Device) 
 	if err != nil {
 		return nil, err
 	}
-	w.own(comms)
+	w.keep(comms)
 	w.Engine, w.Version, w.Split = "assay", libraryVersion, split(ctx)
 	for i, c := range comms {
 		g, err := (&gpuComm{Lane: lanes[i]}).like(c)

@@ -38,7 +38,7 @@ func (j *job) rival(ctx context.Context, w *World, versus string, devices []int)
 	if err != nil {
 		return fmt.Errorf("--versus %s: %w", versus, err)
 	}
-	w.own(comms)
+	w.keep(comms)
 	r := perf.Rival{Engine: versus, Version: libraryVersion}
 	for i, c := range comms {
 		like, err := w.Comms[i].(member).like(c)

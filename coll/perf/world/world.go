@@ -123,8 +123,8 @@ func (j *job) join(ctx context.Context, id coll.UniqueID, knobs *knob.Knobs, dev
 	return coll.CommInitRanks(ctx, j.where.Size*j.perProcess, id, ranks, coll.Config{Knobs: knobs, Devices: devices, GPUs: gpuFactory})
 }
 
-// own makes the world abort and close the communicators.
-func (w *World) own(comms []*coll.Comm) {
+// keep makes the world abort and close the communicators.
+func (w *World) keep(comms []*coll.Comm) {
 	for _, c := range comms {
 		w.aborts = append(w.aborts, func() { _ = c.Abort() })
 	}
@@ -177,7 +177,7 @@ func (j *job) hostWorld(ctx context.Context) (*World, error) {
 		return nil, err
 	}
 	w := &World{World: perf.World{Process: j.where.Rank, Engine: "assay", Version: libraryVersion}}
-	w.own(comms)
+	w.keep(comms)
 	for _, c := range comms {
 		w.Comms = append(w.Comms, &rankComm{Comm: c})
 	}

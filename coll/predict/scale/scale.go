@@ -17,7 +17,7 @@ type Cost struct {
 
 // Of returns the cost of a run on the given number of nodes.
 func Of(nodes int) Cost {
-	return Cost{nodes, BootstrapOf(nodes), GatheringOf(nodes), CertificateOf(nodes), HuntOf(nodes)}
+	return Cost{nodes, bootstrapOf(nodes), gatheringOf(nodes), CertificateOf(nodes), huntOf(nodes)}
 }
 
 // Bootstrap is the meeting of all ranks at one root.
@@ -37,8 +37,8 @@ const (
 	bootstrapSeconds = 1.2e-3 // per rank, both ends of its connections; measured
 )
 
-// BootstrapOf returns the cost for a job with the given number of ranks.
-func BootstrapOf(ranks int) Bootstrap {
+// bootstrapOf returns the cost for a job with the given number of ranks.
+func bootstrapOf(ranks int) Bootstrap {
 	return Bootstrap{
 		Ranks: ranks, Levels: levels(ranks, bootstrapFanout), LinkEnds: linksOfRank * ranks, Connections: ranks,
 		Messages: rootMessages * ranks, Seconds: bootstrapSeconds * float64(ranks),
@@ -65,8 +65,8 @@ const (
 	gatherSeconds = 0.45e-3 // per rank
 )
 
-// GatheringOf returns the cost for a job with the given number of ranks.
-func GatheringOf(ranks int) Gathering {
+// gatheringOf returns the cost for a job with the given number of ranks.
+func gatheringOf(ranks int) Gathering {
 	inner := (ranks + gatherFanout - 2) / gatherFanout // ranks with others below them, including rank 0
 	return Gathering{
 		Ranks: ranks, Levels: levels(ranks, gatherFanout), Messages: 4 * (ranks - 1),
@@ -114,9 +114,9 @@ type Hunt struct {
 // RoundSeconds is the duration of a round of the hunt: one measurement, for all pairs at once.
 const RoundSeconds = 2
 
-// HuntOf returns the cost for the given number of nodes. The number of rounds grows with the
+// huntOf returns the cost for the given number of nodes. The number of rounds grows with the
 // logarithm of the number of questions that must not be answered wrongly by chance.
-func HuntOf(nodes int) Hunt {
+func huntOf(nodes int) Hunt {
 	log := math.Log2(float64(max(nodes, 2)))
 	h := Hunt{Nodes: nodes, Rounds: 5 + 1.25*log, RoundsFault: 9.5 + 1.5*log, Bound: 36 + 2*int(math.Ceil(log))}
 	h.Measurements = h.RoundsFault * float64(nodes)

@@ -67,17 +67,17 @@ type quantity struct {
 
 // quantities are all that docs/scale.md draws.
 var quantities = []quantity{
-	{"bootstrap", "ends of links", func(n int) float64 { return float64(BootstrapOf(n).LinkEnds) }, 8, 0.85, 1},
-	{"bootstrap", "processor seconds", func(n int) float64 { return BootstrapOf(n).Seconds }, 256, 0.4, 1.5},
-	{"gathering", "processor seconds", func(n int) float64 { return GatheringOf(n).Seconds }, 256, 0.4, 1.5},
-	{"gathering", "messages of a rank", func(n int) float64 { return float64(GatheringOf(n).MessagesOfRank) }, 8, 0.9, 1},
-	{"gathering", "bytes", func(n int) float64 { return GatheringOf(n).Bytes }, 8, 0.85, 1.1},
-	{"gathering", "bytes of a rank", func(n int) float64 { return GatheringOf(n).BytesOfRank }, 8, 0.7, 1.1},
+	{"bootstrap", "ends of links", func(n int) float64 { return float64(bootstrapOf(n).LinkEnds) }, 8, 0.85, 1},
+	{"bootstrap", "processor seconds", func(n int) float64 { return bootstrapOf(n).Seconds }, 256, 0.4, 1.5},
+	{"gathering", "processor seconds", func(n int) float64 { return gatheringOf(n).Seconds }, 256, 0.4, 1.5},
+	{"gathering", "messages of a rank", func(n int) float64 { return float64(gatheringOf(n).MessagesOfRank) }, 8, 0.9, 1},
+	{"gathering", "bytes", func(n int) float64 { return gatheringOf(n).Bytes }, 8, 0.85, 1.1},
+	{"gathering", "bytes of a rank", func(n int) float64 { return gatheringOf(n).BytesOfRank }, 8, 0.7, 1.1},
 	{"certificate", "bytes", func(n int) float64 { return CertificateOf(n).Bytes }, 64, 0.9, 1.1},
 	{"certificate", "bytes of the nodes' own", func(n int) float64 { return CertificateOf(n).Embedded }, 8, 0.95, 1.05},
-	{"hunt", "rounds", func(n int) float64 { return HuntOf(n).Rounds }, 4, 0.6, 1.4},
-	{"hunt", "rounds with a fault", func(n int) float64 { return HuntOf(n).RoundsFault }, 4, 0.6, 1.5},
-	{"hunt", "measurements", func(n int) float64 { return HuntOf(n).Measurements }, 4, 0.6, 1.5},
+	{"hunt", "rounds", func(n int) float64 { return huntOf(n).Rounds }, 4, 0.6, 1.4},
+	{"hunt", "rounds with a fault", func(n int) float64 { return huntOf(n).RoundsFault }, 4, 0.6, 1.5},
+	{"hunt", "measurements", func(n int) float64 { return huntOf(n).Measurements }, 4, 0.6, 1.5},
 }
 
 // TestMeasured holds the formulas against what was measured.
@@ -93,7 +93,7 @@ func TestMeasured(t *testing.T) {
 		}
 	}
 	for _, p := range read(t, "hunt").points(t, "rounds with a fault") {
-		if bound := HuntOf(int(p[0])).Bound; p[1] > float64(bound) {
+		if bound := huntOf(int(p[0])).Bound; p[1] > float64(bound) {
 			t.Errorf("%.0f nodes: %.0f rounds are above the bound of %d", p[0], p[1], bound)
 		}
 	}
@@ -111,10 +111,10 @@ func TestByHand(t *testing.T) {
 		}
 	}
 	// Ten ranks: rank 1 sends for two, ranks 2 to 9 for themselves alone.
-	if got, want := GatheringOf(10).Bytes, 8*leafBytes+innerBytes; got != want {
+	if got, want := gatheringOf(10).Bytes, 8*leafBytes+innerBytes; got != want {
 		t.Errorf("ten ranks send %g bytes; want %g", got, want)
 	}
-	if got := GatheringOf(1).Bytes; got != 0 {
+	if got := gatheringOf(1).Bytes; got != 0 {
 		t.Errorf("one rank sends %g bytes", got)
 	}
 }

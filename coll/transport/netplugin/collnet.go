@@ -48,14 +48,14 @@ func (l *Library) CollNet(id uint64) (*CollNet, error) {
 		C.free(unsafe.Pointer(n.c))
 		return nil, err
 	}
-	if err := n.look(); err != nil {
+	if err := n.readDevices(); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
 	return n, nil
 }
 
 // look reads the devices' properties.
-func (n *CollNet) look() error {
+func (n *CollNet) readDevices() error {
 	var count C.int
 	if err := n.failed("devices", C.np_coll_devices(n.c, &count)); err != nil {
 		return err

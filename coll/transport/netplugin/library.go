@@ -104,7 +104,7 @@ func (l *Library) Init(id uint64) (*Net, error) {
 		C.free(unsafe.Pointer(n.c))
 		return nil, err
 	}
-	if err := n.look(); err != nil {
+	if err := n.readDevices(); err != nil {
 		n.Close()
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (l *Library) failed(call string, result C.int) error {
 }
 
 // look reads the devices' properties.
-func (n *Net) look() error {
+func (n *Net) readDevices() error {
 	var count C.int
 	if err := n.lib.failed("devices", C.np_devices(n.c, &count)); err != nil {
 		return err

@@ -23,8 +23,8 @@ func (a Addrs) String() string {
 	return strings.Join(words, ",")
 }
 
-// ParseAddrs parses the output of String.
-func ParseAddrs(text string) (addrs Addrs, err error) {
+// parseAddrs parses the output of String.
+func parseAddrs(text string) (addrs Addrs, err error) {
 	for s := range strings.SplitSeq(text, ",") {
 		a, err := netip.ParseAddrPort(s)
 		if err != nil {

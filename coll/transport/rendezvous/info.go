@@ -45,6 +45,6 @@ func parseInfo(data []byte) (Info, error) {
 	if err != nil || n == 0 || strconv.FormatUint(n, 10) != words[1] {
 		return Info{}, fmt.Errorf("message size %q is not a positive number", words[1])
 	}
-	addrs, err := ParseAddrs(words[2])
+	addrs, err := parseAddrs(words[2])
 	return Info{int(n), addrs, words[3]}, err
 }

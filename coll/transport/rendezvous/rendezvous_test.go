@@ -202,7 +202,7 @@ func TestBadAddresses(t *testing.T) {
 	p, _ := listen(t, 0, func(o *Options) {
 		o.Addrs = []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2")}
 	})
-	remote, err := ParseAddrs("127.0.0.3:1,127.0.0.4:2")
+	remote, err := parseAddrs("127.0.0.3:1,127.0.0.4:2")
 	if err != nil {
 		t.Fatal(err)
 	}

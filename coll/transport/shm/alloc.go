@@ -40,8 +40,8 @@ var (
 	regionsMu sync.Mutex
 )
 
-// find returns the region that contains the n bytes at addr, or nil.
-func find(addr uintptr, n int) *region {
+// regionOf returns the region that contains the n bytes at addr, or nil.
+func regionOf(addr uintptr, n int) *region {
 	all := regions.Load()
 	if all == nil {
 		return nil
@@ -110,7 +110,7 @@ func Alloc(n int) ([]byte, error) {
 // that their message is void.
 func Free(b []byte) error {
 	addr := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
-	r := find(addr, len(b))
+	r := regionOf(addr, len(b))
 	if r == nil || r.base != addr {
 		return fmt.Errorf("shm: freeing memory that is not from Alloc")
 	}
@@ -132,7 +132,7 @@ type Handle struct {
 
 // HandleOf returns the handle of memory from Alloc.
 func HandleOf(b []byte) (Handle, error) {
-	r := find(uintptr(unsafe.Pointer(unsafe.SliceData(b))), len(b))
+	r := regionOf(uintptr(unsafe.Pointer(unsafe.SliceData(b))), len(b))
 	if r == nil {
 		return Handle{}, fmt.Errorf("shm: memory that is not from Alloc")
 	}

@@ -25,33 +25,33 @@ const directMin = 2 << 10
 // directFlag, set in an entry's length, marks a message that is in the sender's memory.
 const directFlag = 1 << 31
 
-// A place is the payload of an entry with directFlag: the location of the message.
-type place struct {
+// A regionOffset is the payload of an entry with directFlag: the location of the message.
+type regionOffset struct {
 	gen uint64 // generation of the region in the sender's process
 	off uint64 // offset in the region
 	ino uint64 // inode of its file
 	fd  uint64 // the file's descriptor in the sender's process
 }
 
-const placeSize = int(unsafe.Sizeof(place{}))
+const placeSize = int(unsafe.Sizeof(regionOffset{}))
 
 // placeOf returns the place of p, if it is in memory that receivers can map.
-func placeOf(p []byte) (at place, ok bool) {
+func placeOf(p []byte) (at regionOffset, ok bool) {
 	addr := uintptr(unsafe.Pointer(unsafe.SliceData(p)))
-	r := find(addr, len(p))
+	r := regionOf(addr, len(p))
 	if r == nil {
-		return place{}, false
+		return regionOffset{}, false
 	}
-	return place{gen: r.gen, off: uint64(addr - r.base), ino: r.ino, fd: uint64(r.fd)}, true
+	return regionOffset{gen: r.gen, off: uint64(addr - r.base), ino: r.ino, fd: uint64(r.fd)}, true
 }
 
 // point sends the location of a message instead of its bytes.
-func (t *tx) point(at place, n int, h transport.Header) bool {
+func (t *tx) point(at regionOffset, n int, h transport.Header) bool {
 	slot := t.Reserve(placeSize)
 	if slot == nil {
 		return false
 	}
-	*(*place)(unsafe.Pointer(unsafe.SliceData(slot))) = at
+	*(*regionOffset)(unsafe.Pointer(unsafe.SliceData(slot))) = at
 	t.cur.set(n|directFlag, h, 0)
 	t.publish()
 	t.posted = t.next
@@ -68,7 +68,7 @@ type view struct {
 }
 
 // at returns the n bytes at a place.
-func (v *view) at(p *place, n int) ([]byte, error) {
+func (v *view) at(p *regionOffset, n int) ([]byte, error) {
 	if v.m == nil || p.gen != v.gen {
 		m, err := v.e.see(v.from, v.pid, p)
 		if err != nil {
@@ -100,7 +100,7 @@ type remote struct {
 
 // see returns a peer's memory, held for the caller. The endpoint also holds it, and drops
 // it after the peer has freed it, when it next maps new memory.
-func (e *Endpoint) see(from, pid int, p *place) (m *mapping, err error) {
+func (e *Endpoint) see(from, pid int, p *regionOffset) (m *mapping, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	k := remote{from, p.gen}

@@ -252,8 +252,8 @@ func (p *peer) mapFile(off int64, n int) (*mapping, error) {
 
 func (p *peer) bell() *Bell { return (*Bell)(p.head.at(bellAt)) }
 
-// own maps a part of this rank's memory.
-func (e *Endpoint) own(off int64, n int) (*mapping, error) {
+// mapOwn maps a part of this rank's memory.
+func (e *Endpoint) mapOwn(off int64, n int) (*mapping, error) {
 	return mapFile(int(e.file.Fd()), off, n)
 }
 
@@ -282,7 +282,7 @@ func (e *Endpoint) Tx(_ context.Context, to int, b []byte, channel int) (transpo
 	if err != nil {
 		return nil, err
 	}
-	mem, err := e.mapRegion(e.own, channel, to)
+	mem, err := e.mapRegion(e.mapOwn, channel, to)
 	if err != nil {
 		return nil, err
 	}
@@ -334,7 +334,7 @@ func (e *Endpoint) MultiTx(_ context.Context, infos [][]byte, channel int) (tran
 		}
 		bells = append(bells, p.bell())
 	}
-	mem, err := e.mapRegion(e.own, channel, -1)
+	mem, err := e.mapRegion(e.mapOwn, channel, -1)
 	if err != nil {
 		return nil, err
 	}

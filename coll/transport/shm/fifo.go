@@ -53,29 +53,29 @@ func (g geometry) size() int { return (g.readers+numEntries)*line + numSlots*g.s
 
 // entry returns the entry of message number m, counted from 0; slotAt returns the address
 // of slot i.
-func (g geometry) entry(mem unsafe.Pointer, m uint64) entry {
-	return entry{unsafe.Add(mem, (g.readers+int(m%numEntries))*line)}
+func (g geometry) entry(mem unsafe.Pointer, m uint64) fifoEntry {
+	return fifoEntry{unsafe.Add(mem, (g.readers+int(m%numEntries))*line)}
 }
 
 func (g geometry) slotAt(mem unsafe.Pointer, i uint32) unsafe.Pointer {
 	return unsafe.Add(mem, (g.readers+numEntries)*line+int(i%numSlots)*g.stride)
 }
 
-// An entry is a message's place in memory.
-type entry struct{ p unsafe.Pointer }
+// An fifoEntry is a message's place in memory.
+type fifoEntry struct{ p unsafe.Pointer }
 
-func (e entry) number() *uint64 { return (*uint64)(e.p) }
+func (e fifoEntry) number() *uint64 { return (*uint64)(e.p) }
 
-func (e entry) payload(n int) []byte { return unsafe.Slice((*byte)(unsafe.Add(e.p, header)), n) }
+func (e fifoEntry) payload(n int) []byte { return unsafe.Slice((*byte)(unsafe.Add(e.p, header)), n) }
 
-func (e entry) set(n int, h transport.Header, slot uint32) {
+func (e fifoEntry) set(n int, h transport.Header, slot uint32) {
 	*(*uint32)(unsafe.Add(e.p, 8)) = uint32(n)
 	*(*uint32)(unsafe.Add(e.p, 12)) = h.Seq
 	*(*uint32)(unsafe.Add(e.p, 16)) = h.Sign
 	*(*uint32)(unsafe.Add(e.p, 20)) = slot
 }
 
-func (e entry) get() (n int, h transport.Header, slot uint32) {
+func (e fifoEntry) get() (n int, h transport.Header, slot uint32) {
 	n = int(*(*uint32)(unsafe.Add(e.p, 8)))
 	h.Seq = *(*uint32)(unsafe.Add(e.p, 12))
 	h.Sign = *(*uint32)(unsafe.Add(e.p, 16))
@@ -88,7 +88,7 @@ type tx struct {
 	g        geometry
 	next     uint64           // number of the next message, from 0
 	released uint64           // messages that all readers have released, as far as known
-	cur      entry            // the reserved entry
+	cur      fifoEntry        // the reserved entry
 	resv     int              // bytes reserved
 	slot     uint32           // the next slot
 	users    [numSlots]uint64 // the last message in each slot, numbered from 1
@@ -240,7 +240,7 @@ func (r *rx) Peek() ([]byte, transport.Header, bool) {
 		r.miss()
 		return nil, h, false
 	}
-	p, err := r.view.at((*place)(unsafe.Pointer(unsafe.SliceData(e.payload(placeSize)))), n&^directFlag)
+	p, err := r.view.at((*regionOffset)(unsafe.Pointer(unsafe.SliceData(e.payload(placeSize)))), n&^directFlag)
 	if err != nil {
 		r.fault.Set(r.lost("its message cannot be read: " + err.Error()))
 		return nil, h, false

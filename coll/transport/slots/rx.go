@@ -34,7 +34,7 @@ func (r *Rx) Done() (transport.Header, int, bool) {
 // Peek implements transport.Rx.
 func (r *Rx) Peek() (p []byte, h transport.Header, ok bool) {
 	r.Lock()
-	if r.Usable() && r.look() {
+	if r.Usable() && r.poll() {
 		p = r.slot(r.Count)[HeaderSize : HeaderSize+r.length]
 		h, ok = r.header, true
 	}
@@ -42,8 +42,8 @@ func (r *Rx) Peek() (p []byte, h transport.Header, ok bool) {
 	return p, h, ok
 }
 
-// look reports whether message Count has arrived and is valid.
-func (r *Rx) look() bool {
+// poll reports whether message Count has arrived and is valid.
+func (r *Rx) poll() bool {
 	if r.looked {
 		return true
 	}

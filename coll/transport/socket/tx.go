@@ -24,7 +24,7 @@ type Tx struct {
 	out        []outbound
 	helpers    []*helper
 
-	ring         [slots]entry
+	ring         [slots]outgoing
 	first, count int      // the entries in use
 	dealt        int      // how many of them, from the first on, are fully assigned to streams
 	next         uint32   // number of the next message
@@ -32,8 +32,8 @@ type Tx struct {
 	reserved     []byte   // memory of the slot that Reserve returned: header and message
 }
 
-// An entry is a message that the kernel has not fully accepted yet.
-type entry struct {
+// An outgoing is a message that the kernel has not fully accepted yet.
+type outgoing struct {
 	header header
 	slot   []byte // its memory, header and message, or nil
 	data   []byte
@@ -48,7 +48,7 @@ type outbound struct {
 	helper     *helper      // writes instead of the caller; may be nil
 	state      atomic.Int32 // whether the helper or the caller owns the stream
 	err        error        // the helper's error, in state done
-	owner      *entry
+	owner      *outgoing
 	head, body []byte // the rest of the piece, in this order
 	buf        [headerSize]byte
 	stall      stall
@@ -167,7 +167,7 @@ func (t *Tx) Commit(n int, h transport.Header) {
 func (t *Tx) commit(n int, h transport.Header) {
 	slot := t.reserved
 	t.reserved = nil
-	t.add(entry{slot: slot, data: slot[headerSize : headerSize+n], header: header{h: h}})
+	t.add(outgoing{slot: slot, data: slot[headerSize : headerSize+n], header: header{h: h}})
 }
 
 // Post implements transport.Tx. A small message is copied: its memory is free at once,
@@ -183,14 +183,14 @@ func (t *Tx) Post(p []byte, h transport.Header) bool {
 		copy(t.slot(len(p))[headerSize:], p)
 		t.commit(len(p), h)
 	} else if ok {
-		t.add(entry{data: p, header: header{h: h}})
+		t.add(outgoing{data: p, header: header{h: h}})
 	}
 	t.unlock()
 	return ok
 }
 
 // add queues a message and starts to send it.
-func (t *Tx) add(e entry) {
+func (t *Tx) add(e outgoing) {
 	e.header.kind, e.header.number, e.header.total = kindPiece, t.next, uint32(len(e.data))
 	t.next++
 	t.ring[(t.first+t.count)%slots] = e
@@ -328,7 +328,7 @@ func (t *Tx) finish(s *outbound) {
 		if slot := t.ring[t.first].slot; slot != nil {
 			t.free = append(t.free, slot)
 		}
-		t.ring[t.first] = entry{}
+		t.ring[t.first] = outgoing{}
 		t.first = (t.first + 1) % slots
 		t.count--
 		t.dealt--

@@ -66,16 +66,16 @@ func (e *Endpoint) watch() {
 		e.mu.Unlock()
 		now := time.Now()
 		for _, t := range tx {
-			t.look(now)
+			t.checkSilence(now)
 		}
 		for _, r := range rx {
-			r.look(now)
+			r.checkSilence(now)
 		}
 	}
 }
 
-// look is the watcher's check of a sender.
-func (t *Tx) look(now time.Time) {
+// checkSilence is the watcher's check of a sender.
+func (t *Tx) checkSilence(now time.Time) {
 	t.mu.Lock()
 	defer t.unlock()
 	for k := range t.out {
@@ -92,9 +92,9 @@ func (t *Tx) look(now time.Time) {
 	}
 }
 
-// look is the watcher's check of a receiver. It reports the end of the stream only if no
+// checkSilence is the watcher's check of a receiver. It reports the end of the stream only if no
 // messages are left to read; otherwise Peek and Done find it after them.
-func (r *Rx) look(now time.Time) {
+func (r *Rx) checkSilence(now time.Time) {
 	r.mu.Lock()
 	defer r.unlock()
 	for k := range r.in {

@@ -51,14 +51,14 @@ func Each(open func(t testing.TB, rank int) Rank) Opener {
 }
 
 // Run runs the suite on what open opens.
-func Run(t *testing.T, open Opener) { run(t, open, true) }
+func Run(t *testing.T, open Opener) { runCases(t, open, true) }
 
 // RunUnwatched is Run for a transport that does not itself detect lost peers, and may not
 // be closed while it is in use: a transport within a host, where the bootstrap detects
 // them.
-func RunUnwatched(t *testing.T, open Opener) { run(t, open, false) }
+func RunUnwatched(t *testing.T, open Opener) { runCases(t, open, false) }
 
-func run(t *testing.T, open Opener, watched bool) {
+func runCases(t *testing.T, open Opener, watched bool) {
 	for _, tt := range []struct {
 		name    string
 		run     func(*testing.T, Opener)

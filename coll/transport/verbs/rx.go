@@ -49,11 +49,11 @@ func (r *receiver) complete() bool {
 // Release implements slots.Receiver.
 func (r *receiver) Release() {
 	r.arrived[(r.Count-1)%slots.N] = 0
-	r.tell()
+	r.sendCredits()
 }
 
-// tell writes the credit, or records that it has to be written.
-func (r *receiver) tell() {
+// sendCredits writes the credit, or records that it has to be written.
+func (r *receiver) sendCredits() {
 	if r.Gone || r.Closed {
 		return
 	}
@@ -75,7 +75,7 @@ func (r *receiver) reap() {
 	for r.Ready && !r.Broken && r.poll(r.take) {
 	}
 	if r.owed && !r.Broken {
-		r.tell()
+		r.sendCredits()
 	}
 }
 

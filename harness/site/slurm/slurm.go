@@ -160,7 +160,7 @@ func Act(ctx context.Context, s Scontrol, adm *certificate.Admitted, o Options) 
 		return "", err
 	}
 	switch {
-	case !o.Vouched && !here(n):
+	case !o.Vouched && !isThisNode(n):
 		return "", fmt.Errorf("%w: node %s (host %s) is not this machine; run this there, or say with --node-identity or --identity-of which machine that node is", attest.ErrSubject, n.Name, n.HostName)
 	case o.Vouched && o.Node == "" && !about(st, n):
 		return "", fmt.Errorf("%w: the certificate is about %s, not about node %s (host %s); --slurm-node %s says that they are one", attest.ErrSubject, st.Predicate.Node.Name, n.Name, n.HostName, n.Name)
@@ -198,8 +198,8 @@ func short(host string) string {
 // about reports whether the certificate's machine has the node's name.
 func about(st *certificate.Statement, n Node) bool { return n.called(st.Predicate.Node.Name) }
 
-// here reports whether the node is this machine: slurmd said so, or the host has its name.
-func here(n Node) bool {
+// isThisNode reports whether the node is this machine: slurmd said so, or the host has its name.
+func isThisNode(n Node) bool {
 	if name := os.Getenv("SLURMD_NODENAME"); name != "" {
 		return name == n.Name
 	}

@@ -36,7 +36,7 @@ func (f File) Bytes() []byte {
 	interp := str(f.Interp)
 	dynOff := uint64(headers)
 	strOff := dynOff + uint64(len(dyn)+3)*16
-	dyn = append(dyn, entry{int64(elf.DT_STRTAB), strOff}, entry{int64(elf.DT_STRSZ), uint64(len(strs))}, entry{int64(elf.DT_NULL), 0})
+	dyn = append(dyn, dynamicEntry{int64(elf.DT_STRTAB), strOff}, dynamicEntry{int64(elf.DT_STRSZ), uint64(len(strs))}, dynamicEntry{int64(elf.DT_NULL), 0})
 
 	var b bytes.Buffer
 	f.header(&b)
@@ -56,16 +56,16 @@ func (f File) Bytes() []byte {
 	return b.Bytes()
 }
 
-type entry struct {
+type dynamicEntry struct {
 	Tag int64
 	Val uint64
 }
 
-func (f File) dynamic(str func(string) uint64) []entry {
-	var dyn []entry
+func (f File) dynamic(str func(string) uint64) []dynamicEntry {
+	var dyn []dynamicEntry
 	add := func(tag elf.DynTag, s string) {
 		if s != "" {
-			dyn = append(dyn, entry{int64(tag), str(s)})
+			dyn = append(dyn, dynamicEntry{int64(tag), str(s)})
 		}
 	}
 	for _, n := range f.Needed {
@@ -75,7 +75,7 @@ func (f File) dynamic(str func(string) uint64) []entry {
 	add(elf.DT_RPATH, f.RPath)
 	add(elf.DT_RUNPATH, f.RunPath)
 	if f.NoDefault {
-		dyn = append(dyn, entry{int64(elf.DT_FLAGS_1), 0x800})
+		dyn = append(dyn, dynamicEntry{int64(elf.DT_FLAGS_1), 0x800})
 	}
 	return dyn
 }

@@ -80,7 +80,7 @@ func preloaded(environ []string) bool {
 func findOurs(places []string) (string, error) {
 	var wrong []string
 	for _, p := range places {
-		err := Installed(p)
+		err := installed(p)
 		if err == nil {
 			return p, nil
 		}

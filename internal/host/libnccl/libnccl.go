@@ -93,9 +93,9 @@ func ReadFile(name string) (Identity, error) {
 	return id, nil
 }
 
-// Installed returns nil if a file is assay's library with its engine in the same directory, and
+// installed returns nil if a file is assay's library with its engine in the same directory, and
 // an error that says what is wrong otherwise.
-func Installed(name string) error {
+func installed(name string) error {
 	id, err := ReadFile(name)
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func search(r io.Reader) (Identity, error) {
 	for {
 		n, err := io.ReadFull(r, buf[kept:])
 		text := buf[:kept+n]
-		if id := find(text); id.Maker != Unknown {
+		if id := identifyText(text); id.Maker != Unknown {
 			return id, nil
 		}
 		if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -156,8 +156,8 @@ func search(r io.Reader) (Identity, error) {
 	}
 }
 
-// find searches for the texts in a block.
-func find(text []byte) Identity {
+// identifyText searches for the texts in a block.
+func identifyText(text []byte) Identity {
 	if m := assayText.FindSubmatch(text); m != nil {
 		return Identity{Assay, string(m[1]), string(m[2])}
 	}

@@ -49,17 +49,17 @@ func TestInstalled(t *testing.T) {
 	dir := t.TempDir()
 	gputest.Tool(t, "../../../cmd/libnccl/build", dir)
 	so := filepath.Join(dir, Name)
-	if err := Installed(so); err == nil || !strings.Contains(err.Error(), "its engine is not next to it: stat "+filepath.Join(dir, Engine)) {
+	if err := installed(so); err == nil || !strings.Contains(err.Error(), "its engine is not next to it: stat "+filepath.Join(dir, Engine)) {
 		t.Errorf("without an engine: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, Engine), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Installed(so); err != nil {
+	if err := installed(so); err != nil {
 		t.Error(err)
 	}
 	theirs := compile(t, `const char *version(void) { return "NCCL version 2.28.9+cuda13.0"; }`)
-	if err := Installed(theirs); err == nil || !strings.Contains(err.Error(), "it is NVIDIA's NCCL 2.28.9+cuda13.0") {
+	if err := installed(theirs); err == nil || !strings.Contains(err.Error(), "it is NVIDIA's NCCL 2.28.9+cuda13.0") {
 		t.Errorf("NVIDIA's: %v", err)
 	}
 }

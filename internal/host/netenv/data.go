@@ -77,14 +77,14 @@ func (m *maker) chooseData() Data {
 	if s.any(s.isEFA) {
 		s.drop(func(i int) bool { return !s.isEFA(i) }, "EFA carries the data")
 		s.dropDown()
-		s.near()
+		s.sortByDistance()
 		d.Kind, d.Why = EFA, words.Count(len(s.left()), "device")
 	} else {
 		s.dropNameless()
 		s.drop(func(i int) bool { return !s.ports[i].OnPCI }, "it is made of software (soft RoCE or the like)")
 		s.dropControl()
 		s.dropLayer()
-		s.near()
+		s.sortByDistance()
 		s.dropFar()
 		s.dropDown()
 		s.dropSlow()
@@ -173,9 +173,9 @@ func (s *sorter) dropControl() {
 // pathOrder lists the PCI path types, shortest first.
 var pathOrder = []string{"PIX", "PXB", "PHB", "NODE", "SYS"}
 
-// near records for each GPU the ports nearest to it. Ports that are down count too: an unplugged
+// sortByDistance records for each GPU the ports nearest to it. Ports that are down count too: an unplugged
 // cable must not turn a far card into the nearest one.
-func (s *sorter) near() {
+func (s *sorter) sortByDistance() {
 	for g := range s.m.n.GPUs {
 		best := len(pathOrder)
 		for _, i := range s.left() {

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// A list is a value of NCCL_SOCKET_IFNAME or NCCL_IB_HCA: name prefixes, or exact names after =. A
+// A nameFilter is a value of NCCL_SOCKET_IFNAME or NCCL_IB_HCA: name prefixes, or exact names after =. A
 // leading ^ means all others.
-type list struct {
+type nameFilter struct {
 	not, exact bool
 	items      []string
 }
 
-func parseList(value string) list {
-	var l list
+func parseList(value string) nameFilter {
+	var l nameFilter
 	value, l.not = strings.CutPrefix(value, "^")
 	value, l.exact = strings.CutPrefix(value, "=")
 	for item := range strings.SplitSeq(value, ",") {
@@ -28,7 +28,7 @@ func parseList(value string) list {
 
 // admits reports whether the list admits a port of a device. Network interfaces have port 0. Behind
 // the port of an item may be its rail and plane. A list without names has all.
-func (l list) admits(name string, port int) bool {
+func (l nameFilter) admits(name string, port int) bool {
 	return l.not != (l.items == nil || slices.ContainsFunc(l.items, func(item string) bool {
 		parts := strings.Split(item, ":")
 		if port > 0 && len(parts) > 1 && parts[1] != "" && parts[1] != fmt.Sprint(port) {

@@ -30,19 +30,19 @@ func (p *Plan) WriteText(w io.Writer, n *Node) error {
 	}
 	section("set", len(p.Set))
 	for _, v := range p.Set {
-		entry(&b, v.Name+"="+v.Value, v.Reason)
+		writeEntry(&b, v.Name+"="+v.Value, v.Reason)
 	}
 	section("kept as it is set", len(p.Kept))
 	for _, k := range p.Kept {
-		entry(&b, fmt.Sprintf("%s=%s (%s)", k.Name, k.Value, k.From), keptText(k))
+		writeEntry(&b, fmt.Sprintf("%s=%s (%s)", k.Name, k.Value, k.From), keptText(k))
 	}
 	section("left alone", len(p.Unset))
 	for _, u := range p.Unset {
-		entry(&b, u.Name, u.Reason)
+		writeEntry(&b, u.Name, u.Reason)
 	}
 	section("warnings", len(p.Warnings))
 	for _, x := range p.Warnings {
-		entry(&b, x.What, "remedy: "+x.Remedy)
+		writeEntry(&b, x.What, "remedy: "+x.Remedy)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -106,8 +106,8 @@ func keptText(k Kept) string {
 // width is the column at which reasons are wrapped.
 const width = 110
 
-// entry writes a head line and the wrapped text below it.
-func entry(b *strings.Builder, head, text string) {
+// writeEntry writes a head line and the wrapped text below it.
+func writeEntry(b *strings.Builder, head, text string) {
 	b.WriteString("  " + oneLine(head) + "\n")
 	at := 0
 	for word := range strings.FieldsSeq(oneLine(text)) {

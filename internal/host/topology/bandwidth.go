@@ -18,9 +18,9 @@ var nvlinkBySM = []struct {
 	gbps float64
 }{{100, 40.1}, {90, 20.6}, {87, 12}, {86, 12}, {70, 20}, {60, 18}}
 
-// NVLinkGBps returns the bandwidth in GB/s of one NVLink of a GPU with the given compute
+// nvlinkBandwidth returns the bandwidth in GB/s of one NVLink of a GPU with the given compute
 // capability (times ten; 0: not known).
-func NVLinkGBps(sm int) float64 {
+func nvlinkBandwidth(sm int) float64 {
 	if sm == 80 {
 		return 20
 	}
@@ -32,10 +32,10 @@ func NVLinkGBps(sm int) float64 {
 	return nvlinkGBps
 }
 
-// PCIeGBps returns the bandwidth of a PCI link: 0.75 of the signaling rate of its lanes,
+// pcieBandwidth returns the bandwidth of a PCI link: 0.75 of the signaling rate of its lanes,
 // so that 8 GT/s and 16 lanes give 12 GB/s. An unknown speed counts as 8 GT/s, an unknown
 // width as 16 lanes.
-func PCIeGBps(l sysfs.PCILink) float64 {
+func pcieBandwidth(l sysfs.PCILink) float64 {
 	if l.GTs == 0 {
 		l.GTs = pcieDefault
 	}

@@ -13,8 +13,8 @@ import (
 // Schema is the version of the JSON form.
 const Schema = 1
 
-// A document is a System in JSON.
-type document struct {
+// A systemDocument is a System in JSON.
+type systemDocument struct {
 	Schema int `json:"schema"`
 	*System
 	Matrix *Matrix `json:"matrix,omitempty"` // for people; Load ignores it
@@ -25,11 +25,11 @@ type document struct {
 func (s *System) WriteJSON(w io.Writer, m *Matrix) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
-	return enc.Encode(document{Schema: Schema, System: s, Matrix: m})
+	return enc.Encode(systemDocument{Schema: Schema, System: s, Matrix: m})
 }
 
-// ReadJSON reads the output of WriteJSON.
-func ReadJSON(r io.Reader) (*System, error) {
+// readJSON reads the output of WriteJSON.
+func readJSON(r io.Reader) (*System, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxXML+1))
 	if err != nil {
 		return nil, err
@@ -123,9 +123,9 @@ func Load(r io.Reader) (*System, error) {
 	case len(head) == 0:
 		return nil, fmt.Errorf("neither a topology in JSON nor one in NCCL's XML: it is empty")
 	case head[0] == '<':
-		return ReadXML(b)
+		return readXML(b)
 	case head[0] == '{':
-		return ReadJSON(b)
+		return readJSON(b)
 	}
 	return nil, fmt.Errorf("neither a topology in JSON nor one in NCCL's XML: it begins with %q", head[0])
 }

@@ -63,7 +63,7 @@ func TestLoadRefuses(t *testing.T) {
 			t.Errorf("%s: %v; want …%s…", tt.name, err, tt.want)
 		}
 	}
-	var syntax *SyntaxError
+	var syntax *syntaxError
 	if _, err := Load(strings.NewReader(in(`<pci busid="x"/>`))); !errors.As(err, &syntax) || syntax.Line != 3 {
 		t.Errorf("%v is no SyntaxError of line 3", err)
 	}
@@ -218,7 +218,7 @@ func FuzzXML(f *testing.F) {
 	f.Add([]byte(`<system><cpu><pci busid="0:0.0"><gpu/></pci></cpu></system>`))
 	f.Add([]byte(`<system><cpu numaid="-1"><nic><net name="a&lt;&#x9;"/></nic><pci busid="0:0.0" host_bridge="x" class="0x030000"/></cpu></system>`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s, err := ReadXML(bytes.NewReader(data))
+		s, err := readXML(bytes.NewReader(data))
 		if err != nil || s.Devices() > 64 {
 			return
 		}
@@ -242,7 +242,7 @@ func FuzzJSON(f *testing.F) {
 	f.Add(b.Bytes())
 	f.Add([]byte(`{"schema":1,"cpus":[{"id":0,"cpus":"0-3"}],"gpus":[{"bus_id":"0000:01:00.0","index":-5,"sm":-1}],"nics":[{"name":""}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s, err := ReadJSON(bytes.NewReader(data))
+		s, err := readJSON(bytes.NewReader(data))
 		if err != nil || s.Devices() > 64 {
 			return
 		}

@@ -151,7 +151,7 @@ func readH100(t testing.TB) *System {
 		}
 		h100JSON = b.Bytes()
 	}
-	s, err := ReadJSON(bytes.NewReader(h100JSON))
+	s, err := readJSON(bytes.NewReader(h100JSON))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -133,10 +133,10 @@ func (s *System) pciGBps(a, b *PCI, label string) float64 {
 		if d == nil {
 			continue
 		}
-		least = min(least, PCIeGBps(d.Link))
+		least = min(least, pcieBandwidth(d.Link))
 		for _, id := range d.Switches[min(common, len(d.Switches)):] {
 			if w, ok := s.swtch(id); ok {
-				least = min(least, PCIeGBps(w.Link))
+				least = min(least, pcieBandwidth(w.Link))
 			}
 		}
 		if c, ok := s.numa(d.NUMA); ok && label == "SYS" {
@@ -171,7 +171,7 @@ func (s *System) bond(i, j int) (links int, gbps float64) {
 		direct = max(ab, ba)
 	}
 	links = direct + min(switchA, switchB)
-	return links, min(NVLinkGBps(a.SM), NVLinkGBps(b.SM)) * float64(links)
+	return links, min(nvlinkBandwidth(a.SM), nvlinkBandwidth(b.SM)) * float64(links)
 }
 
 // nvlinkPath returns the path over NVLinks, without a relay.
@@ -222,7 +222,7 @@ func (s *System) nicPath(gpu, nic int) Path {
 	g, n := &s.GPUs[gpu], &s.NICs[nic-len(s.GPUs)]
 	if g.C2C != nil && p.Class == PHB && n.OnPCI {
 		p.Class = P2C
-		p.GBps = min(g.C2C.GBps(), PCIeGBps(n.Link), n.GBps())
+		p.GBps = min(g.C2C.GBps(), pcieBandwidth(n.Link), n.GBps())
 		return p
 	}
 	for k := range s.GPUs {

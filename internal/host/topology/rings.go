@@ -54,7 +54,7 @@ func (s *System) switchRings(gpus []int, most int) []Ring {
 	links, gbps := 1<<30, float64(localGBps)
 	for _, i := range gpus {
 		_, n := s.GPUs[i].linksTo(s.GPUs[i].BusID)
-		links, gbps = min(links, n), min(gbps, float64(n)*NVLinkGBps(s.GPUs[i].SM))
+		links, gbps = min(links, n), min(gbps, float64(n)*nvlinkBandwidth(s.GPUs[i].SM))
 	}
 	if links == 0 {
 		return nil

@@ -114,7 +114,7 @@ func TestRingsOfSwitch(t *testing.T) {
 			starts[r.GPUs[0]] = true
 		}
 		_, links := s.GPUs[0].linksTo(s.GPUs[0].BusID)
-		if port := float64(links) * NVLinkGBps(s.GPUs[0].SM); len(rings) != want || total < port*0.999 || total > port*1.001 {
+		if port := float64(links) * nvlinkBandwidth(s.GPUs[0].SM); len(rings) != want || total < port*0.999 || total > port*1.001 {
 			t.Errorf("%s: %d rings, %.1f GB/s together; want %d, %.1f", name, len(rings), total, want, port)
 		}
 		if len(starts) != len(s.GPUs) {

@@ -206,7 +206,7 @@ func TestNCCLAgrees(t *testing.T) {
 	if got := s.Path(0, 1); got.Class != NVL || int(got.GBps*10) != 3708 {
 		t.Errorf("GPU to GPU = %+v; want NVL, 370.8", got)
 	}
-	if got := PCIeGBps(s.GPUs[0].Link); got != 48 {
+	if got := pcieBandwidth(s.GPUs[0].Link); got != 48 {
 		t.Errorf("GPU to processor = %v; want 48", got)
 	}
 	if got := s.NICs[0].GBps(); int(got*10) != 12 {
@@ -255,7 +255,7 @@ func TestUnevenLinks(t *testing.T) {
 
 func TestFigures(t *testing.T) {
 	for sm, want := range map[int]float64{0: 20, 60: 18, 70: 20, 75: 20, 80: 20, 86: 12, 89: 12, 90: 20.6, 100: 40.1, 120: 40.1} {
-		if got := NVLinkGBps(sm); got != want {
+		if got := nvlinkBandwidth(sm); got != want {
 			t.Errorf("NVLinkGBps(%d) = %v; want %v", sm, got, want)
 		}
 	}

@@ -28,9 +28,9 @@ import (
 // is an addition of this package: host_bridge on the outermost pci elements distinguishes
 // NODE from PHB, which NCCL does not.
 
-// ReadXML reads NCCL's XML. It accepts the topology of one host, and rejects document
+// readXML reads NCCL's XML. It accepts the topology of one host, and rejects document
 // types, entities other than XML's own, and files over 8 MiB.
-func ReadXML(r io.Reader) (*System, error) {
+func readXML(r io.Reader) (*System, error) {
 	root, err := parseElements(r)
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ type devNIC struct {
 
 func (x *xmlReader) fail(e *element, format string, a ...any) {
 	if x.err == nil {
-		x.err = &SyntaxError{e.line, fmt.Sprintf("<%s>: ", e.name) + fmt.Sprintf(format, a...)}
+		x.err = &syntaxError{e.line, fmt.Sprintf("<%s>: ", e.name) + fmt.Sprintf(format, a...)}
 	}
 }
 

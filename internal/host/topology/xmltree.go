@@ -15,13 +15,13 @@ const (
 	maxDepth    = 32
 )
 
-// A SyntaxError is a mistake in a topology file.
-type SyntaxError struct {
+// A syntaxError is a mistake in a topology file.
+type syntaxError struct {
 	Line int
 	Msg  string
 }
 
-func (e *SyntaxError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Msg) }
+func (e *syntaxError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Msg) }
 
 // An element is a node of the document.
 type element struct {
@@ -40,24 +40,24 @@ func parseElements(r io.Reader) (*element, error) {
 		tok, err := d.Token()
 		line, _ := d.InputPos()
 		if limited.N <= 0 {
-			return nil, &SyntaxError{line, fmt.Sprintf("the file is longer than %d bytes", maxXML)}
+			return nil, &syntaxError{line, fmt.Sprintf("the file is longer than %d bytes", maxXML)}
 		}
 		if err == io.EOF {
 			break
 		}
 		var bad *xml.SyntaxError
 		if errors.As(err, &bad) {
-			return nil, &SyntaxError{bad.Line, bad.Msg}
+			return nil, &syntaxError{bad.Line, bad.Msg}
 		}
 		if err != nil {
 			return nil, err
 		}
 		switch t := tok.(type) {
 		case xml.Directive:
-			return nil, &SyntaxError{line, "a document type or other directive, which topology files do not have"}
+			return nil, &syntaxError{line, "a document type or other directive, which topology files do not have"}
 		case xml.StartElement:
 			if count++; count > maxElements || len(open) > maxDepth {
-				return nil, &SyntaxError{line, fmt.Sprintf("more than %d elements, or %d in one another", maxElements, maxDepth)}
+				return nil, &syntaxError{line, fmt.Sprintf("more than %d elements, or %d in one another", maxElements, maxDepth)}
 			}
 			e := &element{name: t.Name.Local, line: line, attr: map[string]string{}}
 			for _, a := range t.Attr {
@@ -71,7 +71,7 @@ func parseElements(r io.Reader) (*element, error) {
 		}
 	}
 	if len(top.sub) != 1 || top.sub[0].name != "system" {
-		return nil, &SyntaxError{1, "no <system> element around everything: this is not a topology of NCCL's"}
+		return nil, &syntaxError{1, "no <system> element around everything: this is not a topology of NCCL's"}
 	}
 	return top.sub[0], nil
 }

@@ -154,20 +154,20 @@ func (u unit) archive(kind string, arch int) string {
 	return fmt.Sprintf("ptx/%s_%d.tar", kind, arch)
 }
 
-// A file is a file of an archive.
-type file struct {
+// A archiveFile is a file of an archive.
+type archiveFile struct {
 	name    string
 	content []byte
 }
 
 // archives returns the files of each archive, by its name and in the order of their units:
 // cubins for each architecture and variant, and the newest target's PTX.
-func archives(todo []unit, codes []code) map[string][]file {
-	all := map[string][]file{}
+func archives(todo []unit, codes []code) map[string][]archiveFile {
+	all := map[string][]archiveFile{}
 	for i, u := range todo {
 		add := func(kind string, arch int, name string, content []byte) {
 			archive := u.archive(kind, arch)
-			all[archive] = append(all[archive], file{name, content})
+			all[archive] = append(all[archive], archiveFile{name, content})
 		}
 		for k, arch := range u.target.cubins {
 			var content []byte

@@ -147,7 +147,7 @@ next:
 }
 
 // write replaces the contents of ptx.
-func write(dir, nvcc string, sources map[string][]byte, all map[string][]file) error {
+func write(dir, nvcc string, sources map[string][]byte, all map[string][]archiveFile) error {
 	ptx := filepath.Join(dir, "ptx")
 	if err := errors.Join(os.RemoveAll(ptx), os.MkdirAll(ptx, 0o755)); err != nil {
 		return err
@@ -166,7 +166,7 @@ func write(dir, nvcc string, sources map[string][]byte, all map[string][]file) e
 	return os.WriteFile(filepath.Join(dir, sumFile), sumsOf(nvcc, sources, tars).text(), 0o644)
 }
 
-func pack(files []file) ([]byte, error) {
+func pack(files []archiveFile) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	for _, f := range files {
@@ -183,8 +183,8 @@ func pack(files []file) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-func unpack(archive []byte) ([]file, error) {
-	var files []file
+func unpack(archive []byte) ([]archiveFile, error) {
+	var files []archiveFile
 	for r := tar.NewReader(bytes.NewReader(archive)); ; {
 		h, err := r.Next()
 		if err == io.EOF {
@@ -197,7 +197,7 @@ func unpack(archive []byte) ([]file, error) {
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, file{h.Name, content})
+		files = append(files, archiveFile{h.Name, content})
 	}
 }
 
@@ -214,7 +214,7 @@ func compress(archive []byte) []byte {
 // sums in SUM, and the sources and the newly compiled code. all has the files of all units,
 // without contents; some has those of the units that were compiled. Archives are compared
 // uncompressed, because the compression varies with the library's version.
-func compare(dir string, old sums, sources map[string][]byte, all, some map[string][]file) error {
+func compare(dir string, old sums, sources map[string][]byte, all, some map[string][]archiveFile) error {
 	var errs []error
 	differs := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	for _, name := range slices.Sorted(maps.Keys(old.files)) {
@@ -241,7 +241,7 @@ func compare(dir string, old sums, sources map[string][]byte, all, some map[stri
 			differs("%s.zst: %w", name, err)
 			continue
 		}
-		if !slices.EqualFunc(there, all[name], func(a, b file) bool { return a.name == b.name }) {
+		if !slices.EqualFunc(there, all[name], func(a, b archiveFile) bool { return a.name == b.name }) {
 			differs("%s: not the modules that the sources give", name)
 		}
 		if stale := stale(there, some[name]); stale != nil {
@@ -255,10 +255,10 @@ func compare(dir string, old sums, sources map[string][]byte, all, some map[stri
 }
 
 // stale returns the names of the files in now that are not there with the same contents.
-func stale(there, now []file) []string {
+func stale(there, now []archiveFile) []string {
 	var names []string
 	for _, f := range now {
-		if !slices.ContainsFunc(there, func(t file) bool { return t.name == f.name && bytes.Equal(t.content, f.content) }) {
+		if !slices.ContainsFunc(there, func(t archiveFile) bool { return t.name == f.name && bytes.Equal(t.content, f.content) }) {
 			names = append(names, f.name)
 		}
 	}

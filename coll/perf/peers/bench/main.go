@@ -46,7 +46,7 @@ func main() {
 	defer stop()
 	o, err := parse(os.Args[1:])
 	if err == nil {
-		err = run(ctx, o)
+		err = measurePeers(ctx, o)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -92,8 +92,8 @@ func (o options) sizes() (all []int) {
 	return append(all, o.max)
 }
 
-// A row is the result at one size, in microseconds.
-type row struct {
+// A peerRow is the result at one size, in microseconds.
+type peerRow struct {
 	Ranks int       `json:"ranks"`
 	Op    string    `json:"op"`
 	Bytes int       `json:"bytes"`
@@ -104,8 +104,8 @@ type row struct {
 	Their []float64 `json:"openmpi_all_us,omitempty"`
 }
 
-func run(ctx context.Context, o options) error {
-	var rows []row
+func measurePeers(ctx context.Context, o options) error {
+	var rows []peerRow
 	for _, n := range o.ranks {
 		got, err := series(ctx, o, n)
 		rows = append(rows, got...)
@@ -129,7 +129,7 @@ func run(ctx context.Context, o options) error {
 }
 
 // series measures all collectives and sizes with n ranks.
-func series(ctx context.Context, o options, n int) (rows []row, err error) {
+func series(ctx context.Context, o options, n int) (rows []peerRow, err error) {
 	dir, err := os.MkdirTemp("", "assay-bench")
 	if err != nil {
 		return nil, err
@@ -181,8 +181,8 @@ func series(ctx context.Context, o options, n int) (rows []row, err error) {
 }
 
 // measure times both sides alternately.
-func measure(sides []*side, op string, size, rounds int) (row, error) {
-	r := row{Op: op, Bytes: size}
+func measure(sides []*side, op string, size, rounds int) (peerRow, error) {
+	r := peerRow{Op: op, Bytes: size}
 	const goal = 0.03 // seconds per measurement
 	iters := make([]int, len(sides))
 	for i, s := range sides {
@@ -215,7 +215,7 @@ func measure(sides []*side, op string, size, rounds int) (row, error) {
 }
 
 // summary prints the geometric mean and the worst ratio of each collective.
-func summary(rows []row, o options) {
+func summary(rows []peerRow, o options) {
 	if o.mpi == "" {
 		return
 	}

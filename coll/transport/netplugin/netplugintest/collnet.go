@@ -138,9 +138,9 @@ func group(t *testing.T, n *netplugin.CollNet, heads, size int) []*head {
 	return all
 }
 
-// run lets all heads do the same jobs, which differ only in their memory. All are started
+// runJobs lets all heads do the same jobs, which differ only in their memory. All are started
 // before the first test; the last one is tested first.
-func run(t *testing.T, heads []*head, jobs func(h *head, k int) netplugin.Job, count int) {
+func runJobs(t *testing.T, heads []*head, jobs func(h *head, k int) netplugin.Job, count int) {
 	t.Helper()
 	type state struct {
 		q    []netplugin.Request
@@ -231,7 +231,7 @@ func one(t *testing.T, heads []*head, do op.Collective, typ elem.Type, red elem.
 	for _, h := range heads {
 		before, behind = append(before, bytes.Clone(h.in)), append(behind, bytes.Clone(h.out[to:]))
 	}
-	run(t, heads, func(h *head, _ int) netplugin.Job {
+	runJobs(t, heads, func(h *head, _ int) netplugin.Job {
 		return netplugin.Job{Do: do, Type: typ, Op: red, From: h.in[:from], To: h.out[:to]}
 	}, 1)
 	for i, h := range heads {
@@ -318,7 +318,7 @@ func testCollRequests(t *testing.T, n *netplugin.CollNet) {
 	for range 3 {
 		give(heads, typ, netplugin.MaxRequests*size)
 		want := reduced(heads, typ, red, netplugin.MaxRequests*size)
-		run(t, heads, func(h *head, k int) netplugin.Job {
+		runJobs(t, heads, func(h *head, k int) netplugin.Job {
 			return netplugin.Job{Do: op.AllReduce, Type: typ, Op: red, From: h.in[k*size:][:size], To: h.out[k*size:][:size]}
 		}, netplugin.MaxRequests)
 		for i, h := range heads {
