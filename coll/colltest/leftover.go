@@ -106,6 +106,9 @@ func goroutines(s state) {
 	}
 }
 
+// flightMemory is the memory of package flight, which a process keeps from its first communicator on.
+const flightMemory = "/memfd:assay-flight"
+
 func descriptors(s state) {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -113,7 +116,7 @@ func descriptors(s state) {
 	}
 	for _, e := range entries {
 		// The descriptor of the directory itself is closed by now: Readlink fails.
-		if target, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil {
+		if target, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && !strings.Contains(target, flightMemory) {
 			key := "descriptor " + e.Name() + " is " + target
 			s[key] = key
 		}
@@ -127,7 +130,7 @@ func mappings(s state) {
 		return
 	}
 	for line := range strings.Lines(string(data)) {
-		if strings.Contains(line, "/memfd:") || strings.Contains(line, "/dev/shm/") {
+		if (strings.Contains(line, "/memfd:") || strings.Contains(line, "/dev/shm/")) && !strings.Contains(line, flightMemory) {
 			s["mapping "+line] = "mapping " + strings.TrimSpace(line)
 		}
 	}
