@@ -64,7 +64,7 @@ func TestHonouredIsRead(t *testing.T) {
 // engineSource is the text of what could read knobs.
 func engineSource(t *testing.T) string {
 	var all strings.Builder
-	for _, dir := range []string{"..", "../choose", "../cuda", "../../cmd/harness"} {
+	for _, dir := range []string{"..", "../session", "../choose", "../cuda", "../../cmd/harness"} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("no source in %s: %v", dir, err)

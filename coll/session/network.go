@@ -17,6 +17,7 @@ import (
 	"github.com/assay-hpc/assay/coll/transport/slots"
 	"github.com/assay-hpc/assay/coll/transport/socket"
 	"github.com/assay-hpc/assay/coll/transport/verbs"
+	"github.com/assay-hpc/assay/internal/meet"
 )
 
 // A network connects ranks that shared memory does not reach.
@@ -137,7 +138,7 @@ func (l *Links) pluginNetwork(n *netplugin.Net, index int) network {
 func (l *Links) slotOptions(kind string, index int) slots.Options {
 	return slots.Options{
 		Rank: l.cfg.Rank, Comm: l.key(kind + " name"), Key: l.key(kind), Fault: l.cfg.Fault,
-		Addrs: l.addrs(), First: index, MaxMessage: l.Env.Slot, Logf: l.logf,
+		Addrs: addrs(l.cfg.Boot.Addrs()), First: index, MaxMessage: l.Env.Slot, Logf: l.logf,
 	}
 }
 
@@ -184,23 +185,39 @@ func pluginSubsystems(bits uint64) (s debug.Subsystems) {
 	return s
 }
 
-// addrs returns this host's addresses, one per interface: a second one uses the same wire.
-func (s *Session) addrs() (list []netip.Addr) {
-	seen := map[string]bool{}
-	for _, a := range s.cfg.Boot.Addrs() {
-		if !seen[a.Name] {
-			seen[a.Name] = true
-			list = append(list, a.Addr)
-		}
+// familiesAfter is how many interfaces come before their addresses of the other family. Streams use the
+// first addresses in turn, so that all interfaces carry as much; hosts with more interfaces have networks
+// of containers.
+const familiesAfter = 8
+
+// addrs returns this host's addresses, one per interface and family: a second one uses the same wire. Of
+// an interface's two families that comes first by which the rank has reached the root, which another rank
+// may have reached by the other one.
+func addrs(all []meet.Interface) []netip.Addr {
+	type wire struct {
+		name string
+		v4   bool
 	}
-	return list
+	var first, second []netip.Addr
+	named, seen := map[string]bool{}, map[wire]bool{}
+	for _, i := range all {
+		w := wire{i.Name, i.Addr.Is4()}
+		switch {
+		case !named[i.Name]:
+			first = append(first, i.Addr)
+		case !seen[w] && !i.Addr.IsLinkLocalUnicast():
+			second = append(second, i.Addr)
+		}
+		named[i.Name], seen[w] = true, true
+	}
+	return slices.Insert(first, min(len(first), familiesAfter), second...)
 }
 
 // openSocket opens the TCP endpoint.
 func (l *Links) openSocket(key []byte) (transport.Endpoint, error) {
 	o := socket.Options{
 		Rank: l.cfg.Rank, Comm: l.key("socket name"), Key: key, Fault: l.cfg.Fault,
-		Addrs: l.addrs(), MaxMessage: l.Env.Slot, Logf: l.logf,
+		Addrs: addrs(l.cfg.Boot.Addrs()), MaxMessage: l.Env.Slot, Logf: l.logf,
 	}
 	if n := l.cfg.SocketThreads; n >= 0 {
 		o.Threads = n
