@@ -103,7 +103,7 @@ func (n *Net) run(ctx context.Context, what byte, b []byte) ([][]byte, error) {
 	case <-n.failed:
 		return nil, n.Err()
 	case <-ctx.Done():
-		return nil, fmt.Errorf("rank %d: waiting for another exchange of this rank: %w", n.rank, ctx.Err())
+		return nil, fmt.Errorf("rank %d: waiting for another exchange of this rank: %w", n.rank, context.Cause(ctx))
 	}
 	if err := n.Err(); err != nil {
 		return nil, err
@@ -211,12 +211,12 @@ func (n *Net) await(ctx context.Context, c <-chan struct{}, number uint32, o *op
 			n.o.Warnf("rank %d has waited %v in an exchange for %s", n.rank, time.Since(begun).Round(time.Second), n.lacking(o))
 		}
 	}
-	kind := error(ErrTimeout)
+	kind, cause := error(ErrTimeout), context.Cause(ctx)
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		kind = ctx.Err()
+		kind = cause
 	}
 	return wrapf(kind, "rank %d: exchange %d (%s): %v after %v; nothing yet from %s",
-		n.rank, number, whatName(o.what), ctx.Err(), time.Since(begun).Round(time.Millisecond), n.lacking(o))
+		n.rank, number, whatName(o.what), cause, time.Since(begun).Round(time.Millisecond), n.lacking(o))
 }
 
 // lacking names the neighbours that an exchange waits for.

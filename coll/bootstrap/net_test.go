@@ -149,6 +149,18 @@ func TestAddr(t *testing.T) {
 	}
 }
 
+// TestCanceledFor: an exchange that is canceled says why: what ended a communicator ends the making of its children.
+func TestCanceledFor(t *testing.T) {
+	why := errors.New("rank 2 aborted the parent")
+	nets := comeUp(t, 2, local(), nil)
+	defer each(nets, func(n *Net) { _ = n.Close() })
+	ctx, cancel := context.WithCancelCause(t.Context())
+	time.AfterFunc(10*time.Millisecond, func() { cancel(why) })
+	if _, err := nets[0].AllGather(ctx, nil); !errors.Is(err, why) || !strings.Contains(err.Error(), why.Error()) {
+		t.Errorf("%v; want %v", err, why)
+	}
+}
+
 // TestCancelled: an exchange that nobody is missing from may end with its context, too.
 func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

@@ -11,7 +11,9 @@ import (
 
 // TestAddrs: two ranks that have reached the root by different families have addresses of one family.
 func TestAddrs(t *testing.T) {
-	on := func(name, addr string) meet.Interface { return meet.Interface{Name: name, Addr: netip.MustParseAddr(addr)} }
+	on := func(name, addr string) meet.Interface {
+		return meet.Interface{Name: name, Addr: netip.MustParseAddr(addr)}
+	}
 	link := []meet.Interface{on("eth0", "10.0.0.1"), on("eth0", "10.0.0.9"), on("eth0", "fd00::1"), on("eth0", "fe80::1%eth0"), on("eth1", "10.1.0.1"), on("eth1", "fe80::2%eth1")}
 	want := []netip.Addr{link[0].Addr, link[4].Addr, link[2].Addr}
 	if got := addrs(link); !slices.Equal(got, want) {
