@@ -176,7 +176,7 @@ func (r *reporter) text(field string, n *yaml.Node) (string, bool) {
 	return "", false
 }
 
-// An keyValue is one key of a mapping with its value.
+// A keyValue is one key of a mapping with its value.
 type keyValue struct {
 	key   string
 	at    Pos

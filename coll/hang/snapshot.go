@@ -106,7 +106,7 @@ func (p position) ago() string {
 	return fmt.Sprintf(", %d calls ago", p.Since)
 }
 
-// An busyComm is an operation of another communicator that a rank's GPU works on.
+// A busyComm is an operation of another communicator that a rank's GPU works on.
 type busyComm struct {
 	Name     string    `json:"name"` // of the communicator
 	What     string    `json:"what"`

@@ -91,7 +91,7 @@ func (g generator) want(period int) []byte {
 	return b
 }
 
-// A element is an element's value: i of an integer type (sign-extended where
+// An element is a value: i of an integer type (sign-extended where
 // the type has a sign), f of a float.
 type element struct {
 	i uint64

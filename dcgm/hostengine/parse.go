@@ -76,7 +76,7 @@ func (t *looseText) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// An remark is an error or a remark.
+// A remark is an error or a remark.
 type remark struct {
 	Text     string
 	ID       int // 0: none

@@ -20,7 +20,7 @@ const (
 	pageable        // ordinary host memory, not page-locked; with eachCall only
 )
 
-// A endpoint is where a copy begins or ends: memory of a GPU, or host memory on the NUMA node next to
+// An endpoint is where a copy begins or ends: memory of a GPU, or host memory on the NUMA node next to
 // that GPU.
 type endpoint struct {
 	GPU    int

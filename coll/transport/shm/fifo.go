@@ -61,7 +61,7 @@ func (g geometry) slotAt(mem unsafe.Pointer, i uint32) unsafe.Pointer {
 	return unsafe.Add(mem, (g.readers+numEntries)*line+int(i%numSlots)*g.stride)
 }
 
-// An fifoEntry is a message's place in memory.
+// A fifoEntry is a message's place in memory.
 type fifoEntry struct{ p unsafe.Pointer }
 
 func (e fifoEntry) number() *uint64 { return (*uint64)(e.p) }

@@ -154,7 +154,7 @@ func (u unit) archive(kind string, arch int) string {
 	return fmt.Sprintf("ptx/%s_%d.tar", kind, arch)
 }
 
-// A archiveFile is a file of an archive.
+// An archiveFile is a file of an archive.
 type archiveFile struct {
 	name    string
 	content []byte
