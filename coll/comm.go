@@ -5,13 +5,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/assay-hpc/assay/coll/bootstrap"
-	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/hang"
 	"github.com/assay-hpc/assay/coll/host"
-	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/session"
 	"github.com/assay-hpc/assay/coll/transport"
 )
@@ -19,26 +16,13 @@ import (
 // A Comm is one rank's side of a communicator.
 type Comm struct {
 	*ranks
-	links  *session.Links
-	forced *forced
-	watch  host.Watch
 	gate
-	closed      atomic.Bool
-	suspended   atomic.Bool
-	waits       *hang.Waits
+	hostPath
 	regroupings regroupings
 
 	// Used by the goroutine that runs an operation.
 	group   *Group
-	own     Group  // for a Do of several Sends and Recvs
-	seq     uint32 // of the last collective
-	sent    []uint32
-	rcvd    []uint32
-	last    repeat
-	chosen  choose.Choice // for the last collective
-	one     host.Run
-	single  [1]*host.Run
-	pool    runPool // for groups
+	own     Group // for a Do of several Sends and Recvs
 	barrier [1]byte
 
 	kin   *siblings
@@ -65,9 +49,6 @@ func (c *Comm) Rank() int { return c.rank }
 // Size is the number of ranks.
 func (c *Comm) Size() int { return c.size }
 
-// napMany is how long a goroutine that acts as several ranks sleeps when none of them has work.
-const napMany = 50 * time.Microsecond
-
 // enter claims the communicator for this goroutine. Where it is broken, the verdict names a, the
 // operation that cannot start; nil if it is none.
 func (c *Comm) enter(a *call) error {
@@ -86,49 +67,10 @@ func (c *Comm) enter(a *call) error {
 	return nil
 }
 
-// refuse returns the error of an operation that cannot start.
-func (c *Comm) refuse(what string, err error) error {
-	switch f := c.fault.Err(); {
-	case f != nil:
-		c.fault.Settle()
-		return c.wrap(what, f)
-	case c.closed.Load():
-		err = ErrDestroyed
-	case err == nil:
-		err = ErrSuspended
-	}
-	return &Error{Code: InvalidUsage, Rank: c.rank, Op: what, Peer: NoPeer, Err: err}
-}
-
-// A gate admits one operation at a time, and none once it is shut.
-type gate struct {
-	state atomic.Int32 // 1: an operation is in progress; 2: shut
-}
-
-// claim admits an operation, if none is in progress. It ends with leave.
-func (g *gate) claim() bool { return g.state.CompareAndSwap(0, 1) }
-
-func (g *gate) leave() { g.state.Store(0) }
-
-// shut reports whether no operation is in progress, and if so keeps new ones from starting.
-func (g *gate) shut() bool { return g.state.Load() == 2 || g.state.CompareAndSwap(0, 2) }
-
-// settle shuts the gate as soon as no operation is in progress, and reports true. It reports false
-// if there is a fault, which will end the operation.
-func (g *gate) settle(fault *transport.Fault) bool {
-	for !g.shut() {
-		if fault.Err() != nil {
-			return false
-		}
-		time.Sleep(100 * time.Microsecond)
-	}
-	return true
-}
-
 // do runs an operation, or adds it to the open group.
 func (c *Comm) do(a *call) error {
 	if c.group != nil {
-		return c.collect(*a)
+		return c.group.collect(c, *a)
 	}
 	if a.Count == 0 {
 		return a.check(c)
@@ -138,22 +80,6 @@ func (c *Comm) do(a *call) error {
 	}
 	defer c.leave() // also when it panics: Abort waits for that
 	return c.run(a)
-}
-
-// collect checks an operation and adds it to the group.
-func (c *Comm) collect(a call) error {
-	g := c.group
-	if err := a.check(c); err != nil {
-		g.err = err
-		return err
-	}
-	if a.Count > 0 {
-		if a.onDevice() {
-			a.stream = c.dev.stream
-		}
-		g.calls = append(g.calls, groupCall{c: c, a: a})
-	}
-	return nil
 }
 
 func (c *Comm) run(a *call) error {
@@ -166,120 +92,25 @@ func (c *Comm) run(a *call) error {
 	if c.dev != nil {
 		c.dev.last = false
 	}
-	if l := &c.last; l.is(a) && l.fits(c, a) {
-		c.seq++
-		a.Send, a.Recv = a.Send[:len(l.op.Send)], a.Recv[:len(l.op.Recv)]
-		c.one.Again(a.Send, a.Recv, c.seq)
-		return c.drive(a)
-	}
-	c.last.plan = nil
-	if err := a.check(c); err != nil || a.Count == 0 {
-		return err
-	}
-	if a.Coll == pointToPoint && a.peer == c.rank {
-		return c.errorOf(InvalidUsage, a.name(0), "a rank that sends to itself needs a group with the Recv in it")
-	}
-	if c.size == 1 {
-		host.Alone(&a.Op)
-		return nil
-	}
-	if err := c.start(&c.one, a); err != nil {
-		return c.fail(a, err)
-	}
-	if a.Coll != pointToPoint {
-		c.last = repeat{op: a.Op, plan: c.one.Plan(), inPlace: c.one.InPlace}
-	}
-	return c.drive(a)
-}
-
-// drive runs the operation that c.one was started with.
-func (c *Comm) drive(a *call) error {
-	if _, err := host.Drive(c.single[:], &c.watch); err != nil {
-		return c.fail(a, err)
-	}
-	c.waits.Over()
-	return nil
-}
-
-// A repeat is the previous operation. Programs call the same one again and again; it then needs
-// no second check and choice.
-type repeat struct {
-	op      op.Op
-	plan    *host.Plan // nil: there was no previous operation
-	inPlace bool
-}
-
-func (l *repeat) is(a *call) bool {
-	o := &l.op
-	return l.plan != nil && o.Coll == a.Coll && o.Type == a.Type && o.Red == a.Red && o.Scaled == a.Scaled &&
-		o.Count == a.Count && o.Root == a.Root && o.Scale == a.Scale
-}
-
-// fits reports whether the buffers are large enough, and separate or in place like those of the
-// previous operation.
-func (l *repeat) fits(c *Comm, a *call) bool {
-	send, recv := len(l.op.Send), len(l.op.Recv)
-	if len(a.Send) < send || len(a.Recv) < recv {
-		return false
-	}
-	if !overlap(a.Send[:send], a.Recv[:recv]) {
-		return !l.inPlace
-	}
-	return l.inPlace && a.inPlace(c.rank)
-}
-
-// start prepares a run for host.Drive.
-func (c *Comm) start(r *host.Run, a *call) error {
-	o := host.Op{Op: a.Op, InPlace: overlap(a.Send, a.Recv)}
-	if a.Coll == op.AllToAll { // no schedule does it in place
-		o.InPlace, o.Keep = false, o.InPlace
-	}
-	switch {
-	case a.Red != Avg || !a.Coll.Reduces():
-	case a.Type.Float():
-		o.Scale, o.Scaled = 1/float64(c.size), true
-	default:
-		o.Divisor = c.size
-	}
-	if !c.session.Env.Unchecked {
-		o.Header.Sign = a.Signature()
-	}
-	var (
-		plan *host.Plan
-		err  error
-	)
-	if a.Coll == pointToPoint {
-		n := c.rcvd
-		if a.sends() {
-			n = c.sent
+	if !c.again(a) {
+		if err := a.check(c); err != nil || a.Count == 0 {
+			return err
 		}
-		n[a.peer]++
-		o.Header.Seq = n[a.peer]
-		plan, err = c.links.PairPlan(a.peer, a.sends())
-	} else {
-		c.seq++
-		o.Header.Seq = c.seq
-		p := c.choose(a)
-		o.Window, o.Copy = int(p.Window), p.Protocol == choose.LL
-		c.chosen = p
-		plan, err = c.links.Plan(a.Coll, p.Algorithm, a.Root, p.Channels)
+		if a.Coll == pointToPoint && a.peer == c.rank {
+			return c.errorOf(InvalidUsage, a.name(0), "a rank that sends to itself needs a group with the Recv in it")
+		}
+		if c.size == 1 {
+			host.Alone(&a.Op)
+			return nil
+		}
+		if err := c.begin(a); err != nil {
+			return c.fail(a, err)
+		}
 	}
-	if err != nil {
-		return err
+	if err := c.drive(); err != nil {
+		return c.fail(a, err)
 	}
-	r.Start(plan, o)
 	return nil
-}
-
-// choose returns the algorithm, protocol, channels and window for a collective.
-func (c *Comm) choose(a *call) choose.Choice {
-	switch f := c.forced; {
-	case f == nil:
-		return c.links.Pick(&a.Op)
-	case f.coll == a.Coll:
-		return f.Choice
-	}
-	return c.links.Tuner.Pick(a.Coll, a.Bytes())
 }
 
 // fail makes the communicator unusable, informs the other ranks, and returns the error for the
@@ -291,7 +122,7 @@ func (c *Comm) fail(a *call, err error) error {
 	if f := c.fault.Err(); f != nil {
 		err = f // err is probably a consequence of the fault
 	}
-	e := c.wrap(a.name(c.seq), err)
+	e := c.wrap(a.name(c.seq), c.late(err))
 	c.fault.Set(e)
 	c.fault.Settle() // the others are to hear of it before the program ends
 	c.accel.Load().refuses(a, c.seq)

@@ -89,7 +89,7 @@ func (c *Comm) Destroy() error {
 	if err := c.seal(); err != nil {
 		return err
 	}
-	if c.settle(&c.fault) && c.dev != nil {
+	if c.settle() && c.dev != nil {
 		c.dev.Leave()
 	}
 	return c.kin.leave(c.destroy)
@@ -155,42 +155,24 @@ func (c *Comm) unequal() (odd, alone error) {
 
 // tellLeaving passes b to all ranks and returns the values of all, by rank, when all have called
 // it.
-func (c *Comm) tellLeaving(b byte) ([]byte, error) {
-	if c.size == 1 {
+func (r *ranks) tellLeaving(b byte) ([]byte, error) {
+	if r.size == 1 {
 		return []byte{b}, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), leaveWait)
 	defer cancel()
-	return session.Exchange(ctx, c.net, b)
+	return session.Exchange(ctx, r.net, b)
 }
 
 // leaveWait is how long a rank that is being destroyed waits for the others.
 const leaveWait = 5 * time.Second
 
-// seal prevents further operations. A second call is an error.
-func (c *Comm) seal() error {
-	if !c.closed.CompareAndSwap(false, true) {
-		return &Error{Code: InvalidArgument, Rank: c.rank, Op: "Destroy", Peer: NoPeer, Err: ErrDestroyed}
-	}
-	return nil
-}
-
 // free frees everything, after the operation in progress has ended.
 func (c *Comm) free(net func()) error {
-	c.settle(&c.fault)
+	c.settle()
 	net()
 	for !c.shut() {
 		time.Sleep(100 * time.Microsecond) // the fault ends the operation
 	}
 	return errors.Join(c.dev.close(nil), c.links.Close(), c.cfg.owned.Close())
-}
-
-// leftover returns an error if a peer sent a message that this rank never received.
-func (c *Comm) leftover() error {
-	if peer, h, ok := c.links.Pending(); ok {
-		e := c.errorOf(InvalidUsage, "Destroy", "rank %d sent a message of %v that this rank never took", peer, h)
-		e.Peer = peer
-		return e
-	}
-	return nil
 }

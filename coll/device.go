@@ -45,7 +45,7 @@ func (s *settings) deviceTerm() string {
 }
 
 // openDevice creates the executor if the communicator is to have a device.
-func (c *Comm) openDevice(ctx context.Context) error {
+func openDevice(ctx context.Context, c *Comm) error {
 	if c.cfg.device == nil {
 		return nil
 	}
@@ -169,35 +169,6 @@ func (c *Comm) SetStream(stream uintptr) error {
 		}
 	}
 	c.dev.stream = stream
-	return nil
-}
-
-// AllocDevice returns n bytes of zeroed memory on the communicator's device. Release it with
-// FreeDevice.
-func (c *Comm) AllocDevice(n int) (Buffer, error) {
-	const op = "AllocDevice"
-	if c.dev == nil {
-		return Buffer{}, c.errorOf(InvalidUsage, op, "the communicator was made without a device")
-	}
-	if n <= 0 {
-		return Buffer{}, c.errorOf(InvalidArgument, op, "there is no memory of %d bytes", n)
-	}
-	addr, err := c.dev.Alloc(n)
-	if err != nil {
-		return Buffer{}, c.wrap(op, err)
-	}
-	return Device(addr, n), nil
-}
-
-// FreeDevice releases memory that AllocDevice returned. No operation may be using it.
-func (c *Comm) FreeDevice(b Buffer) error {
-	const op = "FreeDevice"
-	if c.dev == nil || !b.device {
-		return c.errorOf(InvalidArgument, op, "this is no memory of AllocDevice")
-	}
-	if err := c.dev.Free(b.addr()); err != nil {
-		return c.wrap(op, err)
-	}
 	return nil
 }
 

@@ -181,6 +181,9 @@ func TestDeviceOperations(t *testing.T) {
 		}
 		in, out := mem(0, 1<<20), mem(1, 1<<20)
 		root := NoPeer
+		scaled := func(t Type, factor float64) error {
+			return c.Do(&op.Op{Coll: op.AllReduce, Send: in.b, Recv: out.b, Device: true, Count: 100, Type: t, Red: Sum, Scale: factor, Scaled: true})
+		}
 		steps := []struct {
 			err  error
 			want op.Op
@@ -188,8 +191,8 @@ func TestDeviceOperations(t *testing.T) {
 			{c.AllReduce(in, out, 100, Float32, Max), op.Op{Coll: op.AllReduce, Red: Max}},
 			{c.AllReduce(in, out, 100, Float32, Avg), op.Op{Coll: op.AllReduce, Scaled: true, Average: true, Scale: 1.0 / 3, Factor: 0x3eaaaaab}},
 			{c.AllReduce(in, out, 100, Int32, Avg), op.Op{Coll: op.AllReduce, Divisor: 3, Type: Int32}},
-			{c.AllReducePreMul(in, out, 100, BFloat16, PreMulSum{Factor: 2}), op.Op{Coll: op.AllReduce, Scaled: true, Scale: 2, Factor: 0x4000, Type: BFloat16}},
-			{c.AllReducePreMul(in, out, 100, Uint8, PreMulSum{Factor: 300}), op.Op{Coll: op.AllReduce, Scaled: true, Scale: 300, Factor: 255, Type: Uint8}},
+			{scaled(BFloat16, 2), op.Op{Coll: op.AllReduce, Scaled: true, Scale: 2, Factor: 0x4000, Type: BFloat16}},
+			{scaled(Uint8, 300), op.Op{Coll: op.AllReduce, Scaled: true, Scale: 300, Factor: 255, Type: Uint8}},
 			{c.AllGather(in, out, 100, Float32), op.Op{Coll: op.AllGather}},
 			{c.Broadcast(in, out, 100, Float32, 2), op.Op{Coll: op.Broadcast, Root: 2}},
 			{c.AllToAll(in, in, 100, Float32), op.Op{Coll: op.AllToAll}},
@@ -241,11 +244,11 @@ func TestDeviceOperations(t *testing.T) {
 		if err := c.SetStream(77); err != nil || !slices.Equal(f.streams, []uintptr{77}) {
 			return fmt.Errorf("stream: %v, %v", f.streams, err)
 		}
-		b, err := c.AllocDevice(5)
-		if err != nil || b.Len() != 5 || b.Addr() != 5<<20 {
-			return fmt.Errorf("alloc: %v, %v", b, err)
+		at, err := c.Executor().Alloc(5)
+		if err != nil || at != 5<<20 {
+			return fmt.Errorf("alloc: %#x, %v", at, err)
 		}
-		return c.FreeDevice(b)
+		return c.Executor().Free(at)
 	})
 	for r := range n {
 		f := of(all, r)
@@ -266,8 +269,6 @@ func TestDeviceArguments(t *testing.T) {
 			"has 16 bytes":                        c.AllReduce(mem(0, 16), mem(1, 1024), 8, Float32, Sum),
 			"another way than in place":           c.AllReduce(mem(0, 1024), Device(1<<30+4, 1024), 8, Float32, Sum),
 			"needs a group":                       c.Send(mem(0, 1024), 8, Float32, c.Rank()),
-			"no memory of AllocDevice":            c.FreeDevice(host),
-			"there is no memory of 0":             second(c.AllocDevice(0)),
 			"there is no reduction 9":             c.AllReduce(mem(0, 64), mem(1, 64), 8, Float32, Op(9)),
 			"root 5: the communicator has 2 rank": c.Broadcast(mem(0, 64), mem(1, 64), 8, Float32, 5),
 		} {
@@ -567,7 +568,7 @@ func TestDeviceFaultHolds(t *testing.T) {
 	for i, c := range comms {
 		wg.Go(func() {
 			var err error
-			if split[i], err = c.Split(t.Context(), 0, 0); err != nil {
+			if split[i], err = c.Split(t.Context(), 0, 0, Child{}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -749,7 +750,7 @@ func TestDeviceWithout(t *testing.T) {
 func TestDeviceSplit(t *testing.T) {
 	fakes(t)
 	withRanks(t, 2, deviceConfig(2), func(c *Comm) error {
-		sub, err := c.Split(context.Background(), 0, -c.Rank())
+		sub, err := c.Split(context.Background(), 0, -c.Rank(), Child{})
 		if err != nil {
 			return err
 		}

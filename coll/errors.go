@@ -52,27 +52,23 @@ var (
 )
 
 // wrap turns an error of the executor or a transport into an Error of this rank.
-func (c *Comm) wrap(what string, err error) *Error {
+func (r *ranks) wrap(what string, err error) *Error {
 	var (
 		known    *Error
 		peer     *transport.PeerError
 		mismatch *host.MismatchError
-		late     *host.TimeoutError
 	)
-	e := &Error{Code: SystemError, Rank: c.rank, Op: what, Peer: NoPeer, Err: err}
+	e := &Error{Code: SystemError, Rank: r.rank, Op: what, Peer: NoPeer, Err: err}
 	switch {
 	case errors.As(err, &known):
 		e.Code, e.Peer = known.Code, known.Peer
-		if known.Rank == c.rank {
+		if known.Rank == r.rank {
 			e.Err = known.Err
 		}
 	case errors.As(err, &peer):
 		e.Code, e.Peer = RemoteError, peer.Rank
 	case errors.As(err, &mismatch):
 		e.Code, e.Peer, e.Err = InvalidUsage, mismatch.Peer, mismatch
-	case errors.As(err, &late):
-		e.Code = Timeout
-		e.Peer, e.Err = c.waits.Blame(late)
 	case errors.Is(err, ErrAborted), errors.Is(err, ErrDestroyed), errors.Is(err, ErrBusy):
 		e.Code = InvalidUsage
 	}
@@ -80,8 +76,8 @@ func (c *Comm) wrap(what string, err error) *Error {
 }
 
 // errorOf returns an Error of this rank.
-func (c *Comm) errorOf(code Code, what string, format string, a ...any) *Error {
-	return &Error{Code: code, Rank: c.rank, Op: what, Peer: NoPeer, Err: fmt.Errorf(format, a...)}
+func (r *ranks) errorOf(code Code, what string, format string, a ...any) *Error {
+	return &Error{Code: code, Rank: r.rank, Op: what, Peer: NoPeer, Err: fmt.Errorf(format, a...)}
 }
 
 // follows reports whether an error may be the consequence of another rank's fault, of which a report

@@ -53,6 +53,21 @@ func (g *Group) Add(comms ...*Comm) {
 	}
 }
 
+// collect checks an operation of a communicator and adds it.
+func (g *Group) collect(c *Comm, a call) error {
+	if err := a.check(c); err != nil {
+		g.err = err
+		return err
+	}
+	if a.Count > 0 {
+		if a.onDevice() {
+			a.stream = c.dev.stream
+		}
+		g.calls = append(g.calls, groupCall{c: c, a: a})
+	}
+	return nil
+}
+
 // End matches the last Start. The outermost End runs all collected operations and returns the
 // first error of any.
 func (g *Group) End() error {
@@ -83,20 +98,6 @@ func (g *Group) clear() {
 	clear(g.comms)
 	clear(g.calls)
 	g.comms, g.calls, g.err = g.comms[:0], g.calls[:0], nil
-}
-
-// A runPool has the runs of a group's operations, which the next group uses again.
-type runPool struct {
-	runs []*host.Run
-	used int
-}
-
-func (p *runPool) next() *host.Run {
-	if p.used == len(p.runs) {
-		p.runs = append(p.runs, new(host.Run))
-	}
-	p.used++
-	return p.runs[p.used-1]
 }
 
 // A tail is the last run on some connections.
@@ -347,6 +348,9 @@ func (g *Group) failedAt(i int, err error) error {
 	g.failOthers(at.c, first)
 	return first
 }
+
+// napMany is how long a goroutine that acts as several ranks sleeps when none of them has work.
+const napMany = 50 * time.Microsecond
 
 // watch returns how the group waits: like its communicator if it has only one, else without
 // sleeping for long on the bell of any of them.

@@ -185,7 +185,7 @@ func TestSplit(t *testing.T) {
 		if c.Rank() == 5 {
 			color = NoColor
 		}
-		sub, err := c.Split(context.Background(), color, -c.Rank())
+		sub, err := c.Split(context.Background(), color, -c.Rank(), Child{})
 		if err != nil {
 			return err
 		}
@@ -281,7 +281,7 @@ func TestGroupFails(t *testing.T) {
 	var wg sync.WaitGroup
 	for r, c := range comms {
 		wg.Go(func() {
-			turned, err := c.Split(t.Context(), 0, -r)
+			turned, err := c.Split(t.Context(), 0, -r, Child{})
 			if err != nil {
 				t.Error(err)
 				return

@@ -15,7 +15,6 @@ import (
 	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/hang"
-	"github.com/assay-hpc/assay/coll/host"
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/session"
 	"github.com/assay-hpc/assay/coll/transport"
@@ -286,7 +285,11 @@ func CommInitRank(ctx context.Context, n int, id UniqueID, rank int, cfg Config)
 	}
 	c.kin = joinSiblings(c.net.Key("siblings"))
 	c.hang.Name, c.hang.Key = c.Name(), c.kin.key
-	err = c.connect(ctx)
+	if err = c.agree(ctx); err == nil {
+		if err = c.open(ctx, ""); err == nil {
+			err = openDevice(ctx, c)
+		}
+	}
 	if err != nil {
 		c.kin.drop()
 		e := c.wrap(op, err)
@@ -307,38 +310,24 @@ func CommInitRank(ctx context.Context, n int, id UniqueID, rank int, cfg Config)
 	return c, nil
 }
 
-// connect agrees with the other ranks on the settings, and opens connections and the device.
-func (c *Comm) connect(ctx context.Context) (err error) {
+// agree agrees with the other ranks on the settings.
+func (r *ranks) agree(ctx context.Context) (err error) {
 	s := session.Config{
-		Knobs: c.cfg.Knobs, Rank: c.rank, Size: c.size, Boot: c.net, Fault: &c.fault, Broken: c.broken,
-		Log: c.cfg.log, Rings: c.cfg.rings, Term: c.cfg.deviceTerm(), Device: c.cfg.device,
+		Knobs: r.cfg.Knobs, Rank: r.rank, Size: r.size, Boot: r.net, Fault: &r.fault, Broken: r.broken,
+		Log: r.cfg.log, Rings: r.cfg.rings, Term: r.cfg.deviceTerm(), Device: r.cfg.device,
 	}
-	if c.cfg.gpus != nil {
-		s.Bus = c.cfg.gpus.Bus
+	if r.cfg.gpus != nil {
+		s.Bus = r.cfg.gpus.Bus
 	}
-	if c.session, err = session.New(ctx, s); err != nil {
-		return err
-	}
-	if err := c.open(ctx, ""); err != nil {
-		return err
-	}
-	return c.openDevice(ctx)
-}
-
-// open opens the connections of the communicator, or of a lane.
-func (c *Comm) open(ctx context.Context, lane string) (err error) {
-	c.links, err = c.session.Open(ctx, lane)
-	c.watch = host.Watch{
-		Waiter: c.links.Waiter, Fault: c.fault.Err, Timeout: c.cfg.Timeout, Slow: hang.Slow,
-		Late: func(_ int, h transport.Header, b host.Blocked, d time.Duration) { c.waits.Late(h, b, d) },
-	}
+	r.session, err = session.New(ctx, s)
 	return err
 }
 
 // of returns a Comm without connections. numbered is set if its collectives have the communicator's
 // numbers; those of lanes have their own.
 func (r *ranks) of(numbered bool) *Comm {
-	c := &Comm{ranks: r, waits: hang.NewWaits(&r.hang, numbered), sent: make([]uint32, r.size), rcvd: make([]uint32, r.size)}
+	c := &Comm{ranks: r, gate: gate{shared: r}}
+	c.hostPath = hostPath{shared: r, waits: hang.NewWaits(&r.hang, numbered), sent: make([]uint32, r.size), rcvd: make([]uint32, r.size)}
 	c.single[0] = &c.one
 	return c
 }
@@ -437,25 +426,25 @@ func (r report) error(rank, from int) error {
 }
 
 // announce tells the other ranks about this rank's error, unless they know it.
-func (c *Comm) announce(err error) {
-	if c.net == nil {
+func (r *ranks) announce(err error) {
+	if r.net == nil {
 		return
 	}
-	defer c.net.Flush() // the program may end because of the error: also what this rank forwards must be out
+	defer r.net.Flush() // the program may end because of the error: also what this rank forwards must be out
 	var e *Error
 	if !errors.As(err, &e) {
-		e = c.wrap("asynchronous", err)
+		e = r.wrap("asynchronous", err)
 	}
-	r := report{Code: e.Code, Text: e.Error(), Abort: errors.Is(e, ErrAborted)}
+	told := report{Code: e.Code, Text: e.Error(), Abort: errors.Is(e, ErrAborted)}
 	switch lost, ok := errors.AsType[*transport.PeerError](err); {
 	case ok && lost.Told:
 		return
 	case ok:
-		r.Peer, r.Text = &lost.Rank, lost.Error()
+		told.Peer, told.Text = &lost.Rank, lost.Error()
 	case e.Code == RemoteError: // another rank's report
 		return
 	}
-	c.report(r)
+	r.report(told)
 }
 
 // report sends a report to the other ranks. It may be lost.

@@ -169,7 +169,7 @@ func TestFailuresLeaveNothing(t *testing.T) {
 						}
 						return
 					}
-					_, errs[r] = c.Split(t.Context(), 0, 0)
+					_, errs[r] = c.Split(t.Context(), 0, 0, Child{})
 				})
 			}
 			wg.Wait()

@@ -50,61 +50,61 @@ func (c *Comm) Do(o *op.Op) error {
 	if !o.Coll.Rooted() {
 		root = NoPeer
 	}
-	return c.call(&call{Op: op.Op{Coll: o.Coll, Count: o.Count, Type: o.Type, Red: o.Red, Root: root, Scale: o.Scale, Scaled: o.Scaled, Factor: o.Factor, FactorAt: o.FactorAt}}, send, recv)
+	return c.do(collective(op.Op{Coll: o.Coll, Count: o.Count, Type: o.Type, Red: o.Red, Root: root, Scale: o.Scale, Scaled: o.Scaled, Factor: o.Factor, FactorAt: o.FactorAt}, send, recv))
 }
 
-// call does a collective on buffers that may be longer than it needs.
-func (c *Comm) call(a *call, send, recv Buffer) error {
-	a.Send, a.Recv, a.device = send.b, recv.b, [2]bool{send.device, recv.device}
-	return c.do(a)
+// collective is the call of a collective on buffers that may be longer than it needs.
+func collective(o op.Op, send, recv Buffer) *call {
+	o.Send, o.Recv = send.b, recv.b
+	return &call{Op: o, device: [2]bool{send.device, recv.device}}
 }
 
 // AllReduce reduces count elements of all ranks' send buffers into every
 // rank's receive buffer.
 func (c *Comm) AllReduce(send, recv Buffer, count int, t Type, red Op) error {
-	return c.call(&call{Op: op.Op{Coll: op.AllReduce, Count: count, Type: t, Red: red, Root: NoPeer}}, send, recv)
+	return c.do(collective(op.Op{Coll: op.AllReduce, Count: count, Type: t, Red: red, Root: NoPeer}, send, recv))
 }
 
 // Broadcast copies count elements of the root's send buffer into every rank's receive buffer. The
 // send buffers of other ranks are ignored.
 func (c *Comm) Broadcast(send, recv Buffer, count int, t Type, root int) error {
-	return c.call(&call{Op: op.Op{Coll: op.Broadcast, Count: count, Type: t, Root: root}}, send, recv)
+	return c.do(collective(op.Op{Coll: op.Broadcast, Count: count, Type: t, Root: root}, send, recv))
 }
 
 // Reduce reduces count elements of all ranks' send buffers into the root's receive buffer. The
 // receive buffers of other ranks are not changed.
 func (c *Comm) Reduce(send, recv Buffer, count int, t Type, red Op, root int) error {
-	return c.call(&call{Op: op.Op{Coll: op.Reduce, Count: count, Type: t, Red: red, Root: root}}, send, recv)
+	return c.do(collective(op.Op{Coll: op.Reduce, Count: count, Type: t, Red: red, Root: root}, send, recv))
 }
 
 // AllGather puts count elements of every rank into every rank's receive buffer, which holds count
 // elements per rank, in the order of the ranks.
 func (c *Comm) AllGather(send, recv Buffer, count int, t Type) error {
-	return c.call(&call{Op: op.Op{Coll: op.AllGather, Count: count, Type: t, Root: NoPeer}}, send, recv)
+	return c.do(collective(op.Op{Coll: op.AllGather, Count: count, Type: t, Root: NoPeer}, send, recv))
 }
 
 // ReduceScatter reduces the send buffers, of count elements per rank, and puts each rank's own
 // count elements of the result into its receive buffer.
 func (c *Comm) ReduceScatter(send, recv Buffer, count int, t Type, red Op) error {
-	return c.call(&call{Op: op.Op{Coll: op.ReduceScatter, Count: count, Type: t, Red: red, Root: NoPeer}}, send, recv)
+	return c.do(collective(op.Op{Coll: op.ReduceScatter, Count: count, Type: t, Red: red, Root: NoPeer}, send, recv))
 }
 
 // AllToAll sends count elements to each rank: part i of the send buffer goes to part "own rank"
 // of rank i's receive buffer. It may be called in place, unlike in NCCL, which costs a copy of
 // the whole buffer.
 func (c *Comm) AllToAll(send, recv Buffer, count int, t Type) error {
-	return c.call(&call{Op: op.Op{Coll: op.AllToAll, Count: count, Type: t, Root: NoPeer}}, send, recv)
+	return c.do(collective(op.Op{Coll: op.AllToAll, Count: count, Type: t, Root: NoPeer}, send, recv))
 }
 
 // Gather puts count elements of every rank into the root's receive buffer.
 func (c *Comm) Gather(send, recv Buffer, count int, t Type, root int) error {
-	return c.call(&call{Op: op.Op{Coll: op.Gather, Count: count, Type: t, Root: root}}, send, recv)
+	return c.do(collective(op.Op{Coll: op.Gather, Count: count, Type: t, Root: root}, send, recv))
 }
 
 // Scatter puts part i of the root's send buffer, count elements, into rank i's
 // receive buffer.
 func (c *Comm) Scatter(send, recv Buffer, count int, t Type, root int) error {
-	return c.call(&call{Op: op.Op{Coll: op.Scatter, Count: count, Type: t, Root: root}}, send, recv)
+	return c.do(collective(op.Op{Coll: op.Scatter, Count: count, Type: t, Root: root}, send, recv))
 }
 
 // Send sends count elements to a rank that calls Recv with the same count and type. Outside a
@@ -116,37 +116,6 @@ func (c *Comm) Send(send Buffer, count int, t Type, to int) error {
 // Recv receives count elements that the rank from sends.
 func (c *Comm) Recv(recv Buffer, count int, t Type, from int) error {
 	return c.do(&call{Op: op.Op{Coll: pointToPoint, Recv: recv.b, Count: count, Type: t, Root: NoPeer}, device: [2]bool{1: recv.device}, peer: from})
-}
-
-// A PreMulSum is a sum in which each rank's input is multiplied first, by a factor of its own:
-// Factor, or the element of the operation's type that is in device memory at At when the
-// operation runs.
-type PreMulSum struct {
-	Factor float64
-	At     Buffer
-}
-
-func (m PreMulSum) of(c op.Collective, count int, t Type, root int) *call {
-	o := op.Op{Coll: c, Count: count, Type: t, Red: Sum, Root: root, Scale: m.Factor, Scaled: true}
-	if m.At.device {
-		o.Factor, o.FactorAt = uint64(m.At.addr()), true
-	}
-	return &call{Op: o}
-}
-
-// AllReducePreMul is AllReduce with a PreMulSum.
-func (c *Comm) AllReducePreMul(send, recv Buffer, count int, t Type, m PreMulSum) error {
-	return c.call(m.of(op.AllReduce, count, t, NoPeer), send, recv)
-}
-
-// ReducePreMul is Reduce with a PreMulSum.
-func (c *Comm) ReducePreMul(send, recv Buffer, count int, t Type, m PreMulSum, root int) error {
-	return c.call(m.of(op.Reduce, count, t, root), send, recv)
-}
-
-// ReduceScatterPreMul is ReduceScatter with a PreMulSum.
-func (c *Comm) ReduceScatterPreMul(send, recv Buffer, count int, t Type, m PreMulSum) error {
-	return c.call(m.of(op.ReduceScatter, count, t, NoPeer), send, recv)
 }
 
 // A Norm is what AllReduceNorm does with the sum: rows of Row elements are added to Residual,
@@ -174,14 +143,14 @@ func (c *Comm) AllReduceNorm(send, recv Buffer, count int, t Type, n Norm) error
 	if err := n.check(c, count, t, send, recv); err != nil {
 		return err
 	}
-	a := &call{Op: op.Op{Coll: op.AllReduce, Count: count, Type: t, Red: Sum, Root: NoPeer}}
+	a := collective(op.Op{Coll: op.AllReduce, Count: count, Type: t, Red: Sum, Root: NoPeer}, send, recv)
 	if count > 0 {
 		a.Norm = op.Norm{Row: n.Row, Residual: n.Residual.b[:count*t.Size()], Weight: n.Weight.b[:n.Row*t.Size()], Eps: n.Eps}
 	}
-	return c.call(a, send, recv)
+	return c.do(a)
 }
 
-// check validates what call does not.
+// check validates what a call's check does not.
 func (n Norm) check(c *Comm, count int, t Type, send, recv Buffer) error {
 	size := t.Size()
 	bad := func(code Code, format string, args ...any) error {
@@ -192,7 +161,7 @@ func (n Norm) check(c *Comm, count int, t Type, send, recv Buffer) error {
 		return bad(InvalidArgument, "the type is %v; it must be %v, %v or %v", t, Float16, BFloat16, Float32)
 	case n.Row <= 0 || n.Row > maxRow/size:
 		return bad(InvalidArgument, "a row of %d elements: it must have 1 to %d", n.Row, maxRow/size)
-	case count < 0: // call says so
+	case count < 0: // the call's check says so
 		return nil
 	case count%n.Row != 0:
 		return bad(InvalidArgument, "%d elements are not whole rows of %d", count, n.Row)

@@ -66,12 +66,7 @@ func (c *Comm) Revoke() error {
 // ranks that stay call it with the same list; those in the list do not, and may be dead. This
 // communicator may have failed or been revoked. It stays as it is, and must still be destroyed or
 // aborted.
-func (c *Comm) Shrink(ctx context.Context, without []int) (*Comm, error) {
-	return c.ShrinkAs(ctx, without, Child{})
-}
-
-// ShrinkAs is Shrink for a child that differs from its parent as the Child says.
-func (c *Comm) ShrinkAs(ctx context.Context, without []int, as Child) (*Comm, error) {
+func (c *Comm) Shrink(ctx context.Context, without []int, as Child) (*Comm, error) {
 	const op = "CommShrink"
 	without = slices.Compact(slices.Sorted(slices.Values(without)))
 	var members []int
@@ -106,12 +101,7 @@ func (c *Comm) ShrinkAs(ctx context.Context, without []int, as Child) (*Comm, er
 // Grow creates a communicator of n ranks, of which the first are this one's. All ranks of this
 // one call it, one of them with an ID of GetUniqueID, the others with nil. The new ranks join
 // with CommInitRank and that ID.
-func (c *Comm) Grow(ctx context.Context, n int, id *UniqueID) (*Comm, error) {
-	return c.GrowAs(ctx, n, id, Child{})
-}
-
-// GrowAs is Grow for a child that differs from its parent as the Child says.
-func (c *Comm) GrowAs(ctx context.Context, n int, id *UniqueID, as Child) (*Comm, error) {
+func (c *Comm) Grow(ctx context.Context, n int, id *UniqueID, as Child) (*Comm, error) {
 	const op = "CommGrow"
 	if n <= c.size {
 		return nil, c.errorOf(InvalidArgument, op, "%d ranks are not more than the %d that there are", n, c.size)
@@ -154,11 +144,11 @@ func (c *Comm) regroup(ctx context.Context, op string, mine regrouping, id *Uniq
 }
 
 // tellRegrouping repeats the report until all have joined, because a report may be dropped.
-func (c *Comm) tellRegrouping(ctx context.Context, r regrouping) {
+func (r *ranks) tellRegrouping(ctx context.Context, called regrouping) {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		c.report(report{Regroup: &r})
+		r.report(report{Regroup: &called})
 		select {
 		case <-ctx.Done():
 		case <-tick.C:

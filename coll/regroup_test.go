@@ -41,7 +41,7 @@ func TestShrink(t *testing.T) {
 							t.Errorf("rank %d: %v", r, err)
 						}
 					}
-					first, err := comms[r].Shrink(t.Context(), []int{3, 0})
+					first, err := comms[r].Shrink(t.Context(), []int{3, 0}, Child{})
 					if err != nil {
 						t.Errorf("rank %d: %v", r, err)
 						return
@@ -56,7 +56,7 @@ func TestShrink(t *testing.T) {
 						t.Errorf("rank %d: the first communicator: %v", r, comms[r].AsyncError())
 					}
 					if r != 4 {
-						second, err := first.Shrink(t.Context(), []int{2})
+						second, err := first.Shrink(t.Context(), []int{2}, Child{})
 						if err != nil {
 							t.Errorf("rank %d: %v", r, err)
 							return
@@ -85,7 +85,7 @@ func TestShrinkWrong(t *testing.T) {
 			ranks []int
 			say   string
 		}{"too high": {[]int{3}, "has ranks that there are not"}, "negative": {[]int{-1}, "has ranks that there are not"}, "oneself": {[]int{c.Rank()}, "the rank itself is in the list"}} {
-			if s, err := c.Shrink(t.Context(), want.ranks); s != nil || CodeOf(err) != InvalidArgument || !strings.Contains(err.Error(), want.say) {
+			if s, err := c.Shrink(t.Context(), want.ranks, Child{}); s != nil || CodeOf(err) != InvalidArgument || !strings.Contains(err.Error(), want.say) {
 				t.Errorf("%s: %v, %v", list, s, err)
 			}
 		}
@@ -93,11 +93,11 @@ func TestShrinkWrong(t *testing.T) {
 		defer cancel()
 		switch c.Rank() {
 		case 0:
-			if _, err := c.Shrink(ctx, nil); err == nil {
+			if _, err := c.Shrink(ctx, nil, Child{}); err == nil {
 				t.Error("rank 0 went on alone")
 			}
 		case 1:
-			if _, err := c.Shrink(ctx, []int{2}); CodeOf(err) != InvalidUsage || !strings.Contains(err.Error(), "rank 0 shrinks the communicator without ranks []; this rank shrinks the communicator without ranks [2]") {
+			if _, err := c.Shrink(ctx, []int{2}, Child{}); CodeOf(err) != InvalidUsage || !strings.Contains(err.Error(), "rank 0 shrinks the communicator without ranks []; this rank shrinks the communicator without ranks [2]") {
 				t.Errorf("rank 1: %v", err)
 			}
 		}
@@ -123,9 +123,9 @@ func TestGrow(t *testing.T) {
 			var err error
 			switch r {
 			case 0:
-				grown, err = comms[0].Grow(t.Context(), 4, nil)
+				grown, err = comms[0].Grow(t.Context(), 4, nil, Child{})
 			case 1:
-				grown, err = comms[1].Grow(t.Context(), 4, &id)
+				grown, err = comms[1].Grow(t.Context(), 4, &id, Child{})
 			default:
 				grown, err = CommInitRank(t.Context(), 4, id, r, testConfig())
 			}
@@ -144,7 +144,7 @@ func TestGrow(t *testing.T) {
 	}
 	wg.Wait()
 	for _, c := range comms {
-		if _, err := c.Grow(t.Context(), 2, nil); CodeOf(err) != InvalidArgument {
+		if _, err := c.Grow(t.Context(), 2, nil, Child{}); CodeOf(err) != InvalidArgument {
 			t.Errorf("to two: %v", err)
 		}
 		if err := c.Destroy(); err != nil {

@@ -16,12 +16,7 @@ const NoColor = -1
 // Split creates communicators out of this one: ranks with the same color form one, numbered by
 // key and, where keys are equal, by their ranks here. Every rank of the communicator calls it. A
 // rank with NoColor gets nil.
-func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
-	return c.SplitAs(ctx, color, key, Child{})
-}
-
-// SplitAs is Split for children that differ from their parent as the Child says.
-func (c *Comm) SplitAs(ctx context.Context, color, key int, as Child) (*Comm, error) {
+func (c *Comm) Split(ctx context.Context, color, key int, as Child) (*Comm, error) {
 	const op = "CommSplit"
 	cfg, err := c.forChild(op, as)
 	if err != nil {
@@ -49,7 +44,7 @@ func (c *Comm) SplitAs(ctx context.Context, color, key int, as Child) (*Comm, er
 
 // child creates a communicator of some ranks, in the order of members; without members, this rank
 // is left out. All ranks call it, each with the members of its own communicator.
-func (c *Comm) child(ctx context.Context, op string, members []int, cfg Config) (_ *Comm, err error) {
+func (r *ranks) child(ctx context.Context, op string, members []int, cfg Config) (_ *Comm, err error) {
 	const ok = 1 // first byte of a message with an ID; else an error's text follows
 	var root *bootstrap.Root
 	defer func() {
@@ -58,17 +53,17 @@ func (c *Comm) child(ctx context.Context, op string, members []int, cfg Config) 
 		}
 	}()
 	var mine []byte
-	if len(members) > 0 && slices.Min(members) == c.rank {
-		if root, err = bootstrap.NewRoot(c.cfg.boot); err != nil {
+	if len(members) > 0 && slices.Min(members) == r.rank {
+		if root, err = bootstrap.NewRoot(r.cfg.boot); err != nil {
 			mine = append([]byte{0}, err.Error()...)
 		} else {
 			id := root.ID()
 			mine = append([]byte{ok}, id[:]...)
 		}
 	}
-	ids, err := c.net.AllGather(ctx, mine)
+	ids, err := r.net.AllGather(ctx, mine)
 	if err != nil {
-		return nil, c.giveUp(op, err)
+		return nil, r.giveUp(op, err)
 	}
 	if len(members) == 0 {
 		return nil, nil
@@ -76,15 +71,15 @@ func (c *Comm) child(ctx context.Context, op string, members []int, cfg Config) 
 	leader := slices.Min(members)
 	var id UniqueID
 	if b := ids[leader]; len(b) != 1+len(id) || b[0] != ok {
-		e := c.errorOf(RemoteError, op, "rank %d sent no ID: %s", leader, b[min(1, len(b)):])
+		e := r.errorOf(RemoteError, op, "rank %d sent no ID: %s", leader, b[min(1, len(b)):])
 		e.Peer = leader
 		return nil, e
 	}
 	copy(id[:], ids[leader][1:])
-	return CommInitRank(ctx, len(members), id, slices.Index(members, c.rank), cfg)
+	return CommInitRank(ctx, len(members), id, slices.Index(members, r.rank), cfg)
 }
 
-// A Child says how a communicator differs from its parent.
+// A Child says how a communicator differs from its parent. The zero value: in its ranks only.
 type Child struct {
 	// Environ contains the variables that settings are read from; nil: the parent's settings.
 	Environ []string
@@ -92,36 +87,36 @@ type Child struct {
 }
 
 // forChild returns the Config of a child of this communicator.
-func (c *Comm) forChild(op string, as Child) (Config, error) {
-	k := *c.cfg.Knobs
+func (r *ranks) forChild(op string, as Child) (Config, error) {
+	k := *r.cfg.Knobs
 	if as.Environ != nil {
 		own, _, err := knob.Load(as.Environ, nil) // the warnings are those of the parent
 		if err != nil {
-			return Config{}, c.errorOf(InvalidArgument, op, "%w", err)
+			return Config{}, r.errorOf(InvalidArgument, op, "%w", err)
 		}
 		k = *own
 	}
 	k.CommID = "" // that was for the parent
 	return Config{
-		Knobs: &k, Log: c.cfg.log, Silence: c.cfg.boot.Silence, Device: c.cfg.device, GPUs: c.cfg.gpus, AsNCCL: c.cfg.asNCCL,
-		Name: cmp.Or(as.Name, c.cfg.name), OnHang: c.cfg.onHang,
+		Knobs: &k, Log: r.cfg.log, Silence: r.cfg.boot.Silence, Device: r.cfg.device, GPUs: r.cfg.gpus, AsNCCL: r.cfg.asNCCL,
+		Name: cmp.Or(as.Name, r.cfg.name), OnHang: r.cfg.onHang,
 	}, nil
 }
 
 // whileWhole returns a context that ends with the communicator, too.
-func (c *Comm) whileWhole(ctx context.Context) (context.Context, func()) {
+func (r *ranks) whileWhole(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(c.broken, func() { cancel(context.Cause(c.broken)) })
+	stop := context.AfterFunc(r.broken, func() { cancel(context.Cause(r.broken)) })
 	return ctx, func() { stop(); cancel(nil) }
 }
 
 // giveUp makes the communicator unusable after a failed exchange: the ranks are out of step.
-func (c *Comm) giveUp(op string, err error) error {
-	c.net.Heard()
-	if f := c.fault.Err(); f != nil {
+func (r *ranks) giveUp(op string, err error) error {
+	r.net.Heard()
+	if f := r.fault.Err(); f != nil {
 		err = f // err is probably a consequence of the fault
 	}
-	e := c.wrap(op, err)
-	c.fault.Set(e)
+	e := r.wrap(op, err)
+	r.fault.Set(e)
 	return e
 }

@@ -15,7 +15,7 @@ func TestSplitKeys(t *testing.T) {
 	keys := []int{math.MaxInt, math.MinInt, 0, -1, math.MaxInt - 1}
 	want := []int{4, 0, 2, 1, 3}
 	withRanks(t, len(keys), testConfig(), func(c *Comm) error {
-		s, err := c.Split(context.Background(), 0, keys[c.Rank()])
+		s, err := c.Split(context.Background(), 0, keys[c.Rank()], Child{})
 		if err != nil {
 			return err
 		}
@@ -45,7 +45,7 @@ func TestSplitGivenUp(t *testing.T) {
 			if r == 1 {
 				cancel()
 			}
-			_, errs[r] = c.Split(ctx, 0, 0)
+			_, errs[r] = c.Split(ctx, 0, 0, Child{})
 		})
 	}
 	wg.Wait()
@@ -59,8 +59,8 @@ func TestSplitGivenUp(t *testing.T) {
 	}
 }
 
-// TestSplitAs: a child has the settings that it is given, or its parent's.
-func TestSplitAs(t *testing.T) {
+// TestChild: a child has the settings that it is given, or its parent's.
+func TestChild(t *testing.T) {
 	cfg := testConfig()
 	cfg.Name = "parent"
 	comms, err := CommInitAll(t.Context(), 2, cfg)
@@ -72,7 +72,7 @@ func TestSplitAs(t *testing.T) {
 		children, errs := make([]*Comm, 2), make([]error, 2)
 		var wg sync.WaitGroup
 		for r, c := range comms {
-			wg.Go(func() { children[r], errs[r] = c.SplitAs(t.Context(), 0, 0, as) })
+			wg.Go(func() { children[r], errs[r] = c.Split(t.Context(), 0, 0, as) })
 		}
 		wg.Wait()
 		if err := errors.Join(errs...); err != nil {
@@ -89,7 +89,7 @@ func TestSplitAs(t *testing.T) {
 	if got := other[1].cfg; got.name != "child" || got.MaxChannels != 3 || parent.MaxChannels == 3 || got.CommID != "" {
 		t.Errorf("a child of its own has %q, %d channels, the ID %q", got.name, got.MaxChannels, got.CommID)
 	}
-	if _, err := comms[0].SplitAs(t.Context(), 0, 0, Child{Environ: []string{"ASSAY_TIMEOUT=30s"}}); CodeOf(err) != InvalidArgument {
+	if _, err := comms[0].Split(t.Context(), 0, 0, Child{Environ: []string{"ASSAY_TIMEOUT=30s"}}); CodeOf(err) != InvalidArgument {
 		t.Errorf("a setting that is none: %v", err)
 	}
 	for _, all := range [][]*Comm{same, other, comms} {

@@ -78,9 +78,9 @@ func (m *measurement) best(ctx context.Context, coll op.Collective, choice choos
 	if count == 0 {
 		return 0, nil
 	}
-	a := call{Op: op.Op{Coll: coll, Count: count, Type: Float32}}
+	o := op.Op{Coll: coll, Count: count, Type: Float32}
 	if !coll.Rooted() {
-		a.Root = NoPeer
+		o.Root = NoPeer
 	}
 	run := func(n int) (time.Duration, error) {
 		if err := c.Barrier(); err != nil {
@@ -88,8 +88,7 @@ func (m *measurement) best(ctx context.Context, coll op.Collective, choice choos
 		}
 		start := time.Now()
 		for range n {
-			b := a
-			if err := c.call(&b, Bytes(m.in), Bytes(m.out)); err != nil {
+			if err := c.do(collective(o, Bytes(m.in), Bytes(m.out))); err != nil {
 				return 0, err
 			}
 		}

@@ -40,10 +40,10 @@ func of(c *comm, w *C.struct_assay_new, env []string) (func(context.Context) (*c
 		}
 		parent.next = nil
 		parent.mu.Unlock()
-		return func(ctx context.Context) (*coll.Comm, error) { return from.GrowAs(ctx, n, id, as) }, nil
+		return func(ctx context.Context) (*coll.Comm, error) { return from.Grow(ctx, n, id, as) }, nil
 	case C.ASSAY_SPLIT:
 		color, key := int(w.color), int(w.key)
-		return func(ctx context.Context) (*coll.Comm, error) { return from.SplitAs(ctx, color, key, as) }, nil
+		return func(ctx context.Context) (*coll.Comm, error) { return from.Split(ctx, color, key, as) }, nil
 	}
 	var without []int
 	for _, r := range unsafe.Slice(w.without, int(w.n_without)) {
@@ -56,7 +56,7 @@ func of(c *comm, w *C.struct_assay_new, env []string) (func(context.Context) (*c
 				return nil, err
 			}
 		}
-		return from.ShrinkAs(ctx, without, as)
+		return from.Shrink(ctx, without, as)
 	}, nil
 }
 

@@ -261,12 +261,12 @@ func TestScaled(t *testing.T) {
 			each(t, all, func(g *gpuRank) error {
 				got := make([]byte, count*size)
 				err := g.on(bytes.Clone(srcs[g.Rank()]), got, func(s, r coll.Buffer) error {
-					return g.AllReducePreMul(s, r, count, ty, coll.PreMulSum{Factor: float64(g.Rank()) + 1.5})
+					return g.Do(&op.Op{Coll: op.AllReduce, Send: op.Memory(s.Addr(), s.Len()), Recv: op.Memory(r.Addr(), r.Len()), Device: true, Count: count, Type: ty, Red: elem.Sum, Scale: float64(g.Rank()) + 1.5, Scaled: true})
 				})
 				if err != nil {
 					return err
 				}
-				if err := differ("AllReducePreMul", g, ty, elem.Sum, got, want); err != nil {
+				if err := differ("AllReduce with a factor", g, ty, elem.Sum, got, want); err != nil {
 					return err
 				}
 				// The same factor, in device memory, where it is when the operation runs.
@@ -277,12 +277,12 @@ func TestScaled(t *testing.T) {
 					return err
 				}
 				err = g.on(bytes.Clone(srcs[g.Rank()]), got, func(s, r coll.Buffer) error {
-					return g.AllReducePreMul(s, r, count, ty, coll.PreMulSum{At: at})
+					return g.Do(&op.Op{Coll: op.AllReduce, Send: op.Memory(s.Addr(), s.Len()), Recv: op.Memory(r.Addr(), r.Len()), Device: true, Count: count, Type: ty, Red: elem.Sum, Scaled: true, Factor: uint64(at.Addr()), FactorAt: true})
 				})
 				if err != nil {
 					return err
 				}
-				return differ("AllReducePreMul by a factor on the device", g, ty, elem.Sum, got, want)
+				return differ("AllReduce with a factor on the device", g, ty, elem.Sum, got, want)
 			})
 		}
 	}

@@ -265,14 +265,14 @@ func (d *device) alloc(rank, n int) (uintptr, error) {
 		return err
 	})
 	if err != nil {
-		return 0, failure(rank, "AllocDevice", err)
+		return 0, failure(rank, "Alloc", err)
 	}
 	return uintptr(p), nil
 }
 
 func (d *device) free(rank int, addr uintptr) error {
 	if err := d.in(func() error { return driver.Free(driver.Ptr(addr)) }); err != nil {
-		return failure(rank, "FreeDevice", err)
+		return failure(rank, "Free", err)
 	}
 	return nil
 }

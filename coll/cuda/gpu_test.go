@@ -183,6 +183,14 @@ func (g *gpuRank) at(offset, n int) coll.Buffer {
 	return coll.Device(uintptr(g.arena)+uintptr(offset), n)
 }
 
+// alloc returns n bytes of zeroed device memory.
+func (g *gpuRank) alloc(n int) (coll.Buffer, error) {
+	at, err := g.Executor().Alloc(n)
+	return coll.Device(at, n), err
+}
+
+func (g *gpuRank) free(b coll.Buffer) error { return g.Executor().Free(b.Addr()) }
+
 // A mirror is host memory that stands for device memory while an operation is
 // called.
 type mirror struct {

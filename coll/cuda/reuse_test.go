@@ -72,7 +72,7 @@ func (u *reuser) begin() error {
 			break
 		}
 		var err error
-		if *b, err = u.AllocDevice(4 * u.n); err != nil {
+		if *b, err = u.alloc(4 * u.n); err != nil {
 			return err
 		}
 		if at := b.Addr(); u.seen[at] {
@@ -124,11 +124,11 @@ func (u *reuser) end() error {
 		}
 	}
 	if !u.inPlace {
-		err = u.FreeDevice(u.recv)
+		err = u.free(u.recv)
 	}
 	u.round++
 	u.rounds++
-	return errors.Join(err, u.FreeDevice(u.send))
+	return errors.Join(err, u.free(u.send))
 }
 
 // TestReuse: results are right where memory comes back at the address of other
@@ -261,7 +261,7 @@ func abortFree(t *testing.T, w world, round int) {
 	buffers := make([][2]coll.Buffer, w.ranks)
 	each(t, all, func(g *gpuRank) (err error) { // no kernel runs yet
 		for i := range buffers[g.Rank()] {
-			if buffers[g.Rank()][i], err = g.AllocDevice(4 * count); err != nil {
+			if buffers[g.Rank()][i], err = g.alloc(4 * count); err != nil {
 				return err
 			}
 		}
@@ -296,6 +296,6 @@ func abortFree(t *testing.T, w world, round int) {
 		if g.Rank() != victim {
 			abort()
 		}
-		return errors.Join(<-aborted, g.FreeDevice(b[0]), g.FreeDevice(b[1]))
+		return errors.Join(<-aborted, g.free(b[0]), g.free(b[1]))
 	})
 }

@@ -156,7 +156,7 @@ func (r *Rank) split(ctx context.Context, s *model.Split) error {
 	me := r.in(s.Comm)
 	if me >= 0 {
 		var err error
-		if mine, err = r.Comms[s.Comm].Split(ctx, s.Colors[me], s.Keys[me]); err != nil {
+		if mine, err = r.Comms[s.Comm].Split(ctx, s.Colors[me], s.Keys[me], coll.Child{}); err != nil {
 			return err
 		}
 		if mine != nil {
@@ -206,21 +206,16 @@ func (r *Rank) Call(c *model.Call) error {
 		return comm.Send(send, c.Count, t, c.To)
 	case c.Op == model.Recv:
 		return comm.Recv(recv, c.Count, t, c.From)
-	case c.Factor != nil:
-		f := coll.PreMulSum{Factor: c.Factor[me]}
-		switch c.Op {
-		case model.AllReduce:
-			return comm.AllReducePreMul(send, recv, c.Count, t, f)
-		case model.Reduce:
-			return comm.ReducePreMul(send, recv, c.Count, t, f, c.Root)
-		}
-		return comm.ReduceScatterPreMul(send, recv, c.Count, t, f)
 	}
 	k, ok := op.OfTest(string(c.Op))
 	if !ok {
 		return fmt.Errorf("there is no operation %q", c.Op)
 	}
-	return comm.Do(&op.Op{Coll: k, Send: bufs[0], Recv: bufs[1], Device: r.Device(), Count: c.Count, Type: t, Red: red, Root: c.Root})
+	o := op.Op{Coll: k, Send: bufs[0], Recv: bufs[1], Device: r.Device(), Count: c.Count, Type: t, Red: red, Root: c.Root}
+	if c.Factor != nil {
+		o.Red, o.Scale, o.Scaled = elem.Sum, c.Factor[me], true
+	}
+	return comm.Do(&o)
 }
 
 func device(b []byte) coll.Buffer { return coll.Device(op.Addr(b), len(b)) }

@@ -190,7 +190,7 @@ func (j *job) hostWorld(ctx context.Context) (*World, error) {
 func split(ctx context.Context) func(c perf.Comm, color int) (perf.Comm, error) {
 	return func(c perf.Comm, color int) (perf.Comm, error) {
 		m := c.(member)
-		sub, err := m.communicator().Split(ctx, color, c.Rank())
+		sub, err := m.communicator().Split(ctx, color, c.Rank(), coll.Child{})
 		if err != nil {
 			return nil, err
 		}
