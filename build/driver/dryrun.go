@@ -19,40 +19,40 @@ type DryRun struct {
 	Builder       string      `json:"builderPlatform"` // assumed: this machine's
 	Output        string      `json:"output"`
 	Push          string      `json:"push,omitempty"`
-	Targets       []DryTarget `json:"targets"`
-	Bases         []DrySource `json:"bases"`
-	Downloads     []DrySource `json:"downloads"`
-	Packages      []DrySet    `json:"packageSets"`
+	Targets       []dryTarget `json:"targets"`
+	Bases         []drySource `json:"bases"`
+	Downloads     []drySource `json:"downloads"`
+	Packages      []drySet    `json:"packageSets"`
 	Estimate      Estimate    `json:"estimate"`
 }
 
-// A DryTarget is one target, with the tags that it would get.
-type DryTarget struct {
+// A dryTarget is one target, with the tags that it would get.
+type dryTarget struct {
 	Target     string     `json:"target"`
 	Tags       []string   `json:"tags,omitempty"`
 	Unresolved []string   `json:"unresolved,omitempty"` // what the lock lacks, which --unlocked resolves first
-	Images     []DryImage `json:"images"`
+	Images     []dryImage `json:"images"`
 }
 
-// A DryImage is one platform of a target.
-type DryImage struct {
+// A dryImage is one platform of a target.
+type dryImage struct {
 	Platform string     `json:"platform"`
 	Recipe   string     `json:"recipe,omitempty"` // "" while something is unresolved
 	UpToDate string     `json:"upToDate,omitempty"`
-	Stages   []DryStage `json:"stages,omitempty"`
-	After    []DryStep  `json:"after,omitempty"` // what follows the last step
+	Stages   []dryStage `json:"stages,omitempty"`
+	After    []dryStep  `json:"after,omitempty"` // what follows the last step
 }
 
-// A DryStage is one stage. Stages are listed in the order in which they refer to each other.
-type DryStage struct {
+// A dryStage is one stage. Stages are listed in the order in which they refer to each other.
+type dryStage struct {
 	recipe.Stage
 	On    string    `json:"platform"` // the builder's, if the stage cross-compiles
-	Steps []DryStep `json:"steps"`
+	Steps []dryStep `json:"steps"`
 }
 
-// A DryStep is one step of the builder: one of the recipe's, or consecutive files of it. Steps
+// A dryStep is one step of the builder: one of the recipe's, or consecutive files of it. Steps
 // with the same number are identical and run once: all except the first have only number and title.
-type DryStep struct {
+type dryStep struct {
 	Number  int           `json:"step,omitempty"`
 	Shared  bool          `json:"shared,omitempty"`
 	Title   string        `json:"title"`
@@ -60,8 +60,8 @@ type DryStep struct {
 	Seconds *float64      `json:"seconds,omitempty"` // median of earlier builds on this machine; absent: never built here
 }
 
-// A DrySource is a base, other content that the builder receives, or a download.
-type DrySource struct {
+// A drySource is a base, other content that the builder receives, or a download.
+type drySource struct {
 	recipe.Source          // as in the lock
 	Platform      string   `json:"platform,omitempty"`
 	From          string   `json:"from,omitempty"`     // where it is fetched from, if from a mirror
@@ -70,8 +70,8 @@ type DrySource struct {
 	Seconds       *float64 `json:"seconds,omitempty"`
 }
 
-// A DrySet is one package set of the lock. The lock does not contain installed sizes.
-type DrySet struct {
+// A drySet is one package set of the lock. The lock does not contain installed sizes.
+type drySet struct {
 	Name     string       `json:"name"`
 	Asked    []string     `json:"asked,omitempty"` // the others are their dependencies
 	Packages []recipe.Deb `json:"packages"`        // with the URLs that are fetched
@@ -101,7 +101,7 @@ func (w *Workspace) DryRun(o BuildOptions) (*DryRun, error) {
 	b := &build{Workspace: w, o: o, targets: targets}
 	b.layout, _ = oci.Open(o.OutDir) // without one, nothing is up to date
 	d := &dry{build: b, times: known, native: recipe.Platform{OS: "linux", Arch: runtime.GOARCH}, numbers: map[string]int{}, ends: map[string]float64{}}
-	d.run = DryRun{SchemaVersion: 1, Builder: d.native.String(), Output: o.OutDir, Push: o.Push, Targets: []DryTarget{}, Bases: []DrySource{}, Downloads: []DrySource{}, Packages: []DrySet{}}
+	d.run = DryRun{SchemaVersion: 1, Builder: d.native.String(), Output: o.OutDir, Push: o.Push, Targets: []dryTarget{}, Bases: []drySource{}, Downloads: []drySource{}, Packages: []drySet{}}
 	for _, t := range targets {
 		if err := d.target(t); err != nil {
 			return nil, err
@@ -126,7 +126,7 @@ func (d *dry) target(t matrix.Target) error {
 	if err != nil {
 		return err
 	}
-	out := DryTarget{Target: t.Name, Unresolved: plan.Missing, Images: []DryImage{}}
+	out := dryTarget{Target: t.Name, Unresolved: plan.Missing, Images: []dryImage{}}
 	ps := platformsOf(t, d.o.Platforms)
 	if len(ps) == len(t.Platforms) && plan.Hash != "" {
 		out.Tags = append([]string{plan.Tag}, t.Moving...)
@@ -142,8 +142,8 @@ func (d *dry) target(t matrix.Target) error {
 	return nil
 }
 
-func (d *dry) image(t matrix.Target, p recipe.Platform) (DryImage, error) {
-	out := DryImage{Platform: p.String()}
+func (d *dry) image(t matrix.Target, p recipe.Platform) (dryImage, error) {
+	out := dryImage{Platform: p.String()}
 	if d.layout != nil && !d.o.Force && !d.o.Unlocked {
 		if done, ok := d.upToDate(t, p); ok {
 			out.UpToDate = done.Digest
@@ -183,21 +183,21 @@ func (d *dry) count(seconds *float64) float64 {
 	return *seconds
 }
 
-func (d *dry) after(t matrix.Target, p recipe.Platform) []DryStep {
+func (d *dry) after(t matrix.Target, p recipe.Platform) []dryStep {
 	export, finish := solve.AfterNames(t.Name, p)
-	return []DryStep{
+	return []dryStep{
 		{Title: "export the image", Seconds: d.times.median(export)},
 		{Title: "compress its layers", Seconds: d.times.median(finish)},
 		{Title: "certify it, by the suite image", Seconds: d.times.together(solve.GateName(t.Name, p), solve.LoadName(p))},
 	}
 }
 
-func (d *dry) stage(r *recipe.Recipe, s recipe.Stage, hashes map[string]recipe.Hashes) DryStage {
+func (d *dry) stage(r *recipe.Recipe, s recipe.Stage, hashes map[string]recipe.Hashes) dryStage {
 	on := r.Platform
 	if s.Native {
 		on = d.native
 	}
-	out := DryStage{Stage: s, On: on.String(), Steps: []DryStep{}}
+	out := dryStage{Stage: s, On: on.String(), Steps: []dryStep{}}
 	// ready returns when a source is available.
 	ready := func(src recipe.Source) float64 {
 		if src.Kind == recipe.FromStage {
@@ -210,7 +210,7 @@ func (d *dry) stage(r *recipe.Recipe, s recipe.Stage, hashes map[string]recipe.H
 	for i := 0; i < len(s.Steps); i++ {
 		var with []string
 		begin := end
-		st := DryStep{Does: s.Steps[i : i+1]}
+		st := dryStep{Does: s.Steps[i : i+1]}
 		switch step := s.Steps[i].(type) {
 		case recipe.Run:
 			st.Title = step.Title
@@ -235,7 +235,7 @@ func (d *dry) stage(r *recipe.Recipe, s recipe.Stage, hashes map[string]recipe.H
 		d.fetched()
 		hash := hashes[s.Name].Steps[i]
 		if n, ok := d.numbers[hash]; ok {
-			out.Steps = append(out.Steps, DryStep{Number: n, Shared: true, Title: st.Title})
+			out.Steps = append(out.Steps, dryStep{Number: n, Shared: true, Title: st.Title})
 			end = max(end, d.ends[hash])
 			continue
 		}
@@ -282,12 +282,12 @@ func (d *dry) source(src recipe.Source, on recipe.Platform) float64 {
 	}
 	end := 0.0
 	var seconds *float64
-	base := DrySource{Source: src, Platform: on.String()}
+	base := drySource{Source: src, Platform: on.String()}
 	switch {
 	case src.Kind == recipe.FromURL:
 		seconds = d.times.median(llb.DownloadPrefix + src.Name())
 		d.fetch = max(d.fetch, value(seconds))
-		d.run.Downloads = append(d.run.Downloads, DrySource{Source: src, From: d.from(src.Ref), Size: d.Lock.Downloads[src.Ref].Size, Seconds: seconds})
+		d.run.Downloads = append(d.run.Downloads, drySource{Source: src, From: d.from(src.Ref), Size: d.Lock.Downloads[src.Ref].Size, Seconds: seconds})
 	case src.Kind == recipe.FromImage:
 		seconds = d.times.median(llb.BaseName(src, on))
 		if at := d.Mirror.Image(src.Ref); at != src.Ref {
@@ -313,7 +313,7 @@ func (d *dry) source(src recipe.Source, on recipe.Platform) float64 {
 // set records a package set and returns when all its packages are available. They are fetched at
 // the same time.
 func (d *dry) set(name string, asked []string, debs []recipe.Deb) float64 {
-	out := DrySet{Name: name, Asked: asked, Packages: []recipe.Deb{}}
+	out := drySet{Name: name, Asked: asked, Packages: []recipe.Deb{}}
 	end := 0.0
 	for _, p := range debs {
 		end = max(end, value(d.times.median(llb.DownloadPrefix+p.File())))
@@ -321,7 +321,7 @@ func (d *dry) set(name string, asked []string, debs []recipe.Deb) float64 {
 		out.Packages = append(out.Packages, p)
 		out.Download += p.Size
 	}
-	if !slices.ContainsFunc(d.run.Packages, func(have DrySet) bool { return have.Name == name }) {
+	if !slices.ContainsFunc(d.run.Packages, func(have drySet) bool { return have.Name == name }) {
 		d.run.Packages = append(d.run.Packages, out)
 		d.fetch = max(d.fetch, end)
 	}

@@ -112,7 +112,7 @@ func TestDryRun(t *testing.T) {
 	names := []string{"fabric-debian12", "cuda12.4-debian13", "cuda12.4-debian13-runtime"}
 	w, run := dryRun(t, nil, names...)
 	native := recipe.Platform{OS: "linux", Arch: strings.TrimPrefix(run.Builder, "linux/")}
-	full := map[int]DryStep{}
+	full := map[int]dryStep{}
 	kinds := map[string]bool{}
 	shared := 0
 	for _, dt := range run.Targets {
@@ -219,7 +219,7 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
-func dryRunOfOne(t *testing.T, known map[string][]time.Duration) (*DryRun, DryStage) {
+func dryRunOfOne(t *testing.T, known map[string][]time.Duration) (*DryRun, dryStage) {
 	t.Helper()
 	t.Setenv("GOPROXY", "https://goproxy.example.test") // else the go command is asked, which writes into HOME
 	w := open(t, Options{Matrix: own(t)})

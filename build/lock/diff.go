@@ -19,12 +19,12 @@ type Change struct {
 	Added   bool `json:"added,omitempty"`
 	Removed bool `json:"removed,omitempty"`
 	// Packages are the packages of a set that differ. It is empty if only the request differs.
-	Packages []PackageChange `json:"packages,omitempty"`
+	Packages []packageChange `json:"packages,omitempty"`
 }
 
-// A PackageChange is one package that differs between two versions of a set. If Old and New are
+// A packageChange is one package that differs between two versions of a set. If Old and New are
 // equal, the file's content differs.
-type PackageChange struct {
+type packageChange struct {
 	Name string `json:"name"`
 	Arch string `json:"arch"`
 	// Source is the source package that it is built from; "" if its address in the archive does not
@@ -61,7 +61,7 @@ func diffEntries(kind string, old, now map[string]Entry) []Change {
 	return out
 }
 
-func diffPackages(old, now PackageSet) []PackageChange {
+func diffPackages(old, now PackageSet) []packageChange {
 	type id struct{ name, arch string }
 	type content struct {
 		versions, sums []string
@@ -77,15 +77,15 @@ func diffPackages(old, now PackageSet) []PackageChange {
 		return m
 	}
 	was, is := index(old), index(now)
-	var out []PackageChange
+	var out []packageChange
 	all := maps.Clone(was)
 	maps.Copy(all, is)
 	for k := range all {
 		if !slices.Equal(was[k].sums, is[k].sums) || !slices.Equal(was[k].versions, is[k].versions) {
-			out = append(out, PackageChange{k.name, k.arch, cmp.Or(is[k].source, was[k].source), strings.Join(was[k].versions, ", "), strings.Join(is[k].versions, ", ")})
+			out = append(out, packageChange{k.name, k.arch, cmp.Or(is[k].source, was[k].source), strings.Join(was[k].versions, ", "), strings.Join(is[k].versions, ", ")})
 		}
 	}
-	slices.SortFunc(out, func(a, b PackageChange) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Arch, b.Arch)) })
+	slices.SortFunc(out, func(a, b packageChange) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Arch, b.Arch)) })
 	return out
 }
 

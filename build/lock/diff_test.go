@@ -36,8 +36,8 @@ func TestDiff(t *testing.T) {
 		{Kind: "image", Key: "c:1", Old: "3", Removed: true},
 		{Kind: "image", Key: "d:1", Added: true},
 		{Kind: "debs", Key: "asks/amd64"},
-		{Kind: "debs", Key: "flat/amd64", Packages: []PackageChange{{Name: "cuda", Arch: "amd64", Old: "1", New: "2"}}},
-		{Kind: "debs", Key: "set/amd64", Packages: []PackageChange{
+		{Kind: "debs", Key: "flat/amd64", Packages: []packageChange{{Name: "cuda", Arch: "amd64", Old: "1", New: "2"}}},
+		{Kind: "debs", Key: "set/amd64", Packages: []packageChange{
 			{Name: "gone", Arch: "amd64", Source: "source", Old: "1"},
 			{Name: "new", Arch: "amd64", Source: "source", New: "2"},
 			{Name: "rebuilt", Arch: "amd64", Source: "source", Old: "7", New: "7"},

@@ -7,10 +7,10 @@ import (
 	"unicode"
 )
 
-// A Credential is a mirror's user and password. It is separated from the URL as soon as the URL
+// A credential is a mirror's user and password. It is separated from the URL as soon as the URL
 // is read, and stored where neither formatting nor encoding can reveal it: callers request it in
 // the form that they need.
-type Credential struct{ secret *secret }
+type credential struct{ secret *secret }
 
 // secret contains a function because fmt follows pointers and reads unexported fields, but calls
 // no function.
@@ -19,9 +19,9 @@ type secret struct {
 }
 
 // Set reports whether there is a credential.
-func (c Credential) Set() bool { return c.secret != nil }
+func (c credential) Set() bool { return c.secret != nil }
 
-func (c Credential) String() string {
+func (c credential) String() string {
 	if !c.Set() {
 		return ""
 	}
@@ -29,7 +29,7 @@ func (c Credential) String() string {
 }
 
 // Header returns the value of an Authorization header, "" without a credential.
-func (c Credential) Header() string {
+func (c credential) Header() string {
 	if !c.Set() {
 		return ""
 	}
@@ -38,14 +38,14 @@ func (c Credential) Header() string {
 }
 
 // login returns the end of a line in netrc format.
-func (c Credential) login() string {
+func (c credential) login() string {
 	user, password := c.secret.get()
 	return " login " + user + " password " + password + "\n"
 }
 
 // split removes the user and password from a URL. ok is false if s is not the URL of a server, or
 // if its credential cannot be written to files.
-func split(s string) (plain string, c Credential, ok bool) {
+func split(s string) (plain string, c credential, ok bool) {
 	u, err := url.Parse(s)
 	if err != nil || u.Host == "" {
 		return "", c, false
@@ -66,22 +66,22 @@ func split(s string) (plain string, c Credential, ok bool) {
 			return "", c, false
 		}
 	}
-	return plain, Credential{&secret{func() (string, string) { return user, password }}}, true
+	return plain, credential{&secret{func() (string, string) { return user, password }}}, true
 }
 
-// A Location is a mirror that needs a credential.
-type Location struct {
+// A location is a mirror that needs a credential.
+type location struct {
 	Name string // what the mirror replaces: a rule's From, or a scheme
 	URL  string // without the credential
-	Credential
+	credential
 }
 
 // Locations returns every mirror that needs a credential, including the default archives.
-func (r *Resolver) Locations() []Location {
-	var all []Location
+func (r *Resolver) Locations() []location {
+	var all []location
 	for _, rule := range r.rules {
 		if rule.auth.Set() {
-			all = append(all, Location{rule.From, rule.To, rule.auth})
+			all = append(all, location{rule.From, rule.To, rule.auth})
 		}
 	}
 	for _, d := range []struct {
@@ -93,7 +93,7 @@ func (r *Resolver) Locations() []Location {
 			continue // nothing is fetched from it
 		}
 		if plain, c, ok := split(root); ok && c.Set() {
-			all = append(all, Location{d.name, plain + d.suffix, c})
+			all = append(all, location{d.name, plain + d.suffix, c})
 		}
 	}
 	return all
@@ -101,8 +101,8 @@ func (r *Resolver) Locations() []Location {
 
 // Location returns the mirror that serves a URL returned by [Resolver.URL], if that mirror needs
 // a credential.
-func (r *Resolver) Location(url string) (Location, bool) {
-	var best Location
+func (r *Resolver) Location(url string) (location, bool) {
+	var best location
 	for _, l := range r.Locations() {
 		if _, ok := under(url, l.URL); ok && len(l.URL) > len(best.URL) {
 			best = l

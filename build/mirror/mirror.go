@@ -20,7 +20,7 @@ import (
 // A Rule redirects every URL or image reference that starts with From.
 type Rule struct {
 	From, To string // no credentials; To is the absolute path of a directory, or a URL or reference
-	auth     Credential
+	auth     credential
 }
 
 // IsPath reports whether [Resolver.URL] returned the path of a file of this machine. Only a rule

@@ -24,8 +24,8 @@ import (
 	"github.com/assay-hpc/assay/internal/certificate"
 )
 
-// PredicateType is the in-toto predicate type of an SPDX 2.3 document.
-const PredicateType = "https://spdx.dev/Document/v2.3"
+// predicateType is the in-toto predicate type of an SPDX 2.3 document.
+const predicateType = "https://spdx.dev/Document/v2.3"
 
 // namespace is the prefix of our documents' namespaces; target and digest follow.
 const namespace = "https://assay-hpc.github.io/spdx/"
@@ -45,8 +45,8 @@ type Image struct {
 	Components []certificate.Component        // declared by the recipe
 }
 
-// Document returns the SPDX document.
-func Document(img Image) (*spdx.Document, error) {
+// document returns the SPDX document.
+func document(img Image) (*spdx.Document, error) {
 	hex, ok := strings.CutPrefix(img.Digest, "sha256:")
 	if !ok || len(hex) != 64 {
 		return nil, fmt.Errorf("sbom: image digest %q is not sha256", img.Digest)
@@ -246,7 +246,7 @@ func escape(s string) string {
 // Statement returns the document of an image as an in-toto Statement with the image as its
 // subject: the form in which it is published.
 func Statement(img Image) ([]byte, error) {
-	doc, err := Document(img)
+	doc, err := document(img)
 	if err != nil {
 		return nil, err
 	}
@@ -254,5 +254,5 @@ func Statement(img Image) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return attest.New(PredicateType, img.Target, img.Digest, json.RawMessage(predicate))
+	return attest.New(predicateType, img.Target, img.Digest, json.RawMessage(predicate))
 }

@@ -48,7 +48,7 @@ func sample() Image {
 
 func marshal(t *testing.T, img Image) (*spdx.Document, []byte) {
 	t.Helper()
-	doc, err := Document(img)
+	doc, err := document(img)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,12 +153,12 @@ func TestLicenses(t *testing.T) {
 func TestRefuses(t *testing.T) {
 	img := sample()
 	img.Digest = "sha512:00"
-	if _, err := Document(img); err == nil {
+	if _, err := document(img); err == nil {
 		t.Error("an image digest that is not sha256 was accepted")
 	}
 	img = sample()
 	img.Components[0].Sources[0].Digest = "md5:00"
-	if _, err := Document(img); err == nil || !strings.Contains(err.Error(), "nccl") {
+	if _, err := document(img); err == nil || !strings.Contains(err.Error(), "nccl") {
 		t.Errorf("Document with an md5 source = %v; want an error that names nccl", err)
 	}
 	for _, bad := range []string{"", "{}", `{"spdxVersion":"SPDX-9"}`} {
@@ -174,7 +174,7 @@ func TestSummarize(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Summary{
+	want := summary{
 		Namespace: "https://assay-hpc.github.io/spdx/fabric-debian12/" + hex("12"), Packages: 3,
 		Components: []Component{{"cudnn", "9.10", "LicenseRef-NVIDIA-cuDNN"}, {"harness", "0.1.0", "LicenseRef-see-the-file"}, {"nccl", "2.27.6-1", "BSD-3-Clause"}},
 	}
@@ -192,7 +192,7 @@ func TestStatementIsAboutTheImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.About("sha256:" + hex("12")); err != nil || s.PredicateType != PredicateType {
+	if err := s.About("sha256:" + hex("12")); err != nil || s.PredicateType != predicateType {
 		t.Errorf("statement is %+v: %v", s, err)
 	}
 	img := sample()

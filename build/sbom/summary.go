@@ -15,7 +15,7 @@ import (
 )
 
 // Kind is how policies read SBOMs: only our own count; others are ignored.
-var Kind = attest.Kind{Name: "sbom", Type: PredicateType, Check: func(st *attest.Statement) (attest.Claims, error) {
+var Kind = attest.Kind{Name: "sbom", Type: predicateType, Check: func(st *attest.Statement) (attest.Claims, error) {
 	var doc struct {
 		Name      string `json:"name"`
 		Namespace string `json:"documentNamespace"`
@@ -41,8 +41,8 @@ var Kind = attest.Kind{Name: "sbom", Type: PredicateType, Check: func(st *attest
 	return c, nil
 }}
 
-// A Summary is the part of a document that is of interest to a person.
-type Summary struct {
+// A summary is the part of a document that is of interest to a person.
+type summary struct {
 	Namespace  string
 	Packages   int // Debian packages
 	Components []Component
@@ -56,12 +56,12 @@ type Component struct {
 }
 
 // Summarize checks and reads a document, which need not be ours.
-func Summarize(doc []byte) (Summary, error) {
+func Summarize(doc []byte) (summary, error) {
 	d, err := readDocument(doc)
 	if err != nil {
-		return Summary{}, err
+		return summary{}, err
 	}
-	s := Summary{Namespace: d.DocumentNamespace}
+	s := summary{Namespace: d.DocumentNamespace}
 	for _, p := range d.Packages {
 		for _, ref := range p.PackageExternalReferences {
 			switch {

@@ -249,3 +249,15 @@ func certificateText(out io.Writer, img driver.ImageResult) {
 	_ = report.Text(out, st, report.TextOptions{})
 	fmt.Fprintln(out)
 }
+
+func (o *buildFlags) dryRun(c *cli.Context, w *driver.Workspace, opts driver.BuildOptions) error {
+	run, err := w.DryRun(opts)
+	if err != nil {
+		return err
+	}
+	if o.form == "json" {
+		return writeJSON(c.App.Writer, run)
+	}
+	run.Text(c.App.Writer)
+	return nil
+}

@@ -65,8 +65,8 @@ const (
 	defaultLimit  = 30 * time.Second
 	// maxRanks bounds what a message can make a rank allocate.
 	maxRanks = 1 << 20
-	// MaxDocument is the maximum size of a document, in bytes.
-	MaxDocument = 32 << 20
+	// maxDocument is the maximum size of a document, in bytes.
+	maxDocument = 32 << 20
 	// maxSummary is the maximum size of an encoded summary.
 	maxSummary = 64 << 20
 )
@@ -90,8 +90,8 @@ func (o Options) check() (Options, error) {
 		return o, errors.New("a rank other than 0 needs to know where the others are: Peers is not set")
 	case o.Listener == nil && len(children(o.Rank, o.Size, o.Fanout)) > 0:
 		return o, fmt.Errorf("rank %d has children and no listener", o.Rank)
-	case len(o.Document) > MaxDocument:
-		return o, fmt.Errorf("a document of %d bytes; at most %d are possible", len(o.Document), MaxDocument)
+	case len(o.Document) > maxDocument:
+		return o, fmt.Errorf("a document of %d bytes; at most %d are possible", len(o.Document), maxDocument)
 	}
 	return o, nil
 }
@@ -171,8 +171,8 @@ func (m Missing) String() string {
 	return fmt.Sprintf("rank %d: %s", m.Rank, m.Reason)
 }
 
-// Stats are the costs of one rank's part.
-type Stats struct {
+// stats are the costs of one rank's part.
+type stats struct {
 	Messages int   // sent and received, without handshakes
 	Bytes    int64 // in these messages
 	Level    int   // from rank 0
@@ -180,20 +180,20 @@ type Stats struct {
 
 // Run gathers. At rank 0 it returns the summary of all ranks. At other ranks it returns nil once
 // the rank above has passed on theirs. Missing ranks are not an error: the summary lists them.
-func Run(ctx context.Context, own *Summary, o Options) (*Summary, Stats, error) {
+func Run(ctx context.Context, own *Summary, o Options) (*Summary, stats, error) {
 	o, err := o.check()
 	if err != nil {
-		return nil, Stats{}, fmt.Errorf("gather: %w", err)
+		return nil, stats{}, fmt.Errorf("gather: %w", err)
 	}
 	if own == nil {
-		return nil, Stats{}, fmt.Errorf("gather: rank %d has no summary", o.Rank)
+		return nil, stats{}, fmt.Errorf("gather: rank %d has no summary", o.Rank)
 	}
 	if err := own.validate(); err != nil {
-		return nil, Stats{}, fmt.Errorf("gather: rank %d's own summary: %w", o.Rank, err)
+		return nil, stats{}, fmt.Errorf("gather: rank %d's own summary: %w", o.Rank, err)
 	}
 	g := newGathering(o, own)
 	out, err := g.run(ctx)
-	st := Stats{Messages: int(g.messages.Load()), Bytes: g.bytes.Load(), Level: level(o.Rank, o.Fanout)}
+	st := stats{Messages: int(g.messages.Load()), Bytes: g.bytes.Load(), Level: level(o.Rank, o.Fanout)}
 	if err != nil {
 		return nil, st, fmt.Errorf("gather: %s: %w", o.rankName(o.Rank), err)
 	}

@@ -97,10 +97,10 @@ func (j *job) options(rank int) Options {
 
 // run starts all ranks, those in odd by another function, and returns rank 0's
 // summary and what the ranks' parts cost.
-func (j *job) run(t testing.TB, own func(rank int) *Summary, odd map[int]func(ctx context.Context, o Options)) (*Summary, []Stats, []error) {
+func (j *job) run(t testing.TB, own func(rank int) *Summary, odd map[int]func(ctx context.Context, o Options)) (*Summary, []stats, []error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	stats, errs := make([]Stats, j.size), make([]error, j.size)
+	stats, errs := make([]stats, j.size), make([]error, j.size)
 	var out *Summary
 	var wg, others sync.WaitGroup
 	for r := range j.size {

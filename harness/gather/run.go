@@ -290,7 +290,7 @@ func (g *gathering) take(p *packedSummary) error {
 
 // document passes a document up, or hands it to Keep at rank 0.
 func (g *gathering) document(p []byte) error {
-	if len(p) < 4 || len(p)-4 > MaxDocument {
+	if len(p) < 4 || len(p)-4 > maxDocument {
 		return fmt.Errorf("it has %d bytes", len(p)-4)
 	}
 	if g.o.Rank == 0 {

@@ -33,7 +33,7 @@ type cost struct {
 func gatherAll(t testing.TB, n int, own fleet) cost {
 	t.Helper()
 	j := newJob(t, n, 8, 5*time.Minute)
-	stats, errs := make([]Stats, n), make([]error, n)
+	stats, errs := make([]stats, n), make([]error, n)
 	var got *Summary
 	var wg sync.WaitGroup
 	begun, used := time.Now(), scaletest.Processor(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/assay-hpc/assay/internal/rootfs"
 )
 
-// A ConfDir is a directory that ld.so.conf, or a file that it includes, names.
-type ConfDir struct {
+// A confDir is a directory that ld.so.conf, or a file that it includes, names.
+type confDir struct {
 	Dir  string
 	File string // the file that names it
 }
@@ -23,7 +23,7 @@ const (
 
 // ReadConf returns the directories that ldconfig would search because of /etc/ld.so.conf, in
 // order. It returns none for an image without that file.
-func ReadConf(root rootfs.FS) ([]ConfDir, error) {
+func ReadConf(root rootfs.FS) ([]confDir, error) {
 	r := confReader{root: root, seen: map[string]bool{}}
 	err := r.read(confPath)
 	if errors.Is(err, fs.ErrNotExist) && len(r.seen) == 1 {
@@ -35,7 +35,7 @@ func ReadConf(root rootfs.FS) ([]ConfDir, error) {
 type confReader struct {
 	root rootfs.FS
 	seen map[string]bool
-	dirs []ConfDir
+	dirs []confDir
 }
 
 func (r *confReader) read(file string) error {
@@ -61,7 +61,7 @@ func (r *confReader) read(file string) error {
 		}
 		for _, w := range words {
 			dir, _, _ := strings.Cut(w, "=") // "dir=TYPE" is an old syntax
-			r.dirs = append(r.dirs, ConfDir{path.Clean(dir), file})
+			r.dirs = append(r.dirs, confDir{path.Clean(dir), file})
 		}
 	}
 	return nil

@@ -108,7 +108,7 @@ func TestReadConf(t *testing.T) {
 	})
 	got, err := ReadConf(root)
 	a, b := "/etc/ld.so.conf.d/a.conf", "/etc/ld.so.conf.d/b.conf"
-	want := []ConfDir{{"/a1", a}, {"/a2", a}, {"/b", b}, {"/last", "/etc/ld.so.conf"}}
+	want := []confDir{{"/a1", a}, {"/a2", a}, {"/b", b}, {"/last", "/etc/ld.so.conf"}}
 	if d := cmp.Diff(want, got); d != "" || err != nil {
 		t.Errorf("ReadConf: %v\n%s", err, d)
 	}
@@ -287,7 +287,7 @@ func lddSays(out string) map[string]string {
 	return m
 }
 
-func weSay(r Resolution) map[string]string {
+func weSay(r resolution) map[string]string {
 	m := map[string]string{}
 	for _, miss := range r.Missing {
 		m[miss.Library] = "not found"

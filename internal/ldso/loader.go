@@ -26,7 +26,7 @@ type Loader struct {
 	// libraryPath is LD_LIBRARY_PATH; defaults is searched last.
 	libraryPath, defaults []string
 	cache                 map[string][]string // soname → paths, in the cache's order
-	conf                  []ConfDir
+	conf                  []confDir
 
 	files    map[string]*elf.File       // by real path; nil: not an ELF file
 	listings map[string]map[string]bool // by directory

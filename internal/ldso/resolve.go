@@ -14,16 +14,16 @@ type Missing struct {
 	File    string // the file that would fail to start
 }
 
-// A Link is a library that was found.
-type Link struct {
+// A link is a library that was found.
+type link struct {
 	By      string
 	Library string
 	Path    string
 }
 
-// A Resolution is the result of starting one file.
-type Resolution struct {
-	Links   []Link
+// A resolution is the result of starting one file.
+type resolution struct {
+	Links   []link
 	Missing []Missing
 }
 
@@ -36,10 +36,10 @@ type object struct {
 
 // Resolve finds the libraries that the file at name needs, and those that these need, breadth
 // first like the loader. A file that is not dynamic needs nothing.
-func (l *Loader) Resolve(name string) Resolution {
+func (l *Loader) Resolve(name string) resolution {
 	f := l.File(name)
 	if f == nil || !f.Dynamic {
-		return Resolution{}
+		return resolution{}
 	}
 	s := search{l: l, loaded: map[string]string{}}
 	if f.Soname != "" {
@@ -61,7 +61,7 @@ type search struct {
 	l      *Loader
 	loaded map[string]string // name or soname → path
 	queue  []*object
-	result Resolution
+	result resolution
 }
 
 // need loads one DT_NEEDED entry of o.
@@ -77,7 +77,7 @@ func (s *search) need(o *object, lib string, main *object) {
 		}
 		s.load(o, lib, p)
 	}
-	s.result.Links = append(s.result.Links, Link{o.path, lib, p})
+	s.result.Links = append(s.result.Links, link{o.path, lib, p})
 }
 
 // load records a library found at p, once per file regardless of its name.

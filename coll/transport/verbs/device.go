@@ -45,7 +45,7 @@ func Find(s Selection) (*Net, error) {
 	}
 	names, err := rdma.Names()
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return nil, fmt.Errorf("%w: %w", errUnavailable, err)
 	}
 	n := &Net{}
 	var lacks []error
@@ -62,7 +62,7 @@ func Find(s Selection) (*Net, error) {
 	if len(names) == 0 {
 		lacks = append(lacks, errors.New("no RDMA device: none in /sys/class/infiniband, or no provider for it (ibverbs-providers), or no /dev/infiniband in this container"))
 	}
-	return nil, fmt.Errorf("%w: %w", ErrUnavailable, slots.OneLine(lacks))
+	return nil, fmt.Errorf("%w: %w", errUnavailable, slots.OneLine(lacks))
 }
 
 // add opens a device if it has a usable port, and returns why other ports are not usable.

@@ -33,9 +33,9 @@ package verbs
 
 import "errors"
 
-// ErrUnavailable means that there is no such network: the build has no cgo, there is no
+// errUnavailable means that there is no such network: the build has no cgo, there is no
 // libibverbs, or no device has a usable port.
-var ErrUnavailable = errors.New("no InfiniBand")
+var errUnavailable = errors.New("no InfiniBand")
 
 // Name is the name of the network in NCCL_NET and in logs.
 const Name = "IB"

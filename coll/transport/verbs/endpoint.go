@@ -22,8 +22,8 @@ func (o *Options) check() error {
 	switch {
 	case o.Net == nil || len(o.Net.ports) == 0:
 		return errors.New("verbs: there is no port")
-	case p.QPs < 0 || p.QPs > MaxQPs:
-		return fmt.Errorf("verbs: %d queue pairs; want at most %d", p.QPs, MaxQPs)
+	case p.QPs < 0 || p.QPs > maxQPs:
+		return fmt.Errorf("verbs: %d queue pairs; want at most %d", p.QPs, maxQPs)
 	case p.Timeout < 1 || p.Timeout > 31 || p.Retries < 0 || p.Retries > 7 || p.ServiceLevel < 0 || p.ServiceLevel > 15 || p.TrafficClass < 0 || p.TrafficClass > 255 || p.PKeyIndex < 0 || p.PKeyIndex > 0xffff:
 		return fmt.Errorf("verbs: one of these is out of its bounds: %+v", *p)
 	}

@@ -55,8 +55,8 @@ type qpNames struct {
 
 func (h *half) check() error {
 	switch {
-	case len(h.QPs) < 1 || len(h.QPs) > MaxQPs:
-		return fmt.Errorf("it has %d queue pairs; there are 1 to %d", len(h.QPs), MaxQPs)
+	case len(h.QPs) < 1 || len(h.QPs) > maxQPs:
+		return fmt.Errorf("it has %d queue pairs; there are 1 to %d", len(h.QPs), maxQPs)
 	case h.MTU.Bytes() == 0:
 		return fmt.Errorf("there is no MTU %d", h.MTU)
 	}

@@ -12,7 +12,7 @@ import (
 func TestImmediate(t *testing.T) {
 	for _, from := range []uint32{0, 5, 1<<immBits - 2, 1<<32 - 3} {
 		for ahead := range uint32(slots.N) {
-			if got, parts := parseImmediate(immediate(from+ahead, MaxQPs), from); got != ahead || parts != MaxQPs {
+			if got, parts := parseImmediate(immediate(from+ahead, maxQPs), from); got != ahead || parts != maxQPs {
 				t.Errorf("message %d from %d is %d ahead, in %d parts", from+ahead, from, got, parts)
 			}
 		}
@@ -21,7 +21,7 @@ func TestImmediate(t *testing.T) {
 
 // TestPartOf: there is a queue pair for each part.
 func TestPartOf(t *testing.T) {
-	for n := 1; n <= MaxQPs; n++ {
+	for n := 1; n <= maxQPs; n++ {
 		for _, length := range []int{leastSplit, leastSplit + 1, leastSplit + slots.HeaderSize, 99_999, 512<<10 + slots.HeaderSize} {
 			part := partOf(length, n)
 			if parts := (length + part - 1) / part; parts > n || part%partAlign != 0 {
@@ -47,7 +47,7 @@ func TestHalf(t *testing.T) {
 	}
 	for name, spoil := range map[string]func(*half){
 		"no QPs":       func(h *half) { h.QPs = nil },
-		"too many QPs": func(h *half) { h.QPs = make([]qpNames, MaxQPs+1) },
+		"too many QPs": func(h *half) { h.QPs = make([]qpNames, maxQPs+1) },
 		"no MTU":       func(h *half) { h.MTU = 9 },
 	} {
 		bad := good

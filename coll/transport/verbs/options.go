@@ -35,8 +35,8 @@ type Params struct {
 	Adaptive, AdaptiveAbove int
 }
 
-// MaxQPs is the maximum number of queue pairs of a connection.
-const MaxQPs = 64
+// maxQPs is the maximum number of queue pairs of a connection.
+const maxQPs = 64
 
 // Options configure an Endpoint. Net, Rank, Key and Fault must be given.
 type Options struct {

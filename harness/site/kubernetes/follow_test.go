@@ -36,16 +36,16 @@ func TestMayFollow(t *testing.T) {
 		{name: "could not be carried out later", digest: "sha256:other", noted: stamp(time.Hour), status: "Unknown", transition: stamp(time.Hour)},
 		{name: "waits since later", label: "pending", digest: own.Digest(), noted: stamp(time.Second), status: "Unknown", transition: stamp(time.Hour)},
 		{name: "waited before", label: "pending", digest: "sha256:other", noted: stamp(-time.Hour), status: "Unknown", transition: stamp(-time.Minute), ok: true},
-		{name: "tainted later", label: "pass", digest: own.Digest(), taint: map[string]any{"key": VerdictKey, "timeAdded": stamp(time.Hour)}},
+		{name: "tainted later", label: "pass", digest: own.Digest(), taint: map[string]any{"key": verdictKey, "timeAdded": stamp(time.Hour)}},
 		{name: "another's taint", label: "pass", digest: own.Digest(), taint: map[string]any{"key": "gpu", "timeAdded": stamp(time.Hour)}, ok: true},
 		{name: "silent since", label: "stale", digest: own.Digest(), noted: stamp(time.Second), status: "True", transition: stamp(time.Hour), ok: true},
 		{name: "nobody knows since when", label: "fail", ok: true},
 	} {
 		n := new(node)
-		n.Metadata.Labels = map[string]string{VerdictKey: tt.label}
-		n.Metadata.Annotations = map[string]string{CertificateKey: tt.digest, FinishedKey: tt.noted}
+		n.Metadata.Labels = map[string]string{verdictKey: tt.label}
+		n.Metadata.Annotations = map[string]string{certificateKey: tt.digest, finishedKey: tt.noted}
 		if tt.status != "" {
-			n.Status.Conditions = []nodeCondition{{Type: "Ready", Status: "False", LastTransitionTime: stamp(24 * time.Hour)}, {Type: ConditionType, Status: tt.status, LastTransitionTime: tt.transition}}
+			n.Status.Conditions = []nodeCondition{{Type: "Ready", Status: "False", LastTransitionTime: stamp(24 * time.Hour)}, {Type: conditionType, Status: tt.status, LastTransitionTime: tt.transition}}
 		}
 		if tt.taint != nil {
 			n.Spec.Taints = append(n.Spec.Taints, tt.taint)
@@ -88,7 +88,7 @@ func TestIs(t *testing.T) {
 			adm = dmi
 		}
 		n.Status.NodeInfo.BootID, n.Status.NodeInfo.SystemUUID = tt.boot, tt.uuid
-		n.Metadata.Annotations = map[string]string{IdentityKey: tt.known}
+		n.Metadata.Annotations = map[string]string{identityKey: tt.known}
 		err := n.is(adm, tt.o)
 		if (err == nil) != (tt.want == "") || err != nil && (!errors.Is(err, attest.ErrSubject) || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: %v; want %q", tt.name, err, tt.want)

@@ -26,21 +26,21 @@ import (
 
 // What is written to a node.
 const (
-	ConditionType = "AssayCertified"
-	// VerdictKey is the key of the label and the taint, with the value pass or fail. A node on
+	conditionType = "AssayCertified"
+	// verdictKey is the key of the label and the taint, with the value pass or fail. A node on
 	// which the checks could not be run has no such label.
-	VerdictKey = "assay-hpc.github.io/verdict"
-	// Pending is the label's value while a node waits for its certification.
-	Pending = "pending"
-	// CertificateKey is the key of the annotation: the SHA-256 of the certificate's canonical
+	verdictKey = "assay-hpc.github.io/verdict"
+	// pending is the label's value while a node waits for its certification.
+	pending = "pending"
+	// certificateKey is the key of the annotation: the SHA-256 of the certificate's canonical
 	// form.
-	CertificateKey = "assay-hpc.github.io/certificate"
-	// FinishedKey is the key of the annotation: the latest time at which a certificate that was
+	certificateKey = "assay-hpc.github.io/certificate"
+	// finishedKey is the key of the annotation: the latest time at which a certificate that was
 	// applied had been finished.
-	FinishedKey = "assay-hpc.github.io/finished"
-	// IdentityKey is the key of the annotation: the digest of the machine's identity, as of the last
+	finishedKey = "assay-hpc.github.io/finished"
+	// identityKey is the key of the annotation: the digest of the machine's identity, as of the last
 	// certificate that was applied.
-	IdentityKey = "assay-hpc.github.io/node-identity"
+	identityKey = "assay-hpc.github.io/node-identity"
 )
 
 // taintEffects are Kubernetes' effects.
@@ -152,7 +152,7 @@ func (c *Cluster) ActDue(ctx context.Context, adm *certificate.Admitted, o Optio
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("node %s: %s=%s, %s: %s", o.Node, ConditionType, cond.Status, cond.Reason, cond.Message), nil
+	return fmt.Sprintf("node %s: %s=%s, %s: %s", o.Node, conditionType, cond.Status, cond.Reason, cond.Message), nil
 }
 
 // Withdraw labels a node as pending, and says why in its condition, so that no pod which selects
@@ -161,7 +161,7 @@ func (c *Cluster) Withdraw(ctx context.Context, o Options, why string) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	cond := nodeCondition{Type: ConditionType, Status: "Unknown", Reason: "CertificationPending", Message: site.Prefix + why}
+	cond := nodeCondition{Type: conditionType, Status: "Unknown", Reason: "CertificationPending", Message: site.Prefix + why}
 	return c.write(ctx, o, cond, (*node).pendingPatch)
 }
 
@@ -171,7 +171,7 @@ func (c *Cluster) Void(ctx context.Context, o Options, why string) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	cond := nodeCondition{Type: ConditionType, Status: "Unknown", Reason: "NotCertified", Message: site.Shorten(site.Prefix+why, maxMessage)}
+	cond := nodeCondition{Type: conditionType, Status: "Unknown", Reason: "NotCertified", Message: site.Shorten(site.Prefix+why, maxMessage)}
 	return c.write(ctx, o, cond, (*node).voidPatch)
 }
 
@@ -217,7 +217,7 @@ func (c *Cluster) clearOnce(ctx context.Context, name string) error {
 	if _, err = c.client.Resource(nodes).Patch(ctx, name, mergePatch, patch, metav1.PatchOptions{FieldManager: manager}); err != nil {
 		return err
 	}
-	patch = []byte(`{"status":{"conditions":[{"$patch":"delete","type":"` + ConditionType + `"}]}}`)
+	patch = []byte(`{"status":{"conditions":[{"$patch":"delete","type":"` + conditionType + `"}]}}`)
 	_, err = c.client.Resource(nodes).Patch(ctx, name, strategicPatch, patch, metav1.PatchOptions{FieldManager: manager}, "status")
 	return err
 }
@@ -306,13 +306,13 @@ var slotRights = []right{
 	{"list", leases.Group, "leases", ""}, {"create", leases.Group, "leases", ""}, {"update", leases.Group, "leases", ""}, {"get", daemonSets.Group, "daemonsets", ""},
 }
 
-// A Denied lists the rights that this process lacks.
-type Denied struct {
+// denied is the error of a process that lacks rights, which it lists.
+type denied struct {
 	Node    string
 	missing []right
 }
 
-func (d *Denied) Error() string {
+func (d *denied) Error() string {
 	var rules []string
 	for _, r := range d.missing {
 		resource := r.resource
@@ -358,7 +358,7 @@ func (c *Cluster) Check(ctx context.Context, o Options) error {
 		return err
 	}
 	if len(missing) > 0 {
-		return &Denied{o.Node, missing}
+		return &denied{o.Node, missing}
 	}
 	return nil
 }

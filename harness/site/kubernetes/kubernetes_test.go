@@ -69,21 +69,21 @@ func (s *apiServer) read(t *testing.T, name string) (o ours) {
 	var ready, gpu bool
 	for _, c := range n.Status.Conditions {
 		ready = ready || c.Type == corev1.NodeReady && c.Reason == "KubeletReady"
-		if c.Type == ConditionType {
+		if c.Type == conditionType {
 			o.Status, o.Reason, o.Message = string(c.Status), c.Reason, c.Message
 			o.Heartbeat, o.Transition = c.LastHeartbeatTime.UTC().Format(time.TimeOnly), c.LastTransitionTime.UTC().Format(time.TimeOnly)
 		}
 	}
 	for _, taint := range n.Spec.Taints {
 		gpu = gpu || taint.Key == "gpu" && taint.Value == "yes"
-		if taint.Key == VerdictKey {
+		if taint.Key == verdictKey {
 			o.Taint = taint.Effect
 		}
 	}
 	if !ready || !gpu || n.Labels["zone"] != "a" || n.Annotations["owner"] != "x" {
 		t.Errorf("something of others is lost: %+v", n)
 	}
-	o.Label, o.Certificate = n.Labels[VerdictKey], n.Annotations[CertificateKey]
+	o.Label, o.Certificate = n.Labels[verdictKey], n.Annotations[certificateKey]
 	return o
 }
 
@@ -147,7 +147,7 @@ func TestRights(t *testing.T) {
 		c := open(t, s.as(user), time.Now())
 		_, actErr := c.Act(t.Context(), statement(result.Pass), o)
 		for what, err := range map[string]error{"Check": c.Check(t.Context(), o), "Act": actErr} {
-			var denied *Denied
+			var denied *denied
 			if errors.As(err, &denied) != (want != "") || want == "" && err != nil || want != "" && !strings.HasSuffix(err.Error(), "lacks "+want) {
 				t.Errorf("%s by %s: %v; want %q", what, user, err, want)
 			}
@@ -247,7 +247,7 @@ func TestConnect(t *testing.T) {
 		if err == nil {
 			err = c.Check(t.Context(), Options{Node: "gpu-1"})
 		}
-		var denied *Denied
+		var denied *denied
 		if may && err != nil || !may && !errors.As(err, &denied) {
 			t.Errorf("as %s: %v; may write: %v", user, err, may)
 		}
@@ -277,8 +277,8 @@ func TestWithdraw(t *testing.T) {
 		before result.Verdict
 		want   ours
 	}{
-		{"", ours{"Unknown", "CertificationPending", "assay: it was booted", "12:00:00", "12:00:00", Pending, "", ""}},
-		{result.Pass, ours{"Unknown", "CertificationPending", "assay: it was booted", "12:00:00", "12:00:00", Pending, "", ""}},
+		{"", ours{"Unknown", "CertificationPending", "assay: it was booted", "12:00:00", "12:00:00", pending, "", ""}},
+		{result.Pass, ours{"Unknown", "CertificationPending", "assay: it was booted", "12:00:00", "12:00:00", pending, "", ""}},
 		{result.Fail, ours{"Unknown", "CertificationPending", "assay: it was booted", "12:00:00", "12:00:00", "fail", "", "NoSchedule"}},
 	} {
 		if tt.before != "" {

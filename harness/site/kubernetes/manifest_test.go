@@ -102,7 +102,7 @@ func TestManifests(t *testing.T) {
 	}
 	for name, p := range pods {
 		c := p.Spec.Containers[0]
-		tolerates := slices.ContainsFunc(p.Spec.Tolerations, func(x corev1.Toleration) bool { return x.Key == VerdictKey && x.Operator == corev1.TolerationOpExists })
+		tolerates := slices.ContainsFunc(p.Spec.Tolerations, func(x corev1.Toleration) bool { return x.Key == verdictKey && x.Operator == corev1.TolerationOpExists })
 		named := slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool {
 			return e.Name == "NODE_NAME" && e.ValueFrom != nil && e.ValueFrom.FieldRef.FieldPath == "spec.nodeName"
 		})

@@ -71,7 +71,7 @@ const (
 // nothing that is known of the node says otherwise.
 func (n *node) is(adm *certificate.Admitted, o Options) error {
 	info := n.Status.NodeInfo
-	known := n.Metadata.Annotations[IdentityKey]
+	known := n.Metadata.Annotations[identityKey]
 	id := adm.Statement().Predicate.Node.Identity
 	switch {
 	case !o.Vouched && o.Boot != "" && info.BootID != "":
@@ -108,9 +108,9 @@ func (n *node) mayFollow(adm *certificate.Admitted, limit time.Time) error {
 	if p.Verdict != result.Pass {
 		return nil
 	}
-	noted, label := n.noted(limit), n.Metadata.Labels[VerdictKey]
-	same := n.Metadata.Annotations[CertificateKey] == adm.Digest()
-	marked := label == string(result.Fail) || label == Pending
+	noted, label := n.noted(limit), n.Metadata.Labels[verdictKey]
+	same := n.Metadata.Annotations[certificateKey] == adm.Digest()
+	marked := label == string(result.Fail) || label == pending
 	var since time.Time
 	if !same {
 		since = noted
@@ -122,13 +122,13 @@ func (n *node) mayFollow(adm *certificate.Admitted, limit time.Time) error {
 		}
 	}
 	for _, c := range n.Status.Conditions {
-		if c.Type == ConditionType && c.Status != "True" {
+		if c.Type == conditionType && c.Status != "True" {
 			marked = true
 			later(c.LastTransitionTime)
 		}
 	}
 	for _, t := range n.Spec.Taints {
-		if t["key"] == VerdictKey {
+		if t["key"] == verdictKey {
 			marked = true
 			later(t["timeAdded"])
 		}
@@ -145,7 +145,7 @@ func (n *node) mayFollow(adm *certificate.Admitted, limit time.Time) error {
 // noted returns when the latest certificate that was applied had been finished; zero if none says it,
 // or one after the limit.
 func (n *node) noted(limit time.Time) time.Time {
-	return before(limit, n.Metadata.Annotations[FinishedKey])
+	return before(limit, n.Metadata.Annotations[finishedKey])
 }
 
 // before reads a time; zero if it is none, or after the limit.
@@ -171,9 +171,9 @@ func (n *node) metaPatch(adm *certificate.Admitted, effect string, limit time.Ti
 	}
 	patch := map[string]any{"metadata": map[string]any{
 		"resourceVersion": n.Metadata.ResourceVersion,
-		"labels":          map[string]any{VerdictKey: label},
+		"labels":          map[string]any{verdictKey: label},
 		"annotations": map[string]any{
-			CertificateKey: adm.Digest(), FinishedKey: finished.UTC().Format(time.RFC3339Nano), IdentityKey: adm.Identity(),
+			certificateKey: adm.Digest(), finishedKey: finished.UTC().Format(time.RFC3339Nano), identityKey: adm.Identity(),
 		},
 	}}
 	if taints, changed := n.taints(st.Predicate.Verdict, effect); changed {
@@ -185,8 +185,8 @@ func (n *node) metaPatch(adm *certificate.Admitted, effect string, limit time.Ti
 // pendingPatch returns the patch of the label of a node that waits for its certification.
 func (n *node) pendingPatch() ([]byte, error) {
 	metadata := map[string]any{"resourceVersion": n.Metadata.ResourceVersion}
-	if n.Metadata.Labels[VerdictKey] != string(result.Fail) {
-		metadata["labels"] = map[string]any{VerdictKey: Pending}
+	if n.Metadata.Labels[verdictKey] != string(result.Fail) {
+		metadata["labels"] = map[string]any{verdictKey: pending}
 	}
 	return json.Marshal(map[string]any{"metadata": metadata})
 }
@@ -194,8 +194,8 @@ func (n *node) pendingPatch() ([]byte, error) {
 // voidPatch returns the patch of the label of a node without a certificate that counts.
 func (n *node) voidPatch() ([]byte, error) {
 	metadata := map[string]any{"resourceVersion": n.Metadata.ResourceVersion}
-	if n.Metadata.Labels[VerdictKey] != string(result.Fail) {
-		metadata["labels"] = map[string]any{VerdictKey: nil}
+	if n.Metadata.Labels[verdictKey] != string(result.Fail) {
+		metadata["labels"] = map[string]any{verdictKey: nil}
 	}
 	return json.Marshal(map[string]any{"metadata": metadata})
 }
@@ -204,8 +204,8 @@ func (n *node) voidPatch() ([]byte, error) {
 func (n *node) clearPatch() ([]byte, error) {
 	patch := map[string]any{"metadata": map[string]any{
 		"resourceVersion": n.Metadata.ResourceVersion,
-		"labels":          map[string]any{VerdictKey: nil},
-		"annotations":     map[string]any{CertificateKey: nil, FinishedKey: nil, IdentityKey: nil},
+		"labels":          map[string]any{verdictKey: nil},
+		"annotations":     map[string]any{certificateKey: nil, finishedKey: nil, identityKey: nil},
 	}}
 	taints := slices.DeleteFunc(slices.Clone(n.Spec.Taints), isOurs)
 	if len(taints) != len(n.Spec.Taints) {
@@ -215,14 +215,14 @@ func (n *node) clearPatch() ([]byte, error) {
 }
 
 // isOurs reports whether a taint is assay's.
-func isOurs(taint map[string]any) bool { return taint["key"] == VerdictKey }
+func isOurs(taint map[string]any) bool { return taint["key"] == verdictKey }
 
 // marked reports whether the node has something of assay's.
 func (n *node) marked() bool {
-	_, label := n.Metadata.Labels[VerdictKey]
-	_, annotation := n.Metadata.Annotations[CertificateKey]
+	_, label := n.Metadata.Labels[verdictKey]
+	_, annotation := n.Metadata.Annotations[certificateKey]
 	return label || annotation || slices.ContainsFunc(n.Spec.Taints, isOurs) ||
-		slices.ContainsFunc(n.Status.Conditions, func(c nodeCondition) bool { return c.Type == ConditionType })
+		slices.ContainsFunc(n.Status.Conditions, func(c nodeCondition) bool { return c.Type == conditionType })
 }
 
 // taints returns the node's new taints. A verdict other than pass or fail changes none.
@@ -238,7 +238,7 @@ func (n *node) taints(v result.Verdict, effect string) (taints []map[string]any,
 	if i >= 0 && n.Spec.Taints[i]["effect"] == effect && len(taints) == len(n.Spec.Taints)-1 {
 		return nil, false // it keeps the time at which it was added
 	}
-	return append(taints, map[string]any{"key": VerdictKey, "value": string(result.Fail), "effect": effect}), true
+	return append(taints, map[string]any{"key": verdictKey, "value": string(result.Fail), "effect": effect}), true
 }
 
 // maxMessage is the maximum length of a condition's message: kubectl describe shows it on one
@@ -248,7 +248,7 @@ const maxMessage = 256
 // condition returns the condition for a certificate, without times.
 func condition(st *certificate.Statement) nodeCondition {
 	p := &st.Predicate
-	c := nodeCondition{Type: ConditionType, Status: "Unknown", Message: site.Reason(st, maxMessage)}
+	c := nodeCondition{Type: conditionType, Status: "Unknown", Message: site.Reason(st, maxMessage)}
 	switch p.Verdict {
 	case result.Pass:
 		c.Status, c.Reason = "True", "ChecksPassed"

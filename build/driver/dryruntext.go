@@ -1,4 +1,4 @@
-package main
+package driver
 
 import (
 	"cmp"
@@ -8,30 +8,15 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/urfave/cli/v2"
-
-	"github.com/assay-hpc/assay/build/driver"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/internal/certificate"
 )
 
-func (o *buildFlags) dryRun(c *cli.Context, w *driver.Workspace, opts driver.BuildOptions) error {
-	run, err := w.DryRun(opts)
-	if err != nil {
-		return err
-	}
-	if o.form == "json" {
-		return writeJSON(c.App.Writer, run)
-	}
-	dryText(c.App.Writer, run)
-	return nil
-}
-
-// dryText prints a dry run as text.
-func dryText(out io.Writer, run *driver.DryRun) {
+// Text writes the dry run for people.
+func (run *DryRun) Text(out io.Writer) {
 	for _, t := range run.Targets {
 		for _, img := range t.Images {
-			dryImage(out, run, t, img)
+			writeImage(out, run, t, img)
 		}
 	}
 	section(out, "bases and sources", len(run.Bases))
@@ -52,9 +37,9 @@ func dryText(out io.Writer, run *driver.DryRun) {
 	}
 	section(out, "package sets", len(run.Packages))
 	for _, s := range run.Packages {
-		drySet(out, s)
+		writeSet(out, s)
 	}
-	dryTime(out, run)
+	writeTime(out, run)
 }
 
 func section(out io.Writer, title string, n int) {
@@ -63,7 +48,7 @@ func section(out io.Writer, title string, n int) {
 	}
 }
 
-func dryImage(out io.Writer, run *driver.DryRun, t driver.DryTarget, img driver.DryImage) {
+func writeImage(out io.Writer, run *DryRun, t dryTarget, img dryImage) {
 	fmt.Fprintf(out, "%s %s", t.Target, img.Platform)
 	if img.UpToDate != "" {
 		fmt.Fprintf(out, "\n  up to date: %s is in %s\n", img.UpToDate, run.Output)
@@ -86,7 +71,7 @@ func dryImage(out io.Writer, run *driver.DryRun, t driver.DryTarget, img driver.
 			fmt.Fprintf(out, "    env %s=%s\n", v.Name, v.Value)
 		}
 		for _, st := range s.Steps {
-			dryStep(out, st)
+			writeStep(out, st)
 		}
 	}
 	if len(img.After) > 0 {
@@ -102,7 +87,7 @@ func dryImage(out io.Writer, run *driver.DryRun, t driver.DryTarget, img driver.
 	fmt.Fprintln(out)
 }
 
-func dryStep(out io.Writer, st driver.DryStep) {
+func writeStep(out io.Writer, st dryStep) {
 	if st.Shared {
 		fmt.Fprintf(out, "    step %d: %s: as above\n", st.Number, st.Title)
 		return
@@ -116,7 +101,7 @@ func dryStep(out io.Writer, st driver.DryStep) {
 		case recipe.Copy:
 			fmt.Fprintf(out, "      %s of %s %s\n", s.Src, s.From.Kind, s.From.Ref)
 		case recipe.Run:
-			dryRunStep(out, s)
+			writeRun(out, s)
 		case recipe.Symlink:
 			fmt.Fprintf(out, "      link %s to %s\n", s.Path, s.Target)
 		case recipe.File:
@@ -130,7 +115,7 @@ func dryStep(out io.Writer, st driver.DryStep) {
 	}
 }
 
-func dryRunStep(out io.Writer, s recipe.Run) {
+func writeRun(out io.Writer, s recipe.Run) {
 	for _, m := range s.Mounts {
 		fmt.Fprintf(out, "      mount %s: %s\n", m.Target, strings.TrimSpace(strings.Join([]string{m.Path, string(m.From.Kind), m.From.Ref}, " ")))
 	}
@@ -150,7 +135,7 @@ func writeIndented(out io.Writer, s string) {
 	}
 }
 
-func drySet(out io.Writer, s driver.DrySet) {
+func writeSet(out io.Writer, s drySet) {
 	if len(s.Packages) == 0 {
 		fmt.Fprintf(out, "  %s: unresolved; asked for: %s\n", s.Name, strings.Join(s.Asked, " "))
 		return
@@ -166,7 +151,7 @@ func drySet(out io.Writer, s driver.DrySet) {
 	tw.Flush()
 }
 
-func dryTime(out io.Writer, run *driver.DryRun) {
+func writeTime(out io.Writer, run *DryRun) {
 	e := run.Estimate
 	fmt.Fprintln(out, "time")
 	switch {
@@ -200,7 +185,7 @@ func tookBefore(s *float64) string {
 }
 
 // downloadSizes sums up the sizes that the lock contains.
-func downloadSizes(list []driver.DrySource) string {
+func downloadSizes(list []drySource) string {
 	var sum int64
 	unknown := 0
 	for _, d := range list {
