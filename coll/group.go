@@ -332,10 +332,16 @@ func (g *Group) failed(i int, err error) error {
 	return g.failedAt(g.which[0], err)
 }
 
-// failOthers breaks the group's communicators but one, whose ranks have other numbers.
+// failOthers breaks the group's communicators but one, whose ranks have other numbers. A rank that
+// aborts one communicator often does so because another failed: the report of that may be under way.
 func (g *Group) failOthers(but *Comm, first error) {
+	until := time.Now()
+	if errors.Is(first, ErrAborted) && CodeOf(first) == RemoteError {
+		until = until.Add(transport.Late)
+	}
 	for _, c := range g.comms {
 		if c != but {
+			c.fault.Await(time.Until(until))
 			c.fault.Set(c.errorOf(SystemError, "a group", "another communicator of the group has failed: %v", first))
 		}
 	}

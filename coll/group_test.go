@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/colltest"
+	"github.com/assay-hpc/assay/coll/transport"
 )
 
 // One goroutine is all ranks: without a group, the first call would wait for
@@ -311,6 +312,55 @@ func TestGroupFails(t *testing.T) {
 }
 
 // TestRankOutOfRange: the ranks of a call that joins several do not wait for one that cannot join.
+// TestGroupAbortedTwice: rank 2 aborts, and rank 1 so its communicator with rank 0, which hears of that
+// first: also there the communicator of all says who began.
+func TestGroupAbortedTwice(t *testing.T) {
+	comms, err := CommInitAll(t.Context(), 3, testConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pair [3]*Comm
+	var wg sync.WaitGroup
+	for r, c := range comms {
+		wg.Go(func() {
+			color := 0
+			if r == 2 {
+				color = NoColor
+			}
+			var err error
+			if pair[r], err = c.Split(t.Context(), color, 0, Child{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	ended := make(chan error, 1)
+	go func() {
+		var g Group
+		g.Start()
+		g.Add(comms[0], pair[0])
+		v := []float32{1, 2}
+		_ = comms[0].AllReduce(Of(v[:1]), Of(v[:1]), 1, Float32, Sum)
+		_ = pair[0].AllReduce(Of(v[1:]), Of(v[1:]), 1, Float32, Sum)
+		ended <- g.End()
+	}()
+	_ = pair[1].Abort()
+	time.Sleep(transport.Late / 5)
+	_ = comms[2].Abort()
+	if err := <-ended; !errors.Is(err, ErrAborted) {
+		t.Errorf("the group: %v", err)
+	}
+	if err := comms[0].AsyncError(); err == nil || !strings.Contains(err.Error(), "by rank 2") {
+		t.Errorf("the communicator of all: %v", err)
+	}
+	for _, c := range []*Comm{comms[0], comms[1], pair[0]} {
+		_ = c.Abort()
+	}
+}
+
 func TestRankOutOfRange(t *testing.T) {
 	id, err := GetUniqueID(testConfig())
 	if err != nil {
