@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -92,4 +93,54 @@ func sources(t *testing.T) (files []string) {
 		}
 	}
 	return files
+}
+
+// journeyStep is a line of a journey: a file, and names in it.
+var journeyStep = regexp.MustCompile("^[0-9]+\\. `([^`]+)` ([^:]+):")
+
+// TestJourneys: what the journeys of docs/architecture.md name is in the files that they name.
+func TestJourneys(t *testing.T) {
+	doc, err := os.ReadFile("docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, journeys, _ := strings.Cut(string(doc), "\n## Five journeys\n")
+	journeys, _, _ = strings.Cut(journeys, "\n## ")
+	for i, journey := range strings.Split(journeys, "\n### ")[1:] {
+		steps := 0
+		for line := range strings.Lines(journey) {
+			m := journeyStep.FindStringSubmatch(line)
+			if m == nil {
+				continue
+			}
+			steps++
+			text, err := os.ReadFile(m[1])
+			if err != nil {
+				t.Error(err)
+			}
+			for name := range strings.SplitSeq(strings.ReplaceAll(m[2], "`", ""), ", ") {
+				if !defines(m[1], text, name) {
+					t.Errorf("docs/architecture.md: journey %d, step %d: %s has no %s", i+1, steps, m[1], name)
+				}
+			}
+		}
+		if steps < 12 {
+			t.Errorf("docs/architecture.md: journey %d has %d steps that can be read", i+1, steps)
+		}
+	}
+	if n := strings.Count(journeys, "\n### "); n != 5 {
+		t.Errorf("docs/architecture.md has %d journeys", n)
+	}
+}
+
+// defines reports whether a file of Go defines a name, F or Type.Method, or another file has it.
+func defines(file string, text []byte, name string) bool {
+	if path.Ext(file) != ".go" {
+		return bytes.Contains(text, []byte(name))
+	}
+	pattern := "(func|type|var|const) " + name
+	if receiver, method, ok := strings.Cut(name, "."); ok {
+		pattern = `func \(\w+ \*?` + receiver + `\) ` + method
+	}
+	return regexp.MustCompile("(?m)^" + pattern + `\b`).Match(text)
 }

@@ -49,39 +49,6 @@ func (c *Comm) Rank() int { return c.rank }
 // Size is the number of ranks.
 func (c *Comm) Size() int { return c.size }
 
-// enter claims the communicator for this goroutine. Where it is broken, the verdict names a, the
-// operation that cannot start; nil if it is none.
-func (c *Comm) enter(a *call) error {
-	if !c.claim() {
-		return c.refuse("an operation", ErrBusy)
-	}
-	if c.fault.Err() != nil || c.closed.Load() || c.suspended.Load() {
-		next, what := c.seq+1, "an operation"
-		c.leave()
-		if a != nil {
-			c.accel.Load().refuses(a, next)
-			what = a.name(next)
-		}
-		return c.refuse(what, nil)
-	}
-	return nil
-}
-
-// do runs an operation, or adds it to the open group.
-func (c *Comm) do(a *call) error {
-	if c.group != nil {
-		return c.group.collect(c, *a)
-	}
-	if a.Count == 0 {
-		return a.check(c)
-	}
-	if err := c.enter(a); err != nil {
-		return err
-	}
-	defer c.leave() // also when it panics: Abort waits for that
-	return c.run(a)
-}
-
 func (c *Comm) run(a *call) error {
 	if a.onDevice() {
 		if err := a.check(c); err != nil || a.Count == 0 {

@@ -11,9 +11,6 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// onDevice reports whether an operation is on device memory.
-func (a *call) onDevice() bool { return a.device[0] || a.device[1] }
-
 // enqueue runs an operation on device memory, which was checked.
 func (d *device) enqueue(a *call) error {
 	c := d.side.c

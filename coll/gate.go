@@ -13,6 +13,24 @@ type gate struct {
 	suspended atomic.Bool
 }
 
+// enter claims the communicator for this goroutine. Where it is broken, the verdict names a, the
+// operation that cannot start; nil if it is none.
+func (c *Comm) enter(a *call) error {
+	if !c.claim() {
+		return c.refuse("an operation", ErrBusy)
+	}
+	if c.fault.Err() != nil || c.closed.Load() || c.suspended.Load() {
+		next, what := c.seq+1, "an operation"
+		c.leave()
+		if a != nil {
+			c.accel.Load().refuses(a, next)
+			what = a.name(next)
+		}
+		return c.refuse(what, nil)
+	}
+	return nil
+}
+
 // claim admits an operation, if none is in progress. It ends with leave.
 func (g *gate) claim() bool { return g.state.CompareAndSwap(0, 1) }
 

@@ -3,10 +3,8 @@ package driver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/assay-hpc/assay/build/component"
@@ -24,36 +22,6 @@ import (
 type LockReport struct {
 	Resolved   []string          `json:"resolved"`
 	Unresolved map[string]string `json:"unresolved"` // maps key to reason
-}
-
-// Unlocked lists the entries that targets need and the lock lacks, by target.
-func (w *Workspace) Unlocked(targets []matrix.Target, platforms []recipe.Platform) (map[string][]component.Missing, error) {
-	out := map[string][]component.Missing{}
-	for _, t := range targets {
-		for _, p := range platformsOf(t, platforms) {
-			res, err := w.Recipe(t, p, p)
-			if err != nil {
-				return nil, err
-			}
-			if len(res.Missing) > 0 {
-				out[t.Name] = append(out[t.Name], res.Missing...)
-			}
-		}
-	}
-	return out, nil
-}
-
-func platformsOf(t matrix.Target, only []recipe.Platform) []recipe.Platform {
-	if len(only) == 0 {
-		return t.Platforms
-	}
-	var out []recipe.Platform
-	for _, p := range t.Platforms {
-		if slices.Contains(only, p) {
-			out = append(out, p)
-		}
-	}
-	return out
 }
 
 // Resolve fills in what the lock lacks for the targets. Package sets are resolved inside the
@@ -397,22 +365,4 @@ func (w *Workspace) WriteLock() error {
 		l.Keep(w.forgotten)
 	}
 	return outfile.Write(w.LockPath, l.Marshal())
-}
-
-// NotLockedError says what a build lacks and which command resolves it.
-func NotLockedError(lockName string, need map[string][]component.Missing) error {
-	var b strings.Builder
-	var names []string
-	for _, target := range slices.Sorted(maps.Keys(need)) {
-		names = append(names, target)
-		var keys []string
-		for _, m := range need[target] {
-			if k := string(m.Kind) + " " + m.Key; !slices.Contains(keys, k) {
-				keys = append(keys, k)
-			}
-		}
-		fmt.Fprintf(&b, "  %s:\n    %s\n", target, strings.Join(keys, "\n    "))
-	}
-	return exit.Usagef("%s does not pin all that is needed:\n%sresolve it on a machine that reaches these sources:\n  assay lock %s\nor build with --unlocked, which resolves for this build alone",
-		lockName, b.String(), strings.Join(names, " "))
 }

@@ -3,10 +3,12 @@ package driver
 import (
 	"cmp"
 	"context"
+	"crypto"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -16,6 +18,66 @@ import (
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/oci"
 )
+
+// finish determines the tags, publishes what passed, and records the duration.
+func (b *build) finish(ctx context.Context, res *BuildResult, start time.Time) (*BuildResult, error) {
+	for i, t := range b.targets {
+		tr := &res.Targets[i]
+		if tr.Failed {
+			continue
+		}
+		p, err := b.plan(t)
+		if err != nil {
+			return res, err
+		}
+		if len(platformsOf(t, b.o.Platforms)) == len(t.Platforms) {
+			// A tag means "for every platform"; a partial build gets none.
+			tr.Tags = append([]string{p.Tag}, t.Moving...)
+		}
+		if b.repo == nil {
+			continue
+		}
+		if len(tr.Tags) == 0 {
+			b.Log("%s: built for %d of %d platforms, so it is pushed by digest, without a tag", t.Name, len(tr.Images), len(t.Platforms))
+		}
+		if tr.Pushed, err = b.push(ctx, b.repo, t, tr.Tags); err != nil {
+			tr.Failed, tr.Error, tr.notDone = true, err.Error(), false
+		}
+	}
+	res.Seconds = time.Since(start).Seconds()
+	return res, nil
+}
+
+// push publishes a target and its certifier, whose tags end in "-certify". Both are there and
+// verified before a tag of either moves, and the target's own move last.
+func (b *build) push(ctx context.Context, repo *oci.Repository, t matrix.Target, tags []string) (*oci.Result, error) {
+	policy := attest.Policy{Target: t.Name, Required: inspect.All}
+	for _, p := range platformsOf(t, b.o.Platforms) {
+		policy.Platforms = append(policy.Platforms, p.String())
+	}
+	if b.o.SignKey != nil {
+		policy.Keys = []crypto.PublicKey{b.o.SignKey.Public()}
+	}
+	var certifierTags []string
+	for _, tag := range tags {
+		certifierTags = append(certifierTags, tag+certifySuffix)
+	}
+	root, r, err := upload(ctx, b.layout, t.Name, repo, tags, policy)
+	if err != nil {
+		return nil, err
+	}
+	certifier, c, err := upload(ctx, b.layout, t.Name+certifySuffix, repo, certifierTags, policy)
+	if r.Add(c); err != nil {
+		return &r, err
+	}
+	c, err = repo.Tag(ctx, b.layout, certifier, certifierTags)
+	if r.Add(c); err != nil {
+		return &r, err
+	}
+	c, err = repo.Tag(ctx, b.layout, root, tags)
+	r.Add(c)
+	return &r, err
+}
 
 // Publish copies an image of a layout (a target, or another name as for [oci.Layout.Find]) to a
 // repository. The name is resolved once: the policy accepts a digest, and that digest is pushed.

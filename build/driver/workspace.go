@@ -5,8 +5,6 @@ package driver
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,7 +21,6 @@ import (
 	"github.com/assay-hpc/assay/build/lock"
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/mirror"
-	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/build/source"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/infile"
@@ -212,73 +209,3 @@ func ReadMatrix(name string) (*matrix.File, []matrix.Target, error) {
 
 // Epoch is the timestamp of images built from this lock.
 func (w *Workspace) Epoch() time.Time { return time.Unix(w.Lock.Epoch, 0).UTC() }
-
-// Select returns the targets of the given names and globs. Without any, it returns the matrix's
-// first target: a user who names no target should not start a build of everything.
-func (w *Workspace) Select(names []string) ([]matrix.Target, error) {
-	if len(names) == 0 {
-		return w.Targets[:1], nil
-	}
-	ts, err := matrix.Select(w.Targets, names)
-	if err != nil {
-		return nil, exit.With(exit.Usage, err)
-	}
-	return ts, nil
-}
-
-// Recipe returns the recipe of a target on a platform, for a builder of the given native
-// platform.
-func (w *Workspace) Recipe(t matrix.Target, p, native recipe.Platform) (component.Result, error) {
-	return component.Make(w.input(t, p, native))
-}
-
-func (w *Workspace) input(t matrix.Target, p, native recipe.Platform) component.Input {
-	return component.Input{Target: t, All: w.Targets, Platform: p, Native: native, Lock: w.Lock, Source: w.source, Repository: w.File.Repository}
-}
-
-// A Planned target is a target with its recipes.
-type Planned struct {
-	matrix.Target
-	Hash    string   `json:"recipe,omitempty"` // SHA-256 of the platforms' recipes, which certificates name; "" while unresolved
-	FullTag string   `json:"image,omitempty"`  // repository:tag
-	Missing []string `json:"unresolved,omitempty"`
-}
-
-// Plan returns the targets with tags and recipe hashes. It does no network
-// access and starts nothing.
-func (w *Workspace) Plan(targets []matrix.Target) ([]Planned, error) {
-	plan := make([]Planned, 0, len(targets))
-	for _, t := range targets {
-		p, err := w.plan(t)
-		if err != nil {
-			return nil, err
-		}
-		plan = append(plan, p)
-	}
-	return plan, nil
-}
-
-func (w *Workspace) plan(t matrix.Target) (Planned, error) {
-	out := Planned{Target: t}
-	sum, missing, err := component.Hash(w.input(t, recipe.Platform{}, recipe.Platform{}))
-	if err != nil {
-		return out, err
-	}
-	for _, m := range missing {
-		if !slices.Contains(out.Missing, m.Key) {
-			out.Missing = append(out.Missing, m.Key)
-		}
-	}
-	if len(out.Missing) > 0 {
-		return out, nil
-	}
-	out.Hash = sum
-	out.Tag = strings.ReplaceAll(t.Tag, "{recipe}", out.Hash[:7])
-	out.FullTag = w.File.Repository + ":" + out.Tag
-	return out, nil
-}
-
-func sha256Of(data []byte) string {
-	sum := sha256.Sum256(data)
-	return "sha256:" + hex.EncodeToString(sum[:])
-}

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/build/recipe"
-
 	"github.com/assay-hpc/assay/internal/words"
 )
 
@@ -47,6 +46,21 @@ func (r targetRow) facts() facts {
 		f["ubuntu"] = []string{r.release}
 	}
 	return f
+}
+
+// Targets expands the file, in its order: the images written out one by one, then the product of
+// the axes (for each Ubuntu every CUDA, its variants right after the plain row), then the
+// included rows. The error is an [Errors].
+func (f *File) Targets() ([]Target, error) {
+	e := newExpansion(f)
+	for _, r := range e.rows {
+		e.add(r)
+	}
+	e.finish()
+	if e.failed() {
+		return nil, e.err()
+	}
+	return e.targets, nil
 }
 
 // An expansion turns a document's rows into targets and records which parts of the document had

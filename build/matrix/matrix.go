@@ -44,18 +44,3 @@ func Parse(name string, r io.Reader) (*File, error) {
 	f.Repository = f.doc.Repository.Text
 	return f, rep.err()
 }
-
-// Targets expands the file, in its order: the images written out one by one, then the product of
-// the axes (for each Ubuntu every CUDA, its variants right after the plain row), then the
-// included rows. The error is an [Errors].
-func (f *File) Targets() ([]Target, error) {
-	e := newExpansion(f)
-	for _, r := range e.rows {
-		e.add(r)
-	}
-	e.finish()
-	if e.failed() {
-		return nil, e.err()
-	}
-	return e.targets, nil
-}

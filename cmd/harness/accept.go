@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,7 +19,6 @@ import (
 	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/exit"
-	"github.com/assay-hpc/assay/internal/host/machine"
 )
 
 // sourceOptions are the options of commands that read certificates from wherever they are.
@@ -116,24 +114,6 @@ func suitesFor(more ...string) []string {
 		suites = append(suites, name)
 	}
 	return suites
-}
-
-// identify reads what this machine is in a child process: drivers may hang, and this process must
-// not keep the GPUs from being reset.
-func identify(ctx context.Context) (id machine.Identity, err error) {
-	ctx, stop := context.WithTimeoutCause(ctx, healthLimit, fmt.Errorf("no answer within %v", healthLimit))
-	defer stop()
-	out, err := node.RunChild(ctx, "identify")
-	if err == nil && out.Status != 0 {
-		err = fmt.Errorf("status %d: %s", out.Status, strings.TrimSpace(out.Stderr))
-	}
-	if err == nil {
-		err = json.Unmarshal(out.Stdout, &id)
-	}
-	if err != nil {
-		return id, exit.With(exit.NotDone, fmt.Errorf("asking what this machine is: %w", err))
-	}
-	return id, nil
 }
 
 // notAccepted reports whether an error is a policy's, and not of something that could not be read

@@ -247,6 +247,32 @@ func newChooser(k *choose.Env, ranks int, all []identity, hosted bool) chooser {
 	return c
 }
 
+// Enqueue implements executor.Executor. For an operation of one kernel it allocates nothing
+// and calls the driver once.
+func (e *engine) Enqueue(d *executor.Op) error {
+	o := &d.Op
+	if err := checked(&e.cfg, e.dev, o); err != nil {
+		return err
+	}
+	err := e.begin(d)
+	if err == nil {
+		err = e.enqueue(o)
+	}
+	if err == nil {
+		err = e.end(d)
+	}
+	if err == nil {
+		err = e.done()
+	}
+	if err != nil {
+		if e.trial { // this choice may be impossible, while the next one works
+			return &op.Error{Code: op.InvalidArgument, Rank: e.cfg.Rank, Op: o.Coll.String(), Peer: op.NoPeer, Err: err}
+		}
+		return failure(e.cfg.Rank, o.Coll.String(), err)
+	}
+	return nil
+}
+
 // Alloc implements executor.Executor.
 func (e *engine) Alloc(n int) (uintptr, error) { return e.dev.alloc(e.cfg.Rank, n) }
 

@@ -4,36 +4,9 @@ package cuda
 
 import (
 	"github.com/assay-hpc/assay/coll/cuda/kernels"
-	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
-
-// Enqueue implements executor.Executor. For an operation of one kernel it allocates nothing
-// and calls the driver once.
-func (e *engine) Enqueue(d *executor.Op) error {
-	o := &d.Op
-	if err := checked(&e.cfg, e.dev, o); err != nil {
-		return err
-	}
-	err := e.begin(d)
-	if err == nil {
-		err = e.enqueue(o)
-	}
-	if err == nil {
-		err = e.end(d)
-	}
-	if err == nil {
-		err = e.done()
-	}
-	if err != nil {
-		if e.trial { // this choice may be impossible, while the next one works
-			return &op.Error{Code: op.InvalidArgument, Rank: e.cfg.Rank, Op: o.Coll.String(), Peer: op.NoPeer, Err: err}
-		}
-		return failure(e.cfg.Rank, o.Coll.String(), err)
-	}
-	return nil
-}
 
 func (e *engine) enqueue(o *op.Op) error {
 	if e.cfg.Size == 1 {
@@ -124,26 +97,6 @@ func (e *engine) way(o *op.Op) choice {
 		c = e.chooser.chooseWithout(not|1<<c.kernel, o.Coll, o.Bytes())
 	}
 	return c
-}
-
-func (e *engine) run(l *driver.Launch) error {
-	e.one[0] = l
-	return driver.RunAll(e.one[:])
-}
-
-// prepare prepares the launch of a collective.
-func (e *engine) prepare(o *op.Op, c choice) *driver.Launch {
-	l := e.launch(c.kernel, o.Type, o.Red)
-	e.chosen = c
-	fill(l.args, e.cfg.Rank, e.cfg.Size, o, c)
-	if kernelTable[c.kernel].registered {
-		e.direct(o).aim(l.args, e.cfg.Rank, o, c)
-	}
-	l.args.row = e.chooser.row(o.Coll, c, o.Bytes())
-	if c.kernel.chunks() {
-		l.args.chunk = uint32(e.chooser.even(o.Coll, c, o.Bytes()))
-	}
-	return e.set(l, c)
 }
 
 // nextExchange enqueues the next piece of the exchange that exchange.start has begun, or

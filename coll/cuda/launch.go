@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
@@ -40,6 +41,21 @@ func newLaunch(comm commABI, k kernel, dependent bool) *launch {
 	return made
 }
 
+// prepare prepares the launch of a collective.
+func (e *engine) prepare(o *op.Op, c choice) *driver.Launch {
+	l := e.launch(c.kernel, o.Type, o.Red)
+	e.chosen = c
+	fill(l.args, e.cfg.Rank, e.cfg.Size, o, c)
+	if kernelTable[c.kernel].registered {
+		e.direct(o).aim(l.args, e.cfg.Rank, o, c)
+	}
+	l.args.row = e.chooser.row(o.Coll, c, o.Bytes())
+	if c.kernel.chunks() {
+		l.args.chunk = uint32(e.chooser.even(o.Coll, c, o.Bytes()))
+	}
+	return e.set(l, c)
+}
+
 // launch returns the launch of a kernel for a type and reduction.
 func (e *engine) launch(k kernel, t elem.Type, op elem.Op) *launch {
 	l := e.launches[k]
@@ -64,4 +80,9 @@ func (e *engine) set(l *launch, c choice) *driver.Launch {
 	l.l.SetBlock(threads, 1, 1)
 	l.l.SetStream(e.stream)
 	return l.l
+}
+
+func (e *engine) run(l *driver.Launch) error {
+	e.one[0] = l
+	return driver.RunAll(e.one[:])
 }

@@ -2,8 +2,10 @@ package host
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
@@ -139,6 +141,32 @@ func poll(runs []*Run) (moved bool, live int) {
 	return moved, live
 }
 
+// ready reports whether what the run waits for has happened.
+func (r *Run) ready() bool {
+	for n := len(r.waits); n > 0; n-- {
+		if w := r.waits[n-1]; !w.run.finished() && !(w.begin && w.run.begun) {
+			return false
+		}
+		r.waits = r.waits[:n-1]
+	}
+	return true
+}
+
+// begin does what comes before the first step.
+func (r *Run) begin() {
+	r.begun = true
+	if r.Keep {
+		r.Send = slices.Clone(r.Send)
+	}
+	if r.from != nil {
+		r.Send, r.from.Send = r.from.Send, nil
+	}
+	if r.plan == nil {
+		Alone(&r.Op.Op)
+		r.live = -1
+	}
+}
+
 func (r *Run) finished() bool { return r.live < 0 }
 
 // drained reports whether no posted message is still being sent from the caller's memory.
@@ -150,6 +178,17 @@ func (r *Run) drained() bool {
 		}
 	}
 	return all
+}
+
+// end does what comes after the last step: it divides the sums of an integer average.
+func (r *Run) end() {
+	if r.Divisor > 1 {
+		elem.Divide(r.Type, r.Recv, r.Divisor)
+	}
+	if r.Keep {
+		r.Send = nil
+	}
+	r.live = -1
 }
 
 // blocked returns the run of the first lane that waits, and what it waits for.

@@ -2,7 +2,6 @@ package host
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/op"
@@ -92,43 +91,6 @@ func (r *Run) StartLocal(o Op, from *Run) {
 	if from != nil {
 		r.AfterBegin(from)
 	}
-}
-
-// ready reports whether what the run waits for has happened.
-func (r *Run) ready() bool {
-	for n := len(r.waits); n > 0; n-- {
-		if w := r.waits[n-1]; !w.run.finished() && !(w.begin && w.run.begun) {
-			return false
-		}
-		r.waits = r.waits[:n-1]
-	}
-	return true
-}
-
-// begin does what comes before the first step.
-func (r *Run) begin() {
-	r.begun = true
-	if r.Keep {
-		r.Send = slices.Clone(r.Send)
-	}
-	if r.from != nil {
-		r.Send, r.from.Send = r.from.Send, nil
-	}
-	if r.plan == nil {
-		Alone(&r.Op.Op)
-		r.live = -1
-	}
-}
-
-// end does what comes after the last step: it divides the sums of an integer average.
-func (r *Run) end() {
-	if r.Divisor > 1 {
-		elem.Divide(r.Type, r.Recv, r.Divisor)
-	}
-	if r.Keep {
-		r.Send = nil
-	}
-	r.live = -1
 }
 
 // Alone does an operation of a rank that is alone in it.
