@@ -2,7 +2,7 @@
 // another's memory, so there are no slots, and nothing is copied a second time.
 #ifndef ASSAY_DIRECT_CUH
 #define ASSAY_DIRECT_CUH
-#include "chunks.cuh"
+#include "exchange.cuh"
 
 // piece_of is what a channel has of a message.
 __device__ __forceinline__ Piece piece_of(const Args &a, uint32_t ch, uint64_t bytes) {

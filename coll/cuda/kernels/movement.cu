@@ -1,4 +1,6 @@
 // Kernels that move bytes and look at none.
+#include "chain.cuh"
+#include "combine.cuh"
 #include "direct.cuh"
 
 #define KERNEL(name, body) \

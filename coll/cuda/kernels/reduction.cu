@@ -1,6 +1,8 @@
 // Kernels that reduce elements of one type, ASSAY_TYPE, a number of
 // ncclDataType_t, by one operation, ASSAY_OP, a number of ncclRedOp_t. Without
 // ASSAY_OP they are those of all operations.
+#include "chain.cuh"
+#include "combine.cuh"
 #include "ring.cuh"
 
 #if ASSAY_TYPE == 0

@@ -3,7 +3,7 @@
 // wait, in each round, for multiprocessors that matrix products hold.
 #ifndef ASSAY_RING_CUH
 #define ASSAY_RING_CUH
-#include "chunks.cuh"
+#include "rows.cuh"
 
 // A Round is a round of a ring, with the step and the chunk that it is for. In a chain a rank gets and
 // sends different chunks, and neither is used.
