@@ -25,10 +25,11 @@ type Comm struct {
 	own     Group // for a Do of several Sends and Recvs
 	barrier [1]byte
 
-	kin   *siblings
-	lanes int                    // number of lanes opened so far
-	dev   *device                // nil: the communicator has no device
-	accel atomic.Pointer[device] // the same as dev; nil again once it is closed
+	kin    *siblings
+	lanes  int                     // number of lanes opened so far
+	dev    *device                 // nil: the communicator has no device
+	parted atomic.Pointer[parting] // the first one of another rank
+	accel  atomic.Pointer[device]  // the same as dev; nil again once it is closed
 }
 
 // ranks is the state that a communicator and its lanes share: the ranks, what they have agreed

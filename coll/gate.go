@@ -19,6 +19,7 @@ func (c *Comm) enter(a *call) error {
 	if !c.claim() {
 		return c.refuse("an operation", ErrBusy)
 	}
+	c.parted.Load().admit(a)
 	if c.fault.Err() != nil || c.closed.Load() || c.suspended.Load() {
 		next, what := c.seq+1, "an operation"
 		c.leave()

@@ -392,6 +392,9 @@ func (c *Comm) bootOptions() bootstrap.Options {
 			if d := c.accel.Load(); d != nil {
 				d.watchdog.Heard(from, *r.Hang)
 			}
+		case r.Abort && r.Parted != nil && c.cfg.asNCCL:
+			p := &parting{rank: from, calls: *r.Parted, err: r.error(c.rank, from), c: c}
+			p.heard()
 		case r.Code != Success: // a report without a code says nothing about an error
 			c.fault.Set(r.error(c.rank, from))
 		}
@@ -401,10 +404,11 @@ func (c *Comm) bootOptions() bootstrap.Options {
 
 // A report tells the other ranks why a rank gave up, if it has a code.
 type report struct {
-	Code  Code   `json:"code,omitempty"`
-	Text  string `json:"text,omitempty"`
-	Abort bool   `json:"abort,omitempty"`
-	Peer  *int   `json:"peer,omitempty"` // the rank that is lost, which is not the one that reports it
+	Code   Code    `json:"code,omitempty"`
+	Text   string  `json:"text,omitempty"`
+	Abort  bool    `json:"abort,omitempty"`
+	Peer   *int    `json:"peer,omitempty"`   // the rank that is lost, which is not the one that reports it
+	Parted *uint32 `json:"parted,omitempty"` // of an abort: parting.calls
 
 	// Reports that are not errors: where the ranks of a new communicator meet, and what a rank
 	// waits in.
@@ -414,11 +418,14 @@ type report struct {
 
 func (r report) error(rank, from int) error {
 	e := &Error{Code: RemoteError, Rank: rank, Op: "asynchronous", Peer: from}
+	if r.Peer != nil {
+		e.Peer = *r.Peer
+	}
 	switch {
 	case r.Abort:
-		e.Err = fmt.Errorf("%w by rank %d", ErrAborted, from)
+		e.Err = fmt.Errorf("%w by rank %d", ErrAborted, e.Peer)
 	case r.Peer != nil:
-		e.Peer, e.Err = *r.Peer, errors.New(r.Text)
+		e.Err = errors.New(r.Text)
 	default:
 		e.Err = fmt.Errorf("rank %d gave up: %s", from, r.Text)
 	}
@@ -436,6 +443,9 @@ func (r *ranks) announce(err error) {
 		e = r.wrap("asynchronous", err)
 	}
 	told := report{Code: e.Code, Text: e.Error(), Abort: errors.Is(e, ErrAborted)}
+	if p, ok := errors.AsType[*parting](err); ok {
+		told.Parted = &p.calls
+	}
 	switch lost, ok := errors.AsType[*transport.PeerError](err); {
 	case ok && lost.Told:
 		return

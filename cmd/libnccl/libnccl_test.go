@@ -241,6 +241,8 @@ func testRanks(t *testing.T, emulator, dir string) {
 		{"streams", "2", "2", ""},
 		{"split", "4", "4", ""},
 		{"fault", "2", "2", ""},
+		{"parts", "2", "2", ""},
+		{"parts", "3", "3", ""},
 		{"shrink", "3", "3", ""},
 		{"grow", "3", "3", ""},
 		{"hang", "3", "3", "ASSAY_HANG_AFTER=1"},

@@ -146,6 +146,12 @@ func (n *Net) Close() error {
 	return nil
 }
 
+// Leave is Close that does not wait long for the neighbours to leave as well.
+func (n *Net) Leave() {
+	n.leave(frameLeave, nil, abortTime)
+	n.events.stop()
+}
+
 // Abort leaves at once. The others treat it as a death, unless it is because of a death
 // that they know of. Afterwards nothing of the Net runs except a callback that was
 // already running. Abort may be called from a callback.

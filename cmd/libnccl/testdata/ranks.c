@@ -375,6 +375,37 @@ static void fault(struct rank *r) {
   pthread_barrier_wait(&barrier);
 }
 
+// parts: rank 0, whose operations have ended, aborts. Those of the others do, too, also if they call them later;
+// only what needs more of rank 0 is an error.
+static void parts(struct rank *r) {
+  enum { n = 1000, calls = 3 };
+  ncclResult_t e;
+  fill(r, n);
+  OK(ncclAllReduce(r->send, r->recv, n, ncclInt32, ncclSum, r->comm, r->stream));
+  check(r, n, want_sum);
+  fill(r, n);
+  for (int k = 0; k < calls; k++) {
+    if (r->rank && k == 1) pthread_barrier_wait(&barrier);
+    OK(ncclBroadcast(r->send, r->recv, n, ncclInt32, 0, r->comm, r->stream));
+  }
+  OK(cuStreamSynchronize(r->stream));
+  if (r->rank == 0) {
+    OK(ncclCommAbort(r->comm));
+    pthread_barrier_wait(&barrier);
+    return;
+  }
+  TRUE(got(r, 5) == input(0, 5));
+  OK(ncclCommGetAsyncError(r->comm, &e));
+  TRUE(e == ncclSuccess);
+  if (r->rank == 1) TRUE(ncclAllReduce(r->send, r->recv, n, ncclInt32, ncclSum, r->comm, r->stream) == ncclRemoteError);
+  for (int i = 0; i < 3000 && e == ncclSuccess; i++) {
+    usleep(1000);
+    OK(ncclCommGetAsyncError(r->comm, &e));
+  }
+  TRUE(e == ncclRemoteError);
+  OK(ncclCommAbort(r->comm));
+}
+
 // shrink: rank 0 aborts, and the others go on without it, when what they had enqueued
 // has ended by their own abort.
 static void shrink(struct rank *r) {
@@ -602,7 +633,7 @@ int main(int argc, char **argv) {
     const char *name;
     void (*run)(struct rank *);
   } tests[] = {{"collectives", collectives}, {"normed", normed}, {"windows", windows}, {"streams", streams}, {"split", split}, {"fault", fault}, {"shrink", shrink}, {"grow", grow}, {"hang", hang}, {"nonblocking", nonblocking}, {"dies", dies},
-               {"memory", memory}, {"simulate", simulate}, {"allocation", allocation}, {"configured", configured}, {"suspended", suspended}, {"scarce", scarce}, {"restarts", restarts}, {"counts", counts}, {"nested", nested}, {"captured", captured}, {"mixed", mixed}, {"orders", orders}};
+               {"memory", memory}, {"simulate", simulate}, {"allocation", allocation}, {"configured", configured}, {"suspended", suspended}, {"scarce", scarce}, {"restarts", restarts}, {"counts", counts}, {"nested", nested}, {"captured", captured}, {"mixed", mixed}, {"orders", orders}, {"parts", parts}};
   if (argc != 3 && argc != 5) return 2;
   ranks = atoi(argv[2]);
   if (argc == 3 && !strcmp(argv[1], "dies")) return processes(argv[0], argv[1]);

@@ -1,0 +1,83 @@
+package coll
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/executor"
+	"github.com/assay-hpc/assay/coll/transport"
+)
+
+// A parting is the abort of a rank whose operations on its device have all ended, as when a program
+// drops a communicator. It is an error for those only that wait for more of that rank: what it has
+// sent is there, and the others may still be taking it.
+type parting struct {
+	rank    int
+	calls   uint32 // collectives that the rank has called
+	err     error
+	c       *Comm // a rank that stays
+	waiting atomic.Bool
+}
+
+// Error implements error, for the rank that aborts.
+func (*parting) Error() string { return ErrAborted.Error() }
+
+func (*parting) Unwrap() error { return ErrAborted }
+
+// partingOf returns the parting that an Abort of c is; nil if it may break off an operation.
+func partingOf(c *Comm) *parting {
+	d := c.accel.Load()
+	if !c.cfg.asNCCL || d == nil || c.fault.Err() != nil || !c.claim() {
+		return nil
+	}
+	defer c.leave()
+	if d.Progress().Does != executor.Idle {
+		return nil
+	}
+	return &parting{rank: c.rank, calls: c.seq}
+}
+
+// heard makes the parting of another rank known here.
+func (p *parting) heard() {
+	if p.c.accel.Load() == nil || !p.c.parted.CompareAndSwap(nil, p) {
+		p.c.fault.Set(p.err)
+		return
+	}
+	p.await()
+}
+
+// admit breaks the communicator if an operation needs more than the rank has done before it parted.
+// A Send or Recv may: it gets the time of await.
+func (p *parting) admit(a *call) {
+	switch {
+	case p == nil, a == nil:
+	case a.Coll != pointToPoint && int32(p.c.seq+1-p.calls) > 0:
+		p.breaks()
+	default:
+		p.await()
+	}
+}
+
+// breaks makes the parting an error, here and at all other ranks.
+func (p *parting) breaks() {
+	if p.c.fault.Set(p.err) {
+		p.c.report(report{Code: RemoteError, Abort: true, Peer: &p.rank})
+	}
+}
+
+// await breaks the communicator if its operations do not end in time.
+func (p *parting) await() {
+	if !p.waiting.CompareAndSwap(false, true) {
+		return
+	}
+	go func() {
+		defer p.waiting.Store(false)
+		for until := time.Now().Add(transport.Late); time.Now().Before(until); time.Sleep(2 * time.Millisecond) {
+			d := p.c.accel.Load()
+			if d == nil || p.c.fault.Err() != nil || d.Progress().Does == executor.Idle {
+				return
+			}
+		}
+		p.breaks()
+	}()
+}
