@@ -118,7 +118,7 @@ func buildEmulator(t *testing.T, types []elem.Type) string {
 		t.Fatal(err)
 	}
 	for name, objects := range map[string][]string{"selftest": selftest, "drive": drive, "few": few} {
-		if out, err := exec.Command(gxx, append([]string{"-o", filepath.Join(dir, name)}, objects...)...).CombinedOutput(); err != nil {
+		if out, err := exec.Command(gxx, append([]string{"-rdynamic", "-o", filepath.Join(dir, name)}, append(objects, "-ldl")...)...).CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", name, err, out)
 		}
 	}
