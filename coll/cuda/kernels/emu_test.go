@@ -103,7 +103,7 @@ func buildEmulator(t *testing.T, types []elem.Type) string {
 	few := slices.Clone(drive)
 	kernels := func(ranks int) (objects []string) {
 		unrolled := fmt.Sprintf("-DASSAY_RANKS=%d", ranks)
-		objects = append(objects, compile(fmt.Sprint(Movement, ranks), unrolled, "-c", "-x", "c++", "movement.cu"))
+		objects = append(objects, compile(fmt.Sprint("movement", ranks), unrolled, "-c", "-x", "c++", "movement.cu"))
 		for _, ty := range types {
 			objects = append(objects, compile(fmt.Sprint(ty, ranks), unrolled, fmt.Sprintf("-DASSAY_TYPE=%d", ty), "-c", "-x", "c++", "reduction.cu"))
 			if ty.Norms() {
