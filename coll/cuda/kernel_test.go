@@ -34,7 +34,7 @@ func TestCompiled(t *testing.T) {
 				}
 				slices.Sort(want)
 				if got := kernelsIn(t, code[m.Name]); !slices.Equal(got, want) {
-					t.Fatalf("%s for %d and %d ranks has kernels %v; kernelTable %v: give each a row there and a line in the .cu file, then run: go generate ./coll/cuda/kernels",
+					t.Fatalf("%s for %d and %d ranks: only the code has %v, only kernelTable %v; give each kernel a row there and a line in a .cu file, then run: go generate ./coll/cuda/kernels",
 						m.Name, cc, ranks, without(got, want), without(want, got))
 				}
 			}
