@@ -138,6 +138,9 @@ func parseProfiles(files fs.FS) (*Document, error) {
 		d.Profiles = append(d.Profiles, f.Profiles...)
 		return errors.Join(hardware.Unite("sources", &d.Sources, f.Sources), hardware.Unite("sets", &d.Sets, f.Sets))
 	})
+	for i := range d.Profiles {
+		d.Profiles[i].refuseUnnamed()
+	}
 	slices.SortFunc(d.Profiles, func(a, b Profile) int { return strings.Compare(a.ID, b.ID) })
 	if err == nil {
 		err = d.check()
@@ -146,6 +149,25 @@ func parseProfiles(files fs.FS) (*Document, error) {
 		return nil, fmt.Errorf("profiles of jobs: %w", err)
 	}
 	return d, nil
+}
+
+// atNode are the reasons of a platform whose NVLink ends at the node, if its profile names none.
+var atNode = map[string]string{
+	"roce":       "no sample of this platform with RoCE is known; the profile generic finds the settings on the node",
+	"spectrum-x": "no sample of this platform with Spectrum-X is known; the profile generic takes the flag",
+	"multirack":  "NVLink ends at the node, so racks make no difference",
+	"dra":        "NVLink ends at the node, so there is no compute domain",
+}
+
+// refuseUnnamed refuses the variants of atNode that the profile does not name.
+func (p *Profile) refuseUnnamed() {
+	if p.Domain.known() {
+		return
+	}
+	own := p.Refuse
+	p.Refuse = maps.Clone(atNode)
+	maps.DeleteFunc(p.Refuse, func(v, _ string) bool { _, has := p.Variants[v]; return has })
+	maps.Copy(p.Refuse, own)
 }
 
 // check verifies that every reference resolves and every fact has a source.
@@ -232,7 +254,10 @@ func (p *Profile) check(d *Document, source func(where, s string)) []error {
 	for _, v := range VariantNames {
 		_, has := p.Variants[v]
 		if _, not := p.Refuse[v]; has == not {
-			bad("%s must be among variants or among those refused", v)
+			bad("%s must be among variants or, with a reason, in refuse", v)
+		}
+		if why, not := p.Refuse[v]; not && !strings.Contains(why, " ") {
+			bad("refuse.%s: %q is no reason; write for users why the platform does not have it", v, why)
 		}
 	}
 	for name, v := range p.Variants {

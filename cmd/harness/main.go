@@ -147,7 +147,7 @@ func showCommand(out, errOut io.Writer) *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return exit.Usagef("there is no show %q: topology, platform, environment or inventory", c.Args().First())
+				return noCommand(c)
 			}
 			return cli.ShowSubcommandHelp(c)
 		},

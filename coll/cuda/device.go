@@ -137,37 +137,21 @@ func (d *device) load(log *debug.Logger, dir fs.FS, ranks int, to *functions) er
 	}
 	var g errgroup.Group
 	g.SetLimit(8)
-	take := func(module string, typed, norm bool, t elem.Type, red elem.Op) {
+	for _, m := range kernels.Modules() {
 		g.Go(func() error {
 			return d.in(func() error {
-				m, err := driver.Load(code[module])
+				loaded, err := driver.Load(code[m.Name])
 				for k := noKernel + 1; k < numKernels && err == nil; k++ {
-					row := &kernelTable[k]
-					switch {
-					case row.typed != typed || row.norm != norm:
-					case !typed:
-						to[k][0][0], err = m.Function(k.String())
-					case norm:
-						to[k][t][0], err = m.Function(kernels.NormName(k.String(), t))
-					case !row.exact || !kernels.Rounds(t, red):
-						to[k][t][red], err = m.Function(kernels.KernelName(k.String(), t, red))
+					if k.in(m.Typed, m.Norm, kernels.Rounds(m.Type, m.Op)) {
+						to[k][m.Type][m.Op], err = loaded.Function(m.Kernel(k.String()))
 					}
 				}
 				if err != nil {
-					return fmt.Errorf("kernels for %s: %w", module, err)
+					return fmt.Errorf("kernels for %s: %w", m.Name, err)
 				}
 				return nil
 			})
 		})
-	}
-	take(kernels.Movement, false, false, 0, 0)
-	for _, t := range elem.Types {
-		if t.Norms() {
-			take(kernels.NormModule(t), true, true, t, 0)
-		}
-		for red := elem.Sum; red < elem.Avg; red++ {
-			take(kernels.Module(t, red), true, false, t, red)
-		}
 	}
 	return g.Wait()
 }

@@ -112,6 +112,13 @@ var kernelTable = [numWays]kernelRow{
 // String is the kernel's name in its source.
 func (k kernel) String() string { return kernelTable[k].name }
 
+// in reports whether a kernel is in the modules that are for a type, that normalize rows, and whose
+// reduction rounds.
+func (k kernel) in(typed, norm, rounds bool) bool {
+	row := &kernelTable[k]
+	return row.typed == typed && row.norm == norm && !(row.exact && rounds)
+}
+
 // does reports whether a kernel can do a collective at all.
 func (k kernel) does(c op.Collective) bool {
 	return kernelTable[k].does != nil && kernelTable[k].does(c)

@@ -3,9 +3,13 @@
 package golden
 
 import (
+	"errors"
 	"flag"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -50,10 +54,20 @@ func File(t testing.TB, file, got string) {
 		}
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got; go test -args -update rewrites it):\n%s", file, diff)
+	if diff := cmp.Diff(string(want), got); diff != "" || err != nil {
+		t.Errorf("%s (-want +got; %s writes it):\n%s", file, command(t), diff)
 	}
+}
+
+// command is the command line that writes the files of a test.
+func command(t testing.TB) string {
+	test, _, _ := strings.Cut(t.Name(), "/")
+	pkg := "."
+	if info, ok := debug.ReadBuildInfo(); ok && info.Path != "" {
+		pkg = strings.TrimSuffix(info.Path, ".test")
+	}
+	return fmt.Sprintf("go test %s -run '^%s$' -args -update", pkg, test)
 }

@@ -103,7 +103,7 @@ func buildEmulator(t *testing.T, types []elem.Type) string {
 	few := slices.Clone(drive)
 	kernels := func(ranks int) (objects []string) {
 		unrolled := fmt.Sprintf("-DASSAY_RANKS=%d", ranks)
-		objects = append(objects, compile(fmt.Sprint(Movement, ranks), unrolled, "-c", "-x", "c++", "movement.cu"))
+		objects = append(objects, compile(fmt.Sprint("movement", ranks), unrolled, "-c", "-x", "c++", "movement.cu"))
 		for _, ty := range types {
 			objects = append(objects, compile(fmt.Sprint(ty, ranks), unrolled, fmt.Sprintf("-DASSAY_TYPE=%d", ty), "-c", "-x", "c++", "reduction.cu"))
 			if ty.Norms() {
@@ -118,7 +118,7 @@ func buildEmulator(t *testing.T, types []elem.Type) string {
 		t.Fatal(err)
 	}
 	for name, objects := range map[string][]string{"selftest": selftest, "drive": drive, "few": few} {
-		if out, err := exec.Command(gxx, append([]string{"-o", filepath.Join(dir, name)}, objects...)...).CombinedOutput(); err != nil {
+		if out, err := exec.Command(gxx, append([]string{"-rdynamic", "-o", filepath.Join(dir, name)}, append(objects, "-ldl")...)...).CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", name, err, out)
 		}
 	}

@@ -73,10 +73,10 @@ func reduceAll(t *testing.T, ctx *driver.Context, code map[string][]byte, ranks 
 			check(t, ctx.Bind())
 			all := tests(ty)
 			for op := elem.Sum; op < elem.Avg; op++ {
-				module, err := driver.Load(code[Module(ty, op)])
+				module, err := driver.Load(code[reduction(ty, op).Name])
 				check(t, err)
 				defer module.Unload()
-				f, err := module.Function(KernelName("combine", ty, op))
+				f, err := module.Function(reduction(ty, op).Kernel("combine"))
 				check(t, err)
 				for _, c := range all {
 					if c.op != op || len(c.srcs) > ranks {

@@ -25,8 +25,6 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
-
-	"github.com/assay-hpc/assay/coll/elem"
 )
 
 //go:generate go run ./gen
@@ -35,24 +33,6 @@ import (
 //
 //go:embed ptx
 var Files embed.FS
-
-// Movement is the module of the kernels that only move bytes.
-const Movement = "movement"
-
-// Modules returns the names of all modules: Movement, the Module of each element type and
-// operation, and the NormModule of the types that have norms.
-func Modules() []string {
-	m := []string{Movement}
-	for _, t := range elem.Types {
-		if t.Norms() {
-			m = append(m, NormModule(t))
-		}
-		for op := elem.Sum; op < elem.Avg; op++ {
-			m = append(m, Module(t, op))
-		}
-	}
-	return m
-}
 
 // Code reads all modules from one of the directories of Files and returns them by name. They
 // are for communicators of the given number of ranks, and for GPUs of compute capability cc,
@@ -151,8 +131,8 @@ func read(dir fs.FS, archive, suffix string) (map[string][]byte, error) {
 		}
 	}
 	for _, m := range Modules() {
-		if len(code[m]) == 0 {
-			return nil, fmt.Errorf("kernels: %s has no %s%s", archive, m, suffix)
+		if len(code[m.Name]) == 0 {
+			return nil, fmt.Errorf("kernels: %s has no %s%s", archive, m.Name, suffix)
 		}
 	}
 	return code, nil

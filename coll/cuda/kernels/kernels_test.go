@@ -3,22 +3,17 @@ package kernels
 import (
 	"bytes"
 	"crypto/sha256"
-	"debug/elf"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
 
 	"github.com/klauspost/compress/zstd"
-
-	"github.com/assay-hpc/assay/coll/elem"
 )
 
 // TestCurrent fails when the sources were edited and the PTX was not made
@@ -145,10 +140,8 @@ func encode(t *testing.T, b []byte) []byte {
 	return w.EncodeAll(b, nil)
 }
 
-var entry = regexp.MustCompile(`\.visible \.entry (\w+)`)
-
 // TestCode: each processor gets machine code for its architecture, or PTX that its
-// driver can compile, of all kernels and of none else.
+// driver can compile.
 func TestCode(t *testing.T) {
 	dir, err := fs.Sub(Files, "ptx")
 	if err != nil {
@@ -161,12 +154,9 @@ func TestCode(t *testing.T) {
 				t.Errorf("for %d and %d ranks: %d modules, compiled %t, %v", cc, ranks, len(code), compiled, err)
 				continue
 			}
-			for _, module := range Modules() {
-				names, target := kernelsIn(t, code[module])
-				want := kernelNames(module)
-				slices.Sort(want)
-				if !slices.Equal(names, want) || target != arch {
-					t.Errorf("%s for %d: kernels %v for %d; want %v", module, cc, names, target, want)
+			for _, m := range Modules() {
+				if target := targetOf(code[m.Name]); target != arch {
+					t.Errorf("%s for %d is for %d; want %d", m.Name, cc, target, arch)
 				}
 			}
 		}
@@ -181,92 +171,27 @@ func TestCode(t *testing.T) {
 			t.Errorf("for %d: %v; want %s", cc, err, want)
 		}
 	}
-	for _, none := range []string{"float", "float17_sum", "float_avg"} {
-		if n := kernelNames(none); n != nil {
-			t.Errorf("%s has kernels %v", none, n)
-		}
-	}
 }
 
-// kernelNames are the names of all kernels of a module; none if there is no such
-// module.
-func kernelNames(module string) []string {
-	if module == Movement {
-		return []string{"exchange_ll", "exchange_ll128", "exchange_simple", "exchange_direct", "relay_simple", "chain_simple"}
+// targetOf is the compute capability that a cubin is for; 0 for PTX for 9.0, -1 for anything else.
+func targetOf(image []byte) int {
+	switch {
+	case bytes.HasPrefix(image, []byte("\x7fELF")):
+		return int(image[48]) // of e_flags
+	case bytes.Contains(image, []byte(".target sm_90\n")):
+		return 0
 	}
-	var names []string
-	for _, t := range elem.Types {
-		if t.Norms() && NormModule(t) == module {
-			for _, base := range []string{"norm_ll", "norm_local"} {
-				names = append(names, NormName(base, t))
-			}
-		}
-		for op := elem.Sum; op < elem.Avg; op++ {
-			if Module(t, op) != module {
-				continue
-			}
-			for _, base := range []string{"reduce_ll", "reduce_ll128", "allreduce_ll", "allreduce_ll128", "allreduce_simple", "combine", "copy_ring"} {
-				names = append(names, KernelName(base, t, op))
-			}
-			if !Rounds(t, op) {
-				names = append(names, KernelName("reduce_chain", t, op))
-			}
-		}
-	}
-	return names
-}
-
-// kernelsIn are the names of the kernels in PTX (target 0) or a cubin, sorted, and
-// the compute capability that the latter is for.
-func kernelsIn(t *testing.T, image []byte) (names []string, target int) {
-	t.Helper()
-	if !bytes.HasPrefix(image, []byte("\x7fELF")) {
-		if !bytes.Contains(image, []byte(".target sm_90\n")) {
-			t.Errorf("neither a cubin nor PTX for 9.0: %.60q", image)
-		}
-		for _, m := range entry.FindAllSubmatch(image, -1) {
-			names = append(names, string(m[1]))
-		}
-		slices.Sort(names)
-		return names, 0
-	}
-	image = slices.Clone(image)
-	binary.LittleEndian.PutUint32(image[20:], uint32(elf.EV_CURRENT)) // the compiler's own numbers are there
-	f, err := elf.NewFile(bytes.NewReader(image))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for _, s := range f.Sections {
-		if name, ok := strings.CutPrefix(s.Name, ".nv.info."); ok {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names, int(binary.LittleEndian.Uint32(image[48:]) & 0xff) // e_flags
+	return -1
 }
 
 func TestNames(t *testing.T) {
-	if got, want := KernelName("allreduce_ll128", elem.BFloat16, elem.Avg), "allreduce_ll128_bf16_sum"; got != want {
-		t.Errorf("%s; want %s", got, want)
+	all := Modules()
+	if want := 1 + 12*4 + 3; len(all) != want {
+		t.Errorf("%d modules; want %d", len(all), want)
 	}
-	if got, want := Module(elem.Float16, elem.Avg), "half_sum"; got != want {
-		t.Errorf("%s; want %s", got, want)
-	}
-	seen := map[string]bool{}
-	for _, m := range Modules() {
-		for _, n := range kernelNames(m) {
-			if seen[n] {
-				t.Errorf("two kernels are called %s", n)
-			}
-			seen[n] = true
+	for module, want := range map[string]string{"movement": "does", "half_sum": "does_f16_sum", "bfloat16_min": "does_bf16_min", "norm_float": "does_f32"} {
+		if i := slices.IndexFunc(all, func(m Module) bool { return m.Name == module }); i < 0 || all[i].Kernel("does") != want {
+			t.Errorf("no module %s with %s in %v", module, want, all)
 		}
-	}
-	if want := 1 + 12*4 + 3; len(Modules()) != want {
-		t.Errorf("%d modules; want %d", len(Modules()), want)
-	}
-	// Four types round: their sums and products have no chain.
-	if want := 6 + 12*4*8 - 4*2 + 3*2; len(seen) != want {
-		t.Errorf("%d kernels; want %d", len(seen), want)
 	}
 }

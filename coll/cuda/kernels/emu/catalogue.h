@@ -14,22 +14,8 @@ using NormKernel = void(Comm, Args, Norm);
 
 enum Protocol { kLL, kLL128, kSimple };
 
-struct Typed {
-  Kernel *reduce[2], *allreduce[3], *combine;  // by protocol
-  Kernel *chain;                               // null where it would round
-};
-
-struct Normed {
-  NormKernel *whole, *local;
-};
-
-Kernel *exchange(Protocol p);
-Kernel *direct();
-Kernel *relay();
-Kernel *chain();
-const Typed &typed(int type, int op);
-// normed are those of a type with norms.
-const Normed &normed(int type);
+// find returns a kernel; null: the program was linked without it.
+void *find(const std::string &name);
 // types are those whose kernels are there.
 const std::vector<int> &types();
 const char *type_name(int type);

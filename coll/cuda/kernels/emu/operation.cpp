@@ -1,5 +1,8 @@
 #include "operation.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
 namespace emu {
 
 namespace {
@@ -22,7 +25,10 @@ class Maker {
   Operation draw();
 
  private:
-  void name(const std::string &what);
+  void *kernel(const std::string &name, const std::string &how = "");
+  std::string over(const char *base) const { return std::string(base) + "_" + protocol_name(protocol); }
+  std::string of_type(const std::string &base) const { return base + "_" + type_name(type); }
+  std::string typed(const std::string &base) const { return of_type(base) + "_" + op_name(what); }
   void common(uint32_t roles);
   size_t longest(uint32_t ch) const;
   size_t length(uint32_t ch);
@@ -55,9 +61,15 @@ class Maker {
   Scaling scaling = {0, 0, 1};
 };
 
-void Maker::name(const std::string &s) {
-  op.name = s;
-  w.operation = s;
+// kernel returns a kernel, after which it names the operation.
+void *Maker::kernel(const std::string &name, const std::string &how) {
+  w.operation = op.name = name + how;
+  void *k = find(name);
+  if (!k) {
+    fprintf(stderr, "%s: none of movement.cu, reduction.cu and norm.cu has this kernel\n", name.c_str());
+    exit(2);
+  }
+  return k;
 }
 
 // common sets what all operations have.
@@ -143,8 +155,7 @@ void Maker::reduce(const Span &to, const std::vector<Span> &from) {
 void Maker::exchange_any() {
   element = size_t(1) << r.below(5);
   shorten();
-  name(std::string("exchange_") + protocol_name(protocol) + (per ? ", short" : "") + ", any pairs");
-  op.kernel = exchange(protocol);
+  op.kernel = (Kernel *)kernel(over("exchange"), std::string(per ? ", short" : "") + ", any pairs");
   common(protocol == kSimple ? 2 : 1);
   const uint32_t density = w.one_way ? 1 : 1 + r.below(4);
   std::vector<std::vector<size_t>> bytes(n, std::vector<size_t>(n));
@@ -201,8 +212,7 @@ void Maker::exchange_even() {
   // In place, a phase needs a peer that both takes and gives.
   const bool phased = protocol == kSimple && (gather || !in_place || (n & (n - 1)) == 0) && r.one_in(2);
   shorten();
-  name(std::string("exchange_") + protocol_name(protocol) + (per ? ", short" : "") + (gather ? ", gather" : ", all to all") + (in_place ? " in place" : "") + (phased ? " by phases" : ""));
-  op.kernel = exchange(protocol);
+  op.kernel = (Kernel *)kernel(over("exchange"), std::string(per ? ", short" : "") + (gather ? ", gather" : ", all to all") + (in_place ? " in place" : "") + (phased ? " by phases" : ""));
   common(protocol == kSimple ? 2 : 1);
   std::vector<size_t> part = parts(true);
   if (!gather) part.assign(n, part[0]);
@@ -244,8 +254,7 @@ void Maker::exchange_direct() {
   element = size_t(1) << r.below(5);
   protocol = kSimple;
   const bool gather = r.one_in(2), in_place = gather && r.one_in(2);
-  name(std::string("exchange_direct, ") + (gather ? "gather" : "any pairs") + (in_place ? " in place" : ""));
-  op.kernel = direct();
+  op.kernel = (Kernel *)kernel("exchange_direct", std::string(gather ? ", gather" : ", any pairs") + (in_place ? " in place" : ""));
   common(2);
   const std::vector<size_t> part = parts(true);
   const uint32_t density = 1 + r.below(3);
@@ -298,8 +307,7 @@ void Maker::relay_root() {
   element = size_t(1) << r.below(5);
   protocol = kSimple;
   const int root = int(r.below(n));
-  name("relay_simple from " + std::to_string(root));
-  op.kernel = relay();
+  op.kernel = (Kernel *)kernel("relay_simple", " from " + std::to_string(root));
   common(3);
   uint32_t owners = 0;
   while (!owners) owners = (r.one_in(2) ? ~0u : uint32_t(r.next())) & ((1u << n) - 1) & ~(1u << root);
@@ -329,15 +337,14 @@ void Maker::chain_root() {
     draw_type();
   else
     element = size_t(1) << r.below(5);
-  Kernel *const kernel = reduces ? typed(type, what).chain : chain();
-  if (!kernel) {
+  const std::string chain = reduces ? typed("reduce_chain") : "chain_simple";
+  if (!find(chain)) {  // it would round
     reduce_one_hop();
     return;
   }
   protocol = kSimple;
   const int root = int(r.below(n));
-  name((reduces ? std::string("reduce_chain_") + type_name(type) + "_" + op_name(what) + " to " : std::string("chain_simple from ")) + std::to_string(root));
-  op.kernel = kernel;
+  op.kernel = (Kernel *)kernel(chain, (reduces ? " to " : " from ") + std::to_string(root));
   common(1);
   const size_t bytes = length(channels);
   const bool in_place = r.one_in(2);
@@ -373,8 +380,7 @@ void Maker::reduce_one_hop() {
   enum { all, scatter, one } kind = r.one_in(3) ? all : r.one_in(2) ? scatter : one;
   static const char *const kinds[] = {", to all", ", scattered", ", to one"};
   shorten();
-  name(std::string("reduce_") + protocol_name(protocol) + "_" + type_name(type) + "_" + op_name(what) + (per ? ", short" : "") + kinds[kind]);
-  op.kernel = typed(type, what).reduce[protocol];
+  op.kernel = (Kernel *)kernel(typed(over("reduce")), std::string(per ? ", short" : "") + kinds[kind]);
   common(1);
   const uint32_t owners = kind == one ? 1u << r.below(n) : (1u << n) - 1;
   std::vector<size_t> part = parts(true);
@@ -414,12 +420,11 @@ void Maker::reduce_one_hop() {
 void Maker::allreduce() {
   draw_type();
   const bool simple = protocol == kSimple;
-  op.kernel = typed(type, what).allreduce[protocol];
   const uint32_t everyone = (1u << n) - 1;
   uint32_t owners = everyone, targets = everyone;
   if (simple && r.one_in(3)) owners = 1 + r.below(everyone);
   if (simple && r.one_in(2)) targets = r.one_in(2) ? 0 : r.one_in(2) ? 1u << r.below(n) : r.below(everyone + 1);
-  name(std::string("allreduce_") + protocol_name(protocol) + "_" + type_name(type) + "_" + op_name(what) + (targets == everyone ? "" : targets ? ", to some" : ", scattered"));
+  op.kernel = (Kernel *)kernel(typed(over("allreduce")), targets == everyone ? "" : targets ? ", to some" : ", scattered");
   common(simple ? 2 : 1);
   std::vector<size_t> part = parts(!simple), at(n + 1);
   for (int p = 0; p < n; p++) at[p + 1] = at[p] + (owners >> p & 1 ? part[p] : part[p] = 0);
@@ -451,8 +456,7 @@ void Maker::allreduce() {
 // combine: every rank reduces memory of its own.
 void Maker::combine() {
   draw_type();
-  name(std::string("combine_") + type_name(type) + "_" + op_name(what));
-  op.kernel = typed(type, what).combine;
+  op.kernel = (Kernel *)kernel(typed("combine"));
   protocol = kSimple;
   common(1);
   for (int i = 0; i < n; i++) {
@@ -486,19 +490,17 @@ Span Maker::numbers(int rank, size_t bytes) {
 
 // norm: an AllReduce of sums, added to residuals, whose rows are normalized; or the last of it alone.
 void Maker::norm() {
-  static const int all[] = {6, 7, 9};
-  std::vector<int> types;
-  for (int t : all)
-    if (normed(t).local) types.push_back(t);
-  type = types[r.below(uint32_t(types.size()))];
+  std::vector<int> normed;
+  for (int t : types())
+    if (find(std::string("norm_local_") + type_name(t))) normed.push_back(t);
+  type = normed[r.below(uint32_t(normed.size()))];
   element = size_of(type);
   const bool local = r.one_in(3);
   protocol = local ? kSimple : kLL;
   const uint32_t blocks = r.below(3);  // of a row, log2
   if (!local) draw_per();
   channels = (1 + r.below(4 >> blocks)) << blocks;
-  op.norm = local ? normed(type).local : normed(type).whole;
-  name(std::string(local ? "norm_local_" : "norm_ll_") + type_name(type));
+  op.norm = (NormKernel *)kernel(of_type(local ? "norm_local" : "norm_ll"));
   common(1);
   const uint32_t rows = blocks ? channels >> blocks : local ? 1 + r.below(2 * channels) : channels;
   const size_t most = (local ? 10000 : (2 * per * 8) << blocks) / element;
