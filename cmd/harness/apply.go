@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/assay-hpc/assay/harness/node"
 	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/exit"
@@ -70,9 +71,9 @@ func (o *siteOptions) apply(ctx context.Context, where string, accept *acceptOpt
 	}
 	o.s.Vouched, o.k.Vouched = accept.vouched(), accept.vouched()
 	if !accept.vouched() {
-		id, err := identify(ctx)
+		id, err := node.AskIdentity(ctx, node.RunChild)
 		if err != nil {
-			return fmt.Errorf("%w; --node-identity or --identity-of says which machine the certificate must be about", err)
+			return exit.With(exit.NotDone, fmt.Errorf("%w; --node-identity or --identity-of says which machine the certificate must be about", err))
 		}
 		policy.Node, o.k.Boot = certificate.NodeDigest(id.Node.Identity), id.Boot
 		if n := st.Predicate.Node; n != nil && slices.Contains(id.Others, certificate.NodeDigest(n.Identity)) {

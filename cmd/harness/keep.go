@@ -192,9 +192,9 @@ func (o *keepOptions) note(format string, a ...any) {
 
 // identifyMachine reads the machine's state, and remembers which machine it is.
 func (o *keepOptions) identifyMachine(ctx context.Context) (keep.Machine, error) {
-	id, err := identify(ctx)
+	id, err := node.AskIdentity(ctx, node.RunChild)
 	if err != nil {
-		return keep.Machine{}, err
+		return keep.Machine{}, exit.With(exit.NotDone, err)
 	}
 	o.identity, o.k.Boot = certificate.NodeDigest(id.Node.Identity), id.Boot
 	m := keep.Machine{Boot: id.Boot, Driver: id.Node.Driver, GPUs: map[string]string{}, Energy: id.Energy}

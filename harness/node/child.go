@@ -22,7 +22,7 @@ import (
 // killed after childEnds.
 const (
 	childEnds  = 5 * time.Second
-	childLimit = time.Minute // for identify
+	identifyLimit = 2 * time.Minute // drivers that start take most of it
 )
 
 // childProgram is this program; tests replace it.
@@ -137,8 +137,9 @@ func (l *lines) String() string {
 	return fmt.Sprintf("%s\n[%d bytes]\n%s", l.head, l.left, l.end)
 }
 
-func askIdentity(ctx context.Context, run runner) (*machine.Identity, error) {
-	ctx, stop := context.WithTimeoutCause(ctx, childLimit, fmt.Errorf("no answer within %v", childLimit))
+// AskIdentity runs "harness identify" in a child process.
+func AskIdentity(ctx context.Context, run runner) (*machine.Identity, error) {
+	ctx, stop := context.WithTimeoutCause(ctx, identifyLimit, fmt.Errorf("no answer within %v", identifyLimit))
 	defer stop()
 	out, err := run(ctx, "identify")
 	id := new(machine.Identity)
@@ -154,10 +155,9 @@ func askIdentity(ctx context.Context, run runner) (*machine.Identity, error) {
 	return id, nil
 }
 
-// Identify runs "harness identify" in a child process. If that fails, it returns an identity with the
-// machine's name and the reason.
+// Identify is AskIdentity. If that fails, it returns an identity with the machine's name and the reason.
 func Identify(ctx context.Context, run runner) *machine.Identity {
-	id, err := askIdentity(ctx, run)
+	id, err := AskIdentity(ctx, run)
 	if err != nil {
 		return machine.Unidentified(err)
 	}

@@ -117,7 +117,7 @@ func connect(config *rest.Config) (*Cluster, error) {
 var nodes = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 
 // Act writes the outcome of the certificate to the node and returns a message for the user. Its
-// error is a [*Denied] if rights are missing. It wraps [attest.ErrSubject] if the node is another
+// error says which rights are missing, if any are. It wraps [attest.ErrSubject] if the node is another
 // machine, and [attest.ErrTime] if the certificate is a pass that is older than what it would undo;
 // then nothing is written.
 func (c *Cluster) Act(ctx context.Context, adm *certificate.Admitted, o Options) (string, error) {
@@ -276,7 +276,7 @@ func (d *denied) Error() string {
 
 var reviews = schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "selfsubjectaccessreviews"}
 
-// Check reports missing rights in advance, as a [*Denied].
+// Check reports missing rights in advance.
 func (c *Cluster) Check(ctx context.Context, o Options) error {
 	if err := o.Validate(); err != nil {
 		return err
