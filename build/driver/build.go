@@ -88,7 +88,7 @@ func (r *BuildResult) Failed() bool {
 }
 
 // Status returns the exit status of a build: 3 if no target failed otherwise than that its gate
-// could not be carried out, for example because a disk was full.
+// could not run, for example because a disk was full.
 func (r *BuildResult) Status() int {
 	status := exit.Pass
 	for _, t := range r.Targets {

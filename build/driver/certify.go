@@ -41,7 +41,7 @@ type CertifyOptions struct {
 }
 
 // Certify certifies every platform of an image that a builder here can run, by the suite "image". A
-// failed check is in the results; platforms without a builder are reported as not carried out. What
+// failed check is in the results; platforms without a builder are reported as not run. What
 // the image claims about itself is not trusted.
 func (w *Workspace) Certify(ctx context.Context, ref string, c CertifyOptions, o BuildOptions) ([]ImageResult, error) {
 	tmp, err := os.MkdirTemp("", "assay-certify-")

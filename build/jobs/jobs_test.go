@@ -21,7 +21,7 @@ import (
 
 const image = "registry.example/assay:13.0"
 
-// TestHardware holds the profiles against the hardware data base of the harness,
+// TestHardware holds the profiles against the hardware database of the harness,
 // which this package may not import.
 func TestHardware(t *testing.T) {
 	db, err := platform.Load()
@@ -45,7 +45,7 @@ func TestHardware(t *testing.T) {
 		if n := hw.GPUsPerNode; len(n) > 0 {
 			compared++
 			if !slices.Contains(n, p.GPUs.Value) {
-				t.Errorf("%s has %d GPUs a node, the data base %v", p.ID, p.GPUs.Value, n)
+				t.Errorf("%s has %d GPUs a node, the database %v", p.ID, p.GPUs.Value, n)
 			}
 		}
 		if hw.GPUsPerDomain > 0 && p.Nodes.Value*p.GPUs.Value != hw.GPUsPerDomain {
@@ -55,11 +55,11 @@ func TestHardware(t *testing.T) {
 			continue
 		}
 		if isEFA := strings.HasPrefix(hw.NICs.Kind, "EFA"); isEFA != (p.Fabric == "efa") {
-			t.Errorf("%s: fabric %s, the data base says %q", p.ID, p.Fabric, hw.NICs.Kind)
+			t.Errorf("%s: fabric %s, the database says %q", p.ID, p.Fabric, hw.NICs.Kind)
 		}
 		for _, r := range p.Resources {
 			if r.Name == "vpc.amazonaws.com/efa" && r.Value != strconv.FormatFloat(hw.NICs.Count.Value, 'f', -1, 64) {
-				t.Errorf("%s asks for %s adapters, the data base has %v", p.ID, r.Value, hw.NICs.Count.Value)
+				t.Errorf("%s asks for %s adapters, the database has %v", p.ID, r.Value, hw.NICs.Count.Value)
 			}
 		}
 	}

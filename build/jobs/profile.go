@@ -92,7 +92,7 @@ type Slurm struct {
 type Profile struct {
 	ID        string             `yaml:"id" json:"id"`
 	Title     string             `yaml:"title" json:"title"`
-	Hardware  string             `yaml:"hardware" json:"hardware,omitempty"` // its row of the hardware data base
+	Hardware  string             `yaml:"hardware" json:"hardware,omitempty"` // its row of the hardware database
 	Arch      Fact[string]       `yaml:"arch" json:"arch"`
 	GPUs      Fact[int]          `yaml:"gpus" json:"gpus"`   // per node
 	Nodes     Fact[int]          `yaml:"nodes" json:"nodes"` // default of --nodes
@@ -118,7 +118,7 @@ type Document struct {
 	Profiles []Profile                  `json:"profiles"`
 }
 
-// profilesFile is a file of the hardware data base, as far as jobs need it.
+// profilesFile is a file of the hardware database, as far as jobs need it.
 type profilesFile struct {
 	Sources  map[string]hardware.Source `yaml:"sources"`
 	Sets     map[string][]Var           `yaml:"sets"`
@@ -128,7 +128,7 @@ type profilesFile struct {
 
 var load = sync.OnceValues(func() (*Document, error) { return parseProfiles(hardware.Files) })
 
-// Load returns the profiles of the hardware data base. They are parsed once; callers must
+// Load returns the profiles of the hardware database. They are parsed once; callers must
 // not change them.
 func Load() (*Document, error) { return load() }
 

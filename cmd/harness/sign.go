@@ -64,7 +64,7 @@ func (o *signOptions) sign(ctx context.Context, doc []byte) (envelope []byte, er
 }
 
 // keyError gives an error its exit status. A file without a key is bad input; if a
-// service does not answer, the command could not be carried out.
+// service does not answer, the command could not run.
 func keyError(ctx context.Context, what, key string, err error) error {
 	if ctx.Err() == nil && !sign.IsReference(key) {
 		return exit.Usagef("%s: %w", what, err)

@@ -198,7 +198,7 @@ func TestSlurmApply(t *testing.T) {
 
 	// Ours is taken back when that is asked for, on a pass alone.
 	s.apply(0, "stays drained", with(pass)...)
-	s.apply(0, "is left as it is: not carried out", with(broken, "--slurm-resume")...)
+	s.apply(0, "is left as it is: not run", with(broken, "--slurm-resume")...)
 	s.apply(exit.Fail, "the certificate is older than the drain", with(pass, "--slurm-resume")...)
 	s.want("n1", true, wantReason)
 	pass = s.later("pass")
@@ -207,7 +207,7 @@ func TestSlurmApply(t *testing.T) {
 	s.apply(0, "is in service", with(pass, "--slurm-resume")...)
 	s.apply(0, `node n1 is drained: "assay: gpu/ecc`, with(fail)...)
 	s.want("n1", true, wantReason)
-	s.apply(0, "is drained: \"assay: not carried out: ", with(broken, "--slurm-on-error")...)
+	s.apply(0, "is drained: \"assay: not run: ", with(broken, "--slurm-on-error")...)
 	pass = s.later("pass")
 	s.apply(0, "is taken back", with(pass, "--slurm-resume")...)
 
@@ -257,7 +257,7 @@ func TestSlurmProlog(t *testing.T) {
 	s := startSlurm(t, "Prolog=%s/prolog.sh\nEpilog=%s/epilog.sh")
 	s.outcome("n1", result.Error)
 	s.submit("n1", "unchecked")
-	s.until("a job runs where checks could not be carried out", func() bool { return s.wrote("unchecked") })
+	s.until("a job runs where checks could not run", func() bool { return s.wrote("unchecked") })
 	s.until("its epilog has ended", func() bool { state, _ := s.node("n1"); return state == "IDLE" })
 	s.want("n1", false, "")
 
@@ -278,13 +278,13 @@ func TestSlurmProlog(t *testing.T) {
 	s.run(0, "scancel", strings.TrimSpace(long))
 	s.until("the epilog drains n2", func() bool { _, reason := s.node("n2"); return reason == wantReason })
 
-	// Where the site wants it, what could not be carried out drains, too.
+	// Where the site wants it, what could not run drains, too.
 	s.scontrol("update", "nodename=n2", "state=undrain")
 	s.outcome("n2", result.Error)
 	s.write("drain", "")
 	s.until("n2 takes jobs", func() bool { state, _ := s.node("n2"); return state == "IDLE" })
 	s.wantHeld(s.submit("n2", "strict"), "strict")
-	s.want("n2", true, strings.Replace(wantReason, "assay: ", "assay: not carried out: ", 1))
+	s.want("n2", true, strings.Replace(wantReason, "assay: ", "assay: not run: ", 1))
 }
 
 func TestSlurmHealthCheck(t *testing.T) {

@@ -91,7 +91,7 @@ func printVerified(out io.Writer, st *certificate.Statement, keyIDs []string) er
 		fmt.Fprintf(out, "about    sha256:%s, %q\n", s.Digest["sha256"], s.Name)
 	}
 	count := result.Count(p.Results)
-	_, err := fmt.Fprintf(out, "verdict  %s: suite %q, %d passed, %d warned, %d failed, %d skipped, %d could not be carried out\n", p.Verdict, p.Suite,
+	_, err := fmt.Fprintf(out, "verdict  %s: suite %q, %d passed, %d warned, %d failed, %d skipped, %d could not run\n", p.Verdict, p.Suite,
 		count[result.Pass], count[result.Warn], count[result.Fail], count[result.Skip], count[result.Error])
 	return err
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// BytesPerSec is a bandwidth. GBps is the unit of the hardware data base.
+// BytesPerSec is a bandwidth. GBps is the unit of the hardware database.
 type BytesPerSec float64
 
 // GBps is 1e9 bytes a second.

@@ -44,7 +44,7 @@ func ForCluster(db *platform.DB, j Job, collectives []op.Collective, sizes []int
 	}
 	node := p.GPUsPerNode.Max()
 	if node == 0 {
-		return nil, exit.Usagef("%s: the data base does not say how many GPUs a node has; give --gpus, too", j.Platform)
+		return nil, exit.Usagef("%s: the database does not say how many GPUs a node has; give --gpus, too", j.Platform)
 	}
 	if j.Nodes > maxClusterNodes {
 		return nil, exit.Usagef("--nodes: %d; at most %d can be predicted", j.Nodes, maxClusterNodes)

@@ -117,7 +117,7 @@ func Collectives() []string {
 	return names
 }
 
-// CompareAll compares all tables of the data base, in the order of their keys.
+// CompareAll compares all tables of the database, in the order of their keys.
 func CompareAll(db *platform.DB, fit Fitted) ([]Comparison, error) {
 	var out []Comparison
 	for _, key := range slices.Sorted(maps.Keys(db.Tables)) {

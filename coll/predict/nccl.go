@@ -78,7 +78,7 @@ type architecture struct {
 	nvlsChannels int
 }
 
-// architectures by GPU.Arch of the data base. The caps of LL on several nodes
+// architectures by GPU.Arch of the database. The caps of LL on several nodes
 // are those of an Intel host on Ampere.
 var architectures = map[string]architecture{
 	"volta":           {link: 20 * GBps, llMax: [3]BytesPerSec{39 * GBps, 39 * GBps, 20.4 * GBps}},

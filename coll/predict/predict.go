@@ -2,7 +2,7 @@
 //
 // The simulator runs a schedule on a Topology, window by window, with links that serve one
 // message after another, and returns how long it takes (Simulate). The predictor builds the
-// topology of a GPU platform from the hardware data base and from the latencies of NCCL's own
+// topology of a GPU platform from the hardware database and from the latencies of NCCL's own
 // cost model, and simulates what NCCL would run there (Predict). docs/predict.md lists each
 // parameter with its source, and the errors compared with published tables.
 package predict
@@ -24,15 +24,15 @@ type Fitted struct {
 	Launch     time.Duration // of an operation: launch and synchronisation, in addition to NCCL's base latency
 	Step       time.Duration // of a step of a ring with protocol Simple, in addition to NCCL's latency
 	LLFraction float64       // of the bandwidth that NCCL allows protocol LL
-	RackUplink BytesPerSec   // of a rack of 72 GPUs, for which the data base has no NIC
+	RackUplink BytesPerSec   // of a rack of 72 GPUs, for which the database has no NIC
 }
 
-// DefaultFitted is the fit to all tables of the data base; a test repeats it.
+// DefaultFitted is the fit to all tables of the database; a test repeats it.
 var DefaultFitted = Fitted{Launch: 28100, Step: 5 * time.Microsecond, LLFraction: 0.30, RackUplink: 426 * GBps}
 
 // A Job is a collective on a platform.
 type Job struct {
-	Platform   string // key of the data base
+	Platform   string // key of the database
 	GPUs       int    // total
 	Nodes      int    // of the platform; 0: as few as hold the GPUs
 	Collective op.Collective
@@ -101,7 +101,7 @@ func (m memo) get(q question, simulate func() (time.Duration, error)) (time.Dura
 	return d, err
 }
 
-// NewPredictor prepares predictions of a job. It fails if the data base lacks a figure that
+// NewPredictor prepares predictions of a job. It fails if the database lacks a figure that
 // the model needs.
 func NewPredictor(db *platform.DB, j Job, fit Fitted) (*Predictor, error) {
 	return newPredictor(db, j, fit, nil)

@@ -18,7 +18,7 @@ type system struct {
 const maxGPUs = 1 << 24
 
 // nicFraction is the share of a NIC's rate that carries data: 193.72 of 200 Gb/s, the
-// ib_write_bw row of aws-p5en in the data base.
+// ib_write_bw row of aws-p5en in the database.
 const nicFraction = 193.72 / 200
 
 // The versions of NCCL that the figures are from. Those for NVLS are from the version that the
@@ -55,7 +55,7 @@ func newSystem(db *platform.DB, j Job, fit Fitted) (system, error) {
 func (s *system) ranks(p *platform.Platform, j Job) error {
 	node := p.GPUsPerNode.Max()
 	if node == 0 {
-		return fmt.Errorf("the data base does not say how many GPUs a node has")
+		return fmt.Errorf("the database does not say how many GPUs a node has")
 	}
 	nodes := j.Nodes
 	if nodes == 0 {
@@ -84,11 +84,11 @@ func (s *system) ranks(p *platform.Platform, j Job) error {
 func (s *system) port(db *platform.DB, p *platform.Platform) error {
 	g := db.GPUs[p.GPU]
 	if g == nil {
-		return fmt.Errorf("the data base names no GPU")
+		return fmt.Errorf("the database names no GPU")
 	}
 	arch, ok := architectures[g.Arch]
 	if !ok || g.NVLink == nil || !g.NVLink.Links.Known() {
-		return fmt.Errorf("%s: the model knows NVLink only, and the data base has no number of its links for this GPU", g.Name)
+		return fmt.Errorf("%s: the model knows NVLink only, and the database has no number of its links for this GPU", g.Name)
 	}
 	s.arch = arch
 	s.t.Port = BytesPerSec(g.NVLink.Links.Value) * arch.link
@@ -105,15 +105,15 @@ func (s *system) port(db *platform.DB, p *platform.Platform) error {
 func (s *system) uplink(p *platform.Platform, fit Fitted) error {
 	if p.NICs == nil && s.t.Domain == 72 {
 		s.t.Uplink = fit.RackUplink
-		s.use("uplink of a rack", gbps(fit.RackUplink), "fitted: the data base has no NIC figure")
+		s.use("uplink of a rack", gbps(fit.RackUplink), "fitted: the database has no NIC figure")
 		return nil
 	}
 	if p.NICs == nil {
-		return fmt.Errorf("the data base has no NICs for it, and %d domains need them", s.t.domains())
+		return fmt.Errorf("the database has no NICs for it, and %d domains need them", s.t.domains())
 	}
 	gbit, total := p.NICs.Gbit()
 	if gbit == 0 {
-		return fmt.Errorf("the data base has no rate of its NICs, and %d domains need it", s.t.domains())
+		return fmt.Errorf("the database has no rate of its NICs, and %d domains need it", s.t.domains())
 	}
 	s.t.Uplink = BytesPerSec(gbit/8*nicFraction) * GBps
 	s.use("NICs of a node", fmt.Sprintf("%g Gb/s", gbit), total.Source)

@@ -46,7 +46,7 @@ func (t Topology) domain() int {
 
 func (t Topology) domains() int { return t.Ranks / t.domain() }
 
-// BytesPerSec is a bandwidth. GBps is the unit of the hardware data base.
+// BytesPerSec is a bandwidth. GBps is the unit of the hardware database.
 type BytesPerSec float64
 
 // GBps is 1e9 bytes a second.

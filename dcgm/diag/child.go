@@ -184,7 +184,7 @@ func (j *job) sum() {
 }
 
 // broke adds a finding for an error. An error that poisoned the GPU's context counts as a failure
-// of the GPU, until shown otherwise. Other errors mean that the test could not be carried out.
+// of the GPU, until shown otherwise. Other errors mean that the test could not run.
 func (j *job) broke(gpu int, err error) {
 	var e *driver.Error
 	if errors.As(err, &e) && e.Lost() {

@@ -207,7 +207,7 @@ func TestLimits(t *testing.T) {
 		{"sm_stress", "", "highest power", result.Rule{Value: 650}, result.Pass, "2 GPUs", 650, result.AtLeast},
 		{"sm_stress", "weak", "highest power", result.Rule{Value: 650}, result.Fail, "GPU 1, highest power: 300 W, less than 650", 650, result.AtLeast},
 		{"sm_stress", "repeat", "highest power", result.Rule{Value: 690}, result.Fail, "GPU 1: bf16 products: multiprocessors 18", 690, result.AtLeast},
-		{"sm_stress", "", "mean clock", result.Rule{Fraction: 0.5, Of: "peak"}, result.Error, "own.yaml:3: limits: mean clock: the data base has no peak value of it for this machine; give a value", 0, ""},
+		{"sm_stress", "", "mean clock", result.Rule{Fraction: 0.5, Of: "peak"}, result.Error, "own.yaml:3: limits: mean clock: the database has no peak value of it for this machine; give a value", 0, ""},
 		{"pcie", "no context", "h2d", result.Rule{Value: 60}, result.Error, "GPU 1: cuDevicePrimaryCtxRetain", 60, result.AtLeast},
 	} {
 		t.Run(fmt.Sprint(tt.test, " ", tt.fault, " ", tt.figure, " ", tt.rule), func(t *testing.T) {

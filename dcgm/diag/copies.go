@@ -9,7 +9,7 @@ import (
 
 // floorPeer is the minimum fraction of NVLink's peak that a kernel's writes must reach. The data
 // base's floor is for copy engines, which are faster. On H200 writes reach 370 of 450 GB/s
-// (docs/diag.md); this is 0.87 of that, like the data base's measured_fraction.
+// (docs/diag.md); this is 0.87 of that, like the database's measured_fraction.
 const floorPeer = 0.71
 
 const remedyBandwidth = "look at memory clocks, ECC errors and other processes on the GPU; reset it; if it stays slow, replace it"

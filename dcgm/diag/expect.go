@@ -7,7 +7,7 @@ import (
 	"github.com/assay-hpc/assay/internal/result"
 )
 
-// expectation returns what the machine's GPUs should reach according to the data base. If the links
+// expectation returns what the machine's GPUs should reach according to the database. If the links
 // between the GPUs are not known, there are no expected figures that depend on them.
 func (j *job) expectation() platform.Expectation {
 	if j.env.DB == nil {

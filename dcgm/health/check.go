@@ -289,7 +289,7 @@ func (o *outcome) judge(s severity) result.Verdict {
 	return result.Fail
 }
 
-// model is the GPU's entry in the hardware data base; nil if there is none.
+// model is the GPU's entry in the hardware database; nil if there is none.
 func (e *env) model(g *gpuState) *platform.GPU {
 	if e.DB == nil {
 		return nil

@@ -10,11 +10,11 @@ import (
 type Report struct {
 	Schema int `json:"schema"`
 	Job
-	Figures []Figure `json:"figures,omitempty"` // from a data base
+	Figures []Figure `json:"figures,omitempty"` // from a database
 	Estimate
 }
 
-// A Figure is a figure of the job that was taken from a data base.
+// A Figure is a figure of the job that was taken from a database.
 type Figure struct {
 	Flag   string  `json:"flag"`
 	Value  float64 `json:"value"`
@@ -54,7 +54,7 @@ func (d *Report) WriteText(out io.Writer) error {
 		line("computing", "not known: give --tflops, or --peak and --mfu")
 	}
 	for _, f := range d.Figures {
-		line("", "--%s %.6g %s is of the data base (%s)", f.Flag, f.Value, f.Unit, f.Source)
+		line("", "--%s %.6g %s is of the database (%s)", f.Flag, f.Value, f.Unit, f.Source)
 	}
 	if len(d.Ways) == 0 {
 		line("communication", "none: there is one GPU")

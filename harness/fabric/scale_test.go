@@ -68,7 +68,7 @@ func ownResults() (out []result.Result) {
 			r.Objects = append(r.Objects, result.Object{
 				Name: fmt.Sprintf("GPU %d", gpu), ID: "GPU-00000000-0000-0000-0000-000000000000", Quantity: "write", Verdict: result.Pass,
 				Measured: &result.Measurement{Value: v, Unit: "GB/s", Expected: 400, Source: "data sheet", Ratio: v / 400,
-					Limit: &result.Limit{Value: 300, Kind: result.AtLeast, Source: "the data base"}},
+					Limit: &result.Limit{Value: 300, Kind: result.AtLeast, Source: "the database"}},
 			})
 		}
 		out = append(out, r)

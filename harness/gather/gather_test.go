@@ -37,7 +37,7 @@ func document(t testing.TB, rank int) []byte {
 				r.Verdict, r.Reason = result.Fail, "GPU 2 is below the limit"
 			}
 			o.Measured = &result.Measurement{Value: v, Unit: "GB/s", Expected: 400, Source: "data sheet", Ratio: v / 400,
-				Limit: &result.Limit{Value: 300, Kind: result.AtLeast, Source: "the data base"}}
+				Limit: &result.Limit{Value: 300, Kind: result.AtLeast, Source: "the database"}}
 			r.Objects = append(r.Objects, o)
 		}
 		p.Results = append(p.Results, r)

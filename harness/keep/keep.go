@@ -198,7 +198,7 @@ func (k *Keeper) need(r record, m Machine, limits string) need {
 	case r.Verdict == "":
 		return need{why: "its certification did not end"}
 	case r.Certificate == "":
-		n = need{why: "the certification could not be carried out", later: age <= k.Retry}
+		n = need{why: "the certification could not run", later: age <= k.Retry}
 		if !n.later {
 			n.why = fmt.Sprintf("its last verdict was %s", r.Verdict)
 		}
@@ -349,7 +349,7 @@ func (k *Keeper) certify(ctx context.Context, m Machine, n need, limits string) 
 	}
 	if r.Finished = k.Now(); err != nil {
 		r.Verdict = result.Error
-		return errors.Join(err, k.write(r), k.back(ctx, k.Site.Void(ctx, "the certification could not be carried out")))
+		return errors.Join(err, k.write(r), k.back(ctx, k.Site.Void(ctx, "the certification could not run")))
 	}
 	r.Verdict = st.Predicate.Verdict
 	if r.Certificate, err = st.SHA256(); err != nil {

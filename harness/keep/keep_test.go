@@ -159,8 +159,8 @@ func TestTurns(t *testing.T) {
 		{"it is repaired, and slow", time.Minute, func() { f.health, f.verify = result.Pass, result.Fail }, "withdraw: a check without load had failed; certify; act quick fail"},
 		{"soon after", time.Minute, nil, "act quick fail"},
 		{"tried again", 2 * time.Hour, func() { f.verify = result.Pass }, "withdraw: its last verdict was fail; certify; act quick pass"},
-		{"a boot, and then the certification cannot be carried out", time.Minute, func() { f.machine.Boot, f.err = "4", errors.New("hangs") }, "withdraw: the node was booted; certify; void: the certification could not be carried out; error: hangs"},
-		{"the certificate of before is no pass for what is now", time.Minute, nil, "void: the certification could not be carried out"},
+		{"a boot, and then the certification cannot run", time.Minute, func() { f.machine.Boot, f.err = "4", errors.New("hangs") }, "withdraw: the node was booted; certify; void: the certification could not run; error: hangs"},
+		{"the certificate of before is no pass for what is now", time.Minute, nil, "void: the certification could not run"},
 		{"later", 2 * time.Hour, func() { f.err = nil }, "withdraw: its last verdict was error; certify; act quick pass"},
 		{"somebody else writes a certificate there", time.Minute, stored, "withdraw: another certificate is in the place of its own; certify; act quick pass"},
 		{"the same, with work", time.Minute, func() { stored(); f.busy = []string{"a/b"} }, "void: another certificate is in the place of its own; it waits for a/b"},
@@ -311,7 +311,7 @@ func TestRefused(t *testing.T) {
 	if did, err := turn(time.Minute); !errors.Is(err, attest.ErrTime) || did != "withdraw: its certificate is no longer accepted; certify; void: its certificate is not accepted" {
 		t.Errorf("the new one refused: %q, %v", did, err)
 	}
-	if did, err := turn(time.Minute); err != nil || did != "void: the certification could not be carried out" {
+	if did, err := turn(time.Minute); err != nil || did != "void: the certification could not run" {
 		t.Errorf("after that: %q, %v", did, err)
 	}
 	if did, err := turn(2 * time.Hour); err != nil || !strings.HasSuffix(did, "certify; act quick pass") {

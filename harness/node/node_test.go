@@ -108,7 +108,7 @@ func TestLimitsOfASite(t *testing.T) {
 		"of the peak":                    {latency, "bandwidth, with: {families: [host_to_device]}, limits: {host_to_device: {fraction: 0.9, of: peak}}", "bandwidth/host_to_device", result.Fail, "less than 56.7", 0.9 * 63, result.AtLeast},
 		"of what is typical":             {latency, "bandwidth, with: {families: [host_to_device]}, limits: {host_to_device: {fraction: 0.9, of: typical}}", "bandwidth/host_to_device", result.Pass, "", 0.9 * 54, result.AtLeast},
 		"all at once, of the peak":       {latency, "bandwidth, with: {families: [host_to_device_all]}, limits: {host_to_device_all: {fraction: 0.9, of: peak}}", "bandwidth/host_to_device_all", result.Fail, "less than 57.6", 0.9 * 64, result.AtLeast},
-		"of a latency that nobody knows": {latency, "bandwidth, with: {families: [host_latency]}, limits: {host_latency: {fraction: 1.2, of: typical}}", "bandwidth/host_latency", result.Error, "own.yaml:4: limits: host_latency: the data base has no typical value of it for this machine; give a value", 0, ""},
+		"of a latency that nobody knows": {latency, "bandwidth, with: {families: [host_latency]}, limits: {host_latency: {fraction: 1.2, of: typical}}", "bandwidth/host_latency", result.Error, "own.yaml:4: limits: host_latency: the database has no typical value of it for this machine; give a value", 0, ""},
 		"coll of the peak":               {document(380), "coll, with: {operations: [all_reduce]}, limits: {all_reduce: {fraction: 0.9, of: peak}}", "coll/all_reduce", result.Fail, "less than 405", 0, ""},
 		"coll of what is typical":        {document(380), "coll, with: {operations: [all_reduce]}, limits: {all_reduce: {fraction: 0.9, of: typical}}", "coll/all_reduce", result.Pass, "", 0, ""},
 	} {

@@ -21,7 +21,7 @@ func (c *Config) platform(e *suite.Entry) ([]suite.Check, error) {
 		return nil, err
 	}
 	return []suite.Check{{
-		ID: e.ID, Title: "the machine is one that the data base knows, and the one that it should be",
+		ID: e.ID, Title: "the machine is one that the database knows, and the one that it should be",
 		Run: func(context.Context, *suite.Env) result.Result { return c.recognised() },
 	}}, nil
 }
@@ -53,7 +53,7 @@ func (c *Config) recognised() result.Result {
 	case r.Platform != "":
 		return result.Passed("%s", seen)
 	case len(r.GPUs) == 0 && c.Machine.PCI == 0:
-		return result.Skipped("a machine without GPUs is not a platform of the data base: what is measured is judged only where a limit is known without one")
+		return result.Skipped("a machine without GPUs is not a platform of the database: what is measured is judged only where a limit is known without one")
 	case len(r.GPUs) == 0:
 		return result.Errored("PCI has %s, and nothing is known of them: %s", words.Count(c.Machine.PCI, "GPU"), c.Machine.Why)
 	}
@@ -61,7 +61,7 @@ func (c *Config) recognised() result.Result {
 	for _, g := range r.GPUs {
 		names = append(names, fmt.Sprintf("%d × %s", g.Count, g.Name))
 	}
-	return result.Skipped("no platform of the data base has %s: they are measured, and judged only where a figure is known", strings.Join(names, " and "))
+	return result.Skipped("no platform of the database has %s: they are measured, and judged only where a figure is known", strings.Join(names, " and "))
 }
 
 // missing returns the devices that the platform has and the machine lacks, except where the

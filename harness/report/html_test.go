@@ -208,7 +208,7 @@ func TestHTMLFaultsFirst(t *testing.T) {
 		t.Errorf("sections: %s", got)
 	}
 	main := said(byName["main"][0])
-	for _, want := range []string{"✗ failed : libraries Reason: libx.so.1 is missing Remedy: install libx1", "! not carried out : slow Reason: no result within 1m0s", "gpu: no GPU here", "187.5 GB/s 200 GB/s (data sheet) 94 %"} {
+	for _, want := range []string{"✗ failed : libraries Reason: libx.so.1 is missing Remedy: install libx1", "! not run : slow Reason: no result within 1m0s", "gpu: no GPU here", "187.5 GB/s 200 GB/s (data sheet) 94 %"} {
 		if !strings.Contains(main, want) {
 			t.Errorf("the page does not say %q:\n%s", want, main)
 		}

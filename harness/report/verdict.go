@@ -19,7 +19,7 @@ var (
 		result.Pass: "PASS", result.Fail: "FAIL", result.Error: "ERROR", result.Skip: "NOTHING SHOWN",
 	}
 	outcomes = map[result.Verdict]string{
-		result.Pass: "passed", result.Warn: "warned", result.Fail: "failed", result.Error: "not carried out", result.Skip: "skipped",
+		result.Pass: "passed", result.Warn: "warned", result.Fail: "failed", result.Error: "not run", result.Skip: "skipped",
 	}
 )
 
@@ -43,7 +43,7 @@ func (f *fault) name() string {
 	return f.ID
 }
 
-// faulty returns the results that failed, could not be carried out, or warn, in this order.
+// faulty returns the results that failed, could not run, or warn, in this order.
 func faulty(results []result.Result) (out []*fault) {
 	for _, v := range result.Verdicts() {
 		for i := range results {
@@ -70,6 +70,6 @@ func counts(count map[result.Verdict]int, took time.Duration) string {
 	if n := count[result.Warn]; n > 0 {
 		warned = fmt.Sprintf(" %d warned,", n)
 	}
-	return fmt.Sprintf("%d passed,%s %d failed, %d skipped, %d could not be carried out, in %v",
+	return fmt.Sprintf("%d passed,%s %d failed, %d skipped, %d could not run, in %v",
 		count[result.Pass], warned, count[result.Fail], count[result.Skip], count[result.Error], took.Round(10*time.Millisecond))
 }

@@ -30,7 +30,7 @@ func Reason(st *certificate.Statement, limit int) string {
 	case result.Skip:
 		return cut(Prefix+"every check was skipped: nothing was shown", limit)
 	case result.Error:
-		worst, lead = result.Error, "not carried out: "
+		worst, lead = result.Error, "not run: "
 	}
 	var first *result.Result
 	count := 0

@@ -38,7 +38,7 @@ func TestReason(t *testing.T) {
 		{"named already", statement(fail("gpu/ecc", "GPU 3: 2 errors", "reset the GPU", good, bad)), 200, "assay: gpu/ecc: GPU 3: 2 errors; reset the GPU"},
 		{"pair", statement(fail("p2p", "slow", "", pair)), 200, "assay: p2p: GPU 3 to GPU 4: slow"},
 		{"several, and an error", statement(broken, fail("x", "1", "do it"), fail("y", "2", ""), fail("z", "3", "")), 200, "assay: x: 1; do it (+2 more)"},
-		{"error", statement(pass, broken), 200, "assay: not carried out: b: timed out"},
+		{"error", statement(pass, broken), 200, "assay: not run: b: timed out"},
 		{"lines", statement(fail("x", "one\n\ttwo\x1b[31m\u202ethree\xff\x00", "")), 200, "assay: x: one two [31m three"},
 		{"cut", statement(fail("x", "0123456789012345", "remedy"), fail("y", "2", "")), 33, "assay: x: 01…; remedy (+1 more)"},
 		{"long observation", statement(fail("health/gpu/count", "PCI has 7 GPUs, not 8; "+strings.Repeat("the driver cannot be asked ", 9), "look for the missing GPU, drain and reboot", bad), fail("y", "2", "")), 200,

@@ -15,7 +15,7 @@ const (
 	Pass    = 0
 	Fail    = 1 // a check failed
 	Usage   = 2 // usage or bad input
-	NotDone = 3 // the command could not be carried out
+	NotDone = 3 // the command could not run
 )
 
 // An Error ends the program with a status. Its text is empty if everything has been reported.

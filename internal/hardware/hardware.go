@@ -1,4 +1,4 @@
-// Package hardware contains the files of the hardware data base: what GPUs, links, NICs and nodes
+// Package hardware contains the files of the hardware database: what GPUs, links, NICs and nodes
 // can do, values that people measured on them, and what jobs need on them. The files are YAML and
 // are read as one; each platform is a file in platforms. internal/platform reads the figures,
 // build/jobs the job profiles.
@@ -17,7 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Files is the data base that is embedded in the program.
+// Files is the database that is embedded in the program.
 //
 //go:embed *.yaml platforms/*.yaml
 var Files embed.FS

@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// check checks the data base for consistency.
+// check checks the database for consistency.
 func (db *DB) check() error {
 	if db.Schema != 1 {
 		return fmt.Errorf("schema %d; this program reads schema 1", db.Schema)
@@ -60,7 +60,7 @@ func (db *DB) checkTable(key string) error {
 	return nil
 }
 
-// checkSources walks the whole data base: every field named Source must be a key of Sources.
+// checkSources walks the whole database: every field named Source must be a key of Sources.
 func (db *DB) checkSources(v reflect.Value, where string) error {
 	switch v.Kind() {
 	case reflect.Pointer:

@@ -10,7 +10,7 @@ import (
 	"github.com/assay-hpc/assay/internal/hardware"
 )
 
-// checkEach checks the entries of one part of the data base in the order of their keys.
+// checkEach checks the entries of one part of the database in the order of their keys.
 func checkEach[T any](part string, all map[string]*T, check func(*T) error) error {
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		v := all[key]

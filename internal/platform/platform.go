@@ -1,4 +1,4 @@
-// Package platform is the hardware data base: what GPUs, links, NICs and nodes can do, and values
+// Package platform is the hardware database: what GPUs, links, NICs and nodes can do, and values
 // that people measured on them. It is stored in the files of internal/hardware; every figure there
 // names its source and how far it can be trusted. coll/predict predicts from these figures.
 // Recognise determines the platform of a node, and Expect what the node should reach, for suites to
@@ -23,7 +23,7 @@ import (
 	"github.com/assay-hpc/assay/internal/hardware"
 )
 
-// A DB is a hardware data base. It is read-only and may be used concurrently; callers must not
+// A DB is a hardware database. It is read-only and may be used concurrently; callers must not
 // modify the values that lookups return.
 type DB struct {
 	Schema          int                        `yaml:"schema"`
@@ -193,10 +193,10 @@ type Switch struct {
 
 var load = sync.OnceValues(func() (*DB, error) { return Parse(hardware.Files) })
 
-// Load returns the embedded data base. It is parsed once.
+// Load returns the embedded database. It is parsed once.
 func Load() (*DB, error) { return load() }
 
-// Parse reads a data base. Keys outside the schema, entries that are in two files, sources and GPUs
+// Parse reads a database. Keys outside the schema, entries that are in two files, sources and GPUs
 // that are not listed, and impossible figures are errors.
 func Parse(files fs.FS) (*DB, error) {
 	db := new(DB)
@@ -205,7 +205,7 @@ func Parse(files fs.FS) (*DB, error) {
 		err = db.check()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("hardware data base: %w", err)
+		return nil, fmt.Errorf("hardware database: %w", err)
 	}
 	return db, nil
 }
@@ -217,7 +217,7 @@ type databaseFile struct {
 	Profiles yaml.Node `yaml:"profiles"`
 }
 
-// add merges one file into the data base.
+// add merges one file into the database.
 func (db *DB) add(f *DB) error {
 	if f.Schema != 0 {
 		db.Schema, db.Figure, db.Units, db.FloorsMeaning, db.MeasuredMeaning = f.Schema, f.Figure, f.Units, f.FloorsMeaning, f.MeasuredMeaning

@@ -10,7 +10,7 @@ import (
 	"github.com/assay-hpc/assay/internal/host/sysfs"
 )
 
-// A Recognition is what the data base knows about a Node.
+// A Recognition is what the database knows about a Node.
 type Recognition struct {
 	GPUs     []GPUGroup `json:"gpus"`
 	Fabric   Fabric     `json:"fabric"`

@@ -113,7 +113,7 @@ func TestRecognise(t *testing.T) {
 	}
 }
 
-// TestEachPlatform: a node as the data base describes it is recognised as that
+// TestEachPlatform: a node as the database describes it is recognised as that
 // platform, or as one of equal claim.
 func TestEachPlatform(t *testing.T) {
 	db := mustLoad(t)

@@ -53,7 +53,7 @@ func (d *Report) WriteText(out io.Writer) error {
 	case r.Platform != "":
 		line("platform", "%s (%s)", r.Name, r.Platform)
 	case len(r.GPUs) > 0:
-		line("platform", "not known: the data base has none with these GPUs here")
+		line("platform", "not known: the database has none with these GPUs here")
 	}
 	for _, text := range r.Differences {
 		line("", "differs: %s", text)
@@ -80,7 +80,7 @@ func (d *Report) writeGPUs(line func(what, format string, a ...any)) {
 	for _, g := range r.GPUs {
 		known := g.Model
 		if known == "" {
-			known = "not in the data base"
+			known = "not in the database"
 		}
 		text := fmt.Sprintf("%d x %s (%s)", g.Count, g.Name, known)
 		if g.Slot.Width > 0 {

@@ -23,7 +23,7 @@ func (r Rule) Judge(figure string, o *Object, known func(of string) (value float
 		value, source := known(r.Of)
 		if value <= 0 || source == "" {
 			o.Verdict = Error
-			o.Reason = fmt.Sprintf("%s: limits: %s: the data base has no %s value of it for this machine; give a value", r.Source, figure, r.Of)
+			o.Reason = fmt.Sprintf("%s: limits: %s: the database has no %s value of it for this machine; give a value", r.Source, figure, r.Of)
 			return
 		}
 		m.Expect(value, source)

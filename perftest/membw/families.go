@@ -261,7 +261,7 @@ func (j *job) measureVersus(ctx context.Context, flows []Flow, x *figure) {
 
 // References.
 
-const dataBase = "hardware data base"
+const dataBase = "hardware database"
 
 // pcie is the peak of the GPU's PCIe slot.
 var pcie = reference{func(j *job, p ends) float64 { return j.report.GPUs[p.gpu()].Peaks.PCIe }, dataBase}

@@ -8,7 +8,7 @@ import (
 	"github.com/assay-hpc/assay/internal/platform"
 )
 
-// subject determines what a GPU should reach: from its model in the data base or, if the model is
+// subject determines what a GPU should reach: from its model in the database or, if the model is
 // not there, from its PCIe slot as the driver describes it.
 func subject(g GPU, links map[sysfs.BusID]nvml.Links, db *platform.DB) Subject {
 	s := Subject{GPU: g}

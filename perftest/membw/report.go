@@ -29,7 +29,7 @@ type Report struct {
 // A Subject is a GPU with its expected peaks.
 type Subject struct {
 	GPU
-	Model string      `json:"model,omitempty"` // in the hardware data base; "": not found there
+	Model string      `json:"model,omitempty"` // in the hardware database; "": not found there
 	Peaks peakRates   `json:"peaks"`
 	Links *nvml.Links `json:"links,omitempty"` // before the first family; nil: not known
 }

@@ -309,7 +309,7 @@ func TestPeaks(t *testing.T) {
 		"host_copy_fraction": hostLimits, "memory_traffic_fraction": localLimits, "payload_fraction_of_advertised": peerLimits,
 	} {
 		if want := db.Rules[rule].Low; limits.Pass != want {
-			t.Errorf("cells pass from %g on; %s of the data base is %g", limits.Pass, rule, want)
+			t.Errorf("cells pass from %g on; %s of the database is %g", limits.Pass, rule, want)
 		}
 	}
 	slot := subject(GPU{Name: "?", Bus: bus(1)}, map[sysfs.BusID]nvml.Links{bus(1): {MaxGen: 4, MaxWidth: 8}}, db)

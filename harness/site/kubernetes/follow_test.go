@@ -33,7 +33,7 @@ func TestMayFollow(t *testing.T) {
 		{name: "failed later, as the condition alone says", label: "fail", status: "False", transition: stamp(time.Hour)},
 		{name: "failed later, as the annotation alone says", label: "fail", digest: "sha256:other", noted: stamp(time.Hour)},
 		{name: "failed in the meantime", label: "fail", digest: "sha256:other", noted: stamp(500 * time.Millisecond), status: "False", transition: stamp(time.Second)},
-		{name: "could not be carried out later", digest: "sha256:other", noted: stamp(time.Hour), status: "Unknown", transition: stamp(time.Hour)},
+		{name: "could not run later", digest: "sha256:other", noted: stamp(time.Hour), status: "Unknown", transition: stamp(time.Hour)},
 		{name: "waits since later", label: "pending", digest: own.Digest(), noted: stamp(time.Second), status: "Unknown", transition: stamp(time.Hour)},
 		{name: "waited before", label: "pending", digest: "sha256:other", noted: stamp(-time.Hour), status: "Unknown", transition: stamp(-time.Minute), ok: true},
 		{name: "tainted later", label: "pass", digest: own.Digest(), taint: map[string]any{"key": verdictKey, "timeAdded": stamp(time.Hour)}},

@@ -107,7 +107,7 @@ func TestAct(t *testing.T) {
 		{result.Fail, "NoSchedule", ours{"False", "ChecksFailed", failed, "12:03:00", "12:02:00", "fail", "", "NoSchedule"}},
 		{result.Fail, "NoSchedule", ours{"False", "ChecksFailed", failed, "12:04:00", "12:02:00", "fail", "", "NoSchedule"}},
 		{result.Fail, "PreferNoSchedule", ours{"False", "ChecksFailed", failed, "12:05:00", "12:02:00", "fail", "", "PreferNoSchedule"}},
-		{result.Error, "NoSchedule", ours{"Unknown", "ChecksNotCarriedOut", "assay: not carried out: gpu/ecc: 2 errors", "12:06:00", "12:06:00", "", "", "PreferNoSchedule"}},
+		{result.Error, "NoSchedule", ours{"Unknown", "ChecksNotCarriedOut", "assay: not run: gpu/ecc: 2 errors", "12:06:00", "12:06:00", "", "", "PreferNoSchedule"}},
 		{result.Pass, "", ours{"True", "ChecksPassed", passed, "12:07:00", "12:07:00", "pass", "", "PreferNoSchedule"}},
 		{result.Pass, "NoSchedule", ours{"True", "ChecksPassed", passed, "12:08:00", "12:07:00", "pass", "", ""}},
 		{result.Skip, "NoSchedule", ours{"Unknown", "EveryCheckSkipped", "assay: every check was skipped: nothing was shown", "12:09:00", "12:09:00", "", "", ""}},

@@ -110,7 +110,7 @@ func TestSend(t *testing.T) {
 	}{
 		{result.Pass, Execute, `"isHealthy":true,"message":"assay:suitequick,1checkspassed","generatedTimestamp":"2026-03-01T12:00:00.005Z","nodeName":"gpu-1","processingStrategy":1}]}`},
 		{result.Fail, Store, `"isFatal":true,"message":"assay:gpu/ecc:2errors","recommendedAction":5,"errorCode":["gpu/ecc"],"generatedTimestamp":"2026-03-01T12:00:00.005Z","nodeName":"gpu-1","processingStrategy":2}]}`},
-		{result.Error, Execute, `"message":"assay:notcarriedout:gpu/ecc:2errors","errorCode":["gpu/ecc"],"generatedTimestamp":"2026-03-01T12:00:00.005Z","nodeName":"gpu-1","processingStrategy":1}]}`},
+		{result.Error, Execute, `"message":"assay:notrun:gpu/ecc:2errors","errorCode":["gpu/ecc"],"generatedTimestamp":"2026-03-01T12:00:00.005Z","nodeName":"gpu-1","processingStrategy":1}]}`},
 	} {
 		socket, got := connector(t)
 		st := certificate.New(certificate.Predicate{Suite: "quick", Finished: at, Results: []result.Result{{ID: "gpu/ecc", Verdict: tt.verdict, Reason: "2 errors"}}})

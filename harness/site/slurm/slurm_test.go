@@ -35,7 +35,7 @@ func statementOf(v result.Verdict, name string, began time.Time) *certificate.Ad
 // TestDecide: what is done about a node, by verdict and state.
 func TestDecide(t *testing.T) {
 	const (
-		fail, broken = "assay: x: why", "assay: not carried out: x: why"
+		fail, broken = "assay: x: why", "assay: not run: x: why"
 		drain, back  = "drain", "undrain"
 	)
 	for _, tt := range []struct {
@@ -67,7 +67,7 @@ func TestDecide(t *testing.T) {
 		{result.Fail, "DOWN", "Node unexpectedly rebooted", Options{}, drain, fail},
 		{result.Fail, "DOWN DRAIN", "Not responding", Options{}, "", "Not responding"},
 		{result.Fail, "IDLE", "an old reason", Options{}, drain, fail},
-		{result.Error, "IDLE", "", Options{}, "", "left as it is: not carried out: x: why"},
+		{result.Error, "IDLE", "", Options{}, "", "left as it is: not run: x: why"},
 		{result.Error, "IDLE", "", Options{OnError: true}, drain, broken},
 		{result.Error, "IDLE DRAIN", fail, Options{Resume: true}, "", "left as it is"},
 		{result.Error, "IDLE DRAIN", "fan", Options{OnError: true}, "", `"fan"`},

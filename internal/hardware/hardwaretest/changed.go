@@ -1,4 +1,4 @@
-// Package hardwaretest helps to test readers of the hardware data base.
+// Package hardwaretest helps to test readers of the hardware database.
 package hardwaretest
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/assay-hpc/assay/internal/hardware"
 )
 
-// Changed returns the files of the data base, with old replaced by now once, in the first file that
+// Changed returns the files of the database, with old replaced by now once, in the first file that
 // contains it.
 func Changed(t testing.TB, old, now string) fstest.MapFS {
 	t.Helper()

@@ -64,7 +64,7 @@ func (m *maker) nvlink() {
 }
 
 // TopoFiles are the paths of the topology files in the clouds' images, by platform of the hardware
-// data base.
+// database.
 var TopoFiles = map[string][]string{
 	"azure-ndv2":       {"/opt/microsoft/ndv2-topo.xml", "/opt/microsoft/ndv2/topo.xml"},
 	"azure-nd-a100-v4": {"/opt/microsoft/ndv4-topo.xml", "/opt/microsoft/ndv4/topo.xml"},

@@ -16,10 +16,10 @@ import (
 // A Node holds the facts about a machine, without judgement. Unknown fields are zero.
 type Node struct {
 	Host     string `json:"host,omitempty"`
-	Platform string `json:"platform,omitempty"` // key of the hardware data base
+	Platform string `json:"platform,omitempty"` // key of the hardware database
 	// NVLinkHosts says that the platform's NVLinks connect GPUs of several hosts.
 	NVLinkHosts bool   `json:"nvlink_hosts,omitempty"`
-	Cloud       string `json:"cloud,omitempty"`     // key of the hardware data base
+	Cloud       string `json:"cloud,omitempty"`     // key of the hardware database
 	Container   string `json:"container,omitempty"` // kind of container around the process
 
 	GPUs       []GPU       `json:"gpus"`
