@@ -31,11 +31,14 @@ func partingOf(c *Comm) *parting {
 		return nil
 	}
 	defer c.leave()
-	if d.Progress().Does != executor.Idle {
+	if !ended(d) {
 		return nil
 	}
 	return &parting{rank: c.rank, calls: c.seq}
 }
+
+// ended reports whether nothing runs or waits on a device, in graphs neither.
+func ended(d *device) bool { return d.Idle() && d.Progress().Does == executor.Idle }
 
 // heard makes the parting of another rank known here.
 func (p *parting) heard() {
@@ -74,7 +77,7 @@ func (p *parting) await() {
 		defer p.waiting.Store(false)
 		for until := time.Now().Add(transport.Late); time.Now().Before(until); time.Sleep(2 * time.Millisecond) {
 			d := p.c.accel.Load()
-			if d == nil || p.c.fault.Err() != nil || d.Progress().Does == executor.Idle {
+			if d == nil || p.c.fault.Err() != nil || ended(d) {
 				return
 			}
 		}
