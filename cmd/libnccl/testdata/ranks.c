@@ -392,11 +392,13 @@ static void parts(struct rank *r) {
   if (r->rank == 0) {
     OK(ncclCommAbort(r->comm));
     pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
     return;
   }
   TRUE(got(r, 5) == input(0, 5));
   OK(ncclCommGetAsyncError(r->comm, &e));
   TRUE(e == ncclSuccess);
+  pthread_barrier_wait(&barrier);
   if (r->rank == 1) TRUE(ncclAllReduce(r->send, r->recv, n, ncclInt32, ncclSum, r->comm, r->stream) == ncclRemoteError);
   for (int i = 0; i < 3000 && e == ncclSuccess; i++) {
     usleep(1000);
