@@ -67,11 +67,10 @@ func (k *siblings) leave(destroy func() error) error {
 
 // Abort ends the communicator's operations, here and at all other ranks. Theirs return errors
 // that wrap ErrAborted, or that report this rank as lost where a network noticed first. With
-// Config.AsNCCL, if this rank's operations have ended, so may those of the others that need no more
-// of it: they get errors where they wait for it. Abort may
-// be called from any goroutine. It waits for this rank's operation to end, not for other ranks,
-// and returns soon: then this rank's buffers can be freed, whatever the others are doing. The
-// communicator is unusable afterwards.
+// Config.AsNCCL, if this rank's operations have ended, they get errors only where they wait for more
+// of it. Abort may be called from any goroutine. It waits for this rank's operation to end, not for
+// other ranks, and returns soon: then this rank's buffers can be freed, whatever the others are doing.
+// The communicator is unusable afterwards.
 func (c *Comm) Abort() error {
 	why, network := ErrAborted, c.net.Abort
 	if p := partingOf(c); p != nil {

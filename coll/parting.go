@@ -27,14 +27,15 @@ func (*parting) Unwrap() error { return ErrAborted }
 // partingOf returns the parting that an Abort of c is; nil if it may break off an operation.
 func partingOf(c *Comm) *parting {
 	d := c.accel.Load()
-	if !c.cfg.asNCCL || d == nil || c.fault.Err() != nil || !c.claim() {
+	if !c.cfg.asNCCL || d == nil || c.fault.Err() != nil || !ended(d) || !c.claim() {
 		return nil
 	}
-	defer c.leave()
-	if !ended(d) {
+	p := &parting{rank: c.rank, calls: c.seq}
+	c.leave()
+	if !ended(d) { // another thread has called one meanwhile
 		return nil
 	}
-	return &parting{rank: c.rank, calls: c.seq}
+	return p
 }
 
 // ended reports whether nothing runs or waits on a device, in graphs neither.
