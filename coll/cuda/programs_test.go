@@ -117,7 +117,7 @@ func fuzz(t *testing.T, short time.Duration, memory int, options func(seed uint6
 		}
 	}
 	modeltest.Fuzz(t, d, oracle.Options{Ranks: ranks, Memory: limit(memory), Apart: true}, func(seed uint64) modeltest.Options {
-		o := modeltest.Options{Open: open(seed%3 > 0), Memory: newDeviceMemory, Late: seed / 2 % 5}
+		o := modeltest.Options{Open: open(seed%3 > 0), Parts: seed%3 > 0, Memory: newDeviceMemory, Late: seed / 2 % 5}
 		options(seed, &o)
 		return o
 	})
