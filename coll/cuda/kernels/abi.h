@@ -90,6 +90,7 @@ struct Args {
   uint32_t divisor;
   // Blocks, or blocks of each role. Those of one channel follow one another in the grid: they wait for
   // one another, and blocks start in order, so that a grid ends wherever the blocks of one channel fit.
+  // Of an exchange, all that wait for no other may come first (pushes_ahead).
   uint32_t channels;
   uint32_t chunk;     // bytes of a step, a multiple of 128 (Simple); exchange_direct: bytes / 16 of a channel's piece
   uint32_t owners;    // bits: ranks that reduce, or pass on; of a barrier and of combine: whose copies it is for
