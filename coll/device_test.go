@@ -289,8 +289,6 @@ func TestDeviceArguments(t *testing.T) {
 	})
 }
 
-func second[T any](_ T, err error) error { return err }
-
 // One goroutine is all ranks. Each communicator's collectives come in order,
 // then its Sends and Recvs as one.
 func TestDeviceGroup(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 // When its time is up, a child of certify gets SIGTERM, so that it can clean up, and is
 // killed after childEnds.
 const (
-	childEnds  = 5 * time.Second
+	childEnds     = 5 * time.Second
 	identifyLimit = 2 * time.Minute // drivers that start take most of it
 )
 
