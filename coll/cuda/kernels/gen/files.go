@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/assay-hpc/assay/coll/cuda/kernels"
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -22,7 +23,7 @@ const sumFile = "ptx/SUM"
 // sums are the contents of SUM.
 type sums struct {
 	nvcc  string
-	files map[string]string // SHA-256 by name: of a source, or of ptx/ and an archive
+	files map[string]string // by name: SourceSum of a source, or SHA-256 of an archive, after ptx/
 }
 
 // readSources reads all files that the compiler may read, by name.
@@ -46,7 +47,7 @@ func readSources(dir string) (map[string][]byte, error) {
 func sumsOf(nvcc string, sources, tars map[string][]byte) sums {
 	s := sums{nvcc, map[string]string{}}
 	for name, text := range sources {
-		s.files[name] = hash(text)
+		s.files[name] = kernels.SourceSum(text)
 	}
 	for name, tar := range tars {
 		s.files[name] = hash(tar)
@@ -124,7 +125,7 @@ next:
 		names := map[string]bool{}
 		includes(sources, u.source, names)
 		for name := range names {
-			if old.files[name] != hash(sources[name]) {
+			if old.files[name] != kernels.SourceSum(sources[name]) {
 				continue next
 			}
 		}
@@ -223,7 +224,7 @@ func compare(dir string, old sums, sources map[string][]byte, all, some map[stri
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(sources)) {
-		if old.files[name] != hash(sources[name]) {
+		if old.files[name] != kernels.SourceSum(sources[name]) {
 			differs("%s: changed", name)
 		}
 	}

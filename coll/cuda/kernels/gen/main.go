@@ -6,8 +6,8 @@
 //	ptx/compute_ARCH.tar.zst, ptx/compute_ARCH.r4.tar.zst  the PTX of the newest
 //	                     architecture without comments: MODULE.ptx
 //	ptx/SUM              the version of nvcc, and SHA-256 sums of the sources
-//	                     and of each archive before it was compressed, as
-//	                     sha256sum writes them
+//	                     without comments, and of each archive before it was
+//	                     compressed
 //
 // Run it with go generate in coll/cuda/kernels. nvcc is $NVCC, or the one in the PATH. Machine
 // code runs on later GPUs of its major architecture; drivers compile the PTX for newer ones.

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/assay-hpc/assay/coll/cuda/kernels"
 )
 
 // fakeCompiler makes $NVCC a compiler that copies the source's line into what it
@@ -221,7 +223,7 @@ func TestSample(t *testing.T) {
 	for i := range 40 {
 		text := fmt.Sprintf("more %d\n", i)
 		put(t, dir, "abi.h", text)
-		old.files["abi.h"] = hash([]byte(text))
+		old.files["abi.h"] = kernels.SourceSum([]byte(text))
 		put(t, dir, sumFile, string(old.text()))
 		sources, err := readSources(dir)
 		if err != nil {
@@ -245,7 +247,7 @@ func TestSample(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			old.files[name] = hash(text)
+			old.files[name] = kernels.SourceSum(text)
 		}
 		put(t, dir, sumFile, string(old.text()))
 		want := 0
@@ -304,6 +306,7 @@ func TestKept(t *testing.T) {
 		{"a header of one", "sum.cuh", "sum of\n", nil, false, true},
 		{"a source", "movement.cu", "move on\n#include \"abi.h\"\n", nil, true, false},
 		{"a header of the other", "abi.h", "more\n", nil, true, false},
+		{"a comment", "abi.h", "more // or less\n", nil, false, false},
 		{"everything", "", "", []string{"-all"}, true, true},
 	} {
 		if c.source != "" {
