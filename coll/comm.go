@@ -28,7 +28,7 @@ type Comm struct {
 	kin    *siblings
 	lanes  int                     // number of lanes opened so far
 	dev    *device                 // nil: the communicator has no device
-	parted atomic.Pointer[parting] // the first one of another rank
+	parted atomic.Pointer[parting] // of the other rank that has called least
 	accel  atomic.Pointer[device]  // the same as dev; nil again once it is closed
 }
 

@@ -41,11 +41,18 @@ func partingOf(c *Comm) *parting {
 // ended reports whether nothing runs or waits on a device, in graphs neither.
 func ended(d *device) bool { return d.Idle() && d.Progress().Does == executor.Idle }
 
-// heard makes the parting of another rank known here.
+// heard makes the parting of another rank known here. Of several, that of the rank that has called
+// least decides what is admitted.
 func (p *parting) heard() {
-	if p.c.accel.Load() == nil || !p.c.parted.CompareAndSwap(nil, p) {
+	if p.c.accel.Load() == nil {
 		p.c.fault.Set(p.err)
 		return
+	}
+	for {
+		first := p.c.parted.Load()
+		if first != nil && int32(p.calls-first.calls) >= 0 || p.c.parted.CompareAndSwap(first, p) {
+			break
+		}
 	}
 	p.await()
 }

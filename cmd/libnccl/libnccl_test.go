@@ -243,6 +243,7 @@ func testRanks(t *testing.T, emulator, dir string) {
 		{"fault", "2", "2", ""},
 		{"parts", "2", "2", ""},
 		{"parts", "3", "3", ""},
+		{"parts", "4", "4", ""},
 		{"shrink", "3", "3", ""},
 		{"grow", "3", "3", ""},
 		{"hang", "3", "3", "ASSAY_HANG_AFTER=1"},

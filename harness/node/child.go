@@ -137,7 +137,8 @@ func (l *lines) String() string {
 	return fmt.Sprintf("%s\n[%d bytes]\n%s", l.head, l.left, l.end)
 }
 
-// AskIdentity runs "harness identify" in a child process.
+// AskIdentity runs "harness identify" in a child process: drivers may hang, and this process must not
+// keep the GPUs from being reset.
 func AskIdentity(ctx context.Context, run runner) (*machine.Identity, error) {
 	ctx, stop := context.WithTimeoutCause(ctx, identifyLimit, fmt.Errorf("no answer within %v", identifyLimit))
 	defer stop()
