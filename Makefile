@@ -89,6 +89,7 @@ release-files: deps #: build what a release has, with the harness for GPUs, for 
 lint: ## check formatting, vet, staticcheck and workflows (a minute)
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "run: make fmt" >&2; exit 1; }
 	go vet ./...
+	CGO_ENABLED=0 go vet ./... # as the binaries are built
 	cd cmd/sigstore-kms && go vet . && go test .
 	go tool staticcheck ./...
 	go tool actionlint

@@ -38,7 +38,7 @@ type port struct {
 }
 
 // Find opens the devices that have a port that is allowed, is up and has an address. If
-// there is none, it fails with ErrUnavailable and the reasons.
+// there is none, it fails with the reasons.
 func Find(s Selection) (*Net, error) {
 	if s.Logf == nil {
 		s.Logf = func(string, ...any) {}

@@ -8,9 +8,9 @@ import (
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
-// Find fails with ErrUnavailable.
+// Find fails: without cgo there is no libibverbs.
 func Find(Selection) (*Net, error) {
-	return nil, fmt.Errorf("%w: this build cannot load libibverbs: it was made without cgo", ErrUnavailable)
+	return nil, fmt.Errorf("%w: this build cannot load libibverbs: it was made without cgo", errUnavailable)
 }
 
 // A Net holds the usable ports. This build has none.
@@ -22,5 +22,5 @@ func (*Net) Ports() []PortInfo { return nil }
 // Close does nothing.
 func (*Net) Close() error { return nil }
 
-// Open fails with ErrUnavailable.
-func Open(Options) (transport.Endpoint, error) { return nil, ErrUnavailable }
+// Open fails as Find does.
+func Open(Options) (transport.Endpoint, error) { return nil, errUnavailable }
