@@ -19,8 +19,8 @@ import (
 	"golang.org/x/mod/modfile"
 
 	assay "github.com/assay-hpc/assay"
+	"github.com/assay-hpc/assay/build/component"
 	"github.com/assay-hpc/assay/build/lock"
-	"github.com/assay-hpc/assay/build/matrix"
 )
 
 // A build is one way in which the harness is compiled in images.
@@ -220,10 +220,7 @@ func TestVersion(t *testing.T) {
 
 // TestEmbeddedFiles: the default matrix and its lock can be read.
 func TestEmbeddedFiles(t *testing.T) {
-	f, err := matrix.Parse("matrix.yaml", bytes.NewReader(assay.Matrix))
-	if err == nil {
-		_, err = f.Targets()
-	}
+	_, _, err := component.Read("matrix.yaml", bytes.NewReader(assay.Matrix), nil)
 	_, lockErr := lock.Read("matrix.lock", bytes.NewReader(assay.Lock))
 	if err := errors.Join(err, lockErr); err != nil {
 		t.Error(err)

@@ -29,6 +29,15 @@ type Input struct {
 	Source   Source
 	// Repository is where the images are published: "ghcr.io/assay-hpc/assay".
 	Repository string
+	// Definition returns what the matrix means by a component's name; nil: as [Library] does.
+	Definition func(name string) *matrix.Definition
+}
+
+func (in Input) definition(name string) *matrix.Definition {
+	if in.Definition == nil {
+		return Library().Definition(name)
+	}
+	return in.Definition(name)
 }
 
 // Source is the harness's own source, which assay embeds.
@@ -71,21 +80,8 @@ type Result struct {
 	Missing []Missing
 }
 
-type maker func(b *builder, version string)
-
-// makers maps each component's name in matrix.yaml to its maker. Each component's file adds its
-// own entry.
-var makers = map[string]maker{}
-
-// Names returns the components that this package can make, sorted.
-func Names() []string {
-	var names []string
-	for n := range makers {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	return names
-}
+// makers are the components of which a part is made here: what no file can say.
+var makers = map[string]func(b *builder, version string){}
 
 // Make returns the recipe of a target on a platform.
 func Make(in Input) (Result, error) {
@@ -142,21 +138,57 @@ func Hash(in Input) (sum string, missing []Missing, err error) {
 
 // assemble builds the recipe without the image's declaration of itself.
 func assemble(in Input) (*builder, error) {
-	b := &builder{Input: in, env: map[string]string{}, ownLabels: map[string]string{}}
+	b := &builder{Input: in, env: map[string]string{}, ownLabels: map[string]string{}, built: map[string]recipe.Source{}}
 	if in.Target.CUDA != "" {
 		b.cudaImage()
 	}
-	for _, c := range in.Target.Components {
-		make, ok := makers[c.Name]
-		if !ok {
-			return nil, fmt.Errorf("target %s: no component is called %q; there are %s", in.Target.Name, c.Name, strings.Join(Names(), ", "))
+	parts, err := b.parts()
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range parts {
+		set, copies := b.set(p), len(b.copies)
+		packages := len(set.packages)
+		b.add(p)
+		if make := makers[p.Name]; make != nil && p.From == "" {
+			make(b, in.Target.Version(p.Name))
 		}
-		packages, copies := len(b.packages), len(b.copies)
-		make(b, c.Version)
-		b.owns(b.packages[packages:], b.copies[copies:])
+		b.owns(set.packages[packages:], b.copies[copies:])
 	}
 	b.recipe = b.finish()
 	return b, nil
+}
+
+// parts returns the parts of the target in the order of the matrix, but for those that others need:
+// these come before them.
+func (b *builder) parts() ([]matrix.Part, error) {
+	var out []matrix.Part
+	added := map[string]bool{}
+	var add func(name string) error
+	add = func(name string) error {
+		if added[name] || b.Target.Version(name) == "" {
+			return nil
+		}
+		added[name] = true
+		d := b.definition(name)
+		if d == nil {
+			return fmt.Errorf("target %s: no component is called %q; there are %s", b.Target.Name, name, strings.Join(Library().Names(), ", "))
+		}
+		for _, other := range d.Needs() {
+			if err := add(other); err != nil {
+				return err
+			}
+		}
+		p, err := d.Part(b.Target, b.Platform, b.locked)
+		out = append(out, p)
+		return err
+	}
+	for _, c := range b.Target.Components {
+		if err := add(c.Name); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // builder collects the recipe of one target.
@@ -171,11 +203,12 @@ type builder struct {
 	absent     []certificate.Absent
 
 	// The image's own steps, grouped in the order in which they run.
-	sources  []recipe.Step // keys and lists of package repositories
-	packages []string
-	after    []recipe.Step // what must follow the packages
-	files    []recipe.Step
-	copies   []recipe.Step // rarely changed ones first, so that images share layers
+	packageSet            // assay's components
+	own        packageSet // the matrix's, on top: a change of one leaves the other as it is
+	files      []recipe.Step
+	copies     []recipe.Step // rarely changed ones first, so that images share layers
+
+	built map[string]recipe.Source // the stage of each component that is compiled
 
 	lists    []pathVariable // directory lists, prepended to the base's own
 	env      map[string]string
@@ -183,6 +216,21 @@ type builder struct {
 	workDir  string
 
 	ownLabels map[string]string // set by components
+}
+
+// A packageSet is packages that are installed together.
+type packageSet struct {
+	sources  []recipe.Step // keys and lists of package repositories
+	packages []string
+	after    []recipe.Step // what must follow the packages
+}
+
+// set returns the set that a part's packages belong to.
+func (b *builder) set(p matrix.Part) *packageSet {
+	if p.From != "" {
+		return &b.own
+	}
+	return &b.packageSet
 }
 
 func (b *builder) fail(format string, args ...any) {
@@ -279,9 +327,18 @@ func (b *builder) stage(s recipe.Stage) recipe.Source {
 
 func (b *builder) declare(c certificate.Component) { b.components = append(b.components, c) }
 
+// made adds what a component was made from and how the gate checks it.
+func (b *builder) made(sources []certificate.Download, checks ...certificate.Check) {
+	c := b.component()
+	c.Sources, c.Checks = append(c.Sources, sources...), append(c.Checks, checks...)
+}
+
+// component returns the last declared component.
+func (b *builder) component() *certificate.Component { return &b.components[len(b.components)-1] }
+
 // owns records which packages and layers the last declared component put into the image.
 func (b *builder) owns(packages []string, copies []recipe.Step) {
-	c := &b.components[len(b.components)-1]
+	c := b.component()
 	for _, p := range packages {
 		name, _, _ := strings.Cut(p, "=")
 		c.Packages = append(c.Packages, name)

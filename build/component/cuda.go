@@ -28,24 +28,25 @@ func (b *builder) cudaImage() {
 	}
 }
 
-// oldestUbuntu returns the member of the matrix on which to build parts that depend on the CUDA
-// version but not on the Ubuntu release. Its C library is the oldest, so the result also runs on
-// the others.
-func (b *builder) oldestUbuntu() matrix.Target {
-	if b.ownToolkit() {
-		return b.Target
+// row returns the row of the matrix on whose base a part is compiled: on the release of the target or
+// the oldest one, with its CUDA or the lowest or highest of the same major version. What is compiled
+// on an older C library also runs with every later one, and rows for which this is the same row share
+// the work.
+func (b *builder) row(distro, cuda string) matrix.Target {
+	t := b.Target
+	if t.Base.Debootstrap != nil || t.CUDA == "" {
+		return t
 	}
-	return matrix.OldestUbuntu(b.All, b.Target.CUDA)
-}
-
-// oldestMajor returns the member of the matrix on which to build parts that depend only on CUDA's
-// major version: the oldest Ubuntu, and of its CUDA versions the one that the order puts first.
-func (b *builder) oldestMajor(order func(a, b string) int) matrix.Target {
-	if b.ownToolkit() {
-		return b.Target
+	fits := func(o matrix.Target) bool {
+		return o.Distro == t.Distro && (distro == "oldest" || o.Release == t.Release) &&
+			(o.CUDA == t.CUDA || cuda != "" && cuda != "own" && o.CUDAMajor() == t.CUDAMajor())
 	}
-	return b.firstOf(func(t matrix.Target) bool { return t.CUDAMajor() == b.Target.CUDAMajor() }, func(x, y matrix.Target) int {
-		return cmp.Or(matrix.CompareVersions(x.Release, y.Release), order(x.CUDA, y.CUDA))
+	return b.firstOf(fits, func(x, y matrix.Target) int {
+		order := matrix.CompareVersions(x.CUDA, y.CUDA)
+		if cuda == "highest-of-major" {
+			order = -order
+		}
+		return cmp.Or(matrix.CompareVersions(x.Release, y.Release), order)
 	})
 }
 
@@ -107,7 +108,7 @@ func (b *builder) tools(release string) recipe.Source {
 // directory. Debian's consists of links into /usr, so it needs tools that were installed together
 // with it.
 func (b *builder) toolkit(on matrix.Target) recipe.Mount {
-	return recipe.Mount{Target: cudaHome, From: b.cudaBase(on, b.Platform), Path: "/usr/local/cuda-" + majorMinor(on.CUDA)}
+	return recipe.Mount{Target: cudaHome, From: b.cudaBase(on, b.Platform), Path: "/usr/local/cuda-" + matrix.MajorMinor(on.CUDA)}
 }
 
 // cudaBase is a system with a target's nvcc and its headers.
@@ -121,19 +122,12 @@ func (b *builder) cudaBase(on matrix.Target, p recipe.Platform) recipe.Source {
 // hostCompiler is the C++ compiler whose objects nvcc's can be linked with.
 func (b *builder) hostCompiler() string {
 	if b.ownToolkit() {
-		return debianToolkits[majorMinor(b.Target.CUDA)].compiler
+		return debianToolkits[matrix.MajorMinor(b.Target.CUDA)].compiler
 	}
 	return "g++"
 }
 
 const cudaHome = "/run/assay/cuda"
-
-// majorMinor returns "12.9" of "12.9.1".
-func majorMinor(version string) string {
-	major, rest, _ := strings.Cut(version, ".")
-	minor, _, _ := strings.Cut(rest, ".")
-	return major + "." + minor
-}
 
 // nvcc wraps the toolkit's compiler in a script that makes its output deterministic. nvcc itself
 // names temporary files after its process ID, and objects keep the names: in their symbols, from

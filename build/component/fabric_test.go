@@ -42,11 +42,7 @@ func targets(t testing.TB) []matrix.Target {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := matrix.Parse("matrix.yaml", bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := f.Targets()
+	_, all, err := Read("matrix.yaml", bytes.NewReader(text), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -493,15 +489,10 @@ func TestUnknownComponent(t *testing.T) {
 	if _, err := Make(in); err == nil || !strings.HasPrefix(err.Error(), `target fabric-debian12: no component is called "openmp1"; there are `) || !strings.Contains(err.Error(), "openmpi") {
 		t.Errorf("Make = %v", err)
 	}
-	if names := Names(); !slices.IsSorted(names) || len(names) != len(makers) {
-		t.Errorf("Names() = %q", names)
-	}
-}
-
-// TestNamesAgree: what matrix.yaml may ask for is what can be made.
-func TestNamesAgree(t *testing.T) {
-	if diff := cmp.Diff(Names(), slices.Sorted(slices.Values(matrix.ComponentNames()))); diff != "" {
-		t.Errorf("component.Names and matrix.ComponentNames differ (-made +accepted):\n%s", diff)
+	for name := range makers {
+		if Library().Definition(name) == nil {
+			t.Errorf("%s is made, and no file says what it is", name)
+		}
 	}
 }
 

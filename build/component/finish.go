@@ -22,6 +22,11 @@ func (b *builder) finish() *recipe.Recipe {
 		s.Steps = append(s.Steps, b.apt(s, b.Target.Name, b.Target.Base.Debootstrap != nil, b.packages...))
 	}
 	s.Steps = append(s.Steps, b.after...)
+	s.Steps = append(s.Steps, b.own.sources...)
+	if len(b.own.packages) > 0 {
+		s.Steps = append(s.Steps, b.apt(s, b.Target.Name+ownSet, false, b.own.packages...))
+	}
+	s.Steps = append(s.Steps, b.own.after...)
 	s.Steps = append(s.Steps, b.files...)
 	s.Steps = append(s.Steps, b.copies...)
 	if len(b.libs()) > 0 || b.copiesLibraries() {

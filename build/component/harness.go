@@ -50,7 +50,7 @@ func harness(b *builder, _ string) {
 	}
 	with := func(argv ...string) []string { return append(argv, device...) }
 	checks := []certificate.Check{
-		command("version", exact(b.Source.Version)+`(?s:.*)`+sourceID(b.Source.Digest), "harness", "version"),
+		command("version", matrix.ExactVersion(b.Source.Version)+`(?s:.*)`+sourceID(b.Source.Digest), "harness", "version"),
 		command("four ranks reduce", `(?m)^# Out of bounds values : 0 OK$`, with("harness", "coll", "all_reduce", "-t", "4", "-b", "8", "-e", "256K", "-f", "8", "-n", "2")...),
 		command("all_gather_perf", `(?m)^# Out of bounds values : 0 OK$`, with("/opt/assay/nccl-tests/all_gather_perf", "-t", "2", "-b", "64K", "-e", "64K", "-n", "2")...),
 	}
@@ -78,11 +78,8 @@ func harness(b *builder, _ string) {
 		}
 	}
 	b.prepend("PATH", "/opt/assay/bin")
-	b.declare(certificate.Component{
-		Name: "harness", Version: b.Source.Version, License: "Apache-2.0", Homepage: "https://github.com/assay-hpc/assay",
-		Sources: []certificate.Download{{URL: "https://github.com/assay-hpc/assay", Digest: b.Source.Digest}},
-		Checks:  checks,
-	})
+	b.component().Version = b.Source.Version
+	b.made([]certificate.Download{{URL: "https://github.com/assay-hpc/assay", Digest: b.Source.Digest}}, checks...)
 }
 
 // goStage is the Go toolchain on the base of the oldest system in the matrix, on the builder's

@@ -67,7 +67,7 @@ func (b *builder) headers() recipe.Mount {
 			best = t
 		}
 	}
-	return recipe.Mount{Target: cudaHome, From: b.baseOf(best, b.Native), Path: "/usr/local/cuda-" + majorMinor(best.CUDA)}
+	return recipe.Mount{Target: cudaHome, From: b.baseOf(best, b.Native), Path: "/usr/local/cuda-" + matrix.MajorMinor(best.CUDA)}
 }
 
 // ptx compiles the kernels of the engine, the copy benchmark and the diagnostics with the nvcc of
@@ -84,7 +84,7 @@ func (b *builder) ptx() recipe.Source {
 			script: "cd /src\nmkdir -p /out\n/usr/local/go/bin/go build -o /out/gen -ldflags '-s -w' ./coll/cuda/kernels/gen\n",
 		})},
 	})
-	on := b.oldestUbuntu()
+	on := b.row("oldest", "own")
 	return b.stage(recipe.Stage{
 		Name: "ptx-" + baseName(on), Native: !b.ownToolkit(), From: b.cudaBase(on, b.Native),
 		Steps: []recipe.Step{recipe.Run{
@@ -106,7 +106,7 @@ for arch in 80 90; do
 done
 cd /run/assay/diag
 sh ./generate /out/diag
-`, majorMinor(on.CUDA)),
+`, matrix.MajorMinor(on.CUDA)),
 		}},
 	})
 }
@@ -131,7 +131,7 @@ func (b *builder) crossCompilers() []string {
 func (b *builder) cudaHarnessChecks() []certificate.Check {
 	return []certificate.Check{
 		command("has the code for GPUs", `(?m)^GPUs: .+`, "harness", "version"),
-		command("its kernels are by the image's nvcc", `(?m)^Kernels: by nvcc `+strings.ReplaceAll(majorMinor(b.Target.CUDA), ".", `\.`)+`\.`, "harness", "version"),
+		command("its kernels are by the image's nvcc", `(?m)^Kernels: by nvcc `+strings.ReplaceAll(matrix.MajorMinor(b.Target.CUDA), ".", `\.`)+`\.`, "harness", "version"),
 		load(libncclDir + "/libnccl.so.2"),
 	}
 }

@@ -28,8 +28,8 @@ func TestUpstream(t *testing.T) {
 		"1.0-rc1-2":         "1.0-rc1",
 		"":                  "",
 	} {
-		if got := upstream(in); got != want {
-			t.Errorf("upstream(%q) = %q; want %q", in, got, want)
+		if got := matrix.UpstreamVersion(in); got != want {
+			t.Errorf("matrix.UpstreamVersion(%q) = %q; want %q", in, got, want)
 		}
 	}
 }
@@ -48,8 +48,8 @@ func TestExact(t *testing.T) {
 		{"4.1.4", "4x1.4", false},
 		{"2.0", "version 2.0.16", true}, // a prefix by whole numbers
 	} {
-		if got := regexp.MustCompile(exact(tt.version)).MatchString(tt.output); got != tt.want {
-			t.Errorf("exact(%q) matches %q: %v; want %v", tt.version, tt.output, got, tt.want)
+		if got := regexp.MustCompile(matrix.ExactVersion(tt.version)).MatchString(tt.output); got != tt.want {
+			t.Errorf("matrix.ExactVersion(%q) matches %q: %v; want %v", tt.version, tt.output, got, tt.want)
 		}
 	}
 }

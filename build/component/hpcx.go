@@ -101,7 +101,7 @@ rm -rf /tmp/ompi /opt/hpcx/sources
 	return built, src
 }
 
-func init() { makers["hpcx"], makers["sharp"] = hpcx, sharp }
+func init() { makers["hpcx"] = hpcx }
 
 // hpcx is NVIDIA's packaging of Open MPI, UCX, UCC, SHARP and HCOLL. Paths and variables are those
 // of comparable images: downstream builds rely on them.
@@ -126,10 +126,7 @@ func hpcx(b *builder, version string) {
 			load(spectrumX+"/libnccl-net-spcx.so"),
 			command("the plugin for Spectrum-X is not picked up by accident", "", "/bin/sh", "-c", "! [ -e "+spectrumX+"/libnccl-net.so ]"))
 	}
-	b.declare(certificate.Component{
-		Name: "hpcx", Version: version, License: "LicenseRef-NVIDIA-HPC-X-EULA AND BSD-3-Clause", Homepage: "https://developer.nvidia.com/networking/hpc-x",
-		Sources: sourcesOf(src), Checks: checks,
-	})
+	b.made(sourcesOf(src), checks...)
 }
 
 // spectrumX is the directory of HPC-X's NCCL plugin for Spectrum-X networks. It is selected with
@@ -175,19 +172,4 @@ func (b *builder) hpcxEnvironment(version string) {
 	b.prepend("CPATH", d+"ompi/include", d+"ucc/include", d+"ucx/include", d+"sharp/include", d+"hcoll/include")
 	b.prepend("PKG_CONFIG_PATH", d+"hcoll/lib/pkgconfig", d+"sharp/lib/pkgconfig", d+"ucx/lib/pkgconfig", d+"ompi/lib/pkgconfig")
 	b.setenv("UCX_VFS_ENABLE", "no") // its fuse mount fails in a container, with a message for each rank
-}
-
-// sharp is the NCCL plugin for in-network reductions, bundled with HPC-X. It is selected with
-// NCCL_NET_PLUGIN=sharp.
-func sharp(b *builder, version string) {
-	const dir = "/opt/hpcx/nccl_rdma_sharp_plugin/lib"
-	b.prepend("LD_LIBRARY_PATH", dir)
-	b.declare(certificate.Component{
-		Name: "sharp", Version: version, License: "BSD-3-Clause", Homepage: "https://github.com/Mellanox/nccl-rdma-sharp-plugins",
-		Checks: []certificate.Check{
-			load(dir + "/libnccl-net-sharp.so"),
-			command("is not picked up by accident", "", "/bin/sh", "-c", "! [ -e "+dir+"/libnccl-net.so ]"),
-			command("its other names lead to it", "", "/bin/sh", "-c", "! find "+dir+" -xtype l | grep ."),
-		},
-	})
 }

@@ -2,6 +2,7 @@ package component
 
 import (
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -9,65 +10,30 @@ import (
 	"github.com/assay-hpc/assay/build/matrix"
 )
 
-// A need is what a component needs of a target. What is not in it is for the component's maker.
-type need struct {
-	words   []string       // the versions that there are; nil: those of the form
-	form    *regexp.Regexp // of its publisher's versions
-	example string         // a version of that form
-
-	cuda   bool     // CUDA in the image
-	nvidia bool     // one of NVIDIA's bases, for what is only in NVIDIA's archives
-	ubuntu bool     // a base of Ubuntu
-	with   []string // one of these components
-	not    []string // none of these, and why
-	why    string
+// Read reads a matrix with assay's components, and those that it takes from directories, and expands
+// it into targets of which all can be built. The error is a [matrix.Errors] unless reading itself
+// failed.
+func Read(name string, r io.Reader, open matrix.Directory) (*matrix.File, []matrix.Target, error) {
+	f, err := matrix.Parse(name, r, Library(), open)
+	if err != nil {
+		return nil, nil, err
+	}
+	targets, err := f.Targets()
+	if err == nil {
+		err = f.Refuse(Check(targets))
+	}
+	return f, targets, err
 }
 
-// released is a component with the versions of its publisher.
-func released(form, example string) need {
-	return need{form: regexp.MustCompile(`^(?:` + form + `)$`), example: example}
-}
-
-func (n need) onCUDA() need             { n.cuda = true; return n }
-func (n need) onNVIDIA() need           { n.cuda, n.nvidia = true, true; return n }
-func (n need) onUbuntu() need           { n.ubuntu = true; return n }
-func (n need) beside(c ...string) need  { n.with = c; return n }
-func (n need) without(c, y string) need { n.not, n.why = []string{c}, y; return n }
-
-// fromDistro is a component whose version the distribution decides.
-var fromDistro = need{words: []string{"distro"}}
-
-// needs has an entry for each component. The forms are those of the releases that the makers know: a
-// new major version has new files, and is for a person to look at.
-var needs = map[string]need{
-	"ssh": fromDistro, "openmpi": fromDistro, "ucx": fromDistro, "pmix": fromDistro, "rdma-core": fromDistro,
-	"infiniband-diags": fromDistro, "libfabric": fromDistro, "hwloc": fromDistro, "numactl": fromDistro,
-	"harness":      {words: []string{"source"}},
-	"cuda-toolkit": need{words: []string{"devel", "runtime"}}.onCUDA(),
-	"sharp":        need{words: []string{"bundled"}}.beside("hpcx").without("efa", "there is no SHARP on EFA"),
-	"perftest":     released(`[0-9]+(\.[0-9]+)+(-[0-9.]+)?`, "26.04.17"), // on an image without CUDA, fromDistro
-	"ofed":         released(`[23]\.[0-9]+\.[0-9]+`, "3.2.2").onUbuntu().without("efa", "the EFA installer brings its own rdma-core, and an image has room for one"),
-	"efa":          released(`1\.[0-9]+\.[0-9]+`, "1.47.0").onUbuntu(),
-	"cudnn":        released(`9\.[0-9]+\.[0-9]+\.[0-9]+-[0-9]+`, "9.20.0.48-1").onNVIDIA(),
-	"dcgm":         released(`3\.[0-9]+\.[0-9]+|1:[34]\.[0-9]+\.[0-9]+(-[0-9]+)?`, "1:4.6.0-1").onNVIDIA(),
-	"hpcx":         released(`2\.[0-9]+(\.[0-9]+)?`, "2.26").onNVIDIA(),
-	"gdrcopy":      released(`2\.[0-9]+(\.[0-9]+)?`, "2.5.2").onCUDA(),
-	"nccl":         released(`2\.[0-9]+\.[0-9]+-[0-9]+`, "2.30.4-1").onCUDA(),
-	"nccl-tests":   released(`2\.[0-9]+\.[0-9]+`, "2.17.6").onCUDA().beside("nccl"),
-	"nvbandwidth":  released(`0\.[0-9]+(\.[0-9]+)?`, "0.9").onCUDA(),
-}
-
-// Check returns what is impossible in the targets of a matrix: what a component needs and the row has
-// not, and what cannot be built. Make takes any target of which it finds nothing.
+// Check returns what cannot be built of the targets of a matrix. (What their components need,
+// [matrix.File.Targets] has checked.) Make takes any target of which neither finds anything.
 func Check(targets []matrix.Target) []matrix.Problem {
 	var out []matrix.Problem
 	for _, t := range targets {
 		c := &checker{target: t, all: targets}
 		c.base()
 		c.capabilities()
-		for _, part := range t.Components {
-			c.component(part)
-		}
+		c.toolkit()
 		c.harness()
 		out = append(out, c.problems...)
 	}
@@ -85,54 +51,23 @@ func (c *checker) impossible(key, value, msg, remedy string) {
 	c.problems = append(c.problems, matrix.Problem{Target: c.target.Name, Key: key, Value: value, Msg: msg, Remedy: remedy})
 }
 
-func (c *checker) component(part matrix.Component) {
-	t, n := c.target, needs[part.Name]
-	if part.Name == "perftest" && t.CUDA == "" {
-		n = fromDistro
+// toolkit checks that the distribution has the image's CUDA.
+func (c *checker) toolkit() {
+	t := c.target
+	flavour := t.Version("cuda-toolkit")
+	if flavour == "" {
+		return
 	}
-	no := func(msg, remedy string) { c.impossible(part.Name, part.Version, part.Name+" "+msg, remedy) }
-	switch {
-	case n.words != nil && !slices.Contains(n.words, part.Version):
-		no(fmt.Sprintf("has no version %q here: nothing reads it", part.Version), `write "`+strings.Join(n.words, `" or "`)+`"`)
-	case n.form != nil && !n.form.MatchString(part.Version):
-		no(fmt.Sprintf("has no release %q", part.Version), fmt.Sprintf("write the version of a release as in %q", n.example))
+	if t.Base.Debootstrap == nil {
+		c.impossible("cuda-toolkit", flavour, "cuda-toolkit is for bases made with debootstrap: "+t.Base.Image+" is to bring its own", `write "debootstrap:" in place of "image:", or leave it out`)
+		return
 	}
-	switch {
-	case n.cuda && t.CUDA == "":
-		no("needs CUDA, which this image has not", `add "cuda:" and the component cuda-toolkit, or leave it out`)
-	case n.nvidia && t.Base.Debootstrap != nil:
-		no("is in NVIDIA's archives, which only NVIDIA's bases are set up for", "leave it out, or make the image a row of axes or include, on nvidia/cuda")
-	case n.ubuntu && t.Distro != "ubuntu":
-		no("has packages for Ubuntu only", "leave it out, or take a base of Ubuntu")
-	}
-	if n.with != nil && !slices.ContainsFunc(n.with, func(w string) bool { return t.Version(w) != "" }) {
-		no("needs "+strings.Join(n.with, " or ")+", which this image has not", "add it, or leave this out")
-	}
-	for _, other := range n.not {
-		if t.Version(other) != "" {
-			no("cannot be beside "+other+": "+n.why, "leave one of them out")
+	if known := debianCUDA[t.Release]; known != matrix.MajorMinor(t.CUDA) {
+		remedy := "take Debian 13"
+		if known != "" {
+			remedy = fmt.Sprintf("write the CUDA that Debian %s has: %s", t.Release, known)
 		}
-	}
-	switch part.Name {
-	case "nccl-tests": // they are built with the image's MPI
-		mpi := "hpcx"
-		if t.Base.Debootstrap != nil {
-			mpi = "openmpi"
-		}
-		if t.CUDA != "" && t.Version(mpi) == "" {
-			no("needs the MPI of "+mpi+", which this image has not", "add it, or leave this out")
-		}
-	case "cuda-toolkit":
-		if known := debianCUDA[t.Release]; t.Base.Debootstrap != nil && t.CUDA != "" && known != majorMinor(t.CUDA) {
-			remedy := "take Debian 13"
-			if known != "" {
-				remedy = fmt.Sprintf("write the CUDA that Debian %s has: %s", t.Release, known)
-			}
-			c.impossible("cuda", t.CUDA, fmt.Sprintf("it is not known that Debian %s has CUDA %s", t.Release, t.CUDA), remedy)
-		}
-		if t.Base.Debootstrap == nil {
-			no("is for bases made with debootstrap: "+t.Base.Image+" is to bring its own", `write "debootstrap:" in place of "image:", or leave it out`)
-		}
+		c.impossible("cuda", t.CUDA, fmt.Sprintf("it is not known that Debian %s has CUDA %s", t.Release, t.CUDA), remedy)
 	}
 }
 

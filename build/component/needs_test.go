@@ -14,15 +14,8 @@ import (
 
 // checked parses a matrix, expands it, checks it and, if nothing is wrong, makes all recipes.
 func checked(text string) error {
-	f, err := matrix.Parse("m.yaml", strings.NewReader(text))
+	_, all, err := Read("m.yaml", strings.NewReader(text), nil)
 	if err != nil {
-		return err
-	}
-	all, err := f.Targets()
-	if err != nil {
-		return err
-	}
-	if err := f.Refuse(Check(all)); err != nil {
 		return err
 	}
 	for _, t := range all {
@@ -66,7 +59,7 @@ func TestImpossible(t *testing.T) {
 		"no such capability":             {rows("12.4.1", nvidia, `"6.7", "9.0"`, "harness: source"), "there is no GPU with the compute capability 6.7"},
 		"capability of an image":         {image("debian", "13", trixie, "    cuda: 12.4.1\n    compile: [\"9.0\", \"12.0\"]\n", "cuda-toolkit: devel", "harness: source"), "images[0].compile: impossible in one"},
 		"SHARP without HPC-X":            {rows("12.9.1", nvidia, `"9.0"`, "harness: source", "sharp: bundled"), "components.sharp: impossible in cuda12.9.1-ubuntu24.04: sharp needs hpcx"},
-		"cuDNN on Debian":                {image("debian", "13", trixie, cuda124, "cuda-toolkit: devel", "harness: source", "cudnn: 9.20.0.48-1"), "images[0].components.cudnn: impossible in one: cudnn is in NVIDIA's archives"},
+		"cuDNN on Debian":                {image("debian", "13", trixie, cuda124, "cuda-toolkit: devel", "harness: source", "cudnn: 9.20.0.48-1"), "images[0].components.cudnn: impossible in one: cudnn: it is in NVIDIA's archives"},
 		"cuDNN without CUDA":             {image("debian", "12", bookworm, "", "harness: source", "cudnn: 9.20.0.48-1"), "cudnn needs CUDA"},
 		"Rocky that is called Ubuntu":    {rows("12.9.1", "docker.io/nvidia/cuda:{cuda}-devel-rockylinux9", `"9.0"`, "harness: source"), "m.yaml:7:7: base: impossible in cuda12.9.1-ubuntu24.04: the base docker.io/nvidia/cuda:12.9.1-devel-rockylinux9 is by its name one of rockylinux"},
 		"Rocky's image":                  {image("ubuntu", "24.04", `{image: "docker.io/rockylinux/rockylinux:9"}`, "", "harness: source"), "images[0].base: impossible in one: the base docker.io/rockylinux/rockylinux:9 is by its name one of rockylinux"},
@@ -77,8 +70,8 @@ func TestImpossible(t *testing.T) {
 		"no such major version":          {rows("12.9.1", nvidia, `"9.0"`, "harness: source", "nccl: 9.99.9-1"), `nccl has no release "9.99.9-1"`},
 		"NCCL of the distribution":       {rows("12.9.1", nvidia, `"9.0"`, "harness: source", "nccl: distro"), `nccl has no release "distro"`},
 		"a version that nothing reads":   {image("debian", "12", bookworm, "", "harness: source", "hwloc: 9.9.9"), `images[0].components.hwloc: impossible in one: hwloc has no version "9.9.9" here: nothing reads it; write "distro"`},
-		"perftest without CUDA":          {image("debian", "12", bookworm, "", "harness: source", "perftest: 26.04.17"), `perftest has no version "26.04.17" here: nothing reads it; write "distro"`},
-		"perftest of the distribution":   {rows("12.9.1", nvidia, `"9.0"`, "harness: source", "perftest: distro"), `perftest has no release "distro"`},
+		"perftest without CUDA":          {image("debian", "12", bookworm, "", "harness: source", "perftest: 26.04.17"), `perftest: only images with CUDA compile perftest (build/component/perftest/component.yaml:6 wants version "distro"); write "distro", or leave it out`},
+		"perftest of the distribution":   {rows("12.9.1", nvidia, `"9.0"`, "harness: source", "perftest: distro"), `perftest: the distribution's perftest has no CUDA`},
 		"a version of ssh":               {image("debian", "12", bookworm, "", "harness: source", "ssh: 9.9p1"), `write "distro"`},
 		"a version of the harness":       {image("debian", "12", bookworm, "", "harness: 1.2.3"), `harness has no version "1.2.3" here: nothing reads it; write "source"`},
 		"a version of SHARP":             {rows("12.9.1", nvidia, `"9.0"`, "harness: source", `hpcx: "2.26"`, `sharp: "3.1"`), `write "bundled"`},
@@ -86,8 +79,8 @@ func TestImpossible(t *testing.T) {
 		"no harness":                     {image("debian", "12", bookworm, "", "hwloc: distro"), "images[0].components: impossible in one: the image has no harness"},
 		"no harness in rows":             {rows("12.9.1, 12.8.2", nvidia, `"9.0"`, "ssh: distro"), "components: impossible in cuda12.9.1-ubuntu24.04 and 1 more: the image has no harness"},
 		"tests without NCCL":             {rows("12.9.1", nvidia, `"9.0"`, "harness: source", `hpcx: "2.26"`, "nccl-tests: 2.17.6"), "nccl-tests needs nccl"},
-		"tests without MPI":              {rows("12.9.1", nvidia, `"9.0"`, "harness: source", "nccl: 2.30.4-1", "nccl-tests: 2.17.6"), "nccl-tests needs the MPI of hpcx"},
-		"OFED on Debian":                 {image("debian", "12", bookworm, "", "harness: source", "ofed: 3.2.2"), "ofed has packages for Ubuntu only"},
+		"tests without MPI":              {rows("12.9.1", nvidia, `"9.0"`, "harness: source", "nccl: 2.30.4-1", "nccl-tests: 2.17.6"), "nccl-tests: they are built with the image's MPI (build/component/nccl-tests/component.yaml:8 wants hpcx \"present\"); add it, or leave this out"},
+		"OFED on Debian":                 {image("debian", "12", bookworm, "", "harness: source", "ofed: 3.2.2"), "ofed needs a base of Ubuntu, which this image has not"},
 		"a CUDA that Debian has not":     {image("debian", "13", trixie, "    cuda: 12.9.1\n    compile: [\"9.0\"]\n", "cuda-toolkit: devel", "harness: source"), "images[0].cuda: impossible in one: it is not known that Debian 13 has CUDA 12.9.1; write the CUDA that Debian 13 has: 12.4"},
 		"a toolkit on a base of another": {image("ubuntu", "24.04", `{image: "docker.io/library/ubuntu:24.04"}`, cuda124, "cuda-toolkit: devel", "harness: source"), "cuda-toolkit is for bases made with debootstrap"},
 	} {
@@ -118,13 +111,10 @@ func TestPossible(t *testing.T) {
 	if problems := Check(targets(t)); problems != nil {
 		t.Errorf("the real matrix: %+v", problems)
 	}
-	for _, name := range matrix.ComponentNames() {
-		if n := needs[name]; n.words == nil && (n.form == nil || !n.form.MatchString(n.example)) {
-			t.Errorf("needs has no versions of %s", name)
+	for _, name := range Library().Names() {
+		if len(Library().Definition(name).Versions()) == 0 {
+			t.Errorf("%s has no versions", name)
 		}
-	}
-	if len(needs) != len(matrix.ComponentNames()) {
-		t.Errorf("needs has %d entries for %d components", len(needs), len(matrix.ComponentNames()))
 	}
 }
 
@@ -139,13 +129,12 @@ func randomMatrix(r *rand.Rand) string {
 	}
 	version := func(name string) string {
 		odd := []string{"distro", "source", "bundled", "devel", "runtime", "9.99.9", "1", "0", "2.", "x", "1:2", "1-", "2.1.1-1", `"2.30"`, "26.04.17", "~", ""}
-		n := needs[name]
-		good := append(slices.Clone(n.words), n.example)
+		good := Library().Definition(name).Versions()
 		return pick(append([]string{fmt.Sprintf("%q", good[0])}, odd...)...)
 	}
 	parts := func(indent string) string {
 		var b strings.Builder
-		names := matrix.ComponentNames()
+		names := Library().Names()
 		r.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 		if r.IntN(odds) > 0 {
 			fmt.Fprintf(&b, "%sharness: source\n", indent)

@@ -5,7 +5,6 @@ import (
 
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
-	"github.com/assay-hpc/assay/internal/certificate"
 )
 
 const docaRoot = "https://linux.mellanox.com/public/repo/doca/"
@@ -35,12 +34,9 @@ func ofed(b *builder, version string) {
 	b.install("libibverbs1", "libibverbs-dev", "ibverbs-providers", "ibverbs-utils", "libibumad3", "libibumad-dev", "librdmacm1", "librdmacm-dev", "rdmacm-utils", "infiniband-diags",
 		"libxpmem0") // for a transport of HPC-X's UCX
 	lib := libdir("/usr/lib/" + b.Platform.Multiarch())
-	b.declare(certificate.Component{
-		Name: "ofed", Version: version, License: "GPL-2.0-only OR Linux-OpenIB", Homepage: "https://developer.nvidia.com/networking/doca",
-		Checks: []certificate.Check{
-			command("rdma-core is the vendor's", `mlnx`, "dpkg-query", "-W", "-f", "${Version}", "libibverbs1"),
-			executable("/usr/bin/ibv_devinfo"), executable("/usr/sbin/ibstat"),
-			lib.load("libibverbs.so.1"), lib.load("librdmacm.so.1"), lib.load("libmlx5.so.1"), lib.load("libxpmem.so.0"),
-		},
-	})
+	b.made(nil,
+		command("rdma-core is the vendor's", `mlnx`, "dpkg-query", "-W", "-f", "${Version}", "libibverbs1"),
+		executable("/usr/bin/ibv_devinfo"), executable("/usr/sbin/ibstat"),
+		lib.load("libibverbs.so.1"), lib.load("librdmacm.so.1"), lib.load("libmlx5.so.1"), lib.load("libxpmem.so.0"),
+	)
 }

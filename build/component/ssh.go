@@ -4,8 +4,8 @@ import (
 	_ "embed"
 	"strings"
 
+	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
-	"github.com/assay-hpc/assay/internal/certificate"
 )
 
 // sshdWrapper replaces /usr/sbin/sshd, which users' MPIJobs start. An image with host keys would
@@ -52,7 +52,6 @@ func init() { makers["ssh"] = ssh }
 // ssh is OpenSSH set up for MPI: ranks connect to each other without a known_hosts file, and keys
 // mounted from a Kubernetes Secret are accepted although a group can write to their directory.
 func ssh(b *builder, _ string) {
-	b.install("openssh-server", "openssh-client")
 	b.after = append(b.after, recipe.Run{
 		Title: "put the sshd wrapper in place",
 		Script: `dpkg-divert --quiet --local --rename --divert /usr/sbin/sshd.openssh --add /usr/sbin/sshd
@@ -69,21 +68,18 @@ install -d -m 0775 /home/assay
 	b.file("/etc/ssh/ssh_config.d/assay.conf", 0o644, "# MPI: pods come and go, their host keys with them.\nHost *\n    StrictHostKeyChecking no\n    UserKnownHostsFile /dev/null\n    LogLevel ERROR\n")
 	b.copy(b.nssModule(), "/out/libnss_assay.so.2", "/usr/lib/"+b.Platform.Multiarch()+"/libnss_assay.so.2")
 	version := b.locked("openssh-server")
-	release, _, _ := strings.Cut(upstream(version), "p")
-	b.declare(certificate.Component{
-		Name: "ssh", Version: version, License: "SSH-OpenSSH", Homepage: "https://www.openssh.com",
-		Checks: []certificate.Check{
-			// Without the patch level: Debian's 10.0p1 reports 10.0p2.
-			command("version", behind("OpenSSH_", release), "ssh", "-V"),
-			// In a container that already runs sshd, the existing keys are the proof, and are
-			// kept. Users other than root make theirs elsewhere.
-			command("makes its own host keys", "ssh_host_ed25519_key", "/bin/sh", "-c",
-				"ls /etc/ssh/ssh_host_*_key 2>/dev/null && exit; k=/etc/ssh; [ $(id -u) = 0 ] || { k=$(mktemp -d); export ASSAY_SSHD_KEYS=$k; }; /usr/sbin/sshd -t && ls $k/ssh_host_*_key; s=$?; rm -f $k/ssh_host_*_key*; [ $k = /etc/ssh ] || rmdir $k; exit $s"),
-			// Root needs a capability to become such a user.
-			command("runs as a user without a name", `(?m)^user \w`, "/bin/sh", "-c",
-				`other="setpriv --reuid 54321 --regid 0 --clear-groups"; [ $(id -u) = 0 ] && $other true 2>/dev/null || other=; $other ssh -G localhost`),
-		},
-	})
+	release, _, _ := strings.Cut(matrix.UpstreamVersion(version), "p")
+	b.made(nil,
+		// Without the patch level: Debian's 10.0p1 reports 10.0p2.
+		command("version", behind("OpenSSH_", release), "ssh", "-V"),
+		// In a container that already runs sshd, the existing keys are the proof, and are
+		// kept. Users other than root make theirs elsewhere.
+		command("makes its own host keys", "ssh_host_ed25519_key", "/bin/sh", "-c",
+			"ls /etc/ssh/ssh_host_*_key 2>/dev/null && exit; k=/etc/ssh; [ $(id -u) = 0 ] || { k=$(mktemp -d); export ASSAY_SSHD_KEYS=$k; }; /usr/sbin/sshd -t && ls $k/ssh_host_*_key; s=$?; rm -f $k/ssh_host_*_key*; [ $k = /etc/ssh ] || rmdir $k; exit $s"),
+		// Root needs a capability to become such a user.
+		command("runs as a user without a name", `(?m)^user \w`, "/bin/sh", "-c",
+			`other="setpriv --reuid 54321 --regid 0 --clear-groups"; [ $(id -u) = 0 ] && $other true 2>/dev/null || other=; $other ssh -G localhost`),
+	)
 }
 
 // nssModule compiles libnss_assay.so.2 on the oldest system, so that it runs with every later C

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/internal/certificate"
 )
@@ -73,14 +74,14 @@ while read -r f; do
   esac
 done < /tmp/files
 rm /tmp/files
-`, majorMinor(cuda))
+`, matrix.MajorMinor(cuda))
 }
 
 func init() { makers["cuda-toolkit"] = cudaToolkit }
 
 // cudaToolkit is the CUDA toolkit from the distribution's own archive.
 func cudaToolkit(b *builder, flavour string) {
-	kit := debianToolkits[majorMinor(b.Target.CUDA)]
+	kit := debianToolkits[matrix.MajorMinor(b.Target.CUDA)]
 	b.sources = append(b.sources, nonFree)
 	first := "libcudart12"
 	if flavour == "devel" {
@@ -93,7 +94,7 @@ func cudaToolkit(b *builder, flavour string) {
 	b.after = append(b.after, recipe.Run{Title: "gather CUDA's files", Script: cudaHomeScript(b.Target.CUDA)})
 	// The variables that NVIDIA's container toolkit reads.
 	b.setenv("CUDA_VERSION", b.Target.CUDA)
-	b.setenv("NVIDIA_REQUIRE_CUDA", "cuda>="+majorMinor(b.Target.CUDA))
+	b.setenv("NVIDIA_REQUIRE_CUDA", "cuda>="+matrix.MajorMinor(b.Target.CUDA))
 	b.setenv("NVIDIA_VISIBLE_DEVICES", "all")
 	b.setenv("NVIDIA_DRIVER_CAPABILITIES", "compute,utility")
 	b.prepend("PATH", "/usr/local/cuda/bin")
@@ -101,16 +102,14 @@ func cudaToolkit(b *builder, flavour string) {
 	checks := []certificate.Check{lib.load("libcudart.so." + b.Target.CUDAMajor()), lib.load("libnvrtc.so." + b.Target.CUDAMajor())}
 	if flavour == "devel" {
 		checks = append(checks,
-			command("nvcc is of this CUDA", `release `+strings.ReplaceAll(majorMinor(b.Target.CUDA), ".", `\.`)+`,`, "/usr/local/cuda/bin/nvcc", "--version"),
+			command("nvcc is of this CUDA", `release `+strings.ReplaceAll(matrix.MajorMinor(b.Target.CUDA), ".", `\.`)+`,`, "/usr/local/cuda/bin/nvcc", "--version"),
 			compiles("nvcc compiles and links", "/usr/local/cuda/bin/nvcc -x cu", "#include <cuda.h>\n#include <cuda_runtime.h>\n__global__ void k() {}\nint main() { k<<<1, 1>>>(); }"),
 			compiles("mpicc compiles and links", "mpicc -x c", "#include <mpi.h>\n#include <infiniband/verbs.h>\nint main(int c, char **v) { MPI_Init(&c, &v); MPI_Finalize(); }"))
 	} else {
 		checks = append(checks, command("has no compiler", "", "/bin/sh", "-c", "! command -v nvcc && ! command -v gcc"))
 	}
-	b.declare(certificate.Component{
-		Name: "cuda-toolkit", Version: b.locked(first), License: "LicenseRef-NVIDIA-CUDA-EULA", Homepage: "https://developer.nvidia.com/cuda-toolkit",
-		Checks: checks,
-	})
+	b.component().Version = b.locked(first)
+	b.made(nil, checks...)
 }
 
 // compiles returns a check that a compiler builds a program from a source, with the headers and
@@ -125,7 +124,7 @@ func (b *builder) debianCUDA() recipe.Source {
 	t := b.Target
 	s := recipe.Stage{Name: "cuda-" + baseName(t), From: b.baseOf(t, b.Platform), Steps: []recipe.Step{nonFree}}
 	s.Steps = append(s.Steps,
-		b.apt(s, s.Name, false, "nvidia-cuda-toolkit", debianToolkits[majorMinor(t.CUDA)].compiler),
+		b.apt(s, s.Name, false, "nvidia-cuda-toolkit", debianToolkits[matrix.MajorMinor(t.CUDA)].compiler),
 		recipe.Run{Title: "gather CUDA's files", Script: cudaHomeScript(t.CUDA)})
 	return b.stage(s)
 }

@@ -331,11 +331,7 @@ func TestFabric(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := matrix.Parse("matrix.yaml", bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := f.Targets()
+	_, all, err := component.Read("matrix.yaml", bytes.NewReader(text), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

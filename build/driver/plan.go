@@ -97,7 +97,7 @@ func (w *Workspace) Recipe(t matrix.Target, p, native recipe.Platform) (componen
 }
 
 func (w *Workspace) input(t matrix.Target, p, native recipe.Platform) component.Input {
-	return component.Input{Target: t, All: w.Targets, Platform: p, Native: native, Lock: w.Lock, Source: w.source, Repository: w.File.Repository}
+	return component.Input{Target: t, All: w.Targets, Platform: p, Native: native, Lock: w.Lock, Source: w.source, Repository: w.File.Repository, Definition: w.File.Definition}
 }
 
 // A Planned target is a target with its recipes.

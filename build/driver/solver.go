@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
+	"github.com/assay-hpc/assay/build/component"
 	"github.com/assay-hpc/assay/build/daemon"
 	"github.com/assay-hpc/assay/build/solve"
 	"github.com/assay-hpc/assay/internal/exit"
@@ -33,6 +35,15 @@ func (b *build) resolve(ctx context.Context) error {
 	return nil
 }
 
+// publishers are those whose repositories are trusted only with their own keys.
+func (w *Workspace) publishers() []component.Publisher {
+	all := w.Publishers
+	if all == nil {
+		all = component.Publishers
+	}
+	return append(slices.Clone(all), component.PublishersOf(w.Targets, w.File.Definition)...)
+}
+
 // NewSolver starts or finds the builders. The caller stops them with the returned function.
 func (w *Workspace) NewSolver(ctx context.Context, o BuildOptions) (*solve.Solver, func(), error) {
 	builders, err := daemon.Connect(ctx, daemon.Options{
@@ -55,7 +66,7 @@ func (w *Workspace) NewSolver(ctx context.Context, o BuildOptions) (*solve.Solve
 	}
 	s := &solve.Solver{
 		Builders: builders, OutDir: o.OutDir, Zstd: o.Zstd, Epoch: w.Epoch(), Progress: progress, CacheFrom: o.CacheFrom, CacheTo: o.CacheTo, Harness: w.gateHarness,
-		Provider: &solve.Provider{Mirror: w.Mirror, Lock: w.Lock, StateDir: w.StateDir, Source: w.sourceTar, Epoch: w.Epoch(), Limits: o.Limits, Publishers: w.Publishers, Log: w.Log, Took: progress.Took},
+		Provider: &solve.Provider{Mirror: w.Mirror, Lock: w.Lock, StateDir: w.StateDir, Source: w.sourceTar, Epoch: w.Epoch(), Limits: o.Limits, Publishers: w.publishers(), Log: w.Log, Took: progress.Took},
 	}
 	stop := func() {
 		progress.Close()

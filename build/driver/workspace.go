@@ -184,18 +184,22 @@ func readMatrix(name string) (string, []byte, error) {
 }
 
 func parseMatrix(name string, text []byte) (*matrix.File, []matrix.Target, error) {
-	f, err := matrix.Parse(name, bytes.NewReader(text))
-	if err != nil {
-		return nil, nil, exit.With(exit.Usage, err)
-	}
-	targets, err := f.Targets()
-	if err == nil {
-		err = f.Refuse(component.Check(targets))
-	}
+	f, targets, err := component.Read(name, bytes.NewReader(text), directories(filepath.Dir(name)))
 	if err != nil {
 		return nil, nil, exit.With(exit.Usage, err)
 	}
 	return f, targets, nil
+}
+
+// directories opens directories relative to a matrix. Links do not lead out of one.
+func directories(beside string) matrix.Directory {
+	return func(dir string) (fs.FS, error) {
+		root, err := os.OpenRoot(filepath.Join(beside, dir))
+		if err != nil {
+			return nil, err
+		}
+		return root.FS(), nil
+	}
 }
 
 // ReadMatrix reads only the matrix, as Open does, without the lock and the source.

@@ -8,42 +8,6 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// known lists every component that a matrix file may name, with a description. build/component
-// knows how to build each of them.
-var known = []struct{ name, what string }{
-	{"ssh", "OpenSSH, set up for MPI"},
-	{"ofed", "user space of NVIDIA's OFED; the version is DOCA's"},
-	{"cudnn", "NVIDIA cuDNN"},
-	{"dcgm", "NVIDIA DCGM"},
-	{"hpcx", "NVIDIA HPC-X with its Open MPI rebuilt"},
-	{"gdrcopy", "NVIDIA GDRCopy without the kernel module"},
-	{"nccl", "NCCL, built from source"},
-	{"sharp", "NCCL's SHARP plugin; \"bundled\" is the one in HPC-X"},
-	{"nccl-tests", "NVIDIA's nccl-tests with MPI"},
-	{"perftest", "RDMA perftest, with CUDA where the image has it"},
-	{"nvbandwidth", "NVIDIA nvbandwidth"},
-	{"efa", "AWS EFA installer"},
-	{"harness", "assay's harness, compiled in the target's own base"},
-	{"cuda-toolkit", "CUDA toolkit of the distribution: \"devel\" with compiler and headers, \"runtime\" with the shared libraries alone"},
-	{"openmpi", "Open MPI of the distribution"},
-	{"ucx", "UCX of the distribution"},
-	{"pmix", "PMIx of the distribution"},
-	{"rdma-core", "rdma-core of the distribution"},
-	{"infiniband-diags", "InfiniBand diagnostics of the distribution"},
-	{"libfabric", "libfabric of the distribution, with fi_info and fi_pingpong"},
-	{"hwloc", "hwloc of the distribution"},
-	{"numactl", "numactl of the distribution"},
-}
-
-// ComponentNames returns every component that a matrix file may name.
-func ComponentNames() []string {
-	out := make([]string, len(known))
-	for i, k := range known {
-		out[i] = k.name
-	}
-	return out
-}
-
 // components is the mapping from component to version, in the file's order.
 type components []componentRule
 
@@ -55,7 +19,7 @@ type componentRule struct {
 }
 
 func (c *components) decode(r *reporter, field string, n *yaml.Node) {
-	entries, ok := r.mapping(field, n, "component", ComponentNames())
+	entries, ok := r.mapping(field, n, "component", r.components)
 	if ok && len(n.Content) == 0 {
 		r.report(pos(n), field, "there is no component here", `name at least one, as in "harness: source"`)
 	}
@@ -66,8 +30,23 @@ func (c *components) decode(r *reporter, field string, n *yaml.Node) {
 	}
 }
 
-// decode reads a bare version or a list of choices.
+// decode reads a bare version, a list of choices, or what defines a component: the matrix then
+// chooses its version only where it says "from" and "version".
 func (c *componentRule) decode(r *reporter, n *yaml.Node) {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		at := pos(n)
+		if valueOf(n, "from") != nil {
+			r.mapping(c.field, n, "key", []string{"from", "version"})
+		}
+		if n = valueOf(n, "version"); n == nil || n.Kind == yaml.MappingNode {
+			c.choices = []choice{{At: at}}
+			return
+		}
+	case isPath(n):
+		c.choices = []choice{{At: pos(n)}}
+		return
+	}
 	if n.Kind == yaml.ScalarNode {
 		only := choice{At: pos(n)}
 		only.Version.decode(r, c.field, n)
@@ -86,13 +65,12 @@ func (c *componentRule) decode(r *reporter, n *yaml.Node) {
 // JSONSchema implements the interface that jsonschema.Reflector looks for.
 func (components) JSONSchema() *jsonschema.Schema { return defined("components") }
 
-func componentsSchema() *jsonschema.Schema {
+func componentsSchema(lib *Library) *jsonschema.Schema {
 	s := closedObject()
-	for _, k := range known {
-		version := defined("version")
-		version.Description = k.what
-		s.Properties.Set(k.name, version)
+	for _, name := range lib.Names() {
+		s.Properties.Set(name, &jsonschema.Schema{AnyOf: []*jsonschema.Schema{defined("version"), defined("own")}, Description: lib.Definition(name).About()})
 	}
+	s.AdditionalProperties = defined("own")
 	return s
 }
 
@@ -145,8 +123,16 @@ func (e *expansion) decide(r targetRow, f facts) (out []Component, ok bool) {
 		if ch.Absent.At.set() {
 			continue
 		}
-		f[rule.name] = []string{ch.Version.Text}
-		out = append(out, Component{Name: rule.name, Version: ch.Version.Text})
+		version := ch.Version.Text
+		if version == "" {
+			if version = e.matrix.Definition(rule.name).defaultVersion(); version == "" {
+				e.once(ch.At, rule.field, rule.name+" does not say its version", fmt.Sprintf(`write it in its %s, or here: {from: %s, version: …}`, DefinitionFile, e.matrix.Definition(rule.name).From))
+				ok = false
+				continue
+			}
+		}
+		f[rule.name] = []string{version}
+		out = append(out, Component{Name: rule.name, Version: version})
 	}
 	return out, ok
 }

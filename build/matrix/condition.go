@@ -15,13 +15,22 @@ import (
 // no "cuda".
 type facts map[string][]string
 
-// plain is the name that a condition on variant uses for an image without a variant.
-const plain = "none"
-
-var (
-	axisKeys = []string{"cuda", "ubuntu", "variant"}
-	factKeys = slices.Concat(axisKeys, []string{"capability"}, ComponentNames())
+const (
+	plain   = "none"    // a condition's word for no variant, and for what an image has not
+	present = "present" // a condition's word for what an image has, in any version
 )
+
+var axisKeys = []string{"cuda", "ubuntu", "variant"}
+
+// factKeys are the keys of conditions on finished targets.
+func (r *reporter) factKeys() []string {
+	return slices.Concat(axisKeys, []string{"capability"}, r.components)
+}
+
+// partKeys are the keys of conditions in a component.
+func (r *reporter) partKeys() []string {
+	return slices.Concat(axisKeys, []string{"debian", "platform", "base", "version"}, r.components)
+}
 
 // A selector is a list of conditions on a row: its CUDA, Ubuntu and variant.
 type selector []condition
@@ -30,12 +39,19 @@ type selector []condition
 // its compute capabilities.
 type factTest []condition
 
+// A partTest is a list of conditions on a target as one of its components sees it.
+type partTest []condition
+
 func (s *selector) decode(r *reporter, field string, n *yaml.Node) {
 	*s = r.conditions(field, n, axisKeys)
 }
 
 func (s *factTest) decode(r *reporter, field string, n *yaml.Node) {
-	*s = r.conditions(field, n, factKeys)
+	*s = r.conditions(field, n, r.factKeys())
+}
+
+func (s *partTest) decode(r *reporter, field string, n *yaml.Node) {
+	*s = r.conditions(field, n, r.partKeys())
 }
 
 // JSONSchema implements the interface that jsonschema.Reflector looks for.
@@ -44,8 +60,15 @@ func (selector) JSONSchema() *jsonschema.Schema { return defined("selector") }
 // JSONSchema implements the interface that jsonschema.Reflector looks for.
 func (factTest) JSONSchema() *jsonschema.Schema { return defined("facts") }
 
-func conditionsSchema(keys []string) *jsonschema.Schema {
+// JSONSchema implements the interface that jsonschema.Reflector looks for.
+func (partTest) JSONSchema() *jsonschema.Schema { return defined("parts") }
+
+// conditionsSchema has the keys, and any other where a matrix's own components are keys, too.
+func conditionsSchema(keys []string, own bool) *jsonschema.Schema {
 	s := closedObject()
+	if own {
+		s.AdditionalProperties = defined("condition")
+	}
 	for _, k := range keys {
 		c := defined("condition")
 		if k == "variant" {
@@ -70,15 +93,16 @@ func (r *reporter) conditions(field string, n *yaml.Node, keys []string) []condi
 	return out
 }
 
-// A condition constrains one fact: `>=12.8 <13`, `12.8.2 | >=13.2`, or a variant's name. Versions
-// are compared only to the precision that the condition writes out, so that 12.8.1 satisfies both
-// "12.8" and "<=12.8".
+// A condition constrains one fact: `>=12.8 <13`, `12.8.2 | >=13.2`, a variant's name, or words of
+// which the fact is one: `devel`, `present`, `none`. Versions are compared only to the precision
+// that the condition writes out, so that 12.8.1 satisfies both "12.8" and "<=12.8".
 type condition struct {
 	Key  string
 	Text string
 	At   Pos
 
-	alternatives [][]term // one of them must hold, with all its terms
+	alternatives [][]term // one of them must hold, with all its terms; or
+	words        []string // of which the fact is one
 }
 
 type term struct {
@@ -88,7 +112,13 @@ type term struct {
 
 const termPattern = `(>=|<=|>|<|=)?[0-9]{1,9}(\.[0-9]{1,9})*(-[0-9]{1,9})?`
 
-var conditionPattern = regexp.MustCompile(`^` + termPattern + `( (\| )?` + termPattern + `)*$`)
+var (
+	conditionPattern = regexp.MustCompile(`^` + termPattern + `( (\| )?` + termPattern + `)*$`)
+	wordsPattern     = regexp.MustCompile(`^[a-z][a-z0-9/.-]*( \| [a-z][a-z0-9/.-]*)*$`)
+)
+
+// wordless are the facts that are numbers: of words, only "present" and "none" can fit them.
+var wordless = []string{"cuda", "ubuntu", "debian", "capability"}
 
 func (c *condition) decode(r *reporter, field string, n *yaml.Node) {
 	text, ok := r.text(field, n)
@@ -98,8 +128,11 @@ func (c *condition) decode(r *reporter, field string, n *yaml.Node) {
 	c.Text, c.At = text, pos(n)
 	switch {
 	case c.Key == "variant": // a name; check validates it
+		c.words = []string{text}
+	case wordsPattern.MatchString(text) && (text == present || text == plain || !slices.Contains(wordless, c.Key)):
+		c.words = strings.Split(text, " | ")
 	case !conditionPattern.MatchString(text):
-		r.report(c.At, field, fmt.Sprintf("%q is not a condition", text), `write versions with >=, <=, >, < or =, as in ">=12.8 <13" or "12.8.2 | >=13"`)
+		r.report(c.At, field, fmt.Sprintf("%q is not a condition", text), `write versions with >=, <=, >, < or =, as in ">=12.8 <13" or "12.8.2 | >=13", or "present" or "none"`)
 	default:
 		c.alternatives = parseAlternatives(text)
 	}
@@ -109,7 +142,7 @@ func (c *condition) decode(r *reporter, field string, n *yaml.Node) {
 func (condition) JSONSchema() *jsonschema.Schema { return defined("condition") }
 
 func conditionSchema() *jsonschema.Schema {
-	return &jsonschema.Schema{Type: "string", Pattern: conditionPattern.String(), Examples: []any{">=12.8 <13", "20.04", "12.8.2 | >=13"}}
+	return &jsonschema.Schema{Type: "string", Pattern: conditionPattern.String() + "|" + wordsPattern.String(), Examples: []any{">=12.8 <13", "20.04", "12.8.2 | >=13", "present"}}
 }
 
 func parseAlternatives(text string) [][]term {
@@ -131,8 +164,8 @@ func parseTerms(text string) []term {
 
 // holds reports whether one value satisfies the condition.
 func (c condition) holds(v string) bool {
-	if c.Key == "variant" {
-		return v == c.Text
+	if c.words != nil {
+		return c.Text == present || slices.Contains(c.words, v)
 	}
 	return slices.ContainsFunc(c.alternatives, func(terms []term) bool {
 		return !slices.ContainsFunc(terms, func(t term) bool { return !t.holds(v) })
@@ -159,13 +192,21 @@ func (t term) holds(v string) bool {
 	return d == 0
 }
 
+// absent reports whether the condition is that there is no such fact.
+func (c condition) absent() bool { return c.Text == plain && c.Key != "variant" }
+
 // applies reports whether every condition holds for some value of its fact.
 func applies(conditions []condition, f facts) bool {
-	return !slices.ContainsFunc(conditions, func(c condition) bool { return !slices.ContainsFunc(f[c.Key], c.holds) })
+	return !slices.ContainsFunc(conditions, func(c condition) bool {
+		return !slices.ContainsFunc(f[c.Key], c.holds) && !(c.absent() && len(f[c.Key]) == 0)
+	})
 }
 
-// broken returns the first value that breaks the condition; a missing fact does not break it.
+// broken returns the first value that breaks the condition; a missing fact breaks only "present".
 func (c condition) broken(f facts) (value string, is bool) {
+	if len(f[c.Key]) == 0 && c.Text == present {
+		return "", true
+	}
 	for _, v := range f[c.Key] {
 		if !c.holds(v) {
 			return v, true

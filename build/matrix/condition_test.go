@@ -69,9 +69,9 @@ func TestCompareVersions(t *testing.T) {
 
 func TestNearest(t *testing.T) {
 	for _, c := range []struct{ s, want string }{
-		{"ncll", "nccl"}, {"harnes", "harness"}, {"nccl-test", "nccl-tests"}, {"rdmacore", "rdma-core"}, {"", "ssh"},
+		{"ncll", "nccl"}, {"harnes", "harness"}, {"nccl-test", "nccl-tests"}, {"rdmacore", "rdma-core"}, {"", "efa"},
 	} {
-		if got := words.Nearest(c.s, ComponentNames()); got != c.want {
+		if got := words.Nearest(c.s, library().Names()); got != c.want {
 			t.Errorf("words.Nearest(%q) = %q; want %q", c.s, got, c.want)
 		}
 	}

@@ -87,7 +87,14 @@ func (e *expansion) place(r targetRow, key, fact string, l []value[capability]) 
 		return l[i].At, "capabilities"
 	}
 	rule := r.components.rule(key)
-	return rule.choose(r.facts()).Version.At, rule.field
+	if rule == nil { // the condition is that it is there
+		return e.place(r, "components", fact, l)
+	}
+	ch := rule.choose(r.facts())
+	if ch.Version.At.set() {
+		return ch.Version.At, rule.field
+	}
+	return ch.At, rule.field
 }
 
 func (v *violation) report(e *expansion) {
@@ -95,8 +102,12 @@ func (v *violation) report(e *expansion) {
 	if n := len(v.targets); n > 1 {
 		targets += fmt.Sprintf(" and %d more", n-1)
 	}
+	value := fmt.Sprintf("%s %q", v.condition.Key, v.value)
+	if v.value == "" {
+		value = v.condition.Key + " is missing, which"
+	}
 	e.reporter.report(v.at, v.field,
-		fmt.Sprintf("%s %q is impossible in %s: %s (line %d wants %s %q)", v.condition.Key, v.value, targets,
+		fmt.Sprintf("%s is impossible in %s: %s (line %d wants %s %q)", value, targets,
 			strings.TrimSuffix(v.constraint.Because.Text, "."), v.condition.At.Line, v.condition.Key, v.condition.Text),
 		v.remedy(e))
 }

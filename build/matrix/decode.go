@@ -23,16 +23,24 @@ type decodable interface {
 }
 
 // decodeDocument reads the whole text, which must be one YAML mapping.
-func (r *reporter) decodeDocument(text []byte, doc *matrixDocument) {
+func (r *reporter) decodeDocument(text []byte, f *File, open Directory) {
 	if len(text) > MaxSize {
 		r.report(Pos{1, 1}, "", fmt.Sprintf("the file is larger than %d bytes", MaxSize), "is this a matrix file? split it if so")
 		return
 	}
+	r.parse(text, `begin it with "version: 1"; docs/matrix.md has the format`, func(n *yaml.Node) {
+		r.ownComponents(n, f, open)
+		r.decodeInto("", n, &f.doc)
+	})
+}
+
+// parse calls decode with the one YAML document of a text.
+func (r *reporter) parse(text []byte, empty string, decode func(n *yaml.Node)) {
 	var root yaml.Node
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	switch err := dec.Decode(&root); {
 	case errors.Is(err, io.EOF):
-		r.report(Pos{1, 1}, "", "the file is empty", `begin it with "version: 1"; docs/matrix.md has the format`)
+		r.report(Pos{1, 1}, "", "the file is empty", empty)
 		return
 	case err != nil:
 		r.syntax(text, err)
@@ -41,11 +49,11 @@ func (r *reporter) decodeDocument(text []byte, doc *matrixDocument) {
 	var second yaml.Node
 	switch err := dec.Decode(&second); {
 	case err == nil:
-		r.report(pos(&second), "", "a second YAML document begins here", `one file is one matrix; remove the line "---" and what follows`)
+		r.report(pos(&second), "", "a second YAML document begins here", `remove the line "---" and what follows`)
 	case !errors.Is(err, io.EOF):
 		r.syntax(text, err)
 	}
-	r.decodeInto("", root.Content[0], doc)
+	decode(root.Content[0])
 }
 
 // A formatVersion is the number 1.
@@ -183,8 +191,8 @@ type keyValue struct {
 	value *yaml.Node
 }
 
-// mapping returns the entries of a mapping that have an allowed key, and reports the others. The
-// parameter what names the kind of key: "key", "component".
+// mapping returns the entries of a mapping that have an allowed key, any if allowed is nil, and
+// reports the others. The parameter what names the kind of key: "key", "component".
 func (r *reporter) mapping(field string, n *yaml.Node, what string, allowed []string) ([]keyValue, bool) {
 	if n.Kind != yaml.MappingNode {
 		r.wrongType(field, n, "a mapping", `write it as lines of "key: value"`)
@@ -195,8 +203,12 @@ func (r *reporter) mapping(field string, n *yaml.Node, what string, allowed []st
 		e := keyValue{n.Content[i].Value, pos(n.Content[i]), n.Content[i+1]}
 		first := slices.IndexFunc(out, func(o keyValue) bool { return o.key == e.key })
 		switch {
-		case n.Content[i].Kind != yaml.ScalarNode || !slices.Contains(allowed, e.key):
-			r.report(e.at, join(field, e.key), fmt.Sprintf("unknown %s %q", what, e.key), suggest(what, e.key, allowed))
+		case n.Content[i].Kind != yaml.ScalarNode || allowed != nil && !slices.Contains(allowed, e.key):
+			remedy := suggest(what, e.key, allowed)
+			if what == "component" {
+				remedy += fmt.Sprintf(`; or say here what it is, as in "%s: {packages: [%[1]s]}"`, e.key)
+			}
+			r.report(e.at, join(field, e.key), fmt.Sprintf("unknown %s %q", what, e.key), remedy)
 		case first >= 0:
 			r.report(e.at, join(field, e.key), fmt.Sprintf("%s %q is here twice", what, e.key),
 				fmt.Sprintf("the first is at %s; remove one", out[first].at))

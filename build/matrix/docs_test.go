@@ -28,8 +28,8 @@ func TestDocs(t *testing.T) {
 		}
 	}
 	table := "| component | |\n|---|---|\n"
-	for _, k := range known {
-		table += fmt.Sprintf("| `%s` | %s |\n", k.name, k.what)
+	for _, name := range library().Names() {
+		table += fmt.Sprintf("| `%s` | %s |\n", name, library().Definition(name).About())
 	}
 	golden.Part(t, file, "<!-- components, by go test -args -update -->\n", "<!-- end -->\n", table)
 }

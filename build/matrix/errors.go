@@ -54,8 +54,14 @@ func (p Pos) set() bool { return p.Line > 0 }
 
 // A reporter collects the problems of one file.
 type reporter struct {
-	file string
-	errs Errors
+	file       string
+	components []string // that conditions may name
+	errs       Errors
+
+	// Of the component that is read:
+	builtin bool              // it may have parts that code makes
+	vars    []string          // its own variables
+	files   map[string]string // beside it; nil for an entry of the matrix, which has none
 }
 
 // report adds a problem. The remedy is mandatory: an error that a person cannot act on is

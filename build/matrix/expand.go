@@ -60,14 +60,15 @@ func (f *File) Targets() ([]Target, error) {
 	if e.failed() {
 		return nil, e.err()
 	}
-	return e.targets, nil
+	return e.targets, f.Refuse(f.refused(e.targets))
 }
 
 // An expansion turns a document's rows into targets and records which parts of the document had
 // an effect.
 type expansion struct {
 	reporter
-	doc *matrixDocument
+	matrix *File
+	doc    *matrixDocument
 
 	rows       []targetRow // all rows of the file, in its order, before any is removed
 	targets    []Target
@@ -81,7 +82,7 @@ type expansion struct {
 
 func newExpansion(f *File) *expansion {
 	e := &expansion{
-		reporter: reporter{file: f.Name}, doc: &f.doc,
+		reporter: reporter{file: f.Name}, matrix: f, doc: &f.doc,
 		names: map[string]Pos{}, owners: map[string]string{},
 		used: map[Pos]bool{}, variants: map[string]bool{}, told: map[Pos]bool{},
 	}

@@ -1,7 +1,6 @@
 package matrix
 
 import (
-	"bytes"
 	"path/filepath"
 	"testing"
 
@@ -19,7 +18,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(read(f, path))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		file, err := Parse("fuzz.yaml", bytes.NewReader(text))
+		file, err := parse("fuzz.yaml", text)
 		if err != nil {
 			checkErrors(t, err)
 			return

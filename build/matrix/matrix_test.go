@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/assay-hpc/assay/internal/golden"
@@ -24,9 +26,31 @@ func read(t testing.TB, path string) []byte {
 	return text
 }
 
+// library is assay's own components.
+var library = sync.OnceValue(func() *Library {
+	lib, err := ReadLibrary("build/component", os.DirFS("../component"))
+	if err != nil {
+		panic(err)
+	}
+	return lib
+})
+
+// beside finds components in testdata.
+func beside(dir string) (fs.FS, error) {
+	root, err := os.OpenRoot(filepath.Join("testdata", dir))
+	if err != nil {
+		return nil, err
+	}
+	return root.FS(), nil
+}
+
+func parse(name string, text []byte) (*File, error) {
+	return Parse(name, bytes.NewReader(text), library(), beside)
+}
+
 // expand is Parse and Targets.
 func expand(name string, text []byte) ([]Target, error) {
-	f, err := Parse(name, bytes.NewReader(text))
+	f, err := parse(name, text)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +211,7 @@ func TestFirstTargetIsFabric(t *testing.T) {
 }
 
 func TestRepository(t *testing.T) {
-	f, err := Parse("good.yaml", bytes.NewReader(read(t, "testdata/good.yaml")))
+	f, err := parse("good.yaml", read(t, "testdata/good.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +222,7 @@ func TestRepository(t *testing.T) {
 
 func TestReadError(t *testing.T) {
 	broken := errors.New("the disk is on fire")
-	_, err := Parse("matrix.yaml", failingReader{broken})
+	_, err := Parse("matrix.yaml", failingReader{broken}, library(), beside)
 	if !errors.Is(err, broken) {
 		t.Errorf("Parse = %v; want %v", err, broken)
 	}

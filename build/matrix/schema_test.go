@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -15,7 +16,7 @@ import (
 
 func compileSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema()))
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema(library())))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,6 +97,9 @@ func TestSchemaRefusesEveryBreak(t *testing.T) {
 	for _, path := range []string{realFile, "testdata/good.yaml"} {
 		doc := instance(t, path)
 		breakValue(doc, filepath.Base(path), func(v any) { doc = v }, func(what string) {
+			if strings.HasSuffix(what, ": an unknown key") && strings.Contains(what, "/constraints/") && strings.Count(what, "/") > 2 {
+				return // any key may be a component that the file itself defines
+			}
 			if n++; s.Validate(doc) == nil {
 				t.Errorf("Validate(%s) = nil; want an error", what)
 			}
@@ -140,7 +144,7 @@ func breakValue(v any, where string, set func(any), try func(what string)) {
 // What the schema says it says once.
 func TestSchemaRepeatsNothing(t *testing.T) {
 	var doc map[string]any
-	if err := json.Unmarshal(Schema(), &doc); err != nil {
+	if err := json.Unmarshal(Schema(library()), &doc); err != nil {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
@@ -171,12 +175,12 @@ func TestSchemaRepeatsNothing(t *testing.T) {
 // An editor shows descriptions; a key without one helps nobody.
 func TestSchemaDescribesEveryKey(t *testing.T) {
 	var doc map[string]any
-	if err := json.Unmarshal(Schema(), &doc); err != nil {
+	if err := json.Unmarshal(Schema(library()), &doc); err != nil {
 		t.Fatal(err)
 	}
 	for name, s := range doc["$defs"].(map[string]any) {
 		// The keys of conditions are the names of what is compared.
-		if name != "selector" && name != "facts" {
+		if name != "selector" && name != "facts" && name != "parts" {
 			undescribed(t, "$defs/"+name, s.(map[string]any))
 		}
 	}
@@ -202,5 +206,5 @@ func undescribed(t *testing.T, path string, schema map[string]any) {
 }
 
 func TestSchemaGolden(t *testing.T) {
-	golden.Check(t, "schema.golden.json", string(Schema()))
+	golden.Check(t, "schema.golden.json", string(Schema(library())))
 }

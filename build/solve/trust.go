@@ -72,7 +72,7 @@ func pinned(p component.Publisher, keyring []byte) error {
 	}
 	for _, f := range found {
 		if !slices.Contains(p.Keys, f) {
-			return fmt.Errorf("it holds the key %s; the publisher's is %s (if the publisher has announced a new one, assay must be told: build/component/publisher.go)", f, strings.Join(p.Keys, ", "))
+			return fmt.Errorf("it holds the key %s; the publisher's is %s (if the publisher has announced a new one, %s must say so)", f, strings.Join(p.Keys, ", "), p.From)
 		}
 	}
 	return nil
@@ -84,7 +84,7 @@ func SignedWith(keyring []byte) ([]component.Publisher, error) {
 	keys, err := fingerprints(keyring)
 	var all []component.Publisher
 	for _, p := range component.Publishers {
-		all = append(all, component.Publisher{URL: p.URL, Keys: keys})
+		all = append(all, component.Publisher{URL: p.URL, Keys: keys, From: p.From})
 	}
 	return all, err
 }

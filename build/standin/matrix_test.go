@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-hpc/assay/build/matrix"
+	"github.com/assay-hpc/assay/build/component"
 )
 
 // TestKnowsTheMatrix: there is a stand-in of each upstream that a row of the
@@ -17,11 +17,7 @@ func TestKnowsTheMatrix(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	f, err := matrix.Parse("matrix.yaml", file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	targets, err := f.Targets()
+	_, targets, err := component.Read("matrix.yaml", file, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/assay-hpc/assay"
 	"github.com/assay-hpc/assay/build/component"
 	"github.com/assay-hpc/assay/build/lock"
-	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/internal/clustertest"
 )
@@ -43,11 +42,7 @@ func imageSSH(t *testing.T) *clustertest.SSH {
 // imageSteps returns the steps that build the image of a target in the matrix.
 func imageSteps(t *testing.T, target string) []recipe.Step {
 	t.Helper()
-	f, err := matrix.Parse("matrix.yaml", bytes.NewReader(assay.Matrix))
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := f.Targets()
+	_, all, err := component.Read("matrix.yaml", bytes.NewReader(assay.Matrix), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,478 @@
+package matrix
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/internal/certificate"
+)
+
+// A Part is a component on one target and platform: its definition with all conditions decided and
+// all variables filled in.
+type Part struct {
+	Name     string `json:"name"`
+	Version  string `json:"version"` // "" while the package that has it is not locked
+	About    string `json:"about,omitempty"`
+	License  string `json:"license,omitempty"`
+	Homepage string `json:"homepage,omitempty"`
+	From     string `json:"from,omitempty"` // see [Definition]
+
+	Apt      []AptSource          `json:"apt,omitempty"`
+	Packages []string             `json:"packages,omitempty"`
+	Sources  []Source             `json:"sources,omitempty"`
+	Build    *Build               `json:"build,omitempty"`
+	Install  []Install            `json:"install,omitempty"`
+	Register []string             `json:"register,omitempty"`
+	Run      []Run                `json:"run,omitempty"`
+	Files    []PartFile           `json:"files,omitempty"`
+	Env      []Pair               `json:"env,omitempty"`
+	Labels   []Pair               `json:"labels,omitempty"`
+	Lists    []List               `json:"lists,omitempty"` // PATH and LD_LIBRARY_PATH among them
+	WorkDir  string               `json:"workdir,omitempty"`
+	Absent   []certificate.Absent `json:"absent,omitempty"`
+	Checks   []certificate.Check  `json:"checks,omitempty"`
+
+	Vars map[string]string `json:"-"` // what its scripts may name, in capitals
+}
+
+// An AptSource is a repository of packages.
+type AptSource struct {
+	Name        string   `json:"name"`
+	URL         string   `json:"url"`
+	Suite       string   `json:"suite"`
+	Components  []string `json:"components,omitempty"`
+	KeyURL      string   `json:"keyURL,omitempty"`
+	Key         string   `json:"key,omitempty"` // a keyring in ASCII armor
+	Fingerprint string   `json:"fingerprint,omitempty"`
+}
+
+// A Source is a download with its name.
+type Source struct {
+	Name string `json:"name"`
+	URL  string `json:"url"`
+}
+
+// A Build makes files in /out.
+type Build struct {
+	Scripts  []string `json:"scripts"` // their text
+	Tools    bool     `json:"tools,omitempty"`
+	Packages []string `json:"packages,omitempty"`
+	Mounts   []string `json:"mounts,omitempty"`
+	Distro   string   `json:"distro,omitempty"` // of the row: "", own, oldest
+	CUDA     string   `json:"cuda,omitempty"`   // of the row: "", own, lowest-of-major, highest-of-major
+}
+
+// Install is a part of a build's /out, and where it goes.
+type Install struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+// Run is a script for the image.
+type Run struct {
+	Title  string   `json:"title"`
+	Script string   `json:"script"`
+	Mounts []string `json:"mounts,omitempty"`
+}
+
+// PartFile is a file of the image, or a symbolic link.
+type PartFile struct {
+	Path    string `json:"path"`
+	Content string `json:"content,omitempty"`
+	Link    string `json:"link,omitempty"`
+	Mode    uint32 `json:"mode,omitempty"`
+}
+
+// A Pair is a variable or label.
+type Pair struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// A List is a variable that contains directories.
+type List struct {
+	Name string   `json:"name"`
+	Dirs []string `json:"dirs"`
+}
+
+// About says what a component is.
+func (d *Definition) About() string { return d.doc.About.Text }
+
+// Versions returns a version of each form that the component has.
+func (d *Definition) Versions() []string {
+	return slices.DeleteFunc(append(slices.Clone(d.doc.Versions.Words), d.doc.Versions.Example, d.defaultVersion()), func(v string) bool { return v == "" })
+}
+
+// Needs returns the names of what the component needs, and of the components whose output its build
+// mounts.
+func (d *Definition) Needs() []string {
+	out := textsOf(d.doc.Build.Mounts)
+	for _, c := range d.doc.Needs {
+		out = append(out, c.Key)
+	}
+	return out
+}
+
+// facts are what a component's conditions know of a target on a platform, "" for any.
+func (t Target) facts(p recipe.Platform, version string) facts {
+	f := facts{t.Distro: {t.Release}, "variant": {cmp.Or(t.Variant, plain)}, "base": {t.Base.kind()}, "version": {version}}
+	if p.Arch != "" {
+		f["platform"] = []string{p.String()}
+	}
+	if t.CUDA != "" {
+		f["cuda"] = []string{t.CUDA}
+	}
+	for _, c := range t.Components {
+		f[c.Name] = []string{c.Version}
+	}
+	return f
+}
+
+// kind is a base's word in conditions.
+func (b Base) kind() string {
+	if b.Debootstrap != nil {
+		return "debootstrap"
+	}
+	return "image"
+}
+
+// scope is a definition on one target and platform.
+type scope struct {
+	*Definition
+	facts  facts
+	values map[string]string
+	lacks  []string // variables that have no value there
+}
+
+// holds reports whether what stands under the conditions is taken.
+func (s *scope) holds(when, unless partTest) bool {
+	return applies(when, s.facts) && (len(unless) == 0 || !applies(unless, s.facts))
+}
+
+func (s *scope) value(name string) string {
+	if of, is := strings.CutPrefix(name, versionOf); is {
+		if v := s.facts[of]; len(v) > 0 {
+			return v[0]
+		}
+	} else if v, ok := s.values[name]; ok {
+		return v
+	}
+	if !slices.Contains(s.lacks, name) {
+		s.lacks = append(s.lacks, name)
+	}
+	return ""
+}
+
+func (s *scope) text(t template) string { return fillText(t.Text, s.value) }
+
+func (s *scope) texts(ts []template) (out []string) {
+	for _, t := range ts {
+		out = append(out, s.text(t))
+	}
+	return out
+}
+
+func (s *scope) pairs(m []namedValue[choices]) (out []Pair) {
+	for _, c := range m {
+		if v, ok := s.choose(c.Value); ok {
+			out = append(out, Pair{c.Name, v})
+		}
+	}
+	return out
+}
+
+// choose returns the first value whose conditions hold.
+func (s *scope) choose(c choices) (string, bool) {
+	for _, v := range c {
+		if s.holds(v.When, v.Unless) {
+			return s.text(v.Value.template), true
+		}
+	}
+	return "", false
+}
+
+func (s *scope) packages(entries []packageEntry) (out []string) {
+	for _, p := range entries {
+		if s.holds(p.When, p.Unless) {
+			out = append(out, s.texts(p.Install)...)
+		}
+	}
+	return out
+}
+
+func (s *scope) dirs(entries []dirEntry) (out []string) {
+	for _, d := range entries {
+		if s.holds(d.When, d.Unless) {
+			out = append(out, s.text(d.Dir))
+		}
+	}
+	return out
+}
+
+func textsOf[K ruled](values []value[K]) (out []string) {
+	for _, v := range values {
+		out = append(out, v.Text)
+	}
+	return out
+}
+
+func (s *scope) scripts(names scripts) (out []string) {
+	for _, f := range names {
+		out = append(out, s.Files[f.Text])
+	}
+	return out
+}
+
+// Part returns the component on a target and platform. The function locked returns the version of a
+// locked package, "" while it is not. The error says which variables have no value there.
+func (d *Definition) Part(t Target, p recipe.Platform, locked func(pkg string) string) (Part, error) {
+	word := t.Version(d.Name)
+	s := &scope{Definition: d, facts: t.facts(p, word), values: baseValues(t, p)}
+	part := Part{Name: d.Name, Version: word, About: d.doc.About.Text, License: d.doc.License.Text, Homepage: d.doc.Homepage.Text, From: d.From}
+	s.setVersion(word)
+	part.Packages = s.packages(d.doc.Packages)
+	switch of := d.doc.Version.Package.Text; {
+	case of != "":
+		part.Version = locked(of)
+	case word == distroVersion && len(part.Packages) > 0:
+		first, _, _ := strings.Cut(part.Packages[0], "=")
+		part.Version = locked(first)
+	}
+	s.setVersion(part.Version)
+	part.Packages = s.packages(d.doc.Packages) // again: they may name the version
+	for _, v := range s.pairs(d.doc.Vars) {
+		s.values[v.Name] = v.Value
+	}
+	s.image(&part)
+	s.making(&part)
+	part.Vars = map[string]string{}
+	for name, v := range s.values {
+		part.Vars[strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(name))] = v
+	}
+	if len(s.lacks) > 0 {
+		return part, fmt.Errorf("%s: {%s} has no value in %s on %s", d.file, s.lacks[0], t.Name, p)
+	}
+	return part, nil
+}
+
+// baseValues are the variables that do not depend on the component.
+func baseValues(t Target, p recipe.Platform) map[string]string {
+	v := map[string]string{
+		"distro": t.Distro, "release": t.Release, "variant": t.Variant,
+		"arch": p.Arch, "machine": p.Machine(), "multiarch": p.Multiarch(), "lib": "/usr/lib/" + p.Multiarch(),
+	}
+	if t.CUDA != "" {
+		v["cuda"], v["cuda.major"], v["cuda.minor"] = t.CUDA, t.CUDAMajor(), MajorMinor(t.CUDA)
+	}
+	return v
+}
+
+// MajorMinor returns "12.9" of "12.9.1".
+func MajorMinor(version string) string {
+	major, rest, _ := strings.Cut(version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	return major + "." + minor
+}
+
+func (s *scope) setVersion(v string) {
+	s.values["version"], s.values["version.upstream"] = v, UpstreamVersion(v)
+	s.values["version.short"], _, _ = strings.Cut(v, "-")
+	s.values["version.minor"] = MajorMinor(UpstreamVersion(v))
+}
+
+// UpstreamVersion returns the part of a Debian version that the program itself reports: no epoch, no
+// revision, no repacking suffix.
+func UpstreamVersion(v string) string {
+	if _, rest, ok := strings.Cut(v, ":"); ok {
+		v = rest
+	}
+	if i := strings.LastIndex(v, "-"); i >= 0 {
+		v = v[:i]
+	}
+	v, _, _ = strings.Cut(v, "+")
+	return v
+}
+
+// image fills in what goes into the image besides what is built.
+func (s *scope) image(part *Part) {
+	doc := &s.doc
+	for _, a := range doc.Apt {
+		if s.holds(a.When, a.Unless) {
+			part.Apt = append(part.Apt, AptSource{
+				Name: a.Name.Text, URL: s.text(a.URL), Suite: s.text(a.Suite), Components: s.texts(a.Components),
+				KeyURL: s.text(a.Key.URL), Key: s.Files[a.Key.File.Text], Fingerprint: strings.ReplaceAll(a.Key.Fingerprint.Text, " ", ""),
+			})
+		}
+	}
+	for _, f := range doc.Files {
+		if s.holds(f.When, f.Unless) {
+			mode, _ := strconv.ParseUint(cmp.Or(f.Mode.Text, "0644"), 8, 32)
+			part.Files = append(part.Files, PartFile{Path: s.text(f.Path), Content: s.text(f.Content) + s.Files[f.From.Text], Link: s.text(f.Link), Mode: uint32(mode)})
+		}
+	}
+	part.Env, part.Labels = s.pairs(doc.Env), s.pairs(doc.Labels)
+	list := func(name string, entries []dirEntry) {
+		if dirs := s.dirs(entries); len(dirs) > 0 {
+			part.Lists = append(part.Lists, List{name, dirs})
+		}
+	}
+	list("PATH", doc.Path)
+	list("LD_LIBRARY_PATH", doc.Libs)
+	for _, l := range doc.Lists {
+		list(l.Name, l.Value)
+	}
+	part.WorkDir = s.text(doc.WorkDir)
+	for _, a := range doc.Absent {
+		if s.holds(a.When, a.Unless) {
+			part.Absent = append(part.Absent, certificate.Absent{Library: s.text(a.Library), Because: a.Because.Text})
+		}
+	}
+	for _, c := range doc.Checks {
+		if s.holds(c.When, c.Unless) {
+			part.Checks = append(part.Checks, s.check(c))
+		}
+	}
+}
+
+func (s *scope) check(c checkEntry) certificate.Check {
+	out := certificate.Check{Name: c.Name.Text, Kind: certificate.CheckCommand, Match: fillPattern(c.Prints.Text, s.value)}
+	file := func(kind certificate.CheckKind, name string, t template, mode uint32) certificate.Check {
+		path := s.text(t)
+		if name == "loads " {
+			name += path[strings.LastIndex(path, "/")+1:]
+		} else {
+			name += path
+		}
+		return certificate.Check{Name: cmp.Or(c.Name.Text, name), Kind: kind, Path: path, Mode: mode}
+	}
+	switch {
+	case c.Run != nil:
+		out.Command = s.texts(c.Run)
+	case c.Sh.At.set():
+		out.Command = []string{"/bin/sh", "-c", s.text(c.Sh)}
+	case c.Exec.At.set():
+		return file(certificate.CheckFile, "has ", c.Exec, 0o111)
+	case c.Has.At.set():
+		return file(certificate.CheckFile, "has ", c.Has, 0)
+	default:
+		return file(certificate.CheckLoad, "loads ", c.Load, 0)
+	}
+	return out
+}
+
+// making fills in what is downloaded, built and run.
+func (s *scope) making(part *Part) {
+	doc := &s.doc
+	built := doc.Build.At.set() && s.holds(doc.Build.When, doc.Build.Unless)
+	if built {
+		b := doc.Build
+		part.Build = &Build{
+			Scripts: s.scripts(b.Script), Tools: b.In.Text == "tools", Packages: s.packages(b.Packages), Mounts: textsOf(b.Mounts),
+			Distro: b.Row.Distro.Text, CUDA: b.Row.CUDA.Text,
+		}
+		for _, in := range doc.Install {
+			if s.holds(in.When, in.Unless) {
+				part.Install = append(part.Install, Install{s.text(in.From), s.text(in.To)})
+			}
+		}
+		part.Register = s.texts(doc.Register)
+	}
+	for _, r := range doc.Run {
+		if s.holds(r.When, r.Unless) {
+			part.Run = append(part.Run, Run{r.Title.Text, strings.Join(s.scripts(r.Script), ""), textsOf(r.Mounts)})
+		}
+	}
+	used := func(name string) bool {
+		return slices.ContainsFunc(part.Run, func(r Run) bool { return slices.Contains(r.Mounts, name) })
+	}
+	for i, src := range doc.Sources {
+		if built && (i == 0 || slices.Contains(part.Build.Mounts, src.Name)) || used(src.Name) {
+			part.Sources = append(part.Sources, Source{src.Name, s.text(src.Value)})
+		}
+	}
+}
+
+// problems returns what the component needs of a target and the target has not.
+func (d *Definition) problems(t Target) (out []Problem) {
+	version := t.Version(d.Name)
+	no := func(msg, remedy string) {
+		out = append(out, Problem{Target: t.Name, Key: d.Name, Value: version, Msg: d.Name + " " + msg, Remedy: remedy})
+	}
+	switch v := d.doc.Versions; {
+	case v.Words != nil && !slices.Contains(v.Words, version):
+		no(fmt.Sprintf("has no version %q here: nothing reads it", version), `write "`+strings.Join(v.Words, `" or "`)+`"`)
+	case v.Form != nil && !v.Form.MatchString(version):
+		no(fmt.Sprintf("has no release %q", version), fmt.Sprintf("write the version of a release as in %q", v.Example))
+	}
+	f := t.facts(recipe.Platform{}, version)
+	for _, c := range d.doc.Needs {
+		if !applies([]condition{c}, f) {
+			no("needs "+c.what()+", which this image has not", c.need(f))
+		}
+	}
+	for _, c := range d.doc.Conflicts {
+		if t.Version(c.Name) != "" {
+			no("cannot be beside "+c.Name+": "+strings.TrimSuffix(c.Value.Text, "."), "leave one of them out")
+		}
+	}
+	for _, q := range d.doc.Requires {
+		for _, c := range q.Require {
+			if applies(q.When, f) && !applies([]condition{c}, f) {
+				out = append(out, Problem{
+					Target: t.Name, Key: d.Name, Value: version, Remedy: c.need(f),
+					Msg: fmt.Sprintf("%s: %s (%s:%d wants %s %q)", d.Name, strings.TrimSuffix(q.Because.Text, "."), d.file, c.At.Line, c.Key, c.Text),
+				})
+			}
+		}
+	}
+	return out
+}
+
+// what names the thing that a condition asks for.
+func (c condition) what() string {
+	if c.Text == present {
+		return c.name()
+	}
+	return c.name() + " " + c.Text
+}
+
+func (c condition) name() string {
+	switch c.Key {
+	case "cuda":
+		return "CUDA"
+	case "ubuntu", "debian":
+		return "a base of " + strings.ToUpper(c.Key[:1]) + c.Key[1:]
+	}
+	return c.Key
+}
+
+// need is the remedy where a condition does not hold.
+func (c condition) need(f facts) string {
+	switch {
+	case c.Key == "cuda" && len(f["cuda"]) == 0:
+		return `add "cuda:" and the component cuda-toolkit, or leave it out`
+	case c.Key == "base" && c.Text == "image":
+		return "leave it out, or make the image a row of axes or include, on nvidia/cuda"
+	case c.Key == "version" && len(c.words) == 1:
+		return fmt.Sprintf("write %q, or leave it out", c.Text)
+	case c.Key == "version" || c.Key == "cuda":
+		return "choose another version, or leave it out"
+	case slices.Contains([]string{"ubuntu", "debian", "platform", "base", "variant"}, c.Key):
+		return "leave it out there"
+	}
+	return "add it, or leave this out"
+}
+
+// refused returns what components need of the file's targets and these have not.
+func (f *File) refused(targets []Target) (out []Problem) {
+	for _, t := range targets {
+		for _, c := range t.Components {
+			out = append(out, f.Definition(c.Name).problems(t)...)
+		}
+	}
+	return out
+}
