@@ -78,17 +78,29 @@ func (p *parting) breaks() {
 
 // await breaks the communicator if its operations do not end in time.
 func (p *parting) await() {
-	if !p.waiting.CompareAndSwap(false, true) {
-		return
+	if p.waiting.CompareAndSwap(false, true) {
+		go p.watch()
 	}
-	go func() {
-		defer p.waiting.Store(false)
-		for until := time.Now().Add(transport.Late); time.Now().Before(until); time.Sleep(2 * time.Millisecond) {
-			d := p.c.accel.Load()
-			if d == nil || p.c.fault.Err() != nil || ended(d) {
-				return
-			}
+}
+
+func (p *parting) watch() {
+	for until := time.Now().Add(transport.Late); time.Now().Before(until); time.Sleep(2 * time.Millisecond) {
+		if !p.settled() {
+			continue
 		}
-		p.breaks()
-	}()
+		p.waiting.Store(false)
+		// An operation that came meanwhile found that somebody watches.
+		if p.settled() || !p.waiting.CompareAndSwap(false, true) {
+			return
+		}
+	}
+	p.breaks()
+	p.waiting.Store(false)
+}
+
+// settled reports whether nothing waits for the rank that has parted: no operation is on its way to
+// the device, and none is there.
+func (p *parting) settled() bool {
+	d := p.c.accel.Load()
+	return d == nil || p.c.fault.Err() != nil || p.c.state.Load() != 1 && ended(d)
 }
