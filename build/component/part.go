@@ -30,7 +30,7 @@ var Library = sync.OnceValue(func() *matrix.Library {
 // add adds a component, as its definition says, to the image.
 func (b *builder) add(p matrix.Part) {
 	b.declare(certificate.Component{
-		Name: p.Name, Version: p.Version, License: p.License, Homepage: p.Homepage, Checks: p.Checks,
+		Name: p.Name, Version: p.Version, License: p.License, Homepage: p.Homepage, Origin: p.Origin, Checks: p.Checks,
 	})
 	sources := map[string]recipe.Source{}
 	for _, s := range p.Sources {

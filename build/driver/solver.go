@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,12 +26,17 @@ func (b *build) open(ctx context.Context) error {
 }
 
 func (b *build) resolve(ctx context.Context) error {
-	rep, err := b.Resolve(ctx, b.solver, b.targets, b.o.Platforms, nil)
+	return b.lock(ctx, nil)
+}
+
+// lock resolves what the lock lacks for the targets; see [Workspace.Resolve].
+func (b *build) lock(ctx context.Context, keep func() error) error {
+	rep, err := b.Resolve(ctx, b.solver, b.targets, b.o.Platforms, keep)
 	if err != nil {
 		return err
 	}
-	for key, why := range rep.Unresolved {
-		return fmt.Errorf("%s cannot be resolved: %s", key, why)
+	for _, key := range slices.Sorted(maps.Keys(rep.Unresolved)) {
+		return fmt.Errorf("%s cannot be resolved: %s", key, rep.Unresolved[key])
 	}
 	return nil
 }

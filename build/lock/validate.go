@@ -14,7 +14,7 @@ import (
 
 var (
 	reference  = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]*(:[0-9]+)?(/[a-z0-9][a-z0-9._-]*)*(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?$`)
-	setKey     = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*/[a-z0-9]+$`)
+	setKey     = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*([+]own)?/[a-z0-9]+$`)
 	digestForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 	request    = regexp.MustCompile(`^[A-Za-z0-9 ._+-]*$`)
 )

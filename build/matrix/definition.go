@@ -27,6 +27,7 @@ type Definition struct {
 	Files map[string]string // what lies in the directory beside component.yaml, by relative path
 
 	file string // for messages
+	text string // of component.yaml
 	doc  componentDocument
 }
 
@@ -177,6 +178,7 @@ func (r *reporter) readDefinition(name, dir string, files fs.FS) *Definition {
 	d := &Definition{Name: name, file: path.Join(dir, DefinitionFile), Files: map[string]string{}}
 	own := &reporter{file: d.file, components: r.components, files: d.Files, builtin: r.builtin}
 	text := own.readFiles(files)
+	d.text = string(text)
 	if !own.failed() {
 		own.parse(text, `write what the component is made of; docs/components.md has the format`, func(n *yaml.Node) { own.definition("", n, &d.doc) })
 	}

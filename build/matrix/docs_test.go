@@ -27,6 +27,15 @@ func TestDocs(t *testing.T) {
 			}
 		}
 	}
+	reference := string(read(t, "../../docs/components.md"))
+	for _, v := range []any{componentDocument{}, requirement{}, aptEntry{}, aptKey{}, buildEntry{}, rowEntry{}, installEntry{}, runEntry{}, fileEntry{}, dirEntry{}, absentEntry{}, checkEntry{}, writtenForm{}, textChoice{}} {
+		keys, _ := keysOf(reflect.TypeOf(v))
+		for _, k := range keys {
+			if !strings.Contains(reference, "`"+k+"`") && !strings.Contains(reference, k+":") && !strings.Contains(reference, "{"+k+", ") && !strings.Contains(reference, ", "+k+"}") {
+				t.Errorf("docs/components.md does not name the key %q", k)
+			}
+		}
+	}
 	table := "| component | |\n|---|---|\n"
 	for _, name := range library().Names() {
 		table += fmt.Sprintf("| `%s` | %s |\n", name, library().Definition(name).About())

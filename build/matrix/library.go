@@ -149,7 +149,11 @@ func (r *reporter) ownDefinition(e ownEntry, f *File, open Directory) *Definitio
 	case f.library.Definition(e.name) != nil:
 		r.report(e.at, e.field, fmt.Sprintf("%s is a component of assay's", e.name), `choose another name; to replace it, write "from:" with the directory of yours`)
 	default:
-		d := &Definition{Name: e.name, From: fmt.Sprintf("%s:%d", f.Name, e.at.Line), file: f.Name}
+		d := &Definition{Name: e.name, From: fmt.Sprintf("%s:%d", path.Base(f.Name), e.at.Line), file: f.Name}
+		text, err := yaml.Marshal(e.value)
+		if err == nil {
+			d.text = string(text)
+		}
 		r.definition(e.field, e.value, &d.doc)
 		if !r.failed() && d.defaultVersion() == "" {
 			r.report(e.at, e.field+".version", "the key is missing, and no package has one", `add one, as in "version: 1.0"`)
@@ -197,10 +201,10 @@ func (d *Definition) defaultVersion() string {
 	switch {
 	case d.doc.Version.Text != "":
 		return d.doc.Version.Text
-	case d.doc.Version.Package.Text != "" || len(d.doc.Packages) > 0:
-		return distroVersion
 	case len(d.doc.Versions.Words) > 0:
 		return d.doc.Versions.Words[0]
+	case d.doc.Versions.Form == nil && (d.doc.Version.Package.Text != "" || len(d.doc.Packages) > 0):
+		return distroVersion
 	}
 	return ""
 }

@@ -2,7 +2,10 @@ package matrix
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +23,8 @@ type Part struct {
 	License  string `json:"license,omitempty"`
 	Homepage string `json:"homepage,omitempty"`
 	From     string `json:"from,omitempty"` // see [Definition]
+
+	Origin *certificate.Download `json:"-"`
 
 	Apt      []AptSource          `json:"apt,omitempty"`
 	Packages []string             `json:"packages,omitempty"`
@@ -102,9 +107,44 @@ type List struct {
 // About says what a component is.
 func (d *Definition) About() string { return d.doc.About.Text }
 
+// Builtin says why part of a component is made by code, "" if it is not.
+func (d *Definition) Builtin() string { return d.doc.Builtin.Text }
+
+// Compiled reports whether the component is compiled.
+func (d *Definition) Compiled() bool { return d.doc.Build.At.set() || d.Name == harnessName }
+
+// Installs reports whether the component asks for packages.
+func (d *Definition) Installs() bool { return len(d.doc.Packages)+len(d.doc.Apt) > 0 }
+
+// Origin is where a user's component is, with a digest of all that defines it; nil for assay's own.
+func (d *Definition) Origin() *certificate.Download {
+	if d.From == "" {
+		return nil
+	}
+	h := sha256.New()
+	all := d.Source()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		fmt.Fprintf(h, "%q %q\n", name, all[name])
+	}
+	where := d.From
+	if d.Files == nil { // an entry's line is no part of what it is
+		where = where[:strings.LastIndex(where, ":")]
+	}
+	return &certificate.Download{URL: where, Digest: "sha256:" + hex.EncodeToString(h.Sum(nil))}
+}
+
+// Source returns the component's files, component.yaml among them.
+func (d *Definition) Source() map[string]string {
+	all := map[string]string{DefinitionFile: d.text}
+	maps.Copy(all, d.Files)
+	return all
+}
+
 // Versions returns a version of each form that the component has.
 func (d *Definition) Versions() []string {
-	return slices.DeleteFunc(append(slices.Clone(d.doc.Versions.Words), d.doc.Versions.Example, d.defaultVersion()), func(v string) bool { return v == "" })
+	all := append(slices.Clone(d.doc.Versions.Words), d.doc.Versions.Example, d.defaultVersion())
+	slices.Sort(all)
+	return slices.DeleteFunc(slices.Compact(all), func(v string) bool { return v == "" })
 }
 
 // Needs returns the names of what the component needs, and of the components whose output its build
@@ -232,7 +272,7 @@ func (s *scope) scripts(names scripts) (out []string) {
 func (d *Definition) Part(t Target, p recipe.Platform, locked func(pkg string) string) (Part, error) {
 	word := t.Version(d.Name)
 	s := &scope{Definition: d, facts: t.facts(p, word), values: baseValues(t, p)}
-	part := Part{Name: d.Name, Version: word, About: d.doc.About.Text, License: d.doc.License.Text, Homepage: d.doc.Homepage.Text, From: d.From}
+	part := Part{Name: d.Name, Version: word, About: d.doc.About.Text, License: d.doc.License.Text, Homepage: d.doc.Homepage.Text, From: d.From, Origin: d.Origin()}
 	s.setVersion(word)
 	part.Packages = s.packages(d.doc.Packages)
 	switch of := d.doc.Version.Package.Text; {

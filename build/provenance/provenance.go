@@ -169,6 +169,11 @@ func dependencies(r *recipe.Recipe, more []recipe.Deb) ([]Resource, error) {
 		}
 	}
 	c.debs(more)
+	for _, part := range r.Components {
+		if o := part.Origin; o != nil { // a component of the matrix's own
+			c["assay:component/"+part.Name] = dependency{Resource{URI: "assay:component/" + part.Name, Name: o.URL}, o.Digest}
+		}
+	}
 	out := []Resource{}
 	for _, uri := range slices.Sorted(maps.Keys(c)) {
 		d, err := digest(c[uri].digest)

@@ -81,7 +81,7 @@ func newApp(out, errOut io.Writer) *cli.App {
 		// Attributes of a cache are separated by commas, so lists are given by repeated flags.
 		DisableSliceFlagSeparator: true,
 		Commands: slices.Concat(
-			grammar.Group("Images", planCommand(), buildCommand(), certifyCommand(), publishCommand(), inspectCommand(), lockCommand(), dockerfileCommand()),
+			grammar.Group("Images", planCommand(), buildCommand(), certifyCommand(), publishCommand(), inspectCommand(), lockCommand(), componentCommand(), dockerfileCommand()),
 			grammar.Group("Clusters", jobsCommand()),
 			grammar.Group("This program", schemaCommand(), doctorCommand(), versionCommand(), grammar.CompletionCommand("print the completion script for bash, zsh or fish", fishCompletion), grammar.ManCommand(out, "assay", noHelp)),
 		),

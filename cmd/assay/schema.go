@@ -13,7 +13,7 @@ import (
 
 func schemaCommand() *cli.Command {
 	return &cli.Command{
-		Name: "schema", Usage: "print the JSON Schema of matrix.yaml, component.yaml or certificates",
+		Name: "schema", Usage: "print the JSON Schema of a matrix, component or certificate",
 		ArgsUsage:    "[matrix|component|certificate]",
 		BashComplete: func(c *cli.Context) { fmt.Fprint(c.App.Writer, "matrix\ncomponent\ncertificate\n") },
 		Action: func(c *cli.Context) error {

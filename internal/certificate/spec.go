@@ -65,6 +65,7 @@ type Component struct {
 	Version  string     `json:"version"`
 	License  string     `json:"license"` // SPDX expression, or LicenseRef-…
 	Homepage string     `json:"homepage,omitempty"`
+	Origin   *Download  `json:"origin,omitempty"` // where its definition is, as the matrix says, with the digest of its files; nil for assay's own
 	Sources  []Download `json:"sources,omitempty"`
 	Packages []string   `json:"packages,omitempty"` // Debian packages that it requests, without their dependencies
 	Layers   []string   `json:"layers,omitempty"`   // its own layers, by their lines in the image's history
