@@ -25,7 +25,7 @@ var disturbing = []string{
 // point libcuda is known to work, because the GPUs were listed.
 func software(_ context.Context, j *job) error {
 	if j.noSensor != nil {
-		j.findf(noGPU, result.Warn, "install libnvidia-ml.so.1 of the driver's version; a container needs the driver capability utility", "NVML cannot be used: %v", j.noSensor)
+		j.findf(noGPU, result.Warn, "install libnvidia-ml.so.1 of the driver's version; a container needs the driver capability utility", "clocks, power and temperature cannot be read: %v", j.noSensor)
 	}
 	j.persistence()
 	j.nouveau()

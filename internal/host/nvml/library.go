@@ -27,10 +27,12 @@ func over(api nvml.Interface) *Library {
 		switch ret := api.Init(); ret {
 		case nvml.SUCCESS:
 			return nil
-		case nvml.ERROR_LIBRARY_NOT_FOUND, nvml.ERROR_DRIVER_NOT_LOADED:
-			return fmt.Errorf("%w: %v", ErrNoLibrary, ret)
+		case nvml.ERROR_LIBRARY_NOT_FOUND:
+			return fmt.Errorf("%w: libnvidia-ml.so.1 cannot be loaded", ErrNoLibrary)
+		case nvml.ERROR_DRIVER_NOT_LOADED:
+			return fmt.Errorf("%w: libnvidia-ml.so.1 is there, the kernel's driver is not loaded", ErrNoLibrary)
 		default:
-			return fmt.Errorf("NVML does not start: %w", failure(ret))
+			return fmt.Errorf("nvmlInit: %w", failure(ret))
 		}
 	})}
 }

@@ -174,12 +174,17 @@ func TestFailures(t *testing.T) {
 
 // TestDriver: without a driver there is a reason, and no crash.
 func TestDriver(t *testing.T) {
-	for ret, want := range map[nvml.Return]error{
-		nvml.ERROR_LIBRARY_NOT_FOUND: ErrNoLibrary, nvml.ERROR_DRIVER_NOT_LOADED: ErrNoLibrary, nvml.ERROR_NO_PERMISSION: ErrNoPermission,
+	for ret, want := range map[nvml.Return]struct {
+		kind error
+		text string
+	}{
+		nvml.ERROR_LIBRARY_NOT_FOUND: {ErrNoLibrary, "NVML cannot be used: libnvidia-ml.so.1 cannot be loaded"},
+		nvml.ERROR_DRIVER_NOT_LOADED: {ErrNoLibrary, "NVML cannot be used: libnvidia-ml.so.1 is there, the kernel's driver is not loaded"},
+		nvml.ERROR_NO_PERMISSION:     {ErrNoPermission, "nvmlInit: no permission"},
 	} {
 		s := over(answers(&mock.Interface{}, ret))
-		if _, err := s.Driver(); !errors.Is(err, want) {
-			t.Errorf("a library that answers %d: %v; want %v", ret, err, want)
+		if _, err := s.Driver(); !errors.Is(err, want.kind) || err.Error() != want.text {
+			t.Errorf("a library that answers %d: %v; want %q", ret, err, want.text)
 		}
 	}
 	if d, err := New().Driver(); err == nil {

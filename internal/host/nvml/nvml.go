@@ -20,7 +20,7 @@ var (
 	ErrLost         = errors.New("the GPU is lost: it does not answer the driver")
 	ErrReset        = errors.New("the GPU must be reset before it can be used")
 	ErrNoBinding    = errors.New("this build of the harness has no binding for NVML (cgo and the build tag nvml)")
-	ErrNoLibrary    = errors.New("NVML cannot be loaded")
+	ErrNoLibrary    = errors.New("NVML cannot be used")
 )
 
 // A Driver is NVML's description of the driver.

@@ -258,7 +258,7 @@ func (r *reader) add(n NIC, id sysfs.BusID, onPCI bool) {
 func (r *reader) nvml(lib NVML) {
 	list, err := lib.Places()
 	if err != nil {
-		r.sys.Notes = append(r.sys.Notes, "NVML: "+err.Error())
+		r.sys.Notes = append(r.sys.Notes, "GPUs: "+err.Error())
 		return
 	}
 	found := r.sys.GPUs
