@@ -11,7 +11,6 @@ import (
 
 	"github.com/assay-hpc/assay/dcgm/diag"
 	"github.com/assay-hpc/assay/internal/result"
-	"github.com/assay-hpc/assay/internal/words"
 )
 
 // The engines: dcgm/diag, DCGM, and one after the other. Name is also DCGM's in reports.
@@ -67,11 +66,6 @@ func RunAll(ctx context.Context, engine string, plan diag.Plan, runner diag.Runn
 		results = []result.Result{skipped(err.Error())}
 	} else if err != nil {
 		return nil, nil, err
-	}
-	for i := range results {
-		if one := &results[i]; one.Verdict == result.Pass && one.ID != Name {
-			one.Reason = cmp.Or(one.Reason, words.Count(len(gpus), "GPU"))
-		}
 	}
 	r.Results = append(r.Results, results...)
 	e.Done, e.Verdict = 1, worst(results)

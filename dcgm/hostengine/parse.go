@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // A diagDocument is a document as DCGM writes it. 4.x has the first of the two bodies, 2.x and 3.x have
@@ -132,11 +133,18 @@ func parse(out []byte) (by versions, tests []result.Result, err error) {
 	if b.RuntimeError != "" {
 		return by, nil, fmt.Errorf("dcgmi: %s", b.RuntimeError)
 	}
+	passed := map[string]map[int]bool{} // GPUs, by the result's ID
 	for _, c := range b.Categories {
 		for _, t := range c.Tests {
 			if t.Name != "" {
-				tests = add(tests, c.Category, t)
+				tests = add(tests, c.Category, t, passed)
 			}
+		}
+	}
+	for i := range tests {
+		one := &tests[i]
+		if n := len(passed[one.ID]); n > 0 && one.Verdict == result.Pass {
+			one.Reason = cmp.Or(one.Reason, words.Count(n, "GPU"))
 		}
 	}
 	if len(tests) == 0 {
@@ -146,8 +154,9 @@ func parse(out []byte) (by versions, tests []result.Result, err error) {
 	return by, tests, nil
 }
 
-// add adds a test. Tests that are separate in level 1 before 4.x become a part of software.
-func add(tests []result.Result, category string, t test) []result.Result {
+// add adds a test, and the GPUs that pass it to passed. Tests that are separate in level 1 before 4.x
+// become a part of software.
+func add(tests []result.Result, category string, t test, passed map[string]map[int]bool) []result.Result {
 	name, part := canonical(t.Name), ""
 	if category == "Deployment" && name != software {
 		name, part = software, t.Name+": "
@@ -155,13 +164,18 @@ func add(tests []result.Result, category string, t test) []result.Result {
 	one := named(name, result.Skip)
 	i := slices.IndexFunc(tests, func(r result.Result) bool { return r.ID == one.ID })
 	if i < 0 {
-		i, tests = len(tests), append(tests, one)
+		i, tests, passed[one.ID] = len(tests), append(tests, one), map[int]bool{}
 	}
 	into := &tests[i]
 	said := false
 	for _, r := range t.Results {
 		said = said || len(r.Warnings) > 0
 		collect(into, part, r)
+		for _, gpu := range r.gpus() {
+			if r.status() == result.Pass {
+				passed[one.ID][gpu] = true
+			}
+		}
 	}
 	if !said { // results without an entity are only there
 		collect(into, part, t.Summary)
@@ -204,19 +218,31 @@ func collect(into *result.Result, part string, r outcome) {
 	into.Add(status, gpu+part+where+"DCGM says "+r.Status+", and not why", "")
 }
 
-// where returns a prefix that names the GPU, in DCGM's numbering, or one that names another entity.
-func (r outcome) where() (gpu, other string) {
-	n, err := strconv.Atoi(string(cmp.Or(r.GPU, r.GPUs))) // not a number: all GPUs, "0,1,2,3"
-	if r.Entity != nil {
-		if r.Group != "" && r.Group != "GPU" {
-			return "", fmt.Sprintf("%s %d: ", r.Group, *r.Entity)
+// gpus are the GPUs that an outcome is of, in DCGM's numbering: "0", or "0,1,2,3".
+func (r outcome) gpus() (all []int) {
+	text := string(cmp.Or(r.GPU, r.GPUs))
+	if r.Entity != nil && (r.Group == "" || r.Group == "GPU") {
+		text = strconv.Itoa(*r.Entity)
+	}
+	for one := range strings.SplitSeq(text, ",") {
+		if n, err := strconv.Atoi(strings.TrimSpace(one)); err == nil && n >= 0 {
+			all = append(all, n)
 		}
-		n, err = *r.Entity, nil
 	}
-	if err != nil || n < 0 {
-		return "", ""
+	return all
+}
+
+// where returns a prefix that names the GPU, or one that names another entity. There is none for
+// several.
+func (r outcome) where() (gpu, other string) {
+	gpus := r.gpus()
+	switch {
+	case r.Entity != nil && r.Group != "" && r.Group != "GPU":
+		return "", fmt.Sprintf("%s %d: ", r.Group, *r.Entity)
+	case len(gpus) == 1:
+		return fmt.Sprintf("GPU %d as %s counts: ", gpus[0], Name), ""
 	}
-	return fmt.Sprintf("GPU %d as %s counts: ", n, Name), ""
+	return "", ""
 }
 
 // soft are the errors that are warnings in dcgmi's own table and failures in its JSON: environment

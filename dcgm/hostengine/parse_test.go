@@ -41,7 +41,7 @@ dcgm/targeted_power fail: The test did not start. (DCGM error 200) |
 `},
 		{"3.3.json", `version 3.3.5, driver 535.161.08
 dcgm/software warn: GPU 0 as dcgm counts: Persistence Mode: Persistence mode is off. (DCGM error 29) | correct the machine's configuration
-dcgm/pcie pass:  | 
+dcgm/pcie pass: 1 GPU | 
 dcgm/memory fail: GPU 1 as dcgm counts: Memory mismatch. (DCGM error 58) | take the GPU out of service; if a run after a restart finds it again, replace it
 dcgm/pulse_test skip:  | 
 `},
@@ -49,7 +49,7 @@ dcgm/pulse_test skip:  |
 dcgm/software fail: Environment Variables: CUDA_PROFILE is set. | 
 dcgm/targeted_stress fail: GPU 2 as dcgm counts: Too slow.; GPU 2 as dcgm counts: Too hot. | 
 `},
-		{"4.4-pass.json", "version 4.4.1, driver 580.95.05\ndcgm/software pass:  | \ndcgm/memory pass:  | \n"},
+		{"4.4-pass.json", "version 4.4.1, driver 580.95.05\ndcgm/software pass: 1 GPU | \ndcgm/memory pass: 1 GPU | \n"},
 	} {
 		by, tests, err := parse(fixture(t, tt.file))
 		if err != nil {
@@ -72,7 +72,10 @@ func TestCollect(t *testing.T) {
 	}{
 		{[]string{skip}, "skip: Not here. | "},
 		{[]string{all}, "fail: All. | "},
-		{[]string{skip, pass}, "pass:  | "},
+		{[]string{skip, pass}, "pass: 1 GPU | "},
+		{[]string{pass, pass, `{"entity_id": 4, "status": "Pass"}`}, "pass: 2 GPUs | "},
+		{[]string{`{"gpu_ids": "0,1,2,3", "status": "PASS"}`}, "pass: 4 GPUs | "},
+		{[]string{`{"entity_group": "CPU", "entity_id": 0, "status": "Pass"}`}, "pass:  | "},
 		{[]string{skip, fail}, "fail: GPU 1 as dcgm counts: Wrong. | reset the GPU, or restart the machine"},
 		{[]string{fail, skip}, "fail: GPU 1 as dcgm counts: Wrong. | reset the GPU, or restart the machine"},
 		{[]string{warn, fail, pass}, "fail: GPU 3 as dcgm counts: Odd.; GPU 1 as dcgm counts: Wrong. | reset the GPU, or restart the machine"},
