@@ -140,10 +140,12 @@ func (l *Links) connectHeads(ctx context.Context, n *collNet) error {
 
 // open connects this head to the others.
 func (n *collNet) open(ctx context.Context, s *Session, l *netplugin.CollListener, handles [][netplugin.HandleSize]byte, index int) (err error) {
-	wait, cancel := context.WithTimeout(ctx, openDeadline)
-	defer cancel()
-	defer context.AfterFunc(s.cfg.Broken, cancel)()
-	n.heads, err = netplugin.OpenHeads(wait, netplugin.HeadsOptions{
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.cfg.Broken, func() { cancel(context.Cause(s.cfg.Broken)) })()
+	ctx, stop := context.WithTimeout(ctx, openDeadline)
+	defer stop()
+	n.heads, err = netplugin.OpenHeads(ctx, netplugin.HeadsOptions{
 		Listener: l, Handles: handles, Rank: index, MaxMessage: s.Env.Slot, Fault: s.cfg.Fault, Logf: s.logf,
 	})
 	return err
