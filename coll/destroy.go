@@ -83,7 +83,10 @@ func (c *Comm) Abort() error {
 	}
 	err := c.free(network)
 	c.kin.drop()
-	return err
+	if err != nil {
+		return c.wrap("Abort", err)
+	}
+	return nil
 }
 
 // Destroy frees the communicator. It waits, for a few seconds at most, until the other ranks do
@@ -128,10 +131,13 @@ func (c *Comm) destroy() error {
 			odd = c.leftover()
 		}
 	})
-	if err == nil && odd != nil {
-		err = c.wrap("Destroy", odd)
+	if err == nil {
+		err = odd
 	}
-	return err
+	if err != nil {
+		return c.wrap("Destroy", err)
+	}
+	return nil
 }
 
 // unequal waits for the other ranks, and returns an error if the ranks called different numbers

@@ -31,6 +31,7 @@ type fake struct {
 	quiet   bool                           // take no notes
 	streams []uintptr
 	on      [][]uintptr // streams of each operation
+	lost    error       // of Close
 }
 
 // fakeGPUs make the executors of testConfig.
@@ -131,7 +132,7 @@ func (f *fake) Leave() {
 func (f *fake) Close(tell func(byte) ([]byte, error)) error {
 	if tell == nil {
 		f.note("close")
-		return nil
+		return f.lost
 	}
 	all, err := tell(byte(f.cfg.Rank))
 	f.note("close together: %v %v", all, err)
@@ -512,15 +513,32 @@ func TestDeviceGroupStreams(t *testing.T) {
 	})
 }
 
+// What the driver says when a communicator is closed is an error of the driver.
+func TestDeviceCloseFails(t *testing.T) {
+	all := fakes(t)
+	lost := errors.New("the context is lost")
+	fakeGPUs.Failed = func(err error) bool { return errors.Is(err, lost) }
+	comms, err := CommInitAll(t.Context(), 1, deviceConfig(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	of(all, 0).lost = lost
+	if err := comms[0].Abort(); CodeOf(err) != UnhandledCudaError || !errors.Is(err, lost) {
+		t.Errorf("Abort: %v; want an error of the driver", err)
+	}
+}
+
 // A fault anywhere ends what is enqueued everywhere, and a broken communicator
 // is not closed together.
 func TestDeviceFault(t *testing.T) {
 	all := fakes(t)
+	launch := errors.New("a launch failed")
+	fakeGPUs.Failed = func(err error) bool { return errors.Is(err, launch) }
 	const n = 3
 	errs := deviceTogether(t, n, func(c *Comm) error {
 		f := of(all, c.Rank())
 		if c.Rank() == 1 {
-			f.err = &Error{Code: UnhandledCudaError, Rank: 1, Op: "AllReduce", Peer: NoPeer, Err: errors.New("a launch failed")}
+			f.err = launch
 		}
 		err := c.AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Sum)
 		if c.Rank() == 1 && CodeOf(err) != UnhandledCudaError {

@@ -51,7 +51,7 @@ var (
 	ErrBusy = errors.New("another goroutine is using the communicator; each needs one of its own, or a lock")
 )
 
-// wrap turns an error of the executor or a transport into an Error of this rank.
+// wrap turns an error of the executor, its driver or a transport into an Error of this rank.
 func (r *ranks) wrap(what string, err error) *Error {
 	var (
 		known    *Error
@@ -71,6 +71,8 @@ func (r *ranks) wrap(what string, err error) *Error {
 		e.Code, e.Peer, e.Err = InvalidUsage, mismatch.Peer, mismatch
 	case errors.Is(err, ErrAborted), errors.Is(err, ErrDestroyed), errors.Is(err, ErrBusy):
 		e.Code = InvalidUsage
+	case r.cfg.gpus != nil && r.cfg.gpus.Failed != nil && r.cfg.gpus.Failed(err):
+		e.Code = UnhandledCudaError
 	}
 	return e
 }

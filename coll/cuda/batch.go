@@ -56,11 +56,11 @@ func (b *batch) EnqueueAll(ops []*executor.Op) (int, error) {
 	for {
 		more, i, err := b.wave()
 		if err != nil {
-			return i, failure(b.rankOf(ops[i]), ops[i].Coll.String(), err)
+			return i, err
 		}
 		if !more {
 			if i, err := b.outside(); err != nil {
-				return i, failure(b.rankOf(ops[i]), ops[i].Coll.String(), err)
+				return i, err
 			}
 			return b.finish()
 		}
@@ -71,7 +71,7 @@ func (b *batch) EnqueueAll(ops []*executor.Op) (int, error) {
 func (b *batch) finish() (int, error) {
 	for _, e := range b.engines {
 		if err := e.done(); err != nil {
-			return b.of(e.dev).from, failure(e.cfg.Rank, "GroupEnd", err)
+			return b.of(e.dev).from, err
 		}
 	}
 	return -1, nil
@@ -104,7 +104,7 @@ func (b *batch) take(ops []*executor.Op) (int, error) {
 				err = on.begin(o)
 			}
 			if err != nil {
-				return i, failure(on.cfg.Rank, o.Coll.String(), err)
+				return i, err
 			}
 			b.out = append(b.out, outsideOp{on.lib, &on.order, o, o.Op, i})
 		default:
@@ -131,16 +131,6 @@ func (b *batch) of(dev *device) *cursor {
 	c := &b.cursors[len(b.cursors)-1]
 	c.b, c.dev = b, dev
 	return c
-}
-
-func (b *batch) rankOf(o *executor.Op) int {
-	switch on := o.On.(type) {
-	case *engine:
-		return on.cfg.Rank
-	case *outsider:
-		return on.cfg.Rank
-	}
-	return op.NoPeer
 }
 
 // wave launches the next kernel of every device. failed is an index in the batch.

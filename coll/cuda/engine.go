@@ -23,7 +23,7 @@ import (
 )
 
 // Factory creates the executors of communicators on NVIDIA GPUs.
-var Factory = &executor.Factory{Open: open, Bus: driver.Bus}
+var Factory = &executor.Factory{Open: open, Bus: driver.Bus, Failed: driver.Failed}
 
 // An engine is one rank's side of a communicator with devices that reach one another, or at
 // least the same host memory.
@@ -78,13 +78,16 @@ const (
 // library or the host fallback. All ranks get the same kind.
 func open(ctx context.Context, cfg executor.Config) (executor.Executor, error) {
 	dev, err := deviceOf(cfg.Device)
+	if errors.Is(err, errOrdinal) {
+		return nil, &op.Error{Code: op.InvalidArgument, Rank: cfg.Rank, Op: "CommInitRank", Peer: op.NoPeer, Err: err}
+	}
 	if err != nil {
-		return nil, failure(cfg.Rank, "CommInitRank", err)
+		return nil, err
 	}
 	funcs, err := dev.functions(cfg.Log, cfg.Size)
 	tooOld, old := errors.AsType[*kernels.TooOld](err)
 	if err != nil && !old {
-		return nil, failure(cfg.Rank, "CommInitRank", err)
+		return nil, err
 	}
 	rules, err := choose.GPURules(cfg.Env.Tuning.Tables, dev.info.Name, cfg.Size, choiceFor)
 	if err != nil {
@@ -114,7 +117,7 @@ func open(ctx context.Context, cfg executor.Config) (executor.Executor, error) {
 		return err
 	})
 	if err != nil {
-		return nil, failure(cfg.Rank, "CommInitRank", err)
+		return nil, err
 	}
 	return a, nil
 }
@@ -264,22 +267,19 @@ func (e *engine) Enqueue(d *executor.Op) error {
 	if err == nil {
 		err = e.done()
 	}
-	if err != nil {
-		if e.trial { // this choice may be impossible, while the next one works
-			return &op.Error{Code: op.InvalidArgument, Rank: e.cfg.Rank, Op: o.Coll.String(), Peer: op.NoPeer, Err: err}
-		}
-		return failure(e.cfg.Rank, o.Coll.String(), err)
+	if err != nil && e.trial { // this choice may be impossible, while the next one works
+		return &op.Error{Code: op.InvalidArgument, Rank: e.cfg.Rank, Op: o.Coll.String(), Peer: op.NoPeer, Err: err}
 	}
-	return nil
+	return err
 }
 
 // Alloc implements executor.Executor.
-func (e *engine) Alloc(n int) (uintptr, error) { return e.dev.alloc(e.cfg.Rank, n) }
+func (e *engine) Alloc(n int) (uintptr, error) { return e.dev.alloc(n) }
 
 // Free implements executor.Executor.
-func (e *engine) Free(addr uintptr) error { return e.dev.free(e.cfg.Rank, addr) }
+func (e *engine) Free(addr uintptr) error { return e.dev.free(addr) }
 
-func (d *device) alloc(rank, n int) (uintptr, error) {
+func (d *device) alloc(n int) (uintptr, error) {
 	var p driver.Ptr
 	err := d.in(func() (err error) {
 		if p, err = driver.Malloc(n); err != nil {
@@ -290,17 +290,11 @@ func (d *device) alloc(rank, n int) (uintptr, error) {
 		}
 		return err
 	})
-	if err != nil {
-		return 0, failure(rank, "Alloc", err)
-	}
-	return uintptr(p), nil
+	return uintptr(p), err
 }
 
-func (d *device) free(rank int, addr uintptr) error {
-	if err := d.in(func() error { return driver.Free(driver.Ptr(addr)) }); err != nil {
-		return failure(rank, "Free", err)
-	}
-	return nil
+func (d *device) free(addr uintptr) error {
+	return d.in(func() error { return driver.Free(driver.Ptr(addr)) })
 }
 
 // Estimate implements executor.Executor.
@@ -571,20 +565,4 @@ func (e *engine) free() error {
 		}
 	}
 	return e.order.destroy()
-}
-
-// failure converts an error of the driver to an op.Error. It leaves other errors for coll to
-// convert.
-func failure(rank int, what string, err error) error {
-	var known *op.Error
-	var cu *driver.Error
-	switch {
-	case errors.As(err, &known):
-		return err
-	case errors.Is(err, errOrdinal):
-		return &op.Error{Code: op.InvalidArgument, Rank: rank, Op: what, Peer: op.NoPeer, Err: err}
-	case !errors.As(err, &cu):
-		return err
-	}
-	return &op.Error{Code: op.UnhandledCudaError, Rank: rank, Op: what, Peer: op.NoPeer, Err: err}
 }

@@ -210,14 +210,15 @@ func (l *library) refuse(what, format string, args ...any) error {
 	return &op.Error{Code: op.InvalidUsage, Rank: l.cfg.Rank, Op: what, Peer: op.NoPeer, Err: fmt.Errorf(format, args...)}
 }
 
-// libraryError converts an error of the library to an op.Error. Both have the same codes.
+// libraryError converts an error of the library to an op.Error. Both have the same codes. It leaves
+// other errors, such as the driver's, for coll to convert.
 func libraryError(rank int, what string, err error) error {
-	if err == nil {
-		return nil
+	e, ok := errors.AsType[*nccl.Error](err)
+	if !ok {
+		return err
 	}
 	code := op.InternalError
-	var e *nccl.Error
-	if errors.As(err, &e) && e.Result > nccl.Success && e.Result != nccl.InProgress {
+	if e.Result > nccl.Success && e.Result != nccl.InProgress {
 		code = op.Code(e.Result)
 	}
 	return &op.Error{Code: code, Rank: rank, Op: what, Peer: op.NoPeer, Err: fmt.Errorf("NVIDIA's library: %w", err)}
@@ -333,14 +334,14 @@ func (x *outsider) Enqueue(d *executor.Op) error {
 	if err == nil {
 		err = x.done()
 	}
-	return failure(x.cfg.Rank, d.Coll.String(), err)
+	return err
 }
 
 // Alloc implements executor.Executor.
-func (x *outsider) Alloc(n int) (uintptr, error) { return x.dev.alloc(x.cfg.Rank, n) }
+func (x *outsider) Alloc(n int) (uintptr, error) { return x.dev.alloc(n) }
 
 // Free implements executor.Executor.
-func (x *outsider) Free(addr uintptr) error { return x.dev.free(x.cfg.Rank, addr) }
+func (x *outsider) Free(addr uintptr) error { return x.dev.free(addr) }
 
 // Estimate implements executor.Executor. The library's times are not known: it returns what
 // this engine would take between GPUs that reach one another.

@@ -50,7 +50,7 @@ func (o *order) Stream(stream uintptr) error {
 	}
 	if o.busy {
 		if err := o.dev.in(func() error { return o.wait(s, o.stream) }); err != nil {
-			return failure(o.rank, "SetStream", err)
+			return err
 		}
 	}
 	o.stream = s

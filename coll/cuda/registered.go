@@ -45,7 +45,7 @@ func (e *engine) Register(ctx context.Context, addr uintptr, n int) (int, error)
 	})
 	if err != nil || why != "" {
 		e.cfg.Log.Infof(debug.Init, "rank %d: %d bytes at %#x are not written directly: %s", e.cfg.Rank, n, addr, why)
-		return 0, failure(e.cfg.Rank, "RegisterWindow", err)
+		return 0, err
 	}
 	e.lastRegistered++
 	r.id = e.lastRegistered
@@ -112,7 +112,7 @@ func (e *engine) Deregister(id int) error {
 	}
 	r := e.registered[i]
 	e.registered = slices.Delete(e.registered, i, i+1)
-	return failure(e.cfg.Rank, "DeregisterWindow", e.dev.in(func() error { return e.giveImports(&r) }))
+	return e.dev.in(func() error { return e.giveImports(&r) })
 }
 
 func (e *engine) giveImports(r *registered) (err error) {

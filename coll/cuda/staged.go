@@ -145,13 +145,9 @@ func (l *lane) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// Enqueue implements executor.Executor.
-func (s *hostFallback) Enqueue(o *executor.Op) error {
-	return failure(s.cfg.Rank, o.Coll.String(), s.put(o))
-}
-
-// put hands an operation to the lanes and makes the stream wait for it.
-func (s *hostFallback) put(d *executor.Op) error {
+// Enqueue implements executor.Executor. It hands an operation to the lanes and makes the stream wait
+// for it.
+func (s *hostFallback) Enqueue(d *executor.Op) error {
 	o := &d.Op
 	if err := checked(&s.cfg, s.dev, o); err != nil {
 		return err
@@ -209,7 +205,7 @@ func (s *hostFallback) fresh() (driver.Event, error) {
 func (l *lane) work() {
 	runtime.LockOSThread() // for good: the thread's context is the device's
 	if err := l.dev.ctx.Bind(); err != nil {
-		l.cfg.Host.Fail(failure(l.cfg.Rank, "asynchronous", err))
+		l.cfg.Host.Fail(err)
 	}
 	for {
 		j := l.take()
@@ -220,7 +216,7 @@ func (l *lane) work() {
 		if !l.aborted.Load() {
 			err := l.do(j)
 			if err != nil && err != errAborted {
-				l.cfg.Host.Fail(failure(l.cfg.Rank, j.op.Coll.String(), err))
+				l.cfg.Host.Fail(err)
 			}
 			hold = err != nil && l.cfg.AsNCCL
 		}
@@ -307,10 +303,10 @@ func (s *hostFallback) Abort(error) {
 }
 
 // Alloc implements executor.Executor.
-func (s *hostFallback) Alloc(n int) (uintptr, error) { return s.dev.alloc(s.cfg.Rank, n) }
+func (s *hostFallback) Alloc(n int) (uintptr, error) { return s.dev.alloc(n) }
 
 // Free implements executor.Executor.
-func (s *hostFallback) Free(addr uintptr) error { return s.dev.free(s.cfg.Rank, addr) }
+func (s *hostFallback) Free(addr uintptr) error { return s.dev.free(addr) }
 
 // Estimate implements executor.Executor: the time of the operation in host memory, with which
 // the copies from and to the device overlap.

@@ -38,7 +38,7 @@ func (e *engine) Suspend(ctx context.Context) error {
 	if r := slices.Index(all, hasGraphs); r >= 0 {
 		return e.refused("CommSuspend", fmt.Errorf("a CUDA graph has operations of rank %d: it knows where the memory is, and it would be elsewhere afterwards", r))
 	}
-	return failure(e.cfg.Rank, "CommSuspend", e.dev.in(func() error { return e.giveWindow(ctx) }))
+	return e.dev.in(func() error { return e.giveWindow(ctx) })
 }
 
 // giveWindow returns the rank's window to the driver once no other rank has it mapped.
@@ -80,7 +80,7 @@ func (e *engine) Resume(ctx context.Context) error {
 	case errors.Is(err, driver.ErrOutOfMemory): // all ranks know that
 		return e.refused("CommResume", err)
 	case err != nil:
-		return failure(e.cfg.Rank, "CommResume", err)
+		return err
 	case why != "":
 		return e.refused("CommResume", errors.New(why))
 	}

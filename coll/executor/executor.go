@@ -164,6 +164,9 @@ type Factory struct {
 	Open func(context.Context, Config) (Executor, error)
 	// Bus returns a device's PCI address.
 	Bus func(device int) (string, error)
+	// Failed reports whether an error is the driver's: of a call, or because there is no driver or
+	// no device. nil: none is.
+	Failed func(error) bool
 }
 
 // Host is what an executor can use of its communicator.

@@ -14,7 +14,7 @@ type Code int
 // The categories.
 const (
 	Success            Code = 0
-	UnhandledCudaError Code = 1 // a call of CUDA failed
+	UnhandledCudaError Code = 1 // a call of CUDA failed, or there is no driver or no device
 	SystemError        Code = 2 // a call of the operating system failed
 	InternalError      Code = 3 // a defect of the engine, or memory that the program damaged
 	InvalidArgument    Code = 4 // an argument that can never be right

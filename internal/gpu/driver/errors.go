@@ -67,6 +67,13 @@ func (e *Error) Lost() bool {
 	return results[e.Code].kind == ErrKernel || e.Code == codeContextDestroyed || e.Code == codeDeinitialized
 }
 
+// Failed reports whether an error is the driver's: a call failed, or there is no driver or no
+// device.
+func Failed(err error) bool {
+	_, failed := errors.AsType[*Error](err)
+	return failed || errors.Is(err, ErrNoDriver) || errors.Is(err, ErrNoDevice)
+}
+
 // Codes that the package compares by number.
 const (
 	codeOutOfMemory      = 2

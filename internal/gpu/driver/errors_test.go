@@ -2,6 +2,7 @@ package driver
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 )
 
@@ -30,6 +31,24 @@ func TestErrorText(t *testing.T) {
 		}
 		if got := c.err.Lost(); got != c.lost {
 			t.Errorf("%v: lost %v, want %v", c.err, got, c.lost)
+		}
+	}
+}
+
+func TestFailed(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{nil, false},
+		{errors.New("cuInit"), false},
+		{newError("cuX", 12345, ""), true},
+		{fmt.Errorf("kernels: %w", newError("cuMemAlloc", 2, "")), true},
+		{fmt.Errorf("%w: libcuda.so.1 is missing", ErrNoDriver), true},
+		{errors.Join(errors.New("closing"), fmt.Errorf("%w: number 2 of 2", ErrNoDevice)), true},
+	} {
+		if got := Failed(c.err); got != c.want {
+			t.Errorf("Failed(%v) = %v", c.err, got)
 		}
 	}
 }

@@ -62,7 +62,7 @@ func (m *Pinned) Free() error {
 // The memory must be outside Go's heap and stay until HostUnregister.
 func HostRegister(b []byte) (Ptr, error) {
 	if len(b) == 0 {
-		return 0, fmt.Errorf("cuMemHostRegister: %w: no bytes", ErrInvalid)
+		return 0, newError("cuMemHostRegister", 1, "no bytes")
 	}
 	p := unsafe.Pointer(&b[0])
 	code := C.cuMemHostRegister(p, C.size_t(len(b)), C.CU_MEMHOSTREGISTER_PORTABLE|C.CU_MEMHOSTREGISTER_DEVICEMAP)
