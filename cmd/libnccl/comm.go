@@ -21,6 +21,7 @@ import (
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/hang"
 	"github.com/assay-hpc/assay/coll/op"
+	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
 // A comm is a communicator, from the request for it on.
@@ -178,14 +179,20 @@ func assay_start(list *C.uintptr_t, n C.size_t, give C.int, text *C.char) (code 
 		c.start()
 	}
 	later := false
+	var own, heard error // heard: another rank's, which may be among these
 	for _, c := range all {
 		if c.nonblocking {
 			later = true
 			continue
 		}
 		<-c.ready
-		first = errors.Join(first, c.failed)
+		if op.CodeOf(c.failed) == op.RemoteError {
+			heard = errors.Join(heard, c.failed)
+		} else {
+			own = errors.Join(own, c.failed)
+		}
 	}
+	first = errors.Join(own, heard)
 	if first == nil && later {
 		return C.int(op.InProgress)
 	}
@@ -203,6 +210,9 @@ func prepare(w *C.struct_assay_new, env []string) (_ *comm, run func(context.Con
 	c.ranks, c.rank, c.device = int(w.ranks), int(w.rank), int(w.device)
 	if c.ranks < 1 || c.rank < 0 || c.rank >= c.ranks {
 		return nil, nil, wrong(op.InvalidArgument, "CommInitRank", "there is no rank %d of %d", c.rank, c.ranks)
+	}
+	if err := driver.Init(); err != nil { // before another rank reports the same
+		return nil, nil, err
 	}
 	id := idOf(w)
 	name := ""

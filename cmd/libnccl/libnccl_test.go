@@ -63,29 +63,35 @@ func TestFront(t *testing.T) {
 
 var hung = regexp.MustCompile(`(?m)^libnccl \(assay\): communicator "dp": it stands still: rank 2 \(host \S+, pid \d+, GPU 2\) has not called AllReduce of int32 with sum, 1000 elements, operation #2: its last call was AllReduce of int32 with sum, 1000 elements, operation #1, \d+ s ago \(\S+\.json\)$`)
 
-// engine compiles the library with its engine, and a driver whose GPUs are emulated, and
-// returns their directories.
-func engine(t *testing.T) (emulator, dir string) {
+// engine compiles the library with its engine, and returns their directory.
+func engine(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("the emulator takes a minute to compile")
+		t.Skip("the engine takes a minute to compile")
 	}
-	emulator, dir = emutest.Driver(t, "../../coll/cuda"), library(t)
-	build := exec.Command("go", "build", "-tags", "cuda urfave_cli_no_docs", "-buildmode=c-shared", "-o", filepath.Join(dir, "libassay-coll.so"), ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=1")
-	if out, err := build.CombinedOutput(); err != nil {
+	dir := library(t)
+	goBuild(t, "cuda urfave_cli_no_docs", "-buildmode=c-shared", "-o", filepath.Join(dir, "libassay-coll.so"), ".")
+	return dir
+}
+
+// goBuild compiles a package with cgo.
+func goBuild(t *testing.T, tags string, args ...string) {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"build", "-tags", tags}, args...)...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	return emulator, dir
 }
 
 // TestEmulated: programs of several ranks, on a driver whose GPUs are emulated.
 func TestEmulated(t *testing.T) {
-	emulator, dir := engine(t)
+	dir, emulator := engine(t), emutest.Driver(t, "../../coll/cuda")
 	t.Run("Ranks", func(t *testing.T) { testRanks(t, emulator, dir) })
 	t.Run("Fallback", func(t *testing.T) { testFallback(t, emulator, dir) })
 	t.Run("Misuse", func(t *testing.T) { testMisuse(t, emulator, dir) })
 	t.Run("Answers", func(t *testing.T) { testAnswers(t, emulator, dir) })
+	t.Run("NoDevice", func(t *testing.T) { testNoDevice(t, dir) })
 	t.Run("Faults", func(t *testing.T) { testFaults(t, emulator, dir) })
 }
 

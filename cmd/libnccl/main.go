@@ -26,7 +26,6 @@ package main
 import "C"
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -52,7 +51,7 @@ func result(err error, text *C.char) C.int {
 		return C.int(op.Success)
 	}
 	code := op.CodeOf(err)
-	if _, ok := errors.AsType[*driver.Error](err); ok && code == op.InternalError {
+	if code == op.InternalError && driver.Failed(err) {
 		code = op.UnhandledCudaError
 	}
 	put(text, err.Error())

@@ -80,7 +80,7 @@ static ncclResult_t init(const char *what, ncclComm_t *comm, int ranks, const nc
   ncclResult_t r = configure(what, config, &n.config);
   if (r == ncclSuccess) r = load(&e);
   if (r == ncclSuccess) r = said(e->assay_device(&n.device, text), text);
-  return r == ncclSuccess ? make(&n, comm) : r;
+  return r == ncclSuccess ? make(&n, comm) : spoil(r);
 }
 
 API(ncclResult_t, ncclCommInitRank, (ncclComm_t * comm, int nranks, ncclUniqueId commId, int rank)) {
@@ -137,7 +137,7 @@ API(ncclResult_t, ncclCommSplit, (ncclComm_t comm, int color, int key, ncclComm_
   ncclResult_t r = given(what, "communicator", comm);
   if (r == ncclSuccess) r = given(what, "newcomm", newcomm);
   if (r == ncclSuccess) r = configure(what, config, &n.config);
-  return r == ncclSuccess ? make(&n, newcomm) : r;
+  return r == ncclSuccess ? make(&n, newcomm) : spoil(r);
 }
 
 API(ncclResult_t, ncclCommShrink, (ncclComm_t comm, int *excludeRanksList, int excludeRanksCount, ncclComm_t *newcomm, ncclConfig_t *config, int shrinkFlags)) {
@@ -149,7 +149,7 @@ API(ncclResult_t, ncclCommShrink, (ncclComm_t comm, int *excludeRanksList, int e
   if (!newcomm || !excludeRanksList || excludeRanksCount < 1 || shrinkFlags & ~ABORT)
     return fail(ncclInvalidArgument, "%s: %d ranks at %p, flags %d%s", what, excludeRanksCount, (void *)excludeRanksList, shrinkFlags, newcomm ? "" : ", and newcomm is NULL");
   r = configure(what, config, &n.config);
-  return r == ncclSuccess ? make(&n, newcomm) : r;
+  return r == ncclSuccess ? make(&n, newcomm) : spoil(r);
 }
 
 // ncclCommGetUniqueId makes an ID for ncclCommGrow, which need not be told it on this rank.
@@ -169,7 +169,7 @@ API(ncclResult_t, ncclCommGrow, (ncclComm_t comm, int nRanks, const ncclUniqueId
   if (rank != -1) return fail(ncclInvalidArgument, "%s: the rank of one that is there is -1, and not %d", what, rank);
   r = configure(what, config, &n.config);
   if (uniqueId) memcpy(n.id, uniqueId->internal, sizeof n.id);
-  return r == ncclSuccess ? make(&n, newcomm) : r;
+  return r == ncclSuccess ? make(&n, newcomm) : spoil(r);
 }
 
 // Of these three, NULL is the communicator that a Split has left a rank out of.

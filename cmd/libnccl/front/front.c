@@ -76,8 +76,7 @@ ncclResult_t group_start(void) {
   return ncclSuccess;
 }
 
-// spoil makes the group fail, as a whole.
-static ncclResult_t spoil(ncclResult_t r) {
+ncclResult_t spoil(ncclResult_t r) {
   if (group.depth > 0 && group.wrong == ncclSuccess) group.wrong = r;
   return r;
 }

@@ -45,4 +45,7 @@ ncclResult_t pause_comm(const char *what, ncclComm_t c, int resume);
 ncclResult_t make(struct assay_new *n, ncclComm_t *to);
 ncclResult_t group_start(void);
 ncclResult_t group_end(void);
+
+// spoil makes the group fail, as a whole, and returns the error.
+ncclResult_t spoil(ncclResult_t r);
 #endif
