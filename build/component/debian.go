@@ -14,10 +14,12 @@ type debianPart struct {
 	checks   func(version string, lib libdir) []certificate.Check
 }
 
-// renamed maps, by Debian release, bookworm's package names to the different names in that
+// renamed maps, by release of Debian or Ubuntu, bookworm's package names to the different names in that
 // release.
 var renamed = map[string]map[string]string{
-	"13": {"libopenmpi3": "libopenmpi40", "libpmix2": "libpmix2t64"},
+	"13":    {"libopenmpi3": "libopenmpi40", "libpmix2": "libpmix2t64"},
+	"24.04": {"libopenmpi3": "libopenmpi3t64", "libpmix2": "libpmix2t64", "librdmacm1": "librdmacm1t64"},
+	"26.04": {"libopenmpi3": "libopenmpi40", "libpmix2": "libpmix2t64"},
 }
 
 // libdir is the directory of the distribution's shared libraries.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/assay-hpc/assay/build/archive"
 	"github.com/assay-hpc/assay/build/matrix"
 )
 
@@ -149,12 +150,6 @@ func (c *checker) harness() {
 	}
 }
 
-// codenames are the releases that a base's name may say, and their numbers.
-var codenames = map[string]string{
-	"bullseye": "11", "bookworm": "12", "trixie": "13", "forky": "14",
-	"focal": "20.04", "jammy": "22.04", "noble": "24.04", "resolute": "26.04",
-}
-
 // distributions finds a distribution in the name of an image, with its release.
 var distributions = regexp.MustCompile(`(?:^|[^a-z])(ubuntu|debian|rockylinux|rocky|almalinux|alma|centos|fedora|rhel|ubi|redhat|opensuse|suse|leap|sles|alpine|archlinux|amazonlinux|oraclelinux|photon|azurelinux|mariner)[:-]?([0-9]+(?:\.[0-9]+)?)?`)
 
@@ -162,13 +157,7 @@ var distributions = regexp.MustCompile(`(?:^|[^a-z])(ubuntu|debian|rockylinux|ro
 func (c *checker) base() {
 	t := c.target
 	if d := t.Base.Debootstrap; d != nil {
-		is := codenames[d.Suite]
-		switch {
-		case t.Distro != "debian":
-			c.impossible("base", d.Suite, fmt.Sprintf("debootstrap makes a Debian of %s, and the image is called %s", d.Suite, t.Distro), `write "distro: debian", or "image:" in place of "debootstrap:"`)
-		case is != "" && is != t.Release: // a suite that is not known may be a new one
-			c.impossible("base", d.Suite, fmt.Sprintf("the suite %s is Debian %s, and the image is called Debian %s", d.Suite, is, t.Release), fmt.Sprintf("write the suite of Debian %s, or the release of the suite", t.Release))
-		}
+		c.suite(d.Suite)
 		return
 	}
 	_, name, _ := strings.Cut(t.Base.Image, "/")
@@ -182,6 +171,20 @@ func (c *checker) base() {
 		c.impossible("base", t.Base.Image, fmt.Sprintf("the base %s is by its name one of %s, and the image is called %s", t.Base.Image, is[1], t.Distro), "take a base of "+t.Distro+": components come as packages of Debian or Ubuntu")
 	case is[2] != "" && is[2] != t.Release:
 		c.impossible("base", t.Base.Image, fmt.Sprintf("the base %s is by its name %s %s, and the image is called %s %s", t.Base.Image, is[1], is[2], t.Distro, t.Release), "make base and release the same")
+	}
+}
+
+// suite compares the suite of a base made with debootstrap with the row's distribution and release.
+func (c *checker) suite(name string) {
+	t := c.target
+	is, known := archive.Find(name)
+	switch suites := archive.Names(t.Distro); {
+	case suites == nil:
+		c.impossible("base", name, "debootstrap makes a Debian or an Ubuntu, and the image is called "+t.Distro, `write "distro: debian" or "distro: ubuntu", or "image:" in place of "debootstrap:"`)
+	case !known && t.Distro != "debian": // Debian's may be a new one
+		c.impossible("base", name, fmt.Sprintf("no suite %s of %s is known", name, t.Distro), "write one of "+strings.Join(suites, ", "))
+	case known && (is.Distro != t.Distro || is.Release != t.Release):
+		c.impossible("base", name, fmt.Sprintf("the suite %s is %s %s, and the image is called %s %s", name, is.Distro, is.Release, t.Distro, t.Release), fmt.Sprintf("write the suite of %s %s, or distribution and release of the suite", t.Distro, t.Release))
 	}
 }
 

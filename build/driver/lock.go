@@ -140,7 +140,7 @@ func (w *Workspace) resolve(ctx context.Context, s *solve.Solver, t request) err
 		}
 		return err
 	case component.MissingBase:
-		m, err := s.Provider.Maker()
+		m, err := s.Provider.Maker(t.Base.Suite, t.Platform.Arch)
 		if err != nil {
 			return err
 		}
