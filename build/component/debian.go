@@ -67,10 +67,14 @@ func (b *builder) locked(pkg string) string {
 }
 
 // upstream returns the part of a Debian version that the program itself
-// reports: no epoch, no revision, no repacking suffix.
+// reports: no epoch, no revision, no repacking suffix. "6.0+really5.0.9-3" is 5.0.9: the archive went
+// back to that version.
 func upstream(v string) string {
 	if _, rest, ok := strings.Cut(v, ":"); ok {
 		v = rest
+	}
+	if _, really, ok := strings.Cut(v, "+really"); ok {
+		v = really
 	}
 	if i := strings.LastIndex(v, "-"); i >= 0 {
 		v = v[:i]
@@ -122,6 +126,7 @@ var (
 			return []certificate.Check{
 				command("version", exact(v), "ucx_info", "-v"),
 				command("offers shared memory and TCP", `(?s)Transport: (posix|sysv|tcp)`, "ucx_info", "-d"),
+				lib.load("ucx/libuct_ib.so.0"), // its transports of InfiniBand and RoCE
 				lib.load("libucp.so.0"),
 			}
 		},
