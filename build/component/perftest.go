@@ -19,12 +19,13 @@ func perftest(b *builder, version string) {
 
 // perftestCUDA is built once per CUDA major version, on the highest version: the driver's header
 // decides which methods of registering GPU memory are compiled in, the driver itself is opened at
-// run time, and the ABI of verbs is stable.
+// run time, and the ABI of verbs is stable. configure looks for the driver's function that exports
+// memory as a DMA-BUF in the driver's stub.
 func perftestCUDA(b *builder, version string) {
 	on := b.oldestMajor(func(x, y string) int { return matrix.CompareVersions(y, x) })
 	src := b.download("https://github.com/linux-rdma/perftest/archive/refs/tags/" + version + ".tar.gz")
 	built := b.compile("perftest-"+version, on, src, `./autogen.sh
-./configure --prefix=/usr CUDA_H_PATH=/run/assay/cuda/include/cuda.h
+./configure --prefix=/usr CUDA_H_PATH=/run/assay/cuda/include/cuda.h LDFLAGS=-L/run/assay/cuda/lib64/stubs
 make -j"$(nproc)" NVCC="$NVCC"
 make install NVCC="$NVCC" DESTDIR=/out
 `)
@@ -34,7 +35,7 @@ make install NVCC="$NVCC" DESTDIR=/out
 		Sources: sourcesOf(src),
 		Checks: []certificate.Check{
 			command("reports a version", `Version: \d+\.\d+`, "/bin/sh", "-c", "ib_write_bw --version || [ $? = 1 ]"),
-			command("has CUDA", `use_cuda`, "/bin/sh", "-c", "ib_write_bw --help || true"),
+			command("has CUDA and DMA-BUF", `--use_cuda_dmabuf`, "/bin/sh", "-c", "ib_write_bw --help || true"),
 			executable("/usr/bin/ib_read_lat"),
 		},
 	})
