@@ -20,6 +20,7 @@ type need struct {
 	nvidia bool     // one of NVIDIA's bases, for what is only in NVIDIA's archives
 	ubuntu bool     // a base of Ubuntu
 	with   []string // one of these components
+	lacks  string   // a release of which it is not fit, and why
 	not    []string // none of these, and why
 	why    string
 }
@@ -33,6 +34,7 @@ func (n need) onCUDA() need             { n.cuda = true; return n }
 func (n need) onNVIDIA() need           { n.cuda, n.nvidia = true, true; return n }
 func (n need) onUbuntu() need           { n.ubuntu = true; return n }
 func (n need) beside(c ...string) need  { n.with = c; return n }
+func (n need) unfit(r, y string) need   { n.lacks, n.why = r, y; return n }
 func (n need) without(c, y string) need { n.not, n.why = []string{c}, y; return n }
 
 // fromDistro is a component whose version the distribution decides.
@@ -41,10 +43,11 @@ var fromDistro = need{words: []string{"distro"}}
 // needs has an entry for each component. The forms are those of the releases that the makers know: a
 // new major version has new files, and is for a person to look at.
 var needs = map[string]need{
-	"ssh": fromDistro, "openmpi": fromDistro, "ucx": fromDistro, "pmix": fromDistro, "rdma-core": fromDistro,
+	"ssh": fromDistro, "openmpi": fromDistro, "pmix": fromDistro, "rdma-core": fromDistro,
 	"infiniband-diags": fromDistro, "libfabric": fromDistro, "hwloc": fromDistro, "numactl": fromDistro,
+	"ucx":          fromDistro.unfit("26.04", "Ubuntu compiles it without InfiniBand and RoCE there"),
 	"harness":      {words: []string{"source"}},
-	"cuda-toolkit": need{words: []string{"devel", "runtime"}}.onCUDA(),
+	"cuda-toolkit": need{words: []string{"devel", "runtime", "minimal"}}.onCUDA(),
 	"sharp":        need{words: []string{"bundled"}}.beside("hpcx").without("efa", "there is no SHARP on EFA"),
 	"perftest":     released(`[0-9]+(\.[0-9]+)+(-[0-9.]+)?`, "26.04.17"), // on an image without CUDA, fromDistro
 	"ofed":         released(`[23]\.[0-9]+\.[0-9]+`, "3.2.2").onUbuntu().without("efa", "the EFA installer brings its own rdma-core, and an image has room for one"),
@@ -63,7 +66,7 @@ var needs = map[string]need{
 func Check(targets []matrix.Target) []matrix.Problem {
 	var out []matrix.Problem
 	for _, t := range targets {
-		c := &checker{target: t, all: targets}
+		c := &checker{target: t}
 		c.base()
 		c.capabilities()
 		for _, part := range t.Components {
@@ -77,7 +80,6 @@ func Check(targets []matrix.Target) []matrix.Problem {
 
 type checker struct {
 	target   matrix.Target
-	all      []matrix.Target
 	problems []matrix.Problem
 }
 
@@ -109,6 +111,9 @@ func (c *checker) component(part matrix.Component) {
 	if n.with != nil && !slices.ContainsFunc(n.with, func(w string) bool { return t.Version(w) != "" }) {
 		no("needs "+strings.Join(n.with, " or ")+", which this image has not", "add it, or leave this out")
 	}
+	if n.lacks != "" && n.lacks == t.Release {
+		no(fmt.Sprintf("of %s %s is not fit for a cluster: %s", t.Distro, t.Release, n.why), "leave it out: Open MPI reaches RDMA through libfabric, too")
+	}
 	for _, other := range n.not {
 		if t.Version(other) != "" {
 			no("cannot be beside "+other+": "+n.why, "leave one of them out")
@@ -124,12 +129,12 @@ func (c *checker) component(part matrix.Component) {
 			no("needs the MPI of "+mpi+", which this image has not", "add it, or leave this out")
 		}
 	case "cuda-toolkit":
-		if known := debianCUDA[t.Release]; t.Base.Debootstrap != nil && t.CUDA != "" && known != majorMinor(t.CUDA) {
-			remedy := "take Debian 13"
+		if known := cudaKits[t.Release].version; t.Base.Debootstrap != nil && t.CUDA != "" && known != majorMinor(t.CUDA) {
+			remedy := "take Debian 13 or Ubuntu 26.04"
 			if known != "" {
-				remedy = fmt.Sprintf("write the CUDA that Debian %s has: %s", t.Release, known)
+				remedy = fmt.Sprintf("write the CUDA that %s %s has: %s", t.Distro, t.Release, known)
 			}
-			c.impossible("cuda", t.CUDA, fmt.Sprintf("it is not known that Debian %s has CUDA %s", t.Release, t.CUDA), remedy)
+			c.impossible("cuda", t.CUDA, fmt.Sprintf("it is not known that %s %s has CUDA %s", t.Distro, t.Release, t.CUDA), remedy)
 		}
 		if t.Base.Debootstrap == nil {
 			no("is for bases made with debootstrap: "+t.Base.Image+" is to bring its own", `write "debootstrap:" in place of "image:", or leave it out`)
@@ -139,14 +144,8 @@ func (c *checker) component(part matrix.Component) {
 
 // harness is in every image: the gate runs it.
 func (c *checker) harness() {
-	t := c.target
-	if t.Version("harness") == "" {
+	if c.target.Version("harness") == "" {
 		c.impossible("components", "", "the image has no harness, by which every image is certified before it is published", `add "harness: source"`)
-		return
-	}
-	onNVIDIA := func(o matrix.Target) bool { return o.CUDAMajor() == "12" && o.Base.Debootstrap == nil }
-	if t.CUDA != "" && t.Base.Debootstrap == nil && !slices.ContainsFunc(c.all, onNVIDIA) {
-		c.impossible("cuda", t.CUDA, "the harness's code for GPUs is compiled with the headers of CUDA 12, and the matrix has no image on NVIDIA's bases with one", `add a CUDA 12 to "axes.cuda" or a row with one to "include", as in "12.9.1"`)
 	}
 }
 

@@ -60,7 +60,6 @@ const (
 func TestImpossible(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"NCCL without CUDA":              {image("debian", "12", bookworm, "", "harness: source", "nccl: 2.30.4-1"), "m.yaml:12:13: images[0].components.nccl: impossible in one: nccl needs CUDA"},
-		"CUDA 13 alone":                  {rows("13.0.2", nvidia, `"9.0"`, "harness: source"), "m.yaml:5:10: axes.cuda[0]: impossible in cuda13.0.2-ubuntu24.04: the harness's code for GPUs is compiled with the headers of CUDA 12"},
 		"an old capability":              {rows("12.9.1, 13.0.2", nvidia, `"7.0", "9.0"`, "harness: source"), "m.yaml:10:29: capabilities: impossible in cuda13.0.2-ubuntu24.04: nvcc compiles for 7.0 before CUDA 13 only"},
 		"a new capability":               {rows("12.4.1", nvidia, `"9.0", "10.0"`, "harness: source"), "nvcc compiles for 10.0 from CUDA 12.8 on"},
 		"no such capability":             {rows("12.4.1", nvidia, `"6.7", "9.0"`, "harness: source"), "there is no GPU with the compute capability 6.7"},
@@ -74,6 +73,7 @@ func TestImpossible(t *testing.T) {
 		"another suite":                  {image("debian", "13", bookworm, "", "harness: source"), "the suite bookworm is debian 12, and the image is called debian 13"},
 		"a suite of another":             {image("ubuntu", "24.04", bookworm, "", "harness: source"), "the suite bookworm is debian 12, and the image is called ubuntu 24.04"},
 		"no such Ubuntu":                 {image("ubuntu", "28.04", "{debootstrap: {suite: sonorous, variant: minbase}}", "", "harness: source"), "no suite sonorous of ubuntu is known; write one of jammy, noble, resolute"},
+		"UCX without InfiniBand":         {image("ubuntu", "26.04", "{debootstrap: {suite: resolute, variant: minbase}}", "", "harness: source", "ucx: distro"), "ucx of ubuntu 26.04 is not fit for a cluster: Ubuntu compiles it without InfiniBand and RoCE there; leave it out"},
 		"no such NCCL":                   {rows("12.9.1", nvidia, `"9.0"`, "harness: source", "nccl: 9.99.9"), `nccl has no release "9.99.9"; write the version of a release as in "2.30.4-1"`},
 		"no such major version":          {rows("12.9.1", nvidia, `"9.0"`, "harness: source", "nccl: 9.99.9-1"), `nccl has no release "9.99.9-1"`},
 		"NCCL of the distribution":       {rows("12.9.1", nvidia, `"9.0"`, "harness: source", "nccl: distro"), `nccl has no release "distro"`},
@@ -83,13 +83,13 @@ func TestImpossible(t *testing.T) {
 		"a version of ssh":               {image("debian", "12", bookworm, "", "harness: source", "ssh: 9.9p1"), `write "distro"`},
 		"a version of the harness":       {image("debian", "12", bookworm, "", "harness: 1.2.3"), `harness has no version "1.2.3" here: nothing reads it; write "source"`},
 		"a version of SHARP":             {rows("12.9.1", nvidia, `"9.0"`, "harness: source", `hpcx: "2.26"`, `sharp: "3.1"`), `write "bundled"`},
-		"a flavour of CUDA":              {image("debian", "13", trixie, cuda124, "cuda-toolkit: full", "harness: source"), `write "devel" or "runtime"`},
+		"a flavour of CUDA":              {image("debian", "13", trixie, cuda124, "cuda-toolkit: full", "harness: source"), `write "devel" or "runtime" or "minimal"`},
 		"no harness":                     {image("debian", "12", bookworm, "", "hwloc: distro"), "images[0].components: impossible in one: the image has no harness"},
 		"no harness in rows":             {rows("12.9.1, 12.8.2", nvidia, `"9.0"`, "ssh: distro"), "components: impossible in cuda12.9.1-ubuntu24.04 and 1 more: the image has no harness"},
 		"tests without NCCL":             {rows("12.9.1", nvidia, `"9.0"`, "harness: source", `hpcx: "2.26"`, "nccl-tests: 2.17.6"), "nccl-tests needs nccl"},
 		"tests without MPI":              {rows("12.9.1", nvidia, `"9.0"`, "harness: source", "nccl: 2.30.4-1", "nccl-tests: 2.17.6"), "nccl-tests needs the MPI of hpcx"},
 		"OFED on Debian":                 {image("debian", "12", bookworm, "", "harness: source", "ofed: 3.2.2"), "ofed has packages for Ubuntu only"},
-		"a CUDA that Debian has not":     {image("debian", "13", trixie, "    cuda: 12.9.1\n    compile: [\"9.0\"]\n", "cuda-toolkit: devel", "harness: source"), "images[0].cuda: impossible in one: it is not known that Debian 13 has CUDA 12.9.1; write the CUDA that Debian 13 has: 12.4"},
+		"a CUDA that Debian has not":     {image("debian", "13", trixie, "    cuda: 12.9.1\n    compile: [\"9.0\"]\n", "cuda-toolkit: devel", "harness: source"), "images[0].cuda: impossible in one: it is not known that debian 13 has CUDA 12.9.1; write the CUDA that debian 13 has: 12.4"},
 		"a toolkit on a base of another": {image("ubuntu", "24.04", `{image: "docker.io/library/ubuntu:24.04"}`, cuda124, "cuda-toolkit: devel", "harness: source"), "cuda-toolkit is for bases made with debootstrap"},
 	} {
 		err := checked(c.text)
@@ -108,6 +108,7 @@ func TestPossible(t *testing.T) {
 		image("ubuntu", "26.04", "{debootstrap: {suite: resolute, variant: minbase}}", "", "harness: source"),
 		image("ubuntu", "24.04", `{image: "docker.io/library/ubuntu:noble"}`, "", "harness: source", "ssh: distro"),
 		image("ubuntu", "24.04", `{image: "registry.corp/rocky-mirror/ubuntu:24.04"}`, "", "harness: source", "ofed: 3.2.2"),
+		rows("13.0.2", nvidia, `"9.0"`, "harness: source"),
 		rows("12.9.1, 13.0.2", nvidia, `"8.0", "9.0"`, "harness: source", "nccl: 2.30.4-1"),
 		rows("12.9.1", nvidia, `"8.0", "99.0"`, "harness: source"),
 		// A row that has variants alone.

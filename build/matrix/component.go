@@ -24,7 +24,7 @@ var known = []struct{ name, what string }{
 	{"nvbandwidth", "NVIDIA nvbandwidth"},
 	{"efa", "AWS EFA installer"},
 	{"harness", "assay's harness, compiled in the target's own base"},
-	{"cuda-toolkit", "CUDA toolkit of the distribution: \"devel\" with compiler and headers, \"runtime\" with the shared libraries alone"},
+	{"cuda-toolkit", "CUDA toolkit of the distribution: \"devel\" with compiler and headers, \"runtime\" with the shared libraries alone, \"minimal\" with cudart and nvrtc alone"},
 	{"openmpi", "Open MPI of the distribution"},
 	{"ucx", "UCX of the distribution"},
 	{"pmix", "PMIx of the distribution"},
