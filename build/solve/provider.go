@@ -271,6 +271,23 @@ func (p *Provider) fetchDeb(ctx context.Context, d recipe.Deb) (string, error) {
 	return p.cache.Get(ctx, at, d.SHA256)
 }
 
+// Keep writes a locked package to a file, unless that is there in the package's size. Builds check
+// its content.
+func (p *Provider) Keep(ctx context.Context, d recipe.Deb, file string) error {
+	if info, err := os.Stat(file); err == nil && info.Size() == d.Size {
+		return nil
+	}
+	cached, err := p.fetchDeb(ctx, d)
+	if err != nil {
+		return fmt.Errorf("package %s %s: %w", d.Name, d.Version, err)
+	}
+	data, err := os.ReadFile(cached)
+	if err != nil {
+		return err
+	}
+	return p.writeFile(file, data)
+}
+
 // Sum downloads a URL and returns its SHA-256 and size, for locking. Downloads that can be
 // verified are verified: the Go toolchain, and publishers' keys.
 func (p *Provider) Sum(ctx context.Context, url string) (string, int64, error) {
