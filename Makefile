@@ -36,7 +36,7 @@ build: $(BIN)/buildkitd ## build assay, harness and buildkitd into bin/
 libnccl: #: build libnccl.so.2, with which programs that link NCCL run on our engine, and libassay-coll.so into bin/ (needs cuda.h)
 	CFLAGS=-Werror cmd/libnccl/build $(BIN) $(VERSION)
 	@# Without a build ID the file says nothing of the linker's options, one of which is a path.
-	CGO_ENABLED=1 CGO_CFLAGS='-O2 -Wno-deprecated-declarations' go build -trimpath -tags 'cuda nvml $(TAGS)' -buildmode=c-shared \
+	CGO_ENABLED=1 CGO_CFLAGS='-O2 -Wno-deprecated-declarations -I$(CURDIR)/internal/gpu/driver/include' go build -trimpath -tags 'cuda nvml $(TAGS)' -buildmode=c-shared \
 	  -ldflags "$(LDFLAGS) -buildid= -extldflags '-Wl,--version-script=$(CURDIR)/cmd/libnccl/engine.map'" -o $(BIN)/libassay-coll.so ./cmd/libnccl
 	rm -f $(BIN)/libassay-coll.h
 

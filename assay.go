@@ -26,7 +26,7 @@ var Lock []byte
 //go:embed coll/*.go coll/bootstrap coll/debug coll/elem/*.go coll/elem/*.s coll/flight coll/hang/*.go coll/host coll/knob coll/op coll/perf/*.go coll/perf/world coll/schedule coll/session internal/host/topology coll/transport/*.go coll/transport/netplugin/*.go coll/transport/netplugin/*.c coll/transport/netplugin/*.h coll/transport/rendezvous coll/transport/shm coll/transport/slots coll/transport/socket coll/transport/verbs/*.go coll/predict/*.go coll/watch
 //go:embed perftest/probe/*.go perftest/probe/*.c perftest/probe/*.h perftest/probe/wire/*.go internal/verbs/*.go internal/verbs/*.c internal/verbs/*.h
 //go:embed coll/choose/*.go coll/choose/tables.json coll/executor coll/cuda/*.go coll/cuda/bench/*.go coll/cuda/bench/check.ptx coll/nccl/*.go coll/nccl/*.c coll/nccl/*.h
-//go:embed internal/gpu/driver/*.go internal/gpu/driver/*.c internal/gpu/driver/*.h internal/gpu/driver/*.S internal/gpu/driver/lib
+//go:embed internal/gpu/driver/*.go internal/gpu/driver/*.c internal/gpu/driver/*.h internal/gpu/driver/*.S internal/gpu/driver/lib internal/gpu/driver/include
 //go:embed dcgm/diag/*.go dcgm/diag/ptx dcgm/hostengine/*.go
 //go:embed perftest/gpumem perftest/membw/*.go perftest/membw/ptx perftest/judge/*.go perftest/mesh/*.go perftest/mesh/heatmap.html perftest/tcp/*.go
 //go:embed dcgm/health/*.go dcgm/health/thresholds.yaml

@@ -26,6 +26,7 @@ var floors = []string{
 	"internal/host/topology",
 	"internal/host/machine",
 	// The four trades, side by side.
+	"build/archive",
 	"build/{jobs,mirror,recipe,source,state} coll/{debug,elem,flight,model,predict/scale,transport/rendezvous} perftest/{judge,probe/wire,tcp} dcgm/{diag,health}",
 	"build/{daemon,dockerfile,fetch,llb,lock,matrix,provenance,sbom} coll/{cuda/kernels,op} perftest/{membw,probe} dcgm/hostengine",
 	"build/{base,component,inspect,release} coll/{knob,nccl,perf,schedule,transport} perftest/{gpumem,mesh}",
@@ -72,7 +73,7 @@ var fences = []fence{
 type closet struct{ who, knows, why string }
 
 var closets = []closet{
-	{"build/{llb,dockerfile}", "build/recipe internal/{attest,certificate,infile,result}", "both make the same image from the same recipe"},
+	{"build/{llb,dockerfile}", "build/{archive,recipe} internal/{attest,certificate,infile,result}", "both make the same image from the same recipe"},
 	{"build/jobs", "internal/{hardware,words}", "a job follows from a profile and options alone"},
 	{"build/...", "build/... . internal/...", "assay runs without GPU and cgo; what measures is compiled inside the images"},
 	{"perftest/probe/wire", "", "others can speak perftest's protocol with this package alone"},

@@ -1,4 +1,4 @@
-// Package base makes Debian base images. Resolve lets debootstrap determine the packages once, and
+// Package base makes base images of Debian and Ubuntu. Resolve lets debootstrap determine the packages once, and
 // matrix.lock records them. Make fetches exactly those, merges their files into a file system
 // without executing or unpacking anything, lets the builder run the packages' scripts in it, and
 // turns the result into a tar that is the same on every machine and every day.
@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/assay-hpc/assay/build/archive"
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/build/state"
@@ -27,10 +28,11 @@ import (
 // A Maker makes bases.
 type Maker struct {
 	Dir     string                                            // for temporary files; for Resolve it must allow device nodes
-	Archive string                                            // root to fetch from (mirrors applied): a URL, or a directory
+	Archive archive.Archive                                   // of the base's packages
+	Root    string                                            // where to fetch from (mirrors applied): a URL, or a directory
 	Canon   string                                            // root URL that the image's own sources name
 	Name    func(url string) string                           // a package's URL as written in the lock
-	Netrc   string                                            // credentials for Archive, in .netrc format
+	Netrc   string                                            // credentials for Root, in .netrc format
 	Fetch   func(context.Context, recipe.Deb) (string, error) // returns the path of a verified package
 	// Run runs a step in a file system, a tar: in a container of its own, without network, on the
 	// architecture. It writes the file system after the step, a tar in the order of paths, to the
@@ -77,15 +79,19 @@ func (m *Maker) Resolve(ctx context.Context, d matrix.Debootstrap, arch string) 
 		return nil, err
 	}
 	defer state.Remove(root)
-	keyring := "/usr/share/keyrings/debian-archive-keyring.gpg"
-	if _, err := os.Stat(keyring); err != nil {
-		return nil, fmt.Errorf("%w: %s is missing; run: apt-get install debian-archive-keyring (or make deps)", ErrNotPossible, keyring)
+	keyring, err := m.keyring(root)
+	if err != nil {
+		return nil, err
 	}
-	archive := m.Archive
-	if filepath.IsAbs(archive) { // a mirror that is a directory
-		archive = "file://" + archive
+	from := m.Root
+	if filepath.IsAbs(from) { // a mirror that is a directory
+		from = "file://" + from
 	}
-	if err := m.run(ctx, root, "--download-only", "--force-check-gpg", "--keyring="+keyring, "--arch="+arch, "--variant="+d.Variant, d.Suite, root, archive); err != nil {
+	args := []string{"--download-only", "--force-check-gpg", "--keyring=" + keyring, "--arch=" + arch, "--variant=" + d.Variant, d.Suite, root, from}
+	if _, err := os.Stat(filepath.Join(scripts, d.Suite)); err != nil {
+		args = append(args, filepath.Join(scripts, m.Archive.Script))
+	}
+	if err := m.run(ctx, root, args...); err != nil {
 		return nil, err
 	}
 	lists, _ := filepath.Glob(filepath.Join(root, "var/lib/apt/lists/*_Packages"))
@@ -96,6 +102,22 @@ func (m *Maker) Resolve(ctx context.Context, d matrix.Debootstrap, arch string) 
 		}
 	}
 	return m.downloaded(filepath.Join(root, "debootstrap/debpaths"), index)
+}
+
+// scripts is the directory of debootstrap's scripts, one for each suite that it knows.
+const scripts = "/usr/share/debootstrap/scripts"
+
+// keyring returns the file with the keys of the archive. Unless it comes with this machine's
+// distribution, keyring writes it below the directory.
+func (m *Maker) keyring(dir string) (string, error) {
+	if m.Archive.Key != nil {
+		file := filepath.Join(dir, "archive.gpg")
+		return file, os.WriteFile(file, m.Archive.Key, 0o644)
+	}
+	if _, err := os.Stat(m.Archive.Keyring); err != nil {
+		return "", fmt.Errorf("%w: %s is missing; run: apt-get install %s (or make deps)", ErrNotPossible, m.Archive.Keyring, m.Archive.KeyringOf)
+	}
+	return m.Archive.Keyring, nil
 }
 
 // downloaded looks up in the archive's index the packages that debootstrap fetched.
@@ -111,7 +133,7 @@ func (m *Maker) downloaded(debpaths string, index map[string]recipe.Deb) ([]reci
 		if !ok {
 			return nil, fmt.Errorf("debootstrap fetched %q, which the archive's index does not list", name)
 		}
-		d.URL = m.Name(m.Archive + "/" + d.URL)
+		d.URL = m.Name(m.Root + "/" + d.URL)
 		if err := d.Validate(); err != nil {
 			return nil, fmt.Errorf("the archive's index: package %q: %w", name, err)
 		}
@@ -216,7 +238,7 @@ func (m *Maker) Make(ctx context.Context, d matrix.Debootstrap, arch string, deb
 		names[i] = d.File()
 	}
 	step := Step{Script: bootstrap, Env: []string{
-		"DEBS=" + strings.Join(names, " "), "SUITE=" + d.Suite, "ARCHIVE=" + m.Canon, fmt.Sprintf("SOURCE_DATE_EPOCH=%d", m.Epoch.Unix()),
+		"DEBS=" + strings.Join(names, " "), "SOURCES=" + m.Archive.Sources(m.Canon, d.Suite), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", m.Epoch.Unix()),
 	}}
 	exported := seed + ".exported"
 	defer os.Remove(exported)

@@ -18,6 +18,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz"
 
+	"github.com/assay-hpc/assay/build/archive"
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
 )
@@ -26,7 +27,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func maker(t *testing.T) *Maker {
 	return &Maker{
-		Dir: t.TempDir(), Archive: "http://mirror.example.org/debian", Canon: "http://archive.example.org/debian", Epoch: epoch,
+		Dir: t.TempDir(), Archive: archive.Of("bookworm", "amd64"), Root: "http://mirror.example.org/debian", Canon: "http://archive.example.org/debian", Epoch: epoch,
 		Name: func(u string) string { return strings.Replace(u, "http://mirror.example.org/debian/", "debian:", 1) },
 		Log:  t.Logf,
 	}
@@ -367,7 +368,7 @@ func TestMake(t *testing.T) {
 	boom := errors.New("no builder")
 	var fail error
 	m.Run = func(_ context.Context, arch, fileSystem string, step Step, out string) error {
-		want := []string{"DEBS=a_1_all.deb b_1_all.deb", "SUITE=bookworm", "ARCHIVE=http://archive.example.org/debian", "SOURCE_DATE_EPOCH=1767225600"}
+		want := []string{"DEBS=a_1_all.deb b_1_all.deb", "SOURCES=deb http://archive.example.org/debian bookworm main\ndeb http://archive.example.org/debian bookworm-updates main\ndeb http://archive.example.org/debian-security bookworm-security main\n", "SOURCE_DATE_EPOCH=1767225600"}
 		if diff := cmp.Diff(want, step.Env); diff != "" || arch != "arm64" || step.Script != bootstrap {
 			t.Errorf("the step is for %s (-want +got):\n%s", arch, diff)
 		}

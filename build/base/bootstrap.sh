@@ -2,8 +2,8 @@
 # Configures the packages of a base, in the file system that seed.go makes of them, and removes
 # what differs from run to run. It runs as a build step: all that it executes comes from packages
 # that only a lock has named. The order is debootstrap's, so that the result is too.
-# Variables: DEBS (the packages' files, in the lock's order), SUITE, ARCHIVE (the URL that the
-# base's own apt sources name), SOURCE_DATE_EPOCH.
+# Variables: DEBS (the packages' files, in the lock's order), SOURCES (the base's own sources.list),
+# SOURCE_DATE_EPOCH.
 set -eu
 export PATH=/sbin:/usr/sbin:/bin:/usr/bin LC_ALL=C.UTF-8
 export DEBIAN_FRONTEND=noninteractive DEBCONF_NONINTERACTIVE_SEEN=true
@@ -58,11 +58,7 @@ rm -rf /etc/hostname /etc/*- /etc/.pwd.lock /run/* /tmp/* \
 day=$((SOURCE_DATE_EPOCH / 86400))
 sed -i "s/^\([^:]*:[^:]*:\)[0-9][0-9]*:/\1$day:/" /etc/shadow
 : >/etc/machine-id
-{
-  echo "deb $ARCHIVE $SUITE main"
-  echo "deb $ARCHIVE $SUITE-updates main"
-  echo "deb $ARCHIVE-security $SUITE-security main"
-} >/etc/apt/sources.list
+printf %s "$SOURCES" >/etc/apt/sources.list
 # An image needs no caches of package lists.
 cat >/etc/apt/apt.conf.d/90assay <<'END'
 Dir::Cache::pkgcache "";

@@ -85,7 +85,7 @@ func (b *builder) tools(release string) recipe.Source {
 	name := "tools-" + baseName(on)
 	s := recipe.Stage{Name: name}
 	if b.ownToolkit() {
-		s.From = b.debianCUDA()
+		s.From = b.cudaStage(false)
 	} else {
 		s.From, s.Steps = b.baseOf(on, b.Platform), b.ofedRepository(on)
 	}
@@ -96,7 +96,7 @@ func (b *builder) tools(release string) recipe.Source {
 		"libhwloc-dev", "libevent-dev", "libboost-program-options-dev",
 	}
 	if b.ownToolkit() {
-		packages = append(packages, "libopenmpi-dev")
+		packages = append(packages, b.kit().mpiDev...)
 	} else {
 		packages = append(packages, pmixDev(on))
 	}
@@ -105,24 +105,25 @@ func (b *builder) tools(release string) recipe.Source {
 }
 
 // toolkit mounts a target's CUDA toolkit at cudaHome. In NVIDIA's bases it is one self-contained
-// directory. Debian's consists of links into /usr, so it needs tools that were installed together
+// directory, and in NVIDIA's packages. Debian's consists of links into /usr, so it needs tools that were installed together
 // with it.
 func (b *builder) toolkit(on matrix.Target) recipe.Mount {
-	return recipe.Mount{Target: cudaHome, From: b.cudaBase(on, b.Platform), Path: "/usr/local/cuda-" + matrix.MajorMinor(on.CUDA)}
+	return recipe.Mount{Target: cudaHome, From: b.cudaBase(on, false), Path: "/usr/local/cuda-" + matrix.MajorMinor(on.CUDA)}
 }
 
-// cudaBase is a system with a target's nvcc and its headers.
-func (b *builder) cudaBase(on matrix.Target, p recipe.Platform) recipe.Source {
+// cudaBase is a system with a target's nvcc and its headers, on the image's platform or the
+// builder's own.
+func (b *builder) cudaBase(on matrix.Target, native bool) recipe.Source {
 	if b.ownToolkit() {
-		return b.debianCUDA()
+		return b.cudaStage(native)
 	}
-	return b.baseOf(on, p)
+	return b.baseOf(on, b.platform(native))
 }
 
 // hostCompiler is the C++ compiler whose objects nvcc's can be linked with.
 func (b *builder) hostCompiler() string {
 	if b.ownToolkit() {
-		return debianToolkits[matrix.MajorMinor(b.Target.CUDA)].compiler
+		return b.kit().compiler
 	}
 	return "g++"
 }

@@ -26,7 +26,7 @@ func (b *builder) cudaHarness() recipe.Source {
 			env: []recipe.Var{
 				b.compiler(),
 				// go-nvml declares functions that NVML has deprecated.
-				{Name: "CGO_CFLAGS", Value: "-O2 -Wno-deprecated-declarations -I/tmp/include"},
+				{Name: "CGO_CFLAGS", Value: "-O2 -Wno-deprecated-declarations -I/src/internal/gpu/driver/include -I/tmp/include"},
 			},
 			source: "/run/assay/source", modules: b.Source.CUDAModules,
 			mounts: []recipe.Mount{b.headers(), {Target: "/run/assay/ptx", From: b.ptx(), Path: "/out"}},
@@ -51,23 +51,13 @@ rm /out/lib/libassay-coll.h
 `, b.Source.Version, sourceID(b.Source.Digest))
 }
 
-// headers mounts the toolkit with the headers for the harness's C code. CUDA 13 changed functions
-// that gorgonia.org/cu calls, and the driver's interface stays compatible, so every image uses
-// the oldest CUDA 12 of the matrix.
+// headers mounts the toolkit with the header for the harness's C code.
 func (b *builder) headers() recipe.Mount {
-	if b.ownToolkit() {
-		return recipe.Mount{Target: cudaHome, From: b.debianCUDA(), Path: "/usr"}
+	m := recipe.Mount{Target: cudaHome, From: b.cudaBase(b.row("oldest", "own"), true), Path: "/usr/local/cuda-" + matrix.MajorMinor(b.Target.CUDA)}
+	if b.ownToolkit() && b.kit().scattered {
+		m.Path = "/usr" // the home has a link to its include
 	}
-	var best matrix.Target
-	for _, t := range b.All {
-		if t.Base.Debootstrap != nil || t.CUDAMajor() != "12" {
-			continue
-		}
-		if c := matrix.CompareVersions(t.CUDA, best.CUDA); best.Name == "" || c < 0 || c == 0 && matrix.CompareVersions(t.Release, best.Release) < 0 {
-			best = t
-		}
-	}
-	return recipe.Mount{Target: cudaHome, From: b.baseOf(best, b.Native), Path: "/usr/local/cuda-" + matrix.MajorMinor(best.CUDA)}
+	return m
 }
 
 // ptx compiles the kernels of the engine, the copy benchmark and the diagnostics with the nvcc of
@@ -86,7 +76,7 @@ func (b *builder) ptx() recipe.Source {
 	})
 	on := b.row("oldest", "own")
 	return b.stage(recipe.Stage{
-		Name: "ptx-" + baseName(on), Native: !b.ownToolkit(), From: b.cudaBase(on, b.Native),
+		Name: "ptx-" + baseName(on), Native: true, From: b.cudaBase(on, true),
 		Steps: []recipe.Step{recipe.Run{
 			Title: "compile the kernels with CUDA " + b.Target.CUDA,
 			Mounts: []recipe.Mount{

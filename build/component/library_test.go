@@ -51,7 +51,7 @@ func TestNoPrivilege(t *testing.T) {
 				if got.From == "" || err != nil {
 					t.Fatalf("%s is not read from its directory: %+v, %v", c.Name, got, err)
 				}
-				got.From = ""
+				got.From, got.Origin = "", nil
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("%s in %s on %s (-assay's +a user's):\n%s", c.Name, target.Name, p, diff)
 				}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/assay-hpc/assay/build/archive"
 	"github.com/assay-hpc/assay/build/matrix"
 )
 
@@ -30,7 +31,7 @@ func Read(name string, r io.Reader, open matrix.Directory) (*matrix.File, []matr
 func Check(targets []matrix.Target) []matrix.Problem {
 	var out []matrix.Problem
 	for _, t := range targets {
-		c := &checker{target: t, all: targets}
+		c := &checker{target: t}
 		c.base()
 		c.capabilities()
 		c.toolkit()
@@ -42,7 +43,6 @@ func Check(targets []matrix.Target) []matrix.Problem {
 
 type checker struct {
 	target   matrix.Target
-	all      []matrix.Target
 	problems []matrix.Problem
 }
 
@@ -62,32 +62,20 @@ func (c *checker) toolkit() {
 		c.impossible("cuda-toolkit", flavour, "cuda-toolkit is for bases made with debootstrap: "+t.Base.Image+" is to bring its own", `write "debootstrap:" in place of "image:", or leave it out`)
 		return
 	}
-	if known := debianCUDA[t.Release]; known != matrix.MajorMinor(t.CUDA) {
-		remedy := "take Debian 13"
+	if known := cudaKits[t.Release].version; known != matrix.MajorMinor(t.CUDA) {
+		remedy := "take Debian 13 or Ubuntu 26.04"
 		if known != "" {
-			remedy = fmt.Sprintf("write the CUDA that Debian %s has: %s", t.Release, known)
+			remedy = fmt.Sprintf("write the CUDA that %s %s has: %s", t.Distro, t.Release, known)
 		}
-		c.impossible("cuda", t.CUDA, fmt.Sprintf("it is not known that Debian %s has CUDA %s", t.Release, t.CUDA), remedy)
+		c.impossible("cuda", t.CUDA, fmt.Sprintf("it is not known that %s %s has CUDA %s", t.Distro, t.Release, t.CUDA), remedy)
 	}
 }
 
 // harness is in every image: the gate runs it.
 func (c *checker) harness() {
-	t := c.target
-	if t.Version("harness") == "" {
+	if c.target.Version("harness") == "" {
 		c.impossible("components", "", "the image has no harness, by which every image is certified before it is published", `add "harness: source"`)
-		return
 	}
-	onNVIDIA := func(o matrix.Target) bool { return o.CUDAMajor() == "12" && o.Base.Debootstrap == nil }
-	if t.CUDA != "" && t.Base.Debootstrap == nil && !slices.ContainsFunc(c.all, onNVIDIA) {
-		c.impossible("cuda", t.CUDA, "the harness's code for GPUs is compiled with the headers of CUDA 12, and the matrix has no image on NVIDIA's bases with one", `add a CUDA 12 to "axes.cuda" or a row with one to "include", as in "12.9.1"`)
-	}
-}
-
-// codenames are the releases that a base's name may say, and their numbers.
-var codenames = map[string]string{
-	"bullseye": "11", "bookworm": "12", "trixie": "13", "forky": "14",
-	"focal": "20.04", "jammy": "22.04", "noble": "24.04", "resolute": "26.04",
 }
 
 // distributions finds a distribution in the name of an image, with its release.
@@ -97,13 +85,7 @@ var distributions = regexp.MustCompile(`(?:^|[^a-z])(ubuntu|debian|rockylinux|ro
 func (c *checker) base() {
 	t := c.target
 	if d := t.Base.Debootstrap; d != nil {
-		is := codenames[d.Suite]
-		switch {
-		case t.Distro != "debian":
-			c.impossible("base", d.Suite, fmt.Sprintf("debootstrap makes a Debian of %s, and the image is called %s", d.Suite, t.Distro), `write "distro: debian", or "image:" in place of "debootstrap:"`)
-		case is != "" && is != t.Release: // a suite that is not known may be a new one
-			c.impossible("base", d.Suite, fmt.Sprintf("the suite %s is Debian %s, and the image is called Debian %s", d.Suite, is, t.Release), fmt.Sprintf("write the suite of Debian %s, or the release of the suite", t.Release))
-		}
+		c.suite(d.Suite)
 		return
 	}
 	_, name, _ := strings.Cut(t.Base.Image, "/")
@@ -117,6 +99,20 @@ func (c *checker) base() {
 		c.impossible("base", t.Base.Image, fmt.Sprintf("the base %s is by its name one of %s, and the image is called %s", t.Base.Image, is[1], t.Distro), "take a base of "+t.Distro+": components come as packages of Debian or Ubuntu")
 	case is[2] != "" && is[2] != t.Release:
 		c.impossible("base", t.Base.Image, fmt.Sprintf("the base %s is by its name %s %s, and the image is called %s %s", t.Base.Image, is[1], is[2], t.Distro, t.Release), "make base and release the same")
+	}
+}
+
+// suite compares the suite of a base made with debootstrap with the row's distribution and release.
+func (c *checker) suite(name string) {
+	t := c.target
+	is, known := archive.Find(name)
+	switch suites := archive.Names(t.Distro); {
+	case suites == nil:
+		c.impossible("base", name, "debootstrap makes a Debian or an Ubuntu, and the image is called "+t.Distro, `write "distro: debian" or "distro: ubuntu", or "image:" in place of "debootstrap:"`)
+	case !known && t.Distro != "debian": // Debian's may be a new one
+		c.impossible("base", name, fmt.Sprintf("no suite %s of %s is known", name, t.Distro), "write one of "+strings.Join(suites, ", "))
+	case known && (is.Distro != t.Distro || is.Release != t.Release):
+		c.impossible("base", name, fmt.Sprintf("the suite %s is %s %s, and the image is called %s %s", name, is.Distro, is.Release, t.Distro, t.Release), fmt.Sprintf("write the suite of %s %s, or distribution and release of the suite", t.Distro, t.Release))
 	}
 }
 

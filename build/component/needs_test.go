@@ -53,7 +53,6 @@ const (
 func TestImpossible(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"NCCL without CUDA":              {image("debian", "12", bookworm, "", "harness: source", "nccl: 2.30.4-1"), "m.yaml:12:13: images[0].components.nccl: impossible in one: nccl needs CUDA"},
-		"CUDA 13 alone":                  {rows("13.0.2", nvidia, `"9.0"`, "harness: source"), "m.yaml:5:10: axes.cuda[0]: impossible in cuda13.0.2-ubuntu24.04: the harness's code for GPUs is compiled with the headers of CUDA 12"},
 		"an old capability":              {rows("12.9.1, 13.0.2", nvidia, `"7.0", "9.0"`, "harness: source"), "m.yaml:10:29: capabilities: impossible in cuda13.0.2-ubuntu24.04: nvcc compiles for 7.0 before CUDA 13 only"},
 		"a new capability":               {rows("12.4.1", nvidia, `"9.0", "10.0"`, "harness: source"), "nvcc compiles for 10.0 from CUDA 12.8 on"},
 		"no such capability":             {rows("12.4.1", nvidia, `"6.7", "9.0"`, "harness: source"), "there is no GPU with the compute capability 6.7"},
@@ -64,8 +63,10 @@ func TestImpossible(t *testing.T) {
 		"Rocky that is called Ubuntu":    {rows("12.9.1", "docker.io/nvidia/cuda:{cuda}-devel-rockylinux9", `"9.0"`, "harness: source"), "m.yaml:7:7: base: impossible in cuda12.9.1-ubuntu24.04: the base docker.io/nvidia/cuda:12.9.1-devel-rockylinux9 is by its name one of rockylinux"},
 		"Rocky's image":                  {image("ubuntu", "24.04", `{image: "docker.io/rockylinux/rockylinux:9"}`, "", "harness: source"), "images[0].base: impossible in one: the base docker.io/rockylinux/rockylinux:9 is by its name one of rockylinux"},
 		"another release":                {image("ubuntu", "24.04", `{image: "docker.io/library/ubuntu:22.04"}`, "", "harness: source"), "is by its name ubuntu 22.04, and the image is called ubuntu 24.04"},
-		"another suite":                  {image("debian", "13", bookworm, "", "harness: source"), "the suite bookworm is Debian 12, and the image is called Debian 13"},
-		"Ubuntu by debootstrap":          {image("ubuntu", "12", bookworm, "", "harness: source"), "debootstrap makes a Debian"},
+		"another suite":                  {image("debian", "13", bookworm, "", "harness: source"), "the suite bookworm is debian 12, and the image is called debian 13"},
+		"a suite of another":             {image("ubuntu", "24.04", bookworm, "", "harness: source"), "the suite bookworm is debian 12, and the image is called ubuntu 24.04"},
+		"no such Ubuntu":                 {image("ubuntu", "28.04", "{debootstrap: {suite: sonorous, variant: minbase}}", "", "harness: source"), "no suite sonorous of ubuntu is known; write one of jammy, noble, resolute"},
+		"UCX without InfiniBand":         {image("ubuntu", "26.04", "{debootstrap: {suite: resolute, variant: minbase}}", "", "harness: source", "ucx: distro"), "ucx: Ubuntu compiles it without InfiniBand and RoCE there; Open MPI reaches RDMA through libfabric (build/component/ucx/component.yaml:6 wants ubuntu \"<26.04\"); leave it out there"},
 		"no such NCCL":                   {rows("12.9.1", nvidia, `"9.0"`, "harness: source", "nccl: 9.99.9"), `nccl has no release "9.99.9"; write the version of a release as in "2.30.4-1"`},
 		"no such major version":          {rows("12.9.1", nvidia, `"9.0"`, "harness: source", "nccl: 9.99.9-1"), `nccl has no release "9.99.9-1"`},
 		"NCCL of the distribution":       {rows("12.9.1", nvidia, `"9.0"`, "harness: source", "nccl: distro"), `nccl has no release "distro"`},
@@ -75,13 +76,13 @@ func TestImpossible(t *testing.T) {
 		"a version of ssh":               {image("debian", "12", bookworm, "", "harness: source", "ssh: 9.9p1"), `write "distro"`},
 		"a version of the harness":       {image("debian", "12", bookworm, "", "harness: 1.2.3"), `harness has no version "1.2.3" here: nothing reads it; write "source"`},
 		"a version of SHARP":             {rows("12.9.1", nvidia, `"9.0"`, "harness: source", `hpcx: "2.26"`, `sharp: "3.1"`), `write "bundled"`},
-		"a flavour of CUDA":              {image("debian", "13", trixie, cuda124, "cuda-toolkit: full", "harness: source"), `write "devel" or "runtime"`},
+		"a flavour of CUDA":              {image("debian", "13", trixie, cuda124, "cuda-toolkit: full", "harness: source"), `write "devel" or "runtime" or "minimal"`},
 		"no harness":                     {image("debian", "12", bookworm, "", "hwloc: distro"), "images[0].components: impossible in one: the image has no harness"},
 		"no harness in rows":             {rows("12.9.1, 12.8.2", nvidia, `"9.0"`, "ssh: distro"), "components: impossible in cuda12.9.1-ubuntu24.04 and 1 more: the image has no harness"},
 		"tests without NCCL":             {rows("12.9.1", nvidia, `"9.0"`, "harness: source", `hpcx: "2.26"`, "nccl-tests: 2.17.6"), "nccl-tests needs nccl"},
 		"tests without MPI":              {rows("12.9.1", nvidia, `"9.0"`, "harness: source", "nccl: 2.30.4-1", "nccl-tests: 2.17.6"), "nccl-tests: they are built with the image's MPI (build/component/nccl-tests/component.yaml:8 wants hpcx \"present\"); add it, or leave this out"},
 		"OFED on Debian":                 {image("debian", "12", bookworm, "", "harness: source", "ofed: 3.2.2"), "ofed needs a base of Ubuntu, which this image has not"},
-		"a CUDA that Debian has not":     {image("debian", "13", trixie, "    cuda: 12.9.1\n    compile: [\"9.0\"]\n", "cuda-toolkit: devel", "harness: source"), "images[0].cuda: impossible in one: it is not known that Debian 13 has CUDA 12.9.1; write the CUDA that Debian 13 has: 12.4"},
+		"a CUDA that Debian has not":     {image("debian", "13", trixie, "    cuda: 12.9.1\n    compile: [\"9.0\"]\n", "cuda-toolkit: devel", "harness: source"), "images[0].cuda: impossible in one: it is not known that debian 13 has CUDA 12.9.1; write the CUDA that debian 13 has: 12.4"},
 		"a toolkit on a base of another": {image("ubuntu", "24.04", `{image: "docker.io/library/ubuntu:24.04"}`, cuda124, "cuda-toolkit: devel", "harness: source"), "cuda-toolkit is for bases made with debootstrap"},
 	} {
 		err := checked(c.text)
@@ -97,8 +98,10 @@ func TestPossible(t *testing.T) {
 	for _, text := range []string{
 		image("debian", "12", bookworm, "", "harness: source"),
 		image("debian", "15", "{debootstrap: {suite: duke, variant: minbase}}", "", "harness: source"),
+		image("ubuntu", "26.04", "{debootstrap: {suite: resolute, variant: minbase}}", "", "harness: source"),
 		image("ubuntu", "24.04", `{image: "docker.io/library/ubuntu:noble"}`, "", "harness: source", "ssh: distro"),
 		image("ubuntu", "24.04", `{image: "registry.corp/rocky-mirror/ubuntu:24.04"}`, "", "harness: source", "ofed: 3.2.2"),
+		rows("13.0.2", nvidia, `"9.0"`, "harness: source"),
 		rows("12.9.1, 13.0.2", nvidia, `"8.0", "9.0"`, "harness: source", "nccl: 2.30.4-1"),
 		rows("12.9.1", nvidia, `"8.0", "99.0"`, "harness: source"),
 		// A row that has variants alone.

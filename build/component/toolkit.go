@@ -2,6 +2,7 @@ package component
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/assay-hpc/assay/build/matrix"
@@ -9,28 +10,56 @@ import (
 	"github.com/assay-hpc/assay/internal/certificate"
 )
 
-// debianToolkits maps a CUDA version to the names of the toolkit's parts in the Debian release
-// that contains it.
-var debianToolkits = map[string]struct {
-	compiler  string   // package and program of the newest C++ compiler that nvcc works with
-	libraries []string // shared libraries, the same as in NVIDIA's own runtime images
-}{
-	"12.4": {"g++-13", []string{
-		"libcublas12", "libcublaslt12", "libcudart12", "libcufft11", "libcufftw11", "libcupti12", "libcurand10", "libcusolver11",
-		"libcusolvermg11", "libcusparse12", "libnppc12", "libnppial12", "libnppicc12", "libnppidei12", "libnppif12", "libnppig12",
-		"libnppim12", "libnppist12", "libnppisu12", "libnppitc12", "libnpps12", "libnvblas12", "libnvfatbin12", "libnvjitlink12",
-		"libnvjpeg12", "libnvrtc-builtins12.4", "libnvrtc12", "libnvtoolsext1",
-	}},
+// A cudaKit is the CUDA toolkit in the archive of one release.
+type cudaKit struct {
+	version  string   // "12.4"
+	compiler string   // package and program of the newest C++ compiler that nvcc works with
+	nvcc     string   // package of nvcc, whose version an image with it has
+	stubs    []string // further packages that components are compiled with
+	cudart   string   // package of CUDA's runtime, whose version any other image has
+	// Packages of each flavour. A runtime image has the shared libraries of NVIDIA's own ones; with
+	// those of devel a component can be compiled.
+	minimal, runtime, devel []string
+	mpiDev                  []string // of Open MPI's compilers
+	// scattered is a toolkit that is spread over /usr, and whose packages want a driver. Any other
+	// one is in /usr/local/cuda-X.Y, as NVIDIA's packages install it.
+	scattered bool
 }
 
-// debianCUDA maps a Debian release to its CUDA, of those in debianToolkits.
-var debianCUDA = map[string]string{"13": "12.4"}
+// cudaKits maps a release of Debian or Ubuntu to the toolkit in its archive.
+var cudaKits = map[string]cudaKit{
+	"13": {
+		version: "12.4", compiler: "g++-13", nvcc: "nvidia-cuda-toolkit", cudart: "libcudart12",
+		minimal: []string{"libcudart12", "libnvrtc-builtins12.4", "libnvrtc12"},
+		runtime: []string{
+			"libcublas12", "libcublaslt12", "libcudart12", "libcufft11", "libcufftw11", "libcupti12", "libcurand10", "libcusolver11",
+			"libcusolvermg11", "libcusparse12", "libnppc12", "libnppial12", "libnppicc12", "libnppidei12", "libnppif12", "libnppig12",
+			"libnppim12", "libnppist12", "libnppisu12", "libnppitc12", "libnpps12", "libnvblas12", "libnvfatbin12", "libnvjitlink12",
+			"libnvjpeg12", "libnvrtc-builtins12.4", "libnvrtc12", "libnvtoolsext1",
+		},
+		mpiDev: []string{"libopenmpi-dev"}, scattered: true,
+	},
+	"26.04": {
+		version: "13.1", compiler: "g++", nvcc: "cuda-nvcc-13-1", stubs: []string{"cuda-nvml-dev-13-1"}, cudart: "cuda-cudart-13-1",
+		minimal: []string{"cuda-cudart-13-1", "cuda-nvrtc-13-1"},
+		runtime: []string{"cuda-libraries-13-1"},
+		devel:   []string{"cuda-minimal-build-13-1", "cuda-libraries-dev-13-1", "cuda-nvml-dev-13-1", "cuda-command-line-tools-13-1"},
+		// Of the Fortran compilers that it works with, the one that fits g++.
+		mpiDev: []string{"libopenmpi-dev", "gfortran-15"},
+	},
+}
+
+// kit is the toolkit in the archive of the target's release.
+func (b *builder) kit() cudaKit { return cudaKits[b.Target.Release] }
 
 // ownToolkit reports whether the image's toolkit is a component, not part of its base.
 func (b *builder) ownToolkit() bool { return b.Target.Version("cuda-toolkit") != "" }
 
 // devel reports whether the image has compilers and headers.
-func (b *builder) devel() bool { return b.Target.Version("cuda-toolkit") != "runtime" }
+func (b *builder) devel() bool {
+	flavour := b.Target.Version("cuda-toolkit")
+	return flavour == "" || flavour == "devel"
+}
 
 // nonFree enables the parts of Debian's archive that contain CUDA, and tells dpkg that the
 // driver's libraries are present: packages depend on them, and the container runtime mounts the
@@ -81,25 +110,33 @@ func init() { makers["cuda-toolkit"] = cudaToolkit }
 
 // cudaToolkit is the CUDA toolkit from the distribution's own archive.
 func cudaToolkit(b *builder, flavour string) {
-	kit := debianToolkits[matrix.MajorMinor(b.Target.CUDA)]
-	b.sources = append(b.sources, nonFree)
-	first := "libcudart12"
-	if flavour == "devel" {
-		first = "nvidia-cuda-toolkit"
-		b.install(first, kit.compiler)
-		b.install("libopenmpi-dev", "libibverbs-dev", "librdmacm-dev", "libibumad-dev", "libhwloc-dev", "libnuma-dev")
-		b.absent = append(b.absent, certificate.Absent{Library: "libInterceptorInjectionTarget.so", Because: "compute-sanitizer, whose it is, loads it from its own directory first"})
+	kit := b.kit()
+	lib, first := libdir("/usr/local/cuda/lib64"), kit.cudart
+	if kit.scattered {
+		lib = libdir("/usr/lib/" + b.Platform.Multiarch())
+		b.sources = append(b.sources, nonFree)
+		b.after = append(b.after, recipe.Run{Title: "gather CUDA's files", Script: cudaHomeScript(b.Target.CUDA)})
 	}
-	b.install(kit.libraries...)
-	b.after = append(b.after, recipe.Run{Title: "gather CUDA's files", Script: cudaHomeScript(b.Target.CUDA)})
-	// The variables that NVIDIA's container toolkit reads.
+	switch flavour {
+	case "minimal":
+		b.install(kit.minimal...)
+	case "devel":
+		first = kit.nvcc
+		b.install(kit.nvcc, kit.compiler, "libibverbs-dev", "librdmacm-dev", "libibumad-dev", "libhwloc-dev", "libnuma-dev")
+		b.install(slices.Concat(kit.devel, kit.runtime, kit.mpiDev)...)
+		b.absent = append(b.absent, certificate.Absent{Library: "libInterceptorInjectionTarget.so", Because: "compute-sanitizer, whose it is, loads it from its own directory first"})
+	default:
+		b.install(kit.runtime...)
+	}
+	major := b.Target.CUDAMajor()
+	// The variables that NVIDIA's container toolkit reads. A driver of the same major version runs
+	// the image's machine code.
 	b.setenv("CUDA_VERSION", b.Target.CUDA)
-	b.setenv("NVIDIA_REQUIRE_CUDA", "cuda>="+matrix.MajorMinor(b.Target.CUDA))
+	b.setenv("NVIDIA_REQUIRE_CUDA", "cuda>="+major+".0")
 	b.setenv("NVIDIA_VISIBLE_DEVICES", "all")
 	b.setenv("NVIDIA_DRIVER_CAPABILITIES", "compute,utility")
 	b.prepend("PATH", "/usr/local/cuda/bin")
-	lib := libdir("/usr/lib/" + b.Platform.Multiarch())
-	checks := []certificate.Check{lib.load("libcudart.so." + b.Target.CUDAMajor()), lib.load("libnvrtc.so." + b.Target.CUDAMajor())}
+	checks := []certificate.Check{lib.load("libcudart.so." + major), lib.load("libnvrtc.so." + major)}
 	if flavour == "devel" {
 		checks = append(checks,
 			command("nvcc is of this CUDA", `release `+strings.ReplaceAll(matrix.MajorMinor(b.Target.CUDA), ".", `\.`)+`,`, "/usr/local/cuda/bin/nvcc", "--version"),
@@ -118,13 +155,20 @@ func compiles(name, compiler, source string) certificate.Check {
 	return command(name, "", "/bin/sh", "-c", "d=$(mktemp -d) && printf '%b\n' \"$1\" | "+compiler+" -o \"$d/program\" - && test -x \"$d/program\"; s=$?; rm -rf \"$d\"; exit $s", "-", source)
 }
 
-// debianCUDA is a Debian base with the toolkit and the compiler that nvcc works with. It is used
-// instead of NVIDIA's devel images.
-func (b *builder) debianCUDA() recipe.Source {
-	t := b.Target
-	s := recipe.Stage{Name: "cuda-" + baseName(t), From: b.baseOf(t, b.Platform), Steps: []recipe.Step{nonFree}}
-	s.Steps = append(s.Steps,
-		b.apt(s, s.Name, false, "nvidia-cuda-toolkit", debianToolkits[matrix.MajorMinor(t.CUDA)].compiler),
-		recipe.Run{Title: "gather CUDA's files", Script: cudaHomeScript(t.CUDA)})
+// cudaStage is a base with the distribution's toolkit and the compiler that nvcc works with, on the
+// image's platform or the builder's own. It is used instead of NVIDIA's devel images.
+func (b *builder) cudaStage(native bool) recipe.Source {
+	kit, name := b.kit(), "cuda-"+baseName(b.Target)
+	s := recipe.Stage{Name: name, From: b.baseOf(b.Target, b.platform(native))}
+	if native && b.Native != b.Platform {
+		s.Name, s.Native = name+"-native", true
+	}
+	if kit.scattered {
+		s.Steps = append(s.Steps, nonFree)
+	}
+	s.Steps = append(s.Steps, b.apt(s, name, false, slices.Concat([]string{kit.nvcc, kit.compiler}, kit.stubs)...))
+	if kit.scattered {
+		s.Steps = append(s.Steps, recipe.Run{Title: "gather CUDA's files", Script: cudaHomeScript(b.Target.CUDA)})
+	}
 	return b.stage(s)
 }

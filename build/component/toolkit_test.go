@@ -12,9 +12,9 @@ import (
 	"github.com/assay-hpc/assay/build/recipe"
 )
 
-// TestDebianCUDA: images with the distribution's toolkit take nothing from a
+// TestOwnCUDA: images with the distribution's toolkit take nothing from a
 // registry, nothing of the driver, and all that is compiled comes from one base.
-func TestDebianCUDA(t *testing.T) {
+func TestOwnCUDA(t *testing.T) {
 	seen := 0
 	for _, target := range targets(t) {
 		flavour := target.Version("cuda-toolkit")
@@ -39,30 +39,38 @@ func TestDebianCUDA(t *testing.T) {
 				}
 			}
 		}
-		packages := packagesOf(r)
+		packages, kit := packagesOf(r), cudaKits[target.Release]
 		for _, p := range packages {
 			if p == "libcuda1" || strings.HasPrefix(p, "nvidia-driver") {
 				t.Errorf("%s installs %s, which is the driver's", target.Name, p)
 			}
 		}
-		if compiler := slices.Contains(packages, "nvidia-cuda-toolkit"); compiler != (flavour == "devel") || slices.Contains(packages, "build-essential") != compiler {
+		if compiler := slices.Contains(packages, kit.nvcc); compiler != (flavour == "devel") || slices.Contains(packages, "build-essential") != compiler {
 			t.Errorf("%s (%s) installs %q", target.Name, flavour, packages)
 		}
-		if !slices.Contains(packages, "libcudart12") {
-			t.Errorf("%s lacks the runtime: %q", target.Name, packages)
+		for _, p := range map[string][]string{"minimal": kit.minimal, "runtime": kit.runtime, "devel": kit.runtime}[flavour] {
+			if !slices.Contains(packages, p) {
+				t.Errorf("%s lacks %s: %q", target.Name, p, packages)
+			}
+		}
+		if flavour == "minimal" && slices.Contains(packages, kit.runtime[0]) {
+			t.Errorf("%s has all of the runtime: %q", target.Name, packages)
 		}
 		if !slices.ContainsFunc(r.Config.Env, func(v recipe.Var) bool { return v.Name == "NVIDIA_VISIBLE_DEVICES" && v.Value == "all" }) {
 			t.Errorf("%s does not ask for GPUs: %v", target.Name, r.Config.Env)
 		}
+		if i := slices.IndexFunc(r.Config.Env, func(v recipe.Var) bool { return v.Name == "NVIDIA_REQUIRE_CUDA" }); i < 0 || r.Config.Env[i].Value != "cuda>="+target.CUDAMajor()+".0" {
+			t.Errorf("%s wants a driver of another CUDA: %v", target.Name, r.Config.Env)
+		}
 		// The stand-in for the driver is there before anything depends on it.
 		image := r.Image().Steps
 		apt := slices.IndexFunc(image, func(s recipe.Step) bool { _, ok := s.(recipe.Apt); return ok })
-		if i := slices.IndexFunc(image, func(s recipe.Step) bool { run, ok := s.(recipe.Run); return ok && run.Title == nonFree.Title }); i < 0 || i > apt {
+		if i := slices.IndexFunc(image, func(s recipe.Step) bool { run, ok := s.(recipe.Run); return ok && run.Title == nonFree.Title }); kit.scattered && (i < 0 || i > apt) {
 			t.Errorf("%s: the driver is provided in step %d, packages are installed in step %d", target.Name, i, apt)
 		}
 	}
-	if seen < 3 {
-		t.Errorf("the matrix has %d such images; want 3 and more", seen)
+	if seen < 6 {
+		t.Errorf("the matrix has %d such images; want 6 and more", seen)
 	}
 }
 

@@ -37,7 +37,7 @@ func (w *Workspace) Doctor(ctx context.Context, o BuildOptions) []Finding {
 }
 
 func rights() Finding {
-	f := Finding{What: "root", OK: true, Detail: fmt.Sprintf("uid %d", os.Geteuid()), For: "build, certify, lock with our own builder; lock of Debian-based targets"}
+	f := Finding{What: "root", OK: true, Detail: fmt.Sprintf("uid %d", os.Geteuid()), For: "build, certify, lock with our own builder; lock of bases made with debootstrap"}
 	if os.Geteuid() == 0 {
 		return f
 	}
@@ -88,7 +88,7 @@ func (w *Workspace) builder(ctx context.Context, o BuildOptions) Finding {
 }
 
 func debootstrap() Finding {
-	f := Finding{What: "debootstrap", For: "lock of Debian-based targets"}
+	f := Finding{What: "debootstrap", For: "lock of bases made with debootstrap"}
 	if err := base.Check(); err != nil {
 		f.Detail, f.Remedy = err.Error(), "make deps"
 		return f

@@ -22,6 +22,8 @@ import (
 type LockReport struct {
 	Resolved   []string          `json:"resolved"`
 	Unresolved map[string]string `json:"unresolved"` // maps key to reason
+	// Mirrors are rules for --mirror with which builds take packages from the directory of --keep.
+	Mirrors []string `json:"mirrors,omitempty"`
 }
 
 // Resolve fills in what the lock lacks for the targets. Package sets are resolved inside the
@@ -140,7 +142,7 @@ func (w *Workspace) resolve(ctx context.Context, s *solve.Solver, t request) err
 		}
 		return err
 	case component.MissingBase:
-		m, err := s.Provider.Maker()
+		m, err := s.Provider.Maker(t.Base.Suite, t.Platform.Arch)
 		if err != nil {
 			return err
 		}

@@ -27,6 +27,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/registry"
 
+	"github.com/assay-hpc/assay/build/archive"
 	"github.com/assay-hpc/assay/build/mirror"
 )
 
@@ -79,7 +80,7 @@ func (p *planted) forms() []string {
 // everything that can want one, and looks for them in all that was written.
 func TestPlanted(t *testing.T) {
 	addr := buildkit(t)
-	debianRoot, err := mirror.DefaultDebian()
+	debianRoot, err := mirror.DefaultArchive(archive.Of("bookworm", runtime.GOARCH))
 	if err != nil {
 		t.Skip(err)
 	}

@@ -42,7 +42,7 @@ func (r targetRow) facts() facts {
 	if r.cuda != "" {
 		f["cuda"] = []string{r.cuda}
 	}
-	if r.distro == "ubuntu" {
+	if r.distro == "ubuntu" && r.base.Debootstrap == nil { // what conditions say of an Ubuntu is of what NVIDIA has for it
 		f["ubuntu"] = []string{r.release}
 	}
 	return f

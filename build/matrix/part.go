@@ -274,6 +274,7 @@ func (d *Definition) Part(t Target, p recipe.Platform, locked func(pkg string) s
 	s := &scope{Definition: d, facts: t.facts(p, word), values: baseValues(t, p)}
 	part := Part{Name: d.Name, Version: word, About: d.doc.About.Text, License: d.doc.License.Text, Homepage: d.doc.Homepage.Text, From: d.From, Origin: d.Origin()}
 	s.setVersion(word)
+	s.setVars()
 	part.Packages = s.packages(d.doc.Packages)
 	switch of := d.doc.Version.Package.Text; {
 	case of != "":
@@ -283,10 +284,8 @@ func (d *Definition) Part(t Target, p recipe.Platform, locked func(pkg string) s
 		part.Version = locked(first)
 	}
 	s.setVersion(part.Version)
+	s.setVars()
 	part.Packages = s.packages(d.doc.Packages) // again: they may name the version
-	for _, v := range s.pairs(d.doc.Vars) {
-		s.values[v.Name] = v.Value
-	}
 	s.image(&part)
 	s.making(&part)
 	part.Vars = map[string]string{}
@@ -318,6 +317,14 @@ func MajorMinor(version string) string {
 	return major + "." + minor
 }
 
+func (s *scope) setVars() {
+	for _, v := range s.doc.Vars {
+		if text, ok := s.choose(v.Value); ok {
+			s.values[v.Name] = text
+		}
+	}
+}
+
 func (s *scope) setVersion(v string) {
 	s.values["version"], s.values["version.upstream"] = v, UpstreamVersion(v)
 	s.values["version.short"], _, _ = strings.Cut(v, "-")
@@ -325,10 +332,13 @@ func (s *scope) setVersion(v string) {
 }
 
 // UpstreamVersion returns the part of a Debian version that the program itself reports: no epoch, no
-// revision, no repacking suffix.
+// revision, no repacking suffix. "6.0+really5.0.9-3" is 5.0.9: the archive went back to that version.
 func UpstreamVersion(v string) string {
 	if _, rest, ok := strings.Cut(v, ":"); ok {
 		v = rest
+	}
+	if _, really, ok := strings.Cut(v, "+really"); ok {
+		v = really
 	}
 	if i := strings.LastIndex(v, "-"); i >= 0 {
 		v = v[:i]

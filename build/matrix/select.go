@@ -76,12 +76,12 @@ func LowestCUDA(targets []Target, like Target, component string) Target {
 		func(t Target) string { return t.CUDA })
 }
 
-// lowest returns the Ubuntu target with the lowest version of those that pass want; among equals
-// the plain one, then the first.
+// lowest returns the target on NVIDIA's Ubuntu bases with the lowest version of those that pass want;
+// among equals the plain one, then the first.
 func lowest(targets []Target, want func(Target) bool, version func(Target) string) Target {
 	var best Target
 	for _, t := range targets {
-		if t.Distro != "ubuntu" || t.CUDA == "" || !want(t) {
+		if t.Distro != "ubuntu" || t.Base.Debootstrap != nil || t.CUDA == "" || !want(t) {
 			continue
 		}
 		d := CompareVersions(version(t), version(best))

@@ -15,9 +15,9 @@ func TestSelect(t *testing.T) {
 		{"fabric-debian12", "fabric-debian12"},
 		{"cuda12.2.2-*", "cuda12.2.2-ubuntu20.04 cuda12.2.2-ubuntu22.04"},
 		{"cuda12.2.2-ubuntu22.04 cuda12.2.2-*", "cuda12.2.2-ubuntu20.04 cuda12.2.2-ubuntu22.04"},
-		{"*-ubuntu22.04-efa fabric-*", "fabric-debian12 cuda12.9.1-ubuntu22.04-efa"},
+		{"*-ubuntu22.04-efa fabric-debian*", "fabric-debian12 cuda12.9.1-ubuntu22.04-efa"},
 		{"fabric-debian13", `there is no target "fabric-debian13"; the nearest is "fabric-debian12"`},
-		{"cuda14*", `no target matches "cuda14*"; one of the 47 targets is "`},
+		{"cuda14*", `no target matches "cuda14*"; one of the `},
 		{"cuda[", `"cuda[" is not a pattern of target names: syntax error in pattern; write it`},
 	} {
 		got := ""

@@ -84,16 +84,13 @@ func (r *Resolver) Locations() []location {
 			all = append(all, location{rule.From, rule.To, rule.auth})
 		}
 	}
-	for _, d := range []struct {
-		name, suffix string
-		root         func() (string, error)
-	}{{"debian:", "", r.Debian}, {"debian-security:", "-security", r.Debian}, {"goproxy:", "", r.GoProxy}} {
-		root, err := d.root()
+	for _, s := range schemes {
+		root, err := r.Defaults[s.of]()
 		if err != nil {
 			continue // nothing is fetched from it
 		}
 		if plain, c, ok := split(root); ok && c.Set() {
-			all = append(all, location{d.name, plain + d.suffix, c})
+			all = append(all, location{s.name, plain + s.suffix, c})
 		}
 	}
 	return all

@@ -1,20 +1,25 @@
-// Package mirror determines where a download or image is really fetched from: it expands the two
-// schemes that represent a client's default (debian:, goproxy:) and applies the user's --mirror
-// FROM=TO rules, for air-gapped sites and tests.
+// Package mirror determines where a download or image is really fetched from: it expands the
+// schemes that represent a client's default (those of distributions' archives, goproxy:) and applies
+// the user's --mirror FROM=TO rules, for air-gapped sites and tests.
 package mirror
 
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/assay-hpc/assay/build/archive"
 )
 
 // A Rule redirects every URL or image reference that starts with From.
@@ -79,19 +84,33 @@ func forbidden(c rune) bool { return c <= ' ' || c == 0x7f || strings.ContainsRu
 // A Resolver maps the names in recipes to the locations to fetch from.
 type Resolver struct {
 	rules []Rule // longest From first
-	// Debian returns the archive's root for debian:, which may have a
-	// credential.
-	Debian func() (string, error)
-	// GoProxy returns the module proxy's root for goproxy:, which may have a
-	// credential.
-	GoProxy func() (string, error)
+	// Defaults has, for the scheme of each archive ("debian:") and goProxy, a function that
+	// returns the root URL, which may have a credential.
+	Defaults map[string]func() (string, error)
 }
+
+const goProxy = "goproxy:"
+
+// A scheme begins a name in a lock and stands for a default's root URL, with a suffix.
+type scheme struct{ name, of, suffix string }
+
+var schemes = func() []scheme {
+	all := []scheme{{goProxy, goProxy, ""}}
+	for _, s := range archive.Schemes() {
+		all = append(all, scheme{s.Name, s.Archive.Scheme, s.Suffix})
+	}
+	return all
+}()
 
 // New returns a resolver with the given rules; the longest match wins.
 func New(rules ...Rule) *Resolver {
 	rules = slices.Clone(rules)
 	slices.SortStableFunc(rules, func(a, b Rule) int { return cmp.Compare(len(b.From), len(a.From)) })
-	return &Resolver{rules: rules, Debian: sync.OnceValues(DefaultDebian), GoProxy: sync.OnceValues(DefaultGoProxy)}
+	defaults := map[string]func() (string, error){goProxy: sync.OnceValues(DefaultGoProxy)}
+	for _, a := range archive.All {
+		defaults[a.Scheme] = sync.OnceValues(func() (string, error) { return DefaultArchive(a) })
+	}
+	return &Resolver{rules: rules, Defaults: defaults}
 }
 
 // Rules returns the rules, longest first.
@@ -132,11 +151,13 @@ func (r *Resolver) Name(u string) string {
 		}
 	}
 	u = name
-	if root, err := r.DebianRoot(); err == nil {
-		// The longer name first: …/debian is a prefix of …/debian-security.
-		for _, a := range []struct{ suffix, scheme string }{{"-security", "debian-security:"}, {"", "debian:"}} {
-			if rest, ok := under(u, root+a.suffix); ok {
-				return a.scheme + strings.TrimPrefix(rest, "/")
+	for _, s := range schemes {
+		if s.name == goProxy {
+			continue // no package tool reports its URLs
+		}
+		if root, err := r.Root(s.name); err == nil {
+			if rest, ok := under(u, root); ok {
+				return s.name + strings.TrimPrefix(rest, "/")
 			}
 		}
 	}
@@ -145,7 +166,9 @@ func (r *Resolver) Name(u string) string {
 
 // Image returns the reference to pull for a reference in the matrix.
 func (r *Resolver) Image(ref string) string {
-	if to, ok := r.apply(ref); ok {
+	// A rule for a scheme is not for images: "ubuntu:24.04" is one.
+	images := Resolver{rules: slices.DeleteFunc(slices.Clone(r.rules), func(r Rule) bool { return strings.HasSuffix(r.From, ":") })}
+	if to, ok := images.apply(ref); ok {
 		return to
 	}
 	return ref
@@ -231,52 +254,55 @@ func under(s, prefix string) (string, bool) {
 }
 
 func (r *Resolver) expand(u string) (root, rest string, err error) {
-	switch scheme, rest, _ := strings.Cut(u, ":"); scheme {
-	case "debian", "debian-security":
-		root, err = r.DebianRoot()
-		return root + strings.TrimPrefix(scheme, "debian"), strings.TrimPrefix(rest, "/"), err
-	case "goproxy":
-		root, err = plain(r.GoProxy())
-		return root, rest, err
+	for _, s := range schemes {
+		if rest, ok := strings.CutPrefix(u, s.name); ok {
+			root, err = r.Root(s.name)
+			return root, strings.TrimPrefix(rest, "/"), err
+		}
 	}
 	return "", "", nil
 }
 
-// DebianRoot returns the root URL of the default Debian archive, without a
-// credential.
-func (r *Resolver) DebianRoot() (string, error) { return plain(r.Debian()) }
-
-// plain removes the credential from a default's URL.
-func plain(root string, err error) (string, error) {
+// Root returns the root URL that a scheme stands for by default, without a credential.
+func (r *Resolver) Root(name string) (string, error) {
+	s := schemes[slices.IndexFunc(schemes, func(s scheme) bool { return s.name == name })]
+	root, err := r.Defaults[s.of]()
 	if err != nil {
 		return "", err
 	}
 	root, _, ok := split(root)
 	if !ok {
-		return "", fmt.Errorf("the default archive or module proxy of this machine is not a URL that can be used; give --mirror debian:=URL or goproxy:=URL")
+		return "", fmt.Errorf("this machine's default for %s is not a URL that can be used; give --mirror %[1]s=URL", s.of)
 	}
-	return root, nil
+	return root + s.suffix, nil
 }
 
-// DefaultDebian returns the Debian archive that debootstrap on this machine uses by default.
-func DefaultDebian() (string, error) {
-	path, err := exec.LookPath("debootstrap")
+// DefaultArchive returns the root of the archive that debootstrap on this machine uses by default.
+func DefaultArchive(a archive.Archive) (string, error) {
+	program, err := exec.LookPath("debootstrap")
 	if err != nil {
-		if _, err := os.Stat("/usr/sbin/debootstrap"); err != nil {
-			return "", fmt.Errorf("no Debian archive is known here: debootstrap, whose default it is, is not installed (make deps), and there is no --mirror debian:=URL")
-		}
-		path = "/usr/sbin/debootstrap"
+		program = "/usr/sbin/debootstrap"
 	}
+	if real, err := filepath.EvalSymlinks(program); err == nil { // /sbin may be a link
+		program = real
+	}
+	path := filepath.Join(filepath.Dir(program), "..", a.DefaultIn)
 	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("no archive is known here for %s: debootstrap, whose default it is, is not installed (make deps), and there is no --mirror %[1]s=URL", a.Scheme)
+	}
 	if err != nil {
 		return "", err
 	}
-	m := regexp.MustCompile(`(?m)^DEF_MIRROR="([^"]+)"`).FindSubmatch(text)
-	if m == nil {
-		return "", fmt.Errorf("%s names no default archive; give --mirror debian:=URL", path)
+	for line := range strings.Lines(string(text)) {
+		if root := webURL.FindString(line); root != "" && strings.Contains(line, a.DefaultLine) {
+			return strings.TrimSuffix(root, "/"), nil
+		}
 	}
-	return strings.TrimSuffix(string(m[1]), "/"), nil
+	return "", fmt.Errorf("%s names no default archive for %s; give --mirror %[2]s=URL", path, a.Scheme)
 }
+
+var webURL = regexp.MustCompile(`https?://[^"\s]+`)
 
 // DefaultGoProxy returns the first proxy of GOPROXY, as set in the environment or reported by the
 // go command.

@@ -6,11 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/assay-hpc/assay/build/archive"
 )
 
 func rules(t testing.TB, list ...string) []Rule {
@@ -28,6 +31,8 @@ func rules(t testing.TB, list ...string) []Rule {
 
 const (
 	debianRoot = "http://archive.example.org/debian"
+	ubuntuRoot = "http://archive.example.org/ubuntu"
+	portsRoot  = "http://ports.example.org/ubuntu-ports"
 	proxyRoot  = "https://modules.example.org"
 )
 
@@ -35,8 +40,9 @@ const (
 func resolver(t testing.TB, list ...string) *Resolver {
 	t.Helper()
 	r := New(rules(t, list...)...)
-	r.Debian = func() (string, error) { return debianRoot, nil }
-	r.GoProxy = func() (string, error) { return proxyRoot, nil }
+	for scheme, root := range map[string]string{"debian:": debianRoot, "ubuntu:": ubuntuRoot, "ubuntu-ports:": portsRoot, goProxy: proxyRoot} {
+		r.Defaults[scheme] = func() (string, error) { return root, nil }
+	}
 	return r
 }
 
@@ -119,7 +125,7 @@ func TestCredential(t *testing.T) {
 // TestLocation: a credential goes to its mirror, and nowhere else.
 func TestLocation(t *testing.T) {
 	r := resolver(t, "goproxy:=https://robot:one@m.example.org/go", "https://a.example.org=https://robot:two@m.example.org/go/a", "debian:=http://free.example.org/debian")
-	r.Debian = func() (string, error) { return "http://robot:three@archive.example.org/debian", nil }
+	r.Defaults["debian:"] = func() (string, error) { return "http://robot:three@archive.example.org/debian", nil }
 	for url, want := range map[string]string{
 		"https://m.example.org/go/x.zip":                             "robot:one",
 		"https://m.example.org/go/a/x":                               "robot:two",
@@ -154,8 +160,8 @@ func TestLocation(t *testing.T) {
 	if got, err := r.URL("debian-security:pool/x.deb"); err != nil || got != "http://archive.example.org/debian-security/pool/x.deb" {
 		t.Errorf("URL = %q, %v; want one without the default's password", got, err)
 	}
-	if got, err := r.DebianRoot(); err != nil || got != "http://archive.example.org/debian" {
-		t.Errorf("DebianRoot() = %q, %v", got, err)
+	if got, err := r.Root("debian:"); err != nil || got != "http://archive.example.org/debian" {
+		t.Errorf("Root() = %q, %v", got, err)
 	}
 }
 
@@ -189,6 +195,11 @@ func TestURL(t *testing.T) {
 		{"debian is not debian-security", []string{"debian:=http://m.example.org/d"}, "debian-security:pool/x.deb", debianRoot + "-security/pool/x.deb"},
 		{"debian-security by its scheme", []string{"debian-security:=http://m.example.org/s"}, "debian-security:pool/x.deb", "http://m.example.org/s/pool/x.deb"},
 
+		{"ubuntu", nil, "ubuntu:pool/universe/x.deb", ubuntuRoot + "/pool/universe/x.deb"},
+		{"ubuntu-ports", nil, "ubuntu-ports:pool/x.deb", portsRoot + "/pool/x.deb"},
+		{"ubuntu is not ubuntu-ports", []string{"ubuntu:=http://m.example.org/u"}, "ubuntu-ports:pool/x.deb", portsRoot + "/pool/x.deb"},
+		{"ubuntu by its scheme", []string{"ubuntu:=http://m.example.org/u"}, "ubuntu:pool/x.deb", "http://m.example.org/u/pool/x.deb"},
+
 		{"goproxy", nil, "goproxy:golang.org/x/sys/@v/v0.1.0.zip", proxyRoot + "/golang.org/x/sys/@v/v0.1.0.zip"},
 		{"goproxy by its scheme", []string{"goproxy:=http://m.example.org/go"}, "goproxy:a/@v/v1.zip", "http://m.example.org/go/a/@v/v1.zip"},
 		{"goproxy by its URL", []string{proxyRoot + "=http://m.example.org/go"}, "goproxy:a/@v/v1.zip", "http://m.example.org/go/a/@v/v1.zip"},
@@ -203,8 +214,8 @@ func TestURL(t *testing.T) {
 func TestURLWithoutDefault(t *testing.T) {
 	r := resolver(t, "goproxy:=http://m.example.org/go")
 	none := errors.New("no archive is known")
-	r.Debian = func() (string, error) { return "", none }
-	r.GoProxy = func() (string, error) { t.Error("the default is asked for, and a rule is there"); return "", none }
+	r.Defaults["debian:"] = func() (string, error) { return "", none }
+	r.Defaults[goProxy] = func() (string, error) { t.Error("the default is asked for, and a rule is there"); return "", none }
 	if got, err := r.URL("debian:pool/x.deb"); !errors.Is(err, none) {
 		t.Errorf("URL = %q, %v; want the default's error", got, err)
 	}
@@ -231,6 +242,7 @@ func TestImage(t *testing.T) {
 		{"a longer tag", []string{"docker.io/nvidia/cuda:1=mirror.example.org/cuda:2"}, "docker.io/nvidia/cuda:12", "docker.io/nvidia/cuda:12"},
 		{"another port", []string{"localhost=mirror.example.org"}, "localhost:5000/cuda:1", "localhost:5000/cuda:1"},
 		{"a short name", []string{"ubuntu=mirror.example.org/ubuntu"}, "ubuntu:24.04", "mirror.example.org/ubuntu:24.04"},
+		{"not an archive's rule", []string{"ubuntu:=http://m.example.org/u"}, "ubuntu:24.04", "ubuntu:24.04"},
 		{"the longest wins", []string{"docker.io=one", "docker.io/nvidia=two"}, "docker.io/nvidia/cuda:1", "two/cuda:1"},
 	} {
 		if got := resolver(t, tt.rules...).Image(tt.in); got != tt.want {
@@ -242,7 +254,7 @@ func TestImage(t *testing.T) {
 // TestName: Name gives back what URL was given, whatever the rules, so that a
 // lock does not depend on the mirrors of the machine that wrote it.
 func TestName(t *testing.T) {
-	names := []string{"debian:pool/main/x.deb", "debian-security:pool/main/x.deb", "https://a.example.org/repo/x.deb", "https://a.example.org/repo/y/z.deb", "http://b.example.org/x.deb"}
+	names := []string{"debian:pool/main/x.deb", "debian-security:pool/main/x.deb", "ubuntu:pool/main/x.deb", "ubuntu-ports:pool/main/x.deb", "https://a.example.org/repo/x.deb", "https://a.example.org/repo/y/z.deb", "http://b.example.org/x.deb"}
 	for _, list := range [][]string{
 		nil,
 		{"debian:=http://m.example.org/d"},
@@ -273,7 +285,7 @@ func TestName(t *testing.T) {
 		t.Errorf("Name = %q; want %q", got, want)
 	}
 	r = resolver(t)
-	r.Debian = func() (string, error) { return "", errors.New("no archive is known") }
+	r.Defaults["debian:"] = func() (string, error) { return "", errors.New("no archive is known") }
 	if got, want := r.Name(debianRoot+"/pool/x.deb"), debianRoot+"/pool/x.deb"; got != want {
 		t.Errorf("without a default: Name = %q; want %q", got, want)
 	}
@@ -375,17 +387,40 @@ func TestDefaultGoProxy(t *testing.T) {
 	}
 }
 
-// TestDefaultDebian reads this machine's debootstrap, where there is one.
-func TestDefaultDebian(t *testing.T) {
-	if paths, _ := filepath.Glob("/usr/sbin/debootstrap"); len(paths) == 0 {
-		if root, err := DefaultDebian(); err == nil || !strings.Contains(err.Error(), "make deps") {
-			t.Errorf("without debootstrap: DefaultDebian() = %q, %v; want the remedy", root, err)
+// TestDefaultArchive reads a debootstrap, and this machine's where there is one.
+func TestDefaultArchive(t *testing.T) {
+	prefix := t.TempDir()
+	t.Setenv("PATH", filepath.Join(prefix, "sbin"))
+	write := func(name, text string) {
+		t.Helper()
+		file := filepath.Join(prefix, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o755)); err != nil {
+			t.Fatal(err)
 		}
-		return
 	}
-	root, err := DefaultDebian()
-	if err != nil || !strings.HasPrefix(root, "http") || strings.HasSuffix(root, "/") {
-		t.Errorf("DefaultDebian() = %q, %v; want an archive's root", root, err)
+	write("sbin/debootstrap", "#!/bin/sh\n# see http://docs.example.org\nDEF_MIRROR=\"http://deb.example.org/debian/\"\n")
+	for _, a := range archive.All {
+		if root, err := DefaultArchive(a); a.Scheme != "debian:" && (err == nil || !strings.Contains(err.Error(), "--mirror "+a.Scheme+"=URL")) {
+			t.Errorf("without its script: DefaultArchive(%s) = %q, %v; want the remedy", a.Scheme, root, err)
+		}
+	}
+	write("share/debootstrap/scripts/gutsy", "case $ARCH in\n  amd64|i386)\n\tdefault_mirror http://old-releases.example.org/ubuntu\n  \tdefault_mirror http://archive.example.org/ubuntu\n  *)\n\tdefault_mirror http://ports.example.org/ubuntu-ports\n")
+	want := map[string]string{"debian:": "http://deb.example.org/debian", "ubuntu:": ubuntuRoot, "ubuntu-ports:": portsRoot}
+	for _, a := range archive.All {
+		if root, err := DefaultArchive(a); err != nil || root != want[a.Scheme] {
+			t.Errorf("DefaultArchive(%s) = %q, %v; want %s", a.Scheme, root, err, want[a.Scheme])
+		}
+	}
+	t.Setenv("PATH", "/nowhere")
+	for _, a := range archive.All {
+		root, err := DefaultArchive(a)
+		if _, here := os.Stat("/usr/sbin/debootstrap"); here != nil {
+			if err == nil || !strings.Contains(err.Error(), "make deps") {
+				t.Errorf("without debootstrap: DefaultArchive(%s) = %q, %v; want the remedy", a.Scheme, root, err)
+			}
+		} else if err != nil || !strings.HasPrefix(root, "http") || strings.HasSuffix(root, "/") {
+			t.Errorf("DefaultArchive(%s) = %q, %v; want an archive's root", a.Scheme, root, err)
+		}
 	}
 }
 

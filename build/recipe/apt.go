@@ -103,18 +103,32 @@ const trust = `for f in /etc/apt/sources.list /etc/apt/sources.list.d/* /etc/apt
 done > /out/trust
 `
 
+// update fetches the package lists. While an archive is being synchronised, its indices do not fit
+// its signed file of checksums: apt is asked again for some minutes.
+const update = `for wait in 20 60 180 0; do
+  status=0
+  $apt update -o APT::Update::Error-Mode=any >/tmp/assay-update 2>&1 || status=$?
+  cat /tmp/assay-update >&2
+  if [ $status = 0 ]; then break; fi
+  if [ $wait = 0 ] || ! grep -qiE 'mirror sync in progress|hash sum mismatch' /tmp/assay-update; then exit $status; fi
+  echo "assay: an archive is being synchronised, its package lists do not fit its checksums; asking again in $wait seconds" >&2
+  sleep $wait
+done
+rm /tmp/assay-update
+`
+
 // ResolveScript writes to /out/uris, without installing anything, one line of apt's --print-uris
 // for every package that installing the set would fetch: 'URI' name_version_arch.deb size
 // SHA256:hex. The sed script is applied to the stage's own sources first; the original sources
-// are written to /out/trust.
+// are written to /out/trust. An update that Ubuntu gives to a part of all machines for now is taken,
+// whatever this machine is.
 func (a Apt) ResolveScript(sed string) string {
 	upgrade := ""
 	if a.Upgrade {
 		upgrade = "$apt upgrade >> /out/uris\n"
 	}
-	return aptBegin + trust + redirect(sed) + `apt="$apt -o Acquire::ForceHash=SHA256 -o Acquire::Retries=3"
-$apt update -o APT::Update::Error-Mode=any
-apt="$apt --print-uris"
+	return aptBegin + trust + redirect(sed) + `apt="$apt -o Acquire::ForceHash=SHA256 -o Acquire::Retries=3 -o APT::Get::Always-Include-Phased-Updates=true"
+` + update + `apt="$apt --print-uris"
 : > /out/uris
 ` + upgrade + "$apt install " + strings.Join(a.Packages, " ") + " >> /out/uris\n"
 }

@@ -3,8 +3,10 @@ package recipe
 import (
 	"fmt"
 	"net/url"
+	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -159,5 +161,39 @@ func TestDebFile(t *testing.T) {
 	}
 	if got, want := (Deb{Name: "ssh", Version: "1:9~rc1-2", Arch: "all"}).File(), "ssh_1_9-rc1-2_all.deb"; got != want {
 		t.Errorf("File() = %q; want %q", got, want)
+	}
+}
+
+// TestUpdateRetries: package lists that do not fit their checksums are asked for again, a few times;
+// any other failure is one at once.
+func TestUpdateRetries(t *testing.T) {
+	const torn = "E: Failed to fetch x  File has unexpected size (1 != 2). Mirror sync in progress? [IP: ::1 80]"
+	for _, tt := range []struct {
+		name, message string
+		failures      int
+		sleeps        string
+		status        int
+	}{
+		{"good", torn, 0, "", 0},
+		{"torn twice", torn, 2, "20 60 ", 0},
+		{"torn for long", torn, 9, "20 60 180 ", 100},
+		{"no server", "E: Failed to fetch x  Could not connect", 1, "", 100},
+	} {
+		dir := t.TempDir()
+		script := strings.ReplaceAll(`sleep() { printf '%s ' "$1" >> DIR/sleeps; }
+apt() {
+  echo x >> DIR/calls
+  if [ $(wc -l < DIR/calls) -le FAILURES ]; then echo "MESSAGE" >&2; return 100; fi
+}
+: > DIR/sleeps
+apt=apt
+`, "DIR", dir)
+		script = strings.NewReplacer("FAILURES", fmt.Sprint(tt.failures), "MESSAGE", tt.message).Replace(script) + strings.ReplaceAll(update, "/tmp/", dir+"/")
+		cmd := exec.Command("sh", "-euc", script)
+		out, _ := cmd.CombinedOutput()
+		sleeps, err := os.ReadFile(filepath.Join(dir, "sleeps"))
+		if err != nil || string(sleeps) != tt.sleeps || cmd.ProcessState.ExitCode() != tt.status || tt.failures > 0 && !strings.Contains(string(out), tt.message) {
+			t.Errorf("%s: slept %q (%v), status %d; want %q, %d\n%s", tt.name, sleeps, err, cmd.ProcessState.ExitCode(), tt.sleeps, tt.status, out)
+		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/assay-hpc/assay/build/archive"
 )
 
 var (
@@ -50,8 +52,15 @@ func (d Deb) Validate() error {
 	return ValidateURL("url", d.URL)
 }
 
-// schemes are those of URLs of downloads. The last three stand for what a mirror or a default says.
-var schemes = []string{"https", "http", "debian", "debian-security", "goproxy"}
+// schemes are those of URLs of downloads. All but the first two stand for what a mirror or a default
+// says.
+var schemes = func() []string {
+	all := []string{"https", "http", "goproxy"}
+	for _, s := range archive.Schemes() {
+		all = append(all, strings.TrimSuffix(s.Name, ":"))
+	}
+	return all
+}()
 
 // ValidateURL reports why a text is not the URL of a download. Such a URL has a known scheme, only
 // characters that a URL may contain unescaped and that no shell interprets, no user, no path

@@ -23,6 +23,7 @@ import (
 	digest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/assay-hpc/assay/build/archive"
 	"github.com/assay-hpc/assay/build/base"
 	"github.com/assay-hpc/assay/build/component"
 	"github.com/assay-hpc/assay/build/fetch"
@@ -38,7 +39,7 @@ import (
 
 type imageConfig = ocispec.ImageConfig
 
-// A Provider supplies what recipes refer to but do not contain: bases made of Debian packages, the
+// A Provider supplies what recipes refer to but do not contain: bases made of packages, the
 // harness's source, and the configuration of base images.
 type Provider struct {
 	Mirror   *mirror.Resolver
@@ -209,7 +210,7 @@ func parseBase(ref string) (matrix.Debootstrap, bool) {
 }
 
 func (p *Provider) debootstrap(ctx context.Context, d matrix.Debootstrap, on recipe.Platform) (v1.Image, func(), error) {
-	m, err := p.Maker()
+	m, err := p.Maker(d.Suite, on.Arch)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -244,19 +245,21 @@ func (p *Provider) Harness(file string, on recipe.Platform) (digest.Digest, erro
 	return digest.Digest(h.String()), err
 }
 
-// Maker returns the maker of bases on this machine.
-func (p *Provider) Maker() (*base.Maker, error) {
-	archive, err := p.Mirror.URL("debian:")
+// Maker returns the maker of bases of a suite for an architecture on this machine.
+func (p *Provider) Maker(suite, arch string) (*base.Maker, error) {
+	a := archive.Of(suite, arch)
+	root, err := p.Mirror.URL(a.Scheme)
 	if err != nil {
 		return nil, err
 	}
-	canon, err := p.Mirror.DebianRoot()
+	root = strings.TrimSuffix(root, "/")
+	canon, err := p.Mirror.Root(a.Scheme)
 	if err != nil {
-		canon = strings.TrimSuffix(archive, "/")
+		canon = root
 	}
 	return &base.Maker{
-		Dir: p.work.Dir, Archive: strings.TrimSuffix(archive, "/"), Canon: canon,
-		Name: p.Mirror.Name, Netrc: p.Mirror.Netrc(archive), Fetch: p.fetchDeb, Run: p.run, Epoch: p.Epoch, Log: p.Log,
+		Dir: p.work.Dir, Archive: a, Root: root, Canon: canon,
+		Name: p.Mirror.Name, Netrc: p.Mirror.Netrc(root), Fetch: p.fetchDeb, Run: p.run, Epoch: p.Epoch, Log: p.Log,
 	}, nil
 }
 
@@ -266,6 +269,23 @@ func (p *Provider) fetchDeb(ctx context.Context, d recipe.Deb) (string, error) {
 		return "", err
 	}
 	return p.cache.Get(ctx, at, d.SHA256)
+}
+
+// Keep writes a locked package to a file, unless that is there in the package's size. Builds check
+// its content.
+func (p *Provider) Keep(ctx context.Context, d recipe.Deb, file string) error {
+	if info, err := os.Stat(file); err == nil && info.Size() == d.Size {
+		return nil
+	}
+	cached, err := p.fetchDeb(ctx, d)
+	if err != nil {
+		return fmt.Errorf("package %s %s: %w", d.Name, d.Version, err)
+	}
+	data, err := os.ReadFile(cached)
+	if err != nil {
+		return err
+	}
+	return p.writeFile(file, data)
 }
 
 // Sum downloads a URL and returns its SHA-256 and size, for locking. Downloads that can be

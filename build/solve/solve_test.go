@@ -554,7 +554,7 @@ func TestGraphHasNoCredential(t *testing.T) {
 		rules = append(rules, rule)
 	}
 	p.Mirror = mirror.New(rules...)
-	p.Mirror.Debian = func() (string, error) { return "http://archive.example.org/debian", nil }
+	p.Mirror.Defaults["debian:"] = func() (string, error) { return "http://archive.example.org/debian", nil }
 	s := &Solver{Provider: p, Epoch: p.Epoch}
 	sum := strings.Repeat("ab", 32)
 	file := func(url string) recipe.Mount {

@@ -75,7 +75,7 @@ func explain(r *recipe.Recipe, err error) error {
 
 // staleHint returns the remedy for locked files that their source has dropped.
 func staleHint(target string) string {
-	return fmt.Sprintf("the source has dropped this version since it was locked: run \"assay lock --update %s\" and review the difference, or give --mirror FROM=TO with a mirror that still has it", target)
+	return fmt.Sprintf("the source has dropped this version since it was locked: run \"assay lock --update %s\" and review the difference, or give --mirror FROM=TO with a mirror that still has it, such as a directory of \"assay lock --keep\"", target)
 }
 
 // downloads maps the digests of all downloads of a recipe to their URLs.

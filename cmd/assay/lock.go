@@ -21,7 +21,7 @@ type lockFlags struct {
 	common
 	builderFlags
 	check, update bool
-	diff          string
+	diff, keep    string
 	form          string
 }
 
@@ -35,6 +35,7 @@ func lockCommand() *cli.Command {
 			&cli.BoolFlag{Name: "check", Usage: "change nothing; exit 1 if the targets need what the lock lacks", Destination: &o.check},
 			&cli.BoolFlag{Name: "update", Usage: "resolve again the entries that are already locked", Destination: &o.update},
 			&cli.StringFlag{Name: "diff", Usage: "change nothing; show what differs between the earlier lock `FILE` and this one, by target", Destination: &o.diff},
+			&cli.StringFlag{Name: "keep", Usage: "put the locked packages of distributions' archives, which drop what is superseded, into `DIR`, for builds with --mirror", Destination: &o.keep},
 			grammar.Format(&o.form, "text", "json"),
 		), o.builderFlags.flags()...),
 		BashComplete: o.complete,
@@ -50,6 +51,9 @@ func lockCommand() *cli.Command {
 func (o *lockFlags) run(c *cli.Context) error {
 	if o.diff != "" && (o.check || o.update) {
 		return exit.Usagef("--diff changes and checks nothing: give it without --check and --update")
+	}
+	if o.keep != "" && (o.check || o.diff != "") {
+		return exit.Usagef("--check and --diff change nothing: give --keep without them")
 	}
 	w, err := o.open(c)
 	if err != nil {
@@ -87,6 +91,12 @@ func (o *lockFlags) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	kept := 0
+	if o.keep != "" {
+		if kept, rep.Mirrors, err = w.Keep(c.Context, targets, o.keep, o.limits); err != nil {
+			return err
+		}
+	}
 	if o.form == "json" {
 		err = writeJSON(c.App.Writer, rep)
 	} else {
@@ -97,6 +107,9 @@ func (o *lockFlags) run(c *cli.Context) error {
 			fmt.Fprintf(c.App.Writer, "unresolved  %s: %s\n", k, rep.Unresolved[k])
 		}
 		fmt.Fprintf(c.App.Writer, "%s: %d resolved, %d unresolved\n", w.LockPath, len(rep.Resolved), len(rep.Unresolved))
+		if o.keep != "" {
+			fmt.Fprintf(c.App.Writer, "%s: %d packages; to build from them: --mirror %s\n", o.keep, kept, strings.Join(rep.Mirrors, " --mirror "))
+		}
 	}
 	if err == nil && len(rep.Unresolved) > 0 {
 		return exit.With(exit.Fail, nil)

@@ -2,10 +2,15 @@
 // needs it: a program with this package starts on any machine, and Init returns why there are
 // no GPUs.
 //
-// There is code for GPUs only in builds with cgo and the tag cuda. These need cuda.h of CUDA
-// 11.8 or 12: CUDA 13 changed functions that gorgonia.org/cu calls. If it is not in
-// /usr/include or /usr/local/cuda/include, set its directory in CGO_CFLAGS:
-// CGO_CFLAGS=-I$CUDA_HOME/include. The driver must be of branch 525 (CUDA 12.0) or newer.
+// There is code for GPUs only in builds with cgo and the tag cuda. These need cuda.h of CUDA 11.8
+// or newer:
+//
+//	CGO_CFLAGS="-O2 -I$PWD/internal/gpu/driver/include -idirafter $CUDA_HOME/include"
+//
+// With -I$CUDA_HOME/include the toolkit's nvml.h would hide go-nvml's. The directory include has a
+// cuda.h in front of CUDA 13's, which changed functions that gorgonia.org/cu calls; CUDA before 13
+// in /usr/include or /usr/local/cuda/include needs none of the flags. The driver must be of branch
+// 525 (CUDA 12.0) or newer.
 //
 // Devices, contexts, memory, streams, events and modules are built on gorgonia.org/cu. That
 // package links with libcuda.so and calls cuInit when the program starts. So that neither

@@ -1,0 +1,96 @@
+package driver
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/assay-hpc/assay/build/fetch"
+	"github.com/assay-hpc/assay/build/lock"
+	"github.com/assay-hpc/assay/build/recipe"
+)
+
+// TestKeep: what a lock names of archives is kept once, and is fetched from the directory when the
+// archives have dropped it.
+func TestKeep(t *testing.T) {
+	gone := false
+	served := map[string]int{}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		served[r.URL.Path]++
+		if gone {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = w.Write([]byte("content of " + r.URL.Path))
+	}))
+	t.Cleanup(srv.Close)
+	deb := func(name, scheme, root string) recipe.Deb {
+		content := "content of " + root + "/pool/" + name + ".deb"
+		sum := sha256.Sum256([]byte(content))
+		return recipe.Deb{Name: name, Version: "1", Arch: "amd64", URL: scheme + "pool/" + name + ".deb", SHA256: hex.EncodeToString(sum[:]), Size: int64(len(content))}
+	}
+	const target = "fabric-debian12"
+	at := func(mirrors ...string) *Workspace {
+		w := open(t, Options{Matrix: own(t), Mirrors: mirrors})
+		w.Log, w.StateDir = t.Logf, t.TempDir()
+		w.Lock.Debs = map[string]lock.PackageSet{
+			"base-bookworm-minbase/amd64": {Packages: []recipe.Deb{deb("libc6", "debian:", "/d"), deb("apt", "debian:", "/d")}},
+			target + "/amd64":             {Packages: []recipe.Deb{deb("libc6", "debian:", "/d"), deb("ssh", "debian-security:", "/s")}},
+			"of-no-target/amd64":          {Packages: []recipe.Deb{deb("vim", "debian:", "/d")}},
+		}
+		return w
+	}
+	keep := func(w *Workspace, dir string) ([]string, error) {
+		targets, err := w.Select([]string{target})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, rules, err := w.Keep(t.Context(), targets, dir, fetch.Limits{})
+		if err == nil && n != 3 {
+			t.Errorf("Keep = %d packages; want 3", n)
+		}
+		return rules, err
+	}
+	dir := filepath.Join(t.TempDir(), "store")
+	w := at("debian:="+srv.URL+"/d", "debian-security:="+srv.URL+"/s")
+	rules, err := keep(w, dir)
+	if want := []string{"debian:=" + dir + "/debian", "debian-security:=" + dir + "/debian-security"}; err != nil || !slices.Equal(rules, want) {
+		t.Fatalf("Keep = %q, %v; want %q", rules, err, want)
+	}
+	if _, err := keep(w, dir); err != nil {
+		t.Error(err)
+	}
+	if want := map[string]int{"/d/pool/libc6.deb": 1, "/d/pool/apt.deb": 1, "/s/pool/ssh.deb": 1}; !maps.Equal(served, want) {
+		t.Errorf("the archives served %v; want %v", served, want)
+	}
+	gone = true
+	if _, err := keep(at("debian:="+srv.URL+"/d", "debian-security:="+srv.URL+"/s"), t.TempDir()); err == nil || !strings.Contains(err.Error(), "404") {
+		t.Errorf("the archives have dropped the packages, and Keep = %v", err)
+	}
+	other := t.TempDir()
+	if _, err := keep(at(rules...), other); err != nil {
+		t.Errorf("from the directory: %v", err)
+	}
+	for _, name := range []string{"debian/pool/libc6.deb", "debian/pool/apt.deb", "debian-security/pool/ssh.deb"} {
+		a, err := os.ReadFile(filepath.Join(dir, name))
+		b, err2 := os.ReadFile(filepath.Join(other, name))
+		if err != nil || err2 != nil || !cmp.Equal(a, b) {
+			t.Errorf("%s: %v, %v; %q and %q", name, err, err2, a, b)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "debian/pool/libc6.deb"), []byte(strings.Repeat("x", len("content of /d/pool/libc6.deb"))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := keep(at(rules...), t.TempDir()); err == nil || !strings.Contains(err.Error(), "libc6") {
+		t.Errorf("a package that was changed in the directory: Keep = %v", err)
+	}
+}
