@@ -261,7 +261,7 @@ func TestScaled(t *testing.T) {
 			each(t, all, func(g *gpuRank) error {
 				got := make([]byte, count*size)
 				err := g.on(bytes.Clone(srcs[g.Rank()]), got, func(s, r coll.Buffer) error {
-					return g.Do(&op.Op{Coll: op.AllReduce, Send: op.Memory(s.Addr(), s.Len()), Recv: op.Memory(r.Addr(), r.Len()), Device: true, Count: count, Type: ty, Red: elem.Sum, Scale: float64(g.Rank()) + 1.5, Scaled: true})
+					return g.Comm.Do(&op.Op{Coll: op.AllReduce, Send: op.Memory(s.Addr(), s.Len()), Recv: op.Memory(r.Addr(), r.Len()), Device: true, Count: count, Type: ty, Red: elem.Sum, Scale: float64(g.Rank()) + 1.5, Scaled: true})
 				})
 				if err != nil {
 					return err
@@ -277,7 +277,7 @@ func TestScaled(t *testing.T) {
 					return err
 				}
 				err = g.on(bytes.Clone(srcs[g.Rank()]), got, func(s, r coll.Buffer) error {
-					return g.Do(&op.Op{Coll: op.AllReduce, Send: op.Memory(s.Addr(), s.Len()), Recv: op.Memory(r.Addr(), r.Len()), Device: true, Count: count, Type: ty, Red: elem.Sum, Scaled: true, Factor: uint64(at.Addr()), FactorAt: true})
+					return g.Comm.Do(&op.Op{Coll: op.AllReduce, Send: op.Memory(s.Addr(), s.Len()), Recv: op.Memory(r.Addr(), r.Len()), Device: true, Count: count, Type: ty, Red: elem.Sum, Scaled: true, Factor: uint64(at.Addr()), FactorAt: true})
 				})
 				if err != nil {
 					return err

@@ -379,24 +379,33 @@ func (t Type) scaled(v float, factor float64) float {
 }
 
 // inOrder reduces the elements by the order of the ranks: with ASSAY_SAME_BITS=1 every result has
-// these bits. Types of 8 and 16 bits are computed in float32 and rounded after each step.
+// these bits. Types of 8 and 16 bits are computed in float32, and rounded after each step on host
+// memory but once on GPUs: where that makes a difference, the result is not known.
 func (t Type) inOrder(red Red, in []float) float {
-	acc := in[0]
+	each, once := in[0], in[0].x
 	for _, v := range in[1:] {
-		if !acc.known() || !v.known() || acc.err+v.err > 0 {
+		if !each.known() || !v.known() || each.err+v.err > 0 {
 			return unknown
 		}
-		x := acc.x + v.x
-		if red == Prod {
-			x = acc.x * v.x
-		}
-		if t != Float64 {
-			x = float64(float32(x))
-		}
-		if math.Abs(x) > t.largest() || math.IsNaN(x) || math.IsInf(x, 0) {
+		each.x, once = t.Number(t.Round(t.step(red, each.x, v.x))), t.step(red, once, v.x)
+		if out := max(math.Abs(each.x), math.Abs(once)); !(out <= t.largest()) { // or NaN
 			return unknown
 		}
-		acc.x = t.Number(t.Round(x))
 	}
-	return acc
+	if t.Round(once) != t.Round(each.x) {
+		return unknown
+	}
+	return each
+}
+
+// step is one addition or multiplication, in the type that it is computed in.
+func (t Type) step(red Red, a, b float64) float64 {
+	x := a + b
+	if red == Prod {
+		x = a * b
+	}
+	if t != Float64 {
+		x = float64(float32(x))
+	}
+	return x
 }
