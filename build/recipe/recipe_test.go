@@ -48,6 +48,7 @@ func sample() *Recipe {
 		},
 		Components: []certificate.Component{{
 			Name: "tool", Version: "1.2", License: "MIT", Homepage: "https://tool.example.org",
+			Origin:   &certificate.Download{URL: "./components/tool", Digest: "sha256:" + sum("23")},
 			Sources:  []certificate.Download{{URL: url, Digest: "sha256:" + sum("22")}},
 			Packages: []string{"tool-bin"}, Layers: []string{"copy tool to /"},
 			Checks: []certificate.Check{{
