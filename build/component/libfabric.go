@@ -9,6 +9,7 @@ func init() {
 			return []certificate.Check{
 				command("version", `libfabric:`+exact(v), "fi_info", "--version"),
 				command("offers TCP", `provider: tcp`, "fi_info", "-p", "tcp"),
+				command("has InfiniBand and RoCE", `FI_VERBS_TX_SIZE`, "fi_info", "-e"), // a list of providers omits it without a device
 				executable("/usr/bin/fi_pingpong"),
 				lib.load("libfabric.so.1"),
 			}
