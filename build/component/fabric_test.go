@@ -92,7 +92,11 @@ func fill(l *lock.Lock, res Result) {
 			l.Debs[m.Key] = lock.PackageSet{Request: m.Request, Packages: debs(m.Platform.Arch, "base-files", "libc6")}
 		case MissingDebs:
 			asked := res.Recipe.Stage(m.Stage).Steps[m.Step].(recipe.Apt).Packages
-			l.Debs[m.Key] = lock.PackageSet{Request: m.Request, Packages: debs(m.Platform.Arch, append(slices.Clone(asked), "zlib1g")...)}
+			all := append(slices.Clone(asked), "zlib1g")
+			if slices.Contains(asked, "cuda-libraries-13-1") { // as its dependency
+				all = append(all, "cuda-cudart-13-1")
+			}
+			l.Debs[m.Key] = lock.PackageSet{Request: m.Request, Packages: debs(m.Platform.Arch, all...)}
 		}
 	}
 }
