@@ -1,7 +1,7 @@
-// Package base makes base images of Debian and Ubuntu. Resolve lets debootstrap determine the packages once, and
-// matrix.lock records them. Make fetches exactly those, merges their files into a file system
-// without executing or unpacking anything, lets the builder run the packages' scripts in it, and
-// turns the result into a tar that is the same on every machine and every day.
+// Package base makes base images of Debian and Ubuntu. Resolve lets debootstrap determine the
+// packages once, and matrix.lock records them. Make fetches exactly those, merges their files into a
+// file system without executing or unpacking anything, lets the builder run the packages' scripts in
+// it, and turns the result into a tar that is the same on every machine and every day.
 package base
 
 import (

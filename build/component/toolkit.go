@@ -42,7 +42,7 @@ var cudaKits = map[string]cudaKit{
 	"26.04": {
 		version: "13.1", compiler: "g++", nvcc: "cuda-nvcc-13-1", stubs: []string{"cuda-nvml-dev-13-1"}, cudart: "cuda-cudart-13-1",
 		minimal: []string{"cuda-cudart-13-1", "cuda-nvrtc-13-1"},
-		runtime: []string{"cuda-libraries-13-1"},
+		runtime: []string{"cuda-cudart-13-1", "cuda-libraries-13-1"},
 		devel:   []string{"cuda-minimal-build-13-1", "cuda-libraries-dev-13-1", "cuda-nvml-dev-13-1", "cuda-command-line-tools-13-1"},
 		// Of the Fortran compilers that it works with, the one that fits g++.
 		mpiDev: []string{"libopenmpi-dev", "gfortran-15"},

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/assay-hpc/assay/build/archive"
 	"github.com/assay-hpc/assay/build/recipe"
 )
 
@@ -85,8 +86,13 @@ func (w *writer) head() string {
 const aptSecret = "apt-auth"
 
 func contextHelp(name string) string {
-	if strings.HasPrefix(name, "base-") {
-		return "a Debian base: oci-layout://DIR:TAG, or docker-image://debian:bookworm-slim for one that is close"
+	if rest, ok := strings.CutPrefix(name, "base-"); ok {
+		suite, _, _ := strings.Cut(rest, "-")
+		distro := "debian"
+		if s, known := archive.Find(suite); known {
+			distro = s.Distro
+		}
+		return fmt.Sprintf("its base: oci-layout://DIR:TAG, or docker-image://%s:%s for one that is close", distro, suite)
 	}
 	return "a checkout of assay, for the harness's source"
 }

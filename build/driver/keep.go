@@ -2,7 +2,7 @@ package driver
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -13,6 +13,7 @@ import (
 	"github.com/assay-hpc/assay/build/archive"
 	"github.com/assay-hpc/assay/build/fetch"
 	"github.com/assay-hpc/assay/build/matrix"
+	"github.com/assay-hpc/assay/build/mirror"
 	"github.com/assay-hpc/assay/build/solve"
 )
 
@@ -32,21 +33,43 @@ func (w *Workspace) Keep(ctx context.Context, targets []matrix.Target, dir strin
 		return 0, nil, err
 	}
 	defer p.Close()
+	store, rules, err := storeIn(dir)
+	if err != nil {
+		return 0, nil, err
+	}
 	files, schemes := map[string]bool{}, map[string]bool{}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(8)
 	for _, key := range slices.Sorted(maps.Keys(need)) {
 		for _, d := range w.Lock.Debs[key].Packages {
-			scheme, path, _ := strings.Cut(d.URL, ":")
-			if files[d.URL] || !slices.ContainsFunc(archive.Schemes(), func(s archive.Scheme) bool { return s.Name == scheme+":" }) {
-				continue
+			file, err := store.URL(d.URL)
+			if err != nil {
+				return 0, nil, errors.Join(err, g.Wait())
 			}
-			files[d.URL], schemes[scheme] = true, true
-			g.Go(func() error { return p.Keep(ctx, d, filepath.Join(dir, scheme, filepath.FromSlash(path))) })
+			if files[file] || !mirror.IsPath(file) {
+				continue // twice, or of a server that no rule is for
+			}
+			scheme, _, _ := strings.Cut(d.URL, ":")
+			files[file], schemes[scheme+":="] = true, true
+			g.Go(func() error { return p.Keep(ctx, d, file) })
 		}
 	}
-	for _, s := range slices.Sorted(maps.Keys(schemes)) {
-		rules = append(rules, fmt.Sprintf("%s:=%s", s, filepath.Join(dir, s)))
-	}
+	rules = slices.DeleteFunc(rules, func(r string) bool { return !schemes[r[:strings.Index(r, "=")+1]] })
 	return len(files), rules, g.Wait()
+}
+
+// storeIn returns the resolver of a directory of packages, which maps a package's URL to its file,
+// and its rules, one for each scheme.
+func storeIn(dir string) (*mirror.Resolver, []string, error) {
+	var texts []string
+	var rules []mirror.Rule
+	for _, s := range archive.Schemes() {
+		text := s.Name + "=" + filepath.Join(dir, strings.TrimSuffix(s.Name, ":"))
+		rule, err := mirror.ParseRule(text)
+		if err != nil {
+			return nil, nil, err
+		}
+		texts, rules = append(texts, text), append(rules, rule)
+	}
+	return mirror.New(rules...), texts, nil
 }

@@ -36,15 +36,15 @@ func TestKeep(t *testing.T) {
 	deb := func(name, scheme, root string) recipe.Deb {
 		content := "content of " + root + "/pool/" + name + ".deb"
 		sum := sha256.Sum256([]byte(content))
-		return recipe.Deb{Name: name, Version: "1", Arch: "amd64", URL: scheme + "pool/" + name + ".deb", SHA256: hex.EncodeToString(sum[:]), Size: int64(len(content))}
+		return recipe.Deb{Name: name, Version: "1", Arch: "amd64", URL: scheme + "pool/" + strings.ReplaceAll(name, "+", "%2b") + ".deb", SHA256: hex.EncodeToString(sum[:]), Size: int64(len(content))}
 	}
 	const target = "fabric-debian12"
 	at := func(mirrors ...string) *Workspace {
 		w := open(t, Options{Matrix: own(t), Mirrors: mirrors})
 		w.Log, w.StateDir = t.Logf, t.TempDir()
 		w.Lock.Debs = map[string]lock.PackageSet{
-			"base-bookworm-minbase/amd64": {Packages: []recipe.Deb{deb("libc6", "debian:", "/d"), deb("apt", "debian:", "/d")}},
-			target + "/amd64":             {Packages: []recipe.Deb{deb("libc6", "debian:", "/d"), deb("ssh", "debian-security:", "/s")}},
+			"base-bookworm-minbase/amd64": {Packages: []recipe.Deb{deb("libc6+1", "debian:", "/d"), deb("apt", "debian:", "/d")}},
+			target + "/amd64":             {Packages: []recipe.Deb{deb("libc6+1", "debian:", "/d"), deb("ssh", "debian-security:", "/s")}},
 			"of-no-target/amd64":          {Packages: []recipe.Deb{deb("vim", "debian:", "/d")}},
 		}
 		return w
@@ -69,7 +69,7 @@ func TestKeep(t *testing.T) {
 	if _, err := keep(w, dir); err != nil {
 		t.Error(err)
 	}
-	if want := map[string]int{"/d/pool/libc6.deb": 1, "/d/pool/apt.deb": 1, "/s/pool/ssh.deb": 1}; !maps.Equal(served, want) {
+	if want := map[string]int{"/d/pool/libc6+1.deb": 1, "/d/pool/apt.deb": 1, "/s/pool/ssh.deb": 1}; !maps.Equal(served, want) {
 		t.Errorf("the archives served %v; want %v", served, want)
 	}
 	gone = true
@@ -80,14 +80,14 @@ func TestKeep(t *testing.T) {
 	if _, err := keep(at(rules...), other); err != nil {
 		t.Errorf("from the directory: %v", err)
 	}
-	for _, name := range []string{"debian/pool/libc6.deb", "debian/pool/apt.deb", "debian-security/pool/ssh.deb"} {
+	for _, name := range []string{"debian/pool/libc6+1.deb", "debian/pool/apt.deb", "debian-security/pool/ssh.deb"} {
 		a, err := os.ReadFile(filepath.Join(dir, name))
 		b, err2 := os.ReadFile(filepath.Join(other, name))
 		if err != nil || err2 != nil || !cmp.Equal(a, b) {
 			t.Errorf("%s: %v, %v; %q and %q", name, err, err2, a, b)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "debian/pool/libc6.deb"), []byte(strings.Repeat("x", len("content of /d/pool/libc6.deb"))), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "debian/pool/libc6+1.deb"), []byte(strings.Repeat("x", len("content of /d/pool/libc6+1.deb"))), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := keep(at(rules...), t.TempDir()); err == nil || !strings.Contains(err.Error(), "libc6") {
