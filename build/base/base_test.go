@@ -541,3 +541,20 @@ func TestCleanEnv(t *testing.T) {
 		t.Errorf("cleanEnv() = %q", env)
 	}
 }
+
+// TestKeyring: Ubuntu's key needs no package of this machine; Debian's does, and is named if missing.
+func TestKeyring(t *testing.T) {
+	m := maker(t)
+	m.Archive.Keyring = filepath.Join(t.TempDir(), "gone.gpg")
+	if file, err := m.keyring(t.TempDir()); !errors.Is(err, ErrNotPossible) || !strings.Contains(err.Error(), "gone.gpg is missing; run: apt-get install debian-archive-keyring") {
+		t.Errorf("keyring = %q, %v; want the remedy", file, err)
+	}
+	m.Archive = archive.Of("noble", "amd64")
+	file, err := m.keyring(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(file); err != nil || len(text) == 0 || !bytes.Equal(text, m.Archive.Key) {
+		t.Errorf("%s has %d bytes (%v); want Ubuntu's key", file, len(text), err)
+	}
+}
