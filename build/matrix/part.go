@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -293,9 +294,19 @@ func (d *Definition) Part(t Target, p recipe.Platform, locked func(pkg string) s
 		part.Vars[strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(name))] = v
 	}
 	if len(s.lacks) > 0 {
-		return part, fmt.Errorf("%s: {%s} has no value in %s on %s", d.file, s.lacks[0], t.Name, p)
+		return part, noValueError{d.file, s.lacks[0], t.Name, p}
 	}
 	return part, nil
+}
+
+// noValueError is a variable that has no value on a target and platform.
+type noValueError struct {
+	file, variable, target string
+	platform               recipe.Platform
+}
+
+func (e noValueError) Error() string {
+	return fmt.Sprintf("%s: {%s} has no value in %s on %s", e.file, e.variable, e.target, e.platform)
 }
 
 // baseValues are the variables that do not depend on the component.
@@ -522,6 +533,33 @@ func (f *File) refused(targets []Target) (out []Problem) {
 	for _, t := range targets {
 		for _, c := range t.Components {
 			out = append(out, f.Definition(c.Name).problems(t)...)
+		}
+		if len(out) == 0 {
+			for _, p := range t.Platforms {
+				out = append(out, f.unmade(t, p)...)
+			}
+		}
+	}
+	return out
+}
+
+// unmade returns what keeps the parts of a target on a platform from being made: variables without a
+// value, and files that two of them write.
+func (f *File) unmade(t Target, p recipe.Platform) (out []Problem) {
+	writer := map[string]string{}
+	for _, c := range t.Components {
+		no := func(msg, remedy string) {
+			out = append(out, Problem{Target: t.Name, Key: c.Name, Value: c.Version, Msg: msg, Remedy: remedy})
+		}
+		part, err := f.Definition(c.Name).Part(t, p, func(string) string { return "" })
+		if lack, ok := errors.AsType[noValueError](err); ok {
+			no(fmt.Sprintf("{%s} of %s has no value on %s", lack.variable, lack.file, p), fmt.Sprintf(`put what names it under a condition, as in "when: {%s: present}"`, strings.TrimPrefix(strings.Split(lack.variable, ".")[0], versionOf)))
+		}
+		for _, file := range part.Files {
+			if other := writer[file.Path]; other != "" {
+				no(fmt.Sprintf("%s and %s both write %s", other, c.Name, file.Path), "choose another path in one of them")
+			}
+			writer[file.Path] = c.Name
 		}
 	}
 	return out
