@@ -46,7 +46,7 @@ export const sidebar = [
   },
   {
     text: "Images",
-    items: [page("Matrix", "matrix"), page("Lock", "lock"), page("Images as bases", "base-images"), page("Without root", "rootless"), page("Upstreams", "upstreams")],
+    items: [page("Matrix", "matrix"), page("Components", "components"), page("Lock", "lock"), page("Images as bases", "base-images"), page("Without root", "rootless"), page("Upstreams", "upstreams")],
   },
   {
     text: "Collectives",
