@@ -105,8 +105,8 @@ func (b *builder) tools(release string) recipe.Source {
 }
 
 // toolkit mounts a target's CUDA toolkit at cudaHome. In NVIDIA's bases it is one self-contained
-// directory, and in NVIDIA's packages. Debian's consists of links into /usr, so it needs tools that were installed together
-// with it.
+// directory, and in NVIDIA's packages. Debian's consists of links into /usr, so it needs tools that
+// were installed together with it.
 func (b *builder) toolkit(on matrix.Target) recipe.Mount {
 	return recipe.Mount{Target: cudaHome, From: b.cudaBase(on, false), Path: "/usr/local/cuda-" + matrix.MajorMinor(on.CUDA)}
 }
@@ -164,6 +164,9 @@ chmod 755 /usr/local/bin/nvcc
 export NVCC=/usr/local/bin/nvcc
 `
 
+// unpack is the beginning of a script that compiles a source archive.
+const unpack = "mkdir -p /src /out\ntar -xf /run/assay/source -C /src --strip-components=1 --no-same-owner\n"
+
 // compile unpacks a tar archive on the tools of a target's Ubuntu, with the target's CUDA, and
 // runs a script in the unpacked directory. The result is what the script leaves in /out.
 func (b *builder) compile(name string, on matrix.Target, src recipe.Source, script string, more ...recipe.Mount) recipe.Source {
@@ -172,7 +175,7 @@ func (b *builder) compile(name string, on matrix.Target, src recipe.Source, scri
 		Steps: []recipe.Step{recipe.Run{
 			Title:  "compile " + name,
 			Mounts: append([]recipe.Mount{{Target: "/run/assay/source", From: src}, b.toolkit(on)}, more...),
-			Script: nvcc + "mkdir -p /src /out\ntar -xf /run/assay/source -C /src --strip-components=1 --no-same-owner\ncd /src\n" + script,
+			Script: nvcc + unpack + "cd /src\n" + script,
 		}},
 	})
 }

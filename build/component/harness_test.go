@@ -142,7 +142,7 @@ func TestCUDAHarnessShared(t *testing.T) {
 		in := input(t, target.Name, amd64, amd64)
 		in.Lock = l
 		r := resolved(t, in)
-		name, kernels := "harness-cuda"+target.CUDA+"-amd64", baseName(matrix.OldestUbuntu(in.All, target.CUDA))
+		name, kernels := "harness-cuda"+target.CUDA+"-amd64", baseName((&builder{Input: in}).row("oldest", "own"))
 		switch {
 		case target.CUDA == "":
 			name = "harness-amd64" // of each base
@@ -264,6 +264,28 @@ func TestScripts(t *testing.T) {
 					t.Errorf("%s, stage %s: sh -n: %v\n%s\n%s", target.Name, s.Name, err, out, script)
 				}
 			}
+		}
+	}
+}
+
+// TestRow: what is compiled once for several rows is compiled on the oldest release, and on the plain
+// image of it.
+func TestRow(t *testing.T) {
+	all := targets(t)
+	for _, tt := range []struct{ of, distro, cuda, want string }{
+		{"cuda12.2.2-ubuntu22.04", "oldest", "own", "cuda12.2.2-ubuntu20.04"},
+		{"cuda12.9.1-ubuntu24.04-efa", "oldest", "own", "cuda12.9.1-ubuntu20.04"},
+		{"cuda13.2.1-ubuntu24.04", "oldest", "", "cuda13.2.1-ubuntu22.04"},
+		{"cuda13.4.2-ubuntu22.04", "oldest", "own", "cuda13.4.2-ubuntu22.04"},
+		{"cuda12.9.1-ubuntu24.04-efa", "", "", "cuda12.9.1-ubuntu24.04"},
+		{"cuda13.4.2-ubuntu24.04", "oldest", "highest-of-major", "cuda13.4.2-ubuntu22.04"},
+		{"cuda12.9.1-ubuntu24.04", "oldest", "lowest-of-major", "cuda12.2.2-ubuntu20.04"},
+		{"cuda12.4-debian13", "oldest", "lowest-of-major", "cuda12.4-debian13"},
+		{"fabric-debian12", "oldest", "own", "fabric-debian12"},
+	} {
+		b := &builder{Input: Input{Target: named(t, all, tt.of), All: all}}
+		if got := b.row(tt.distro, tt.cuda).Name; got != tt.want {
+			t.Errorf("row(%q, %q) of %s = %s; want %s", tt.distro, tt.cuda, tt.of, got, tt.want)
 		}
 	}
 }

@@ -110,7 +110,7 @@ func (b *builder) build(p matrix.Part, sources map[string]recipe.Source) recipe.
 	run := recipe.Run{Title: "compile " + name, Script: "mkdir -p /src /out\n"}
 	if len(p.Sources) > 0 {
 		run.Mounts = append(run.Mounts, recipe.Mount{Target: "/run/assay/source", From: sources[p.Sources[0].Name]})
-		run.Script += "tar -xf /run/assay/source -C /src --strip-components=1 --no-same-owner\n"
+		run.Script = unpack
 	}
 	for _, m := range p.Build.Mounts {
 		if m == "cuda" {

@@ -13,7 +13,6 @@ import (
 	"github.com/assay-hpc/assay/build/daemon"
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
-	"github.com/assay-hpc/assay/build/solve"
 	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/result"
@@ -250,17 +249,9 @@ func (b *build) testComponent(ctx context.Context, t matrix.Target, p recipe.Pla
 		return exit.With(exit.Fail, err)
 	}
 	out.Image = digest.String()
-	cfg, err := b.layout.Config(out.Image)
+	gate, err := b.gate(ctx, mk.Recipe, digest, nil)
 	if err != nil {
 		return err
-	}
-	d, err := declare(mk.Recipe)
-	if err != nil {
-		return err
-	}
-	gate, err := b.solver.Gate(ctx, solve.Subject{Name: t.Name, Digest: digest, Platform: p, Env: cfg.Config.Env, Spec: d.spec, Base: d.base})
-	if err != nil {
-		return exit.With(exit.NotDone, err)
 	}
 	st, err := certificate.Parse(gate.Certificate)
 	if err != nil {

@@ -81,25 +81,33 @@ func (b *build) image(ctx context.Context, t matrix.Target, p recipe.Platform) I
 	}
 	rec.Digest, rec.Certifier = digest.String(), certifier.String()
 	out.Digest, out.Certifier = rec.Digest, rec.Certifier
-	cfg, err := b.layout.Config(rec.Digest)
+	gate, err := b.gate(ctx, mk.Recipe, digest, map[string]godigest.Digest{t.Name + certifySuffix: certifier})
 	if err != nil {
 		return out.failed(err)
-	}
-	d, err := declare(mk.Recipe)
-	if err != nil {
-		return out.failed(err)
-	}
-	gate, err := b.solver.Gate(ctx, solve.Subject{
-		Name: t.Name, Digest: digest, Same: map[string]godigest.Digest{t.Name + certifySuffix: certifier}, Platform: p, Env: cfg.Config.Env,
-		Spec: d.spec, Base: d.base,
-	})
-	if err != nil {
-		return out.failed(exit.With(exit.NotDone, fmt.Errorf("the gate could not be run: %w", err)))
 	}
 	rec.Certificate, rec.Inventory, rec.Finished = gate.Certificate, gate.Inventory, time.Now()
 	rec.Started = rec.Finished.Add(-rec.Finished.Sub(rec.Started)) // by the monotonic clock: the other may have been set
 	rec.Builder = builder.Addr
 	return b.judge(t, p, out, rec)
+}
+
+// gate certifies a built image, and those that have the same content.
+func (b *build) gate(ctx context.Context, r *recipe.Recipe, digest godigest.Digest, same map[string]godigest.Digest) (certificate.GateResult, error) {
+	cfg, err := b.layout.Config(digest.String())
+	if err != nil {
+		return certificate.GateResult{}, err
+	}
+	d, err := declare(r)
+	if err != nil {
+		return certificate.GateResult{}, err
+	}
+	res, err := b.solver.Gate(ctx, solve.Subject{
+		Name: r.Target, Digest: digest, Same: same, Platform: r.Platform, Env: cfg.Config.Env, Spec: d.spec, Base: d.base,
+	})
+	if err != nil {
+		err = exit.With(exit.NotDone, fmt.Errorf("the gate could not be run: %w", err))
+	}
+	return res, err
 }
 
 func (r ImageResult) failed(err error) ImageResult {

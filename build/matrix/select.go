@@ -55,36 +55,18 @@ func targetNames(targets []Target) []string {
 	return out
 }
 
-// OldestUbuntu returns the target with the given CUDA version on the oldest Ubuntu, preferably
-// the plain one, not a variant: programs compiled on its base run on all the others. Pass every
-// target of the file, not a selection; otherwise the result depends on what is being built.
-// Without such a target it returns the zero Target.
-func OldestUbuntu(targets []Target, cuda string) Target {
-	return lowest(targets,
-		func(t Target) bool { return t.CUDA == cuda },
-		func(t Target) string { return t.Release })
-}
-
-// LowestCUDA returns the target with the lowest CUDA of those on the same Ubuntu that have the
-// same CUDA major version and the same version of a component, preferably the plain one, not a
-// variant. Like OldestUbuntu, it needs every target of the file.
+// LowestCUDA returns the target with the lowest CUDA of those on the same Ubuntu of NVIDIA's bases that
+// have the same CUDA major version and the same version of a component, preferably the plain one, not a
+// variant; among equals the first. Pass every target of the file, not a selection; otherwise the result
+// depends on what is being built. Without such a target it returns the zero Target.
 func LowestCUDA(targets []Target, like Target, component string) Target {
-	return lowest(targets,
-		func(t Target) bool {
-			return t.Release == like.Release && t.CUDAMajor() == like.CUDAMajor() && t.Version(component) == like.Version(component)
-		},
-		func(t Target) string { return t.CUDA })
-}
-
-// lowest returns the target on NVIDIA's Ubuntu bases with the lowest version of those that pass want;
-// among equals the plain one, then the first.
-func lowest(targets []Target, want func(Target) bool, version func(Target) string) Target {
 	var best Target
 	for _, t := range targets {
-		if t.Distro != "ubuntu" || t.Base.Debootstrap != nil || t.CUDA == "" || !want(t) {
+		if t.Distro != "ubuntu" || t.Base.Debootstrap != nil || t.Release != like.Release ||
+			t.CUDAMajor() == "" || t.CUDAMajor() != like.CUDAMajor() || t.Version(component) != like.Version(component) {
 			continue
 		}
-		d := CompareVersions(version(t), version(best))
+		d := CompareVersions(t.CUDA, best.CUDA)
 		if best.Name == "" || d < 0 || d == 0 && t.Variant == "" && best.Variant != "" {
 			best = t
 		}

@@ -38,18 +38,6 @@ func TestSelect(t *testing.T) {
 
 func TestSharedBases(t *testing.T) {
 	all := expandReal(t)
-	for cuda, want := range map[string]string{
-		"12.2.2": "cuda12.2.2-ubuntu20.04",
-		"12.9.1": "cuda12.9.1-ubuntu20.04",
-		"13.2.1": "cuda13.2.1-ubuntu22.04",
-		"13.4.2": "cuda13.4.2-ubuntu22.04",
-		"14.0.0": "",
-		"":       "",
-	} {
-		if got := OldestUbuntu(all, cuda).Name; got != want {
-			t.Errorf("OldestUbuntu(%q) = %q; want %q", cuda, got, want)
-		}
-	}
 	for like, want := range map[string]string{
 		"cuda12.9.1-ubuntu20.04":         "cuda12.2.2-ubuntu20.04",
 		"cuda13.1.1-ubuntu22.04":         "cuda13.0.2-ubuntu22.04",
@@ -74,8 +62,8 @@ func TestSharedBaseIsPlain(t *testing.T) {
 	efa := Target{Name: "a-efa", Distro: "ubuntu", Release: "22.04", CUDA: "12.9.1", Variant: "efa"}
 	plain := Target{Name: "a", Distro: "ubuntu", Release: "22.04", CUDA: "12.9.1"}
 	for _, list := range [][]Target{{efa, plain}, {plain, efa}} {
-		if got := OldestUbuntu(list, "12.9.1").Name; got != "a" {
-			t.Errorf("OldestUbuntu(%v) = %q; want a", targetNames(list), got)
+		if got := LowestCUDA(list, efa, "hpcx").Name; got != "a" {
+			t.Errorf("LowestCUDA(%v) = %q; want a", targetNames(list), got)
 		}
 	}
 }
