@@ -57,6 +57,7 @@ const (
 	MissingDownload Kind = "download"
 	MissingDebs     Kind = "debs"
 	MissingBase     Kind = "base"
+	MissingWheels   Kind = "wheels"
 )
 
 // Missing is one thing that the recipe needs and matrix.lock does not pin.
@@ -65,10 +66,12 @@ type Missing struct {
 	Key      string // in matrix.lock
 	Platform recipe.Platform
 
-	// For debs: where in the recipe the set is installed.
+	// For debs and wheels: where in the recipe the set is installed.
 	Stage   string
 	Step    int
 	Request string
+	// For wheels:
+	Source matrix.Source
 	// For a base:
 	Base matrix.Debootstrap
 }
@@ -174,7 +177,7 @@ func (b *builder) parts() ([]matrix.Part, error) {
 		if d == nil {
 			return fmt.Errorf("target %s: no component is called %q; there are %s", b.Target.Name, name, strings.Join(Library().Names(), ", "))
 		}
-		for _, other := range d.Needs() {
+		for _, other := range d.Needs(b.Target) {
 			if err := add(other); err != nil {
 				return err
 			}

@@ -34,8 +34,10 @@ func (b *builder) add(p matrix.Part) {
 	})
 	sources := map[string]recipe.Source{}
 	for _, s := range p.Sources {
-		sources[s.Name] = b.download(s.URL)
-		b.made(sourcesOf(sources[s.Name]))
+		if s.URL != "" {
+			sources[s.Name] = b.download(s.URL)
+			b.made(sourcesOf(sources[s.Name]))
+		}
 	}
 	set := b.set(p)
 	for _, a := range p.Apt {
@@ -108,8 +110,8 @@ func (b *builder) build(p matrix.Part, sources map[string]recipe.Source) recipe.
 	on := b.row(p.Build.Distro, p.Build.CUDA)
 	name := p.Name + "-" + p.Version
 	run := recipe.Run{Title: "compile " + name, Script: "mkdir -p /src /out\n"}
-	if len(p.Sources) > 0 {
-		run.Mounts = append(run.Mounts, recipe.Mount{Target: "/run/assay/source", From: sources[p.Sources[0].Name]})
+	if i := slices.IndexFunc(p.Sources, func(s matrix.Source) bool { return s.URL != "" }); i >= 0 {
+		run.Mounts = append(run.Mounts, recipe.Mount{Target: "/run/assay/source", From: sources[p.Sources[i].Name]})
 		run.Script = unpack
 	}
 	for _, m := range p.Build.Mounts {
@@ -118,19 +120,45 @@ func (b *builder) build(p matrix.Part, sources map[string]recipe.Source) recipe.
 			run.Script = nvcc + run.Script
 			continue
 		}
-		mount := recipe.Mount{Target: "/run/assay/" + m, From: sources[m]}
-		if built, ok := b.built[m]; ok {
-			mount.From, mount.Path = built, "/out"
+		if from, is := sources[m]; is {
+			run.Mounts = append(run.Mounts, recipe.Mount{Target: "/run/assay/" + m, From: from})
+		} else if built, is := b.built[m]; is {
+			run.Mounts = append(run.Mounts, recipe.Mount{Target: "/run/assay/" + m, From: built, Path: "/out"})
+		} else if b.Target.Version(m) != "" {
+			b.fail("%s mounts %s, which compiles nothing", p.Name, m)
 		}
-		if mount.From.Kind == "" {
-			b.fail("%s mounts %s, which this image does not build before it", p.Name, m)
-		}
-		run.Mounts = append(run.Mounts, mount)
 	}
 	script := strings.Join(p.Build.Scripts, "")
 	run.Script += "cd /src\n" + script
 	run.Env = b.named(script, p)
-	return b.stage(recipe.Stage{Name: name + "-" + baseName(on), From: b.buildBase(p, on), Steps: []recipe.Step{run}})
+	s := recipe.Stage{Name: name + "-" + baseName(on), From: b.buildBase(p, on)}
+	for _, src := range p.Sources {
+		if src.Wheels != "" {
+			run.Mounts = append(run.Mounts, recipe.Mount{Target: "/run/assay/" + src.Name, From: b.wheels(p, src, s)})
+		}
+	}
+	s.Steps = []recipe.Step{run}
+	return b.stage(s)
+}
+
+// wheels returns the stage that gathers the wheels of a source, for the Python of the stage that
+// installs them.
+func (b *builder) wheels(p matrix.Part, src matrix.Source, in recipe.Stage) recipe.Source {
+	name := in.Name + "-" + src.Name
+	key := name + "/" + b.Platform.Arch
+	request := recipe.WheelsRequest(in, src.Wheels, src.Requirements, b.below(in)...)
+	set := b.Lock.Wheels[key]
+	if len(set.Wheels) == 0 || set.Request != request {
+		b.lacks(Missing{Kind: MissingWheels, Key: key, Platform: b.Platform, Stage: in.Name, Request: request, Source: src})
+		set.Wheels = nil
+	}
+	s := recipe.Stage{Name: name, From: recipe.Source{Kind: recipe.Scratch}}
+	for _, w := range set.Wheels {
+		from := recipe.Source{Kind: recipe.FromURL, Ref: w.URL, Digest: "sha256:" + w.SHA256}
+		s.Steps = append(s.Steps, recipe.Copy{From: from, Src: "/" + from.Name(), Dst: "/" + w.File()})
+		b.made(sourcesOf(from))
+	}
+	return b.stage(s)
 }
 
 // buildBase is the system on which a part is compiled.

@@ -89,7 +89,7 @@ func (w *Workspace) round(s *solve.Solver, targets []matrix.Target, platforms []
 					return nil, nil, err
 				}
 				for _, m := range res.Missing {
-					if m.Kind == component.MissingDebs {
+					if m.Kind == component.MissingDebs || m.Kind == component.MissingWheels {
 						if open := firstOpen(res.Recipe, m.Stage, m.Step); open != "" {
 							waiting[m.Key] = "it waits for " + open + ", which is unresolved"
 							continue
@@ -151,6 +151,12 @@ func (w *Workspace) resolve(ctx context.Context, s *solve.Solver, t request) err
 			w.Lock.Debs[t.Key] = lock.PackageSet{Request: t.Request, Packages: debs}
 		}
 		return err
+	case component.MissingWheels:
+		wheels, err := s.ResolveWheels(ctx, t.recipe, t.Missing)
+		if err == nil {
+			w.Lock.Wheels[t.Key] = lock.WheelSet{Request: t.Request, Wheels: wheels}
+		}
+		return err
 	}
 	debs, err := s.ResolveDebs(ctx, t.recipe, t.Missing)
 	if err == nil && len(debs) == 0 {
@@ -175,11 +181,7 @@ func (w *Workspace) imageDigest(ctx context.Context, ref string) (string, error)
 func (w *Workspace) Forget(targets []matrix.Target) error {
 	need, err := w.needed(targets)
 	w.forgotten = w.Lock.Clone()
-	for key := range need {
-		delete(w.Lock.Images, key)
-		delete(w.Lock.Downloads, key)
-		delete(w.Lock.Debs, key)
-	}
+	w.Lock.Delete(func(key string) bool { _, is := need[key]; return is })
 	w.Lock.Epoch = 0
 	return err
 }
@@ -211,10 +213,7 @@ func (w *Workspace) Prune() error {
 	if err != nil {
 		return err
 	}
-	drop := func(k string) bool { _, ok := keep[k]; return !ok }
-	maps.DeleteFunc(w.Lock.Images, func(k string, _ lock.Entry) bool { return drop(k) })
-	maps.DeleteFunc(w.Lock.Downloads, func(k string, _ lock.Entry) bool { return drop(k) })
-	maps.DeleteFunc(w.Lock.Debs, func(k string, _ lock.PackageSet) bool { return drop(k) })
+	w.Lock.Delete(func(key string) bool { _, is := keep[key]; return !is })
 	for k, m := range keep {
 		w.mark(k, m)
 	}
@@ -231,6 +230,10 @@ func (w *Workspace) mark(key string, m component.Missing) {
 	case component.MissingDownload:
 		if _, ok := l.Downloads[key]; !ok {
 			l.Downloads[key] = published(key)
+		}
+	case component.MissingWheels:
+		if _, ok := l.Wheels[key]; !ok {
+			l.Wheels[key] = lock.WheelSet{Request: m.Request}
 		}
 	default:
 		if _, ok := l.Debs[key]; !ok {
@@ -277,7 +280,7 @@ func (w *Workspace) lockWith(ctx context.Context, s *solve.Solver, targets []mat
 	}
 	if old := w.forgotten; old != nil {
 		for key, why := range rep.Unresolved {
-			if old.Images[key].Digest != "" || old.Downloads[key].Digest != "" || len(old.Debs[key].Packages) > 0 {
+			if old.Has(key) {
 				rep.Unresolved[key] = why + "; what was locked stays"
 			}
 		}
@@ -290,17 +293,14 @@ func (w *Workspace) lockWith(ctx context.Context, s *solve.Solver, targets []mat
 
 // Stale lists the lock's entries that no target needs.
 func (w *Workspace) Stale() ([]string, error) {
-	keys := func(l *lock.Lock) []string {
-		return slices.Concat(slices.Sorted(maps.Keys(l.Images)), slices.Sorted(maps.Keys(l.Downloads)), slices.Sorted(maps.Keys(l.Debs)))
-	}
-	have := keys(w.Lock)
+	have := w.Lock.Keys()
 	saved := w.Lock
 	defer func() { w.Lock = saved }()
 	w.Lock = saved.Clone()
 	if err := w.Prune(); err != nil {
 		return nil, err
 	}
-	kept := keys(w.Lock)
+	kept := w.Lock.Keys()
 	return slices.DeleteFunc(have, func(k string) bool { return slices.Contains(kept, k) }), nil
 }
 

@@ -6,11 +6,13 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/assay-hpc/assay/build/recipe"
 )
 
 // A Change is one entry that differs between two locks.
 type Change struct {
-	Kind string `json:"kind"` // image, download or debs
+	Kind string `json:"kind"` // image, download, debs or wheels
 	Key  string `json:"key"`
 	// Old and New are digests of an image or a download; "" for an unresolved or absent entry.
 	Old string `json:"old,omitempty"`
@@ -45,6 +47,22 @@ func Diff(old, now *Lock) []Change {
 		if had != has || was.Request != is.Request || len(c.Packages) > 0 {
 			out = append(out, c)
 		}
+	}
+	for _, key := range keys(old.Wheels, now.Wheels) {
+		was, had := old.Wheels[key]
+		is, has := now.Wheels[key]
+		c := Change{Kind: "wheels", Key: key, Added: !had, Removed: !has, Packages: diffPackages(was.packages(), is.packages())}
+		if had != has || was.Request != is.Request || len(c.Packages) > 0 {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// packages returns the wheels as packages, to compare.
+func (s WheelSet) packages() (out PackageSet) {
+	for _, w := range s.Wheels {
+		out.Packages = append(out.Packages, recipe.Deb{Name: w.Name, Version: w.Version, Arch: "wheel", URL: w.URL, SHA256: w.SHA256})
 	}
 	return out
 }

@@ -50,7 +50,7 @@ func TestDiff(t *testing.T) {
 	if got := Diff(old, old); got != nil {
 		t.Errorf("Diff of a lock and itself: %v", got)
 	}
-	if n, m := len(Diff(New(), sample())), len(sample().Images)+len(sample().Downloads)+len(sample().Debs); n != m {
+	if n, m := len(Diff(New(), sample())), len(sample().Images)+len(sample().Downloads)+len(sample().Debs)+len(sample().Wheels); n != m {
 		t.Errorf("%d changes from an empty lock; want %d", n, m)
 	}
 }

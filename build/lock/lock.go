@@ -28,6 +28,7 @@ type Lock struct {
 	Images    map[string]Entry      `yaml:"images,omitempty"`    // by reference with tag
 	Downloads map[string]Entry      `yaml:"downloads,omitempty"` // by URL
 	Debs      map[string]PackageSet `yaml:"debs,omitempty"`      // by set key, see SetKey
+	Wheels    map[string]WheelSet   `yaml:"wheels,omitempty"`    // by set key
 }
 
 // An Entry is one pinned image or download. Digest is "" if it is unresolved: a digest is never
@@ -45,6 +46,13 @@ type PackageSet struct {
 	Packages []recipe.Deb `yaml:"packages,omitempty"`
 }
 
+// A WheelSet is what pip installs for a file of requirements on one base. Wheels is empty if it is
+// unresolved.
+type WheelSet struct {
+	Request string         `yaml:"request"` // as in PackageSet
+	Wheels  []recipe.Wheel `yaml:"wheels,omitempty"`
+}
+
 // Digest identifies the set's content: "sha256:…", "" for an unresolved one.
 func (s PackageSet) Digest() string {
 	if len(s.Packages) == 0 {
@@ -59,7 +67,7 @@ func (s PackageSet) Digest() string {
 
 // New returns an empty lock.
 func New() *Lock {
-	return &Lock{Version: 1, Images: map[string]Entry{}, Downloads: map[string]Entry{}, Debs: map[string]PackageSet{}}
+	return &Lock{Version: 1, Images: map[string]Entry{}, Downloads: map[string]Entry{}, Debs: map[string]PackageSet{}, Wheels: map[string]WheelSet{}}
 }
 
 // MaxSize is the largest lock file that is read, in bytes: forty times the one of this project.
@@ -88,7 +96,7 @@ func Read(name string, r io.Reader) (*Lock, error) {
 		return nil, fmt.Errorf("%s: version %d is not 1; this assay does not know the format", name, l.Version)
 	}
 	// "images:" with nothing below it is null.
-	l.Images, l.Downloads, l.Debs = made(l.Images), made(l.Downloads), made(l.Debs)
+	l.Images, l.Downloads, l.Debs, l.Wheels = made(l.Images), made(l.Downloads), made(l.Debs), made(l.Wheels)
 	if err := l.validate(); err != nil {
 		return nil, fmt.Errorf("%s: %w; correct the entry, or remove it and run \"assay lock\"", name, err)
 	}
@@ -105,7 +113,7 @@ func made[V any](m map[string]V) map[string]V {
 // Clone returns a copy with entries that can be changed independently.
 func (l *Lock) Clone() *Lock {
 	c := *l
-	c.Images, c.Downloads, c.Debs = maps.Clone(l.Images), maps.Clone(l.Downloads), maps.Clone(l.Debs)
+	c.Images, c.Downloads, c.Debs, c.Wheels = maps.Clone(l.Images), maps.Clone(l.Downloads), maps.Clone(l.Debs), maps.Clone(l.Wheels)
 	return &c
 }
 
@@ -126,6 +134,29 @@ func (l *Lock) Keep(old *Lock) {
 			l.Debs[key] = was
 		}
 	}
+	for key, set := range l.Wheels {
+		if was := old.Wheels[key]; len(set.Wheels) == 0 && len(was.Wheels) > 0 {
+			l.Wheels[key] = was
+		}
+	}
+}
+
+// Has reports whether there is an entry of a key that pins something.
+func (l *Lock) Has(key string) bool {
+	return l.Images[key].Digest != "" || l.Downloads[key].Digest != "" || len(l.Debs[key].Packages) > 0 || len(l.Wheels[key].Wheels) > 0
+}
+
+// Keys returns the keys of all entries, in the file's order.
+func (l *Lock) Keys() []string {
+	return slices.Concat(slices.Sorted(maps.Keys(l.Images)), slices.Sorted(maps.Keys(l.Downloads)), slices.Sorted(maps.Keys(l.Debs)), slices.Sorted(maps.Keys(l.Wheels)))
+}
+
+// Delete removes the entries whose key is one of those to drop.
+func (l *Lock) Delete(drop func(key string) bool) {
+	maps.DeleteFunc(l.Images, func(k string, _ Entry) bool { return drop(k) })
+	maps.DeleteFunc(l.Downloads, func(k string, _ Entry) bool { return drop(k) })
+	maps.DeleteFunc(l.Debs, func(k string, _ PackageSet) bool { return drop(k) })
+	maps.DeleteFunc(l.Wheels, func(k string, _ WheelSet) bool { return drop(k) })
 }
 
 // Marshal returns the canonical text: sorted, one entry per line.
@@ -158,6 +189,19 @@ func (l *Lock) Marshal() []byte {
 		}
 		for _, d := range s.Packages {
 			fmt.Fprintf(&b, "      - {name: %s, version: %q, arch: %s, url: %q, sha256: %q, size: %d}\n", scalar(d.Name), d.Version, scalar(d.Arch), d.URL, d.SHA256, d.Size)
+		}
+	}
+	if len(l.Wheels) > 0 {
+		fmt.Fprint(&b, "wheels:\n")
+	}
+	for _, k := range slices.Sorted(maps.Keys(l.Wheels)) {
+		s := l.Wheels[k]
+		fmt.Fprintf(&b, "  %s:\n    request: %q\n", scalar(k), s.Request)
+		if len(s.Wheels) > 0 {
+			fmt.Fprint(&b, "    wheels:\n")
+		}
+		for _, w := range s.Wheels {
+			fmt.Fprintf(&b, "      - {name: %s, version: %q, url: %q, sha256: %q}\n", scalar(w.Name), w.Version, w.URL, w.SHA256)
 		}
 	}
 	return b.Bytes()

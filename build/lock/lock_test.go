@@ -37,6 +37,12 @@ func sample() *Lock {
 		}},
 		"fabric-debian12/arm64": {Request: sum("77")},
 	}
+	l.Wheels = map[string]WheelSet{
+		"wheels-py-agent-bookworm/amd64": {Request: sum("88"), Wheels: []recipe.Wheel{
+			{Name: "torch", Version: "2.9.0+cu130", URL: "https://w.example.org/torch-2.9.0%2Bcu130-cp312-cp312-linux_x86_64.whl", SHA256: sum("99")},
+		}},
+		"wheels-py-agent-bookworm/arm64": {Request: sum("aa")},
+	}
 	return l
 }
 
@@ -125,6 +131,13 @@ func TestReadHostile(t *testing.T) {
 		return set(f[0], f[1], f[2], f[3], f[4], f[5], f[6])
 	}
 	read(t, pinned(0, good[0]))
+	goodWheel := []string{"k/amd64", sum("77"), "torch", "2.9.0+cu130", "https://w.example.org/torch-2.9.0-py3-none-any.whl", sum("55")}
+	wheel := func(i int, v string) string {
+		f := slices.Clone(goodWheel)
+		f[i] = v
+		return "version: 1\nwheels:\n  " + yaml(f[0]) + ":\n    request: " + yaml(f[1]) + "\n    wheels:\n      - {name: " + yaml(f[2]) +
+			", version: " + yaml(f[3]) + ", url: " + yaml(f[4]) + ", sha256: " + yaml(f[5]) + "}\n"
+	}
 	// Each field, with what its error names, and what it is when it is right.
 	fields := []struct {
 		name, right string
@@ -145,6 +158,12 @@ func TestReadHostile(t *testing.T) {
 		{"debs: k/amd64: package 1: arch", good[4], func(v string) string { return pinned(4, v) }},
 		{"debs: k/amd64: package 1: url", good[5], func(v string) string { return pinned(5, v) }},
 		{"debs: k/amd64: package 1: sha256", good[6], func(v string) string { return pinned(6, v) }},
+		{"wheels", goodWheel[0], func(v string) string { return wheel(0, v) }},
+		{"wheels: k/amd64: request", goodWheel[1], func(v string) string { return wheel(1, v) }},
+		{"wheels: k/amd64: wheel 1: name", goodWheel[2], func(v string) string { return wheel(2, v) }},
+		{"wheels: k/amd64: wheel 1: version", goodWheel[3], func(v string) string { return wheel(3, v) }},
+		{"wheels: k/amd64: wheel 1: url", goodWheel[4], func(v string) string { return wheel(4, v) }},
+		{"wheels: k/amd64: wheel 1: sha256", goodWheel[5], func(v string) string { return wheel(5, v) }},
 	}
 	for _, f := range fields {
 		read(t, f.text(f.right))
@@ -173,6 +192,7 @@ func TestReadHostile(t *testing.T) {
 		strings.Replace(pinned(0, good[0]), "size: 1", "size: -1", 1):                 `dir/matrix.lock: debs: k/amd64: package 1: size: "-1" is negative`,
 		"version: 1\ndownloads:\n  https://a.example.org/x: {size: -1}\n":             `dir/matrix.lock: downloads: https://a.example.org/x: size: "-1" is negative`,
 		pinned(0, good[0]) + strings.SplitAfter(pinned(0, good[0]), "packages:\n")[1]: `dir/matrix.lock: debs: k/amd64: package 2: name: "ssh" is in the set already`,
+		wheel(2, "torch") + strings.SplitAfter(wheel(2, "torch"), "    wheels:\n")[1]: `dir/matrix.lock: wheels: k/amd64: wheel 2: url: "https://w.example.org/torch-2.9.0-py3-none-any.whl" has the file name`,
 	} {
 		if _, err := Read("dir/matrix.lock", strings.NewReader(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("Read(%q) = %v; want %s", text, err, want)
@@ -213,6 +233,17 @@ func harmless(l *Lock) bool {
 		for _, d := range s.Packages {
 			u, err := url.Parse(d.URL)
 			if !file(d.Name) || !file(d.Arch) || !file(d.File()) || !word(d.Version) || !word(d.URL) || !below(d.URL) || !file(d.SHA256) || d.Size < 0 || err != nil || u.User != nil {
+				return false
+			}
+		}
+	}
+	for k, s := range l.Wheels {
+		if !word(k) || strings.Contains(k, "..") || !line(s.Request) {
+			return false
+		}
+		for _, w := range s.Wheels {
+			u, err := url.Parse(w.URL)
+			if !file(w.Name) || !file(w.File()) || !word(w.Version) || !word(w.URL) || !below(w.URL) || !file(w.SHA256) || err != nil || u.User != nil {
 				return false
 			}
 		}

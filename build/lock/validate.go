@@ -52,6 +52,32 @@ func (l *Lock) validate() error {
 			return fmt.Errorf("debs: %s: %w", k, err)
 		}
 	}
+	for _, k := range slices.Sorted(maps.Keys(l.Wheels)) {
+		if err := match("wheels", k, setKey, "is not NAME/ARCHITECTURE"); err != nil {
+			return err
+		}
+		if err := l.Wheels[k].validate(); err != nil {
+			return fmt.Errorf("wheels: %s: %w", k, err)
+		}
+	}
+	return nil
+}
+
+func (s WheelSet) validate() error {
+	if err := match("request", s.Request, request, "is not a request"); err != nil {
+		return err
+	}
+	seen := map[string]bool{}
+	for i, w := range s.Wheels {
+		err := w.Validate()
+		if err == nil && seen[w.File()] {
+			err = &recipe.FieldError{Field: "url", Value: w.URL, Why: "has the file name of another wheel of the set"}
+		}
+		if err != nil {
+			return fmt.Errorf("wheel %d: %w", i+1, err)
+		}
+		seen[w.File()] = true
+	}
 	return nil
 }
 

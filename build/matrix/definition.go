@@ -45,7 +45,7 @@ type componentDocument struct {
 	Vars      named[varName, choices]      `json:"vars,omitempty" jsonschema_description:"Variables of its own."`
 	Apt       []aptEntry                   `json:"apt,omitempty" jsonschema_description:"Package repositories that the image is set up for."`
 	Packages  []packageEntry               `json:"packages,omitempty" jsonschema_description:"Packages of the distribution, as apt-get install takes them: name, or name=version."`
-	Sources   named[fileName, template]    `json:"sources,omitempty" jsonschema_description:"Downloads by name: URLs. The lock pins each; the first is what a build unpacks in /src."`
+	Sources   named[fileName, sourceEntry] `json:"sources,omitempty" jsonschema_description:"Downloads by name: URLs, or Python packages. The lock pins each; the first URL is what a build unpacks in /src."`
 	Build     buildEntry                   `json:"build,omitempty" jsonschema_description:"Script that makes files in /out, in a stage of its own without network."`
 	Install   []installEntry               `json:"install,omitempty" jsonschema_description:"What of the build's /out goes into the image."`
 	Register  []template                   `json:"register,omitempty" jsonschema_description:"Debian packages in the build's /out that dpkg shall know, without unpacking them again."`
@@ -95,6 +95,14 @@ type packageEntry struct {
 	Install []template `json:"install" jsonschema_description:"The packages."`
 }
 
+// A sourceEntry is the URL of a file, or what pip installs from an index of Python packages.
+type sourceEntry struct {
+	At           Pos             `json:"-"`
+	URL          template        `json:"url,omitempty" jsonschema_description:"URL of a file; or"`
+	Wheels       template        `json:"wheels,omitempty" jsonschema_description:"root of an index of Python packages (https://…/simple), with"`
+	Requirements value[relative] `json:"requirements,omitempty" jsonschema_description:"a file beside component.yaml that says which, as pip reads it; variables are filled in. The build finds their wheels at /run/assay/NAME."`
+}
+
 type buildEntry struct {
 	At       Pos               `json:"-"`
 	When     partTest          `json:"when,omitempty" jsonschema_description:"Where it is built."`
@@ -103,7 +111,7 @@ type buildEntry struct {
 	In       value[builder]    `json:"in,omitempty" jsonschema_description:"tools: with the packages that assay's own components are compiled with. Without it, the base alone."`
 	Row      rowEntry          `json:"row,omitempty" jsonschema_description:"The row whose base it is compiled on: rows for which this gives the same share the build."`
 	Packages []packageEntry    `json:"packages,omitempty" jsonschema_description:"Packages that the build needs and the image does not."`
-	Mounts   []value[mounting] `json:"mounts,omitempty" jsonschema_description:"cuda: the toolkit; another source or component: at /run/assay/NAME."`
+	Mounts   []value[mounting] `json:"mounts,omitempty" jsonschema_description:"cuda: the toolkit; another source, or another component's output where the image has it: at /run/assay/NAME."`
 }
 
 type rowEntry struct {
@@ -266,6 +274,9 @@ func (r *reporter) checkDefinition(field string, at Pos, doc *componentDocument)
 		r.checkMounts(join(field, item("run", i)), run.Mounts, known)
 	}
 	r.checkMounts(join(field, "build"), doc.Build.Mounts, slices.Concat(known, []string{"cuda"}, r.components))
+	for _, s := range doc.Sources {
+		r.checkSource(join(field, "sources."+s.Name), s.Value)
+	}
 	for i, f := range doc.Files {
 		r.checkOne(join(field, item("files", i)), f.At, map[string]bool{"content": f.Content.At.set(), "from": f.From.At.set(), "link": f.Link.At.set()})
 		r.checkPath(join(field, item("files", i)+".path"), f.Path)
@@ -334,6 +345,23 @@ func (r *reporter) checkMounts(field string, mounts []value[mounting], known []s
 	for i, m := range mounts {
 		if m.At.set() && !slices.Contains(known, m.Text) {
 			r.report(m.At, item(field+".mounts", i), fmt.Sprintf("there is no %q to mount", m.Text), suggest("name", m.Text, known))
+		}
+	}
+}
+
+func (r *reporter) checkSource(field string, s sourceEntry) {
+	r.checkOne(field, s.At, map[string]bool{"url": s.URL.At.set(), "wheels": s.Wheels.At.set()})
+	switch file := s.Requirements; {
+	case s.Wheels.At.set() && !file.At.set():
+		r.report(s.At, field+".requirements", "the key is missing", `write the packages into a file beside component.yaml, and its name here, as in "requirements.txt"`)
+	case !s.Wheels.At.set() && file.At.set():
+		r.report(file.At, field+".requirements", "it belongs to wheels", `add "wheels:" with the root of an index`)
+	case strings.Contains(s.Wheels.Text, "@"):
+		r.report(s.Wheels.At, field+".wheels", "the address may have no user", "credentials belong to --mirror FROM=TO")
+	case file.At.set():
+		r.checkFile(field+".requirements", file.At, file.Text)
+		if text, is := r.files[file.Text]; is {
+			r.checkVariables(field+".requirements", template{Text: text, At: file.At}, false)
 		}
 	}
 }

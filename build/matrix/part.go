@@ -56,10 +56,12 @@ type AptSource struct {
 	Fingerprint string   `json:"fingerprint,omitempty"`
 }
 
-// A Source is a download with its name.
+// A Source is a download with its name, or wheels of an index.
 type Source struct {
-	Name string `json:"name"`
-	URL  string `json:"url"`
+	Name         string `json:"name"`
+	URL          string `json:"url,omitempty"`
+	Wheels       string `json:"wheels,omitempty"`       // root of the index
+	Requirements string `json:"requirements,omitempty"` // as pip reads them
 }
 
 // A Build makes files in /out.
@@ -148,12 +150,24 @@ func (d *Definition) Versions() []string {
 	return slices.DeleteFunc(slices.Compact(all), func(v string) bool { return v == "" })
 }
 
-// Needs returns the names of what the component needs, and of the components whose output its build
-// mounts.
-func (d *Definition) Needs() []string {
-	out := textsOf(d.doc.Build.Mounts)
+// Needs returns the names of what the component needs or requires on a target, and of the components
+// whose output its build mounts there.
+func (d *Definition) Needs(t Target) []string {
+	f := t.facts(recipe.Platform{}, t.Version(d.Name))
+	var out []string
 	for _, c := range d.doc.Needs {
 		out = append(out, c.Key)
+	}
+	for _, q := range d.doc.Requires {
+		if applies(q.When, f) {
+			for _, c := range q.Require {
+				out = append(out, c.Key)
+			}
+		}
+	}
+	s := &scope{Definition: d, facts: f}
+	if s.holds(d.doc.Build.When, d.doc.Build.Unless) {
+		out = append(out, textsOf(d.doc.Build.Mounts)...)
 	}
 	return out
 }
@@ -450,9 +464,10 @@ func (s *scope) making(part *Part) {
 	used := func(name string) bool {
 		return slices.ContainsFunc(part.Run, func(r Run) bool { return slices.Contains(r.Mounts, name) })
 	}
+	unpacked := slices.IndexFunc(doc.Sources, func(src namedValue[sourceEntry]) bool { return src.Value.URL.At.set() })
 	for i, src := range doc.Sources {
-		if built && (i == 0 || slices.Contains(part.Build.Mounts, src.Name)) || used(src.Name) {
-			part.Sources = append(part.Sources, Source{src.Name, s.text(src.Value)})
+		if built && (i == unpacked || src.Value.Wheels.At.set() || slices.Contains(part.Build.Mounts, src.Name)) || used(src.Name) {
+			part.Sources = append(part.Sources, Source{src.Name, s.text(src.Value.URL), s.text(src.Value.Wheels), fillText(s.Files[src.Value.Requirements.Text], s.value)})
 		}
 	}
 }

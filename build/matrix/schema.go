@@ -50,6 +50,7 @@ func partDefinitions(names *reporter) jsonschema.Definitions {
 		"choices":   orText([]textChoice{}),
 		"packages":  orText(plainPackageEntry{}),
 		"directory": orText(plainDirEntry{}),
+		"source":    orText(plainSourceEntry{}),
 	}
 }
 

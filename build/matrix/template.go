@@ -252,6 +252,12 @@ func (e *packageEntry) decode(r *reporter, field string, n *yaml.Node) {
 	}
 }
 
+func (e *sourceEntry) decode(r *reporter, field string, n *yaml.Node) {
+	if bare(r, field, n, e, &e.URL) {
+		e.At = pos(n)
+	}
+}
+
 func (e *dirEntry) decode(r *reporter, field string, n *yaml.Node) {
 	if bare(r, field, n, e, &e.Dir) {
 		e.At = pos(n)
@@ -264,10 +270,14 @@ func (packageEntry) JSONSchema() *jsonschema.Schema { return defined("packages")
 // JSONSchema implements the interface that jsonschema.Reflector looks for.
 func (dirEntry) JSONSchema() *jsonschema.Schema { return defined("directory") }
 
+// JSONSchema implements the interface that jsonschema.Reflector looks for.
+func (sourceEntry) JSONSchema() *jsonschema.Schema { return defined("source") }
+
 // The same without the methods, for the schema.
 type (
 	plainPackageEntry packageEntry
 	plainDirEntry     dirEntry
+	plainSourceEntry  sourceEntry
 )
 
 func orText(entry any) *jsonschema.Schema {

@@ -223,6 +223,19 @@ func (a Apt) RequestHash(before Stage, below ...Stage) string {
 	return h.sum()
 }
 
+// WheelsRequest identifies what is asked of pip: the index, the requirements, and the stage whose
+// Python answers, as in [Apt.RequestHash].
+func WheelsRequest(in Stage, index, requirements string, below ...Stage) string {
+	h := newHasher()
+	for _, s := range below {
+		h.stage(s)
+	}
+	in.Name = ""
+	h.stage(in)
+	h.add([]string{index, requirements})
+	return h.sum()
+}
+
 type hasher struct {
 	hash hash.Hash
 	enc  *json.Encoder

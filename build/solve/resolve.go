@@ -2,6 +2,7 @@ package solve
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	bkllb "github.com/moby/buildkit/client/llb"
@@ -9,6 +10,7 @@ import (
 	"github.com/assay-hpc/assay/build/component"
 	"github.com/assay-hpc/assay/build/daemon"
 	"github.com/assay-hpc/assay/build/llb"
+	"github.com/assay-hpc/assay/build/mirror"
 	"github.com/assay-hpc/assay/build/recipe"
 )
 
@@ -69,4 +71,64 @@ func (s *Solver) resolveGraph(ctx context.Context, b *daemon.Builder, r *recipe.
 		opts = append(opts, bkllb.AddSecret(recipe.AptAuthFile, bkllb.SecretID(aptAuth)))
 	}
 	return state.Run(opts...).AddMount("/out", bkllb.Scratch()).Marshal(ctx, bkllb.Platform(llb.OCIPlatform(m.Platform)))
+}
+
+// ResolveWheels asks pip, inside the stage that installs them, for the wheels of a source.
+func (s *Solver) ResolveWheels(ctx context.Context, r *recipe.Recipe, m component.Missing) ([]recipe.Wheel, error) {
+	b, err := daemon.For(s.Builders, m.Platform)
+	if err != nil {
+		return nil, err
+	}
+	below := r.Below(m.Stage, m.Step)
+	if err := s.Provider.Prepare(ctx, below, b.Native); err != nil {
+		return nil, err
+	}
+	state, err := llb.Before(below, m.Stage, m.Step, s.env(ctx, b))
+	if err != nil {
+		return nil, err
+	}
+	index, err := s.Provider.Mirror.URL(m.Source.Wheels)
+	if err == nil && mirror.IsPath(index) {
+		err = fmt.Errorf("%s: pip reads an index from a server, and --mirror names the directory %s", m.Source.Wheels, index)
+	}
+	if err != nil {
+		return nil, err
+	}
+	requirements := bkllb.Scratch().File(bkllb.Mkfile("requirements.txt", 0o644, []byte(m.Source.Requirements)))
+	opts := []bkllb.RunOption{
+		bkllb.Args([]string{"/bin/sh", "-euc", recipe.WheelsScript}),
+		bkllb.AddEnv("INDEX", index),
+		bkllb.AddMount("/run/assay", requirements, bkllb.Readonly),
+		bkllb.IgnoreCache, // the index changes, the graph does not
+		bkllb.WithCustomNamef("[lock] resolve %s", m.Key),
+	}
+	if id := s.netrc(index); id != "" {
+		opts = append(opts, bkllb.AddSecret("/root/.netrc", bkllb.SecretID(id)))
+	}
+	def, err := state.Run(opts...).AddMount("/out", bkllb.Scratch()).Marshal(ctx, bkllb.Platform(llb.OCIPlatform(m.Platform)))
+	if err != nil {
+		return nil, err
+	}
+	var wheels []recipe.Wheel
+	err = s.read(ctx, b, def, "lock "+m.Key, func(read func(string) ([]byte, error)) error {
+		text, err := read("report")
+		if err != nil {
+			return err
+		}
+		wheels, err = recipe.ParseReport(text)
+		return err
+	})
+	for i := range wheels {
+		wheels[i].URL = s.Provider.Mirror.Name(wheels[i].URL)
+		if wheels[i].SHA256 == "" && err == nil { // the index states none
+			wheels[i].SHA256, _, err = s.Provider.Sum(ctx, wheels[i].URL)
+		}
+		if err == nil {
+			err = wheels[i].Validate()
+		}
+	}
+	if err == nil && len(wheels) == 0 {
+		err = errors.New("pip has nothing to install for these requirements")
+	}
+	return wheels, err
 }

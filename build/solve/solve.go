@@ -194,12 +194,21 @@ func (s *Solver) secret(url string) string {
 	return ""
 }
 
+// netrc returns the id of the secret for a URL on a mirror, in .netrc format.
+func (s *Solver) netrc(url string) string {
+	if id := s.secret(url); id != "" {
+		return id + ".netrc"
+	}
+	return ""
+}
+
 // attachables lets the builder use this user's credentials for registries and mirrors. They are
 // not part of the graph: BuildKit requests them when it needs them.
 func (s *Solver) attachables() []session.Attachable {
 	secrets := map[string][]byte{aptAuth: []byte(s.Provider.Mirror.AptAuth())}
 	for _, l := range s.Provider.Mirror.Locations() {
 		secrets[s.secret(l.URL)] = []byte(l.Header())
+		secrets[s.netrc(l.URL)] = []byte(s.Provider.Mirror.Netrc(l.URL))
 	}
 	return []session.Attachable{secretsprovider.FromMap(secrets), authprovider.NewDockerAuthProvider(authprovider.DockerAuthProviderConfig{
 		AuthConfigProvider: authprovider.LoadAuthConfig(config.LoadDefaultConfigFile(discard{})),
