@@ -96,7 +96,7 @@ func (b *builder) tools(release string) recipe.Source {
 		"libhwloc-dev", "libevent-dev", "libboost-program-options-dev",
 	}
 	if b.ownToolkit() {
-		packages = append(packages, b.kit().mpiDev...)
+		packages = append(packages, b.mpiDev()...)
 	} else {
 		packages = append(packages, pmixDev(on))
 	}

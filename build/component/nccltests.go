@@ -24,7 +24,10 @@ func (b *builder) ncclTestsStage(version string) (recipe.Source, recipe.Source) 
 	src := b.download("https://github.com/NVIDIA/nccl-tests/archive/refs/tags/v" + version + ".tar.gz")
 	mounts := []recipe.Mount{{Target: "/run/assay/nccl", From: b.built["nccl"], Path: "/out/tree"}}
 	mpiHome := "/usr/lib/" + b.Platform.Multiarch() + "/openmpi"
-	if b.Target.Version("hpcx") != "" {
+	if built, is := b.built["openmpi"]; is {
+		mpiHome = "/usr/local/mpi"
+		mounts = append(mounts, recipe.Mount{Target: mpiHome, From: built, Path: "/out" + mpiHome})
+	} else if b.Target.Version("hpcx") != "" {
 		mpiHome = "/opt/hpcx/ompi"
 		mpi, _ := b.hpcxStage(on)
 		mounts = append(mounts, recipe.Mount{Target: "/opt/hpcx", From: mpi, Path: "/opt/hpcx"})

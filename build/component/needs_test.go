@@ -66,7 +66,7 @@ func TestImpossible(t *testing.T) {
 		"another suite":                  {image("debian", "13", bookworm, "", "harness: source"), "the suite bookworm is debian 12, and the image is called debian 13"},
 		"a suite of another":             {image("ubuntu", "24.04", bookworm, "", "harness: source"), "the suite bookworm is debian 12, and the image is called ubuntu 24.04"},
 		"no such Ubuntu":                 {image("ubuntu", "28.04", "{debootstrap: {suite: sonorous, variant: minbase}}", "", "harness: source"), "no suite sonorous of ubuntu is known; write one of jammy, noble, resolute"},
-		"UCX without InfiniBand":         {image("ubuntu", "26.04", "{debootstrap: {suite: resolute, variant: minbase}}", "", "harness: source", "ucx: distro"), "ucx: Ubuntu compiles it without InfiniBand and RoCE there; Open MPI reaches RDMA through libfabric (build/component/ucx/component.yaml:6 wants ubuntu \"<26.04\"); leave it out there"},
+		"UCX without InfiniBand":         {image("ubuntu", "26.04", "{debootstrap: {suite: resolute, variant: minbase}}", "", "harness: source", "ucx: distro"), "ucx: Ubuntu compiles it without InfiniBand and RoCE there; take a release in place of distro (build/component/ucx/component.yaml:6 wants ubuntu \"<26.04\"); leave it out there"},
 		"no such NCCL":                   {rows("12.9.1", nvidia, `"9.0"`, "harness: source", "nccl: 9.99.9"), `nccl has no release "9.99.9"; write the version of a release as in "2.30.4-1"`},
 		"no such major version":          {rows("12.9.1", nvidia, `"9.0"`, "harness: source", "nccl: 9.99.9-1"), `nccl has no release "9.99.9-1"`},
 		"NCCL of the distribution":       {rows("12.9.1", nvidia, `"9.0"`, "harness: source", "nccl: distro"), `nccl has no release "distro"`},

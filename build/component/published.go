@@ -13,6 +13,10 @@ var Published = map[string]Checksum{
 		"2df4201e046833c7dc8160907bee7f52b76ff80ed147376a2d0ed8a0dd66b2db",
 		"AWS EC2 user guide",
 	},
+	"https://github.com/NVIDIA-DOCA/gpunetio/archive/f44728fb023ba61911b705dba289b1650ce2eb28.tar.gz": {
+		"c5b747a29bdf943c5031470f514dbb88e3a4eacbd67066d71a78d7cdd8af4d32",
+		"git archive of the commit, as the host makes it",
+	},
 	"https://github.com/NVIDIA/gdrcopy/archive/refs/tags/v2.5.2.tar.gz": {
 		"32bc7b2c198dd97ec251de0ff4823252c95e31a4c79a5f843c82514c9af2052b",
 		"Spack or EasyBuild package recipe",
@@ -40,6 +44,18 @@ var Published = map[string]Checksum{
 	"https://github.com/NVIDIA/nvbandwidth/archive/refs/tags/v0.9.tar.gz": {
 		"552e7b2595c4b95ab1da86ba002f239185d247b2fb9929ed3cb9dc7f57bcd67c",
 		"Spack or EasyBuild package recipe",
+	},
+	"https://download.open-mpi.org/release/open-mpi/v5.0/openmpi-5.0.10.tar.bz2": {
+		"0acecc4fc218e5debdbcb8a41d182c6b0f1d29393015ed763b2a91d5d7374cc6",
+		"Spack package recipe",
+	},
+	"https://github.com/openucx/ucc/archive/refs/tags/v1.8.0.tar.gz": {
+		"1fc0b7c5d6e5592ae1efff13705ff5cee2e67eba67914c2c70039e6854310b67",
+		"git archive of the tag, as the host makes it",
+	},
+	"https://github.com/openucx/ucx/archive/refs/tags/v1.22.0.tar.gz": {
+		"675ed3c923ca84c5fd2123bd83f9988a23cb617e1b4345266621d3dd1a675c09",
+		"git archive of the tag, as the host makes it",
 	},
 	"https://github.com/linux-rdma/perftest/archive/refs/tags/26.04.17.tar.gz": {
 		"18446f0390dbb097e623ab5f100ba163de6867bc5ad4e42669701e3ca3c4a4bf",

@@ -20,7 +20,7 @@ type cudaKit struct {
 	// Packages of each flavour. A runtime image has the shared libraries of NVIDIA's own ones; with
 	// those of devel a component can be compiled.
 	minimal, runtime, devel []string
-	mpiDev                  []string // of Open MPI's compilers
+	mpiDev                  []string // compilers of the archive's Open MPI
 	// scattered is a toolkit that is spread over /usr, and whose packages want a driver. Any other
 	// one is in /usr/local/cuda-X.Y, as NVIDIA's packages install it.
 	scattered bool
@@ -59,6 +59,15 @@ func (b *builder) ownToolkit() bool { return b.Target.Version("cuda-toolkit") !=
 func (b *builder) devel() bool {
 	flavour := b.Target.Version("cuda-toolkit")
 	return flavour == "" || flavour == "devel"
+}
+
+// mpiDev returns the packages with the compilers of the archive's Open MPI, none where the image has
+// another.
+func (b *builder) mpiDev() []string {
+	if b.Target.Version("openmpi") != "distro" {
+		return nil
+	}
+	return b.kit().mpiDev
 }
 
 // nonFree enables the parts of Debian's archive that contain CUDA, and tells dpkg that the
@@ -123,7 +132,7 @@ func cudaToolkit(b *builder, flavour string) {
 	case "devel":
 		first = kit.nvcc
 		b.install(kit.nvcc, kit.compiler, "libibverbs-dev", "librdmacm-dev", "libibumad-dev", "libhwloc-dev", "libnuma-dev")
-		b.install(slices.Concat(kit.devel, kit.runtime, kit.mpiDev)...)
+		b.install(slices.Concat(kit.devel, kit.runtime, b.mpiDev())...)
 		b.absent = append(b.absent, certificate.Absent{Library: "libInterceptorInjectionTarget.so", Because: "compute-sanitizer, whose it is, loads it from its own directory first"})
 	default:
 		b.install(kit.runtime...)
