@@ -82,7 +82,7 @@ func (b *builder) tools(release string) recipe.Source {
 	if b.ownToolkit() {
 		on = b.Target
 	}
-	name := "tools-" + baseName(on)
+	name := "tools-" + cudaName(on)
 	s := recipe.Stage{Name: name}
 	if b.ownToolkit() {
 		s.From = b.cudaStage(false)
@@ -171,7 +171,7 @@ const unpack = "mkdir -p /src /out\ntar -xf /run/assay/source -C /src --strip-co
 // runs a script in the unpacked directory. The result is what the script leaves in /out.
 func (b *builder) compile(name string, on matrix.Target, src recipe.Source, script string, more ...recipe.Mount) recipe.Source {
 	return b.stage(recipe.Stage{
-		Name: name + "-" + baseName(on), From: b.tools(on.Release),
+		Name: name + "-" + cudaName(on), From: b.tools(on.Release),
 		Steps: []recipe.Step{recipe.Run{
 			Title:  "compile " + name,
 			Mounts: append([]recipe.Mount{{Target: "/run/assay/source", From: src}, b.toolkit(on)}, more...),

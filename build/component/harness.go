@@ -229,3 +229,18 @@ func baseName(t matrix.Target) string {
 	}
 	return fmt.Sprintf("cuda%s-%s%s", t.CUDA, t.Distro, t.Release)
 }
+
+// cudaName names a target's base together with its CUDA in stage names. Of the toolkits that an archive
+// has, the newest is not in the name.
+func cudaName(t matrix.Target) string {
+	name := baseName(t)
+	if kit, is := kitOf(t); is && t.Base.Debootstrap != nil {
+		newer := func(k cudaKit) bool {
+			return k.release == kit.release && matrix.CompareVersions(k.version, kit.version) > 0
+		}
+		if slices.ContainsFunc(cudaKits, newer) {
+			name += "-cuda" + kit.version
+		}
+	}
+	return name
+}

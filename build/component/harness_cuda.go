@@ -17,7 +17,7 @@ import (
 func (b *builder) cudaHarness() recipe.Source {
 	name := "harness-cuda" + b.Target.CUDA
 	if b.ownToolkit() {
-		name += "-" + baseName(b.Target)
+		name += "-" + cudaName(b.Target)
 	}
 	return b.stage(recipe.Stage{
 		Name: name + "-" + b.Platform.Arch, Native: true, From: b.goStage(),
@@ -76,7 +76,7 @@ func (b *builder) ptx() recipe.Source {
 	})
 	on := b.row("oldest", "own")
 	return b.stage(recipe.Stage{
-		Name: "ptx-" + baseName(on), Native: true, From: b.cudaBase(on, true),
+		Name: "ptx-" + cudaName(on), Native: true, From: b.cudaBase(on, true),
 		Steps: []recipe.Step{recipe.Run{
 			Title: "compile the kernels with CUDA " + b.Target.CUDA,
 			Mounts: []recipe.Mount{

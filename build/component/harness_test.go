@@ -142,12 +142,12 @@ func TestCUDAHarnessShared(t *testing.T) {
 		in := input(t, target.Name, amd64, amd64)
 		in.Lock = l
 		r := resolved(t, in)
-		name, kernels := "harness-cuda"+target.CUDA+"-amd64", baseName((&builder{Input: in}).row("oldest", "own"))
+		name, kernels := "harness-cuda"+target.CUDA+"-amd64", cudaName((&builder{Input: in}).row("oldest", "own"))
 		switch {
 		case target.CUDA == "":
 			name = "harness-amd64" // of each base
 		case target.Base.Debootstrap != nil:
-			kernels = baseName(target)
+			kernels = cudaName(target)
 			name = "harness-cuda" + target.CUDA + "-" + kernels + "-amd64"
 		}
 		s := r.Stage(name)
@@ -172,7 +172,7 @@ func TestCUDAHarnessShared(t *testing.T) {
 			t.Fatalf("%s: its kernels are compiled by %+v", target.Name, ptx)
 		}
 		headers, want := run.Mounts[i], "/usr/local/cuda-"+matrix.MajorMinor(target.CUDA)
-		if cudaKits[target.Release].scattered && target.Base.Debootstrap != nil {
+		if kit, _ := kitOf(target); kit.scattered && target.Base.Debootstrap != nil {
 			want = "/usr"
 		}
 		if headers.From != ptx.From || headers.Path != want {

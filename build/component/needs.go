@@ -62,13 +62,20 @@ func (c *checker) toolkit() {
 		c.impossible("cuda-toolkit", flavour, "cuda-toolkit is for bases made with debootstrap: "+t.Base.Image+" is to bring its own", `write "debootstrap:" in place of "image:", or leave it out`)
 		return
 	}
-	if known := cudaKits[t.Release].version; known != matrix.MajorMinor(t.CUDA) {
-		remedy := "take Debian 13 or Ubuntu 26.04"
-		if known != "" {
-			remedy = fmt.Sprintf("write the CUDA that %s %s has: %s", t.Distro, t.Release, known)
-		}
-		c.impossible("cuda", t.CUDA, fmt.Sprintf("it is not known that %s %s has CUDA %s", t.Distro, t.Release, t.CUDA), remedy)
+	if _, known := kitOf(t); known {
+		return
 	}
+	var versions []string
+	for _, k := range cudaKits {
+		if k.release == t.Release {
+			versions = append(versions, k.version)
+		}
+	}
+	remedy := "take Debian 13, Ubuntu 24.04 or 26.04"
+	if versions != nil {
+		remedy = fmt.Sprintf("write the CUDA that %s %s has: %s", t.Distro, t.Release, strings.Join(versions, " or "))
+	}
+	c.impossible("cuda", t.CUDA, fmt.Sprintf("it is not known that %s %s has CUDA %s", t.Distro, t.Release, t.CUDA), remedy)
 }
 
 // harness is in every image: the gate runs it.

@@ -131,7 +131,7 @@ func (b *builder) build(p matrix.Part, sources map[string]recipe.Source) recipe.
 	script := strings.Join(p.Build.Scripts, "")
 	run.Script += "cd /src\n" + script
 	run.Env = b.named(script, p)
-	s := recipe.Stage{Name: name + "-" + baseName(on), From: b.buildBase(p, on)}
+	s := recipe.Stage{Name: name + "-" + b.buildName(p, on), From: b.buildBase(p, on)}
 	for _, src := range p.Sources {
 		if src.Wheels != "" {
 			run.Mounts = append(run.Mounts, recipe.Mount{Target: "/run/assay/" + src.Name, From: b.wheels(p, src, s)})
@@ -161,6 +161,14 @@ func (b *builder) wheels(p matrix.Part, src matrix.Source, in recipe.Stage) reci
 	return b.stage(s)
 }
 
+// buildName names the base of a build in stage names.
+func (b *builder) buildName(p matrix.Part, on matrix.Target) string {
+	if p.Build.Tools || slices.Contains(p.Build.Mounts, "cuda") {
+		return cudaName(on)
+	}
+	return baseName(on)
+}
+
 // buildBase is the system on which a part is compiled.
 func (b *builder) buildBase(p matrix.Part, on matrix.Target) recipe.Source {
 	from := b.baseOf(on, b.Platform)
@@ -170,7 +178,7 @@ func (b *builder) buildBase(p matrix.Part, on matrix.Target) recipe.Source {
 	if len(p.Build.Packages) == 0 {
 		return from
 	}
-	s := recipe.Stage{Name: "build-" + p.Name + "-" + baseName(on), From: from}
+	s := recipe.Stage{Name: "build-" + p.Name + "-" + b.buildName(p, on), From: from}
 	s.Steps = append(s.Steps, b.apt(s, s.Name, false, p.Build.Packages...))
 	return b.stage(s)
 }

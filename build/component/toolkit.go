@@ -10,13 +10,13 @@ import (
 	"github.com/assay-hpc/assay/internal/certificate"
 )
 
-// A cudaKit is the CUDA toolkit in the archive of one release.
+// A cudaKit is a CUDA toolkit in the archive of one release.
 type cudaKit struct {
-	version  string   // "12.4"
-	compiler string   // package and program of the newest C++ compiler that nvcc works with
-	nvcc     string   // package of nvcc, whose version an image with it has
-	stubs    []string // further packages that components are compiled with
-	cudart   string   // package of CUDA's runtime, whose version any other image has
+	release, version string   // "13", "12.4"
+	compiler         string   // package and program of the newest C++ compiler that nvcc works with
+	nvcc             string   // package of nvcc, whose version an image with it has
+	stubs            []string // further packages that components are compiled with
+	cudart           string   // package of CUDA's runtime, whose version any other image has
 	// Packages of each flavour. A runtime image has the shared libraries of NVIDIA's own ones; with
 	// those of devel a component can be compiled.
 	minimal, runtime, devel []string
@@ -26,31 +26,57 @@ type cudaKit struct {
 	scattered bool
 }
 
-// cudaKits maps a release of Debian or Ubuntu to the toolkit in its archive.
-var cudaKits = map[string]cudaKit{
-	"13": {
-		version: "12.4", compiler: "g++-13", nvcc: "nvidia-cuda-toolkit", cudart: "libcudart12",
-		minimal: []string{"libcudart12", "libnvrtc-builtins12.4", "libnvrtc12"},
-		runtime: []string{
-			"libcublas12", "libcublaslt12", "libcudart12", "libcufft11", "libcufftw11", "libcupti12", "libcurand10", "libcusolver11",
-			"libcusolvermg11", "libcusparse12", "libnppc12", "libnppial12", "libnppicc12", "libnppidei12", "libnppif12", "libnppig12",
-			"libnppim12", "libnppist12", "libnppisu12", "libnppitc12", "libnpps12", "libnvblas12", "libnvfatbin12", "libnvjitlink12",
-			"libnvjpeg12", "libnvrtc-builtins12.4", "libnvrtc12", "libnvtoolsext1",
-		},
-		mpiDev: []string{"libopenmpi-dev"}, scattered: true,
-	},
-	"26.04": {
-		version: "13.1", compiler: "g++", nvcc: "cuda-nvcc-13-1", stubs: []string{"cuda-nvml-dev-13-1"}, cudart: "cuda-cudart-13-1",
+// cudaKits are the toolkits in the archives of Debian and Ubuntu. Ubuntu 22.04's is not among them: its
+// CUDA 11.5 compiles for nothing newer than 8.7.
+var cudaKits = []cudaKit{
+	debianKit("13", "12.4", "g++-13", []string{"libopenmpi-dev"}, "libnvfatbin12"),
+	debianKit("24.04", "12.0", "g++-12", []string{"libopenmpi-dev"}),
+	debianKit("26.04", "12.4", "g++-13", ubuntuMPI, "libnvfatbin12"),
+	{
+		release: "26.04", version: "13.1",
+		compiler: "g++", nvcc: "cuda-nvcc-13-1", stubs: []string{"cuda-nvml-dev-13-1"}, cudart: "cuda-cudart-13-1",
 		minimal: []string{"cuda-cudart-13-1", "cuda-nvrtc-13-1"},
 		runtime: []string{"cuda-cudart-13-1", "cuda-libraries-13-1"},
 		devel:   []string{"cuda-minimal-build-13-1", "cuda-libraries-dev-13-1", "cuda-nvml-dev-13-1", "cuda-command-line-tools-13-1"},
-		// Of the Fortran compilers that it works with, the one that fits g++.
-		mpiDev: []string{"libopenmpi-dev", "gfortran-15"},
+		mpiDev:  ubuntuMPI,
 	},
 }
 
-// kit is the toolkit in the archive of the target's release.
-func (b *builder) kit() cudaKit { return cudaKits[b.Target.Release] }
+// ubuntuMPI is Open MPI of Ubuntu 26.04, with the one that fits g++ of the Fortran compilers that it
+// works with.
+var ubuntuMPI = []string{"libopenmpi-dev", "gfortran-15"}
+
+// debianKit is a CUDA 12 as Debian packages it, and Ubuntu with it. Some libraries came later than
+// others.
+func debianKit(release, version, compiler string, mpiDev []string, later ...string) cudaKit {
+	nvrtc := []string{"libnvrtc-builtins" + version, "libnvrtc12"}
+	runtime := slices.Concat([]string{
+		"libcublas12", "libcublaslt12", "libcudart12", "libcufft11", "libcufftw11", "libcupti12", "libcurand10", "libcusolver11",
+		"libcusolvermg11", "libcusparse12", "libnppc12", "libnppial12", "libnppicc12", "libnppidei12", "libnppif12", "libnppig12",
+		"libnppim12", "libnppist12", "libnppisu12", "libnppitc12", "libnpps12", "libnvblas12", "libnvjitlink12", "libnvjpeg12",
+		"libnvtoolsext1",
+	}, nvrtc, later)
+	slices.Sort(runtime)
+	return cudaKit{
+		release: release, version: version, compiler: compiler, nvcc: "nvidia-cuda-toolkit", cudart: "libcudart12",
+		minimal: append([]string{"libcudart12"}, nvrtc...),
+		runtime: runtime, mpiDev: mpiDev, scattered: true,
+	}
+}
+
+// kitOf returns the toolkit of a target's CUDA in the archive of its release.
+func kitOf(t matrix.Target) (cudaKit, bool) {
+	i := slices.IndexFunc(cudaKits, func(k cudaKit) bool { return k.release == t.Release && k.version == matrix.MajorMinor(t.CUDA) })
+	if i < 0 {
+		return cudaKit{}, false
+	}
+	return cudaKits[i], true
+}
+
+func (b *builder) kit() cudaKit {
+	kit, _ := kitOf(b.Target)
+	return kit
+}
 
 // ownToolkit reports whether the image's toolkit is a component, not part of its base.
 func (b *builder) ownToolkit() bool { return b.Target.Version("cuda-toolkit") != "" }
@@ -167,7 +193,7 @@ func compiles(name, compiler, source string) certificate.Check {
 // cudaStage is a base with the distribution's toolkit and the compiler that nvcc works with, on the
 // image's platform or the builder's own. It is used instead of NVIDIA's devel images.
 func (b *builder) cudaStage(native bool) recipe.Source {
-	kit, name := b.kit(), "cuda-"+baseName(b.Target)
+	kit, name := b.kit(), "cuda-"+cudaName(b.Target)
 	s := recipe.Stage{Name: name, From: b.baseOf(b.Target, b.platform(native))}
 	if native && b.Native != b.Platform {
 		s.Name, s.Native = name+"-native", true

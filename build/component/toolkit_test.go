@@ -39,7 +39,8 @@ func TestOwnCUDA(t *testing.T) {
 				}
 			}
 		}
-		packages, kit := packagesOf(r), cudaKits[target.Release]
+		packages := packagesOf(r)
+		kit, _ := kitOf(target)
 		for _, p := range packages {
 			if p == "libcuda1" || strings.HasPrefix(p, "nvidia-driver") {
 				t.Errorf("%s installs %s, which is the driver's", target.Name, p)
