@@ -298,11 +298,11 @@ func (b *builder) apt(s recipe.Stage, name string, upgrade bool, packages ...str
 	a := recipe.Apt{Title: "install " + name + " packages", Set: key, Packages: slices.Compact(packages), Upgrade: upgrade}
 	request := a.RequestHash(s, b.below(s)...)
 	set := b.Lock.Debs[key]
-	if len(set.Packages) == 0 || set.Request != request {
+	if !set.Resolved() || set.Request != request {
 		b.lacks(Missing{Kind: MissingDebs, Key: key, Platform: p, Stage: s.Name, Step: len(s.Steps), Request: request})
 		return a
 	}
-	a.Debs = set.Packages
+	a.Debs = append([]recipe.Deb{}, set.Packages...) // none, if the stage has them all
 	return a
 }
 

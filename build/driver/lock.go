@@ -119,7 +119,7 @@ func firstOpen(r *recipe.Recipe, stage string, n int) string {
 			}
 		}
 		for _, st := range s.Steps {
-			if a, ok := st.(recipe.Apt); ok && len(a.Debs) == 0 {
+			if a, ok := st.(recipe.Apt); ok && a.Debs == nil {
 				return a.Set
 			}
 		}
@@ -152,12 +152,12 @@ func (w *Workspace) resolve(ctx context.Context, s *solve.Solver, t request) err
 		}
 		return err
 	}
-	debs, err := s.ResolveDebs(ctx, t.recipe, t.Missing)
-	if err == nil && len(debs) == 0 {
+	set, err := s.ResolveDebs(ctx, t.recipe, t.Missing)
+	if err == nil && !set.Resolved() {
 		err = errors.New("apt has nothing to install for this set")
 	}
 	if err == nil {
-		w.Lock.Debs[t.Key] = lock.PackageSet{Request: t.Request, Packages: debs}
+		w.Lock.Debs[t.Key] = set
 	}
 	return err
 }
@@ -277,7 +277,7 @@ func (w *Workspace) lockWith(ctx context.Context, s *solve.Solver, targets []mat
 	}
 	if old := w.forgotten; old != nil {
 		for key, why := range rep.Unresolved {
-			if old.Images[key].Digest != "" || old.Downloads[key].Digest != "" || len(old.Debs[key].Packages) > 0 {
+			if old.Images[key].Digest != "" || old.Downloads[key].Digest != "" || old.Debs[key].Resolved() {
 				rep.Unresolved[key] = why + "; what was locked stays"
 			}
 		}
