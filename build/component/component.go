@@ -139,6 +139,10 @@ func Hash(in Input) (sum string, missing []Missing, err error) {
 // assemble builds the recipe without the image's declaration of itself.
 func assemble(in Input) (*builder, error) {
 	b := &builder{Input: in, env: map[string]string{}, ownLabels: map[string]string{}, built: map[string]recipe.Source{}}
+	if in.Target.Base.Debootstrap == nil {
+		b.keepBase()
+		b.declareBase()
+	}
 	if in.Target.CUDA != "" {
 		b.cudaImage()
 	}
@@ -244,18 +248,6 @@ func (b *builder) lacks(m Missing) {
 	if !slices.ContainsFunc(b.missing, same) {
 		b.missing = append(b.missing, m)
 	}
-}
-
-// baseOf returns the base of a target, pinned, for the platform.
-func (b *builder) baseOf(t matrix.Target, p recipe.Platform) recipe.Source {
-	if t.Base.Debootstrap != nil {
-		return b.debootstrap(*t.Base.Debootstrap, p)
-	}
-	e := b.Lock.Images[t.Base.Image]
-	if e.Digest == "" {
-		b.lacks(Missing{Kind: MissingImage, Key: t.Base.Image, Platform: p})
-	}
-	return recipe.Source{Kind: recipe.FromImage, Ref: t.Base.Image, Digest: e.Digest}
 }
 
 // BaseKey is the key in matrix.lock of a debootstrap base's packages.

@@ -122,8 +122,11 @@ func (b *builder) build(p matrix.Part, sources map[string]recipe.Source) recipe.
 		if built, ok := b.built[m]; ok {
 			mount.From, mount.Path = built, "/out"
 		}
+		if of, ok := b.ofBase(m, mount.Target); ok {
+			mount = of
+		}
 		if mount.From.Kind == "" {
-			b.fail("%s mounts %s, which this image does not build before it", p.Name, m)
+			b.fail("%s mounts %s, which this image does not build before it, and of which its base has no path", p.Name, m)
 		}
 		run.Mounts = append(run.Mounts, mount)
 	}
@@ -135,9 +138,9 @@ func (b *builder) build(p matrix.Part, sources map[string]recipe.Source) recipe.
 
 // buildBase is the system on which a part is compiled.
 func (b *builder) buildBase(p matrix.Part, on matrix.Target) recipe.Source {
-	from := b.baseOf(on, b.Platform)
+	from := b.compilersOf(on, b.Platform)
 	if p.Build.Tools {
-		from = b.tools(on.Release)
+		from = b.tools(on)
 	}
 	if len(p.Build.Packages) == 0 {
 		return from

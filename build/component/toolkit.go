@@ -58,7 +58,7 @@ func (b *builder) ownToolkit() bool { return b.Target.Version("cuda-toolkit") !=
 // devel reports whether the image has compilers and headers.
 func (b *builder) devel() bool {
 	flavour := b.Target.Version("cuda-toolkit")
-	return flavour == "" || flavour == "devel"
+	return flavour == "" && b.Target.Base.Build == "" || flavour == "devel"
 }
 
 // nonFree enables the parts of Debian's archive that contain CUDA, and tells dpkg that the

@@ -103,7 +103,7 @@ type buildEntry struct {
 	In       value[builder]    `json:"in,omitempty" jsonschema_description:"tools: with the packages that assay's own components are compiled with. Without it, the base alone."`
 	Row      rowEntry          `json:"row,omitempty" jsonschema_description:"The row whose base it is compiled on: rows for which this gives the same share the build."`
 	Packages []packageEntry    `json:"packages,omitempty" jsonschema_description:"Packages that the build needs and the image does not."`
-	Mounts   []value[mounting] `json:"mounts,omitempty" jsonschema_description:"cuda: the toolkit; another source or component: at /run/assay/NAME."`
+	Mounts   []value[mounting] `json:"mounts,omitempty" jsonschema_description:"cuda: the toolkit; another source or component, or what the base has: at /run/assay/NAME."`
 }
 
 type rowEntry struct {
@@ -265,7 +265,7 @@ func (r *reporter) checkDefinition(field string, at Pos, doc *componentDocument)
 	for i, run := range doc.Run {
 		r.checkMounts(join(field, item("run", i)), run.Mounts, known)
 	}
-	r.checkMounts(join(field, "build"), doc.Build.Mounts, slices.Concat(known, []string{"cuda"}, r.components))
+	r.checkMounts(join(field, "build"), doc.Build.Mounts, slices.Concat(known, []string{"cuda", "mpi"}, r.components))
 	for i, f := range doc.Files {
 		r.checkOne(join(field, item("files", i)), f.At, map[string]bool{"content": f.Content.At.set(), "from": f.From.At.set(), "link": f.Link.At.set()})
 		r.checkPath(join(field, item("files", i)+".path"), f.Path)

@@ -108,6 +108,12 @@ type List struct {
 // About says what a component is.
 func (d *Definition) About() string { return d.doc.About.Text }
 
+// License is the component's, as an SPDX expression, "" if it says none.
+func (d *Definition) License() string { return d.doc.License.Text }
+
+// Homepage is where people read about the component.
+func (d *Definition) Homepage() string { return d.doc.Homepage.Text }
+
 // Builtin says why part of a component is made by code, "" if it is not.
 func (d *Definition) Builtin() string { return d.doc.Builtin.Text }
 
@@ -167,6 +173,7 @@ func (t Target) facts(p recipe.Platform, version string) facts {
 	if t.CUDA != "" {
 		f["cuda"] = []string{t.CUDA}
 	}
+	t.Base.addFacts(f)
 	for _, c := range t.Components {
 		f[c.Name] = []string{c.Version}
 	}
@@ -196,7 +203,7 @@ func (s *scope) holds(when, unless partTest) bool {
 
 func (s *scope) value(name string) string {
 	if of, is := strings.CutPrefix(name, versionOf); is {
-		if v := s.facts[of]; len(v) > 0 {
+		if v := s.facts[of]; len(v) > 0 && !strings.HasPrefix(v[0], "/") {
 			return v[0]
 		}
 	} else if v, ok := s.values[name]; ok {
@@ -514,6 +521,8 @@ func (c condition) name() string {
 // need is the remedy where a condition does not hold.
 func (c condition) need(f facts) string {
 	switch {
+	case c.Key == "cuda" && len(f["cuda"]) == 0 && f["base"][0] == "image":
+		return `add "cuda:" and, under base, "has: {cuda: /usr/local/cuda}", or leave it out`
 	case c.Key == "cuda" && len(f["cuda"]) == 0:
 		return `add "cuda:" and the component cuda-toolkit, or leave it out`
 	case c.Key == "base" && c.Text == "image":
@@ -524,6 +533,11 @@ func (c condition) need(f facts) string {
 		return "choose another version, or leave it out"
 	case slices.Contains([]string{"ubuntu", "debian", "platform", "base", "variant"}, c.Key):
 		return "leave it out there"
+	case c.Text != plain && len(f[c.Key]) > 0:
+		return fmt.Sprintf("the image has %s %s; choose another version, or leave this out", c.Key, f[c.Key][0])
+	}
+	if f["base"][0] == "image" {
+		return `add it, or leave this out; if the base has it, say so under "has"`
 	}
 	return "add it, or leave this out"
 }
@@ -544,7 +558,7 @@ func (f *File) refused(targets []Target) (out []Problem) {
 }
 
 // unmade returns what keeps the parts of a target on a platform from being made: variables without a
-// value, and files that two of them write.
+// value, a toolkit that there is not, and files that two of them write.
 func (f *File) unmade(t Target, p recipe.Platform) (out []Problem) {
 	writer := map[string]string{}
 	for _, c := range t.Components {
@@ -554,6 +568,9 @@ func (f *File) unmade(t Target, p recipe.Platform) (out []Problem) {
 		part, err := f.Definition(c.Name).Part(t, p, func(string) string { return "" })
 		if lack, ok := errors.AsType[noValueError](err); ok {
 			no(fmt.Sprintf("{%s} of %s has no value on %s", lack.variable, lack.file, p), fmt.Sprintf(`put what names it under a condition, as in "when: {%s: present}"`, strings.TrimPrefix(strings.Split(lack.variable, ".")[0], versionOf)))
+		}
+		if t.CUDA == "" && part.Build != nil && slices.Contains(part.Build.Mounts, "cuda") {
+			no(c.Name+" mounts the CUDA toolkit, which this image has not", condition{Key: "cuda"}.need(t.facts(p, c.Version)))
 		}
 		for _, file := range part.Files {
 			if other := writer[file.Path]; other != "" {
