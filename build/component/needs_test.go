@@ -165,20 +165,46 @@ func randomMatrix(r *rand.Rand) string {
 		return pick(`"9.0"`, `"8.0", "9.0"`, `"7.0"`, `"5.0", "10.0"`, `"1.0"`, `"99.9"`, `"9"`)
 	}
 	cuda := func() string { return pick("12.4.1", "12.9.1", "13.0.2", "11.8.0", "99.0.0", "1.0.0", "12.4") }
+	// A mapping with what the base has, of which more is first.
+	has := func(more string) string {
+		for _, n := range Library().Names() {
+			if r.IntN(12) == 0 {
+				more += fmt.Sprintf(", %s: %s", n, pick("2.28.3-1", "/opt/"+n, "1.0", "x", "{}"))
+			}
+		}
+		if more = strings.TrimPrefix(more, ", "); more == "" {
+			return ""
+		}
+		return ", has: {" + more + "}"
+	}
+	build := func(image string) string {
+		if r.IntN(2) == 0 {
+			return ""
+		}
+		return pick(", build: "+image, ", build: x")
+	}
 	var b strings.Builder
 	b.WriteString(head)
 	if r.IntN(2) == 0 {
 		b.WriteString("images:\n")
 		for i := range 1 + r.IntN(2) {
 			release, base, more := "12", bookworm, ""
-			if r.IntN(2) == 0 {
-				release, base, more = "13", trixie, fmt.Sprintf("    cuda: %s\n    compile: [%s]\n", cuda(), capabilities())
+			toolkit := false
+			withCUDA := fmt.Sprintf("    cuda: %s\n    compile: [%s]\n", cuda(), capabilities())
+			switch r.IntN(4) {
+			case 0:
+				release, base, more, toolkit = "13", trixie, withCUDA, true
+			case 1:
+				base = fmt.Sprintf(`{image: "registry.example/site/base:{release}"%s%s}`, build(`"docker.io/library/debian:12"`), has(""))
+			case 2:
+				base = fmt.Sprintf(`{image: "registry.example/site/torch:1"%s%s}`, build(`"registry.example/site/cuda:1"`), has("cuda: /usr/local/cuda, mpi: "+pick("/usr/local/mpi", "4.1")))
+				more = withCUDA
 			}
 			fmt.Fprintf(&b, "  - name: %s%d\n    distro: %s\n    release: %q\n    base: %s\n    platforms: [%s]\n    tag: \"{name}-{recipe}\"\n%s    components:\n",
 				pick("a", "b", "cuda12.4-x"), i, pick("debian", "ubuntu", "rocky"), pick(release, "12", "13", "24.04", "x"),
 				pick(base, bookworm, trixie, `{image: "docker.io/library/debian:12"}`, `{image: "docker.io/nvidia/cuda:12.9.1-devel-ubuntu24.04"}`, `{image: "docker.io/library/rockylinux:9"}`, "{debootstrap: {suite: odd, variant: minbase}}"),
 				pick("linux/amd64", "linux/arm64", "linux/amd64, linux/arm64", "linux/riscv64"), pick(more, "", "    cuda: 12.9.1\n"))
-			if more != "" {
+			if toolkit {
 				fmt.Fprintf(&b, "      cuda-toolkit: %s\n", version("cuda-toolkit"))
 			}
 			b.WriteString(parts("      "))
@@ -186,7 +212,7 @@ func randomMatrix(r *rand.Rand) string {
 	}
 	if r.IntN(3) > 0 {
 		fmt.Fprintf(&b, "axes:\n  ubuntu: [%s]\n  cuda: [%s]\n  platforms: [linux/amd64]\n", pick(`"24.04"`, `"22.04", "24.04"`, `"99.04"`), pick(cuda(), cuda()+", "+cuda()))
-		fmt.Fprintf(&b, "base: %s\ntag: \"{cuda}-{ubuntu}-{recipe}\"\ncapabilities:\n  - {cuda: \">=1\", compile: [%s]}\n", pick(nvidia, nvidia, "docker.io/library/rockylinux:9", "docker.io/x/y:z"), capabilities())
+		fmt.Fprintf(&b, "base: %s\ntag: \"{cuda}-{ubuntu}-{recipe}\"\ncapabilities:\n  - {cuda: \">=1\", compile: [%s]}\n", pick(pick(nvidia, `{image: "docker.io/nvidia/cuda:{cuda}-runtime-ubuntu{ubuntu}"`+build(`"`+nvidia+`"`)+has("")+"}"), nvidia, "docker.io/library/rockylinux:9", "docker.io/x/y:z"), capabilities())
 		if r.IntN(3) == 0 {
 			b.WriteString("variants:\n  - name: other\n")
 			if r.IntN(2) == 0 {
