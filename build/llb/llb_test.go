@@ -483,6 +483,26 @@ func TestConfig(t *testing.T) {
 	}
 }
 
+// TestBaseWithoutPath: a base that sets no PATH has the one of container runtimes, which the image's
+// extends.
+func TestBaseWithoutPath(t *testing.T) {
+	r := target("a", arm64)
+	r.Config = recipe.Config{Env: []recipe.Var{{Name: "PATH", Value: "/opt/bin:${PATH}"}}}
+	e := env(amd64)
+	e.Config = func(recipe.Source, recipe.Platform) (ocispec.ImageConfig, error) {
+		return ocispec.ImageConfig{Env: []string{"BASE=yes"}}, nil
+	}
+	_, got, err := Image(r, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"BASE=yes", "PATH=/opt/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	slices.Sort(got.Config.Env)
+	if !slices.Equal(got.Config.Env, want) {
+		t.Errorf("the environment is %q; want %q", got.Config.Env, want)
+	}
+}
+
 func TestExpand(t *testing.T) {
 	base := []string{"PATH=/bin", "EMPTY=", "SELF=${SELF}", "EQ=a=b"}
 	for _, tt := range []struct{ in, want string }{
