@@ -60,7 +60,7 @@ func TestBroughtBase(t *testing.T) {
 	defer reg.Close()
 	host := strings.TrimPrefix(reg.URL, "http://")
 	debian := debootstrapImage(t, addr)
-	push(t, host+"/site/base:1", debian, "usr/local/mpi/include/mpi.h")
+	push(t, host+"/site/base:1", debian, "usr/local/mpi/include/mpi.h", "opt/assay/perftest/ib_write_bw") // the latter is replaced
 	push(t, host+"/site/compilers:1", debian, "etc/compilers")
 
 	dir := t.TempDir()
@@ -143,16 +143,18 @@ func debootstrapImage(t *testing.T, addr string) v1.Image {
 	return img
 }
 
-// push pushes an image with one more file.
-func push(t *testing.T, ref string, img v1.Image, file string) {
+// push pushes an image with more files.
+func push(t *testing.T, ref string, img v1.Image, files ...string) {
 	t.Helper()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	if err := w.WriteHeader(&tar.Header{Name: file, Mode: 0o644, Size: 2}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Write([]byte("x\n")); err != nil {
-		t.Fatal(err)
+	for _, file := range files {
+		if err := w.WriteHeader(&tar.Header{Name: file, Mode: 0o644, Size: 2}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte("x\n")); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)

@@ -294,6 +294,24 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// TestLinkReplaces: a link takes the place of what the base has there.
+func TestLinkReplaces(t *testing.T) {
+	r := target("a", amd64, tool("tool", false))
+	r.Image().Steps = []recipe.Step{recipe.Symlink{Path: "/opt/l", Target: "/m"}}
+	for _, op := range image(t, r, env(amd64)).ops {
+		f := op.GetFile()
+		if f == nil {
+			continue
+		}
+		n := len(f.Actions)
+		if n != 3 || f.Actions[1].GetRm().GetPath() != "/opt/l" || !f.Actions[1].GetRm().AllowNotFound || f.Actions[2].GetSymlink().GetNewpath() != "/opt/l" {
+			t.Errorf("the link is %v; want it after the removal of what is there", f.Actions)
+		}
+		return
+	}
+	t.Error("there is no link")
+}
+
 // TestCopyIsShared: a copy's layer does not depend on what lies below it.
 func TestCopyIsShared(t *testing.T) {
 	a, b := image(t, target("a", amd64, tool("tool", false)), env(amd64)), image(t, target("b", amd64, tool("tool", false)), env(amd64))
