@@ -19,10 +19,14 @@ const ownSet = "+own"
 // locked returns a package's version in the target's sets, "" while unresolved.
 func (b *builder) locked(pkg string) string {
 	for _, set := range []string{b.Target.Name, b.Target.Name + ownSet} {
-		for _, d := range b.Lock.Debs[set+"/"+b.Platform.Arch].Packages {
+		locked := b.Lock.Debs[set+"/"+b.Platform.Arch]
+		for _, d := range locked.Packages {
 			if d.Name == pkg {
 				return d.Version
 			}
+		}
+		if v := locked.Installed[pkg]; v != "" {
+			return v
 		}
 	}
 	return ""

@@ -142,6 +142,10 @@ func Hash(in Input) (sum string, missing []Missing, err error) {
 // assemble builds the recipe without the image's declaration of itself.
 func assemble(in Input) (*builder, error) {
 	b := &builder{Input: in, env: map[string]string{}, ownLabels: map[string]string{}, built: map[string]recipe.Source{}}
+	if in.Target.Base.Debootstrap == nil {
+		b.keepBase()
+		b.declareBase()
+	}
 	if in.Target.CUDA != "" {
 		b.cudaImage()
 	}
@@ -249,18 +253,6 @@ func (b *builder) lacks(m Missing) {
 	}
 }
 
-// baseOf returns the base of a target, pinned, for the platform.
-func (b *builder) baseOf(t matrix.Target, p recipe.Platform) recipe.Source {
-	if t.Base.Debootstrap != nil {
-		return b.debootstrap(*t.Base.Debootstrap, p)
-	}
-	e := b.Lock.Images[t.Base.Image]
-	if e.Digest == "" {
-		b.lacks(Missing{Kind: MissingImage, Key: t.Base.Image, Platform: p})
-	}
-	return recipe.Source{Kind: recipe.FromImage, Ref: t.Base.Image, Digest: e.Digest}
-}
-
 // BaseKey is the key in matrix.lock of a debootstrap base's packages.
 func BaseKey(d matrix.Debootstrap, p recipe.Platform) string {
 	return fmt.Sprintf("base-%s-%s/%s", d.Suite, d.Variant, p.Arch)
@@ -301,11 +293,11 @@ func (b *builder) apt(s recipe.Stage, name string, upgrade bool, packages ...str
 	a := recipe.Apt{Title: "install " + name + " packages", Set: key, Packages: slices.Compact(packages), Upgrade: upgrade}
 	request := a.RequestHash(s, b.below(s)...)
 	set := b.Lock.Debs[key]
-	if len(set.Packages) == 0 || set.Request != request {
+	if !set.Resolved() || set.Request != request {
 		b.lacks(Missing{Kind: MissingDebs, Key: key, Platform: p, Stage: s.Name, Step: len(s.Steps), Request: request})
 		return a
 	}
-	a.Debs = set.Packages
+	a.Debs = append([]recipe.Deb{}, set.Packages...) // none, if the stage has them all
 	return a
 }
 

@@ -12,9 +12,6 @@ import (
 
 // cudaImage adds what every CUDA image has besides its components.
 func (b *builder) cudaImage() {
-	if !b.ownToolkit() {
-		b.keepBase()
-	}
 	if b.Target.Version("nccl-tests") != "" {
 		b.workDir = "/opt/nccl-tests"
 	}
@@ -34,7 +31,7 @@ func (b *builder) cudaImage() {
 // the work.
 func (b *builder) row(distro, cuda string) matrix.Target {
 	t := b.Target
-	if t.Base.Debootstrap != nil || t.CUDA == "" {
+	if !shares(t) {
 		return t
 	}
 	fits := func(o matrix.Target) bool {
@@ -50,20 +47,27 @@ func (b *builder) row(distro, cuda string) matrix.Target {
 	})
 }
 
-// reference returns the member of the matrix that provides the base for the tools of an Ubuntu
-// release: the plain one with the lowest CUDA.
-func (b *builder) reference(release string) matrix.Target {
-	return b.firstOf(func(t matrix.Target) bool { return t.Release == release }, func(x, y matrix.Target) int {
+// shares reports whether parts of the target are compiled on other rows' bases, and theirs on its own.
+func shares(t matrix.Target) bool {
+	return t.CUDA != "" && t.Base.Debootstrap == nil && !t.Base.Own
+}
+
+// reference returns the member of the matrix that provides the base for the tools of a row: the plain
+// one of its release with the lowest CUDA.
+func (b *builder) reference(on matrix.Target) matrix.Target {
+	if !shares(on) {
+		return on
+	}
+	return b.firstOf(func(t matrix.Target) bool { return t.Release == on.Release }, func(x, y matrix.Target) int {
 		return matrix.CompareVersions(x.CUDA, y.CUDA)
 	})
 }
 
-// firstOf returns the wanted image on one of NVIDIA's bases that the order puts first: a plain one if
-// there is one.
+// firstOf returns the wanted row that the order puts first: a plain one if there is one.
 func (b *builder) firstOf(want func(matrix.Target) bool, order func(a, b matrix.Target) int) matrix.Target {
 	var best matrix.Target
 	for _, t := range b.All {
-		if t.CUDA == "" || t.Base.Debootstrap != nil || !want(t) {
+		if !shares(t) || !want(t) {
 			continue
 		}
 		plain, better := t.Variant == "", best.Variant == ""
@@ -74,20 +78,17 @@ func (b *builder) firstOf(want func(matrix.Target) bool, order func(a, b matrix.
 	return best
 }
 
-// tools is an Ubuntu with everything that components are compiled with, except the CUDA toolkit.
-// A step mounts that from the base with the right version, so the packages are installed once per
-// Ubuntu, not once per CUDA.
-func (b *builder) tools(release string) recipe.Source {
-	on := b.reference(release)
-	if b.ownToolkit() {
-		on = b.Target
-	}
+// tools is the system of a row with everything that components are compiled with, except the CUDA
+// toolkit. A step mounts that from the base with the right version, so the packages are installed once
+// per Ubuntu, not once per CUDA.
+func (b *builder) tools(on matrix.Target) recipe.Source {
+	on = b.reference(on)
 	name := "tools-" + cudaName(on)
 	s := recipe.Stage{Name: name}
 	if b.ownToolkit() {
 		s.From = b.cudaStage(false)
 	} else {
-		s.From, s.Steps = b.baseOf(on, b.Platform), b.ofedRepository(on)
+		s.From, s.Steps = b.compilersOf(on, b.Platform), b.ofedRepository(on)
 	}
 	packages := []string{
 		"build-essential", "autoconf", "automake", "libtool", "pkg-config", "bzip2", "python3",
@@ -108,7 +109,12 @@ func (b *builder) tools(release string) recipe.Source {
 // directory, and in NVIDIA's packages. Debian's consists of links into /usr, so it needs tools that
 // were installed together with it.
 func (b *builder) toolkit(on matrix.Target) recipe.Mount {
-	return recipe.Mount{Target: cudaHome, From: b.cudaBase(on, false), Path: "/usr/local/cuda-" + matrix.MajorMinor(on.CUDA)}
+	return recipe.Mount{Target: cudaHome, From: b.cudaBase(on, false), Path: cudaPath(on)}
+}
+
+// cudaPath is where a target's base has the CUDA toolkit.
+func cudaPath(on matrix.Target) string {
+	return cmp.Or(on.Base.Find("cuda").Path(), "/usr/local/cuda-"+matrix.MajorMinor(on.CUDA))
 }
 
 // cudaBase is a system with a target's nvcc and its headers, on the image's platform or the
@@ -117,7 +123,7 @@ func (b *builder) cudaBase(on matrix.Target, native bool) recipe.Source {
 	if b.ownToolkit() {
 		return b.cudaStage(native)
 	}
-	return b.baseOf(on, b.platform(native))
+	return b.compilersOf(on, b.platform(native))
 }
 
 // hostCompiler is the C++ compiler whose objects nvcc's can be linked with.
@@ -171,7 +177,7 @@ const unpack = "mkdir -p /src /out\ntar -xf /run/assay/source -C /src --strip-co
 // runs a script in the unpacked directory. The result is what the script leaves in /out.
 func (b *builder) compile(name string, on matrix.Target, src recipe.Source, script string, more ...recipe.Mount) recipe.Source {
 	return b.stage(recipe.Stage{
-		Name: name + "-" + cudaName(on), From: b.tools(on.Release),
+		Name: name + "-" + cudaName(on), From: b.tools(on),
 		Steps: []recipe.Step{recipe.Run{
 			Title:  "compile " + name,
 			Mounts: append([]recipe.Mount{{Target: "/run/assay/source", From: src}, b.toolkit(on)}, more...),

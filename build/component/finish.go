@@ -15,7 +15,7 @@ import (
 // same few lists.
 func (b *builder) finish() *recipe.Recipe {
 	b.environmentFiles()
-	s := recipe.Stage{Name: "image", From: b.baseOf(b.Target, b.Platform), Steps: b.sources}
+	s := recipe.Stage{Name: "image", From: b.baseOf(b.Target, b.Platform), Steps: append(b.compareLibc(), b.sources...)}
 	if len(b.packages) > 0 {
 		// Our own base is as old as its pinned packages, so it is upgraded. The vendor of any
 		// other base keeps it current.

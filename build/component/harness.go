@@ -1,8 +1,10 @@
 package component
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"slices"
+	"strings"
 
 	"golang.org/x/mod/module"
 
@@ -88,12 +90,12 @@ func harness(b *builder, _ string) {
 func (b *builder) goStage() recipe.Source {
 	on := oldest(b.Target, b.All)
 	packages := []string{"unzip", "ca-certificates"}
-	if on.Base.Debootstrap != nil { // NVIDIA's bases have a compiler
+	if !shares(on) { // NVIDIA's bases have a compiler
 		packages = append(packages, "gcc", "libc6-dev")
 	}
 	packages = append(packages, b.crossCompilers()...)
 	zip := b.download(toolchain(b.Source.Go, b.Native))
-	s := recipe.Stage{Name: "go-" + baseName(on), Native: true, From: b.baseOf(on, b.Native)}
+	s := recipe.Stage{Name: "go-" + baseName(on), Native: true, From: b.compilersOf(on, b.Native)}
 	s.Steps = []recipe.Step{
 		b.apt(s, "go-"+baseName(on), false, packages...),
 		recipe.Run{
@@ -207,12 +209,12 @@ func sourceID(digest string) string {
 }
 
 // oldest returns the member of the matrix that shared programs are built on:
-// a debootstrap target uses its own base; CUDA targets the oldest Ubuntu with
+// a target with a base of its own uses that; CUDA targets the oldest Ubuntu with
 // the lowest CUDA.
 func oldest(t matrix.Target, all []matrix.Target) matrix.Target {
 	best := t
 	for _, o := range all {
-		if o.Distro != t.Distro || o.Base.Debootstrap != nil || t.Base.Debootstrap != nil {
+		if o.Distro != t.Distro || !shares(o) || !shares(t) {
 			continue
 		}
 		if c := matrix.CompareVersions(o.Release, best.Release); c < 0 || c == 0 && matrix.CompareVersions(o.CUDA, best.CUDA) < 0 {
@@ -226,6 +228,12 @@ func oldest(t matrix.Target, all []matrix.Target) matrix.Target {
 func baseName(t matrix.Target) string {
 	if d := t.Base.Debootstrap; d != nil {
 		return d.Suite
+	}
+	if t.Base.Own { // of several with the same CUDA and release
+		image := t.Base.Compilers()
+		sum := sha256.Sum256([]byte(image))
+		name := strings.ToLower(strings.NewReplacer(":", "-", "_", "-").Replace(image[strings.LastIndex(image, "/")+1:]))
+		return fmt.Sprintf("%s-%x", name, sum[:3])
 	}
 	return fmt.Sprintf("cuda%s-%s%s", t.CUDA, t.Distro, t.Release)
 }

@@ -53,7 +53,7 @@ rm /out/lib/libassay-coll.h
 
 // headers mounts the toolkit with the header for the harness's C code.
 func (b *builder) headers() recipe.Mount {
-	m := recipe.Mount{Target: cudaHome, From: b.cudaBase(b.row("oldest", "own"), true), Path: "/usr/local/cuda-" + matrix.MajorMinor(b.Target.CUDA)}
+	m := recipe.Mount{Target: cudaHome, From: b.cudaBase(b.row("oldest", "own"), true), Path: cudaPath(b.row("oldest", "own"))}
 	if b.ownToolkit() && b.kit().scattered {
 		m.Path = "/usr" // the home has a link to its include
 	}
@@ -87,7 +87,7 @@ func (b *builder) ptx() recipe.Source {
 			},
 			Script: fmt.Sprintf(`mkdir -p /src /out/membw /out/diag
 cp /run/assay/kernels/*.cu /run/assay/kernels/*.cuh /run/assay/kernels/*.h /src/
-export NVCC=/usr/local/cuda-%s/bin/nvcc
+export NVCC=%s/bin/nvcc
 /run/assay/gen/gen -dir /src
 mv /src/ptx /out/
 cp /run/assay/membw/kernels.cu /src/
@@ -96,7 +96,7 @@ for arch in 80 90; do
 done
 cd /run/assay/diag
 sh ./generate /out/diag
-`, matrix.MajorMinor(on.CUDA)),
+`, cudaPath(on)),
 		}},
 	})
 }

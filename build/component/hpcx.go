@@ -45,7 +45,7 @@ func (b *builder) hpcxStage(t matrix.Target) (recipe.Source, recipe.Source) {
 	url, dist := hpcxURL(version, t, b.Platform)
 	src := b.download(url)
 	built := b.stage(recipe.Stage{
-		Name: "hpcx-" + version + "-" + baseName(on), From: b.tools(on.Release),
+		Name: "hpcx-" + version + "-" + baseName(on), From: b.tools(on),
 		Steps: []recipe.Step{
 			recipe.Run{
 				Title:  "unpack HPC-X",

@@ -1,6 +1,7 @@
 package component
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/assay-hpc/assay/build/recipe"
@@ -18,29 +19,68 @@ func ncclTests(b *builder, version string) {
 }
 
 // ncclTestsStage compiles nccl-tests once per CUDA and NCCL version, with the MPI of the oldest
-// Ubuntu: the ABI of Open MPI 4 is stable.
+// Ubuntu: the ABI of Open MPI 4 is stable. With the NCCL or the MPI of a base it compiles them for that
+// base alone.
 func (b *builder) ncclTestsStage(version string) (recipe.Source, recipe.Source) {
-	on := b.row("oldest", "own")
 	src := b.download("https://github.com/NVIDIA/nccl-tests/archive/refs/tags/v" + version + ".tar.gz")
-	mounts := []recipe.Mount{{Target: "/run/assay/nccl", From: b.built["nccl"], Path: "/out/tree"}}
-	mpiHome := "/usr/lib/" + b.Platform.Multiarch() + "/openmpi"
-	if built, is := b.built["openmpi"]; is {
-		mpiHome = "/usr/local/mpi"
-		mounts = append(mounts, recipe.Mount{Target: mpiHome, From: built, Path: "/out" + mpiHome})
-	} else if b.Target.Version("hpcx") != "" {
-		mpiHome = "/opt/hpcx/ompi"
-		mpi, _ := b.hpcxStage(on)
-		mounts = append(mounts, recipe.Mount{Target: "/opt/hpcx", From: mpi, Path: "/opt/hpcx"})
+	mpi, mpiHome := b.mpiOfBase()
+	nccl, script := b.ncclOfBase()
+	on := b.Target
+	if mpi == nil && nccl == nil {
+		on = b.row("oldest", "own")
+	} else { // what the base's libraries need is in the base
+		script += "export NVCC_APPEND_FLAGS='-Xlinker --allow-shlib-undefined'\n"
 	}
-	name := "nccl-tests-" + version + "-nccl-" + b.Target.Version("nccl")
-	built := b.compile(name, on, src, fmt.Sprintf(`cp -a /run/assay/nccl/usr /tmp/nccl
+	if nccl == nil {
+		nccl = []recipe.Mount{{Target: "/run/assay/nccl", From: b.built["nccl"], Path: "/out/tree"}}
+		script = fmt.Sprintf(`cp -a /run/assay/nccl/usr /tmp/nccl
 mkdir -p /tmp/nccl/lib
 cp -a /tmp/nccl/lib/%s/* /tmp/nccl/lib/
-export LD_LIBRARY_PATH=/opt/hpcx/ompi/lib:/opt/hpcx/ucx/lib:/opt/hpcx/ucc/lib
+`, b.Platform.Multiarch()) + script
+	}
+	if built, is := b.built["openmpi"]; is {
+		mpiHome = "/usr/local/mpi"
+		mpi = []recipe.Mount{{Target: mpiHome, From: built, Path: "/out" + mpiHome}}
+	} else if b.Target.Version("hpcx") != "" {
+		mpiHome = "/opt/hpcx/ompi"
+		hpcx, _ := b.hpcxStage(on)
+		mpi = []recipe.Mount{{Target: "/opt/hpcx", From: hpcx, Path: "/opt/hpcx"}}
+	}
+	name := "nccl-tests-" + version + "-nccl-" + cmp.Or(b.Target.Version("nccl"), "of-the-base")
+	built := b.compile(name, on, src, script+fmt.Sprintf(`export LD_LIBRARY_PATH=/opt/hpcx/ompi/lib:/opt/hpcx/ucx/lib:/opt/hpcx/ucc/lib
 make -j"$(nproc)" MPI=1 MPI_HOME=%s CXX=%s CUDA_HOME=/run/assay/cuda NCCL_HOME=/tmp/nccl NVCC_GENCODE=%q
 mkdir -p /out/build
 cp build/*_perf /out/build/
 cp LICENSE.txt README.md /out/ 2>/dev/null || true
-`, b.Platform.Multiarch(), mpiHome, b.hostCompiler(), gencode(b.Target)), mounts...)
+`, mpiHome, b.hostCompiler(), gencode(b.Target)), append(nccl, mpi...)...)
 	return built, src
+}
+
+// mpiOfBase mounts the base's MPI, if the matrix says that it has one, and returns the directory with
+// include and lib: that of the distribution's, if not.
+func (b *builder) mpiOfBase() (mounts []recipe.Mount, home string) {
+	has := b.Target.Base.Find
+	home = has("mpi").Path()
+	if home == "" && has("hpcx").Value != "" {
+		home = cmp.Or(has("hpcx").Path(), "/opt/hpcx") + "/ompi"
+	}
+	if home == "" {
+		return nil, "/usr/lib/" + b.Platform.Multiarch() + "/openmpi"
+	}
+	return []recipe.Mount{{Target: home, From: b.baseOf(b.Target, b.Platform), Path: home}}, home
+}
+
+// ncclOfBase mounts the base's NCCL, if the matrix says that it has it, and returns the script that
+// gathers it in /tmp/nccl. Without a path it is where NVIDIA's packages install it.
+func (b *builder) ncclOfBase() (mounts []recipe.Mount, script string) {
+	if m, ok := b.ofBase("nccl", "/run/assay/nccl"); ok {
+		return []recipe.Mount{m}, "ln -s /run/assay/nccl /tmp/nccl\n"
+	}
+	if b.Target.Base.Find("nccl").Value == "" {
+		return nil, ""
+	}
+	return []recipe.Mount{{Target: "/run/assay/nccl", From: b.baseOf(b.Target, b.Platform), Path: "/usr"}}, fmt.Sprintf(`mkdir -p /tmp/nccl/include /tmp/nccl/lib
+cp -a /run/assay/nccl/include/nccl* /tmp/nccl/include/
+cp -a /run/assay/nccl/lib/%s/libnccl* /tmp/nccl/lib/
+`, b.Platform.Multiarch())
 }

@@ -95,17 +95,56 @@ func (c *checker) base() {
 		c.suite(d.Suite)
 		return
 	}
-	_, name, _ := strings.Cut(t.Base.Image, "/")
+	switch distro, release := distributionOf(t.Base.Image); {
+	case distro == "": // it says nothing
+	case distro != t.Distro:
+		c.impossible("base", t.Base.Image, fmt.Sprintf("the base %s is by its name one of %s, and the image is called %s", t.Base.Image, distro, t.Distro), "take a base of "+t.Distro+": components come as packages of Debian or Ubuntu")
+	case release != "" && release != t.Release:
+		c.impossible("base", t.Base.Image, fmt.Sprintf("the base %s is by its name %s %s, and the image is called %s %s", t.Base.Image, distro, release, t.Distro, t.Release), "make base and release the same")
+	}
+	c.compilers()
+}
+
+// distributionOf returns the distribution and release that an image has by its name, "" if that says nothing.
+func distributionOf(image string) (distro, release string) {
+	_, name, _ := strings.Cut(image, "/")
 	found := distributions.FindAllStringSubmatch(name, -1)
 	if found == nil {
-		return // it says nothing
+		return "", ""
 	}
 	is := found[len(found)-1]
+	return is[1], is[2]
+}
+
+// withoutNvcc finds NVIDIA's images that have CUDA's libraries alone.
+var withoutNvcc = regexp.MustCompile(`/cuda:.*\b(runtime|base)\b`)
+
+// libc maps a distribution with its release to the version of its C library.
+var libc = map[string]string{
+	"debian 11": "2.31", "debian 12": "2.36", "debian 13": "2.41",
+	"ubuntu 20.04": "2.31", "ubuntu 22.04": "2.35", "ubuntu 24.04": "2.39", "ubuntu 26.04": "2.43",
+}
+
+// compilers checks the image on which components are compiled, by its name. A step of the build
+// compares the C libraries themselves.
+func (c *checker) compilers() {
+	t := c.target
+	image := t.Base.Compilers()
+	key := "build"
+	if t.Base.Build == "" {
+		key = "base"
+	}
+	distro, release := distributionOf(image)
+	there, here := libc[distro+" "+release], libc[t.Distro+" "+t.Release]
 	switch {
-	case is[1] != t.Distro:
-		c.impossible("base", t.Base.Image, fmt.Sprintf("the base %s is by its name one of %s, and the image is called %s", t.Base.Image, is[1], t.Distro), "take a base of "+t.Distro+": components come as packages of Debian or Ubuntu")
-	case is[2] != "" && is[2] != t.Release:
-		c.impossible("base", t.Base.Image, fmt.Sprintf("the base %s is by its name %s %s, and the image is called %s %s", t.Base.Image, is[1], is[2], t.Distro, t.Release), "make base and release the same")
+	case t.CUDA != "" && withoutNvcc.MatchString(image):
+		devel := withoutNvcc.ReplaceAllStringFunc(image, func(s string) string { return strings.NewReplacer("-runtime", "-devel", "-base", "-devel").Replace(s) })
+		c.impossible(key, image, fmt.Sprintf("%s is by its name without CUDA's compiler, and the harness's kernels are compiled with that", image), fmt.Sprintf("write the image with it under base, as in \"build: %s\"", devel))
+	case key == "base" || distro == "": // it says nothing
+	case distro != "debian" && distro != "ubuntu":
+		c.impossible(key, image, fmt.Sprintf("%s is by its name one of %s, and components are compiled with packages of Debian or Ubuntu", image, distro), "take one of "+t.Distro)
+	case there != "" && here != "" && matrix.CompareVersions(there, here) > 0:
+		c.impossible(key, image, fmt.Sprintf("%s is by its name %s %s with the C library %s, and %s %s has %s: what is compiled there does not run here", image, distro, release, there, t.Distro, t.Release, here), fmt.Sprintf("take one of %s %s, or of an older release", t.Distro, t.Release))
 	}
 }
 

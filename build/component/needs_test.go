@@ -42,10 +42,16 @@ func rows(cuda, base, capabilities string, components ...string) string {
 		cuda, base, capabilities, strings.Join(components, "\n  "))
 }
 
+// brought is a matrix of one image with CUDA 13 on a base that a user brings.
+func brought(base string, components ...string) string {
+	return image("ubuntu", "24.04", base, cuda130, append(components, "harness: source")...)
+}
+
 const (
 	bookworm = "{debootstrap: {suite: bookworm, variant: minbase}}"
 	trixie   = "{debootstrap: {suite: trixie, variant: minbase}}"
 	nvidia   = "docker.io/nvidia/cuda:{cuda}-devel-ubuntu{ubuntu}"
+	cuda130  = "    cuda: 13.0.2\n    compile: [\"9.0\"]\n"
 	cuda124  = "    cuda: 12.4.1\n    compile: [\"9.0\"]\n"
 )
 
@@ -83,6 +89,13 @@ func TestImpossible(t *testing.T) {
 		"tests without MPI":              {rows("12.9.1", nvidia, `"9.0"`, "harness: source", "nccl: 2.30.4-1", "nccl-tests: 2.17.6"), "nccl-tests: they are built with the image's MPI (build/component/nccl-tests/component.yaml:8 wants hpcx \"present\"); add it, or leave this out"},
 		"OFED on Debian":                 {image("debian", "12", bookworm, "", "harness: source", "ofed: 3.2.2"), "ofed needs a base of Ubuntu, which this image has not"},
 		"a CUDA that Debian has not":     {image("debian", "13", trixie, "    cuda: 12.9.1\n    compile: [\"9.0\"]\n", "cuda-toolkit: devel", "harness: source"), "images[0].cuda: impossible in one: it is not known that debian 13 has CUDA 12.9.1; write the CUDA that debian 13 has: 12.4"},
+		"a newer C library":              {brought("{image: \"registry.example/site/torch:1\", build: \"docker.io/nvidia/cuda:13.0.2-devel-ubuntu26.04\", has: {cuda: /usr/local/cuda}}"), `m.yaml:7:59: images[0].base.build: impossible in one: docker.io/nvidia/cuda:13.0.2-devel-ubuntu26.04 is by its name ubuntu 26.04 with the C library 2.43, and ubuntu 24.04 has 2.39: what is compiled there does not run here; take one of ubuntu 24.04, or of an older release`},
+		"a newer C library of another":   {brought("{image: \"registry.example/site/torch:1\", build: \"registry.example/site/debian:13\", has: {cuda: /usr/local/cuda}}"), `is by its name debian 13 with the C library 2.41, and ubuntu 24.04 has 2.39`},
+		"a build of Rocky":               {brought("{image: \"registry.example/site/torch:1\", build: \"docker.io/nvidia/cuda:13.0.2-devel-rockylinux9\", has: {cuda: /usr/local/cuda}}"), `components are compiled with packages of Debian or Ubuntu; take one of ubuntu`},
+		"a runtime without a build":      {brought("{image: \"docker.io/nvidia/cuda:13.0.2-runtime-ubuntu24.04\", has: {cuda: /usr/local/cuda}}"), `m.yaml:7:11: images[0].base: impossible in one: docker.io/nvidia/cuda:13.0.2-runtime-ubuntu24.04 is by its name without CUDA's compiler, and the harness's kernels are compiled with that; write the image with it under base, as in "build: docker.io/nvidia/cuda:13.0.2-devel-ubuntu24.04"`},
+		"runtimes without a build":       {rows("12.9.1, 13.0.2", "docker.io/nvidia/cuda:{cuda}-cudnn-runtime-ubuntu{ubuntu}", `"9.0"`, "harness: source"), `m.yaml:7:7: base: impossible in cuda12.9.1-ubuntu24.04 and 1 more: docker.io/nvidia/cuda:12.9.1-cudnn-runtime-ubuntu24.04 is by its name without CUDA's compiler`},
+		"tests with the NCCL of a base":  {brought(`{image: "registry.example/site/torch:1", has: {cuda: /usr/local/cuda, nccl: 2.28.3-1}}`, "nccl-tests: 2.17.6"), `nccl-tests: they are built with the image's MPI (build/component/nccl-tests/component.yaml:8 wants hpcx "present"); add it, or leave this out; if the base has it, say so under "has"`},
+		"HPC-X on Debian":                {image("debian", "12", `{image: "registry.example/site/torch:1", has: {cuda: /usr/local/cuda}}`, cuda130, "harness: source", `hpcx: "2.26"`), `hpcx: NVIDIA builds it for Ubuntu`},
 		"a toolkit on a base of another": {image("ubuntu", "24.04", `{image: "docker.io/library/ubuntu:24.04"}`, cuda124, "cuda-toolkit: devel", "harness: source"), "cuda-toolkit is for bases made with debootstrap"},
 	} {
 		err := checked(c.text)
@@ -152,20 +165,46 @@ func randomMatrix(r *rand.Rand) string {
 		return pick(`"9.0"`, `"8.0", "9.0"`, `"7.0"`, `"5.0", "10.0"`, `"1.0"`, `"99.9"`, `"9"`)
 	}
 	cuda := func() string { return pick("12.4.1", "12.9.1", "13.0.2", "11.8.0", "99.0.0", "1.0.0", "12.4") }
+	// A mapping with what the base has, of which more is first.
+	has := func(more string) string {
+		for _, n := range Library().Names() {
+			if r.IntN(12) == 0 {
+				more += fmt.Sprintf(", %s: %s", n, pick("2.28.3-1", "/opt/"+n, "1.0", "x", "{}"))
+			}
+		}
+		if more = strings.TrimPrefix(more, ", "); more == "" {
+			return ""
+		}
+		return ", has: {" + more + "}"
+	}
+	build := func(image string) string {
+		if r.IntN(2) == 0 {
+			return ""
+		}
+		return pick(", build: "+image, ", build: x")
+	}
 	var b strings.Builder
 	b.WriteString(head)
 	if r.IntN(2) == 0 {
 		b.WriteString("images:\n")
 		for i := range 1 + r.IntN(2) {
 			release, base, more := "12", bookworm, ""
-			if r.IntN(2) == 0 {
-				release, base, more = "13", trixie, fmt.Sprintf("    cuda: %s\n    compile: [%s]\n", cuda(), capabilities())
+			toolkit := false
+			withCUDA := fmt.Sprintf("    cuda: %s\n    compile: [%s]\n", cuda(), capabilities())
+			switch r.IntN(4) {
+			case 0:
+				release, base, more, toolkit = "13", trixie, withCUDA, true
+			case 1:
+				base = fmt.Sprintf(`{image: "registry.example/site/base:{release}"%s%s}`, build(`"docker.io/library/debian:12"`), has(""))
+			case 2:
+				base = fmt.Sprintf(`{image: "registry.example/site/torch:1"%s%s}`, build(`"registry.example/site/cuda:1"`), has("cuda: /usr/local/cuda, mpi: "+pick("/usr/local/mpi", "4.1")))
+				more = withCUDA
 			}
 			fmt.Fprintf(&b, "  - name: %s%d\n    distro: %s\n    release: %q\n    base: %s\n    platforms: [%s]\n    tag: \"{name}-{recipe}\"\n%s    components:\n",
 				pick("a", "b", "cuda12.4-x"), i, pick("debian", "ubuntu", "rocky"), pick(release, "12", "13", "24.04", "x"),
 				pick(base, bookworm, trixie, `{image: "docker.io/library/debian:12"}`, `{image: "docker.io/nvidia/cuda:12.9.1-devel-ubuntu24.04"}`, `{image: "docker.io/library/rockylinux:9"}`, "{debootstrap: {suite: odd, variant: minbase}}"),
 				pick("linux/amd64", "linux/arm64", "linux/amd64, linux/arm64", "linux/riscv64"), pick(more, "", "    cuda: 12.9.1\n"))
-			if more != "" {
+			if toolkit {
 				fmt.Fprintf(&b, "      cuda-toolkit: %s\n", version("cuda-toolkit"))
 			}
 			b.WriteString(parts("      "))
@@ -173,7 +212,7 @@ func randomMatrix(r *rand.Rand) string {
 	}
 	if r.IntN(3) > 0 {
 		fmt.Fprintf(&b, "axes:\n  ubuntu: [%s]\n  cuda: [%s]\n  platforms: [linux/amd64]\n", pick(`"24.04"`, `"22.04", "24.04"`, `"99.04"`), pick(cuda(), cuda()+", "+cuda()))
-		fmt.Fprintf(&b, "base: %s\ntag: \"{cuda}-{ubuntu}-{recipe}\"\ncapabilities:\n  - {cuda: \">=1\", compile: [%s]}\n", pick(nvidia, nvidia, "docker.io/library/rockylinux:9", "docker.io/x/y:z"), capabilities())
+		fmt.Fprintf(&b, "base: %s\ntag: \"{cuda}-{ubuntu}-{recipe}\"\ncapabilities:\n  - {cuda: \">=1\", compile: [%s]}\n", pick(pick(nvidia, `{image: "docker.io/nvidia/cuda:{cuda}-runtime-ubuntu{ubuntu}"`+build(`"`+nvidia+`"`)+has("")+"}"), nvidia, "docker.io/library/rockylinux:9", "docker.io/x/y:z"), capabilities())
 		if r.IntN(3) == 0 {
 			b.WriteString("variants:\n  - name: other\n")
 			if r.IntN(2) == 0 {

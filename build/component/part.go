@@ -120,12 +120,12 @@ func (b *builder) build(p matrix.Part, sources map[string]recipe.Source) recipe.
 			run.Script = nvcc + run.Script
 			continue
 		}
-		if from, is := sources[m]; is {
-			run.Mounts = append(run.Mounts, recipe.Mount{Target: "/run/assay/" + m, From: from})
-		} else if built, is := b.built[m]; is {
-			run.Mounts = append(run.Mounts, recipe.Mount{Target: "/run/assay/" + m, From: built, Path: "/out"})
-		} else if b.Target.Version(m) != "" {
-			b.fail("%s mounts %s, which compiles nothing", p.Name, m)
+		mount, is := b.mount(m, sources)
+		if !is && b.Target.Version(m) != "" {
+			b.fail("%s mounts %s, which compiles nothing, and of which its base has no path", p.Name, m)
+		}
+		if is {
+			run.Mounts = append(run.Mounts, mount)
 		}
 	}
 	script := strings.Join(p.Build.Scripts, "")
@@ -139,6 +139,18 @@ func (b *builder) build(p matrix.Part, sources map[string]recipe.Source) recipe.
 	}
 	s.Steps = []recipe.Step{run}
 	return b.stage(s)
+}
+
+// mount returns a source, what another component has built, or what the base has, for a build.
+func (b *builder) mount(name string, sources map[string]recipe.Source) (recipe.Mount, bool) {
+	target := "/run/assay/" + name
+	if from, is := sources[name]; is {
+		return recipe.Mount{Target: target, From: from}, true
+	}
+	if built, is := b.built[name]; is {
+		return recipe.Mount{Target: target, From: built, Path: "/out"}, true
+	}
+	return b.ofBase(name, target)
 }
 
 // wheels returns the stage that gathers the wheels of a source, for the Python of the stage that
@@ -171,9 +183,9 @@ func (b *builder) buildName(p matrix.Part, on matrix.Target) string {
 
 // buildBase is the system on which a part is compiled.
 func (b *builder) buildBase(p matrix.Part, on matrix.Target) recipe.Source {
-	from := b.baseOf(on, b.Platform)
+	from := b.compilersOf(on, b.Platform)
 	if p.Build.Tools {
-		from = b.tools(on.Release)
+		from = b.tools(on)
 	}
 	if len(p.Build.Packages) == 0 {
 		return from

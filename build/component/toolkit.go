@@ -84,7 +84,7 @@ func (b *builder) ownToolkit() bool { return b.Target.Version("cuda-toolkit") !=
 // devel reports whether the image has compilers and headers.
 func (b *builder) devel() bool {
 	flavour := b.Target.Version("cuda-toolkit")
-	return flavour == "" || flavour == "devel"
+	return flavour == "" && b.Target.Base.Build == "" || flavour == "devel"
 }
 
 // mpiDev returns the packages with the compilers of the archive's Open MPI, none where the image has

@@ -186,6 +186,9 @@ func (w *writer) step(st recipe.Step) error {
 	case recipe.Run:
 		return w.run(st)
 	case recipe.Apt:
+		if st.Debs != nil && len(st.Debs) == 0 {
+			return nil // the stage has them all
+		}
 		// Package lists and packages come over the network here; in the graph they are verified
 		// downloads.
 		opts := "RUN"

@@ -228,7 +228,7 @@ func (w *Workspace) alone(t matrix.Target, name string) matrix.Target {
 	left := map[string]bool{}
 	parts := slices.DeleteFunc(slices.Clone(t.Components), func(c matrix.Component) bool {
 		d := w.File.Definition(c.Name)
-		left[c.Name] = !needed[c.Name] && (d.Compiled() && !d.Installs() || slices.ContainsFunc(d.Needs(t), func(other string) bool { return left[other] }))
+		left[c.Name] = !needed[c.Name] && (d.Compiled(t) || slices.ContainsFunc(d.Needs(t), func(other string) bool { return left[other] }))
 		return left[c.Name]
 	})
 	t.Components = parts

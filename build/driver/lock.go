@@ -119,7 +119,7 @@ func firstOpen(r *recipe.Recipe, stage string, n int) string {
 			}
 		}
 		for _, st := range s.Steps {
-			if a, ok := st.(recipe.Apt); ok && len(a.Debs) == 0 {
+			if a, ok := st.(recipe.Apt); ok && a.Debs == nil {
 				return a.Set
 			}
 		}
@@ -158,12 +158,12 @@ func (w *Workspace) resolve(ctx context.Context, s *solve.Solver, t request) err
 		}
 		return err
 	}
-	debs, err := s.ResolveDebs(ctx, t.recipe, t.Missing)
-	if err == nil && len(debs) == 0 {
+	set, err := s.ResolveDebs(ctx, t.recipe, t.Missing)
+	if err == nil && !set.Resolved() {
 		err = errors.New("apt has nothing to install for this set")
 	}
 	if err == nil {
-		w.Lock.Debs[t.Key] = lock.PackageSet{Request: t.Request, Packages: debs}
+		w.Lock.Debs[t.Key] = set
 	}
 	return err
 }

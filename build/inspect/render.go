@@ -104,7 +104,11 @@ func (img Image) text(b *bytes.Buffer) {
 		b.WriteByte('\n')
 		fmt.Fprintln(w, "  COMPONENT\tVERSION\tLICENSE")
 		for _, c := range img.Components {
-			fmt.Fprintf(w, "  %s\t%s\t%s\n", c.Name, c.Version, c.License)
+			version := c.Version
+			if c.Base != "" {
+				version = strings.TrimSpace(version + " (base)")
+			}
+			fmt.Fprintf(w, "  %s\t%s\t%s\n", c.Name, version, c.License)
 		}
 		w.Flush()
 	}

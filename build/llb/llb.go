@@ -6,10 +6,12 @@ package llb
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/moby/buildkit/client/llb"
+	"github.com/moby/buildkit/util/system"
 	digest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -148,6 +150,9 @@ func (b *builder) from(src recipe.Source, p recipe.Platform) (stage, error) {
 		return stage{}, err
 	}
 	st = st.Platform(OCIPlatform(p))
+	if lookup(cfg.Env, "PATH") == "" { // what container runtimes search then
+		cfg.Env = append(slices.Clone(cfg.Env), "PATH="+system.DefaultPathEnvUnix)
+	}
 	for _, kv := range cfg.Env {
 		k, v, _ := strings.Cut(kv, "=")
 		st = st.AddEnv(k, v)

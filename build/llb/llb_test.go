@@ -294,6 +294,24 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// TestLinkReplaces: a link takes the place of what the base has there.
+func TestLinkReplaces(t *testing.T) {
+	r := target("a", amd64, tool("tool", false))
+	r.Image().Steps = []recipe.Step{recipe.Symlink{Path: "/opt/l", Target: "/m"}}
+	for _, op := range image(t, r, env(amd64)).ops {
+		f := op.GetFile()
+		if f == nil {
+			continue
+		}
+		n := len(f.Actions)
+		if n != 3 || f.Actions[1].GetRm().GetPath() != "/opt/l" || !f.Actions[1].GetRm().AllowNotFound || f.Actions[2].GetSymlink().GetNewpath() != "/opt/l" {
+			t.Errorf("the link is %v; want it after the removal of what is there", f.Actions)
+		}
+		return
+	}
+	t.Error("there is no link")
+}
+
 // TestCopyIsShared: a copy's layer does not depend on what lies below it.
 func TestCopyIsShared(t *testing.T) {
 	a, b := image(t, target("a", amd64, tool("tool", false)), env(amd64)), image(t, target("b", amd64, tool("tool", false)), env(amd64))
@@ -480,6 +498,26 @@ func TestConfig(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)
+	}
+}
+
+// TestBaseWithoutPath: a base that sets no PATH has the one of container runtimes, which the image's
+// extends.
+func TestBaseWithoutPath(t *testing.T) {
+	r := target("a", arm64)
+	r.Config = recipe.Config{Env: []recipe.Var{{Name: "PATH", Value: "/opt/bin:${PATH}"}}}
+	e := env(amd64)
+	e.Config = func(recipe.Source, recipe.Platform) (ocispec.ImageConfig, error) {
+		return ocispec.ImageConfig{Env: []string{"BASE=yes"}}, nil
+	}
+	_, got, err := Image(r, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"BASE=yes", "PATH=/opt/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	slices.Sort(got.Config.Env)
+	if !slices.Equal(got.Config.Env, want) {
+		t.Errorf("the environment is %q; want %q", got.Config.Env, want)
 	}
 }
 

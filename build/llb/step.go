@@ -35,7 +35,8 @@ func (c *cursor) step(s recipe.Step) error {
 	case recipe.Symlink:
 		c.flushCopies()
 		c.file(func(a *llb.FileAction) *llb.FileAction {
-			return a.Symlink(s.Target, s.Path, llb.WithCreatedTime(c.env.Epoch))
+			// The base may have one there: an image of assay's own has.
+			return a.Rm(s.Path, llb.WithAllowNotFound(true)).Symlink(s.Target, s.Path, llb.WithCreatedTime(c.env.Epoch))
 		}, s.Path)
 		return nil
 	case recipe.Copy:

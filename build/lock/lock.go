@@ -39,12 +39,16 @@ type Entry struct {
 	From   string `yaml:"from,omitempty"`   // the source that published it, or "resolved"
 }
 
-// A PackageSet is the closure of one apt installation on one base. Packages is empty if it is
-// unresolved.
+// A PackageSet is the closure of one apt installation on one base.
 type PackageSet struct {
 	Request  string       `yaml:"request"` // hash of what was requested: if it changes, the set is unresolved again
 	Packages []recipe.Deb `yaml:"packages,omitempty"`
+	// Installed are the requested packages that the stage has already, with their versions.
+	Installed map[string]string `yaml:"installed,omitempty"`
 }
+
+// Resolved reports whether the set is known. It is without packages if the stage has all of them.
+func (s PackageSet) Resolved() bool { return len(s.Packages)+len(s.Installed) > 0 }
 
 // A WheelSet is what pip installs for a file of requirements on one base. Wheels is empty if it is
 // unresolved.
@@ -130,7 +134,7 @@ func (l *Lock) Keep(old *Lock) {
 		}
 	}
 	for key, set := range l.Debs {
-		if was := old.Debs[key]; len(set.Packages) == 0 && len(was.Packages) > 0 {
+		if was := old.Debs[key]; !set.Resolved() && was.Resolved() {
 			l.Debs[key] = was
 		}
 	}
@@ -143,7 +147,7 @@ func (l *Lock) Keep(old *Lock) {
 
 // Has reports whether there is an entry of a key that pins something.
 func (l *Lock) Has(key string) bool {
-	return l.Images[key].Digest != "" || l.Downloads[key].Digest != "" || len(l.Debs[key].Packages) > 0 || len(l.Wheels[key].Wheels) > 0
+	return l.Images[key].Digest != "" || l.Downloads[key].Digest != "" || l.Debs[key].Resolved() || len(l.Wheels[key].Wheels) > 0
 }
 
 // Keys returns the keys of all entries, in the file's order.
@@ -184,6 +188,12 @@ func (l *Lock) Marshal() []byte {
 	for _, k := range slices.Sorted(maps.Keys(l.Debs)) {
 		s := l.Debs[k]
 		fmt.Fprintf(&b, "  %s:\n    request: %q\n", scalar(k), s.Request)
+		if len(s.Installed) > 0 {
+			fmt.Fprint(&b, "    installed:\n")
+		}
+		for _, name := range slices.Sorted(maps.Keys(s.Installed)) {
+			fmt.Fprintf(&b, "      %s: %q\n", scalar(name), s.Installed[name])
+		}
 		if len(s.Packages) > 0 {
 			fmt.Fprint(&b, "    packages:\n")
 		}

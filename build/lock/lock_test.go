@@ -36,6 +36,7 @@ func sample() *Lock {
 			{Name: "openssh-server", Version: "1:9.2p1-2+deb12u3~rc1", Arch: "amd64", URL: "debian:pool/o.deb", SHA256: sum("66"), Size: 1},
 		}},
 		"fabric-debian12/arm64": {Request: sum("77")},
+		"site-debian12/amd64":   {Request: sum("88"), Installed: map[string]string{"jq": "1.6-2.1", "libstdc++6": "12.2.0-14"}},
 	}
 	l.Wheels = map[string]WheelSet{
 		"wheels-py-agent-bookworm/amd64": {Request: sum("88"), Wheels: []recipe.Wheel{

@@ -100,6 +100,11 @@ func (s PackageSet) validate() error {
 	if err := match("request", s.Request, request, "is not a request"); err != nil {
 		return err
 	}
+	for _, name := range slices.Sorted(maps.Keys(s.Installed)) {
+		if err := recipe.ValidatePackage(name, s.Installed[name]); err != nil {
+			return fmt.Errorf("installed: %w", err)
+		}
+	}
 	seen := map[string]bool{}
 	for i, d := range s.Packages {
 		if err := d.Validate(); err != nil {

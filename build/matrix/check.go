@@ -38,25 +38,36 @@ func (r *reporter) checkImage(field string, im image) {
 	if im.Base.Image.At.set() == im.Base.Debootstrap.At.set() {
 		r.report(im.Base.At, field+".base", "a base is either an image or a debootstrap", `write exactly one of "image:" and "debootstrap:"`)
 	}
-	allowed := append([]string{"name", "release"}, im.Components.names()...)
+	r.checkBase(field+".base", im.Base, []string{"release"})
+	allowed := slices.Concat([]string{"name", "release"}, im.Components.names(), im.Base.versioned())
 	if im.CUDA.At.set() {
 		allowed = append(allowed, "cuda")
 	}
-	r.checkTemplate(field+".base.image", im.Base.Image.Text, im.Base.Image.At, []string{"release"})
 	r.checkTag(field+".tag", im.Tag, allowed)
 	r.checkMoving(field+".moving", im.Moving, allowed)
 	checkUnique(r, field+".platforms", im.Platforms)
 	r.checkAscending(field+".compile", im.Compile)
-	toolkit := im.Components.rule("cuda-toolkit")
-	switch {
-	case im.CUDA.At.set() == (toolkit != nil):
-	case toolkit != nil:
-		r.report(im.At, field+".cuda", "the key is missing, and the component cuda-toolkit needs it", `say which CUDA the distribution has, as in "cuda: 12.4.1"`)
-	default:
-		r.report(im.CUDA.At, field+".cuda", "no component brings CUDA", `add "cuda-toolkit: devel" or "cuda-toolkit: runtime" to the components`)
-	}
+	r.checkCUDA(field, im)
 	if len(im.Compile) > 0 && !im.CUDA.At.set() {
 		r.report(im.Compile[0].At, field+".compile", "an image without CUDA compiles for no GPU", `remove it, or add "cuda:"`)
+	}
+}
+
+// checkCUDA reports an image that says which CUDA it has and not where that is from, or the reverse.
+func (r *reporter) checkCUDA(field string, im image) {
+	toolkit, has := im.Components.rule("cuda-toolkit"), im.Base.has("cuda")
+	switch {
+	case toolkit != nil && has != nil:
+		r.report(has.At, field+".base.has.cuda", "the component cuda-toolkit installs CUDA, too", "leave one of them out")
+	case im.CUDA.At.set() == (toolkit != nil || has != nil):
+	case toolkit != nil:
+		r.report(im.At, field+".cuda", "the key is missing, and the component cuda-toolkit needs it", `say which CUDA the distribution has, as in "cuda: 12.4.1"`)
+	case has != nil:
+		r.report(has.At, field+".cuda", "the key is missing, and the base has CUDA", `say which one, as in "cuda: 13.0.2"`)
+	case im.Base.Image.At.set():
+		r.report(im.CUDA.At, field+".cuda", "nothing says that the base has CUDA", `add "has: {cuda: /usr/local/cuda}" under base`)
+	default:
+		r.report(im.CUDA.At, field+".cuda", "no component brings CUDA", `add "cuda-toolkit: devel" or "cuda-toolkit: runtime" to the components`)
 	}
 }
 
@@ -72,8 +83,11 @@ func (r *reporter) checkRows(doc *matrixDocument) {
 	for i, in := range doc.Include {
 		checkUnique(r, item("include", i)+".platforms", in.Platforms)
 	}
-	allowed := append([]string{"cuda", "ubuntu"}, doc.Components.names()...)
-	r.checkTemplate("base", doc.Base.Text, doc.Base.At, []string{"cuda", "ubuntu"})
+	allowed := slices.Concat([]string{"cuda", "ubuntu"}, doc.Components.names(), doc.Base.versioned())
+	if b := doc.Base; b.At.set() && !b.Image.At.set() {
+		r.report(b.At, "base", "the rows of axes and include start from an image", `write "image:"; a base made with debootstrap belongs to one of the images`)
+	}
+	r.checkBase("base", doc.Base, []string{"cuda", "ubuntu"})
 	if doc.Tag.At.set() {
 		r.checkTag("tag", doc.Tag, allowed)
 	}

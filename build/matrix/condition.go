@@ -29,7 +29,7 @@ func (r *reporter) factKeys() []string {
 
 // partKeys are the keys of conditions in a component.
 func (r *reporter) partKeys() []string {
-	return slices.Concat(axisKeys, []string{"debian", "platform", "base", "version"}, r.components)
+	return slices.Concat(axisKeys, []string{"debian", "platform", "base", "mpi", "version"}, r.components)
 }
 
 // A selector is a list of conditions on a row: its CUDA, Ubuntu and variant.

@@ -69,7 +69,9 @@ func (e *expansion) place(r targetRow, key, fact string, l []value[capability]) 
 	case "cuda":
 		return r.cudaAt, r.cudaField
 	case "base":
-		return r.baseAt, r.baseField
+		return r.written.At, r.baseField
+	case "build":
+		return r.written.Build.At, r.baseField + ".build"
 	case "components":
 		return r.components[0].choices[0].At, r.componentsField
 	case "variant":
@@ -87,6 +89,9 @@ func (e *expansion) place(r targetRow, key, fact string, l []value[capability]) 
 		return l[i].At, "capabilities"
 	}
 	rule := r.components.rule(key)
+	if h := r.written.has(key); rule == nil && h != nil {
+		return h.At, r.baseField + ".has." + key
+	}
 	if rule == nil { // the condition is that it is there
 		return e.place(r, "components", fact, l)
 	}

@@ -111,7 +111,7 @@ type buildEntry struct {
 	In       value[builder]    `json:"in,omitempty" jsonschema_description:"tools: with the packages that assay's own components are compiled with. Without it, the base alone."`
 	Row      rowEntry          `json:"row,omitempty" jsonschema_description:"The row whose base it is compiled on: rows for which this gives the same share the build."`
 	Packages []packageEntry    `json:"packages,omitempty" jsonschema_description:"Packages that the build needs and the image does not."`
-	Mounts   []value[mounting] `json:"mounts,omitempty" jsonschema_description:"cuda: the toolkit; another source, or another component's output where the image has it: at /run/assay/NAME."`
+	Mounts   []value[mounting] `json:"mounts,omitempty" jsonschema_description:"cuda: the toolkit; another source, or another component's output or what the base has, where the image has it: at /run/assay/NAME."`
 }
 
 type rowEntry struct {
@@ -273,7 +273,7 @@ func (r *reporter) checkDefinition(field string, at Pos, doc *componentDocument)
 	for i, run := range doc.Run {
 		r.checkMounts(join(field, item("run", i)), run.Mounts, known)
 	}
-	r.checkMounts(join(field, "build"), doc.Build.Mounts, slices.Concat(known, []string{"cuda"}, r.components))
+	r.checkMounts(join(field, "build"), doc.Build.Mounts, slices.Concat(known, []string{"cuda", "mpi"}, r.components))
 	for _, s := range doc.Sources {
 		r.checkSource(join(field, "sources."+s.Name), s.Value)
 	}

@@ -111,6 +111,7 @@ var wrong = []struct {
 	{name: "a conflict", entries: "      hwloc: distro\n" + inTool, yaml: "conflicts: {hwloc: they fight}\npackages: [jq]\n"},
 	{name: "a requirement that does not hold", yaml: "requires: [{when: {debian: \">=12\"}, require: {hwloc: present}, because: it reads the topology}]\npackages: [jq]\n"},
 	{name: "a version of another form", entries: "      tool: {from: ./components/tool, version: 2.0.0}\n", yaml: "versions: {form: '1\\.[0-9.]+', example: 1.0.0}\npackages: [jq]\n"},
+	{name: "a toolkit that is mounted without CUDA", yaml: "version: 1.0.0\nlicense: MIT\nbuild: {script: build.sh, mounts: [cuda]}\ninstall: [{from: usr/, to: /usr/}]\n", files: []string{"build.sh"}},
 	{name: "a variable without a value", yaml: "packages: [jq]\nenv: {TOOL: \"{cuda.major}\"}\n"},
 	{name: "the version of what is not there", yaml: "packages: [jq]\nenv: {TOOL: \"{version of nccl}\"}\n"},
 	{name: "a file that two write", entries: "      other: {version: 1.0.0, license: MIT, files: [{path: /etc/tool, content: a}]}\n" + inTool, yaml: "version: 1.0.0\nlicense: MIT\nfiles: [{path: /etc/tool, content: b}]\n"},

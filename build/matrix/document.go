@@ -8,7 +8,7 @@ type matrixDocument struct {
 	Repository   value[repository]    `json:"repository" jsonschema_description:"Where the images are published, without a tag."`
 	Images       []image              `json:"images,omitempty" jsonschema_description:"Images written out one by one; they come before those of the axes."`
 	Axes         axes                 `json:"axes,omitempty" jsonschema_description:"Every Ubuntu with every CUDA is one image, for all platforms."`
-	Base         value[reference]     `json:"base,omitempty" jsonschema_description:"Base image of the axes' images; {cuda} and {ubuntu} are filled in."`
+	Base         base                 `json:"base,omitempty" jsonschema_description:"Base image of the axes' images; {cuda} and {ubuntu} are filled in."`
 	Tag          value[tagTemplate]   `json:"tag,omitempty" jsonschema_description:"Tag of the axes' images. {cuda}, {ubuntu} and component names are filled in; it ends in -{recipe}, the recipe's hash, before which a variant puts its name."`
 	Moving       []value[tagTemplate] `json:"moving,omitempty" jsonschema_description:"Tags without the recipe's hash, which move to the newest image; a variant appends its name."`
 	Variants     []variant            `json:"variants,omitempty" jsonschema_description:"Further images beside the plain one of a row."`
@@ -33,10 +33,13 @@ type image struct {
 	Components components           `json:"components" jsonschema_description:"What goes into the image, in this order."`
 }
 
+// A base is what images start from: a mapping, or text alone, which is its image.
 type base struct {
-	At          Pos              `json:"-"`
-	Image       value[reference] `json:"image,omitempty" jsonschema_description:"A base image with its tag; matrix.lock holds the digest."`
-	Debootstrap debootstrap      `json:"debootstrap,omitempty" jsonschema_description:"A base made from a Debian archive."`
+	At          Pos                           `json:"-"`
+	Image       value[reference]              `json:"image,omitempty" jsonschema_description:"A base image with its tag; matrix.lock holds the digest."`
+	Build       value[reference]              `json:"build,omitempty" jsonschema_description:"The image with compilers and headers on which components are compiled, where the base has none; the C library in it is no newer than the base's."`
+	Has         named[name, value[inTheBase]] `json:"has,omitempty" jsonschema_description:"What the base image has already, by component, cuda or mpi: its version, or its path, which the gate checks."`
+	Debootstrap debootstrap                   `json:"debootstrap,omitempty" jsonschema_description:"A base made from a Debian archive."`
 }
 
 type debootstrap struct {

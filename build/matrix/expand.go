@@ -30,8 +30,9 @@ type targetRow struct {
 	at, releaseAt, variantAt          Pos // of the row's origin, of its Ubuntu, of its variant
 	field, releaseField, variantField string
 
-	cudaAt, baseAt                        Pos
+	cudaAt                                Pos
 	cudaField, baseField, componentsField string
+	written                               *base // base as written
 }
 
 func (r targetRow) facts() facts {
@@ -45,6 +46,7 @@ func (r targetRow) facts() facts {
 	if r.distro == "ubuntu" && r.base.Debootstrap == nil { // what conditions say of an Ubuntu is of what NVIDIA has for it
 		f["ubuntu"] = []string{r.release}
 	}
+	r.base.addFacts(f)
 	return f
 }
 
@@ -112,19 +114,15 @@ func (doc *matrixDocument) rows() []targetRow {
 }
 
 func imageRow(field string, im image) targetRow {
-	base := Base{}
-	if d := im.Base.Debootstrap; d.At.set() {
-		base.Debootstrap = &Debootstrap{Suite: d.Suite.Text, Variant: d.Variant.Text}
-	} else {
-		base.Image, _ = fill(im.Base.Image.Text, map[string]string{"release": im.Release.Text})
-	}
+	base := im.Base.filled(map[string]string{"release": im.Release.Text})
+	base.Own = base.Debootstrap == nil
 	return targetRow{
 		name: im.Name.Text, explicit: true, distro: im.Distro.Text, release: im.Release.Text, base: base,
 		cuda: im.CUDA.Text, compile: im.Compile,
 		platforms: im.Platforms, components: im.Components,
 		tag: im.Tag, moving: im.Moving, tagField: field + ".tag", movingField: field + ".moving",
 		at: im.Name.At, field: field, releaseAt: im.Release.At, releaseField: field + ".release",
-		cudaAt: im.CUDA.At, cudaField: field + ".cuda", baseAt: im.Base.At, baseField: field + ".base", componentsField: field + ".components",
+		cudaAt: im.CUDA.At, cudaField: field + ".cuda", written: &im.Base, baseField: field + ".base", componentsField: field + ".components",
 	}
 }
 
@@ -165,12 +163,11 @@ func (doc *matrixDocument) includeRow(field string, in include) targetRow {
 }
 
 func (doc *matrixDocument) cudaRow(ubuntu, cuda, variant string, platforms []value[platform]) targetRow {
-	image, _ := fill(doc.Base.Text, map[string]string{"cuda": cuda, "ubuntu": ubuntu})
 	return targetRow{
 		name: rowName(ubuntu, cuda, variant), distro: "ubuntu", release: ubuntu, cuda: cuda, variant: variant,
-		base: Base{Image: image}, platforms: platforms, components: doc.Components,
+		base: doc.Base.filled(map[string]string{"cuda": cuda, "ubuntu": ubuntu}), platforms: platforms, components: doc.Components,
 		tag: doc.Tag, moving: doc.Moving, tagField: "tag", movingField: "moving",
-		baseAt: doc.Base.At, baseField: "base", componentsField: "components",
+		written: &doc.Base, baseField: "base", componentsField: "components",
 	}
 }
 
@@ -202,6 +199,7 @@ func (e *expansion) add(r targetRow) {
 	if t.Components, ok = e.decide(r, f); !ok {
 		return
 	}
+	e.hasTwice(r, t)
 	e.hold(r, f, capabilities)
 	e.tags(r, f, &t)
 	e.targets = append(e.targets, t)

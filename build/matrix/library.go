@@ -127,7 +127,7 @@ func (r *reporter) ownDefinition(e ownEntry, f *File, open Directory) *Definitio
 		r.report(e.at, e.field, msg, remedy)
 		return nil
 	}
-	if slices.Contains(slices.Concat(axisKeys, []string{"capability", "debian", "platform", "base", "version", "name", "release", "recipe"}), e.name) {
+	if slices.Contains(slices.Concat(axisKeys, []string{"capability", "debian", "platform", "base", "mpi", "version", "name", "release", "recipe"}), e.name) {
 		r.report(e.at, e.field, fmt.Sprintf("%q has a meaning of its own in conditions and tags", e.name), "choose another name")
 		return nil
 	}

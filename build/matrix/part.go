@@ -110,14 +110,24 @@ type List struct {
 // About says what a component is.
 func (d *Definition) About() string { return d.doc.About.Text }
 
+// License is the component's, as an SPDX expression, "" if it says none.
+func (d *Definition) License() string { return d.doc.License.Text }
+
+// Homepage is where people read about the component.
+func (d *Definition) Homepage() string { return d.doc.Homepage.Text }
+
 // Builtin says why part of a component is made by code, "" if it is not.
 func (d *Definition) Builtin() string { return d.doc.Builtin.Text }
 
-// Compiled reports whether the component is compiled.
-func (d *Definition) Compiled() bool { return d.doc.Build.At.set() || d.Name == harnessName }
+// Compiled reports whether the component is compiled for a target.
+func (d *Definition) Compiled(t Target) bool {
+	return d.Name == harnessName || d.doc.Build.At.set() && d.scope(t).holds(d.doc.Build.When, d.doc.Build.Unless)
+}
 
-// Installs reports whether the component asks for packages.
-func (d *Definition) Installs() bool { return len(d.doc.Packages)+len(d.doc.Apt) > 0 }
+// scope is what the component's conditions know of a target on any platform.
+func (d *Definition) scope(t Target) *scope {
+	return &scope{Definition: d, facts: t.facts(recipe.Platform{}, t.Version(d.Name))}
+}
 
 // Origin is where a user's component is, with a digest of all that defines it; nil for assay's own.
 func (d *Definition) Origin() *certificate.Download {
@@ -153,19 +163,18 @@ func (d *Definition) Versions() []string {
 // Needs returns the names of what the component needs or requires on a target, and of the components
 // whose output its build mounts there.
 func (d *Definition) Needs(t Target) []string {
-	f := t.facts(recipe.Platform{}, t.Version(d.Name))
+	s := d.scope(t)
 	var out []string
 	for _, c := range d.doc.Needs {
 		out = append(out, c.Key)
 	}
 	for _, q := range d.doc.Requires {
-		if applies(q.When, f) {
+		if applies(q.When, s.facts) {
 			for _, c := range q.Require {
 				out = append(out, c.Key)
 			}
 		}
 	}
-	s := &scope{Definition: d, facts: f}
 	if s.holds(d.doc.Build.When, d.doc.Build.Unless) {
 		out = append(out, textsOf(d.doc.Build.Mounts)...)
 	}
@@ -181,6 +190,7 @@ func (t Target) facts(p recipe.Platform, version string) facts {
 	if t.CUDA != "" {
 		f["cuda"] = []string{t.CUDA}
 	}
+	t.Base.addFacts(f)
 	for _, c := range t.Components {
 		f[c.Name] = []string{c.Version}
 	}
@@ -210,7 +220,7 @@ func (s *scope) holds(when, unless partTest) bool {
 
 func (s *scope) value(name string) string {
 	if of, is := strings.CutPrefix(name, versionOf); is {
-		if v := s.facts[of]; len(v) > 0 {
+		if v := s.facts[of]; len(v) > 0 && !strings.HasPrefix(v[0], "/") {
 			return v[0]
 		}
 	} else if v, ok := s.values[name]; ok {
@@ -529,6 +539,8 @@ func (c condition) name() string {
 // need is the remedy where a condition does not hold.
 func (c condition) need(f facts) string {
 	switch {
+	case c.Key == "cuda" && len(f["cuda"]) == 0 && f["base"][0] == "image":
+		return `add "cuda:" and, under base, "has: {cuda: /usr/local/cuda}", or leave it out`
 	case c.Key == "cuda" && len(f["cuda"]) == 0:
 		return `add "cuda:" and the component cuda-toolkit, or leave it out`
 	case c.Key == "base" && c.Text == "image":
@@ -539,6 +551,11 @@ func (c condition) need(f facts) string {
 		return "choose another version, or leave it out"
 	case slices.Contains([]string{"ubuntu", "debian", "platform", "base", "variant"}, c.Key):
 		return "leave it out there"
+	case c.Text != plain && len(f[c.Key]) > 0:
+		return fmt.Sprintf("the image has %s %s; choose another version, or leave this out", c.Key, f[c.Key][0])
+	}
+	if f["base"][0] == "image" {
+		return `add it, or leave this out; if the base has it, say so under "has"`
 	}
 	return "add it, or leave this out"
 }
@@ -559,7 +576,7 @@ func (f *File) refused(targets []Target) (out []Problem) {
 }
 
 // unmade returns what keeps the parts of a target on a platform from being made: variables without a
-// value, and files that two of them write.
+// value, a toolkit that there is not, and files that two of them write.
 func (f *File) unmade(t Target, p recipe.Platform) (out []Problem) {
 	writer := map[string]string{}
 	for _, c := range t.Components {
@@ -569,6 +586,9 @@ func (f *File) unmade(t Target, p recipe.Platform) (out []Problem) {
 		part, err := f.Definition(c.Name).Part(t, p, func(string) string { return "" })
 		if lack, ok := errors.AsType[noValueError](err); ok {
 			no(fmt.Sprintf("{%s} of %s has no value on %s", lack.variable, lack.file, p), fmt.Sprintf(`put what names it under a condition, as in "when: {%s: present}"`, strings.TrimPrefix(strings.Split(lack.variable, ".")[0], versionOf)))
+		}
+		if t.CUDA == "" && part.Build != nil && slices.Contains(part.Build.Mounts, "cuda") {
+			no(c.Name+" mounts the CUDA toolkit, which this image has not", condition{Key: "cuda"}.need(t.facts(p, c.Version)))
 		}
 		for _, file := range part.Files {
 			if other := writer[file.Path]; other != "" {

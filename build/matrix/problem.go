@@ -9,7 +9,7 @@ import (
 // know how components are made.
 type Problem struct {
 	Target string
-	Key    string // whose value is wrong: "base", "components", "cuda", "capability" or a component
+	Key    string // whose value is wrong: "base", "build", "components", "cuda", "capability" or a component
 	Value  string
 	Msg    string
 	Remedy string

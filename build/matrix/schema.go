@@ -23,6 +23,7 @@ func Schema(lib *Library) []byte {
 		"selector":   conditionsSchema(axisKeys, false),
 		"facts":      conditionsSchema(names.factKeys(), true),
 		"condition":  conditionSchema(),
+		"base":       baseSchema(),
 	}
 	maps.Copy(s.Definitions, partDefinitions(names))
 	s.Definitions["definition"] = reflectSchema(componentDocument{})
@@ -123,9 +124,6 @@ func eitherOf(s *jsonschema.Schema, a, b string) {
 func (formatVersion) JSONSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "integer", Const: 1}
 }
-
-// JSONSchemaExtend adds that a base is an image or a debootstrap.
-func (base) JSONSchemaExtend(s *jsonschema.Schema) { eitherOf(s, "image", "debootstrap") }
 
 // JSONSchemaExtend adds that a component must have something.
 func (componentDocument) JSONSchemaExtend(s *jsonschema.Schema) {

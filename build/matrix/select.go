@@ -58,11 +58,15 @@ func targetNames(targets []Target) []string {
 // LowestCUDA returns the target with the lowest CUDA of those on the same Ubuntu of NVIDIA's bases that
 // have the same CUDA major version and the same version of a component, preferably the plain one, not a
 // variant; among equals the first. Pass every target of the file, not a selection; otherwise the result
-// depends on what is being built. Without such a target it returns the zero Target.
+// depends on what is being built. A target with a base of its own is the only one on that. Without such
+// a target it returns the zero Target.
 func LowestCUDA(targets []Target, like Target, component string) Target {
+	if like.Base.Own {
+		return like
+	}
 	var best Target
 	for _, t := range targets {
-		if t.Distro != "ubuntu" || t.Base.Debootstrap != nil || t.Release != like.Release ||
+		if t.Distro != "ubuntu" || t.Base.Own || t.Base.Debootstrap != nil || t.Release != like.Release ||
 			t.CUDAMajor() == "" || t.CUDAMajor() != like.CUDAMajor() || t.Version(component) != like.Version(component) {
 			continue
 		}

@@ -74,7 +74,7 @@ func (r *reporter) checkMoving(field string, moving []value[tagTemplate], allowe
 func (e *expansion) tags(r targetRow, f facts, t *Target) {
 	values := map[string]string{"name": t.Name, "release": t.Release}
 	for k, v := range f {
-		if k != "capability" && k != "variant" {
+		if k != "capability" && k != "variant" && !strings.HasPrefix(v[0], "/") {
 			values[k] = v[0]
 		}
 	}

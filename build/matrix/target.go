@@ -1,6 +1,11 @@
 package matrix
 
-import "github.com/assay-hpc/assay/build/recipe"
+import (
+	"cmp"
+	"strings"
+
+	"github.com/assay-hpc/assay/build/recipe"
+)
 
 // A Target is one image of the matrix, for all its platforms.
 type Target struct {
@@ -21,10 +26,43 @@ type Target struct {
 	Moving []string `json:"moving,omitempty"`
 }
 
-// Base is what an image starts from; exactly one field is set.
+// Base is what an image starts from: an image or a debootstrap.
 type Base struct {
 	Image       string       `json:"image,omitempty"` // full reference with tag, no digest
+	Build       string       `json:"build,omitempty"` // the image on which components are compiled; "" for Image itself
+	Has         []Has        `json:"has,omitempty"`   // what the image has, in the order of the file
 	Debootstrap *Debootstrap `json:"debootstrap,omitempty"`
+
+	// Own says that the image is one target's own: only what goes into that is compiled on it. Rows
+	// compile on each other's.
+	Own bool `json:"-"`
+}
+
+// Has is something that a base image has already.
+type Has struct {
+	Name  string `json:"name"`  // a component's, or "cuda" or "mpi"
+	Value string `json:"value"` // its version, or the path of it
+}
+
+// Path returns the path in the base, "" where the matrix gives a version.
+func (h Has) Path() string {
+	if strings.HasPrefix(h.Value, "/") {
+		return h.Value
+	}
+	return ""
+}
+
+// Compilers returns the reference of the image on which components are compiled.
+func (b Base) Compilers() string { return cmp.Or(b.Build, b.Image) }
+
+// Find returns what the base image has of that name; its Value is "" if the matrix says nothing of it.
+func (b Base) Find(name string) Has {
+	for _, h := range b.Has {
+		if h.Name == name {
+			return h
+		}
+	}
+	return Has{}
 }
 
 // Debootstrap is a base made with debootstrap from a Debian archive.

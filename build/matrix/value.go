@@ -72,6 +72,7 @@ type (
 	name         struct{}
 	repository   struct{}
 	reference    struct{}
+	inTheBase    struct{}
 	tagTemplate  struct{}
 	cudaVersion  struct{}
 	ubuntu       struct{}
@@ -101,6 +102,11 @@ var (
 		what:    "an image reference with a tag",
 		pattern: regexp.MustCompile(`^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+:[A-Za-z0-9_.{}-]+$`),
 		remedy:  `write host/path:tag without a digest (matrix.lock holds it), as in "docker.io/nvidia/cuda:{cuda}-devel-ubuntu{ubuntu}"`,
+	}
+	inTheBaseKind = kind{
+		what:    "a version, nor a path in the base",
+		pattern: regexp.MustCompile(`^([0-9][0-9A-Za-z.:+~_-]*|(/[.]?[A-Za-z0-9_][A-Za-z0-9_.+-]*)+)$`),
+		remedy:  `write the version in quotes, as in "2.28.3-1", or an absolute path without "..", as in "/usr/local/mpi"`,
 	}
 	tagTemplateKind = kind{
 		what: "a tag", pattern: regexp.MustCompile(`^[A-Za-z0-9_{][A-Za-z0-9_.{}-]*$`),
@@ -135,6 +141,7 @@ func (sentence) kind() kind     { return sentenceKind }
 func (name) kind() kind         { return nameKind }
 func (repository) kind() kind   { return repositoryKind }
 func (reference) kind() kind    { return referenceKind }
+func (inTheBase) kind() kind    { return inTheBaseKind }
 func (tagTemplate) kind() kind  { return tagTemplateKind }
 func (cudaVersion) kind() kind  { return cudaVersionKind }
 func (ubuntu) kind() kind       { return ubuntuKind }

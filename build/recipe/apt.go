@@ -53,14 +53,10 @@ func (a Apt) Script() string {
 // marks marks the packages that were not requested as automatically installed, so that autoremove
 // is correct in images built on top.
 func (a Apt) marks() string {
-	asked := map[string]bool{}
-	for _, p := range a.Packages {
-		name, _, _ := strings.Cut(p, "=")
-		asked[name] = true
-	}
+	asked := a.names()
 	var auto []string
 	for _, d := range a.Debs {
-		if !asked[d.Name] {
+		if !slices.Contains(asked, d.Name) {
 			auto = append(auto, d.Name)
 		}
 	}
@@ -68,6 +64,15 @@ func (a Apt) marks() string {
 		return ""
 	}
 	return "apt-mark auto " + strings.Join(auto, " ") + " >/dev/null\n"
+}
+
+// names returns the requested packages without their versions.
+func (a Apt) names() (out []string) {
+	for _, p := range a.Packages {
+		name, _, _ := strings.Cut(p, "=")
+		out = append(out, name)
+	}
+	return out
 }
 
 // redirect makes apt read its sources through a sed script, for mirrors, without changing the
@@ -120,7 +125,8 @@ rm /tmp/assay-update
 // ResolveScript writes to /out/uris, without installing anything, one line of apt's --print-uris
 // for every package that installing the set would fetch: 'URI' name_version_arch.deb size
 // SHA256:hex. The sed script is applied to the stage's own sources first; the original sources
-// are written to /out/trust. An update that Ubuntu gives to a part of all machines for now is taken,
+// are written to /out/trust, and to /out/installed the requested packages that the stage has, each with
+// its status and version. An update that Ubuntu gives to a part of all machines for now is taken,
 // whatever this machine is.
 func (a Apt) ResolveScript(sed string) string {
 	upgrade := ""
@@ -130,7 +136,21 @@ func (a Apt) ResolveScript(sed string) string {
 	return aptBegin + trust + redirect(sed) + `apt="$apt -o Acquire::ForceHash=SHA256 -o Acquire::Retries=3 -o APT::Get::Always-Include-Phased-Updates=true"
 ` + update + `apt="$apt --print-uris"
 : > /out/uris
-` + upgrade + "$apt install " + strings.Join(a.Packages, " ") + " >> /out/uris\n"
+` + upgrade + "$apt install " + strings.Join(a.Packages, " ") + " >> /out/uris\n" +
+		"dpkg-query -W -f '${Package} ${db:Status-Status} ${Version}\\n' " + strings.Join(a.names(), " ") + " > /out/installed 2>/dev/null || :\n"
+}
+
+// ParseInstalled reads what ResolveScript wrote to /out/installed: versions by package. What is among
+// the packages to install is left out: its version changes.
+func ParseInstalled(text string, debs []Deb) map[string]string {
+	out := map[string]string{}
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) == 3 && f[1] == "installed" && !slices.ContainsFunc(debs, func(d Deb) bool { return d.Name == f[0] }) {
+			out[f[0]] = f[2]
+		}
+	}
+	return out
 }
 
 // ParseURIs reads what ResolveScript wrote.

@@ -107,6 +107,14 @@ var (
 	sumRef     = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
+func TestParseInstalled(t *testing.T) {
+	text := "jq installed 1.6-2.1\ncurl config-files 7.88.1-10\nhwloc installed 2.8.0-1\nnumactl  \n"
+	got := ParseInstalled(text, []Deb{{Name: "hwloc", Version: "2.9.0-1"}})
+	if diff := cmp.Diff(map[string]string{"jq": "1.6-2.1"}, got); diff != "" {
+		t.Errorf("ParseInstalled (-want +got):\n%s", diff)
+	}
+}
+
 // FuzzParseURIs: what is accepted is fit for a file name, a shell script and
 // the lock, and says the same when it is written and read again.
 func FuzzParseURIs(f *testing.F) {

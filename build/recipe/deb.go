@@ -32,24 +32,42 @@ func (e *FieldError) Error() string {
 // Validate reports the first malformed field. Fields become file names and words of scripts that
 // run as root.
 func (d Deb) Validate() error {
-	for _, f := range []struct {
-		field, value string
-		form         *regexp.Regexp
-		what         string
-	}{
-		{"name", d.Name, debName, "is not a package name"},
-		{"version", d.Version, debVersion, "is not a package version"},
-		{"arch", d.Arch, debArch, "is not an architecture"},
-		{"sha256", d.SHA256, hexSum, "is not a SHA-256 of 64 hex digits"},
-	} {
-		if len(f.value) > 200 || !f.form.MatchString(f.value) {
-			return &FieldError{f.field, f.value, f.what}
+	if err := ValidatePackage(d.Name, d.Version); err != nil {
+		return err
+	}
+	for _, f := range []formed{{"arch", d.Arch, debArch, "is not an architecture"}, {"sha256", d.SHA256, hexSum, "is not a SHA-256 of 64 hex digits"}} {
+		if err := f.validate(); err != nil {
+			return err
 		}
 	}
 	if d.Size < 0 {
 		return &FieldError{"size", fmt.Sprint(d.Size), "is negative"}
 	}
 	return ValidateURL("url", d.URL)
+}
+
+// ValidatePackage reports a name or a version that is none of a package.
+func ValidatePackage(name, version string) error {
+	for _, f := range []formed{{"name", name, debName, "is not a package name"}, {"version", version, debVersion, "is not a package version"}} {
+		if err := f.validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A formed is a field with the form that its value must have.
+type formed struct {
+	field, value string
+	form         *regexp.Regexp
+	what         string
+}
+
+func (f formed) validate() error {
+	if len(f.value) > 200 || !f.form.MatchString(f.value) {
+		return &FieldError{f.field, f.value, f.what}
+	}
+	return nil
 }
 
 // schemes are those of URLs of downloads. All but the first two stand for what a mirror or a default

@@ -47,7 +47,7 @@ func sample() *Recipe {
 			Entrypoint: []string{"/e"}, Cmd: []string{"c"},
 		},
 		Components: []certificate.Component{{
-			Name: "tool", Version: "1.2", License: "MIT", Homepage: "https://tool.example.org",
+			Name: "tool", Version: "1.2", License: "MIT", Homepage: "https://tool.example.org", Base: "registry.example/base:1@sha256:" + sum("24"),
 			Origin:   &certificate.Download{URL: "./components/tool", Digest: "sha256:" + sum("23")},
 			Sources:  []certificate.Download{{URL: url, Digest: "sha256:" + sum("22")}},
 			Packages: []string{"tool-bin"}, Layers: []string{"copy tool to /"},

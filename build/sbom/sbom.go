@@ -190,6 +190,9 @@ func source(name string) string {
 	return "built from the source package " + name
 }
 
+// ofBase precedes the reference of the base image that has a component.
+const ofBase = "part of the base image "
+
 // component adds a component that the recipe declares. Its first source is its download location;
 // further sources are packages of their own, from which it was made.
 func (w *writer) component(c certificate.Component) error {
@@ -197,7 +200,10 @@ func (w *writer) component(c certificate.Component) error {
 	sp := &spdx.Package{
 		PackageName: c.Name, PackageVersion: c.Version, PackageSPDXIdentifier: id, PackageHomePage: c.Homepage,
 		PackageLicenseDeclared:    w.licenses.all([]string{c.License}, "See "+cmp.Or(c.Homepage, "the component "+c.Name)+"."),
-		PackageExternalReferences: purl("pkg:generic/" + escape(c.Name) + "@" + escape(c.Version)),
+		PackageExternalReferences: purl(strings.TrimSuffix("pkg:generic/"+escape(c.Name)+"@"+escape(c.Version), "@")),
+	}
+	if c.Base != "" {
+		sp.PackageSourceInfo = ofBase + c.Base
 	}
 	w.add(rootID, common.TypeRelationshipContains, sp)
 	for i, src := range c.Sources {

@@ -42,6 +42,7 @@ func sample() Image {
 				{URL: "https://example.com/patches/fix.patch", Digest: "sha256:" + hex("9a")}}},
 			{Name: "cudnn", Version: "9.10", License: "LicenseRef-NVIDIA-cuDNN", Sources: []certificate.Download{{URL: "https://example.com/cudnn.tar.xz"}}},
 			{Name: "harness", Version: "0.1.0", License: "see the file"},
+			{Name: "mpi", License: certificate.NoAssertion, Base: "registry.example/base:1@sha256:" + hex("bc")},
 		},
 	}
 }
@@ -176,7 +177,7 @@ func TestSummarize(t *testing.T) {
 	}
 	want := summary{
 		Namespace: "https://assay-hpc.github.io/spdx/fabric-debian12/" + hex("12"), Packages: 3,
-		Components: []Component{{"cudnn", "9.10", "LicenseRef-NVIDIA-cuDNN"}, {"harness", "0.1.0", "LicenseRef-see-the-file"}, {"nccl", "2.27.6-1", "BSD-3-Clause"}},
+		Components: []Component{{"cudnn", "9.10", "LicenseRef-NVIDIA-cuDNN", ""}, {"harness", "0.1.0", "LicenseRef-see-the-file", ""}, {"mpi", "", "NOASSERTION", "registry.example/base:1@sha256:" + hex("bc")}, {"nccl", "2.27.6-1", "BSD-3-Clause", ""}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Summarize (-want +got):\n%s", diff)

@@ -53,6 +53,7 @@ type Component struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	License string `json:"license"`
+	Base    string `json:"base,omitempty"` // the base image that has it, REFERENCE@DIGEST; "" for what was put in
 }
 
 // Summarize checks and reads a document, which need not be ours.
@@ -69,7 +70,11 @@ func Summarize(doc []byte) (summary, error) {
 			case strings.HasPrefix(ref.Locator, "pkg:deb/"):
 				s.Packages++
 			case strings.HasPrefix(string(p.PackageSPDXIdentifier), "component-"):
-				s.Components = append(s.Components, Component{p.PackageName, p.PackageVersion, p.PackageLicenseDeclared})
+				base, is := strings.CutPrefix(p.PackageSourceInfo, ofBase)
+				if !is {
+					base = ""
+				}
+				s.Components = append(s.Components, Component{p.PackageName, p.PackageVersion, p.PackageLicenseDeclared, base})
 			}
 		}
 	}

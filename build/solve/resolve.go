@@ -10,26 +10,27 @@ import (
 	"github.com/assay-hpc/assay/build/component"
 	"github.com/assay-hpc/assay/build/daemon"
 	"github.com/assay-hpc/assay/build/llb"
+	"github.com/assay-hpc/assay/build/lock"
 	"github.com/assay-hpc/assay/build/mirror"
 	"github.com/assay-hpc/assay/build/recipe"
 )
 
 // ResolveDebs queries apt, inside the stage where a set is to be installed, for the packages that
-// this would fetch.
-func (s *Solver) ResolveDebs(ctx context.Context, r *recipe.Recipe, m component.Missing) ([]recipe.Deb, error) {
+// this would fetch, and for those that the stage has already.
+func (s *Solver) ResolveDebs(ctx context.Context, r *recipe.Recipe, m component.Missing) (lock.PackageSet, error) {
+	set := lock.PackageSet{Request: m.Request}
 	b, err := daemon.For(s.Builders, m.Platform)
 	if err != nil {
-		return nil, err
+		return set, err
 	}
 	// Other stages may need content that is not resolved yet, or never will be.
 	if err := s.Provider.Prepare(ctx, r.Below(m.Stage, m.Step), b.Native); err != nil {
-		return nil, err
+		return set, err
 	}
 	def, err := s.resolveGraph(ctx, b, r, m)
 	if err != nil {
-		return nil, err
+		return set, err
 	}
-	var debs []recipe.Deb
 	err = s.read(ctx, b, def, "lock "+m.Key, func(read func(string) ([]byte, error)) error {
 		trust, err := read("trust")
 		if err != nil {
@@ -42,13 +43,18 @@ func (s *Solver) ResolveDebs(ctx context.Context, r *recipe.Recipe, m component.
 		if err != nil {
 			return err
 		}
-		debs, err = recipe.ParseURIs(string(text))
+		if set.Packages, err = recipe.ParseURIs(string(text)); err != nil {
+			return err
+		}
+		if text, err = read("installed"); err == nil {
+			set.Installed = recipe.ParseInstalled(string(text), set.Packages)
+		}
 		return err
 	})
-	for i := range debs {
-		debs[i].URL = s.Provider.Mirror.Name(debs[i].URL)
+	for i := range set.Packages {
+		set.Packages[i].URL = s.Provider.Mirror.Name(set.Packages[i].URL)
 	}
-	return debs, err
+	return set, err
 }
 
 // resolveGraph returns the graph of the step that queries apt.

@@ -79,6 +79,9 @@ func baseText(b matrix.Base) string {
 	if b.Debootstrap != nil {
 		return "debootstrap:" + b.Debootstrap.Suite + "/" + b.Debootstrap.Variant
 	}
+	if b.Build != "" {
+		return b.Image + " (build: " + b.Build + ")"
+	}
 	return b.Image
 }
 

@@ -65,6 +65,7 @@ type Component struct {
 	Version  string     `json:"version"`
 	License  string     `json:"license"` // SPDX expression, or LicenseRef-…
 	Homepage string     `json:"homepage,omitempty"`
+	Base     string     `json:"base,omitempty"`   // the base image that has it, REFERENCE@DIGEST, as the matrix says; "" for what was put in
 	Origin   *Download  `json:"origin,omitempty"` // where its definition is, as the matrix says, with the digest of its files; nil for assay's own
 	Sources  []Download `json:"sources,omitempty"`
 	Packages []string   `json:"packages,omitempty"` // Debian packages that it requests, without their dependencies
