@@ -30,7 +30,7 @@ func (b *builder) ncclTestsStage(version string) (recipe.Source, recipe.Source) 
 		mounts = append(mounts, recipe.Mount{Target: "/opt/hpcx", From: mpi, Path: "/opt/hpcx"})
 	}
 	name := "nccl-tests-" + version + "-nccl-" + b.Target.Version("nccl")
-	built := b.compile(name, on, src, fmt.Sprintf(`cp -a /run/assay/nccl/usr /tmp/nccl
+	built := b.compile(name, on, src, recipe.Piece{File: "nccl-tests/build.sh", Text: fmt.Sprintf(`cp -a /run/assay/nccl/usr /tmp/nccl
 mkdir -p /tmp/nccl/lib
 cp -a /tmp/nccl/lib/%s/* /tmp/nccl/lib/
 export LD_LIBRARY_PATH=/opt/hpcx/ompi/lib:/opt/hpcx/ucx/lib:/opt/hpcx/ucc/lib
@@ -38,6 +38,6 @@ make -j"$(nproc)" MPI=1 MPI_HOME=%s CXX=%s CUDA_HOME=/run/assay/cuda NCCL_HOME=/
 mkdir -p /out/build
 cp build/*_perf /out/build/
 cp LICENSE.txt README.md /out/ 2>/dev/null || true
-`, b.Platform.Multiarch(), mpiHome, b.hostCompiler(), gencode(b.Target)), mounts...)
+`, b.Platform.Multiarch(), mpiHome, b.hostCompiler(), gencode(b.Target))}, mounts...)
 	return built, src
 }

@@ -192,7 +192,7 @@ func (w *writer) step(st recipe.Step) error {
 		if w.env.AptLocked {
 			opts += fmt.Sprintf(" --mount=type=secret,id=%s,required=true,target=%s", aptSecret, recipe.AptAuthFile)
 		}
-		w.script(opts, st.Title, st.OnlineScript(w.env.Sed))
+		w.script(opts, st.Title, st.Online(w.env.Sed, "").Script)
 	case recipe.File:
 		if st.Content != "" && !strings.HasSuffix(st.Content, "\n") {
 			return fmt.Errorf("file %s does not end in a newline, which a here-document cannot say", st.Path)
