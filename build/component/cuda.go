@@ -141,7 +141,7 @@ const cudaHome = "/run/assay/cuda"
 // which build IDs and debug links are made, and in linked programs. Relocatable device code
 // without a name of its own is named after the process and the time of its source. (The option
 // -frandom-seed prevents that, but 12.4 lacks it.) Makefiles take NVCC from the environment.
-const nvcc = `cc -shared -fPIC -o /usr/local/lib/process.so -x c - <<'EOF'
+var nvcc = recipe.Piece{File: recipe.CommonDir + "nvcc.sh", Text: `cc -shared -fPIC -o /usr/local/lib/process.so -x c - <<'EOF'
 int getpid(void) { return 1; }
 EOF
 cat > /usr/local/bin/nvcc <<'EOF'
@@ -168,22 +168,20 @@ TMPDIR=$dir LD_PRELOAD=/usr/local/lib/process.so ` + cudaHome + `/bin/nvcc --kee
 EOF
 chmod 755 /usr/local/bin/nvcc
 export NVCC=/usr/local/bin/nvcc
-`
+`}
 
 // unpack is the beginning of a script that compiles a source archive.
-const unpack = "mkdir -p /src /out\ntar -xf /run/assay/source -C /src --strip-components=1 --no-same-owner\n"
+var unpack = recipe.Piece{
+	File: recipe.CommonDir + "unpack.sh",
+	Text: "mkdir -p /src /out\ntar -xf /run/assay/source -C /src --strip-components=1 --no-same-owner\ncd /src\n",
+}
 
 // compile unpacks a tar archive on the tools of a target's Ubuntu, with the target's CUDA, and
 // runs a script in the unpacked directory. The result is what the script leaves in /out.
-func (b *builder) compile(name string, on matrix.Target, src recipe.Source, script string, more ...recipe.Mount) recipe.Source {
-	return b.stage(recipe.Stage{
-		Name: name + "-" + cudaName(on), From: b.tools(on),
-		Steps: []recipe.Step{recipe.Run{
-			Title:  "compile " + name,
-			Mounts: append([]recipe.Mount{{Target: "/run/assay/source", From: src}, b.toolkit(on)}, more...),
-			Script: nvcc + unpack + "cd /src\n" + script,
-		}},
-	})
+func (b *builder) compile(name string, on matrix.Target, src recipe.Source, script recipe.Piece, more ...recipe.Mount) recipe.Source {
+	run := recipe.Run{Title: "compile " + name, Mounts: append([]recipe.Mount{{Target: "/run/assay/source", From: src}, b.toolkit(on)}, more...)}
+	run.Add(nvcc, unpack, script)
+	return b.stage(recipe.Stage{Name: name + "-" + cudaName(on), From: b.tools(on), Steps: []recipe.Step{run}})
 }
 
 // gencode returns nvcc's flags for the target's architectures: a cubin for each, and PTX of the

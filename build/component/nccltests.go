@@ -47,12 +47,13 @@ cp -a /tmp/nccl/lib/%s/* /tmp/nccl/lib/
 		mpi = []recipe.Mount{{Target: "/opt/hpcx", From: hpcx, Path: "/opt/hpcx"}}
 	}
 	name := "nccl-tests-" + version + "-nccl-" + cmp.Or(b.Target.Version("nccl"), "of-the-base")
-	built := b.compile(name, on, src, script+fmt.Sprintf(`export LD_LIBRARY_PATH=/opt/hpcx/ompi/lib:/opt/hpcx/ucx/lib:/opt/hpcx/ucc/lib
+	script += fmt.Sprintf(`export LD_LIBRARY_PATH=/opt/hpcx/ompi/lib:/opt/hpcx/ucx/lib:/opt/hpcx/ucc/lib
 make -j"$(nproc)" MPI=1 MPI_HOME=%s CXX=%s CUDA_HOME=/run/assay/cuda NCCL_HOME=/tmp/nccl NVCC_GENCODE=%q
 mkdir -p /out/build
 cp build/*_perf /out/build/
 cp LICENSE.txt README.md /out/ 2>/dev/null || true
-`, mpiHome, b.hostCompiler(), gencode(b.Target)), append(nccl, mpi...)...)
+`, mpiHome, b.hostCompiler(), gencode(b.Target))
+	built := b.compile(name, on, src, recipe.Piece{File: "nccl-tests/build.sh", Text: script}, append(nccl, mpi...)...)
 	return built, src
 }
 

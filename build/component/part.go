@@ -49,7 +49,9 @@ func (b *builder) add(p matrix.Part) {
 		set.after = append(set.after, b.register(p)...)
 	}
 	for _, r := range p.Run {
-		run := recipe.Run{Title: r.Title, Env: b.named(r.Script, p), Script: r.Script + recipe.Tidy}
+		run := recipe.Run{Title: r.Title, Env: b.named(r.Script.Text(), p)}
+		run.Add(pieces(p.Name, r.Script)...)
+		run.Add(recipe.TidyPiece)
 		for _, m := range r.Mounts {
 			run.Mounts = append(run.Mounts, recipe.Mount{Target: "/run/assay/" + m, From: sources[m]})
 		}
@@ -109,15 +111,16 @@ func (b *builder) repository(a matrix.AptSource) []recipe.Step {
 func (b *builder) build(p matrix.Part, sources map[string]recipe.Source) recipe.Source {
 	on := b.row(p.Build.Distro, p.Build.CUDA)
 	name := p.Name + "-" + p.Version
-	run := recipe.Run{Title: "compile " + name, Script: "mkdir -p /src /out\n"}
+	run := recipe.Run{Title: "compile " + name}
+	start := recipe.Piece{File: recipe.CommonDir + "begin.sh", Text: "mkdir -p /src /out\ncd /src\n"}
 	if i := slices.IndexFunc(p.Sources, func(s matrix.Source) bool { return s.URL != "" }); i >= 0 {
 		run.Mounts = append(run.Mounts, recipe.Mount{Target: "/run/assay/source", From: sources[p.Sources[i].Name]})
-		run.Script = unpack
+		start = unpack
 	}
 	for _, m := range p.Build.Mounts {
 		if m == "cuda" {
 			run.Mounts = append(run.Mounts, b.toolkit(on))
-			run.Script = nvcc + run.Script
+			run.Add(nvcc)
 			continue
 		}
 		mount, is := b.mount(m, sources)
@@ -128,9 +131,9 @@ func (b *builder) build(p matrix.Part, sources map[string]recipe.Source) recipe.
 			run.Mounts = append(run.Mounts, mount)
 		}
 	}
-	script := strings.Join(p.Build.Scripts, "")
-	run.Script += "cd /src\n" + script
-	run.Env = b.named(script, p)
+	run.Add(start)
+	run.Add(pieces(p.Name, p.Build.Scripts)...)
+	run.Env = b.named(matrix.Scripts(p.Build.Scripts).Text(), p)
 	s := recipe.Stage{Name: name + "-" + b.buildName(p, on), From: b.buildBase(p, on)}
 	for _, src := range p.Sources {
 		if src.Wheels != "" {
@@ -179,6 +182,15 @@ func (b *builder) buildName(p matrix.Part, on matrix.Target) string {
 		return cudaName(on)
 	}
 	return baseName(on)
+}
+
+// pieces returns a component's scripts as pieces of one.
+func pieces(component string, scripts []matrix.Script) []recipe.Piece {
+	out := make([]recipe.Piece, len(scripts))
+	for i, s := range scripts {
+		out[i] = recipe.Piece{File: component + "/" + s.File, Text: s.Text}
+	}
+	return out
 }
 
 // buildBase is the system on which a part is compiled.

@@ -89,7 +89,7 @@ func TestNVCC(t *testing.T) {
 		}
 		return out
 	}
-	wrapper := strings.NewReplacer("/usr/local/bin/nvcc", filepath.Join(dir, "nvcc"), "/usr/local/lib/", dir+"/", cudaHome+"/bin/nvcc", path).Replace(nvcc)
+	wrapper := strings.NewReplacer("/usr/local/bin/nvcc", filepath.Join(dir, "nvcc"), "/usr/local/lib/", dir+"/", cudaHome+"/bin/nvcc", path).Replace(nvcc.Text)
 	check(exec.Command("sh", "-euc", wrapper).CombinedOutput())
 	source := filepath.Join(dir, "k.cu")
 	check(nil, os.WriteFile(source, []byte("namespace { __device__ int v; }\nstatic __global__ void k() { v = 1; }\nstatic void f() { k<<<1, 1>>>(); }\n"), 0o644))

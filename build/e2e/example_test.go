@@ -124,8 +124,8 @@ func TestBaseImagesDocument(t *testing.T) {
 	}
 }
 
-// TestDockerfileIsTheSameImage builds the recipe's other form and compares the
-// two file trees.
+// TestDockerfileIsTheSameImage builds the recipe's other forms, a Dockerfile alone and one with files
+// beside it, and compares the file trees.
 func TestDockerfileIsTheSameImage(t *testing.T) {
 	cold(t)
 	w, out, img := fabricImage(t)
@@ -137,17 +137,28 @@ func TestDockerfileIsTheSameImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := dockerfile.Write(mk.Recipe, dockerfile.Env{Epoch: w.Epoch(), URL: w.Mirror.URL, Image: w.Mirror.Image, Sed: w.Mirror.Sed()})
+	env := dockerfile.Env{Epoch: w.Epoch(), URL: w.Mirror.URL, Image: w.Mirror.Image, Sed: w.Mirror.Sed()}
+	text, err := dockerfile.Write(mk.Recipe, env)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "Dockerfile"), []byte(strings.Replace(text, "# syntax=docker/dockerfile:1\n", "", 1)), 0o644); err != nil {
+	files, err := dockerfile.Directory(mk.Recipe, env)
+	if err != nil {
 		t.Fatal(err)
 	}
 	contexts, store := layouts(t, w, mk.Recipe, p)
-	got := dockerBuild(t, buildkit(t), dir, map[string]string{"SOURCE_DATE_EPOCH": epoch(w)}, contexts, map[string]string{"assay": store})
-	compareTrees(t, unpack(t, out, img.Digest), got)
+	want := unpack(t, out, img.Digest)
+	for form, files := range map[string]map[string]string{"alone": {"Dockerfile": text}, "directory": files} {
+		t.Run(form, func(t *testing.T) {
+			files["Dockerfile"] = strings.Replace(files["Dockerfile"], "# syntax=docker/dockerfile:1\n", "", 1)
+			dir := filepath.Join(t.TempDir(), "context")
+			if err := driver.WriteDockerfile(dir, files); err != nil {
+				t.Fatal(err)
+			}
+			got := dockerBuild(t, buildkit(t), dir, map[string]string{"SOURCE_DATE_EPOCH": epoch(w)}, contexts, map[string]string{"assay": store})
+			compareTrees(t, want, got)
+		})
+	}
 }
 
 // layouts returns the named contexts for what assay itself provides.

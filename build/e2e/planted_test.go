@@ -166,6 +166,7 @@ func TestPlanted(t *testing.T) {
 		t.FailNow()
 	}
 	run(true, "dockerfile", "small", "--matrix", matrix)
+	run(true, "dockerfile", "small", "--matrix", matrix, "--out", filepath.Join(dir, "dockerfile"))
 	run(true, "build", "small", "--matrix", matrix, "--out", "oci:"+filepath.Join(dir, "out"), "--push", host+"/assay", "--sign-key", keyFile, "--progress", "plain", "-o", "json")
 	run(true, "plan", "--matrix", matrix)
 	// What fails says why, and that is all.

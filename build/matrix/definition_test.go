@@ -180,7 +180,7 @@ checks:
 		"from":     {p.From, "./components/tool"},
 		"packages": {p.Packages, []string{"old=1.4.0-1", "both"}},
 		"sources":  {p.Sources, []Source{{Name: "tool", URL: "https://git.example.org/me/tool/1.4.0.tar.gz"}}},
-		"scripts":  {p.Build.Scripts, []string{"make\n", "make\n"}},
+		"scripts":  {p.Build.Scripts, []Script{{"build.sh", "make\n"}, {"more.sh", "make\n"}}},
 		"files":    {p.Files, []PartFile{{Path: "/etc/tool.conf", Content: "amd64-1.4 {x} ${HOME}\n", Mode: 0o644}, {Path: "/usr/bin/t", Link: "tool", Mode: 0o644}, {Path: "/usr/bin/run", Content: "make\n", Mode: 0o755}}},
 		"env":      {p.Env, []Pair{{"TOOL_HOME", "/usr"}, {"EMPTY", ""}}},
 		"lists":    {p.Lists, []List{{"PATH", []string{"/opt/tool/bin", "/opt/hwloc/bin"}}}},

@@ -66,13 +66,34 @@ type Source struct {
 
 // A Build makes files in /out.
 type Build struct {
-	Scripts  []string `json:"scripts"` // their text
+	Scripts  []Script `json:"scripts"`
 	Tools    bool     `json:"tools,omitempty"`
 	Packages []string `json:"packages,omitempty"`
 	Mounts   []string `json:"mounts,omitempty"`
 	Distro   string   `json:"distro,omitempty"` // of the row: "", own, oldest
 	CUDA     string   `json:"cuda,omitempty"`   // of the row: "", own, lowest-of-major, highest-of-major
 }
+
+// A Script is a file beside component.yaml. JSON has its text alone.
+type Script struct{ File, Text string }
+
+// MarshalText implements encoding.TextMarshaler.
+func (s Script) MarshalText() ([]byte, error) { return []byte(s.Text), nil }
+
+// Scripts run one after the other, as one.
+type Scripts []Script
+
+// Text is the text of all.
+func (s Scripts) Text() string {
+	var b strings.Builder
+	for _, f := range s {
+		b.WriteString(f.Text)
+	}
+	return b.String()
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s Scripts) MarshalText() ([]byte, error) { return []byte(s.Text()), nil }
 
 // Install is a part of a build's /out, and where it goes.
 type Install struct {
@@ -83,7 +104,7 @@ type Install struct {
 // Run is a script for the image.
 type Run struct {
 	Title  string   `json:"title"`
-	Script string   `json:"script"`
+	Script Scripts  `json:"script"`
 	Mounts []string `json:"mounts,omitempty"`
 }
 
@@ -285,9 +306,9 @@ func textsOf[K ruled](values []value[K]) (out []string) {
 	return out
 }
 
-func (s *scope) scripts(names scripts) (out []string) {
+func (s *scope) scripts(names scripts) (out []Script) {
 	for _, f := range names {
-		out = append(out, s.Files[f.Text])
+		out = append(out, Script{f.Text, s.Files[f.Text]})
 	}
 	return out
 }
@@ -468,7 +489,7 @@ func (s *scope) making(part *Part) {
 	}
 	for _, r := range doc.Run {
 		if s.holds(r.When, r.Unless) {
-			part.Run = append(part.Run, Run{r.Title.Text, strings.Join(s.scripts(r.Script), ""), textsOf(r.Mounts)})
+			part.Run = append(part.Run, Run{r.Title.Text, s.scripts(r.Script), textsOf(r.Mounts)})
 		}
 	}
 	used := func(name string) bool {

@@ -43,6 +43,9 @@ day=$((SOURCE_DATE_EPOCH / 86400))
 sed -i "s/^\([^:]*:[^:]*:\)[0-9][0-9]*:/\1$day:/" /etc/shadow
 `
 
+// TidyPiece is Tidy as a piece of a script.
+var TidyPiece = Piece{CommonDir + "tidy.sh", Tidy}
+
 // Script installs the set from DebsDir.
 func (a Apt) Script() string {
 	return aptBegin +
@@ -90,15 +93,18 @@ apt="$apt -o Dir::Etc::SourceList=/tmp/assay-apt/sources.list -o Dir::Etc::Sourc
 `
 }
 
-// OnlineScript installs the same set at the same versions from the archives that the stage is
+// Online installs the same set at the same versions from the archives that the stage is
 // configured for: the form for a Dockerfile. The sed script is applied to the stage's sources
-// first.
-func (a Apt) OnlineScript(sed string) string {
+// first. The file is what the list of packages is called.
+func (a Apt) Online(sed, file string) Run {
 	var pins []string
 	for _, d := range a.Debs {
 		pins = append(pins, "  "+d.Name+"="+d.Version)
 	}
-	return aptBegin + redirect(sed) + "$apt update\n$apt install \\\n" + strings.Join(pins, " \\\n") + "\nrm -rf /tmp/assay-apt\n" + a.marks() + Tidy
+	r := Run{Title: a.Title, Network: true}
+	r.Add(Piece{CommonDir + "apt.sh", aptBegin + redirect(sed)},
+		Piece{file, "$apt update\n$apt install \\\n" + strings.Join(pins, " \\\n") + "\nrm -rf /tmp/assay-apt\n" + a.marks()}, TidyPiece)
+	return r
 }
 
 // trust writes to /out/trust the package sources and the keys that may sign them, one file per

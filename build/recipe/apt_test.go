@@ -22,8 +22,8 @@ func TestAptScripts(t *testing.T) {
 	plain := Apt{Packages: []string{"numactl"}, Debs: []Deb{{Name: "numactl", Version: "2.0.16-1", Arch: "amd64"}}}
 	for name, script := range map[string]string{
 		"install.golden":       a.Script(),
-		"online.golden":        a.OnlineScript(""),
-		"online-sed.golden":    plain.OnlineScript("s|https://a.example.org|http://b.example.org|g;"),
+		"online.golden":        a.Online("", "").Script,
+		"online-sed.golden":    plain.Online("s|https://a.example.org|http://b.example.org|g;", "").Script,
 		"resolve.golden":       a.ResolveScript("s|https://a.example.org|http://b.example.org|g;"),
 		"install-plain.golden": plain.Script(), // nothing is a dependency: no marks
 		"resolve-plain.golden": plain.ResolveScript(""),

@@ -123,6 +123,31 @@ type Run struct {
 	Env     []Var   `json:"env,omitempty"`
 	Mounts  []Mount `json:"mounts,omitempty"`
 	Network bool    `json:"network,omitempty"` // off by default
+
+	Pieces []Piece `json:"-"` // the script in the parts that people know, see [Run.Add]; none: it is one part
+}
+
+// A Piece is a part of a script: a component's own file, or what scripts have in common.
+type Piece struct {
+	File string // relative path that tells where it is from: "nccl/build.sh"
+	Text string
+}
+
+// CommonDir is the directory of the pieces that scripts of several components have in common.
+const CommonDir = "common/"
+
+// Add appends pieces to the script.
+func (r *Run) Add(pieces ...Piece) {
+	r.Pieces = append(r.Pieces, pieces...)
+	r.Script = scriptOf(r.Pieces)
+}
+
+func scriptOf(pieces []Piece) string {
+	var b strings.Builder
+	for _, p := range pieces {
+		b.WriteString(p.Text)
+	}
+	return b.String()
 }
 
 // A Mount is visible to one Run step only and leaves nothing behind. All mounts except caches are
@@ -308,6 +333,9 @@ func (r *Recipe) Validate() error {
 		for _, st := range s.Steps {
 			switch st := st.(type) {
 			case Run:
+				if len(st.Pieces) > 0 && st.Script != scriptOf(st.Pieces) {
+					return fmt.Errorf("recipe %s: stage %q: the script of %q is not its pieces", r.Target, s.Name, st.Title)
+				}
 				for _, m := range st.Mounts {
 					if err := check(m.From); err != nil {
 						return err

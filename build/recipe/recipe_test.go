@@ -26,7 +26,7 @@ func sample() *Recipe {
 				Env: []Var{{Name: "CC", Value: "gcc"}},
 				Steps: []Step{
 					Run{
-						Title: "compile", Script: "make\n", Env: []Var{{Name: "V", Value: "1"}}, Network: true,
+						Title: "compile", Script: "make\n", Pieces: []Piece{{"tool/build.sh", "make\n"}}, Env: []Var{{Name: "V", Value: "1"}}, Network: true,
 						Mounts: []Mount{{Target: "/run/assay/tool.tar.gz", From: Source{Kind: FromURL, Ref: url, Digest: "sha256:" + sum("22")}, Path: "sub"}},
 					},
 				},
@@ -120,9 +120,9 @@ func change(t *testing.T, path string, v reflect.Value) {
 }
 
 // unhashed are the fields that the hash leaves out: where in the lock a package
-// set stands, which does not go into the image; and the hash of all platforms'
-// recipes, which is made of this one.
-var unhashed = map[string]bool{"Set": true, "Whole": true}
+// set stands, which does not go into the image; the hash of all platforms'
+// recipes, which is made of this one; and what a script's parts are called.
+var unhashed = map[string]bool{"Set": true, "Whole": true, "Pieces": true, "File": true, "Text": true}
 
 func TestHashCoversEveryField(t *testing.T) {
 	want := sample().Hash()
@@ -251,6 +251,9 @@ func TestValidate(t *testing.T) {
 		{"from itself", func(r *Recipe) { r.Stages[1].From = stage("image") }, `recipe sample: stage "image" refers to "image", which is not an earlier stage`},
 		{"copy from nowhere", func(r *Recipe) { r.Stages[1].Steps = []Step{Copy{From: stage("gone")}} }, `recipe sample: stage "image" refers to "gone", which is not an earlier stage`},
 		{"mount from nowhere", func(r *Recipe) { r.Stages[1].Steps = []Step{Run{Mounts: []Mount{{From: stage("gone")}}}} }, `recipe sample: stage "image" refers to "gone", which is not an earlier stage`},
+		{"a script of other pieces", func(r *Recipe) {
+			r.Stages[0].Steps = []Step{Run{Title: "make", Script: "make\n", Pieces: []Piece{{"tool/build.sh", "make all\n"}}}}
+		}, `recipe sample: stage "tool": the script of "make" is not its pieces`},
 		{"content that JSON cannot say", func(r *Recipe) { r.Stages[1].Steps = []Step{File{Path: "/a", Content: "\xff"}} }, `recipe sample: stage "image": file /a is not UTF-8 text, which is all that a recipe holds`},
 	} {
 		r := sample()
