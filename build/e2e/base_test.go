@@ -46,6 +46,7 @@ images:
     moving: ["{name}"]
     components:
       jq: {packages: [jq, tar], needs: {mpi: present, hwloc: ">=2"}, checks: [{name: version, run: [jq, --version], prints: '{version.upstream:exact}'}]}
+      agent: ./components/agent
       harness: source
 `
 
@@ -74,6 +75,7 @@ func TestBroughtBase(t *testing.T) {
 		}
 	}
 	write(text)
+	writeAgent(t, filepath.Join(dir, "components/agent"))
 	run := func(status int, args ...string) string {
 		t.Helper()
 		cmd := assay(t, args...)
@@ -89,14 +91,14 @@ func TestBroughtBase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{host + "/site/base:1\": {digest: ", host + "/site/compilers:1\": {digest: ", "    installed:\n      tar: "} {
+	for _, want := range []string{host + "/site/base:1\": {digest: ", host + "/site/compilers:1\": {digest: ", "    installed:\n      tar: ", "/siteagent-1.2.0-py3-none-any.whl", "/sitelib-3.0-py3-none-any.whl"} {
 		if !strings.Contains(string(locked), want) {
 			t.Errorf("matrix.lock lacks %q", want)
 		}
 	}
 	run(exit.Pass, "build", "--builder", addr, "--out", "oci:out", "--push", host+"/site/assay", "--sign-key", key, "--progress", progress())
 	report := strings.Join(strings.Fields(run(exit.Pass, "inspect", "--key", public, host+"/site/assay:site-debian12")), " ")
-	for _, want := range []string{" hwloc 2.9.0 (base) ", " mpi (base) ", " jq 1.", " certificate pass: "} {
+	for _, want := range []string{" hwloc 2.9.0 (base) ", " mpi (base) ", " jq 1.", " agent 1.2.0 ", " certificate pass: "} {
 		if !strings.Contains(report, want) {
 			t.Errorf("assay inspect does not say %q:\n%s", want, report)
 		}
