@@ -175,7 +175,7 @@ func TestLockKilled(t *testing.T) {
 			want = append(want, url)
 		}
 	}
-	waits := []string{"gone/" + runtime.GOARCH, "go-cuda-ubuntu24.04/" + runtime.GOARCH} // the image, and the toolchain of its harness
+	waits := []string{"gone/" + runtime.GOARCH, "go-gone-1-695d8e/" + runtime.GOARCH} // the image, and the toolchain of its harness
 	for key, set := range l.Debs {
 		if slices.Contains(waits, key) != (len(set.Packages) == 0) {
 			t.Errorf("%s has %d packages", key, len(set.Packages))
