@@ -25,10 +25,12 @@ func (b *builder) ncclTestsStage(version string) (recipe.Source, recipe.Source) 
 	src := b.download("https://github.com/NVIDIA/nccl-tests/archive/refs/tags/v" + version + ".tar.gz")
 	mpi, mpiHome := b.mpiOfBase()
 	nccl, script := b.ncclOfBase()
-	on := b.Target
-	if mpi == nil && nccl == nil {
+	compiledMPI, compiled := b.built["openmpi"]
+	on, ofBase := b.Target, mpi != nil || nccl != nil
+	if !ofBase {
 		on = b.row("oldest", "own")
-	} else { // what the base's libraries need is in the base
+	}
+	if ofBase || compiled { // what the libraries need, such as UCX, is in the base or in the image
 		script += "export NVCC_APPEND_FLAGS='-Xlinker --allow-shlib-undefined'\n"
 	}
 	if nccl == nil {
@@ -38,9 +40,9 @@ mkdir -p /tmp/nccl/lib
 cp -a /tmp/nccl/lib/%s/* /tmp/nccl/lib/
 `, b.Platform.Multiarch()) + script
 	}
-	if built, is := b.built["openmpi"]; is {
+	if compiled {
 		mpiHome = "/usr/local/mpi"
-		mpi = []recipe.Mount{{Target: mpiHome, From: built, Path: "/out" + mpiHome}}
+		mpi = []recipe.Mount{{Target: mpiHome, From: compiledMPI, Path: "/out" + mpiHome}}
 	} else if b.Target.Version("hpcx") != "" {
 		mpiHome = "/opt/hpcx/ompi"
 		hpcx, _ := b.hpcxStage(on)
