@@ -22,8 +22,10 @@ import (
 type LockReport struct {
 	Resolved   []string          `json:"resolved"`
 	Unresolved map[string]string `json:"unresolved"` // maps key to reason
-	// Mirrors are rules for --mirror with which builds take packages from the directory of --keep.
+	// Mirrors are rules for --mirror with which builds take what is locked from the directory of --keep.
 	Mirrors []string `json:"mirrors,omitempty"`
+	// Images are the bases that such builds pull from a registry.
+	Images []string `json:"images,omitempty"`
 }
 
 // Resolve fills in what the lock lacks for the targets. Package sets are resolved inside the

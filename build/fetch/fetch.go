@@ -214,13 +214,28 @@ func (c *Cache) download(ctx context.Context, url string) (path, sum string, err
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return "", "", err
 	}
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
+	if sum, err = hashOf(f); err != nil {
 		return "", "", err
 	}
 	// A file named after its checksum is not read again to check whether it is complete, so it
 	// must be on disk before it gets that name.
-	return f.Name(), hex.EncodeToString(h.Sum(nil)), errors.Join(f.Chmod(0o644), f.Sync())
+	return f.Name(), sum, errors.Join(f.Chmod(0o644), f.Sync())
+}
+
+// SumFile returns a file's SHA-256 in hex.
+func SumFile(name string) (string, error) {
+	f, err := infile.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return hashOf(f)
+}
+
+func hashOf(r io.Reader) (string, error) {
+	h := sha256.New()
+	_, err := io.Copy(h, r)
+	return hex.EncodeToString(h.Sum(nil)), err
 }
 
 // copyFile copies a file of this machine into f. A mirror that lacks it says what a server would.

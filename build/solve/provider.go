@@ -271,17 +271,20 @@ func (p *Provider) fetchDeb(ctx context.Context, d recipe.Deb) (string, error) {
 	return p.cache.Get(ctx, at, d.SHA256)
 }
 
-// Keep writes a locked package to a file, unless that is there in the package's size. Builds check
-// its content.
-func (p *Provider) Keep(ctx context.Context, d recipe.Deb, file string) error {
-	if info, err := os.Stat(file); err == nil && info.Size() == d.Size {
+// Keep writes a locked download to a file, unless the file has that content already. of is what an
+// error calls it.
+func (p *Provider) Keep(ctx context.Context, of, url, sha256, file string) error {
+	if sum, err := fetch.SumFile(file); err == nil && sum == sha256 {
 		return nil
 	}
-	cached, err := p.fetchDeb(ctx, d)
-	if err != nil {
-		return fmt.Errorf("package %s %s: %w", d.Name, d.Version, err)
+	at, err := p.Mirror.URL(url)
+	if err == nil {
+		at, err = p.cache.Get(ctx, at, sha256)
 	}
-	data, err := os.ReadFile(cached)
+	if err != nil {
+		return fmt.Errorf("%s: %w", of, err)
+	}
+	data, err := os.ReadFile(at)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func lockCommand() *cli.Command {
 			&cli.BoolFlag{Name: "check", Usage: "change nothing; exit 1 if the targets need what the lock lacks", Destination: &o.check},
 			&cli.BoolFlag{Name: "update", Usage: "resolve again the entries that are already locked", Destination: &o.update},
 			&cli.StringFlag{Name: "diff", Usage: "change nothing; show what differs between the earlier lock `FILE` and this one, by target", Destination: &o.diff},
-			&cli.StringFlag{Name: "keep", Usage: "put the locked packages of distributions' archives, which drop what is superseded, into `DIR`, for builds with --mirror", Destination: &o.keep},
+			&cli.StringFlag{Name: "keep", Usage: "put all files that the lock pins for the targets into `DIR`, for builds with --mirror: archives drop what is superseded, and some machines reach no server", Destination: &o.keep},
 			grammar.Format(&o.form, "text", "json"),
 		), o.builderFlags.flags()...),
 		BashComplete: o.complete,
@@ -91,11 +91,12 @@ func (o *lockFlags) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	kept := 0
+	var kept driver.Kept
 	if o.keep != "" {
-		if kept, rep.Mirrors, err = w.Keep(c.Context, targets, o.keep, o.limits); err != nil {
+		if kept, err = w.Keep(c.Context, targets, o.keep, o.limits); err != nil {
 			return err
 		}
+		rep.Mirrors, rep.Images = kept.Rules, kept.Images
 	}
 	if o.form == "json" {
 		err = writeJSON(c.App.Writer, rep)
@@ -108,7 +109,10 @@ func (o *lockFlags) run(c *cli.Context) error {
 		}
 		fmt.Fprintf(c.App.Writer, "%s: %d resolved, %d unresolved\n", w.LockPath, len(rep.Resolved), len(rep.Unresolved))
 		if o.keep != "" {
-			fmt.Fprintf(c.App.Writer, "%s: %d packages; to build from them: --mirror %s\n", o.keep, kept, strings.Join(rep.Mirrors, " --mirror "))
+			fmt.Fprintf(c.App.Writer, "%s: %d packages, %d other downloads; to build from them: --mirror %s\n", o.keep, kept.Packages, kept.Downloads, strings.Join(rep.Mirrors, " --mirror "))
+			for _, image := range rep.Images {
+				fmt.Fprintf(c.App.Writer, "not in it, but in a registry: %s\n", image)
+			}
 		}
 	}
 	if err == nil && len(rep.Unresolved) > 0 {
