@@ -12,12 +12,24 @@ import (
 
 // cudaHarness compiles the harness with its code for GPUs, and assay's libnccl.so.2 from the same
 // packages. It uses cgo, so that the result is dynamic, and the kernels as the image's own nvcc
-// compiles them. It links only the C library, the oldest one of the matrix: the driver and NCCL
-// are loaded at run time. It is compiled once per CUDA version and architecture.
+// compiles them, unless the image has the least of CUDA: its kernels are the source's PTX, because
+// compiling them takes longer than the rest of it. It links only the C library, the oldest one of the
+// matrix: the driver and NCCL are loaded at run time. It is compiled once per CUDA version and
+// architecture.
 func (b *builder) cudaHarness() recipe.Source {
 	name := "harness-cuda" + b.Target.CUDA
 	if b.ownToolkit() {
 		name += "-" + cudaName(b.Target)
+	}
+	mounts, ownKernels := []recipe.Mount{b.headers()}, ""
+	if b.ownKernels() {
+		mounts = append(mounts, recipe.Mount{Target: "/run/assay/ptx", From: b.ptx(), Path: "/out"})
+		ownKernels = `cp -r /run/assay/ptx/ptx /src/coll/cuda/kernels/ptx/own
+cp -r /run/assay/ptx/membw /src/perftest/membw/ptx/own
+cp -r /run/assay/ptx/diag /src/dcgm/diag/ptx/own
+`
+	} else {
+		name += "-minimal"
 	}
 	return b.stage(recipe.Stage{
 		Name: name + "-" + b.Platform.Arch, Native: true, From: b.goStage(),
@@ -29,18 +41,18 @@ func (b *builder) cudaHarness() recipe.Source {
 				{Name: "CGO_CFLAGS", Value: "-O2 -Wno-deprecated-declarations -I/src/internal/gpu/driver/include -I/tmp/include"},
 			},
 			source: "/run/assay/source", modules: b.Source.CUDAModules,
-			mounts: []recipe.Mount{b.headers(), {Target: "/run/assay/ptx", From: b.ptx(), Path: "/out"}},
+			mounts: mounts,
 			// Of the toolkit's headers only cuda.h: go-nvml has its own nvml.h.
 			script: `mkdir /tmp/include
 ln -s ` + cudaHome + `/include/cuda.h /tmp/include/
 cp -r /run/assay/source /src
-cp -r /run/assay/ptx/ptx /src/coll/cuda/kernels/ptx/own
-cp -r /run/assay/ptx/membw /src/perftest/membw/ptx/own
-cp -r /run/assay/ptx/diag /src/dcgm/diag/ptx/own
-` + b.buildHarness() + b.buildLibnccl(),
+` + ownKernels + b.buildHarness() + b.buildLibnccl(),
 		})},
 	})
 }
+
+// ownKernels reports whether the target's nvcc compiles the harness's kernels.
+func (b *builder) ownKernels() bool { return b.Target.Version("cuda-toolkit") != "minimal" }
 
 // buildLibnccl is the script that compiles libnccl.so.2 and its engine. It runs after the script
 // of buildHarness and uses its variables.
@@ -119,9 +131,9 @@ func (b *builder) crossCompilers() []string {
 // cudaHarnessChecks returns checks that need no GPU: a build without the code for GPUs does not
 // mention them. The suite itself reports whose each libnccl.so.2 is.
 func (b *builder) cudaHarnessChecks() []certificate.Check {
-	return []certificate.Check{
-		command("has the code for GPUs", `(?m)^GPUs: .+`, "harness", "version"),
-		command("its kernels are by the image's nvcc", `(?m)^Kernels: by nvcc `+strings.ReplaceAll(matrix.MajorMinor(b.Target.CUDA), ".", `\.`)+`\.`, "harness", "version"),
-		load(libncclDir + "/libnccl.so.2"),
+	kernels := command("has kernels", `(?m)^Kernels: PTX by nvcc `, "harness", "version")
+	if b.ownKernels() {
+		kernels = command("its kernels are by the image's nvcc", `(?m)^Kernels: by nvcc `+strings.ReplaceAll(matrix.MajorMinor(b.Target.CUDA), ".", `\.`)+`\.`, "harness", "version")
 	}
+	return []certificate.Check{command("has the code for GPUs", `(?m)^GPUs: .+`, "harness", "version"), kernels, load(libncclDir + "/libnccl.so.2")}
 }
