@@ -131,7 +131,7 @@ func (b *builder) crossCompilers() []string {
 // cudaHarnessChecks returns checks that need no GPU: a build without the code for GPUs does not
 // mention them. The suite itself reports whose each libnccl.so.2 is.
 func (b *builder) cudaHarnessChecks() []certificate.Check {
-	kernels := command("has kernels", `(?m)^Kernels: PTX by nvcc `, "harness", "version")
+	kernels := command("has kernels", `(?m)^Kernels: by nvcc `, "harness", "version")
 	if b.ownKernels() {
 		kernels = command("its kernels are by the image's nvcc", `(?m)^Kernels: by nvcc `+strings.ReplaceAll(matrix.MajorMinor(b.Target.CUDA), ".", `\.`)+`\.`, "harness", "version")
 	}
