@@ -12,8 +12,8 @@ import (
 
 // cudaHarness compiles the harness with its code for GPUs, and assay's libnccl.so.2 from the same
 // packages. It uses cgo, so that the result is dynamic, and the kernels as the image's own nvcc
-// compiles them, unless the image has the least of CUDA: its kernels are the source's PTX, because
-// compiling them takes longer than the rest of it. It links only the C library, the oldest one of the
+// compiles them, unless the image has the least of CUDA: its kernels are those that the source has
+// compiled, because compiling them takes longer than the rest of the image. It links only the C library, the oldest one of the
 // matrix: the driver and NCCL are loaded at run time. It is compiled once per CUDA version and
 // architecture.
 func (b *builder) cudaHarness() recipe.Source {
