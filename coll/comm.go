@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/assay-hpc/assay/coll/bootstrap"
+	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/hang"
 	"github.com/assay-hpc/assay/coll/host"
 	"github.com/assay-hpc/assay/coll/session"
@@ -98,8 +99,14 @@ func (c *Comm) fail(a *call, err error) error {
 }
 
 // AsyncError returns what has gone wrong with the communicator since it was created, here or at
-// another rank; nil if nothing has.
+// another rank; nil if nothing has. An operation on device memory that has ended without its result
+// is an error as soon as its stream is done.
 func (c *Comm) AsyncError() error {
+	if d := c.accel.Load(); d != nil {
+		if checker, ok := d.Executor.(executor.Checker); ok {
+			checker.Check()
+		}
+	}
 	if err := c.fault.Err(); err != nil {
 		return c.wrap("asynchronous", err)
 	}

@@ -466,6 +466,9 @@ func (e *engine) watchReports() {
 	}
 }
 
+// Check implements executor.Checker.
+func (e *engine) Check() { watch.check(e) }
+
 // drainTime is how long kernels may take to exit once they have been told to.
 const drainTime = 10 * time.Second
 

@@ -106,8 +106,7 @@ func timeoutOf(t *testing.T, w world, do func(*gpuRank) error) {
 	if err := g.wait(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(100 * time.Millisecond)
-	err := g.AsyncError()
+	err := g.AsyncError() // at once
 	var e *coll.Error
 	if !errors.As(err, &e) || e.Code != coll.Timeout || e.Peer != 1 {
 		t.Errorf("after %v: %v; want a timeout about rank 1", time.Since(start), err)

@@ -43,6 +43,15 @@ func (w *watchdog) run() {
 	}
 }
 
+// check polls the reports of e, unless it was removed.
+func (w *watchdog) check(e *engine) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if slices.Contains(w.all, e) {
+		e.watchReports()
+	}
+}
+
 // poll polls once and reports whether to continue.
 func (w *watchdog) poll() bool {
 	w.mu.Lock()

@@ -77,6 +77,10 @@ type Undone struct{ Err error }
 func (u Undone) Error() string { return u.Err.Error() }
 func (u Undone) Unwrap() error { return u.Err }
 
+// A Checker is an Executor whose device tells it of a failure. Check hands what it has been told to
+// Host.Fail. Any goroutine may call it, also after Close.
+type Checker interface{ Check() }
+
 // A Normer is an Executor that does operations with an op.Norm.
 type Normer interface{ Norms() }
 
