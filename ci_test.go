@@ -125,6 +125,35 @@ func TestScriptsNameNoHost(t *testing.T) {
 	}
 }
 
+// TestGPUBundle: what runs on GPU machines runs tests that the bundle contains.
+func TestGPUBundle(t *testing.T) {
+	read := func(file string) string {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	var packages []string
+	if m := regexp.MustCompile(`(?m)^for package in (.*); do$`).FindStringSubmatch(read(".ci/gpu/bundle")); m != nil {
+		packages = strings.Fields(m[1])
+	}
+	run := regexp.MustCompile(`(?m)\btest_of ([a-z]\S*)`).FindAllStringSubmatch(read(".ci/gpu/run"), -1)
+	if len(packages) == 0 || len(run) == 0 {
+		t.Fatalf("%d packages and %d calls of tests were found", len(packages), len(run))
+	}
+	for _, m := range run {
+		if !slices.ContainsFunc(packages, func(p string) bool { return strings.ReplaceAll(p, "/", "-") == m[1] }) {
+			t.Errorf(".ci/gpu/run runs the tests of %s, which .ci/gpu/bundle does not contain", m[1])
+		}
+	}
+	for _, p := range packages {
+		if _, err := os.Stat(p); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestMakeTargets: what documents, scripts and messages say to run with make exists.
 func TestMakeTargets(t *testing.T) {
 	parts := map[string]*regexp.Regexp{
