@@ -61,6 +61,9 @@ type StatusError struct {
 }
 
 func (e *StatusError) Error() string {
+	if filepath.IsAbs(e.URL) {
+		return fmt.Sprintf("the mirror has no file %s; \"assay lock --keep DIR TARGET\" puts all that a target needs into a directory", e.URL)
+	}
 	return fmt.Sprintf("%s: %d %s", e.URL, e.Code, http.StatusText(e.Code))
 }
 

@@ -666,7 +666,7 @@ func TestDirectoryMirror(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "x/v1.tgz")); err != nil {
 		t.Fatal(err)
 	}
-	if err := fresh.Prepare(t.Context(), r, amd64); err == nil || !strings.Contains(err.Error(), url) || !strings.Contains(err.Error(), "404") {
+	if err := fresh.Prepare(t.Context(), r, amd64); err == nil || !strings.Contains(err.Error(), url) || !strings.Contains(err.Error(), "the mirror has no file") {
 		t.Errorf("Prepare without the file: %v", err)
 	}
 }
