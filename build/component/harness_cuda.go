@@ -11,11 +11,9 @@ import (
 )
 
 // cudaHarness compiles the harness with its code for GPUs, and assay's libnccl.so.2 from the same
-// packages. It uses cgo, so that the result is dynamic, and the kernels as the image's own nvcc
-// compiles them, unless the image has the least of CUDA: its kernels are those that the source has
-// compiled, because compiling them takes longer than the rest of the image. It links only the C library, the oldest one of the
-// matrix: the driver and NCCL are loaded at run time. It is compiled once per CUDA version and
-// architecture.
+// packages. It uses cgo, so that the result is dynamic. It links only the C library, the oldest one
+// of the matrix: the driver and NCCL are loaded at run time. It is compiled once per CUDA version and
+// architecture, and once more for minimal images, see ownKernels.
 func (b *builder) cudaHarness() recipe.Source {
 	name := "harness-cuda" + b.Target.CUDA
 	if b.ownToolkit() {
@@ -51,7 +49,9 @@ cp -r /run/assay/source /src
 	})
 }
 
-// ownKernels reports whether the target's nvcc compiles the harness's kernels.
+// ownKernels reports whether the target's nvcc compiles the harness's kernels. In an image with the
+// least of CUDA the harness has only those that the repository contains compiled: to compile them
+// takes longer than the rest of the image.
 func (b *builder) ownKernels() bool { return b.Target.Version("cuda-toolkit") != "minimal" }
 
 // buildLibnccl is the script that compiles libnccl.so.2 and its engine. It runs after the script

@@ -119,3 +119,21 @@ func TestKeep(t *testing.T) {
 		t.Errorf("the file that was changed is %q, %v", b, err)
 	}
 }
+
+// TestKeepNamesImages: a base that is an image is in no directory, and is named.
+func TestKeepNamesImages(t *testing.T) {
+	w := open(t, Options{Matrix: own(t)})
+	w.Log, w.StateDir = t.Logf, t.TempDir()
+	targets, err := w.Select([]string{"cuda12.9.1-ubuntu24.04"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest := "sha256:" + strings.Repeat("1", 64)
+	base := "docker.io/" + strings.TrimPrefix(targets[0].Base.Image, "docker.io/")
+	w.Lock = lock.New()
+	w.Lock.Images = map[string]lock.Entry{base: {Digest: digest}, "docker.io/library/of-no-target:1": {Digest: digest}}
+	kept, err := w.Keep(t.Context(), targets, t.TempDir(), fetch.Limits{})
+	if want := []string{base + "@" + digest}; err != nil || !slices.Equal(kept.Images, want) || kept.Packages+kept.Downloads+len(kept.Rules) > 0 {
+		t.Errorf("Keep = %+v, %v; want the images %q alone", kept, err, want)
+	}
+}

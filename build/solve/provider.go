@@ -264,11 +264,16 @@ func (p *Provider) Maker(suite, arch string) (*base.Maker, error) {
 }
 
 func (p *Provider) fetchDeb(ctx context.Context, d recipe.Deb) (string, error) {
-	at, err := p.Mirror.URL(d.URL)
+	return p.fetch(ctx, d.URL, d.SHA256)
+}
+
+// fetch returns the path in the cache of a locked download.
+func (p *Provider) fetch(ctx context.Context, url, sha256 string) (string, error) {
+	at, err := p.Mirror.URL(url)
 	if err != nil {
 		return "", err
 	}
-	return p.cache.Get(ctx, at, d.SHA256)
+	return p.cache.Get(ctx, at, sha256)
 }
 
 // Keep writes a locked download to a file, unless the file has that content already. of is what an
@@ -277,14 +282,11 @@ func (p *Provider) Keep(ctx context.Context, of, url, sha256, file string) error
 	if sum, err := fetch.SumFile(file); err == nil && sum == sha256 {
 		return nil
 	}
-	at, err := p.Mirror.URL(url)
-	if err == nil {
-		at, err = p.cache.Get(ctx, at, sha256)
-	}
+	cached, err := p.fetch(ctx, url, sha256)
 	if err != nil {
 		return fmt.Errorf("%s: %w", of, err)
 	}
-	data, err := os.ReadFile(at)
+	data, err := os.ReadFile(cached)
 	if err != nil {
 		return err
 	}
