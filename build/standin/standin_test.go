@@ -34,7 +34,7 @@ var prepare = sync.OnceValues(func() (*Upstreams, error) {
 func start(t *testing.T) *Upstreams {
 	t.Helper()
 	if os.Getenv("ASSAY_TEST_ALL") == "" {
-		t.Skip("making stand-ins takes minutes: make test ONLY=all does it (ASSAY_TEST_ALL=1)")
+		t.Skip("making stand-ins takes minutes: make test ONLY=images does it (ASSAY_TEST_ALL=1)")
 	}
 	if err := Available(); err != nil {
 		t.Skip(err)

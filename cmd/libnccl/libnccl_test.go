@@ -84,7 +84,8 @@ func goBuild(t *testing.T, tags string, args ...string) {
 	}
 }
 
-// TestEmulated: programs of several ranks, on a driver whose GPUs are emulated.
+// TestEmulated: programs of several ranks, on a driver whose GPUs are emulated. With -short each
+// runs once and not with all settings.
 func TestEmulated(t *testing.T) {
 	dir, emulator := engine(t), emutest.Driver(t, "../../coll/cuda")
 	t.Run("Ranks", func(t *testing.T) { testRanks(t, emulator, dir) })
@@ -191,6 +192,7 @@ func testFallback(t *testing.T, emulator, dir string) {
 		staged = "NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1"
 	)
 	measured := "ASSAY_TUNING=" + rules
+	done := map[string]bool{} // with -short: tests of which one case is enough
 	does := map[string]string{
 		all:      "does all operations: ASSAY_GPU_ALGO",
 		staged:   "does all operations: the NCCL_P2P_ settings do not allow peer access; NCCL_SHM_DISABLE does not allow windows in the processor's memory",
@@ -212,6 +214,10 @@ func testFallback(t *testing.T, emulator, dir string) {
 		{"processes", "3", all},
 		{"dies", "3", all},
 	} {
+		if done[c.test] {
+			continue
+		}
+		done[c.test] = testing.Short()
 		t.Run(c.test+" "+c.ranks+" "+c.env, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
@@ -232,6 +238,7 @@ func testFallback(t *testing.T, emulator, dir string) {
 
 func testRanks(t *testing.T, emulator, dir string) {
 	p := program(t, dir, "ranks", "-ldl")
+	done := map[string]bool{} // with -short: tests of which one case is enough
 	for _, c := range []struct{ test, ranks, devices, env string }{
 		{"collectives", "2", "2", ""},
 		{"collectives", "3", "3", ""},
@@ -282,6 +289,10 @@ func testRanks(t *testing.T, emulator, dir string) {
 		{"processes", "3", "3", ""},
 		{"dies", "3", "3", ""},
 	} {
+		if done[c.test] {
+			continue
+		}
+		done[c.test] = testing.Short()
 		t.Run(c.test+" "+c.ranks+" "+c.env, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // it stands still
 			defer cancel()
