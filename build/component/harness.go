@@ -43,35 +43,47 @@ func init() { makers["harness"] = harness }
 
 // harness compiles the harness from assay's own source, with cgo: it loads RDMA libraries and
 // plugins at run time. It is compiled once per architecture, on the oldest system: any later C
-// library can replace that system's. For CUDA images see cudaHarness.
-func harness(b *builder, _ string) {
+// library can replace that system's. For CUDA images see cudaHarness, for how "release"
+// releasedHarness.
+func harness(b *builder, how string) {
 	// With the code for GPUs, ranks use the machine's GPUs, which may be too few.
 	var device []string
-	if b.Target.CUDA != "" {
+	if b.Target.CUDA != "" || releaseOf(b.Target) == fullRelease {
 		device = []string{"--device", "cpu"}
 	}
 	with := func(argv ...string) []string { return append(argv, device...) }
+	version := matrix.ExactVersion(b.Source.Version)
+	if how != released {
+		version += `(?s:.*)` + sourceID(b.Source.Digest)
+	}
 	checks := []certificate.Check{
-		command("version", matrix.ExactVersion(b.Source.Version)+`(?s:.*)`+sourceID(b.Source.Digest), "harness", "version"),
+		command("version", version, "harness", "version"),
 		command("four ranks reduce", `(?m)^# Out of bounds values : 0 OK$`, with("harness", "coll", "all_reduce", "-t", "4", "-b", "8", "-e", "256K", "-f", "8", "-n", "2")...),
 		command("all_gather_perf", `(?m)^# Out of bounds values : 0 OK$`, with("/opt/assay/nccl-tests/all_gather_perf", "-t", "2", "-b", "64K", "-e", "64K", "-n", "2")...),
 	}
-	if slices.ContainsFunc(libibverbs, func(c string) bool { return b.Target.Version(c) != "" }) {
+	if loadsRDMA(b.Target) {
 		checks = append(checks, command("finds libibverbs", `(?m)^RDMA: libibverbs; `, "harness", "version"))
 	}
 	checks = append(checks,
 		command("ib_write_bw", `(?m)^Version: \d+\.\d+ \(harness `, "/opt/assay/perftest/ib_write_bw", "--version"),
 		command("bandwidthTest", `(?m)^Usage of harness bandwidth test:`, "/bin/sh", "-c", "/opt/assay/bandwidth/bandwidthTest --help 2>&1"),
 	)
-	var compiled recipe.Source
-	if b.Target.CUDA == "" {
-		compiled = b.plainHarness()
-	} else {
-		compiled = b.cudaHarness()
-		checks = append(checks, b.cudaHarnessChecks()...)
-		b.copy(compiled, "/out/lib/", libncclDir+"/")
+	sources := []certificate.Download{{URL: "https://github.com/assay-hpc/assay", Digest: b.Source.Digest}}
+	var from recipe.Source
+	switch {
+	case how == released:
+		archive := b.download(fmt.Sprintf("https://github.com/assay-hpc/assay/releases/download/v%[2]s/%[1]s_%[2]s_linux_%[3]s.tar.gz", releaseOf(b.Target), b.Source.Version, b.Platform.Arch))
+		sources, from = sourcesOf(archive), b.releasedHarness(archive)
+	case b.Target.CUDA == "":
+		from = b.plainHarness()
+	default:
+		from = b.cudaHarness()
 	}
-	b.copy(compiled, "/out/harness", "/opt/assay/bin/harness")
+	if b.Target.CUDA != "" {
+		checks = append(checks, b.cudaHarnessChecks()...)
+		b.copy(from, "/out/lib/", libncclDir+"/")
+	}
+	b.copy(from, "/out/harness", "/opt/assay/bin/harness")
 	// The harness answers to the names of other projects' programs only in its own directories:
 	// the original programs are in /opt/nccl-tests and PATH.
 	for _, p := range rivals {
@@ -81,7 +93,45 @@ func harness(b *builder, _ string) {
 	}
 	b.prepend("PATH", "/opt/assay/bin")
 	b.component().Version = b.Source.Version
-	b.made([]certificate.Download{{URL: "https://github.com/assay-hpc/assay", Digest: b.Source.Digest}}, checks...)
+	b.made(sources, checks...)
+}
+
+// loadsRDMA reports whether the target has a libibverbs for the harness to load.
+func loadsRDMA(t matrix.Target) bool {
+	return slices.ContainsFunc(libibverbs, func(c string) bool { return t.Version(c) != "" })
+}
+
+// released is the harness of a release of assay's, in place of one that is compiled from source.
+const released = "release"
+
+// fullRelease is the archive whose harness loads libraries, for GPUs and for RDMA. That of the other
+// one is a static program.
+const fullRelease = "harness-cuda"
+
+// releaseOf returns which archive of a release has the target's harness, "" if that is compiled.
+func releaseOf(t matrix.Target) string {
+	switch {
+	case t.Version("harness") != released:
+		return ""
+	case t.CUDA != "" || loadsRDMA(t):
+		return fullRelease
+	}
+	return "harness"
+}
+
+// releasedHarness unpacks a release's archive.
+func (b *builder) releasedHarness(archive recipe.Source) recipe.Source {
+	return b.stage(recipe.Stage{
+		Name: "harness-release-" + b.Platform.Arch, Native: true, From: b.compilersOf(b.Target, b.Native),
+		Steps: []recipe.Step{recipe.Run{
+			Title:  "unpack the harness of the release " + b.Source.Version + " for " + b.Platform.Arch,
+			Mounts: []recipe.Mount{{Target: "/run/assay/harness.tar.gz", From: archive}},
+			Script: `mkdir -p /out/lib
+tar -xzf /run/assay/harness.tar.gz -C /out --strip-components=1 --no-same-owner
+find /out -maxdepth 1 -name 'lib*.so*' -exec mv -t /out/lib {} +
+`,
+		}},
+	})
 }
 
 // goStage is the Go toolchain on the base of the oldest system in the matrix, on the builder's

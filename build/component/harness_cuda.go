@@ -50,9 +50,11 @@ cp -r /run/assay/source /src
 }
 
 // ownKernels reports whether the target's nvcc compiles the harness's kernels. In an image with the
-// least of CUDA the harness has only those that the repository contains compiled: to compile them
-// takes longer than the rest of the image.
-func (b *builder) ownKernels() bool { return b.Target.Version("cuda-toolkit") != "minimal" }
+// least of CUDA the harness has only those that the repository contains compiled, as a release's
+// has: to compile them takes longer than the rest of the image.
+func (b *builder) ownKernels() bool {
+	return b.Target.Version("cuda-toolkit") != "minimal" && b.Target.Version("harness") != released
+}
 
 // buildLibnccl is the script that compiles libnccl.so.2 and its engine. It runs after the script
 // of buildHarness and uses its variables.

@@ -13,6 +13,7 @@ import (
 	"github.com/assay-hpc/assay/build/lock"
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/golden"
 )
 
@@ -295,6 +296,56 @@ func TestRow(t *testing.T) {
 		b := &builder{Input: Input{Target: named(t, all, tt.of), All: all}}
 		if got := b.row(tt.distro, tt.cuda).Name; got != tt.want {
 			t.Errorf("row(%q, %q) of %s = %s; want %s", tt.distro, tt.cuda, tt.of, got, tt.want)
+		}
+	}
+}
+
+// TestReleasedHarness: with a release's harness an image downloads one archive and compiles nothing
+// of assay's.
+func TestReleasedHarness(t *testing.T) {
+	for _, c := range []struct{ target, keep, archive string }{
+		{fabric, "hwloc", "harness"},
+		{fabric, "hwloc rdma-core", "harness-cuda"},
+		{"cuda13.0.2-ubuntu24.04", "hwloc", "harness-cuda"},
+		{"cuda13.1-ubuntu26.04-runtime", "cuda-toolkit hwloc", "harness-cuda"},
+	} {
+		in := input(t, c.target, amd64, amd64)
+		in.Target.Platforms = []recipe.Platform{amd64}
+		in.Target.Components = slices.DeleteFunc(slices.Clone(in.Target.Components), func(has matrix.Component) bool {
+			return !slices.Contains(strings.Fields(c.keep), has.Name)
+		})
+		in.Target.Components = append(in.Target.Components, matrix.Component{Name: "harness", Version: released})
+		if problems := Check([]matrix.Target{in.Target}); problems != nil {
+			t.Errorf("%s: %+v", c.target, problems)
+		}
+		r := resolved(t, in)
+		var downloads []string
+		for _, s := range r.Stages {
+			for _, step := range s.Steps {
+				run, _ := step.(recipe.Run)
+				for _, m := range run.Mounts {
+					if m.From.Kind == recipe.FromURL {
+						downloads = append(downloads, m.From.Ref)
+					} else if m.From.Kind == recipe.FromLayout && m.From.Ref == HarnessSource {
+						t.Errorf("%s: stage %s mounts the harness's source", c.target, s.Name)
+					}
+				}
+			}
+		}
+		want := []string{"https://github.com/assay-hpc/assay/releases/download/v0.1.0/" + c.archive + "_0.1.0_linux_amd64.tar.gz"}
+		if !slices.Equal(downloads, want) {
+			t.Errorf("%s downloads %q; want %q", c.target, downloads, want)
+		}
+		i := slices.IndexFunc(r.Components, func(has certificate.Component) bool { return has.Name == "harness" })
+		if h := r.Components[i]; h.Version != "0.1.0" || len(h.Sources) != 1 || h.Sources[0].URL != want[0] || h.Sources[0].Digest == "" {
+			t.Errorf("%s: the harness is declared as %+v", c.target, h)
+		}
+		library := slices.ContainsFunc(r.Image().Steps, func(step recipe.Step) bool {
+			c, is := step.(recipe.Copy)
+			return is && c.Dst == libncclDir+"/"
+		})
+		if library != (in.Target.CUDA != "") {
+			t.Errorf("%s: libnccl.so.2 is copied: %v", c.target, library)
 		}
 	}
 }

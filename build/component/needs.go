@@ -83,6 +83,18 @@ func (c *checker) harness() {
 	if c.target.Version("harness") == "" {
 		c.impossible("components", "", "the image has no harness, by which every image is certified before it is published", `add "harness: source"`)
 	}
+	if releaseOf(c.target) != fullRelease {
+		return
+	}
+	const remedy = `write "source", and it is compiled`
+	for _, p := range c.target.Platforms {
+		if p.Arch != "amd64" {
+			c.impossible("harness", released, "a release has the harness that loads CUDA and RDMA for linux/amd64 alone, and the image is for "+p.String(), remedy)
+		}
+	}
+	if c.target.Distro == "ubuntu" && matrix.CompareVersions(c.target.Release, "22.04") < 0 {
+		c.impossible("harness", released, "a release's harness wants the C library of Ubuntu 22.04 or a newer one", remedy)
+	}
 }
 
 // distributions finds a distribution in the name of an image, with its release.
@@ -137,15 +149,28 @@ func (c *checker) compilers() {
 	distro, release := distributionOf(image)
 	there, here := libc[distro+" "+release], libc[t.Distro+" "+t.Release]
 	switch {
-	case t.CUDA != "" && withoutNvcc.MatchString(image):
+	case t.CUDA != "" && withoutNvcc.MatchString(image) && c.wantsNvcc() != "":
 		devel := withoutNvcc.ReplaceAllStringFunc(image, func(s string) string { return strings.NewReplacer("-runtime", "-devel", "-base", "-devel").Replace(s) })
-		c.impossible(key, image, fmt.Sprintf("%s is by its name without CUDA's compiler, and the harness's kernels are compiled with that", image), fmt.Sprintf("write the image with it under base, as in \"build: %s\"", devel))
+		c.impossible(key, image, fmt.Sprintf("%s is by its name without CUDA's compiler, and %s compiled with that", image, c.wantsNvcc()), fmt.Sprintf("write the image with it under base, as in \"build: %s\"", devel))
 	case key == "base" || distro == "": // it says nothing
 	case distro != "debian" && distro != "ubuntu":
 		c.impossible(key, image, fmt.Sprintf("%s is by its name one of %s, and components are compiled with packages of Debian or Ubuntu", image, distro), "take one of "+t.Distro)
 	case there != "" && here != "" && matrix.CompareVersions(there, here) > 0:
 		c.impossible(key, image, fmt.Sprintf("%s is by its name %s %s with the C library %s, and %s %s has %s: what is compiled there does not run here", image, distro, release, there, t.Distro, t.Release, here), fmt.Sprintf("take one of %s %s, or of an older release", t.Distro, t.Release))
 	}
+}
+
+// wantsNvcc says what of the target is compiled with CUDA's compiler, "" if nothing is.
+func (c *checker) wantsNvcc() string {
+	if c.target.Version("harness") != released {
+		return "the harness's kernels are"
+	}
+	for _, has := range c.target.Components {
+		if d := Library().Definition(has.Name); d != nil && d.CompiledWith(c.target, "cuda") {
+			return has.Name + " is"
+		}
+	}
+	return ""
 }
 
 // suite compares the suite of a base made with debootstrap with the row's distribution and release.

@@ -80,7 +80,10 @@ func TestImpossible(t *testing.T) {
 		"perftest without CUDA":          {image("debian", "12", bookworm, "", "harness: source", "perftest: 26.04.17"), `perftest: only images with CUDA compile perftest (build/component/perftest/component.yaml:6 wants version "distro"); write "distro", or leave it out`},
 		"perftest of the distribution":   {rows("12.9.1", nvidia, `"9.0"`, "harness: source", "perftest: distro"), `perftest: the distribution's perftest has no CUDA`},
 		"a version of ssh":               {image("debian", "12", bookworm, "", "harness: source", "ssh: 9.9p1"), `write "distro"`},
-		"a version of the harness":       {image("debian", "12", bookworm, "", "harness: 1.2.3"), `harness has no version "1.2.3" here: nothing reads it; write "source"`},
+		"a version of the harness":       {image("debian", "12", bookworm, "", "harness: 1.2.3"), `harness has no version "1.2.3" here: nothing reads it; write "source" or "release"`},
+		"a release for arm64":            {strings.Replace(image("debian", "12", bookworm, "", "harness: release", "rdma-core: distro"), "linux/amd64", "linux/arm64", 1), "images[0].components.harness: impossible in one: a release has the harness that loads CUDA and RDMA for linux/amd64 alone, and the image is for linux/arm64"},
+		"a release on an old Ubuntu":     {strings.ReplaceAll(rows("12.9.1", nvidia, `"9.0"`, "harness: release"), "24.04", "20.04"), "components.harness: impossible in cuda12.9.1-ubuntu20.04: a release's harness wants the C library of Ubuntu 22.04 or a newer one"},
+		"a release without nvcc":         {rows("12.9.1", "docker.io/nvidia/cuda:{cuda}-runtime-ubuntu{ubuntu}", `"9.0"`, "harness: release", "nccl: 2.30.4-1"), "docker.io/nvidia/cuda:12.9.1-runtime-ubuntu24.04 is by its name without CUDA's compiler, and nccl is compiled with that"},
 		"a version of SHARP":             {rows("12.9.1", nvidia, `"9.0"`, "harness: source", `hpcx: "2.26"`, `sharp: "3.1"`), `write "bundled"`},
 		"a flavour of CUDA":              {image("debian", "13", trixie, cuda124, "cuda-toolkit: full", "harness: source"), `write "devel" or "runtime" or "minimal"`},
 		"no harness":                     {image("debian", "12", bookworm, "", "hwloc: distro"), "images[0].components: impossible in one: the image has no harness"},
@@ -117,6 +120,7 @@ func TestPossible(t *testing.T) {
 		rows("13.0.2", nvidia, `"9.0"`, "harness: source"),
 		rows("12.9.1, 13.0.2", nvidia, `"8.0", "9.0"`, "harness: source", "nccl: 2.30.4-1"),
 		rows("12.9.1", nvidia, `"8.0", "99.0"`, "harness: source"),
+		rows("12.9.1", "docker.io/nvidia/cuda:{cuda}-runtime-ubuntu{ubuntu}", `"9.0"`, "harness: release"),
 		// A row that has variants alone.
 		strings.Replace(rows("12.9.1", nvidia, `"9.0"`, "harness: source", "nccl: 2.30.4-1", "perftest: 26.04.17"), "components:", "variants:\n  - name: other\nexclude:\n  - {when: {variant: none}, because: no reason}\ncomponents:", 1),
 	} {

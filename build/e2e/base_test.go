@@ -7,10 +7,12 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"log"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -24,6 +26,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
+	assayversion "github.com/assay-hpc/assay"
 	"github.com/assay-hpc/assay/build/base"
 	"github.com/assay-hpc/assay/build/driver"
 	"github.com/assay-hpc/assay/build/recipe"
@@ -47,11 +50,12 @@ images:
     components:
       jq: {packages: [jq, tar], needs: {mpi: present, hwloc: ">=2"}, checks: [{name: version, run: [jq, --version], prints: '{version.upstream:exact}'}]}
       agent: ./components/agent
-      harness: source
+      harness: release
 `
 
 // TestBroughtBase locks, builds, publishes and inspects an image on a base from a registry, as a person
 // would: what the base has is in the SBOM as the base's, and the gate refuses a path that it has not.
+// Its harness is one download.
 func TestBroughtBase(t *testing.T) {
 	addr := buildkit(t)
 	if err := base.Check(); err != nil {
@@ -76,8 +80,13 @@ func TestBroughtBase(t *testing.T) {
 	}
 	write(text)
 	writeAgent(t, filepath.Join(dir, "components/agent"))
+	release := fmt.Sprintf("/assay-hpc/assay/releases/download/v%[1]s/harness_%[1]s_linux_%[2]s.tar.gz", assayversion.Version, runtime.GOARCH)
+	writeRelease(t, filepath.Join(dir, "github", release))
 	run := func(status int, args ...string) string {
 		t.Helper()
+		if args[0] != "inspect" {
+			args = append(args, "--mirror", "https://github.com="+filepath.Join(dir, "github"))
+		}
 		cmd := assay(t, args...)
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "ASSAY_STATE_DIR="+stateDir(t))
 		out, err := cmd.CombinedOutput()
@@ -91,10 +100,13 @@ func TestBroughtBase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{host + "/site/base:1\": {digest: ", host + "/site/compilers:1\": {digest: ", "    installed:\n      tar: ", "/siteagent-1.2.0-py3-none-any.whl", "/sitelib-3.0-py3-none-any.whl"} {
+	for _, want := range []string{host + "/site/base:1\": {digest: ", host + "/site/compilers:1\": {digest: ", "    installed:\n      tar: ", "/siteagent-1.2.0-py3-none-any.whl", "/sitelib-3.0-py3-none-any.whl", release} {
 		if !strings.Contains(string(locked), want) {
 			t.Errorf("matrix.lock lacks %q", want)
 		}
+	}
+	if strings.Contains(string(locked), "goproxy:") {
+		t.Error("matrix.lock has Go modules")
 	}
 	run(exit.Pass, "build", "--builder", addr, "--out", "oci:out", "--push", host+"/site/assay", "--sign-key", key, "--progress", progress())
 	report := strings.Join(strings.Fields(run(exit.Pass, "inspect", "--key", public, host+"/site/assay:site-debian12")), " ")
@@ -108,6 +120,18 @@ func TestBroughtBase(t *testing.T) {
 	refused := run(exit.Fail, "build", "--builder", addr, "--out", "oci:out", "--progress", progress())
 	if !strings.Contains(refused, "fail: component/mpi/has-usr-local-openmpi") {
 		t.Errorf("the gate does not refuse a path that the base has not:\n%s", refused)
+	}
+}
+
+// writeRelease packs the harness of "make build" as a release does.
+func writeRelease(t *testing.T, file string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	name := strings.TrimSuffix(filepath.Base(file), ".tar.gz")
+	if out, err := exec.Command("tar", "-czf", file, "-C", "../../bin", "--transform=s,^,"+name+"/,", "harness").CombinedOutput(); err != nil {
+		t.Fatalf("tar: %v\n%s", err, out)
 	}
 }
 

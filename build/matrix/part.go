@@ -136,6 +136,12 @@ func (d *Definition) License() string { return d.doc.License.Text }
 // Homepage is where people read about the component.
 func (d *Definition) Homepage() string { return d.doc.Homepage.Text }
 
+// CompiledWith reports whether the component is compiled for a target with what another one has, or
+// with "cuda".
+func (d *Definition) CompiledWith(t Target, name string) bool {
+	return d.Compiled(t) && slices.Contains(textsOf(d.doc.Build.Mounts), name)
+}
+
 // Builtin says why part of a component is made by code, "" if it is not.
 func (d *Definition) Builtin() string { return d.doc.Builtin.Text }
 
