@@ -169,3 +169,21 @@ func TestInstalled(t *testing.T) {
 		in.Lock.Debs[m.Key] = lock.PackageSet{Request: m.Request, Installed: map[string]string{"jq": "1.6-2.1"}}
 	}
 }
+
+// TestAssayBase: an image of assay's, as the base, brings the harness and its declaration.
+func TestAssayBase(t *testing.T) {
+	r := recipes(t, image("debian", "12", `{image: "registry.example/assay/fabric:1", has: {harness: /opt/assay/bin/harness}}`, "", "jq: {packages: [jq]}"))["one amd64"].Recipe
+	var kept []string
+	for _, step := range r.Image().Steps {
+		if c, is := step.(recipe.Copy); is && c.From.Kind == recipe.FromImage {
+			kept = append(kept, c.Src+" "+c.Dst)
+		}
+	}
+	if want := []string{"/var/lib/dpkg/status /opt/assay/base/dpkg-status", "/etc/ld.so.cache /opt/assay/base/ld.so.cache", "/opt/assay/image.json /opt/assay/base/image.json"}; !slices.Equal(kept, want) {
+		t.Errorf("of the base are copied %q; want %q", kept, want)
+	}
+	spec := r.Spec()
+	if len(r.Stages) != 1 || spec.AssayBase() != "registry.example/assay/fabric:1@unresolved" {
+		t.Errorf("it has %d stages, and the base %q", len(r.Stages), spec.AssayBase())
+	}
+}

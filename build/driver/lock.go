@@ -3,15 +3,21 @@ package driver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
+
 	"github.com/assay-hpc/assay/build/component"
+	"github.com/assay-hpc/assay/build/inspect"
 	"github.com/assay-hpc/assay/build/lock"
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/build/solve"
+	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/infile"
 	"github.com/assay-hpc/assay/internal/oci"
@@ -133,6 +139,9 @@ func (w *Workspace) resolve(ctx context.Context, s *solve.Solver, t request) err
 	switch t.Kind {
 	case component.MissingImage:
 		d, err := w.imageDigest(ctx, t.Key)
+		if err == nil && slices.ContainsFunc(w.Targets, func(of matrix.Target) bool { return of.Base.Image == t.Key && of.Base.Find("harness").Name != "" }) {
+			err = w.verifyBase(ctx, t.Key, d)
+		}
 		if err == nil {
 			w.Lock.Images[t.Key] = lock.Entry{Digest: d, From: "resolved"}
 		}
@@ -176,6 +185,22 @@ func (w *Workspace) imageDigest(ctx context.Context, ref string) (string, error)
 		return "", err
 	}
 	return h.String(), nil
+}
+
+// verifyBase verifies the certificates of a base that is an image of assay's.
+func (w *Workspace) verifyBase(ctx context.Context, ref, digest string) error {
+	at, err := name.ParseReference(w.Mirror.Image(ref))
+	if err != nil {
+		return err
+	}
+	src, err := oci.OpenSource(at.Context().Name()+"@"+digest, oci.Options{})
+	if err != nil {
+		return err
+	}
+	if _, err = inspect.Inspect(ctx, src, attest.Policy{Keys: w.BaseKeys, Required: []string{certificate.Kind.Name}}); err != nil {
+		return fmt.Errorf("the matrix takes %s for an image of assay's: %w", ref, err)
+	}
+	return nil
 }
 
 // Forget drops the entries of the targets and the lock's date, so that Resolve resolves them

@@ -114,7 +114,7 @@ func (b *build) documents(t matrix.Target, p recipe.Platform, rec record, digest
 	}
 	bom, err := sbom.Statement(sbom.Image{
 		Target: t.Name, Digest: digest, Platform: p, Distro: t.Distro, Release: t.Release, Tool: "assay-" + b.Version, Created: b.Epoch(),
-		Packages: inv.Packages, Debs: debs, Components: r.Components,
+		Packages: inv.Packages, Debs: debs, Components: withBaseComponents(r.Components, inv.Components),
 	})
 	if err != nil {
 		return nil, err
@@ -124,6 +124,13 @@ func (b *build) documents(t matrix.Target, p recipe.Platform, rec record, digest
 		Epoch: b.Lock.Epoch, More: base, Builder: provenance.Builder{ID: builderID()}, InvocationID: invocationID(), Started: rec.Started, Finished: rec.Finished,
 	})
 	return [][]byte{rec.Certificate, bom, prov}, err
+}
+
+// withBaseComponents returns a recipe's components together with those that its base declares, which count if both do.
+func withBaseComponents(own, base []certificate.Component) []certificate.Component {
+	return slices.Concat(slices.DeleteFunc(slices.Clone(own), func(c certificate.Component) bool {
+		return slices.ContainsFunc(base, func(b certificate.Component) bool { return b.Name == c.Name })
+	}), base)
 }
 
 // builderID identifies what ran the build: the workflow on GitHub, this program elsewhere.

@@ -5,6 +5,7 @@ package driver
 
 import (
 	"bytes"
+	"crypto"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -48,6 +49,8 @@ type Workspace struct {
 	Mirror   *mirror.Resolver
 	// Publishers are the publishers with pinned keys; nil means [component.Publishers].
 	Publishers []component.Publisher
+	// BaseKeys signed the certificates of bases that are images of assay's; nil: signatures are ignored.
+	BaseKeys []crypto.PublicKey
 
 	forgotten *lock.Lock // the lock before Forget dropped entries; nil if it did not
 	text      []byte     // of the matrix

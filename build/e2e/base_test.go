@@ -21,7 +21,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
@@ -158,15 +157,7 @@ func debootstrapImage(t *testing.T, addr string) v1.Image {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := v1.NewHash(manifest.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	img, err := layout.Path(filepath.Join(w.StateDir, "content")).Image(h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return img
+	return layoutImage(t, filepath.Join(w.StateDir, "content"), manifest.String())
 }
 
 // push pushes an image with more files.

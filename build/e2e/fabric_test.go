@@ -245,19 +245,25 @@ func TestFabricZstd(t *testing.T) {
 
 func manifest(t *testing.T, out, digest string) *v1.Manifest {
 	t.Helper()
-	h, err := v1.NewHash(digest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	img, err := layout.Path(out).Image(h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := img.Manifest()
+	m, err := layoutImage(t, out, digest).Manifest()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return m
+}
+
+// layoutImage returns an image of a layout.
+func layoutImage(t *testing.T, dir, digest string) v1.Image {
+	t.Helper()
+	h, err := v1.NewHash(digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := layout.Path(dir).Image(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img
 }
 
 // prune empties the builder's cache.
@@ -276,14 +282,7 @@ func prune(t *testing.T, addr string) {
 // unpack extracts an image of a layout into a directory.
 func unpack(t *testing.T, out, digest string) string {
 	t.Helper()
-	h, err := v1.NewHash(digest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	img, err := layout.Path(out).Image(h)
-	if err != nil {
-		t.Fatal(err)
-	}
+	img := layoutImage(t, out, digest)
 	dir := filepath.Join(t.TempDir(), "rootfs")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)

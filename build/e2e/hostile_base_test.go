@@ -17,8 +17,6 @@ import (
 	"strings"
 	"testing"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"golang.org/x/sys/unix"
 
 	"github.com/assay-hpc/assay/build/component"
@@ -175,15 +173,7 @@ type member struct {
 // baseMembers returns the members of a base's only layer, with the content of the report.
 func baseMembers(t *testing.T, dir, manifest string) []member {
 	t.Helper()
-	h, err := v1.NewHash(manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	img, err := layout.Path(dir).Image(h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	layers, err := img.Layers()
+	layers, err := layoutImage(t, dir, manifest).Layers()
 	if err != nil || len(layers) != 1 {
 		t.Fatalf("%d layers, %v", len(layers), err)
 	}

@@ -98,8 +98,8 @@ func (r *reporter) checkBase(field string, b base, allowed []string) {
 		switch path := strings.HasPrefix(h.Value.Text, "/"); {
 		case !slices.Contains(names, h.Name):
 			r.report(h.At, where, fmt.Sprintf("no component is called %q", h.Name), suggest("name", h.Name, names))
-		case h.Name == harnessName:
-			r.report(h.At, where, "the harness certifies the others, and each image has its own", "leave it out")
+		case h.Name == harnessName && h.Value.Text != harnessPath:
+			r.report(h.Value.At, where, "a base brings the harness if it is an image of assay's, which has it in one place", fmt.Sprintf("write %q, or leave it out and add \"harness: source\" to the components", harnessPath))
 		case h.Name == "cuda" && !path:
 			r.report(h.Value.At, where, fmt.Sprintf("%q is not the path of CUDA, whose version the row has", h.Value.Text), `write where it is, as in "/usr/local/cuda"`)
 		case h.Name == "mpi" && !path:

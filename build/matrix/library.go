@@ -18,6 +18,9 @@ type Library struct {
 // harnessName is the component that no matrix may replace.
 const harnessName = "harness"
 
+// harnessPath is where the harness is in all images of assay's.
+const harnessPath = "/opt/assay/bin/harness"
+
 // ReadLibrary reads all components of a directory, each in a directory of its name. In messages they
 // are below dir. The error is an [Errors].
 func ReadLibrary(dir string, files fs.FS) (*Library, error) {

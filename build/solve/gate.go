@@ -284,6 +284,8 @@ func (s *Solver) records(src recipe.Source, p recipe.Platform) (bkllb.State, err
 	in := func(file string) string { return strings.TrimPrefix(file, certificate.BaseDir) }
 	return bkllb.Scratch().File(bkllb.Copy(base, "/var/lib/dpkg/status", in(certificate.BaseStatusPath)).
 		Copy(base, "/etc/ld.so.cache", in(certificate.BaseCachePath)).
+		// As a pattern, since images of others have none.
+		Copy(base, strings.Replace(certificate.SpecPath, ".json", ".jso[n]", 1), "/", &bkllb.CopyInfo{AllowWildcard: true, AllowEmptyWildcard: true}).
 		Copy(base, "/var/lib/dpkg/info", in(certificate.BaseInfoDir), &bkllb.CopyInfo{CopyDirContentsOnly: true, CreateDestPath: true})), nil
 }
 

@@ -471,7 +471,7 @@ func TestGateRecords(t *testing.T) {
 	}
 	slices.Sort(got)
 	if diff := cmp.Diff([]string{
-		"/etc/ld.so.cache to /ld.so.cache", "/var/lib/dpkg/info to /info", "/var/lib/dpkg/status to /dpkg-status",
+		"/etc/ld.so.cache to /ld.so.cache", "/opt/assay/image.jso[n] to /", "/var/lib/dpkg/info to /info", "/var/lib/dpkg/status to /dpkg-status",
 		"from mirror.example.org:5000/nvidia/cuda@" + base.Digest,
 	}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

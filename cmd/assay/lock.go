@@ -23,6 +23,7 @@ type lockFlags struct {
 	check, update bool
 	diff, keep    string
 	form          string
+	baseKeys      cli.StringSlice
 }
 
 func lockCommand() *cli.Command {
@@ -36,6 +37,7 @@ func lockCommand() *cli.Command {
 			&cli.BoolFlag{Name: "update", Usage: "resolve again the entries that are already locked", Destination: &o.update},
 			&cli.StringFlag{Name: "diff", Usage: "change nothing; show what differs between the earlier lock `FILE` and this one, by target", Destination: &o.diff},
 			&cli.StringFlag{Name: "keep", Usage: "put all files that the lock pins for the targets into `DIR`, for builds with --mirror: archives drop what is superseded, and some machines reach no server", Destination: &o.keep},
+			&cli.StringSliceFlag{Name: "base-key", Usage: "public `KEY` that must have signed the certificates of bases that are images of assay's, as for assay inspect; may be repeated", Destination: &o.baseKeys},
 			grammar.Format(&o.form, "text", "json"),
 		), o.builderFlags.flags()...),
 		BashComplete: o.complete,
@@ -57,6 +59,9 @@ func (o *lockFlags) run(c *cli.Context) error {
 	}
 	w, err := o.open(c)
 	if err != nil {
+		return err
+	}
+	if w.BaseKeys, err = loadKeys(c.Context, o.baseKeys.Value()); err != nil {
 		return err
 	}
 	targets := w.Targets

@@ -98,3 +98,34 @@ func TestBase(t *testing.T) {
 		})
 	}
 }
+
+// TestAssayBase: of an image on an image of assay's, the declarations of both are read.
+func TestAssayBase(t *testing.T) {
+	const from = "registry.example/assay:1@sha256:00"
+	own := `{"version":1,"target":"own","platform":"linux/amd64","recipe":"00","components":[{"name":"harness","version":"","license":"NOASSERTION","base":"` + from + `"},{"name":"jq","version":"1.7","license":"MIT"}]}`
+	base := `{"version":1,"target":"base","platform":"linux/amd64","recipe":"00","components":[{"name":"harness","version":"0.1.0","license":"Apache-2.0"},{"name":"openmpi","version":"4.1.4","license":"BSD-3-Clause"}]}`
+	for name, c := range map[string]struct {
+		files files
+		want  string
+	}{
+		"both":            {files{"opt/assay/image.json": own, "opt/assay/base/image.json": base}, "harness 0.1.0 " + from + ", jq 1.7, openmpi 4.1.4 " + from},
+		"no base":         {files{"opt/assay/image.json": base, "opt/assay/base/image.json": own}, "harness 0.1.0, openmpi 4.1.4"},
+		"no declaration":  {files{"opt/assay/image.json": own}, "the base " + from + " is no image of assay's: it has no /opt/assay/image.json"},
+		"a damaged one":   {files{"opt/assay/image.json": own, "opt/assay/base/image.json": "{"}, "of the base " + from + ": image declaration: "},
+		"a base's prose":  {files{"opt/assay/image.json": own, "opt/assay/base/image.json": base + "x"}, "more text follows"},
+		"of version nine": {files{"opt/assay/image.json": own, "opt/assay/base/image.json": strings.Replace(base, `"version":1`, `"version":9`, 1)}, "version 9"},
+	} {
+		spec, err := ReadSpec(fixture(t, c.files).Root, "")
+		var got []string
+		if err == nil {
+			for _, has := range spec.Components {
+				got = append(got, strings.TrimSpace(has.Name+" "+has.Version+" "+has.Base))
+			}
+		} else {
+			got = []string{err.Error()}
+		}
+		if text := strings.Join(got, ", "); err == nil && text != c.want || err != nil && !strings.Contains(text, c.want) {
+			t.Errorf("%s: %s; want %s", name, text, c.want)
+		}
+	}
+}

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,13 +58,17 @@ func gate(ctx context.Context, req certificate.GateRequest, programs confine.Run
 		return res, err
 	}
 	cfg := Config{Unbelieved: req.Spec == nil, Runner: programs}
-	if req.Spec != nil {
-		if cfg.Spec, err = certificate.ParseSpec(req.Spec); err != nil {
-			return res, err
-		}
-	}
 	if req.Records {
 		cfg.Records = certificate.GateRecords
+	}
+	if req.Spec != nil {
+		spec, err := certificate.ParseSpec(req.Spec)
+		if err != nil {
+			return res, err
+		}
+		if cfg.Spec, err = gateSpec(spec, cfg.Records); err != nil {
+			cfg.Spec, cfg.SpecErr = spec, err
+		}
 	}
 	env := &suite.Env{Root: root, Platform: req.Platform, Environ: append([]string{DefaultPath}, req.Env...)}
 	began := time.Now()
@@ -97,6 +103,30 @@ func gate(ctx context.Context, req certificate.GateRequest, programs confine.Run
 	if err != nil {
 		return res, err
 	}
+	if cfg.Spec != nil {
+		inv.Components = ofBase(cfg.Spec)
+	}
 	res.Inventory, err = inv.Marshal()
 	return res, err
+}
+
+// gateSpec adds to a declaration that of a base of assay's, from the base's own records.
+func gateSpec(spec *certificate.ImageSpec, records string) (*certificate.ImageSpec, error) {
+	if records == "" {
+		return spec, nil
+	}
+	root, err := rootfs.Open(records)
+	if err != nil {
+		return nil, err
+	}
+	return withBase(spec, root, "/"+path.Base(certificate.BaseSpecPath))
+}
+
+// ofBase returns the components that an image of assay's, as the base, declares.
+func ofBase(spec *certificate.ImageSpec) []certificate.Component {
+	from := spec.AssayBase()
+	if from == "" {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(spec.Components), func(c certificate.Component) bool { return c.Base != from })
 }

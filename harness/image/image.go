@@ -44,21 +44,41 @@ func ReadSpec(root rootfs.FS, file string) (*certificate.ImageSpec, error) {
 	if file == certificate.NoSpec {
 		return nil, nil
 	}
+	var b []byte
+	var err error
 	if file != "" {
-		b, err := infile.ReadArgument(file, specLimit)
-		if err != nil {
-			return nil, err
-		}
-		return certificate.ParseSpec(b)
-	}
-	b, err := root.ReadFile(certificate.SpecPath, specLimit)
-	if errors.Is(err, fs.ErrNotExist) {
+		b, err = infile.ReadArgument(file, specLimit)
+	} else if b, err = root.ReadFile(certificate.SpecPath, specLimit); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return certificate.ParseSpec(b)
+	spec, err := certificate.ParseSpec(b)
+	if err != nil {
+		return nil, err
+	}
+	return withBase(spec, root, certificate.BaseSpecPath)
+}
+
+// withBase adds to a declaration that of the base, which is in a file, if the base is an image of assay's.
+func withBase(spec *certificate.ImageSpec, root rootfs.FS, file string) (*certificate.ImageSpec, error) {
+	from := spec.AssayBase()
+	if from == "" {
+		return spec, nil
+	}
+	b, err := root.ReadFile(file, specLimit)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the base %s is no image of assay's: it has no %s; take harness out of its \"has\"", from, certificate.SpecPath)
+	}
+	if err != nil {
+		return nil, err
+	}
+	base, err := certificate.ParseSpec(b)
+	if err != nil {
+		return nil, fmt.Errorf("of the base %s: %w", from, err)
+	}
+	return spec.Over(base), nil
 }
 
 // Suite returns the suite "image".

@@ -18,6 +18,8 @@ const InventoryVersion = 1
 type Inventory struct {
 	Version  int                `json:"version"`
 	Packages []InstalledPackage `json:"packages"`
+	// Components are those that the base declares, if it is an image of assay's.
+	Components []Component `json:"components,omitempty"`
 }
 
 // An InstalledPackage is one entry of the image's package database.

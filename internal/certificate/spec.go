@@ -1,18 +1,22 @@
 package certificate
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+)
 
 // SpecPath is the path of the [ImageSpec] in every image that assay builds.
 const SpecPath = "/opt/assay/image.json"
 
 // BaseDir is where an image stores copies of records of the base that it was built on: dpkg's
-// status and the loader's cache. They distinguish what came with the base from what the build
-// added. A gate
-// takes the base's own records instead, together with the checksums of its packages' files.
+// status, the loader's cache and, of a base that is an image of assay's, its [ImageSpec]. They
+// distinguish what came with the base from what the build added. A gate takes the base's own records
+// instead, together with the checksums of its packages' files.
 const (
 	BaseDir        = "/opt/assay/base"
 	BaseStatusPath = BaseDir + "/dpkg-status"
 	BaseCachePath  = BaseDir + "/ld.so.cache"
+	BaseSpecPath   = BaseDir + "/image.json"
 	BaseInfoDir    = BaseDir + "/info"
 )
 
@@ -57,6 +61,47 @@ type ImageSpec struct {
 	Components []Component `json:"components"`
 	Packages   []Package   `json:"packages,omitempty"`
 	Absent     []Absent    `json:"absent,omitempty"`
+}
+
+// AssayBase returns the base of an image, REFERENCE@DIGEST, if it is an image of assay's that brings the
+// harness, else "".
+func (s *ImageSpec) AssayBase() string {
+	for _, c := range s.Components {
+		if c.Name == "harness" {
+			return c.Base
+		}
+	}
+	return ""
+}
+
+// Over returns the declaration of an image on a base that declares itself: what the base declares
+// holds of the image, too, but for what was put in over it. Of a component that the image declares as
+// its base's, the base's declaration counts, and the checks of both.
+func (s *ImageSpec) Over(base *ImageSpec) *ImageSpec {
+	out, from := *s, s.AssayBase()
+	out.Components, out.Packages, out.Absent = slices.Clone(s.Components), slices.Clone(s.Packages), slices.Clone(s.Absent)
+	for _, c := range base.Components {
+		c.Base, c.Layers = from, nil
+		i := slices.IndexFunc(s.Components, func(has Component) bool { return has.Name == c.Name })
+		switch {
+		case i < 0:
+			out.Components = append(out.Components, c)
+		case s.Components[i].Base != "":
+			c.Checks = slices.Concat(s.Components[i].Checks, c.Checks)
+			out.Components[i] = c
+		}
+	}
+	for _, p := range base.Packages {
+		if !slices.ContainsFunc(s.Packages, func(has Package) bool { return has.Name == p.Name && has.Arch == p.Arch }) {
+			out.Packages = append(out.Packages, p)
+		}
+	}
+	for _, a := range base.Absent {
+		if !slices.ContainsFunc(s.Absent, func(has Absent) bool { return has.Library == a.Library }) {
+			out.Absent = append(out.Absent, a)
+		}
+	}
+	return &out
 }
 
 // A Component is one declared part of an image.
