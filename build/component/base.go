@@ -3,6 +3,7 @@ package component
 import (
 	"cmp"
 
+	"github.com/assay-hpc/assay/build/lock"
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/internal/certificate"
@@ -24,7 +25,7 @@ func (b *builder) pinned(base matrix.Base, image string, p recipe.Platform) reci
 		return b.debootstrap(*base.Debootstrap, p)
 	}
 	e := b.Lock.Images[image]
-	if e.Digest == "" {
+	if e.Digest == "" || image == base.Image && base.OfAssay() && e.From != lock.Certified {
 		b.lacks(Missing{Kind: MissingImage, Key: image, Platform: p})
 	}
 	return recipe.Source{Kind: recipe.FromImage, Ref: image, Digest: e.Digest}
@@ -86,7 +87,7 @@ func (b *builder) keepBase() {
 	base := b.baseOf(b.Target, b.Platform)
 	b.copy(base, "/var/lib/dpkg/status", certificate.BaseStatusPath)
 	b.copy(base, "/etc/ld.so.cache", certificate.BaseCachePath)
-	if b.Target.Base.Find("harness").Name != "" { // an image of assay's
+	if b.Target.Base.OfAssay() {
 		b.copy(base, certificate.SpecPath, certificate.BaseSpecPath)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/assay-hpc/assay/build/lock"
+	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/internal/certificate"
 )
@@ -181,6 +182,16 @@ func TestAssayBase(t *testing.T) {
 	}
 	if want := []string{"/var/lib/dpkg/status /opt/assay/base/dpkg-status", "/etc/ld.so.cache /opt/assay/base/ld.so.cache", "/opt/assay/image.json /opt/assay/base/image.json"}; !slices.Equal(kept, want) {
 		t.Errorf("of the base are copied %q; want %q", kept, want)
+	}
+	// A lock from before the matrix said so has the digest, and nobody verified the certificate.
+	in := input(t, fabric, amd64, amd64)
+	in.Target.Base = matrix.Base{Image: "registry.example/assay/fabric:1", Own: true, Has: []matrix.Has{{Name: "harness", Value: "/opt/assay/bin/harness"}}}
+	in.Target.Components = []matrix.Component{{Name: "hwloc", Version: "distro"}}
+	for from, want := range map[string]bool{"resolved": true, lock.Certified: false} {
+		in.Lock.Images[in.Target.Base.Image] = lock.Entry{Digest: "sha256:" + sum("fabric"), From: from}
+		if lacks := slices.ContainsFunc(make1(t, in).Missing, func(m Missing) bool { return m.Kind == MissingImage }); lacks != want {
+			t.Errorf("with a base that is %s the lock lacks it: %v; want %v", from, lacks, want)
+		}
 	}
 	spec := r.Spec()
 	if len(r.Stages) != 1 || spec.AssayBase() != "registry.example/assay/fabric:1@unresolved" {

@@ -80,7 +80,7 @@ func (c *checker) toolkit() {
 
 // harness is in every image: the gate runs it.
 func (c *checker) harness() {
-	if c.target.Version("harness") == "" && c.target.Base.Find("harness").Name == "" {
+	if c.target.Version("harness") == "" && !c.target.Base.OfAssay() {
 		c.impossible("components", "", "the image has no harness, by which every image is certified before it is published", `add "harness: source"`)
 	}
 	if releaseOf(c.target) != fullRelease {

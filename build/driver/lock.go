@@ -139,11 +139,12 @@ func (w *Workspace) resolve(ctx context.Context, s *solve.Solver, t request) err
 	switch t.Kind {
 	case component.MissingImage:
 		d, err := w.imageDigest(ctx, t.Key)
-		if err == nil && slices.ContainsFunc(w.Targets, func(of matrix.Target) bool { return of.Base.Image == t.Key && of.Base.Find("harness").Name != "" }) {
-			err = w.verifyBase(ctx, t.Key, d)
+		from := "resolved"
+		if err == nil && slices.ContainsFunc(w.Targets, func(of matrix.Target) bool { return of.Base.Image == t.Key && of.Base.OfAssay() }) {
+			from, err = lock.Certified, w.verifyBase(ctx, t.Key, d)
 		}
 		if err == nil {
-			w.Lock.Images[t.Key] = lock.Entry{Digest: d, From: "resolved"}
+			w.Lock.Images[t.Key] = lock.Entry{Digest: d, From: from}
 		}
 		return err
 	case component.MissingDownload:

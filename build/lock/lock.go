@@ -31,12 +31,16 @@ type Lock struct {
 	Wheels    map[string]WheelSet   `yaml:"wheels,omitempty"`    // by set key
 }
 
+// Certified, in place of "resolved", says of a base that is an image of assay's that its certificate
+// was verified.
+const Certified = "certified"
+
 // An Entry is one pinned image or download. Digest is "" if it is unresolved: a digest is never
 // invented.
 type Entry struct {
 	Digest string `yaml:"digest,omitempty"` // "sha256:…"
 	Size   int64  `yaml:"size,omitempty"`   // of a download, in bytes; 0 if not recorded
-	From   string `yaml:"from,omitempty"`   // the source that published it, or "resolved"
+	From   string `yaml:"from,omitempty"`   // the source that published it, "resolved", or [Certified]
 }
 
 // A PackageSet is the closure of one apt installation on one base.

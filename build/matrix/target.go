@@ -65,6 +65,9 @@ func (b Base) Find(name string) Has {
 	return Has{}
 }
 
+// OfAssay reports whether the base is an image of assay's, which brings the harness.
+func (b Base) OfAssay() bool { return b.Find(harnessName).Name != "" }
+
 // Debootstrap is a base made with debootstrap from a Debian archive.
 type Debootstrap struct {
 	Suite   string `json:"suite"`   // "bookworm"
