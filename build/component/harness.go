@@ -159,6 +159,14 @@ func (b *builder) goStage() recipe.Source {
 	return b.stage(s)
 }
 
+// cStage has C compilers on the base of the oldest system in the matrix, as goStage.
+func (b *builder) cStage() recipe.Source {
+	on := oldest(b.Target, b.All)
+	s := recipe.Stage{Name: "cc-" + baseName(on), Native: true, From: b.compilersOf(on, b.Native)}
+	s.Steps = []recipe.Step{b.apt(s, s.Name, false, append(b.crossCompilers(), "gcc", "libc6-dev")...)}
+	return b.stage(s)
+}
+
 // A goBuild is one run of the go command on assay's own source.
 type goBuild struct {
 	title    string

@@ -305,7 +305,7 @@ func TestRow(t *testing.T) {
 func TestReleasedHarness(t *testing.T) {
 	for _, c := range []struct{ target, keep, archive string }{
 		{fabric, "hwloc", "harness"},
-		{fabric, "hwloc rdma-core", "harness-cuda"},
+		{fabric, "hwloc ssh rdma-core", "harness-cuda"},
 		{"cuda13.0.2-ubuntu24.04", "hwloc", "harness-cuda"},
 		{"cuda13.1-ubuntu26.04-runtime", "cuda-toolkit hwloc", "harness-cuda"},
 	} {

@@ -86,8 +86,12 @@ install -d -m 0775 /home/assay
 // library.
 func (b *builder) nssModule() recipe.Source {
 	cc := b.compiler()
+	from := b.cStage
+	if b.Target.Version("harness") != released { // then its stage is there, which has a C compiler
+		from = b.goStage
+	}
 	return b.stage(recipe.Stage{
-		Name: "nss-" + baseName(oldest(b.Target, b.All)) + "-" + b.Platform.Arch, Native: true, From: b.goStage(),
+		Name: "nss-" + baseName(oldest(b.Target, b.All)) + "-" + b.Platform.Arch, Native: true, From: from(),
 		Steps: []recipe.Step{
 			recipe.File{Path: "/src/nss.c", Mode: 0o644, Content: nss},
 			recipe.Run{
