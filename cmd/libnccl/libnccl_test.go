@@ -84,8 +84,10 @@ func goBuild(t *testing.T, tags string, args ...string) {
 	}
 }
 
-// TestEmulated: programs of several ranks, on a driver whose GPUs are emulated. With -short each
-// runs once and not with all settings.
+// once says that each program runs once, and not with all settings.
+var once = os.Getenv("ASSAY_TEST_ONCE") != ""
+
+// TestEmulated: programs of several ranks, on a driver whose GPUs are emulated.
 func TestEmulated(t *testing.T) {
 	dir, emulator := engine(t), emutest.Driver(t, "../../coll/cuda")
 	t.Run("Ranks", func(t *testing.T) { testRanks(t, emulator, dir) })
@@ -192,7 +194,7 @@ func testFallback(t *testing.T, emulator, dir string) {
 		staged = "NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1"
 	)
 	measured := "ASSAY_TUNING=" + rules
-	done := map[string]bool{} // with -short: tests of which one case is enough
+	done := map[string]bool{}
 	does := map[string]string{
 		all:      "does all operations: ASSAY_GPU_ALGO",
 		staged:   "does all operations: the NCCL_P2P_ settings do not allow peer access; NCCL_SHM_DISABLE does not allow windows in the processor's memory",
@@ -217,7 +219,7 @@ func testFallback(t *testing.T, emulator, dir string) {
 		if done[c.test] {
 			continue
 		}
-		done[c.test] = testing.Short()
+		done[c.test] = once
 		t.Run(c.test+" "+c.ranks+" "+c.env, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
@@ -238,7 +240,7 @@ func testFallback(t *testing.T, emulator, dir string) {
 
 func testRanks(t *testing.T, emulator, dir string) {
 	p := program(t, dir, "ranks", "-ldl")
-	done := map[string]bool{} // with -short: tests of which one case is enough
+	done := map[string]bool{}
 	for _, c := range []struct{ test, ranks, devices, env string }{
 		{"collectives", "2", "2", ""},
 		{"collectives", "3", "3", ""},
@@ -292,7 +294,7 @@ func testRanks(t *testing.T, emulator, dir string) {
 		if done[c.test] {
 			continue
 		}
-		done[c.test] = testing.Short()
+		done[c.test] = once
 		t.Run(c.test+" "+c.ranks+" "+c.env, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // it stands still
 			defer cancel()
