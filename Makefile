@@ -58,7 +58,7 @@ demo: ## build the image fabric-debian12, certify it, print the certificate
 	$(BIN)/assay inspect oci:$(OUT):fabric-debian12
 
 .PHONY: demo-cuda
-demo-cuda: #: build and certify the smallest CUDA image, 13.1 from Ubuntu's archive alone (amd64; 10 minutes on two busy cores, 0.6 GB to download, 20 GB of disk)
+demo-cuda: #: build and certify the smallest CUDA image, 13.1 from Ubuntu's archive alone (amd64; 10 to 20 minutes on two busy cores, 0.6 GB to download, 20 GB of disk)
 	@./.ci/deps build
 	@$(MAKE) --no-print-directory build
 	$(BIN)/assay build cuda13.1-ubuntu26.04-minimal --out oci:$(OUT)
