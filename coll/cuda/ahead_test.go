@@ -77,9 +77,38 @@ func TestEnqueueAhead(t *testing.T) {
 	soon(t, "a rank alone", func() error { return enqueue(all[0]) })
 	soon(t, "its peer", func() error { return enqueue(all[1]) })
 	for _, g := range all {
-		soon(t, "the operations", g.wait)
+		soon(t, "the operations", g.ended)
 	}
-	soon(t, "the peer of the first", func() error { return errors.Join(waiting(before[1]), before[0].wait(), before[1].wait()) })
+	soon(t, "the peer of the first", func() error { return errors.Join(waiting(before[1]), before[0].ended(), before[1].ended()) })
+}
+
+// ended waits for the stream, and returns the communicator's error.
+func (g *gpuRank) ended() error { return errors.Join(g.wait(), g.AsyncError()) }
+
+// TestAheadLeavesRoom: a rank enqueues many operations before its peer does. Their kernels leave room for those of
+// another communicator, for which the peer waits first.
+func TestAheadLeavesRoom(t *testing.T) {
+	w := spread(2, gpuCount(t))
+	for _, c := range []struct{ count, operations int }{{2, 400}, {limit(128 << 10), 40}} {
+		ahead, other := w.open(t), w.open(t)
+		reduce := func(g *gpuRank) error {
+			return g.Comm.AllReduce(g.at(0, 4*c.count), g.at(4*c.count, 4*c.count), c.count, coll.Int32, coll.Sum)
+		}
+		many := func(g *gpuRank) error {
+			for range c.operations {
+				if err := reduce(g); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		soon(t, "a rank alone", func() error { return many(ahead[0]) })
+		each(t, other, func(g *gpuRank) error { return errors.Join(reduce(g), g.ended()) })
+		soon(t, "its peer", func() error { return many(ahead[1]) })
+		for _, g := range ahead {
+			soon(t, "the operations", g.ended)
+		}
+	}
 }
 
 // TestOppositeOrders: the ranks of a grid are in two communicators, of their row and

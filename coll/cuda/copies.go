@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"context"
+	"time"
 
 	"github.com/assay-hpc/assay/coll/cuda/kernels"
 	"github.com/assay-hpc/assay/coll/debug"
@@ -284,9 +285,7 @@ func (k *copier) barrier(round int) error {
 	e.set(l, c)
 	// The previous work on the stream may not be a kernel, and must have ended.
 	l.l.SetDependent(false)
-	err := e.run(l.l)
-	l.l.SetDependent(true)
-	return err
+	return e.run(l.l)
 }
 
 // meets reports whether this rank and another one exchange data in a round.
@@ -535,6 +534,13 @@ func (a *argsABI) average(o *op.Op, raw, last bool) {
 func (k *copier) blocks(n int) int { return min(k.c.channels, max(1, n/(16*exchangeThreads))) }
 
 // close frees everything except the copier's part of a copy buffer.
+// drain waits until the copies have ended of which a kernel that gave up has let go: no operation's stream
+// waits for them, and they still write to other ranks' memory. It reports whether they did within drainTime.
+func (k *copier) drain() bool {
+	until := time.Now().Add(drainTime)
+	return idle(k.waits, until) && idle(k.stream, until) && idle(k.tells, until)
+}
+
 func (k *copier) close() {
 	for _, all := range [...]*events{&k.copied, &k.met} {
 		for _, ev := range all {

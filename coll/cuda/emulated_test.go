@@ -31,9 +31,10 @@ func TestEmulated(t *testing.T) {
 		{"TestRoomRefused", "2", "FAKE_SMALL=1"},
 		{"TestLinks", "2", ""},
 		{"TestLinks|TestPrograms", "2", "FAKE_PCIE=1"},
-		{"TestCopies|TestCopiedExchanges|TestLargeAverages|TestRegistered|TestLeftAlone", "3", ""},
+		{"TestCopies|TestCopiedExchanges|TestLargeAverages|TestRegistered", "3", ""},
+		{"TestLeftAlone", "3", "FAKE_LATE_COPIES=20"},
 		{"TestGroup|TestAbort|TestNorm.*|TestSendOneBuffer|TestAllToAll", "4", ""},
-		{"TestEnqueueAhead|TestShared|TestGroupStreams|TestStreamsBetween", "2", ""},
+		{"TestEnqueueAhead|TestAheadLeavesRoom|TestShared|TestGroupStreams|TestStreamsBetween", "2", ""},
 		{"TestOppositeOrders", "4", ""},
 	}
 	if testing.Short() {

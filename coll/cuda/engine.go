@@ -47,8 +47,13 @@ type engine struct {
 	last     kernel // what was launched last
 	sole     bool   // no other rank is on the device
 	one      [1]*driver.Launch
-	lib      *library    // nil: the engine does all operations
-	gone     atomic.Bool // the library has done an operation
+
+	// How many kernels, of those launched last, may be on the GPU while the first of them waits for other
+	// ranks, and their blocks.
+	waiting, waitingBlocks int
+
+	lib  *library    // nil: the engine does all operations
+	gone atomic.Bool // the library has done an operation
 	batch
 	chosen choice
 	trial  bool          // Tune tries choices
@@ -506,7 +511,7 @@ func (e *engine) Close(tell func(byte) ([]byte, error)) error {
 		e.lib.abort()
 	}
 	err := e.dev.in(func() error {
-		drained := e.drain(e.stopped.Load)
+		drained := e.drain(e.stopped.Load) && e.copier.drain()
 		e.mu.Lock()
 		e.closed = true
 		e.mu.Unlock()

@@ -12,15 +12,16 @@ import (
 
 // A launch launches one kernel, for any type and reduction.
 type launch struct {
-	l    *driver.Launch
-	args *argsABI
-	norm *normABI // of kernels that normalize rows
-	ring *ringABI // of those that add in a ring
+	l     *driver.Launch
+	args  *argsABI
+	norm  *normABI // of kernels that normalize rows
+	ring  *ringABI // of those that add in a ring
+	early bool
 }
 
-// newLaunch prepares a launch of a kernel. dependent: it starts as soon as the previous one lets it, and
+// newLaunch prepares a launch of a kernel. early: it may start as soon as the previous one lets it, and
 // not when that one has ended.
-func newLaunch(comm commABI, k kernel, dependent bool) *launch {
+func newLaunch(comm commABI, k kernel, early bool) *launch {
 	sizes := []int{int(unsafe.Sizeof(commABI{})), int(unsafe.Sizeof(argsABI{}))}
 	switch {
 	case kernelTable[k].norm:
@@ -30,8 +31,7 @@ func newLaunch(comm commABI, k kernel, dependent bool) *launch {
 	}
 	l := driver.NewLaunch(driver.Func{}, sizes...)
 	*(*commABI)(l.Param(0)) = comm
-	l.SetDependent(dependent)
-	made := &launch{l: l, args: (*argsABI)(l.Param(1))}
+	made := &launch{l: l, args: (*argsABI)(l.Param(1)), early: early}
 	switch {
 	case kernelTable[k].norm:
 		made.norm = (*normABI)(l.Param(2))
@@ -63,16 +63,35 @@ func (e *engine) launch(k kernel, t elem.Type, op elem.Op) *launch {
 	return l
 }
 
-// set sets the grid, block and stream of a launch, and of kernels that move chunks whether they are
-// launched early. Behind one of the same kind they are, because that one lets them start near its end.
-// Behind others, which do so at once, their many blocks would hold multiprocessors for as long as those
-// wait for other ranks; and where ranks share a device, they could hold those that the other rank needs.
+// mostWaiting is how many kernels of a communicator may be on the GPU while they wait for other ranks. A GPU
+// runs 128 grids at a time (CUDA C++ Programming Guide, technical specifications), those of the program and
+// of other communicators among them.
+const mostWaiting = 8
+
+// set sets the grid, block and stream of a launch, and whether it is launched early.
+//
+// Kernels that move chunks let the next one start near their end, and are launched early behind one of their
+// kind. Behind others, which do so when they begin, their many blocks would hold multiprocessors for as long
+// as those wait for other ranks; and where ranks share a device, they could hold those that the other rank
+// needs. The others would gather on the GPU if their rank is far ahead, until nothing else can start, not
+// even what the other ranks wait for. So each that would be one too many, or whose blocks would, waits until
+// all before it have ended.
 func (e *engine) set(l *launch, c choice) *driver.Launch {
+	early, blocks := l.early, c.channels*kernelTable[c.kernel].roles
 	if c.kernel.chunks() {
-		l.l.SetDependent(e.sole && e.last.chunks())
+		early = e.sole && e.last.chunks()
+		e.waiting, e.waitingBlocks = 0, 0
+	} else {
+		early = early && e.waiting < mostWaiting && e.waitingBlocks+blocks <= e.chooser.blocks
+		if !early {
+			e.waiting, e.waitingBlocks = 0, 0
+		}
+		e.waiting++
+		e.waitingBlocks += blocks
 	}
+	l.l.SetDependent(early)
 	e.last = c.kernel
-	l.l.SetGrid(c.channels*kernelTable[c.kernel].roles, 1, 1)
+	l.l.SetGrid(blocks, 1, 1)
 	threads := c.threads
 	if l.args.row != 0 {
 		threads *= e.cfg.Size - 1

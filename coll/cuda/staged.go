@@ -392,30 +392,33 @@ func (s *hostFallback) release() error {
 // done. It reports whether no work is left: after an Abort some may be, behind work of the
 // caller that does not end.
 func (s *hostFallback) settle() bool {
-	end := time.Now().Add(drainTime)
-	over := func(e driver.Event) bool {
-		for {
-			if done, err := e.Query(); done || err != nil {
-				return true
-			}
-			if time.Now().After(end) {
-				return false
-			}
-			time.Sleep(50 * time.Microsecond)
-		}
-	}
+	until := time.Now().Add(drainTime)
 	s.Leave()
-	if s.busy && s.lost == nil && !over(s.final()) { // otherwise the stream no longer exists, or its context is lost
+	if s.busy && s.lost == nil && !over(s.final().Query, until) { // otherwise the stream no longer exists, or its context is lost
 		return false
 	}
 	for _, l := range s.lanes {
-		for _, on := range [...]driver.Stream{l.in, l.out} {
-			if s.event.Record(on) == nil && !over(s.event) {
-				return false
-			}
+		if !idle(l.in, until) || !idle(l.out, until) {
+			return false
 		}
 	}
 	return true
+}
+
+// idle waits until a stream of this package has no work left, and reports whether that was so in time. 0 is none.
+func idle(s driver.Stream, until time.Time) bool { return s == 0 || over(s.Query, until) }
+
+// over waits until query says that something is done, or fails, and reports whether it did in time.
+func over(query func() (bool, error), until time.Time) bool {
+	for {
+		if done, err := query(); done || err != nil {
+			return true
+		}
+		if time.Now().After(until) {
+			return false
+		}
+		time.Sleep(50 * time.Microsecond)
+	}
 }
 
 // reserve makes a slot's buffers large enough.

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -75,6 +76,7 @@ struct CUstream_st {
   CUcontext context = nullptr;
   unsigned long long id = 0;
   bool orphan = false;  // what is left of one that was destroyed
+  unsigned grids = 0, blocks = 0;  // launched early one after the other
 };
 struct CUevent_st {
   Flag done = std::make_shared<bool>(true);
@@ -87,6 +89,7 @@ struct CUctx_st {};
 
 // FAKE_DEVICES is how many devices there are.
 static const int kDevices = getenv("FAKE_DEVICES") ? atoi(getenv("FAKE_DEVICES")) : 2;
+static const unsigned kMultiprocessors = 12;
 static CUctx_st contexts[8];
 static __thread CUcontext current;
 
@@ -231,7 +234,7 @@ EXPORT CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice) {
   switch (int(a)) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *v = 9; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *v = 0; break;
-    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *v = 12; break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *v = kMultiprocessors; break;
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED: *v = getenv("FAKE_NO_VMM") == nullptr; break;
     case 122: *v = getenv("FAKE_NO_MEMOPS") == nullptr; break;
@@ -560,8 +563,20 @@ EXPORT CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char v, size_t n, CUstre
 }
 EXPORT CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t n) { return memcpy((void *)to, from, n), bound(); }
 EXPORT CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t n) { return memcpy(to, (void *)from, n), bound(); }
+// With FAKE_LATE_COPIES, long copies take so many milliseconds, and no stream may be destroyed that has work left: who
+// does not know what it still copies cannot know when the memory may be used again.
+using Time = std::chrono::steady_clock::time_point;
+static const int late_copies = getenv("FAKE_LATE_COPIES") ? atoi(getenv("FAKE_LATE_COPIES")) : 0;
 EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s) {
-  return put(s, {nullptr, [=] { memmove((void *)to, (void *)from, n); }, nullptr});
+  Item i{nullptr, [=] { memmove((void *)to, (void *)from, n); }, nullptr};
+  if (late_copies && n > 4096) {
+    i.may = [since = std::make_shared<Time>()] {
+      const Time now = std::chrono::steady_clock::now();
+      if (*since == Time()) *since = now;
+      return now - *since >= std::chrono::milliseconds(late_copies);
+    };
+  }
+  return put(s, std::move(i));
 }
 EXPORT CUresult cuMemHostAlloc(void **p, size_t n, unsigned) {
   if (fails("cuMemHostAlloc")) return CUDA_ERROR_UNKNOWN;
@@ -605,6 +620,10 @@ EXPORT CUresult cuStreamDestroy(CUstream s) {
   streams.erase(s);
   objects.erase(s);
   if (!s->items.empty() || s->running) {
+    if (late_copies) {
+      fprintf(stderr, "a stream is destroyed with %zu pieces of work\n", s->items.size());
+      abort();
+    }
     CUstream rest = new CUstream_st(*s);
     rest->orphan = true;
     streams.insert(rest);
@@ -827,6 +846,15 @@ EXPORT CUresult cuModuleGetFunction(CUfunction *f, CUmodule, const char *name) {
   return *f ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 EXPORT CUresult cuFuncGetAttribute(int *v, CUfunction_attribute, CUfunction) { return *v = 1, CUDA_SUCCESS; }
+// fits says whether kernels that are launched early, and are on the GPU while the one before them waits, leave room for
+// those of others. Early kernels are not emulated: each begins when the one before it has ended.
+static bool fits(CUstream s, unsigned blocks, bool early, bool chunks) {
+  std::lock_guard<std::mutex> l(lock);
+  if (!early || chunks) s->grids = s->blocks = 0;
+  if (chunks) return true;  // they let the next one begin near their end
+  s->blocks += blocks;
+  return ++s->grids == 1 || s->grids <= 16 && s->blocks <= kMultiprocessors;
+}
 EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, void **) {
   if (!current || c->blockDimX > 512) return CUDA_ERROR_INVALID_VALUE;
   using Kernel = void(Comm, Args);
@@ -841,8 +869,15 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **p
   // Fewer threads are faster, but a short operation needs each of them.
   const unsigned threads = ((Args *)params[1])->row ? c->blockDimX : std::min(c->blockDimX, chunks ? 192u : 64u);
   unsigned cluster = 1;
-  for (unsigned i = 0; i < c->numAttrs; i++)
+  bool early = false;
+  for (unsigned i = 0; i < c->numAttrs; i++) {
     if (c->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) cluster = c->attrs[i].value.clusterDim.x;
+    if (c->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) early = true;
+  }
+  if (!fits(c->hStream, grid.x, early, chunks)) {
+    fprintf(stderr, "kernels that wait for other ranks fill the GPU: of %s it has no room for %u blocks\n", name.c_str(), grid.x);
+    abort();
+  }
   if (grid.x % cluster || cluster > 8) return CUDA_ERROR_INVALID_VALUE;
   return put(c->hStream, {nullptr, nullptr, [=, comm = *(Comm *)params[0], args = *(Args *)params[1], norm = norms ? *(Norm *)params[2] : Norm(), ring = rings ? *(Ring *)params[2] : Ring()] {
     emu::Launch l;

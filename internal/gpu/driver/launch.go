@@ -96,8 +96,10 @@ func (l *Launch) SetStream(s Stream) { l.c.config.hStream = s.c() }
 // (programmatic dependent launch). The kernel itself must wait before it touches memory that
 // the previous one writes. Before compute capability 9.0 it has no effect.
 func (l *Launch) SetDependent(on bool) {
-	l.dependent = on
-	l.setAttributes()
+	if on != l.dependent {
+		l.dependent = on
+		l.setAttributes()
+	}
 }
 
 // SetCluster makes clusters of n consecutive blocks, which run at the same time and share memory
