@@ -255,7 +255,7 @@ func TestLockFile(t *testing.T) {
 		}
 	}
 	for url, e := range again.Lock.Downloads {
-		if p, ok := component.Published[url]; ok && e.From != "test" && e.Digest != "sha256:"+p.SHA256 {
+		if p, ok := component.Published()[url]; ok && e.From != "test" && e.Digest != "sha256:"+p.SHA256 {
 			t.Errorf("%s is %+v; its publisher says %s", url, e, p.SHA256)
 		}
 	}

@@ -273,7 +273,7 @@ func (w *Workspace) mark(key string, m component.Missing) {
 // published returns the checksum that a publisher has announced for a URL, or an unresolved
 // entry.
 func published(url string) lock.Entry {
-	if p, ok := component.Published[url]; ok {
+	if p, ok := component.Published()[url]; ok {
 		return lock.Entry{Digest: "sha256:" + p.SHA256, From: p.From}
 	}
 	return lock.Entry{From: "unresolved"}
