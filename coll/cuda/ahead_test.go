@@ -15,6 +15,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
@@ -108,6 +109,43 @@ func TestAheadLeavesRoom(t *testing.T) {
 		for _, g := range ahead {
 			soon(t, "the operations", g.ended)
 		}
+	}
+}
+
+// TestOneQueue: all streams of a device share one queue, as CUDA_DEVICE_MAX_CONNECTIONS=1 has it, which Megatron-LM
+// asks for: what waits in one stream keeps what was enqueued later on the others waiting. Two communicators are used
+// in the same order by both ranks, ahead of the GPUs.
+func TestOneQueue(t *testing.T) {
+	n := gpuCount(t)
+	if n < 2 {
+		t.Skip("ranks of one GPU would share the queue")
+	}
+	if os.Getenv("CUDA_DEVICE_MAX_CONNECTIONS") != "1" {
+		t.Skip("CUDA_DEVICE_MAX_CONNECTIONS is not 1")
+	}
+	copying := choice{copies, 8, exchangeThreads, leastCopy}.String()
+	for _, c := range []struct {
+		name, algo string
+		set        func(*knob.Knobs)
+	}{{"kernels", "", nil}, {"hosted", "", hosted}, {"staged", "", staged}, {"copies", copying, nil}, {"one kernel", copying, zeroCTAs}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Setenv("ASSAY_GPU_ALGO", c.algo)
+			w := spread(2, n)
+			w.set = c.set
+			both := [2][]*gpuRank{w.open(t), w.open(t)}
+			each(t, both[0], func(g *gpuRank) error {
+				other := both[1][g.Rank()]
+				for i := range 40 {
+					if err := errors.Join(g.variety(i), other.variety(i+1)); err != nil {
+						return err
+					}
+				}
+				return errors.Join(g.ended(), other.ended())
+			})
+			for _, all := range both {
+				exact(t, all, coll.Int32, coll.Sum, 100_000)
+			}
+		})
 	}
 }
 

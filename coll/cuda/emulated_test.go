@@ -36,6 +36,7 @@ func TestEmulated(t *testing.T) {
 		{"TestGroup|TestAbort|TestNorm.*|TestSendOneBuffer|TestAllToAll", "4", ""},
 		{"TestEnqueueAhead|TestAheadLeavesRoom|TestShared|TestGroupStreams|TestStreamsBetween", "2", ""},
 		{"TestOppositeOrders", "4", ""},
+		{"TestOneQueue", "2", "FAKE_QUEUES=1 CUDA_DEVICE_MAX_CONNECTIONS=1"},
 	}
 	if testing.Short() {
 		all = all[:2]
@@ -48,9 +49,7 @@ func TestEmulated(t *testing.T) {
 			}
 			cmd := exec.Command(self, "-test.run=^("+c.tests+")$", "-test.short", "-test.timeout=10m", "-test.v")
 			cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+lib, "FAKE_DEVICES="+c.devices, gputest.Variable+"="+c.devices, "ASSAY_GPU_TEST_LIMIT=60000")
-			if c.env != "" {
-				cmd.Env = append(cmd.Env, c.env)
-			}
+			cmd.Env = append(cmd.Env, strings.Fields(c.env)...)
 			out, err := cmd.CombinedOutput()
 			if err != nil || strings.Contains(string(out), "SKIP") {
 				t.Errorf("%v\n%s", err, out)

@@ -11,13 +11,10 @@ import (
 	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
-// do processes the lane's pieces of an operation. While it works on one piece, the input of
-// the next piece is copied to the host and the result of the previous piece is copied back.
+// do processes the lane's pieces of an operation, once the stream has come to it. While it works on one piece,
+// the input of the next piece is copied to the host and the result of the previous piece is copied back.
 func (l *lane) do(j *job) error {
-	if err := l.in.WaitEvent(j.start); err != nil {
-		return err
-	}
-	if err := l.out.WaitEvent(j.start); err != nil {
+	if err := l.await(j.start); err != nil {
 		return err
 	}
 	n, step := pieces(&j.op, l.cfg.Size), len(l.lanes)
@@ -47,8 +44,8 @@ func (l *lane) do(j *job) error {
 			return err
 		}
 	}
-	if n == 0 { // the word must not advance before the previous operation is done
-		return l.await(j.start)
+	if n == 0 {
+		return nil
 	}
 	return l.await(l.slot(n - 1 - (n-1-l.index)%step).won) // of the lane's last piece
 }

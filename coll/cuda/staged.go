@@ -74,6 +74,12 @@ type slot struct {
 	came, won driver.Event // the input has arrived; the result has left
 }
 
+// lanePriority is the priority of the streams of lanes: the highest, of which programs seldom have streams. While
+// the program's stream waits for a lane's copies, nothing that is enqueued later in the same hardware queue is
+// done, and a process has only CUDA_DEVICE_MAX_CONNECTIONS queues. For the same reason the lanes' streams wait for
+// nothing on the device.
+const lanePriority = -5
+
 // mostLanes is the largest useful number of lanes.
 const mostLanes = 8
 
@@ -128,7 +134,7 @@ func (l *lane) open(ctx context.Context) (err error) {
 		return err
 	}
 	for _, to := range []*driver.Stream{&l.in, &l.out} {
-		if *to, err = driver.NewStream(0); err != nil {
+		if *to, err = driver.NewStream(lanePriority); err != nil {
 			return err
 		}
 	}

@@ -42,6 +42,7 @@ struct Item {
   std::function<emu::Launch()> kernel;
   Flag wait, set;
   CUevent external = nullptr;  // of a graph: waits for what this was recorded behind when the graph is launched
+  unsigned long long number = 0;  // of what was put on any stream
 };
 
 // A node of a graph is known by the flag that is set behind it. Those that record an event
@@ -75,6 +76,8 @@ struct CUstream_st {
   CaptureRef capture;
   CUcontext context = nullptr;
   unsigned long long id = 0;
+  int priority = 0;
+  unsigned queue = 0;
   bool orphan = false;  // what is left of one that was destroyed
   unsigned grids = 0, blocks = 0;  // launched early one after the other
 };
@@ -105,6 +108,16 @@ static bool started;
 
 static CUstream of(CUstream s) { return s ? s : &legacy; }
 
+// With FAKE_QUEUES, so many queues (CUDA_DEVICE_MAX_CONNECTIONS) carry what is put on the streams of a device and a
+// priority, in its order: what waits keeps all behind it waiting, of whichever stream.
+static const unsigned kQueues = getenv("FAKE_QUEUES") ? atoi(getenv("FAKE_QUEUES")) : 0;
+static bool first_of_queue(CUstream s) {
+  if (kQueues)
+    for (CUstream o : streams)
+      if (o->context == s->context && o->priority == s->priority && o->queue == s->queue && !o->items.empty() && o->items.front().number < s->items.front().number) return false;
+  return true;
+}
+
 // step lets every stream do what it can; the lock is held.
 static void step(emu::Machine &m) {
   bool any = false;
@@ -115,7 +128,7 @@ static void step(emu::Machine &m) {
         s->running = nullptr;
         any = true;
       }
-      if (s->items.empty()) break;
+      if (s->items.empty() || !first_of_queue(s)) break;
       Item &i = s->items.front();
       if (i.may && !i.may() || i.wait && !*i.wait) break;
       if (i.kernel) {
@@ -190,6 +203,8 @@ static CUresult put(CUstream s, Item i) {
     fprintf(stderr, "the default stream is not emulated\n");
     abort();
   }
+  static unsigned long long numbers;
+  i.number = ++numbers;
   s->items.push_back(std::move(i));
   work.notify_all();
   return CUDA_SUCCESS;
@@ -594,7 +609,7 @@ EXPORT CUresult cuMemHostRegister(void *p, size_t, unsigned) {
 EXPORT CUresult cuMemHostUnregister(void *p) { return settle(), gone(p), bound(); }
 EXPORT CUresult cuMemHostGetDevicePointer(CUdeviceptr *d, void *p, unsigned) { return *d = (CUdeviceptr)p, bound(); }
 
-static CUresult new_stream(CUstream *s) {
+static CUresult new_stream(CUstream *s, int priority) {
   if (fails("cuStreamCreate")) return CUDA_ERROR_UNKNOWN;
   start();
   std::lock_guard<std::mutex> l(lock);
@@ -609,11 +624,14 @@ static CUresult new_stream(CUstream *s) {
   (*s)->gpu = gpus++;
   (*s)->id = ids++;
   (*s)->context = current;
+  (*s)->priority = priority;
+  static std::map<std::pair<CUcontext, int>, unsigned> numbers;
+  if (kQueues) (*s)->queue = numbers[{current, priority}]++ % kQueues;
   streams.insert(*s);
   return bound();
 }
-EXPORT CUresult cuStreamCreateWithPriority(CUstream *s, unsigned, int) { return new_stream(s); }
-EXPORT CUresult cuStreamCreate(CUstream *s, unsigned) { return new_stream(s); }
+EXPORT CUresult cuStreamCreateWithPriority(CUstream *s, unsigned, int priority) { return new_stream(s, priority); }
+EXPORT CUresult cuStreamCreate(CUstream *s, unsigned) { return new_stream(s, 0); }
 // What is on a stream goes on to its end, and another one gets its handle.
 EXPORT CUresult cuStreamDestroy(CUstream s) {
   std::lock_guard<std::mutex> l(lock);
