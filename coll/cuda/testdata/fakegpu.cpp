@@ -79,7 +79,7 @@ struct CUstream_st {
   int priority = 0;
   unsigned queue = 0;
   bool orphan = false;  // what is left of one that was destroyed
-  unsigned grids = 0, blocks = 0;  // launched early one after the other
+  std::map<uint64_t, std::pair<unsigned, unsigned>> early;  // grids and blocks of a rank, launched early one after the other
 };
 struct CUevent_st {
   Flag done = std::make_shared<bool>(true);
@@ -864,14 +864,15 @@ EXPORT CUresult cuModuleGetFunction(CUfunction *f, CUmodule, const char *name) {
   return *f ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 EXPORT CUresult cuFuncGetAttribute(int *v, CUfunction_attribute, CUfunction) { return *v = 1, CUDA_SUCCESS; }
-// fits says whether kernels that are launched early, and are on the GPU while the one before them waits, leave room for
-// those of others. Early kernels are not emulated: each begins when the one before it has ended.
-static bool fits(CUstream s, unsigned blocks, bool early, bool chunks) {
+// fits says whether kernels of a rank that are launched early, and are on the GPU while the one before them waits, leave
+// room for others. Early kernels are not emulated: each begins when the one before it has ended.
+static bool fits(CUstream s, const Comm &comm, unsigned blocks, bool early, bool chunks) {
   std::lock_guard<std::mutex> l(lock);
-  if (!early || chunks) s->grids = s->blocks = 0;
+  if (!early || chunks) s->early.clear();
   if (chunks) return true;  // they let the next one begin near their end
-  s->blocks += blocks;
-  return ++s->grids == 1 || s->grids <= 16 && s->blocks <= kMultiprocessors;
+  auto &[grids, all] = s->early[(uint64_t)comm.stop];
+  all += blocks;
+  return ++grids == 1 || grids <= 16 && all <= kMultiprocessors;
 }
 EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, void **) {
   if (!current || c->blockDimX > 512) return CUDA_ERROR_INVALID_VALUE;
@@ -892,7 +893,7 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **p
     if (c->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) cluster = c->attrs[i].value.clusterDim.x;
     if (c->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) early = true;
   }
-  if (!fits(c->hStream, grid.x, early, chunks)) {
+  if (!fits(c->hStream, *(Comm *)params[0], grid.x, early, chunks)) {
     fprintf(stderr, "kernels that wait for other ranks fill the GPU: of %s it has no room for %u blocks\n", name.c_str(), grid.x);
     abort();
   }
