@@ -169,6 +169,9 @@ func TestOppositeOrders(t *testing.T) {
 			if n < 4 {
 				side = 1 // the rows are single ranks: two communicators of the same ranks
 			}
+			if algo != "" {
+				ownGPUs(t, 2*side)
+			}
 			grid := make([][2]*gpuRank, 2*side)
 			open := func(axis int, ranks ...int) {
 				w := world{ranks: len(ranks)}
@@ -232,7 +235,7 @@ func TestOppositeOrders(t *testing.T) {
 // kernel of another one waits.
 func TestShared(t *testing.T) {
 	t.Setenv("ASSAY_GPU_ALGO", choice{copies, 8, exchangeThreads, leastCopy}.String())
-	w := spread(2, gpuCount(t))
+	w := spread(2, ownGPUs(t, 2))
 	const count = 10_000
 	reduce := func(g *gpuRank) error {
 		return g.Comm.AllReduce(g.at(0, 4*count), g.at(4*count, 4*count), count, coll.Float32, coll.Sum)

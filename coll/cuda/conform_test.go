@@ -472,9 +472,9 @@ func testAllToAll(t *testing.T, w world, by kernel) {
 // Sends and Recvs by copy engines, of which each rank lists those that it has a
 // part in; and what is received where it was sent from.
 func TestCopiedExchanges(t *testing.T) {
-	devices := gpuCount(t)
+	devices := ownGPUs(t, 2)
 	t.Setenv("ASSAY_GPU_ALGO", choice{copies, 8, exchangeThreads, leastCopy}.String())
-	w := spread(min(max(3, devices), maxRanks), devices)
+	w := spread(min(devices, maxRanks), devices)
 	all := w.open(t)
 	type message struct{ from, to, bytes, sendAt, recvAt int }
 	for seed := range uint64(8) {
@@ -609,7 +609,7 @@ func TestStreams(t *testing.T) {
 
 // Copy engines do what kernels do, in several chunks, and in graphs.
 func TestCopies(t *testing.T) {
-	n := gpuCount(t)
+	n := ownGPUs(t, 2)
 	t.Setenv("ASSAY_GPU_ALGO", choice{copies, 8, exchangeThreads, leastCopy}.String())
 	for _, c := range []struct {
 		ranks int
@@ -649,7 +649,7 @@ func TestLinks(t *testing.T) {
 
 // TestLargeAverages: copies and the kernels beside them average numbers whose sum is more than a float can have.
 func TestLargeAverages(t *testing.T) {
-	n := gpuCount(t)
+	n := ownGPUs(t, 2)
 	t.Setenv("ASSAY_GPU_ALGO", choice{copies, 8, exchangeThreads, leastCopy}.String())
 	for name, set := range map[string]func(*knob.Knobs){"rounds": nil, "one kernel": zeroCTAs} {
 		t.Run(name, func(t *testing.T) {

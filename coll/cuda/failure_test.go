@@ -119,7 +119,7 @@ func timeoutOf(t *testing.T, w world, do func(*gpuRank) error) {
 // waits for it, whether a rank does not come or does something else.
 func TestRingEnds(t *testing.T) {
 	t.Setenv("ASSAY_GPU_ALGO", choice{copies, 8, exchangeThreads, leastCopy}.String())
-	n := gpuCount(t)
+	n := ownGPUs(t, 2)
 	w := spread(2, n)
 	w.set = zeroCTAs
 	const count = 1_000_000
@@ -179,7 +179,7 @@ func TestRingEnds(t *testing.T) {
 // A rank leaves, and nobody tells the others, of which one is late. What ends on a rank that has no
 // error is right, although the copies that the rank that has left had enqueued go on.
 func TestLeftAlone(t *testing.T) {
-	n := gpuCount(t)
+	n := ownGPUs(t, 3)
 	w := spread(3, n)
 	for name, set := range map[string]func(*knob.Knobs){"rounds": func(*knob.Knobs) {}, "one kernel": zeroCTAs} {
 		for _, c := range []op.Collective{op.Broadcast, op.Reduce, op.AllGather} {

@@ -35,6 +35,17 @@ func gpuCount(t testing.TB) int {
 	return len(all)
 }
 
+// ownGPUs returns the number of GPUs, and skips a test of copies whose ranks would share one: they share its hardware
+// queues, too, and what one copies can be queued behind what waits for that copy. FAKE_QUEUES=4 shows it.
+func ownGPUs(t testing.TB, ranks int) int {
+	t.Helper()
+	n := gpuCount(t)
+	if n < ranks {
+		t.Skipf("%d ranks that copy need as many GPUs: those of one GPU share its queues", ranks)
+	}
+	return n
+}
+
 // A gpuRank is a rank of a test: its communicator, and memory on its device.
 type gpuRank struct {
 	*coll.Comm
