@@ -868,7 +868,8 @@ EXPORT CUresult cuFuncGetAttribute(int *v, CUfunction_attribute, CUfunction) { r
 // room for others. Early kernels are not emulated: each begins when the one before it has ended.
 static bool fits(CUstream s, const Comm &comm, unsigned blocks, bool early, bool chunks) {
   std::lock_guard<std::mutex> l(lock);
-  if (!early || chunks) s->early.clear();
+  s = of(s);
+  if (!early || chunks || s->items.empty() && !s->running) s->early.clear();
   if (chunks) return true;  // they let the next one begin near their end
   auto &[grids, all] = s->early[(uint64_t)comm.stop];
   all += blocks;
