@@ -16,7 +16,7 @@ type launch struct {
 	args  *argsABI
 	norm  *normABI // of kernels that normalize rows
 	ring  *ringABI // of those that add in a ring
-	early bool
+	early bool     // as newLaunch has it
 }
 
 // newLaunch prepares a launch of a kernel. early: it may start as soon as the previous one lets it, and
