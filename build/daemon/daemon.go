@@ -344,7 +344,8 @@ func spawn(binary, dir string, lock *os.File) (*process, error) {
 }
 
 func (p *process) wait(ctx context.Context) (*Builder, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, 60*time.Second, errors.New("buildkitd did not answer within a minute"))
+	// It tries emulators of other architectures first, which took a minute on a machine with much else to do.
+	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, errors.New("buildkitd did not answer within five minutes"))
 	defer cancel()
 	for {
 		if b, err := dial(ctx, p.addr); err == nil {
