@@ -54,8 +54,8 @@ func (s *share) obtain(ctx context.Context) (ID, error) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return ID{}, fmt.Errorf("%w: rank 0 answers on none of the ports %v at %s (last attempt: %v); set NCCL_COMM_ID=host:port",
-		context.Cause(ctx), s.ports, strings.Join(q.asked, ", "), q.last)
+	return ID{}, fmt.Errorf("%w: rank 0 answers on none of the ports %v at %s (last attempt: %v); %sset NCCL_COMM_ID=host:port",
+		context.Cause(ctx), s.ports, strings.Join(q.asked, ", "), q.last, s.w.remedy)
 }
 
 // host resolves a name, repeatedly until that succeeds, and tries its addresses.

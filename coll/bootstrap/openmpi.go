@@ -1,7 +1,11 @@
 package bootstrap
 
 import (
+	"bytes"
 	"net"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -18,6 +22,14 @@ const (
 	ompiToken     = "OMPI_MCA_orte_precondition_transports"
 	ompiMpirun    = "OMPI_MCA_orte_hnp_uri"
 	ompiNodes     = "OMPI_MCA_orte_node_regex"
+)
+
+// OpenMPI 5's mpirun sets the same for ranks, but says nothing of nodes or of itself, observed with 5.0.7 and 5.0.10.
+// The job's name has the name of mpirun's host, and the daemon that started a process on another host has mpirun's
+// addresses in its arguments. So rank 0 is found if it is on mpirun's host.
+const (
+	prteLaunched = "PRTE_LAUNCHED"
+	prteMpirun   = "prte_hnp_uri"
 )
 
 // maxHosts is how many nodes are tried for rank 0: it is on the first node that has any
@@ -39,7 +51,55 @@ func detectOpenMPI(e *environment, w *World) bool {
 		w.hosts = nodes[:min(len(nodes), maxHosts)]
 	}
 	w.hosts = append(w.hosts, uriHosts(e.getenv(ompiMpirun))...)
+	if e.has(prteLaunched) {
+		for _, args := range ancestors() {
+			w.hosts = append(w.hosts, uriHosts(argument(args, prteMpirun))...)
+		}
+		if host := prteHost(e.getenv("PMIX_NAMESPACE")); host != "" {
+			w.hosts = append(w.hosts, host)
+		}
+		w.remedy = "OpenMPI 5 does not say where rank 0 is: start mpirun on the first host, or "
+	}
 	return true
+}
+
+// ancestors returns the arguments of the processes above this one, as far as it sees them.
+func ancestors() (all [][]string) {
+	const most = 16
+	for pid := os.Getppid(); pid > 1 && len(all) < most; {
+		dir := "/proc/" + strconv.Itoa(pid)
+		args, err := os.ReadFile(dir + "/cmdline")
+		if err != nil {
+			break
+		}
+		all = append(all, strings.Split(strings.TrimRight(string(args), "\x00"), "\x00"))
+		stat, _ := os.ReadFile(dir + "/stat") // PID (NAME) STATE PPID …; NAME may contain anything
+		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+		if len(fields) < 2 {
+			break
+		}
+		pid, _ = strconv.Atoi(string(fields[1]))
+	}
+	return all
+}
+
+// argument returns what follows an argument.
+func argument(args []string, name string) string {
+	if i := slices.Index(args, name); i >= 0 && i+1 < len(args) {
+		return args[i+1]
+	}
+	return ""
+}
+
+// prteHost returns the host in the name of a job, such as prterun-node-1-4711@1, or "".
+func prteHost(namespace string) string {
+	_, rest, ok := strings.Cut(namespace, "-")
+	name, _, at := strings.Cut(rest, "@")
+	i := strings.LastIndexByte(name, '-')
+	if !ok || !at || i < 0 {
+		return ""
+	}
+	return name[:i]
 }
 
 // expandNodeRegex expands "vm,bsq[1:1-2]@0(3)": names, with the number of digits and
@@ -49,7 +109,8 @@ func expandNodeRegex(s string) ([]string, error) {
 	return expandHosts(s, true)
 }
 
-// uriHosts returns the addresses in "123.0;tcp://10.0.0.1,10.1.0.1:999;tcp6://[fd00::1]:9".
+// uriHosts returns the addresses in "123.0;tcp://10.0.0.1,10.1.0.1:999;tcp6://[fd00::1]:9". Behind a port there may
+// be the lengths of the addresses' prefixes.
 func uriHosts(uri string) []string {
 	var out []string
 	for part := range strings.SplitSeq(uri, ";") {
@@ -57,11 +118,12 @@ func uriHosts(uri string) []string {
 		if !ok || !strings.HasPrefix(scheme, "tcp") {
 			continue
 		}
-		i := strings.LastIndex(rest, ":")
-		if i < 0 {
+		i := strings.LastIndexByte(rest, ']') + 1
+		end := strings.IndexByte(rest[i:], ':')
+		if end < 0 {
 			continue
 		}
-		for host := range strings.SplitSeq(rest[:i], ",") {
+		for host := range strings.SplitSeq(rest[:i+end], ",") {
 			if host = strings.Trim(host, "[]"); net.ParseIP(host) != nil {
 				out = append(out, host)
 			}

@@ -23,6 +23,7 @@ type World struct {
 	secret    []byte   // of the job; nil if there is none
 	secretVar string   // the variable that secret comes from
 	commID    string   // NCCL_COMM_ID
+	remedy    string   // for the error that rank 0 is not found, before another one
 	pmi       *pmiSpec // how to reach PMI; nil if the launcher has none
 	calls     *atomic.Uint32
 }

@@ -148,10 +148,39 @@ func FuzzExpandHosts(f *testing.F) {
 func TestUriHosts(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "", "x": "", "1.0;tcp://10.0.0.1,10.1.0.1:99": "10.0.0.1 10.1.0.1", "1.0;tcp6://[fd00::1]:9": "fd00::1", "1;usock;tcp://nonsense": "",
+		"prterun-vm-14038@0.0;tcp://192.0.2.2,10.0.0.1:36379:64,24;tcp6://[fd00::2],[fd00::3]:51409:64,24": "192.0.2.2 10.0.0.1 fd00::2 fd00::3",
+		"1.0;tcp://10.0.0.1":      "",
+		"1.0;tcp6://[fd00::1":     "",
+		"1.0;tcp6://]:9;tcp://:9": "",
 	} {
 		if got := strings.Join(uriHosts(in), " "); got != want {
 			t.Errorf("uriHosts(%q) = %q; want %q", in, got, want)
 		}
+	}
+}
+
+func TestPrteHost(t *testing.T) {
+	for in, want := range map[string]string{
+		"prterun-vm-14038@1": "vm", "prterun-node-1.example-7@1": "node-1.example", "prte-dvm-9@12": "dvm", "92143617": "", "slurm.pmix.77.2": "", "x@1": "", "": "",
+	} {
+		if got := prteHost(in); got != want {
+			t.Errorf("prteHost(%q) = %q; want %q", in, got, want)
+		}
+	}
+}
+
+// The processes above this one are seen, and only whole arguments count.
+func TestAncestors(t *testing.T) {
+	all := ancestors()
+	if len(all) == 0 || len(all[0]) == 0 || all[0][0] == "" {
+		t.Errorf("ancestors: %q", all)
+	}
+	args := []string{"prted", "--prtemca", prteMpirun, "u;tcp://10.0.0.1:9:24", "--prtemca"}
+	if got := argument(args, prteMpirun); got != args[3] {
+		t.Errorf("argument: %q", got)
+	}
+	if got := argument(args[:3], prteMpirun) + argument(args, "hnp"); got != "" {
+		t.Errorf("argument: %q; want none", got)
 	}
 }
 
