@@ -1,7 +1,7 @@
 package cuda
 
-// The kernels' launch parameters and the layout of a window: the Go side of kernels/abi.h,
-// which explains the fields. Addresses are device addresses.
+// The kernels' launch parameters and the layout of a window: the Go side of kernels/abi.h
+// and stage.h, which explain the fields. Addresses are device addresses.
 
 const (
 	maxRanks       = 8
@@ -66,6 +66,25 @@ const (
 	ringArrived = 24
 	ringGo      = 28
 	ringState   = 256
+)
+
+// stageABI is what the kernel of an operation that goes through the host's memory is launched with.
+type stageABI struct {
+	lists          uint64 // address of the stageListABIs of all lanes
+	number, shares uint32
+}
+
+// stageListABI lists copies for a block.
+type stageListABI struct {
+	done, begun, stop uint32
+	_                 [13]uint32
+	copies            [listed][16]uint32
+}
+
+const (
+	listed     = 64
+	mostShares = 4
+	stageEnd   = 1<<32 - 1
 )
 
 // Values of argsABI.scale.

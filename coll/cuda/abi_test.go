@@ -9,7 +9,7 @@ import (
 	"unsafe"
 )
 
-// The structures here are those of abi.h: a C program prints where its fields
+// The structures here are those of abi.h and stage.h: a C program prints where its fields
 // lie.
 func TestABI(t *testing.T) {
 	gcc, err := exec.LookPath("gcc")
@@ -21,6 +21,8 @@ func TestABI(t *testing.T) {
 	var r reportABI
 	var n normABI
 	var g ringABI
+	var s stageABI
+	var l stageListABI
 	fields := []struct {
 		name string
 		at   uintptr
@@ -49,14 +51,17 @@ func TestABI(t *testing.T) {
 		{"Ring keeps", unsafe.Offsetof(g.keeps)}, {"Ring behind", unsafe.Offsetof(g.behind)},
 		{"Ring slots", unsafe.Offsetof(g.slots)}, {"Ring piece", unsafe.Offsetof(g.piece)}, {"Ring pieces", unsafe.Offsetof(g.pieces)}, {"Ring claim", unsafe.Offsetof(g.claim)},
 		{"RingState arrived", ringArrived}, {"RingState go", ringGo},
+		{"Stage lists", unsafe.Offsetof(s.lists)}, {"Stage number", unsafe.Offsetof(s.number)}, {"Stage shares", unsafe.Offsetof(s.shares)},
+		{"StageList done", unsafe.Offsetof(l.done)}, {"StageList begun", unsafe.Offsetof(l.begun)},
+		{"StageList stop", unsafe.Offsetof(l.stop)}, {"StageList copies", unsafe.Offsetof(l.copies)},
 		{"Report who", unsafe.Offsetof(r.who)}, {"Report wanted", unsafe.Offsetof(r.wanted)}, {"Report found", unsafe.Offsetof(r.found)},
 		{"Report taken", unsafe.Offsetof(r.taken)},
 	}
 	var program, want strings.Builder
-	program.WriteString("#include <stddef.h>\n#include <stdio.h>\n#include \"abi.h\"\nint main(void) {\n#define P(s, n) printf(s \" %zu\\n\", (size_t)(n));\n")
+	program.WriteString("#include <stddef.h>\n#include <stdio.h>\n#include \"abi.h\"\n#include \"stage.h\"\nint main(void) {\n#define P(s, n) printf(s \" %zu\\n\", (size_t)(n));\n")
 	for _, f := range fields {
-		s, m, _ := strings.Cut(f.name, " ")
-		fmt.Fprintf(&program, "P(%q, offsetof(struct %s, %s))\n", f.name, s, m)
+		of, m, _ := strings.Cut(f.name, " ")
+		fmt.Fprintf(&program, "P(%q, offsetof(struct %s, %s))\n", f.name, of, m)
 		fmt.Fprintf(&want, "%s %d\n", f.name, f.at)
 	}
 	for _, v := range []struct {
@@ -65,6 +70,7 @@ func TestABI(t *testing.T) {
 	}{
 		{"sizeof(struct Comm)", unsafe.Sizeof(c)}, {"sizeof(struct Args)", unsafe.Sizeof(a)}, {"sizeof(struct Report)", unsafe.Sizeof(r)},
 		{"sizeof(struct Norm)", unsafe.Sizeof(n)}, {"sizeof(struct Ring)", unsafe.Sizeof(g)}, {"sizeof(struct RingState)", ringState},
+		{"sizeof(struct Stage)", unsafe.Sizeof(s)}, {"sizeof(struct StageList)", unsafe.Sizeof(l)}, {"LISTED", listed}, {"SHARES", mostShares}, {"(size_t)STAGE_END", stageEnd},
 		{"RING_ROUNDS", 2 * mostRingSlots},
 		{"sizeof(struct Channel)", channelBytes}, {"sizeof(struct Label)", labelBytes}, {"MAX_RANKS", maxRanks}, {"PACKET_CHANNELS", packetChannels},
 		{"CHUNK_CHANNELS", chunkChannels}, {"PACKET_SLOTS", packetSlots}, {"RESULT_CHANNEL", resultChannel},

@@ -112,38 +112,62 @@ func TestAheadLeavesRoom(t *testing.T) {
 	}
 }
 
-// TestOneQueue: all streams of a device share one queue, as CUDA_DEVICE_MAX_CONNECTIONS=1 has it, which Megatron-LM
-// asks for: what waits in one stream keeps what was enqueued later on the others waiting. Two communicators are used
-// in the same order by both ranks, ahead of the GPUs.
-func TestOneQueue(t *testing.T) {
-	n := gpuCount(t)
-	if n < 2 {
-		t.Skip("ranks of one GPU would share the queue")
+// TestStagedBehind: a communicator that goes through host memory is created, and its operations done, while another
+// one's kernel waits for its peer.
+func TestStagedBehind(t *testing.T) {
+	before := spread(2, ownGPUs(t, 2)).open(t)
+	reduce := func(g *gpuRank) error {
+		return g.Comm.AllReduce(g.at(0, 64), g.at(64, 64), 16, coll.Float32, coll.Sum)
 	}
-	if os.Getenv("CUDA_DEVICE_MAX_CONNECTIONS") != "1" {
-		t.Skip("CUDA_DEVICE_MAX_CONNECTIONS is not 1")
+	soon(t, "an operation that the peer has not called", func() error { return reduce(before[0]) })
+	w := spread(2, 2)
+	w.set = staged
+	soon(t, "the communicator and its operations", func() error {
+		each(t, w.open(t), func(g *gpuRank) error { return errors.Join(reduce(g), g.ended()) })
+		return nil
+	})
+	soon(t, "the peer", func() error { return errors.Join(reduce(before[1]), before[0].ended(), before[1].ended()) })
+}
+
+// TestFewQueues: streams of a device share the few hardware queues that CUDA_DEVICE_MAX_CONNECTIONS says, 8 by
+// default, and 1 as Megatron-LM asks for: what waits in one stream keeps what was enqueued later on others waiting.
+// More communicators than there are queues, or two, are used in the same order by both ranks, ahead of the GPUs.
+func TestFewQueues(t *testing.T) {
+	n := ownGPUs(t, 2)
+	queues, _ := strconv.Atoi(os.Getenv("CUDA_DEVICE_MAX_CONNECTIONS"))
+	if queues < 1 || queues > 8 {
+		t.Skip("CUDA_DEVICE_MAX_CONNECTIONS is not 1 to 8")
 	}
 	copying := choice{copies, 8, exchangeThreads, leastCopy}.String()
 	for _, c := range []struct {
-		name, algo string
-		set        func(*knob.Knobs)
-	}{{"kernels", "", nil}, {"hosted", "", hosted}, {"staged", "", staged}, {"copies", copying, nil}, {"one kernel", copying, zeroCTAs}} {
+		name, algo    string
+		set           func(*knob.Knobs)
+		communicators int
+	}{{"kernels", "", nil, 2}, {"hosted", "", hosted, 2}, {"staged", "", staged, queues + 2}, {"copies", copying, nil, 2}, {"one kernel", copying, zeroCTAs, 2}} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv("ASSAY_GPU_ALGO", c.algo)
 			w := spread(2, n)
 			w.set = c.set
-			both := [2][]*gpuRank{w.open(t), w.open(t)}
-			each(t, both[0], func(g *gpuRank) error {
-				other := both[1][g.Rank()]
+			all := make([][]*gpuRank, c.communicators)
+			for i := range all {
+				all[i] = w.open(t)
+			}
+			each(t, all[0], func(g *gpuRank) error {
 				for i := range 40 {
-					if err := errors.Join(g.variety(i), other.variety(i+1)); err != nil {
-						return err
+					for k, ranks := range all {
+						if err := ranks[g.Rank()].variety(i + k); err != nil {
+							return err
+						}
 					}
 				}
-				return errors.Join(g.ended(), other.ended())
+				var errs []error
+				for _, ranks := range all {
+					errs = append(errs, ranks[g.Rank()].ended())
+				}
+				return errors.Join(errs...)
 			})
-			for _, all := range both {
-				exact(t, all, coll.Int32, coll.Sum, 100_000)
+			for _, ranks := range all {
+				exact(t, ranks, coll.Int32, coll.Sum, 100_000)
 			}
 		})
 	}

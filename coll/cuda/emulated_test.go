@@ -36,7 +36,9 @@ func TestEmulated(t *testing.T) {
 		{"TestGroup|TestAbort|TestNorm.*|TestSendOneBuffer|TestAllToAll", "4", ""},
 		{"TestEnqueueAhead|TestAheadLeavesRoom|TestShared|TestGroupStreams|TestStreamsBetween", "2", ""},
 		{"TestOppositeOrders", "4", ""},
-		{"TestOneQueue", "2", "FAKE_QUEUES=1 CUDA_DEVICE_MAX_CONNECTIONS=1"},
+		{"TestScaled", "2", "CUDA_LAUNCH_BLOCKING=1"},
+		{"TestFewQueues", "2", "FAKE_MULTIPROCESSORS=2 FAKE_QUEUES=1 CUDA_DEVICE_MAX_CONNECTIONS=1"},
+		{"TestFewQueues", "2", "FAKE_QUEUES=8 CUDA_DEVICE_MAX_CONNECTIONS=8"},
 	}
 	if testing.Short() {
 		all = all[:2]

@@ -112,7 +112,7 @@ func open(ctx context.Context, cfg executor.Config) (executor.Executor, error) {
 		case err != nil:
 			return err
 		case why != "":
-			a, err = openApart(ctx, cfg, dev, all, tooOld, why)
+			a, err = openApart(ctx, cfg, dev, funcs, all, tooOld, why)
 			_, outside := a.(*outsider) // also if err is not nil
 			stays = outside && err == nil
 		default:
@@ -129,7 +129,7 @@ func open(ctx context.Context, cfg executor.Config) (executor.Executor, error) {
 
 // openApart creates the executor of a communicator without windows. All ranks get the same
 // kind.
-func openApart(ctx context.Context, cfg executor.Config, dev *device, all []identity, tooOld *kernels.TooOld, why string) (executor.Executor, error) {
+func openApart(ctx context.Context, cfg executor.Config, dev *device, funcs *functions, all []identity, tooOld *kernels.TooOld, why string) (executor.Executor, error) {
 	lib, err := openLibrary(ctx, cfg, dev, "all operations: "+why)
 	if lib != nil {
 		return newOutsider(cfg, dev, lib)
@@ -144,7 +144,7 @@ func openApart(ctx context.Context, cfg executor.Config, dev *device, all []iden
 		return nil, fmt.Errorf("there are no kernels for the GPU of rank %d: it is too old", r)
 	}
 	cfg.Log.Infof(debug.Init, "rank %d: device memory is staged: %s", cfg.Rank, why)
-	return newStager(ctx, cfg, dev)
+	return newStager(ctx, cfg, dev, funcs.of(stage, 0, 0))
 }
 
 func newEngine(ctx context.Context, cfg executor.Config, dev *device, funcs *functions, w windows, all []identity, rules choose.Rules[choice]) (_ *engine, err error) {
@@ -200,7 +200,7 @@ func newEngine(ctx context.Context, cfg executor.Config, dev *device, funcs *fun
 		e.copier.launches()
 	}
 	e.sole = e.chooser.blocks == dev.info.SMs
-	for k := range e.launches {
+	for k := range e.launches[:stage] { // the fallback has its own
 		e.launches[k] = newLaunch(e.comm, kernel(k), kernelTable[k].protocol != simple || kernelTable[k].registered && e.sole)
 	}
 	if cfg.Timeout > 0 { // otherwise no kernel ever gives up

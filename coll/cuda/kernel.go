@@ -30,6 +30,7 @@ const (
 	copyRing // what copies needs in a ring, see ringblocks.go
 	normLL   // these two: see norm.go
 	normLocal
+	stage // what copies for the host's engine, see staged.go
 	numKernels
 	copies  = numKernels     // copy engines move the bytes, see copies.go
 	nvidia  = numKernels + 1 // NVIDIA's library does the operation, see library.go
@@ -105,6 +106,7 @@ var kernelTable = [numWays]kernelRow{
 	copyRing:        {name: "copy_ring", protocol: simple, typed: true, ring: true, roles: 1, warps: servedWarps},
 	normLL:          {name: "norm_ll", protocol: ll, algorithm: schedule.OneShot, typed: true, norm: true, roles: 1, warps: 1},
 	normLocal:       {name: "norm_local", protocol: ll, typed: true, norm: true, roles: 1, warps: 1},
+	stage:           {name: "stage", protocol: simple, roles: 2, warps: 1},
 	copies:          {name: "copy", does: all, protocol: simple, algorithm: schedule.TwoShot, roles: 1, warps: 1, inOrder: 2},
 	nvidia:          {name: "nvidia", does: all, protocol: simple, roles: 1, warps: 1, inOrder: 1},
 }

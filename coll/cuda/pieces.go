@@ -11,19 +11,10 @@ import (
 	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
-// do processes the lane's pieces of an operation, once the stream has come to it. While it works on one piece,
-// the input of the next piece is copied to the host and the result of the previous piece is copied back.
+// do processes the lane's pieces of an operation. While it works on one piece, the input of the next piece is
+// copied to the host and the result of the previous piece is copied back.
 func (l *lane) do(j *job) error {
-	if err := l.await(j.start); err != nil {
-		return err
-	}
 	n, step := pieces(&j.op, l.cfg.Size), len(l.lanes)
-	o := j.op
-	if o.FactorAt {
-		if err := l.factor(&o); err != nil {
-			return err
-		}
-	}
 	if err := l.fetch(j, l.index); err != nil {
 		return err
 	}
@@ -34,65 +25,102 @@ func (l *lane) do(j *job) error {
 			}
 		}
 		at := l.slot(k)
-		if err := l.await(at.came); err != nil {
+		if err := l.await(func() bool { return l.in.done(at.came) }); err != nil {
 			return err
 		}
-		if err := l.operate(&o, k, at); err != nil {
+		if err := l.operate(&j.op, k, at); err != nil {
 			return err
 		}
 		if err := l.deliver(j, k); err != nil {
 			return err
 		}
 	}
-	if n == 0 {
-		return nil
+	return nil
+}
+
+// end lets the blocks end that copy for the lane, behind all copies.
+func (l *lane) end(j *job) {
+	for k := range j.shares {
+		_, _ = l.listOne(&l.in[k], 0, 0, stageEnd), l.listOne(&l.out[k], 0, 0, stageEnd)
 	}
-	return l.await(l.slot(n - 1 - (n-1-l.index)%step).won) // of the lane's last piece
 }
 
 // errAborted is returned when a lane leaves an operation because of an abort.
 var errAborted = errors.New("the communicator was aborted")
 
-// await waits for one of the lane's events, or until the communicator is aborted: the caller's
+// await waits until something has happened on the device, or the communicator is aborted: the caller's
 // stream may never reach the operation.
-func (l *lane) await(e driver.Event) error {
-	for polls := 0; ; polls++ {
-		if done, err := e.Query(); done || err != nil {
-			return err
-		}
+func (l *lane) await(happened func() bool) error {
+	for polls := 0; !happened(); polls++ {
 		if l.aborted.Load() {
 			return errAborted
 		}
-		if polls > 1000 {
-			time.Sleep(20 * time.Microsecond)
+		if polls < pollsBeforeSleep {
+			continue
+		}
+		time.Sleep(20 * time.Microsecond)
+		if polls%256 == 0 {
+			if _, err := l.lost.Query(); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
 }
+
+// pollsBeforeSleep takes about a millisecond: lanes of an operation may end so far apart, and sleeping is not exact.
+const pollsBeforeSleep = 1 << 18
 
 // slot returns the slot of one of the lane's pieces.
 func (l *lane) slot(k int) *slot { return &l.slots[k/len(l.lanes)%stageSlots] }
 
-// factor reads an operation's factor from the device.
-func (l *lane) factor(o *op.Op) error {
-	at, n := l.slot(l.index), o.Type.Size()
-	if err := l.await(at.won); err != nil {
+// list shares a copy among the blocks of a job. The first of them gets what is short at once, whenever it begins; what
+// is long, those that have begun.
+func (l *lane) list(j *job, lists *copyLists, to, from driver.Ptr, bytes int) error {
+	begun := []*copyList{&lists[0]}
+	if shares := min(j.shares, bytes/leastShare); shares > 1 {
+		if err := l.await(func() bool { return lists[0].begun(j.number) }); err != nil {
+			return err
+		}
+		// Others begin with the first one, or when it has ended if other work leaves no room for them.
+		for since := time.Now(); !lists.begun(j.number, shares) && time.Since(since) < togetherTime; {
+		}
+		for k := 1; k < shares; k++ {
+			if lists[k].begun(j.number) {
+				begun = append(begun, &lists[k])
+			}
+		}
+	}
+	per := (bytes/len(begun) + 127) / 128 * 128
+	for k, c := range begun {
+		at := min(k*per, bytes)
+		n := min(per, bytes-at)
+		if k == len(begun)-1 {
+			n = bytes - at
+		}
+		if err := l.listOne(c, to+driver.Ptr(at), from+driver.Ptr(at), uint32(n)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// togetherTime is how long after one another blocks begin for which there is room.
+const togetherTime = 10 * time.Microsecond
+
+// listOne adds a copy to a list, once there is room.
+func (l *lane) listOne(c *copyList, to, from driver.Ptr, bytes uint32) error {
+	if err := l.await(c.room); err != nil {
 		return err
 	}
-	err := driver.CopyAsync(at.in.ptr, driver.Ptr(o.Factor), n, l.in)
-	if err == nil {
-		err = at.came.Record(l.in)
-	}
-	if err == nil {
-		err = l.await(at.came)
-	}
-	o.Scale = elem.Float(o.Type, at.in.bytes[:n])
-	return err
+	c.add(to, from, bytes)
+	return nil
 }
 
 // fetch copies the input of piece k to the host.
 func (l *lane) fetch(j *job, k int) error {
 	to := l.slot(k)
-	if err := l.await(to.won); err != nil { // of the piece that used the slot before
+	if err := l.await(func() bool { return l.out.done(to.won) }); err != nil { // of the piece that used the slot before
 		return err
 	}
 	all := runs(&j.op, l.cfg.Rank, l.cfg.Size, k, nil)
@@ -104,7 +132,10 @@ func (l *lane) fetch(j *job, k int) error {
 			out += r.n
 		}
 	}
-	if err := l.reserve(to, in, out); err != nil {
+	if j.op.FactorAt { // it lies behind the input
+		all = append(all, memoryRun{uintptr(j.op.Factor), j.op.Type.Size(), true})
+	}
+	if err := l.reserve(to, in+mostFactor, out); err != nil {
 		return err
 	}
 	at := driver.Ptr(0)
@@ -112,13 +143,17 @@ func (l *lane) fetch(j *job, k int) error {
 		if !r.in {
 			continue
 		}
-		if err := driver.CopyAsync(to.in.ptr+at, driver.Ptr(r.addr), r.n, l.in); err != nil {
+		if err := l.list(j, &l.in, to.in.ptr+at, driver.Ptr(r.addr), r.n); err != nil {
 			return err
 		}
 		at += driver.Ptr(r.n)
 	}
-	return to.came.Record(l.in)
+	to.n, to.came = in, l.in.mark()
+	return nil
 }
+
+// mostFactor is the size of the largest element type.
+const mostFactor = 8
 
 // deliver copies the result of piece k to the device.
 func (l *lane) deliver(j *job, k int) error {
@@ -128,12 +163,13 @@ func (l *lane) deliver(j *job, k int) error {
 		if r.in {
 			continue
 		}
-		if err := driver.CopyAsync(driver.Ptr(r.addr), to.out.ptr+at, r.n, l.out); err != nil {
+		if err := l.list(j, &l.out, driver.Ptr(r.addr), to.out.ptr+at, r.n); err != nil {
 			return err
 		}
 		at += driver.Ptr(r.n)
 	}
-	return to.won.Record(l.out)
+	to.won = l.out.mark()
+	return nil
 }
 
 // operate does the operation on a piece in host memory.
@@ -144,6 +180,9 @@ func (l *lane) operate(o *op.Op, k int, at *slot) error {
 	here := *o
 	_, here.Count = piece(o, l.cfg.Size, k)
 	here.Send, here.Recv, here.Device = at.in.bytes, at.out.bytes, false
+	if o.FactorAt {
+		here.Scale = elem.Float(o.Type, at.in.bytes[at.n:][:o.Type.Size()])
+	}
 	if o.Divisor > 0 {
 		here.Red = elem.Avg
 	}

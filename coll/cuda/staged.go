@@ -19,27 +19,28 @@ import (
 )
 
 // A hostFallback does operations on device memory through host memory: between hosts, and
-// where windows are not possible. Lanes take pieces of an operation in turn. Meanwhile the
-// stream waits for a word that the last lane writes.
+// where windows are not possible. Lanes take pieces of an operation in turn. A kernel in the
+// operation's stream does their copies, and ends when they say so: other streams could share
+// a hardware queue with that stream, behind what waits in it.
 type hostFallback struct {
 	cfg executor.Config
 	order
 	batch
-	word   *loan
+	lists  *loan // of all lanes
+	launch *driver.Launch
 	number uint32
 	lanes  []*lane
 
 	mu      sync.Mutex
-	free    []driver.Event
 	closing bool
 
-	released bool // guarded by mu: the word has been given back
+	released bool // guarded by mu: the lists have been given back
 	aborted  atomic.Bool
 	ended    sync.WaitGroup // of lanes
 }
 
-// A lane is a goroutine that copies pieces of the input to the host, runs the operation on
-// them with coll's engine for host memory, and copies the results back while the next piece is
+// A lane is a goroutine that has pieces of the input copied to the host, runs the operation on
+// them with coll's engine for host memory, and has the results copied back while the next piece is
 // in flight. There are several lanes because one core moves only some gigabytes a second
 // through a socket.
 type lane struct {
@@ -48,8 +49,9 @@ type lane struct {
 	host      executor.Lane
 	transfers []op.Transfer // of the current piece
 
-	in, out driver.Stream
+	in, out copyLists
 	slots   [stageSlots]slot
+	lost    driver.Event // whose query fails once the device's context is lost
 
 	jobs []*job // guarded by mu
 	now  *job   // guarded by mu: current job
@@ -59,10 +61,8 @@ type lane struct {
 // A job is an enqueued operation.
 type job struct {
 	op     op.Op
-	start  driver.Event // recorded when the stream reaches the operation
-	number uint32       // the word's value when the job is done
-	left   int          // guarded by mu: number of lanes that are not done with it
-	held   bool         // guarded by mu: a lane has failed, and the stream must keep waiting
+	number uint32
+	shares int // lists of each lane that have a block
 }
 
 // stageSlots is how many pieces a lane has in flight.
@@ -71,14 +71,32 @@ const stageSlots = 3
 // A slot is host memory for one piece. Where possible, other ranks of the host can map it.
 type slot struct {
 	in, out   *loan
-	came, won driver.Event // the input has arrived; the result has left
+	n         int      // bytes of the piece's input
+	came, won copyMark // of the input to the host; of the result to the device
 }
 
-// lanePriority is the priority of the streams of lanes: the highest, of which programs seldom have streams. While
-// the program's stream waits for a lane's copies, nothing that is enqueued later in the same hardware queue is
-// done, and a process has only CUDA_DEVICE_MAX_CONNECTIONS queues. For the same reason the lanes' streams wait for
-// nothing on the device.
-const lanePriority = -5
+// stageThreads is how many threads a block has, and leastShare how much it copies at once, unless there is less.
+const (
+	stageThreads = 512
+	leastShare   = 128 << 10 // bytes
+)
+
+// sharesOf returns how many blocks copy for each lane, in each direction, while so many lanes take part.
+func (s *hostFallback) sharesOf(o *op.Op, lanes int) int {
+	longest := 0
+	for _, r := range runs(o, s.cfg.Rank, s.cfg.Size, 0, nil) {
+		longest = max(longest, r.n)
+	}
+	return max(1, min(mostShares, lanesWith(s.cfg.Env)/lanes, longest/leastShare))
+}
+
+// lanesWith returns how many lanes may have blocks, one for each direction.
+func lanesWith(env *choose.Env) int {
+	if most := env.MaxChannels; most > 0 {
+		return min(mostLanes, most/kernelTable[stage].roles)
+	}
+	return mostLanes
+}
 
 // mostLanes is the largest useful number of lanes.
 const mostLanes = 8
@@ -86,22 +104,15 @@ const mostLanes = 8
 // lanesOf returns how many lanes every rank has cores for. Each rank of a host keeps one core
 // per lane busy, and another one per lane that transports the bytes.
 func lanesOf(env *choose.Env) int {
-	n := mostLanes
+	n := lanesWith(env)
 	for _, ranks := range env.Hosts {
 		n = min(n, env.Cores/(2*len(ranks)))
-	}
-	if most := env.MaxChannels; most > 0 {
-		n = min(n, most)
 	}
 	return max(n, env.MinChannels, 1)
 }
 
 // newStager creates a hostFallback. It is called with the context current.
-func newStager(ctx context.Context, cfg executor.Config, dev *device) (_ *hostFallback, err error) {
-	if !dev.info.CanStreamMemOps {
-		return nil, &op.Error{Code: op.InvalidUsage, Rank: cfg.Rank, Op: "CommInitRank", Peer: op.NoPeer,
-			Err: fmt.Errorf("staging operations in the processor's memory takes stream memory operations, which %s does not have with this driver: install one of branch 525 or later", dev.info.Name)}
-	}
+func newStager(ctx context.Context, cfg executor.Config, dev *device, copies driver.Func) (_ *hostFallback, err error) {
 	s := &hostFallback{cfg: cfg, order: newOrder(&cfg, dev)}
 	dev.arena.enter()
 	defer func() {
@@ -110,14 +121,24 @@ func newStager(ctx context.Context, cfg executor.Config, dev *device) (_ *hostFa
 		}
 		_ = errors.Join(s.closeLanes(), s.release())
 	}()
-	if s.word, err = dev.arena.word(); err != nil {
+	lanes := lanesOf(cfg.Env)
+	const listBytes = int(unsafe.Sizeof(stageListABI{}))
+	if s.lists, err = dev.arena.take(pinned, 2*mostShares*lanes*listBytes, newPinned); err != nil {
 		return nil, err
 	}
+	clear(s.lists.bytes)
+	s.launch = driver.NewLaunch(copies, int(unsafe.Sizeof(stageABI{})))
+	s.launch.SetBlock(stageThreads, 1, 1)
+	(*stageABI)(s.launch.Param(0)).lists = uint64(s.lists.ptr)
 	if s.event, err = driver.NewEvent(0); err != nil {
 		return nil, err
 	}
-	for i := range lanesOf(cfg.Env) {
+	for i := range lanes {
 		l := &lane{hostFallback: s, index: i, more: sync.NewCond(&s.mu)}
+		for k := range mostShares {
+			at := (*[2]stageListABI)(unsafe.Pointer(&s.lists.bytes[2*(i*mostShares+k)*listBytes]))
+			l.in[k].at, l.out[k].at = &at[0], &at[1]
+		}
 		s.lanes = append(s.lanes, l)
 		if err := l.open(ctx); err != nil {
 			return nil, err
@@ -133,26 +154,19 @@ func (l *lane) open(ctx context.Context) (err error) {
 	if l.host, err = l.cfg.Host.Lane(ctx); err != nil {
 		return err
 	}
-	for _, to := range []*driver.Stream{&l.in, &l.out} {
-		if *to, err = driver.NewStream(lanePriority); err != nil {
-			return err
-		}
+	if l.lost, err = driver.NewEvent(0); err != nil {
+		return err
 	}
 	for i := range l.slots {
-		for _, to := range []*driver.Event{&l.slots[i].came, &l.slots[i].won} {
-			if *to, err = driver.NewEvent(0); err != nil {
-				return err
-			}
-		}
-		if err := l.reserve(&l.slots[i], stagePart, stagePart); err != nil { // enough for all but many Sends and Recvs at once
+		if err := l.reserve(&l.slots[i], stagePart+mostFactor, stagePart); err != nil { // enough for all but many Sends and Recvs at once
 			return err
 		}
 	}
 	return nil
 }
 
-// Enqueue implements executor.Executor. It hands an operation to the lanes and makes the stream wait
-// for it.
+// Enqueue implements executor.Executor. It launches the kernel that copies for an operation, and hands
+// the operation to the lanes.
 func (s *hostFallback) Enqueue(d *executor.Op) error {
 	o := &d.Op
 	if err := checked(&s.cfg, s.dev, o); err != nil {
@@ -168,43 +182,32 @@ func (s *hostFallback) Enqueue(d *executor.Op) error {
 	if err := s.begin(d); err != nil {
 		return err
 	}
-	s.number++
-	j := &job{op: *o, number: s.number, left: min(max(pieces(o, s.cfg.Size), 1), len(s.lanes))}
-	j.op.Transfers = append([]op.Transfer(nil), o.Transfers...)
-	err = s.dev.in(func() (err error) {
-		if j.start, err = s.fresh(); err != nil {
+	if n := min(pieces(o, s.cfg.Size), len(s.lanes)); n > 0 {
+		s.number++
+		j := &job{op: *o, number: s.number, shares: s.sharesOf(o, n)}
+		j.op.Transfers = append([]op.Transfer(nil), o.Transfers...)
+		args := (*stageABI)(s.launch.Param(0))
+		args.number, args.shares = j.number, uint32(j.shares)
+		s.launch.SetGrid(n*kernelTable[stage].roles*j.shares, 1, 1)
+		s.launch.SetStream(s.stream)
+		s.give(j, n) // before the launch: with CUDA_LAUNCH_BLOCKING=1 that returns when the kernel has ended
+		if err := s.dev.in(s.launch.Run); err != nil {
+			s.cfg.Host.Fail(err)
+			s.Abort(err)
 			return err
 		}
-		err = j.start.Record(s.stream)
-		s.mu.Lock()
-		if err != nil {
-			s.free = append(s.free, j.start)
-			s.mu.Unlock()
-			return err
-		}
-		for _, l := range s.lanes[:j.left] {
-			l.jobs = append(l.jobs, j)
-			l.more.Signal()
-		}
-		s.mu.Unlock()
-		return s.stream.WaitValue32(s.word.ptr, j.number)
-	})
-	if err != nil {
-		return err
 	}
 	return errors.Join(s.end(d), s.done())
 }
 
-// fresh returns an unused event.
-func (s *hostFallback) fresh() (driver.Event, error) {
+// give hands a job to the first n lanes.
+func (s *hostFallback) give(j *job, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n := len(s.free); n > 0 {
-		e := s.free[n-1]
-		s.free = s.free[:n-1]
-		return e, nil
+	for _, l := range s.lanes[:n] {
+		l.jobs = append(l.jobs, j)
+		l.more.Signal()
 	}
-	return driver.NewEvent(0)
 }
 
 // work is the goroutine of a lane.
@@ -218,15 +221,16 @@ func (l *lane) work() {
 		if j == nil {
 			return
 		}
-		hold := false
-		if !l.aborted.Load() {
-			err := l.do(j)
-			if err != nil && err != errAborted {
-				l.cfg.Host.Fail(err)
-			}
-			hold = err != nil && l.cfg.AsNCCL
+		if l.aborted.Load() {
+			continue
 		}
-		l.finish(j, hold)
+		err := l.do(j)
+		if err != nil && err != errAborted {
+			l.cfg.Host.Fail(err)
+		}
+		if err == nil || !l.cfg.AsNCCL { // else the stream waits until Abort
+			l.end(j)
+		}
 	}
 }
 
@@ -244,14 +248,11 @@ func (s *hostFallback) Progress() (state executor.State) {
 				continue
 			}
 			state.Call = s.trail.oldest()
-			switch begun, err := l.now.start.Query(); {
-			case err != nil:
-			case begun:
+			if l.in[0].begun(l.now.number) {
 				state.Does = executor.Begun
 				return nil
-			default:
-				state.Does = executor.Behind
 			}
+			state.Does = executor.Behind
 		}
 		return nil
 	})
@@ -262,6 +263,7 @@ func (s *hostFallback) Progress() (state executor.State) {
 func (l *lane) take() *job {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.now = nil
 	for len(l.jobs) == 0 {
 		if l.closing {
 			return nil
@@ -273,39 +275,19 @@ func (l *lane) take() *job {
 	return l.now
 }
 
-// finish records that the lane is done with a job; the last lane sets the word. Each lane does
-// its jobs in order, so a job's last lane is done with it before the next job is over. hold
-// leaves the stream waiting until Abort.
-func (l *lane) finish(j *job, hold bool) {
-	s := l.hostFallback
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l.now = nil
-	j.held = j.held || hold
-	if j.left--; j.left > 0 {
-		return
-	}
-	s.free = append(s.free, j.start)
-	if !j.held && !s.aborted.Load() { // else the stream keeps waiting, or Abort has moved the word beyond that
-		s.set(j.number)
-	}
-}
-
-func (s *hostFallback) set(v uint32) {
-	atomic.StoreUint32((*uint32)(unsafe.Pointer(&s.word.bytes[0])), v)
-}
-
-// beyond is how far Abort advances the word: further than any operation waits for.
-const beyond = 1 << 30
-
-// Abort implements executor.Executor: streams that wait for the word continue.
+// Abort implements executor.Executor: kernels end, and streams continue.
 func (s *hostFallback) Abort(error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.released || !s.aborted.CompareAndSwap(false, true) {
 		return
 	}
-	s.set(atomic.LoadUint32((*uint32)(unsafe.Pointer(&s.word.bytes[0]))) + beyond)
+	for _, l := range s.lanes {
+		for k := range mostShares {
+			atomic.StoreUint32(&l.in[k].at.stop, 1)
+			atomic.StoreUint32(&l.out[k].at.stop, 1)
+		}
+	}
 }
 
 // Alloc implements executor.Executor.
@@ -377,14 +359,10 @@ func (s *hostFallback) release() error {
 			at := &l.slots[i]
 			s.dev.arena.give(at.in, nil, false)
 			s.dev.arena.give(at.out, nil, false)
-			errs = append(errs, at.came.Destroy(), at.won.Destroy())
 		}
-		errs = append(errs, l.in.Destroy(), l.out.Destroy())
+		errs = append(errs, l.lost.Destroy())
 	}
-	for _, e := range s.free {
-		errs = append(errs, e.Destroy())
-	}
-	s.dev.arena.give(s.word, nil, false)
+	s.dev.arena.give(s.lists, nil, false)
 	s.dev.arena.leave()
 	err := errors.Join(append(errs, s.order.destroy())...)
 	var lost *driver.Error
@@ -394,21 +372,12 @@ func (s *hostFallback) release() error {
 	return err
 }
 
-// settle waits until the caller's stream has passed the last word and the lanes' streams are
-// done. It reports whether no work is left: after an Abort some may be, behind work of the
-// caller that does not end.
+// settle waits until the last kernel has ended. It reports whether that was so in time: after an
+// Abort it may be behind work of the caller that does not end.
 func (s *hostFallback) settle() bool {
 	until := time.Now().Add(drainTime)
 	s.Leave()
-	if s.busy && s.lost == nil && !over(s.final().Query, until) { // otherwise the stream no longer exists, or its context is lost
-		return false
-	}
-	for _, l := range s.lanes {
-		if !idle(l.in, until) || !idle(l.out, until) {
-			return false
-		}
-	}
-	return true
+	return !s.busy || s.lost != nil || over(s.final().Query, until) // lost: the stream no longer exists, or its context is lost
 }
 
 // idle waits until a stream of this package has no work left, and reports whether that was so in time. 0 is none.

@@ -29,6 +29,7 @@
 
 #include "kernels/abi.h"
 #include "kernels/emu/machine.h"
+#include "kernels/stage.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -108,13 +109,15 @@ static bool started;
 
 static CUstream of(CUstream s) { return s ? s : &legacy; }
 
-// With FAKE_QUEUES, so many queues (CUDA_DEVICE_MAX_CONNECTIONS) carry what is put on the streams of a device and a
-// priority, in its order: what waits keeps all behind it waiting, of whichever stream.
+// With FAKE_QUEUES, so many queues (CUDA_DEVICE_MAX_CONNECTIONS) carry what is put on the streams of a device, in its
+// order: what waits keeps all behind it waiting, of whichever stream. On an H200 (driver 580) that is so of kernels,
+// of short copies from the host, and, once any copy between host and device waits, of all such copies; a stream's
+// priority makes no difference.
 static const unsigned kQueues = getenv("FAKE_QUEUES") ? atoi(getenv("FAKE_QUEUES")) : 0;
 static bool first_of_queue(CUstream s) {
   if (kQueues)
     for (CUstream o : streams)
-      if (o->context == s->context && o->priority == s->priority && o->queue == s->queue && !o->items.empty() && o->items.front().number < s->items.front().number) return false;
+      if (o->context == s->context && o->queue == s->queue && !o->items.empty() && o->items.front().number < s->items.front().number) return false;
   return true;
 }
 
@@ -166,6 +169,7 @@ static bool waiting() {
 
 static void *runner(void *) {
   emu::Machine *m = new emu::Machine(getpid());
+  if (getenv("FAKE_MULTIPROCESSORS")) m->multiprocessors = atoi(getenv("FAKE_MULTIPROCESSORS"));  // for each stream
   uint64_t turn = 0;
   std::function<void()> tick = [&] {
     {
@@ -625,8 +629,8 @@ static CUresult new_stream(CUstream *s, int priority) {
   (*s)->id = ids++;
   (*s)->context = current;
   (*s)->priority = priority;
-  static std::map<std::pair<CUcontext, int>, unsigned> numbers;
-  if (kQueues) (*s)->queue = numbers[{current, priority}]++ % kQueues;
+  static std::map<CUcontext, unsigned> numbers;
+  if (kQueues) (*s)->queue = numbers[current]++ % kQueues;
   streams.insert(*s);
   return bound();
 }
@@ -875,16 +879,33 @@ static bool fits(CUstream s, const Comm &comm, unsigned blocks, bool early, bool
   all += blocks;
   return ++grids == 1 || grids <= 16 && all <= kMultiprocessors;
 }
+// launch puts a kernel on a stream, and waits for it with CUDA_LAUNCH_BLOCKING=1.
+static CUresult launch(CUstream s, std::function<emu::Launch()> kernel) {
+  static const bool blocking = getenv("CUDA_LAUNCH_BLOCKING") && !strcmp(getenv("CUDA_LAUNCH_BLOCKING"), "1");
+  const CUresult result = put(s, {nullptr, nullptr, kernel});
+  if (blocking) await([=] { return of(s)->items.empty() && !of(s)->running; });
+  return result;
+}
 EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, void **) {
   if (!current || c->blockDimX > 512) return CUDA_ERROR_INVALID_VALUE;
   using Kernel = void(Comm, Args);
   using NormKernel = void(Comm, Args, Norm);
   using RingKernel = void(Comm, Args, Ring);
+  using StageKernel = void(Stage);
   Dl_info info;
   dladdr((void *)f, &info);
   const std::string name = info.dli_sname ? info.dli_sname : "kernel";
   const dim3 grid = {c->gridDimX, c->gridDimY, c->gridDimZ};
   const bool norms = name.find("norm_") == 0, rings = name.find("copy_ring_") == 0;
+  if (name == "stage")
+    return launch(c->hStream, [=, stage = *(Stage *)params[0]] {
+      emu::Launch l;
+      l.name = name;
+      l.grid = grid;
+      l.threads = 64;
+      l.kernel = [=] { ((StageKernel *)f)(stage); };
+      return l;
+    });
   const bool chunks = rings || name.find("_simple") != std::string::npos || name.find("chain") != std::string::npos;
   // Fewer threads are faster, but a short operation needs each of them.
   const unsigned threads = ((Args *)params[1])->row ? c->blockDimX : std::min(c->blockDimX, chunks ? 192u : 64u);
@@ -899,7 +920,7 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **p
     abort();
   }
   if (grid.x % cluster || cluster > 8) return CUDA_ERROR_INVALID_VALUE;
-  return put(c->hStream, {nullptr, nullptr, [=, comm = *(Comm *)params[0], args = *(Args *)params[1], norm = norms ? *(Norm *)params[2] : Norm(), ring = rings ? *(Ring *)params[2] : Ring()] {
+  return launch(c->hStream, [=, comm = *(Comm *)params[0], args = *(Args *)params[1], norm = norms ? *(Norm *)params[2] : Norm(), ring = rings ? *(Ring *)params[2] : Ring()] {
     emu::Launch l;
     l.name = name;
     l.grid = grid;
@@ -915,7 +936,7 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **p
         ((Kernel *)f)(comm, args);
     };
     return l;
-  }});
+  });
 }
 EXPORT CUresult cuGetErrorName(CUresult, const char **s) { return *s = "CUDA_ERROR_EMULATOR", CUDA_SUCCESS; }
 EXPORT CUresult cuGetErrorString(CUresult, const char **s) { return *s = "an error of the emulator", CUDA_SUCCESS; }

@@ -6,10 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
-	"time"
-	"unsafe"
 )
 
 // Memory of this process that another one reads and writes.
@@ -97,48 +94,4 @@ func TestBadPointerChild(t *testing.T) {
 	if _, err := Malloc(1); !errors.Is(err, ErrKernel) {
 		t.Errorf("Malloc in a context that is lost: %v", err)
 	}
-}
-
-// With one hardware queue, copies on streams of the highest priority do not wait behind what waits on a stream of the
-// usual one.
-func TestQueues(t *testing.T) {
-	gpus(t, 1)
-	out, err := start(t, "TestQueuesChild", "queues", "CUDA_DEVICE_MAX_CONNECTIONS=1").CombinedOutput()
-	t.Logf("%s", out)
-	if err != nil {
-		t.Error(err)
-	}
-}
-
-func TestQueuesChild(t *testing.T) {
-	child(t)
-	ctx := gpus(t, 1)
-	check(t, ctx[0].Bind())
-	word, err := HostAlloc(64)
-	check(t, err)
-	const n = 1 << 20
-	host, err := HostAlloc(n)
-	check(t, err)
-	p := malloc(t, 2*n)
-	all, err := NewStream(0)
-	check(t, err, all.WaitValue32(word.Ptr, 1))
-	begun := map[string]bool{}
-	for _, priority := range []int{0, -1, -2, -5} {
-		for name, copies := range map[string][2]Ptr{"to the host": {host.Ptr, p}, "from the host": {p, host.Ptr}, "on the device": {p + n, p}} {
-			s, err := NewStream(priority)
-			check(t, err, CopyAsync(copies[0], copies[1], n, s))
-			done := false
-			for until := time.Now().Add(time.Second); !done && time.Now().Before(until); time.Sleep(time.Millisecond) {
-				done, err = s.Query()
-				check(t, err)
-			}
-			t.Logf("priority %d, a copy %s: done %v", priority, name, done)
-			begun[fmt.Sprint(priority, name)] = done
-		}
-	}
-	if !begun["-5to the host"] || !begun["-5from the host"] {
-		t.Error("a copy between host and device waits behind another priority's stream")
-	}
-	atomic.StoreUint32((*uint32)(unsafe.Pointer(&word.Bytes[0])), 1)
-	check(t, all.Synchronize())
 }
