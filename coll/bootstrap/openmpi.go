@@ -24,7 +24,7 @@ const (
 	ompiNodes     = "OMPI_MCA_orte_node_regex"
 )
 
-// OpenMPI 5's mpirun sets the same for ranks, but says nothing of nodes or of itself, observed with 5.0.7 and 5.0.10.
+// OpenMPI 5's mpirun sets the same for ranks, but says nothing of nodes or of itself, observed with 5.0.7.
 // The job's name has the name of mpirun's host, and the daemon that started a process on another host has mpirun's
 // addresses in its arguments. So rank 0 is found if it is on mpirun's host.
 const (

@@ -75,7 +75,7 @@ type slot struct {
 	came, won copyMark // of the input to the host; of the result to the device
 }
 
-// stageThreads is how many threads a block has, and leastShare how much it copies at once, unless there is less.
+// stageThreads is how many threads a block has. A copy is shared only among so many blocks that each has leastShare.
 const (
 	stageThreads = 512
 	leastShare   = 128 << 10 // bytes
