@@ -26,7 +26,7 @@ const (
 
 // OpenMPI 5's mpirun sets the same for ranks, but says nothing of nodes or of itself, observed with 5.0.7.
 // The job's name has the name of mpirun's host, and the daemon that started a process on another host has mpirun's
-// addresses in its arguments. So rank 0 is found if it is on mpirun's host.
+// addresses in its arguments. So rank 0 is found if it is on mpirun's host, or on the first worker of an MPIJob.
 const (
 	prteLaunched = "PRTE_LAUNCHED"
 	prteMpirun   = "prte_hnp_uri"
@@ -57,6 +57,10 @@ func detectOpenMPI(e *environment, w *World) bool {
 		}
 		if host := prteHost(e.getenv("PMIX_NAMESPACE")); host != "" {
 			w.hosts = append(w.hosts, host)
+		}
+		if name, err := os.Hostname(); err == nil {
+			known, _ := os.ReadFile("/etc/hosts")
+			w.hosts = append(w.hosts, firstWorker(name, string(known))...)
 		}
 		w.remedy = "OpenMPI 5 does not say where rank 0 is: start mpirun on the first host, or "
 	}
@@ -100,6 +104,27 @@ func prteHost(namespace string) string {
 		return ""
 	}
 	return name[:i]
+}
+
+// firstWorker returns the names of the first worker of a Kubernetes MPIJob, whose workers the MPI Operator calls
+// JOB-worker-N. name is a worker's own; /etc/hosts has the pod's full name as well. Without that, the pod's subdomain
+// is the job's name.
+func firstWorker(name, known string) (hosts []string) {
+	const infix = "-worker-"
+	i := strings.LastIndex(name, infix)
+	if i < 0 {
+		return nil
+	}
+	if _, err := strconv.ParseUint(name[i+len(infix):], 10, 32); err != nil {
+		return nil
+	}
+	first := name[:i] + infix + "0"
+	for _, word := range strings.Fields(known) {
+		if domain, ok := strings.CutPrefix(word, name+"."); ok {
+			hosts = append(hosts, first+"."+domain)
+		}
+	}
+	return append(hosts, first+"."+name[:i])
 }
 
 // expandNodeRegex expands "vm,bsq[1:1-2]@0(3)": names, with the number of digits and

@@ -169,6 +169,22 @@ func TestPrteHost(t *testing.T) {
 	}
 }
 
+func TestFirstWorker(t *testing.T) {
+	t.Parallel()
+	const known = "127.0.0.1\tlocalhost\nfe00::0\tip6-mcastprefix\n10.244.1.7\tbig-worker-12.big.team.svc.cluster.local\tbig-worker-12\n"
+	for in, want := range map[string]string{
+		"big-worker-12":       "big-worker-0.big.team.svc.cluster.local big-worker-0.big",
+		"a-worker-1-worker-3": "a-worker-1-worker-0.a-worker-1",
+		"big-launcher":        "",
+		"big-worker-x":        "",
+		"node17":              "",
+	} {
+		if got := strings.Join(firstWorker(in, known), " "); got != want {
+			t.Errorf("firstWorker(%q) = %q; want %q", in, got, want)
+		}
+	}
+}
+
 // The processes above this one are seen, and only whole arguments count.
 func TestAncestors(t *testing.T) {
 	all := ancestors()
