@@ -1,10 +1,13 @@
 // Upstreams maintains docs/upstreams.json, which records the components that were executed on
 // their real source, with the image and date, and generates docs/upstreams.md from it. A record
 // is made from the layout and the log of a build. The certificate of its image must be a pass,
-// for exactly the recipe that matrix.yaml and matrix.lock give.
+// for exactly the recipe that matrix.yaml and matrix.lock give. For an image that was built on
+// another machine, the certificate of a node that ran it takes the layout's place; the log says
+// that the image passed its gate.
 //
 //	assay build TARGET… --progress plain 2> build.log
 //	go run ./build/e2e/upstreams -layout out -log build.log TARGET…
+//	go run ./build/e2e/upstreams -certificate certificate.json -log build.log
 //	go run ./build/e2e/upstreams             # rewrites the document
 //
 // TestStandinMatrix records what is built from stand-ins, when it is told to update its data:
@@ -31,6 +34,7 @@ import (
 	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/oci"
+	"github.com/assay-hpc/assay/internal/result"
 )
 
 const (
@@ -73,16 +77,17 @@ type Step struct {
 
 func main() {
 	layout := flag.String("layout", "", "layout with the images to record")
+	node := flag.String("certificate", "", "certificate of a node, in place of the layout")
 	log := flag.String("log", "", "file with the build's --progress plain")
 	standin := flag.Bool("standin", false, "the layout's images were built of stand-ins")
 	flag.Parse()
-	if err := compareUpstreams(*layout, *log, *standin, flag.Args()); err != nil {
+	if err := compareUpstreams(*layout, *node, *log, *standin, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "upstreams:", err)
 		os.Exit(1)
 	}
 }
 
-func compareUpstreams(layout, log string, standin bool, targets []string) error {
+func compareUpstreams(layout, node, log string, standin bool, targets []string) error {
 	w, err := driver.Open(driver.Options{Matrix: "matrix.yaml"})
 	if err != nil {
 		return err
@@ -91,10 +96,17 @@ func compareUpstreams(layout, log string, standin bool, targets []string) error 
 	if err != nil {
 		return err
 	}
-	if layout != "" {
-		steps, err := readLog(log)
+	if layout != "" || node != "" {
+		steps, passed, err := readLog(log)
 		if err != nil {
 			return err
+		}
+		if node != "" {
+			r, err := recordNode(w, node, steps, passed)
+			if err != nil {
+				return fmt.Errorf("%s: %w", node, err)
+			}
+			rec.add(r)
 		}
 		for _, name := range targets {
 			var runs []Run
@@ -159,41 +171,71 @@ func (rec *Record) add(r Run) {
 
 // record reads one target of a layout.
 func record(w *driver.Workspace, layout, name string, steps map[string]float64) ([]Run, error) {
-	i := slices.IndexFunc(w.Targets, func(t target) bool { return t.Name == name })
-	if i < 0 {
-		return nil, errors.New("matrix.yaml has no such target")
-	}
-	t := w.Targets[i]
 	images, err := imagesOf(layout, name)
 	if err != nil {
 		return nil, err
 	}
 	var runs []Run
 	for _, img := range images {
-		p, err := platform(img.Platform)
+		r, err := complete(w, runOf(name, img), steps)
 		if err != nil {
 			return nil, err
-		}
-		res, err := w.Recipe(t, p, p)
-		if err != nil {
-			return nil, err
-		}
-		if have := img.Certificate.Recipe; have != res.Recipe.Declared() {
-			return nil, fmt.Errorf("the image's recipe is %s, the matrix's %s: build it anew", have, res.Recipe.Declared())
-		}
-		r := runOf(name, img)
-		for _, c := range res.Recipe.Components {
-			out := Component{Name: c.Name, Version: c.Version, Sources: c.Sources, Checks: len(c.Checks)}
-			for _, name := range sortedKeys(steps) {
-				if strings.Contains(name, "["+c.Name+"-"+c.Version+"-") {
-					out.Steps = append(out.Steps, Step{name, steps[name]})
-				}
-			}
-			r.Components = append(r.Components, out)
 		}
 		runs = append(runs, r)
 	}
 	return runs, nil
+}
+
+// recordNode reads the certificate that a node gave itself in an image, for an image that passed its gate.
+func recordNode(w *driver.Workspace, file string, steps map[string]float64, passed []string) (Run, error) {
+	doc, err := certificate.ReadFile(file)
+	if err != nil {
+		return Run{}, err
+	}
+	st, err := certificate.Parse(doc)
+	if err != nil {
+		return Run{}, err
+	}
+	p := st.Predicate
+	if p.Verdict != result.Pass {
+		return Run{}, fmt.Errorf("its verdict is %s", p.Verdict)
+	}
+	i := slices.IndexFunc(st.Subject, func(s certificate.Subject) bool { return slices.Contains(passed, "sha256:"+s.Digest["sha256"]) })
+	if i < 0 {
+		return Run{}, errors.New("the log does not say that the image passed its gate")
+	}
+	r := Run{Date: p.Started.UTC().Format(time.DateOnly), Target: p.Environment.Target, Platform: p.Environment.Platform, Recipe: p.Environment.Recipe}
+	r.Image = "sha256:" + st.Subject[i].Digest["sha256"]
+	return complete(w, r, steps)
+}
+
+// complete adds the components of a run, whose recipe must be that of the matrix.
+func complete(w *driver.Workspace, r Run, steps map[string]float64) (Run, error) {
+	i := slices.IndexFunc(w.Targets, func(t target) bool { return t.Name == r.Target })
+	if i < 0 {
+		return Run{}, errors.New("matrix.yaml has no such target")
+	}
+	p, err := platform(r.Platform)
+	if err != nil {
+		return Run{}, err
+	}
+	res, err := w.Recipe(w.Targets[i], p, p)
+	if err != nil {
+		return Run{}, err
+	}
+	if want := res.Recipe.Declared(); r.Recipe != want {
+		return Run{}, fmt.Errorf("the image's recipe is %s, the matrix's %s: build it anew", r.Recipe, want)
+	}
+	for _, c := range res.Recipe.Components {
+		out := Component{Name: c.Name, Version: c.Version, Sources: c.Sources, Checks: len(c.Checks)}
+		for _, name := range sortedKeys(steps) {
+			if strings.Contains(name, "["+c.Name+"-"+c.Version+"-") {
+				out.Steps = append(out.Steps, Step{name, steps[name]})
+			}
+		}
+		r.Components = append(r.Components, out)
+	}
+	return r, nil
 }
 
 // imagesOf returns the images of a target. Each must have all its documents, and each document
@@ -236,18 +278,19 @@ func recordStandin(layout, name string) ([]Run, error) {
 var (
 	named = regexp.MustCompile(`^#(\d+) (\[.*)$`)
 	done  = regexp.MustCompile(`^#(\d+) DONE ([0-9.]+)s$`)
+	gated = regexp.MustCompile(`^linux/\w+ +(sha256:[0-9a-f]{64}) \(certificate: pass\)$`)
 )
 
-// readLog returns the seconds of each step that the log shows as completed. Steps that came from
-// the cache are not included.
-func readLog(file string) (map[string]float64, error) {
-	steps := map[string]float64{}
+// readLog returns the seconds of each step that the log shows as completed, and the digests of the
+// images that passed their gates. Steps that came from the cache are not included.
+func readLog(file string) (steps map[string]float64, passed []string, err error) {
+	steps = map[string]float64{}
 	if file == "" {
-		return steps, nil
+		return steps, nil, nil
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	names := map[string]string{}
 	for line := range strings.Lines(string(text)) {
@@ -258,7 +301,9 @@ func readLog(file string) (map[string]float64, error) {
 			if s, err := strconv.ParseFloat(m[2], 64); err == nil {
 				steps[names[m[1]]] = s
 			}
+		} else if m := gated.FindStringSubmatch(line); m != nil {
+			passed = append(passed, m[1])
 		}
 	}
-	return steps, nil
+	return steps, passed, nil
 }

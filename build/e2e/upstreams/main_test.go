@@ -34,6 +34,7 @@ func TestDocument(t *testing.T) {
 
 func TestReadLog(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
+	digest := strings.Repeat("a", 64)
 	text := `#5 [nccl-1-trixie amd64] compile nccl-1
 #5 0.1 Compiling x
 #6 [gdrcopy-2-trixie amd64] compile gdrcopy-2
@@ -42,11 +43,16 @@ func TestReadLog(t *testing.T) {
 #5 DONE 12.5s
 #7 [perftest-3-trixie amd64] compile perftest-3
 #7 ERROR: exit code: 2
+        linux/amd64  sha256:` + digest + ` (certificate: pass)
+        index        sha256:` + strings.Repeat("b", 64) + `
 `
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	got, err := readLog(file)
+	got, passed, err := readLog(file)
+	if !cmp.Equal(passed, []string{"sha256:" + digest}) {
+		t.Errorf("the images that passed: %v", passed)
+	}
 	if want := map[string]float64{"[nccl-1-trixie amd64] compile nccl-1": 12.5}; err != nil || !cmp.Equal(got, want) {
 		t.Errorf("readLog = %v, %v; want %v", got, err, want)
 	}
