@@ -37,7 +37,7 @@ var floors = []string{
 	"coll coll/{cuda,watch}", // none knows another
 	"coll/perf/world",
 	// What judges and tells.
-	"harness/{estimate,gather,history,hunt,keep,sign,site,suite}",
+	"harness/{estimate,explain,gather,history,hunt,keep,sign,site,suite}",
 	"harness/{fabric,image,registry,report,site/kubernetes,site/nvsentinel,site/slurm}",
 	"harness/{node,site/inform}",
 	"harness/certify",

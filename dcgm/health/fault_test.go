@@ -153,6 +153,18 @@ var faults = []injected{
 	{"gpu/init", result.Fail, "0000:19:00.0", "could not start", func(n *fakeNode) {
 		n.log(time.Hour, "NVRM: GPU 0000:19:00.0: RmInitAdapter failed! (0x62:0xffff:2433)")
 	}},
+	{"nic/log", result.Fail, "adapter 0000:5d:00.0", "too little power", func(n *fakeNode) {
+		n.log(time.Minute, "mlx5_core 0000:5d:00.0: mlx5_pcie_event:299:(pid 268): Detected insufficient power on the PCIe slot (27W).")
+	}},
+	{"nic/log", result.Warn, "adapter 0000:5d:00.0", "cable or transceiver", func(n *fakeNode) {
+		n.log(time.Minute, "mlx5_core 0000:5d:00.0: Port module event[error]: module 0, Cable error, High Temperature")
+	}},
+	{"gpu/xid", result.Fail, "0000:19:00.0", "the driver wrote no Xid", func(n *fakeNode) {
+		n.log(time.Minute, "NVRM: GPU 0000:19:00.0: GPU has fallen off the bus.")
+	}},
+	{"gpu/xid", result.Warn, "", "not known", func(n *fakeNode) {
+		n.log(time.Minute, "NVRM: Xid (PCI:...): 145, RLW_RXPIPE Nonfatal")
+	}},
 	{"nvswitch/sxid", result.Fail, "NVSwitch 0000:c1:00.0", "fatal NVSwitch", func(n *fakeNode) {
 		n.log(time.Hour, "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up")
 	}},

@@ -14,9 +14,12 @@ type messageKind string
 
 // The kinds that are searched for.
 const (
-	kindXid  messageKind = "Xid"  // of a GPU
-	kindSXid messageKind = "SXid" // of an NVSwitch
-	kindInit messageKind = "init" // the driver could not initialize a GPU
+	kindXid     messageKind = "Xid"     // of a GPU
+	kindSXid    messageKind = "SXid"    // of an NVSwitch
+	kindInit    messageKind = "init"    // the driver could not initialize a GPU
+	kindAdapter messageKind = "adapter" // a ConnectX reports a fault of its own, its power or its cable
+	// kindUnread is a line of an Xid or SXid in a form that is not known.
+	kindUnread messageKind = "unread"
 )
 
 // A message is a line of the kernel's log about a GPU or a switch.
@@ -34,11 +37,20 @@ type message struct {
 }
 
 var (
-	xidLine  = regexp.MustCompile(`NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)(?:, ?(.*))?$`)
+	// In MIG mode an Xid names the instances as well: (PCI:0000:07:00 GPU-I:00 GPU-CI:00).
+	xidLine  = regexp.MustCompile(`NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)(?: [^)]*)?\): (\d+)(?:, ?(.*))?$`)
 	sxidLine = regexp.MustCompile(`nvidia-nvswitch\d*: SXid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)(?:, ?(.*))?$`)
 	initLine = regexp.MustCompile(`NVRM: GPU ([0-9a-fA-F:.]+): (?:RmInitAdapter failed!? ?|rm_init_adapter failed,? ?)(.*)$`)
 	// The PCI core logs this if a driver's probe fails.
 	probeLine = regexp.MustCompile(`nvidia ([0-9a-fA-F:.]+): (probe with driver nvidia failed.*|probe of .* failed.*)$`)
+
+	// A GPU that is gone before the driver knows it, without an Xid: over three lines, or on one.
+	goneHead = regexp.MustCompile(`NVRM: The NVIDIA GPU ([0-9a-fA-F:.]+)`)
+	goneLine = regexp.MustCompile(`NVRM: GPU (?:at PCI:)?([0-9a-fA-F:.]+): ?GPU has fallen off the bus`)
+	// What mlx5_core writes of its own health (health.c), of a slot's power and of modules (events.c).
+	adapterLine = regexp.MustCompile(`mlx5_core ([0-9a-fA-F:.]+[0-9a-fA-F]): (.*?(?:Port module event\[error\]|Detected insufficient power|Health issue observed|device's health compromised|High temperature|No done completion).*)$`)
+
+	numbered = regexp.MustCompile(`(?:^|;|\] ?|kernel: )(?:NVRM: Xid|nvidia-nvswitch\d*: SXid)`)
 
 	kmsgHead   = regexp.MustCompile(`^\d+,\d+,(\d+),[^;]*;`)
 	dmesgHead  = regexp.MustCompile(`\[ *(\d+)\.(\d{6})\]`)
@@ -51,9 +63,21 @@ var (
 // Lines of syslog have no year; it is chosen so that they are not in the future.
 func parseLog(text string, now time.Time) []message {
 	var out []message
+	var gone string // the line of a GPU that is gone
+	left := 0       // lines in which that may be said
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\r\n")
 		m, ok := parseMessage(line)
+		if !ok && goneHead.MatchString(line) {
+			gone, left = line, goneLines
+		}
+		if !ok && left > 0 {
+			left--
+			if strings.Contains(line, "fallen off the bus") {
+				line, left = gone, 0
+				m, ok = lost(goneHead, gone)
+			}
+		}
 		if !ok {
 			continue
 		}
@@ -63,22 +87,35 @@ func parseLog(text string, now time.Time) []message {
 	return out
 }
 
+// goneLines is how many lines the driver writes of a GPU that is gone.
+const goneLines = 4
+
+// lost makes an Xid 79 of a line that names a GPU which has fallen off the bus.
+func lost(form *regexp.Regexp, line string) (message, bool) {
+	f := form.FindStringSubmatch(line)
+	if f == nil {
+		return message{}, false
+	}
+	bus, err := parseBus(f[1])
+	return message{Kind: kindXid, Number: 79, Bus: bus, Text: "the driver wrote no Xid"}, err == nil
+}
+
 func parseMessage(line string) (message, bool) {
-	if !strings.Contains(line, "NVRM: ") && !strings.Contains(line, "nvidia") {
+	if !strings.Contains(line, "NVRM: ") && !strings.Contains(line, "nvidia") && !strings.Contains(line, "mlx5_core ") {
 		return message{}, false // a log has many lines, and few of these match
 	}
 	for _, k := range []struct {
 		kind     messageKind
 		line     *regexp.Regexp
 		numbered bool
-	}{{kindXid, xidLine, true}, {kindSXid, sxidLine, true}, {kindInit, initLine, false}, {kindInit, probeLine, false}} {
+	}{{kindXid, xidLine, true}, {kindSXid, sxidLine, true}, {kindInit, initLine, false}, {kindInit, probeLine, false}, {kindAdapter, adapterLine, false}} {
 		f := k.line.FindStringSubmatch(line)
 		if f == nil {
 			continue
 		}
 		bus, err := parseBus(f[1])
 		if err != nil {
-			return message{}, false
+			return message{Kind: kindUnread, Text: line}, k.numbered
 		}
 		m := message{Kind: k.kind, Bus: bus, Text: f[len(f)-1]}
 		if k.numbered {
@@ -89,7 +126,10 @@ func parseMessage(line string) (message, bool) {
 		}
 		return m, true
 	}
-	return message{}, false
+	if m, ok := lost(goneLine, line); ok {
+		return m, true
+	}
+	return message{Kind: kindUnread, Text: line}, numbered.MatchString(line)
 }
 
 // parseBus parses an address, in which the function may be missing.
@@ -155,6 +195,10 @@ func (m *message) Event() logEvent {
 	switch m.Kind {
 	case kindSXid:
 		return sxid(m.Fatal)
+	case kindAdapter:
+		return adapterEvent(m.Text)
+	case kindUnread:
+		return logEvent{"an Xid or SXid in a form that is not known", classWarn, "read the line; NVIDIA's catalogue has the numbers"}
 	case kindInit:
 		return logEvent{"the driver could not start the GPU", classFail, reboot}
 	}
@@ -168,9 +212,42 @@ func (m *message) Event() logEvent {
 	return e
 }
 
+// adapterEvent tells what passes with a cable from what the adapter's firmware says of itself.
+func adapterEvent(text string) logEvent {
+	switch {
+	case strings.Contains(text, "module event"):
+		return logEvent{"cable or transceiver", classWarn, "reseat or replace the cable or transceiver, of a type that the port can power and cool; an unused port needs nothing"}
+	case strings.Contains(text, "power"):
+		return logEvent{"the slot gives too little power", classFail, "check the slot's power and the card's auxiliary supply"}
+	case strings.Contains(text, "emperature"):
+		return logEvent{"too hot", classFail, "check the airflow at the card"}
+	}
+	return logEvent{"firmware", classFail, "drain the node, update the card's firmware (mlxfwmanager) and power-cycle; to the vendor's support if it comes back"}
+}
+
 // clears reports whether earlier messages no longer apply: the GPU was recovered.
 func (m *message) clears() bool {
 	return m.Kind == kindXid && m.Number == 154 && clearsText.MatchString(m.Text)
 }
 
 var clearsText = regexp.MustCompile(`to 0x0 \(None\)|to None\b`)
+
+// A KernelEvent is a line of the kernel's log about a GPU or an NVSwitch, and what it means.
+type KernelEvent struct {
+	Kind   string // "Xid", "SXid", or "init": the driver could not start the GPU
+	Number int    // of an Xid or SXid
+	Bus    string // 0000:9d:00.0
+	Text   string // after the number
+	// Class is "fail", "warn", "app" (the job is the most likely cause) or "note" (nothing to do).
+	Meaning, Class, Action string
+}
+
+// ReadKernelLine reads a line of the kernel's log.
+func ReadKernelLine(line string) (KernelEvent, bool) {
+	m, ok := parseMessage(strings.TrimRight(line, "\r\n"))
+	if !ok || m.Kind == kindUnread {
+		return KernelEvent{}, false
+	}
+	e := m.Event()
+	return KernelEvent{string(m.Kind), m.Number, m.Bus.String(), m.Text, e.Meaning, string(e.Class), e.Action}, true
+}

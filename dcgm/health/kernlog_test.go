@@ -1,6 +1,7 @@
 package health
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -119,4 +120,45 @@ func FuzzParseLog(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestKernelLineMIG: an Xid of a GPU in MIG mode names the instances as well.
+func TestKernelLineMIG(t *testing.T) {
+	t.Parallel()
+	for line, number := range map[string]int{
+		"NVRM: Xid (PCI:0000:07:00 GPU-I:00 GPU-CI:00): 95, pid=1":                                                95,
+		"NVRM: Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained: CE User Channel (0x9). RST: No, D-RST: No": 94,
+		"[1.2] NVRM: Xid (PCI:0000:9d:00): 79, pid='<unknown>', GPU has fallen off the bus.":                      79,
+	} {
+		if e, ok := ReadKernelLine(line); !ok || e.Number != number || e.Kind != "Xid" {
+			t.Errorf("%q is %+v, %v; want Xid %d", line, e, ok, number)
+		}
+	}
+	if e, ok := ReadKernelLine("NVRM: Xid <garbled>"); ok {
+		t.Errorf("a garbled line is %+v", e)
+	}
+}
+
+// TestGone: a GPU that is gone is an Xid 79, also where the driver writes none; a line of an Xid that cannot be read is not lost.
+func TestGone(t *testing.T) {
+	t.Parallel()
+	const three = `[ 1843.308145] NVRM: The NVIDIA GPU 0000:b3:00.0
+               NVRM: (PCI ID: 10de:26b5) installed in this system has
+               NVRM: fallen off the bus and is not responding to commands.
+[ 1843.439662] NVRM: The NVIDIA probe routine failed for 1 device(s).
+`
+	for text, want := range map[string]string{
+		three: "Xid 79 0000:b3:00.0 30m43.308145s",
+		"[    5.000000] NVRM: GPU 0000:9d:00.0: GPU has fallen off the bus.\n":                                        "Xid 79 0000:9d:00.0 5s",
+		"[    5.000000] NVRM: Xid (PCI:...): 145, RLW_RXPIPE Nonfatal\n":                                              "unread 0 0000:00:00.0 5s",
+		"[    5.000000] NVRM: The NVIDIA GPU 0000:b3:00.0 has 3 links\nother\nlines\nare\nhere: fallen off the bus\n": "",
+	} {
+		got := ""
+		for _, m := range parseLog(text, time.Unix(1e9, 0)) {
+			got = fmt.Sprintf("%s %d %s %s", m.Kind, m.Number, m.Bus, m.Uptime)
+		}
+		if got != want {
+			t.Errorf("parseLog(%q) is %q; want %q", text, got, want)
+		}
+	}
 }

@@ -22,6 +22,10 @@ var messageChecks = []check{
 		remedy: reboot,
 	},
 	{
+		id: "nic/log", title: "the kernel's log has no fault of a network adapter", want: "none of class fail or warn", node: checkAdapters, uses: usesLog | usesDevices,
+		remedy: support,
+	},
+	{
 		id: "nvswitch/sxid", title: "the kernel's log has no SXid that speaks against an NVSwitch", want: "none that is fatal", node: checkSXid, uses: usesLog | usesDevices,
 		remedy: sxid(true).Action,
 	},
@@ -72,7 +76,10 @@ func judge(messages []message) outcome {
 	for _, m := range messages {
 		event := m.Event()
 		name := string(m.Kind)
-		if m.Kind != kindInit {
+		switch m.Kind {
+		case kindUnread:
+			name = "unread line"
+		case kindXid, kindSXid:
 			name = fmt.Sprintf("%s %d", m.Kind, m.Number)
 		}
 		count[name]++
@@ -116,7 +123,18 @@ func (e *env) window() string {
 	return fmt.Sprintf("in %v", e.Since)
 }
 
-func checkXid(e *env) []outcome { return e.messages(kindXid, e.busObject, e.hasGPU()) }
+func checkXid(e *env) []outcome {
+	var out []outcome
+	for _, messages := range e.recent(kindUnread) { // of no device
+		out = append(out, judge(messages))
+	}
+	for _, o := range e.messages(kindXid, e.busObject, e.hasGPU()) {
+		if len(out) == 0 || o.Bus != "" { // "none" is not said beside a line that cannot be read
+			out = append(out, o)
+		}
+	}
+	return out
+}
 
 func checkInit(e *env) []outcome { return e.messages(kindInit, e.busObject, e.hasGPU()) }
 
@@ -125,6 +143,13 @@ func checkSXid(e *env) []outcome {
 		return result.Object{Name: "NVSwitch " + bus.String(), Bus: bus.String()}
 	}
 	return e.messages(kindSXid, object, e.Node.Devices.Value.Switches() > 0)
+}
+
+func checkAdapters(e *env) []outcome {
+	object := func(bus sysfs.BusID) result.Object {
+		return result.Object{Name: "adapter " + bus.String(), Bus: bus.String()}
+	}
+	return e.messages(kindAdapter, object, len(e.Node.Devices.Value.RDMA.Value) > 0)
 }
 
 func (e *env) hasGPU() bool { return len(e.GPUs) > 0 || len(e.Node.Devices.Value.GPUs()) > 0 }

@@ -4,6 +4,7 @@
 package infile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -121,20 +122,30 @@ func Read(name string, limit int64) ([]byte, error) {
 // ReadOpen returns the content of an open file, or a [SizeError] if that is longer than limit bytes;
 // a length that the file system states spares reading it. Errors call it name.
 func ReadOpen(f *os.File, name string, limit int64) ([]byte, error) {
-	if st, err := f.Stat(); err == nil && st.Mode().IsRegular() && st.Size() > limit {
-		return nil, &SizeError{name, st.Size(), limit}
+	size := int64(0)
+	if st, err := f.Stat(); err == nil && st.Mode().IsRegular() {
+		if size = st.Size(); size > limit {
+			return nil, &SizeError{name, size, limit}
+		}
 	}
-	return ReadAll(f, name, limit)
+	return readAll(f, name, limit, size)
 }
 
 // ReadAll returns all that r has, or a [SizeError] if that is more than limit bytes; errors call
 // it name.
 func ReadAll(r io.Reader, name string, limit int64) ([]byte, error) {
-	b, err := io.ReadAll(io.LimitReader(r, limit+1))
-	if int64(len(b)) > limit {
+	return readAll(r, name, limit, 0)
+}
+
+// readAll is ReadAll of something that has about size bytes.
+func readAll(r io.Reader, name string, limit, size int64) ([]byte, error) {
+	var b bytes.Buffer
+	b.Grow(int(size) + bytes.MinRead)
+	_, err := b.ReadFrom(io.LimitReader(r, limit+1))
+	if int64(b.Len()) > limit {
 		return nil, &SizeError{Name: name, Limit: limit}
 	}
-	return b, err
+	return b.Bytes(), err
 }
 
 // OpenArgument opens a file that a user named on the command line: a regular file, or what this

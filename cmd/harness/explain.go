@@ -1,0 +1,75 @@
+package main
+
+import (
+	"cmp"
+	"io"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/harness/explain"
+	"github.com/assay-hpc/assay/internal/exit"
+	"github.com/assay-hpc/assay/internal/grammar"
+	"github.com/assay-hpc/assay/internal/infile"
+	"github.com/assay-hpc/assay/internal/words"
+)
+
+const explainText = `Reads logs and outputs that people paste, and says the cause, the line that shows
+it, the remedy, how to verify it, and who says so:
+
+  harness explain job-4711.err                    # one file, or several of one job
+  kubectl logs POD | harness explain              # standard input
+  dmesg | harness explain --format json
+
+It knows NCCL's and RCCL's logs and RAS, PyTorch's watchdog and flight recorder,
+kernel logs (Xid, SXid, mlx5, AER), nvidia-smi (topo -m, -q, nvlink -s), ibstat,
+NCCL's topology files, and errors of mpirun, Slurm, torchrun, UCX and libfabric.
+What the text does not decide is said to be so, with what to get. Nothing is sent
+anywhere; secrets and control characters are not repeated. Exit status: 0, or 1 if
+a fault was found.`
+
+// maxExplained bounds an input of explain.
+const maxExplained = 1 << 30
+
+func explainCommand(out io.Writer) *cli.Command {
+	var format string
+	return &cli.Command{
+		Name: "explain", Usage: "say what a log means, and what to do", ArgsUsage: "[FILE...]",
+		Description: explainText,
+		Flags:       []cli.Flag{grammar.Format(&format, "text", "json")},
+		Action: func(c *cli.Context) error {
+			names := c.Args().Slice()
+			if len(names) == 0 {
+				names = []string{"-"}
+			}
+			var files []explain.File
+			for _, name := range names {
+				text, err := infile.ReadArgument(name, maxExplained)
+				if err != nil {
+					return exit.With(exit.Usage, err)
+				}
+				if name == "-" {
+					name = "stdin"
+				}
+				files = append(files, explain.File{Name: words.Line(name), Text: text})
+			}
+			rules, err := explain.Load()
+			if err != nil {
+				return err
+			}
+			return explained(out, rules.Explain(files), format)
+		},
+	}
+}
+
+func explained(out io.Writer, r *explain.Report, format string) error {
+	var err error
+	if format == "json" {
+		err = writeJSON(out, r)
+	} else {
+		err = r.WriteText(out, cmp.Or(columns(out), 100))
+	}
+	if err == nil && r.Verdict == explain.Fault {
+		err = exit.With(exit.Fail, nil)
+	}
+	return err
+}

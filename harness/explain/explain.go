@@ -1,0 +1,389 @@
+// Package explain says what a log or the output of a tool means: which known causes its lines show, what to do about
+// each, and who says so. It reads files and nothing else.
+//
+// Causes are data: rules/*.yaml has an entry for each, with the lines that must and must not be there, the remedy, the
+// source, and texts to which it applies and does not. [Set.Explain] first finds the literal parts of all patterns in one
+// pass, and tries the patterns on these lines alone. What stands in several lines, such as a matrix of nvidia-smi, is read
+// by readers.go and becomes facts, about which rules have conditions as about lines.
+package explain
+
+import (
+	"bytes"
+	"cmp"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// A Fact is what an input says about something: a version, a variable, the state of a port.
+type Fact struct {
+	Name  string            `json:"name"`
+	Value string            `json:"value"`
+	More  map[string]string `json:"more,omitempty"` // for {name} in the texts of rules
+	Line  Line              `json:"line"`
+}
+
+// A Cause is a rule that applies.
+type Cause struct {
+	*Rule
+	Lines []Line `json:"lines"` // the evidence, in the order of the rule's conditions
+	// Follows are the lines of other causes that follow from this one.
+	Follows []Line `json:"follows,omitempty"`
+
+	explained bool
+}
+
+// A Report is what the inputs show.
+type Report struct {
+	Schema  int      `json:"schema"` // 1
+	Verdict Verdict  `json:"verdict"`
+	Summary string   `json:"summary"`
+	Causes  []Cause  `json:"causes"` // the first in importance first
+	Known   []string `json:"understood"`
+	Ask     []string `json:"ask,omitempty"` // what to get, if nothing was recognized
+}
+
+// an input is the files, with what was found in them.
+type input struct {
+	files []File
+	set   *Set
+	hits  [][]hit // by pattern
+	facts map[string][]Fact
+}
+
+// A hit is a line on which a pattern matches.
+type hit struct {
+	at       place
+	captures map[string]string
+}
+
+// Explain applies the rules to files.
+func (s *Set) Explain(files []File) *Report {
+	in := &input{files: files, set: s, hits: make([][]hit, len(s.patterns)), facts: map[string][]Fact{}}
+	for i := range files {
+		in.scan(i)
+	}
+	in.findFacts()
+	var all []Cause
+	for _, r := range s.Rules {
+		if c, ok := in.apply(r); ok {
+			all = append(all, c)
+		}
+	}
+	return in.report(all)
+}
+
+// scan finds the lines of a file on which patterns match.
+func (in *input) scan(file int) {
+	text, s := in.files[file].Text, in.set
+	tried := make([]int, len(s.patterns)) // by pattern: 1 + the offset of the line that was tried last
+	s.scanner.scan(text, func(end int, patterns []int32) {
+		start, l := -1, []byte(nil)
+		for _, p := range patterns {
+			if len(in.hits[p]) >= maxMatches {
+				continue
+			}
+			if start < 0 {
+				start, l = line(text, end-1)
+			}
+			if tried[p] == start+1 {
+				continue
+			}
+			tried[p] = start + 1
+			if m := s.patterns[p].re.FindSubmatch(l); m != nil {
+				in.hits[p] = append(in.hits[p], hit{place{file, start}, named(s.patterns[p].re, m)})
+			}
+		}
+	})
+}
+
+// named returns what the named groups matched. Alternatives of a pattern have names that differ in a last digit.
+func named(re *regexp.Regexp, groups [][]byte) map[string]string {
+	var out map[string]string
+	for i, name := range re.SubexpNames() {
+		if name != "" && len(groups[i]) > 0 {
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[strings.TrimRight(name, "0123456789")] = string(groups[i])
+		}
+	}
+	return out
+}
+
+// shown returns the line at a place as evidence.
+func (in *input) shown(p place) Line {
+	f := in.files[p.file]
+	_, l := line(f.Text, p.offset)
+	return Line{File: f.Name, Number: 1 + bytes.Count(f.Text[:p.offset], []byte{0x0a}), Text: Shown(string(l)), at: p}
+}
+
+func (in *input) add(name, value string, more map[string]string, at place) {
+	if len(in.facts[name]) < maxMatches {
+		in.facts[name] = append(in.facts[name], Fact{Name: name, Value: value, More: more, Line: Line{at: at}})
+	}
+}
+
+func (in *input) findFacts() {
+	for _, f := range in.set.facts {
+		for _, h := range in.hits[f.pattern] {
+			in.add(f.Name, h.captures["value"], h.captures, h.at)
+		}
+	}
+	for i, r := range readers {
+		if hits := in.hits[in.set.begins[i]]; len(hits) > 0 {
+			r.read(in, hits)
+		}
+	}
+}
+
+// values returns the different values of a fact.
+func (in *input) values(name string) []string {
+	var out []string
+	for _, f := range in.facts[name] {
+		if !slices.Contains(out, f.Value) {
+			out = append(out, f.Value)
+		}
+	}
+	return out
+}
+
+// A proof is why conditions hold: the places of lines, and what was captured by name.
+type proof struct {
+	places []place
+	values map[string][]string
+}
+
+func (p *proof) capture(name, value string) {
+	if p.values == nil {
+		p.values = map[string][]string{}
+	}
+	if value = strings.TrimSpace(value); len(value) > maxQuote {
+		value = strings.ToValidUTF8(value[:maxQuote], "") + " …"
+	}
+	if value != "" && !slices.Contains(p.values[name], value) {
+		p.values[name] = append(p.values[name], value)
+	}
+}
+
+// maxEvidence is how many lines a condition shows.
+const maxEvidence = 2
+
+func (in *input) all(conditions []Condition, p *proof) bool {
+	for i := range conditions {
+		if !in.holds(&conditions[i], p) {
+			return false
+		}
+	}
+	return true
+}
+
+func (in *input) holds(c *Condition, p *proof) bool {
+	found := 0
+	show := func(at place) {
+		if found++; found <= maxEvidence {
+			p.places = append(p.places, at)
+		}
+	}
+	switch {
+	case c.Line != "":
+		for _, h := range in.hits[c.pattern] {
+			show(h.at)
+			for name, value := range h.captures {
+				p.capture(name, value)
+			}
+		}
+	case c.Differ != "":
+		values := in.values(c.Differ)
+		if len(values) < 2 {
+			return false
+		}
+		for _, v := range values {
+			p.capture(c.Differ, v)
+			i := slices.IndexFunc(in.facts[c.Differ], func(f Fact) bool { return f.Value == v })
+			show(in.facts[c.Differ][i].Line.at)
+		}
+	case c.Fact != "":
+		for _, f := range in.facts[c.Fact] {
+			if c.is != nil {
+				m := c.is.FindSubmatch([]byte(f.Value))
+				if m == nil {
+					continue
+				}
+				for name, value := range named(c.is, m) {
+					p.capture(name, value)
+				}
+			}
+			show(f.Line.at)
+			p.capture(c.Fact, f.Value)
+			for name, value := range f.More {
+				p.capture(name, value)
+			}
+		}
+	case c.Any != nil:
+		for i := range c.Any {
+			if in.holds(&c.Any[i], p) {
+				found++
+			}
+		}
+	default:
+		return in.all(c.All, p)
+	}
+	return found > 0
+}
+
+// apply returns the cause if the rule applies.
+func (in *input) apply(r *Rule) (Cause, bool) {
+	var p, unused proof
+	if !in.all(r.When, &p) {
+		return Cause{}, false
+	}
+	for i := range r.Unless {
+		if in.holds(&r.Unless[i], &unused) {
+			return Cause{}, false
+		}
+	}
+	for i := range r.Also {
+		in.holds(&r.Also[i], &p)
+	}
+	filled := *r
+	filled.Cause, filled.Verify = p.fill(r.Cause), p.fill(r.Verify)
+	filled.Remedy, filled.Ask = p.fillAll(r.Remedy), p.fillAll(r.Ask)
+	c := Cause{Rule: &filled}
+	for _, at := range p.places {
+		if !slices.ContainsFunc(c.Lines, func(l Line) bool { return l.at == at }) {
+			c.Lines = append(c.Lines, in.shown(at))
+		}
+	}
+	return c, true
+}
+
+var (
+	placeholder = regexp.MustCompile(`\{[\w.-]+\}`)
+	optional    = regexp.MustCompile(`\[\[(.*?)\]\]`)
+)
+
+// missing stands for a value that no condition captured.
+const missing = "(?)"
+
+// maxNames is how many values a text lists.
+const maxNames = 8
+
+// fill writes what was captured in place of {name}. What stands in [[ ]] is left out if a value in it is missing.
+func (p *proof) fill(text string) string {
+	text = optional.ReplaceAllStringFunc(text, func(part string) string {
+		part = part[2 : len(part)-2]
+		for _, name := range placeholder.FindAllString(part, -1) {
+			if p.values[name[1:len(name)-1]] == nil {
+				return ""
+			}
+		}
+		return part
+	})
+	return placeholder.ReplaceAllStringFunc(text, func(name string) string {
+		values := p.values[name[1:len(name)-1]]
+		if values == nil {
+			return missing
+		}
+		var shown []string
+		for _, v := range values[:min(len(values), maxNames)] {
+			shown = append(shown, Shown(v))
+		}
+		if len(values) > maxNames {
+			shown = append(shown, "…")
+		}
+		return strings.Join(shown, ", ")
+	})
+}
+
+func (p *proof) fillAll(texts []string) (out []string) {
+	for _, t := range texts {
+		out = append(out, p.fill(t))
+	}
+	return out
+}
+
+// report orders the causes. What another cause explains becomes its consequence.
+func (in *input) report(all []Cause) *Report {
+	explains := func(r, other *Rule) bool {
+		if r.ID == other.ID || r.Verdict != Fault && r.Verdict != Undecidable {
+			return false
+		}
+		return other.Weak && !r.Weak || (slices.Contains(r.Explains, other.ID) || slices.Contains(r.Explains, "*") && other.Verdict == Undecidable)
+	}
+	for i := range all {
+		for j := range all {
+			if explains(all[i].Rule, all[j].Rule) && !explains(all[j].Rule, all[i].Rule) {
+				all[j].explained = true
+				l := all[j].Lines[0]
+				known := func(o Line) bool { return o.at == l.at }
+				if !all[i].explained && !slices.ContainsFunc(all[i].Follows, known) && !slices.ContainsFunc(all[i].Lines, known) {
+					all[i].Follows = append(all[i].Follows, l)
+				}
+			}
+		}
+	}
+	all = slices.DeleteFunc(all, func(c Cause) bool { return c.explained })
+	slices.SortStableFunc(all, func(a, b Cause) int {
+		first := func(c Cause) place {
+			return slices.MinFunc(c.Lines, func(a, b Line) int { return order(a.at, b.at) }).at
+		}
+		return cmp.Or(slices.Index(verdicts, a.Verdict)-slices.Index(verdicts, b.Verdict),
+			slices.Index(certainties, a.Sure)-slices.Index(certainties, b.Sure), order(first(a), first(b)))
+	})
+	r := &Report{Schema: 1, Causes: all, Known: in.known()}
+	switch {
+	case len(all) == 0:
+		r.Verdict, r.Summary, r.Ask = Undecidable, "no line of this is one that assay knows the cause of", slices.Clone(nothing)
+	default:
+		r.Verdict, r.Summary = all[0].Verdict, all[0].Cause
+	}
+	return r
+}
+
+// nothing is what to get where no rule applies.
+var nothing = []string{
+	"the log of a run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH, of every rank: the line that came first counts",
+	"the first error of every rank, with the 20 lines before it",
+	"dmesg -T of each node from that time; nvidia-smi -q; nvidia-smi topo -m; ibstat",
+	"the command line, and what is set: env | grep -E 'NCCL|UCX|CUDA', /etc/nccl.conf",
+}
+
+func order(a, b place) int {
+	if a.before(b) {
+		return -1
+	} else if b.before(a) {
+		return 1
+	}
+	return 0
+}
+
+// known says what was understood of the inputs besides causes.
+func (in *input) known() []string {
+	out := []string{}
+	for _, f := range in.set.facts {
+		if f.Show == "" {
+			continue
+		}
+		if v := in.values(f.Name); len(v) > 0 {
+			p := proof{}
+			for _, value := range v {
+				p.capture("value", value)
+			}
+			if text := p.fill(f.Show); !slices.Contains(out, text) {
+				out = append(out, text)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.facts)) {
+		if strings.HasPrefix(name, "env.NCCL_") && name != "env.NCCL_DEBUG" {
+			p := proof{}
+			for _, value := range in.values(name) {
+				p.capture("value", value)
+			}
+			out = append(out, name[len("env."):]+"="+p.fill("{value}"))
+		}
+	}
+	return out
+}

@@ -1,0 +1,74 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+)
+
+// groups are the files of rules, with their headings in the document.
+var groups = []struct{ file, heading string }{
+	{"network", "Networks: interfaces, TCP, plugins, clouds"},
+	{"rdma", "RDMA: InfiniBand, RoCE, GPUDirect"},
+	{"container", "Containers, drivers, libraries, limits"},
+	{"nvlink", "NVLink, NVSwitch, IMEX"},
+	{"gpu", "GPUs, adapters and hosts: kernel log, nvidia-smi, DCGM"},
+	{"hang", "Hangs: ranks that wait"},
+	{"usage", "How NCCL is used, and topologies"},
+	{"launch", "Launchers and schedulers"},
+}
+
+// Problems returns the rules as a document in Markdown: for each cause a line that shows it, what to do, and who says so.
+func (s *Set) Problems(head string) string {
+	var b strings.Builder
+	b.WriteString(head)
+	for _, g := range groups {
+		fmt.Fprintf(&b, "\n## %s\n", g.heading)
+		for _, r := range s.Rules {
+			if r.file == "rules/"+g.file+".yaml" {
+				r.problem(&b)
+			}
+		}
+	}
+	return b.String()
+}
+
+func (r *Rule) problem(b *strings.Builder) {
+	fmt.Fprintf(b, "\n### %s\n```text\n", r.ID)
+	for _, l := range strings.SplitN(strings.TrimRight(r.Match[0], "\n"), "\n", 6)[:min(5, 1+strings.Count(strings.TrimRight(r.Match[0], "\n"), "\n"))] {
+		b.WriteString(strings.TrimRight(l, " ") + "\n")
+	}
+	b.WriteString("```\n")
+	sure := string(r.Verdict)
+	if r.Verdict == Fault && r.Sure != Certain {
+		sure += ", " + string(r.Sure)
+	}
+	fmt.Fprintf(b, "**%s**: %s\n\n", sure, plain(r.Cause))
+	for _, list := range []struct {
+		head  string
+		texts []string
+	}{{"", r.Remedy}, {"verify: ", []string{r.Verify}}, {"ask for: ", r.Ask}} {
+		for _, t := range list.texts {
+			if t != "" {
+				fmt.Fprintf(b, "- %s%s\n", list.head, plain(t))
+			}
+		}
+	}
+	for i, u := range r.Source {
+		if i == 0 {
+			b.WriteString("\nSource:")
+		}
+		fmt.Fprintf(b, " <%s>", u)
+	}
+	b.WriteString("\n")
+}
+
+// plain returns a text of a rule for the document: names in place of what a log would give.
+func plain(text string) string {
+	text = strings.NewReplacer("[[", "", "]]", "", "<", "&lt;", ">", "&gt;").Replace(text)
+	return placeholder.ReplaceAllStringFunc(text, func(name string) string {
+		if name == "{medium}" {
+			return name
+		}
+		return "*" + name[1:len(name)-1] + "*"
+	})
+}

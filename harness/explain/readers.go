@@ -1,0 +1,549 @@
+package explain
+
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/assay-hpc/assay/dcgm/health"
+)
+
+// A reader makes facts of what a pattern alone cannot read.
+type reader struct {
+	what   string
+	begins string // a pattern of the lines where it begins
+	read   func(in *input, hits []hit)
+}
+
+// readers, with the facts that they make.
+var readers = []reader{
+	// xid, sxid, init: "fail 79", by the class and number; {number}, {bus}, {meaning}, {action}, {detail}.
+	{"the kernel's log", `NVRM: (?:Xid|GPU) |nvidia-nvswitch\d*: SXid|nvidia [0-9a-f:.]+: prob`, readKernel},
+	// env.NAME: a variable's value.
+	{"variables", `\b(?:NCCL_|RCCL_|UCX_|FI_PROVIDER|FI_EFA_|GLOO_|OMPI_MCA_|HSA_|LD_LIBRARY_PATH|CUDA_VISIBLE_DEVICES)[A-Z0-9_]*(?:=| set )`, readVariables},
+	// copies: how many nccl-tests print into the text.
+	{"nccl-tests", `# nThread \d+ nGpus|# Avg bus bandwidth`, readCopies},
+	// driver: its version.
+	{"modinfo", `modinfo .*nvidia|Driver Version *: `, readDriver},
+	// port: "STATE PHYSICAL RATE LAYER"; {port}, {rate}. port.slow: the rate, if another port of this type is faster; {best}.
+	{"ibstat", `^\s*(?:CA '|hca_id:)`, readPorts},
+	// call.differs: a collective's name and number; {calls}.
+	{"NCCL's calls", `: opCount [0-9a-f]+ sendbuff`, readCalls},
+	// gid.in-use: the address of NCCL_IB_GID_INDEX; {gid}, {better}.
+	{"GIDs", `GID\[ *\d+\]:|(?:0000:){5}ffff:|fe80:`, readGIDs},
+	// link.flaps: how often a link came up; {dev}, {count}.
+	{"links", `mlx5_core \S+ \S+: Link up`, readFlaps},
+	// topo.gpu-gpu, topo.gpu-nic: how they are connected; {a}, {b}.
+	{"nvidia-smi topo -m", `^\s*GPU0\s.*GPU`, readMatrix},
+	// nvlink.active, nvlink.inactive: the number of a link; {gpu}. nvlink.alike: all GPUs have the same inactive ones.
+	{"nvidia-smi nvlink", `^\s*GPU \d+: .*UUID`, readLinks},
+	// smi.pcie: "GENERATION of MAX, WIDTH of MAX, STATE, UTILIZATION %"; {gpu}.
+	{"nvidia-smi -q", `NVSMI LOG`, readQuery},
+	// fabric: "STATE: STATUS".
+	{"nvidia-smi's fabric", `^\s*Fabric\s*$`, readFabric},
+	// k8s.lacking: allocatable GPUs, if the node has more.
+	{"kubectl describe node", `^\s*Capacity:\s*$`, readNode},
+	// xml.bridge: a PCIe switch, and xml.gpu: a GPU; {bus}, {vendor}, {speed}, {width}, {below}.
+	{"topology files", `<system version=|<cpu .*numaid=`, readTopology},
+}
+
+// lineAt returns the line of a hit.
+func (in *input) lineAt(at place) string {
+	_, l := line(in.files[at.file].Text, at.offset)
+	return string(l)
+}
+
+// from returns lines from a hit on, until f returns false.
+func (in *input) from(at place, f func(at place, l string) bool) {
+	text := in.files[at.file].Text
+	for at.offset < len(text) {
+		end := bytes.IndexByte(text[at.offset:], '\n')
+		if end < 0 {
+			end = len(text) - at.offset
+		}
+		if !f(at, string(clean(text[at.offset:at.offset+min(end, maxLine)]))) {
+			return
+		}
+		at.offset += end + 1
+	}
+}
+
+// instance is a GPU's instance in MIG mode.
+var instance = regexp.MustCompile(`GPU-I:\d+(?: GPU-CI:\d+)?`)
+
+func readKernel(in *input, hits []hit) {
+	for _, h := range hits {
+		e, ok := health.ReadKernelLine(in.lineAt(h.at))
+		if !ok {
+			continue
+		}
+		more := map[string]string{"number": strconv.Itoa(e.Number), "bus": e.Bus, "meaning": e.Meaning, "action": e.Action, "detail": e.Text}
+		if m := instance.FindString(in.lineAt(h.at)); m != "" {
+			more["instance"] = m
+		}
+		class := e.Class
+		if e.Kind == "SXid" && class == "note" && !strings.HasPrefix(e.Text, "Non-fatal") {
+			class = "unknown" // a line of data, or of the severity alone
+		}
+		in.add(strings.ToLower(e.Kind), class+" "+strconv.Itoa(e.Number), more, h.at)
+	}
+}
+
+var (
+	assigned = regexp.MustCompile(`\b((?:NCCL|RCCL|UCX|FI|GLOO|TORCH_NCCL|OMPI_MCA|HSA)_[A-Z0-9_]+|LD_LIBRARY_PATH|CUDA_VISIBLE_DEVICES)=("[^"]*"|'[^']*'|\S*)`)
+	heard    = regexp.MustCompile(`\b([A-Z]+_[A-Z0-9_]+) set (?:by environment )?to (\S+?)\.?(?:\s|$)`)
+	typed    = regexp.MustCompile(`^\s*(?:[$#>+] |export |declare -x |-x |-e |--env |ENV |set |(?:sudo |env )?(?:mpirun|mpiexec|srun|torchrun|docker|podman|kubectl)\b)`)
+)
+
+// readVariables reads assignments: a line of env or of a file, a command's, and what NCCL says that it has heard. A
+// message that recommends to set a variable is none.
+func readVariables(in *input, hits []hit) {
+	for _, h := range hits {
+		l := in.lineAt(h.at)
+		if m := heard.FindStringSubmatch(l); m != nil && strings.Contains(l, "NCCL INFO") {
+			in.add("env."+m[1], m[2], nil, h.at)
+			continue
+		}
+		for _, m := range assigned.FindAllStringSubmatchIndex(l, -1) {
+			if before := strings.TrimSpace(l[:m[0]]); before == "" || typed.MatchString(l) || assigned.MatchString(before+" ") && !strings.Contains(before, ": ") {
+				in.add("env."+l[m[2]:m[3]], strings.Trim(l[m[4]:m[5]], `"',;`), nil, h.at)
+			}
+		}
+	}
+}
+
+// readCopies counts the programs of nccl-tests whose output this is.
+func readCopies(in *input, hits []hit) {
+	heads, tails := 0, 0
+	for _, h := range hits {
+		if strings.Contains(in.lineAt(h.at), "nThread") {
+			heads++
+		} else {
+			tails++
+		}
+	}
+	if n := max(heads, tails); n > 1 {
+		in.add("copies", strconv.Itoa(n), nil, hits[len(hits)-1].at)
+	}
+}
+
+var version = regexp.MustCompile(`\b\d{3}\.\d{2,3}(?:\.\d{2})?\b`)
+
+// readDriver reads the driver's version from nvidia-smi, or from the lines after a modinfo.
+func readDriver(in *input, hits []hit) {
+	for _, h := range hits {
+		n := 0
+		in.from(h.at, func(at place, l string) bool {
+			if v := version.FindString(l); v != "" {
+				in.add("driver", v, nil, at)
+				return false
+			}
+			n++
+			return n < 3 && strings.Contains(in.lineAt(h.at), "modinfo")
+		})
+	}
+}
+
+var call = regexp.MustCompile(`(\S+:\d+):\d+ \[\w+\] NCCL INFO (\w+): opCount (\w+) .*count (\d+) datatype (\d+) op (\d+) root (\d+) comm (\w+) \[nranks=(\d+)\]`)
+
+// readCalls compares the calls of the ranks. Communicators have different addresses on each rank, so it compares those of
+// processes that use one communicator of a size alone.
+func readCalls(in *input, hits []hit) {
+	type key struct{ number, size string }
+	calls, comms := map[key]map[string][]string{}, map[[2]string]map[string]bool{}
+	where := map[key]place{}
+	for _, h := range hits {
+		m := call.FindStringSubmatch(in.lineAt(h.at))
+		if m == nil {
+			continue
+		}
+		k := key{m[3], m[9]}
+		if calls[k] == nil {
+			calls[k], where[k] = map[string][]string{}, h.at
+		}
+		what := fmt.Sprintf("%s of %s elements of datatype %s, op %s, root %s", m[2], m[4], m[5], m[6], m[7])
+		calls[k][m[1]] = append(calls[k][m[1]], what)
+		c := [2]string{m[1], m[9]}
+		if comms[c] == nil {
+			comms[c] = map[string]bool{}
+		}
+		comms[c][m[8]] = true
+	}
+	for k, byProcess := range calls {
+		var different []string
+		sure := len(byProcess) > 1
+		for process, list := range byProcess {
+			sure = sure && len(list) == 1 && len(comms[[2]string{process, k.size}]) == 1
+			if !slices.Contains(different, list[0]) {
+				different = append(different, list[0])
+			}
+		}
+		if sure && len(different) > 1 {
+			slices.Sort(different)
+			in.add("call.differs", k.number, map[string]string{"calls": strings.Join(different[:min(len(different), 3)], "; ")}, where[k])
+		}
+	}
+}
+
+var (
+	gidEntry = regexp.MustCompile(`GID\[ *(\d+)\]:\s*([0-9a-f:.]+)(.*)`)
+	gidRow   = regexp.MustCompile(`^\S+\s+\d+\s+(\d+)\s+([0-9a-f:]+)\s+(.*)`)
+)
+
+// readGIDs reads ibv_devinfo -v and show_gids, and finds the GID that NCCL_IB_GID_INDEX names.
+func readGIDs(in *input, hits []hit) {
+	used := in.values("env.NCCL_IB_GID_INDEX")
+	better := ""
+	for _, pass := range []bool{false, true} {
+		for _, h := range hits {
+			l := in.lineAt(h.at)
+			m := gidEntry.FindStringSubmatch(l)
+			if m == nil {
+				m = gidRow.FindStringSubmatch(l)
+			}
+			switch {
+			case m == nil:
+			case !pass && better == "" && strings.Contains(m[3], "v2") && (strings.Contains(m[2], "ffff:") && !strings.HasPrefix(m[2], "fe80")):
+				better = m[1]
+			case pass && slices.Contains(used, m[1]):
+				more := map[string]string{"gid": m[2]}
+				if better != "" {
+					more["better"] = better
+				}
+				in.add("gid.in-use", m[2], more, h.at)
+			}
+		}
+	}
+}
+
+var linkUp = regexp.MustCompile(`mlx5_core \S+ (\S+): Link up`)
+
+// readFlaps counts how often links came up.
+func readFlaps(in *input, hits []hit) {
+	count, last := map[string]int{}, map[string]place{}
+	for _, h := range hits {
+		if m := linkUp.FindStringSubmatch(in.lineAt(h.at)); m != nil {
+			count[m[1]]++
+			last[m[1]] = h.at
+		}
+	}
+	for _, dev := range slices.Sorted(maps.Keys(count)) {
+		if n := count[dev]; n > 2 {
+			in.add("link.flaps", strconv.Itoa(n), map[string]string{"dev": dev, "count": strconv.Itoa(n)}, last[dev])
+		}
+	}
+}
+
+// readPorts reads ibstat and ibv_devinfo.
+func readPorts(in *input, hits []hit) {
+	for _, h := range hits {
+		var device, port string
+		values := map[string]string{}
+		begin := h.at
+		flush := func() {
+			if port != "" && values["state"] != "" {
+				in.add("port", fmt.Sprintf("%s %s %s %s", values["state"], values["physical"], values["rate"], values["layer"]), map[string]string{
+					"port": device, "rate": values["rate"], "lid": values["lid"], "sm": values["sm"], "type": values["type"],
+				}, begin)
+			}
+			port = ""
+			for _, k := range []string{"state", "physical", "rate", "layer", "lid", "sm"} {
+				delete(values, k)
+			}
+		}
+		first := true
+		in.from(h.at, func(at place, l string) bool {
+			key, value, ok := strings.Cut(strings.TrimSpace(l), ":")
+			value = strings.TrimSpace(value)
+			switch {
+			case strings.HasPrefix(strings.TrimSpace(l), "CA '") || key == "hca_id":
+				if !first {
+					return false
+				}
+				first = false
+				device = strings.Trim(strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(l), "CA")), "'")
+				if key == "hca_id" {
+					device = value
+				}
+			case !ok:
+				return strings.TrimSpace(l) == ""
+			case strings.HasPrefix(key, "Port ") || key == "port":
+				flush()
+				port, begin = l, at
+			case key == "CA type" || key == "vendor_part_id":
+				values["type"] = value
+			case key == "State" || key == "state":
+				values["state"] = stateName(value)
+				begin = at
+			case key == "Physical state" || key == "phys_state":
+				values["physical"] = strings.Fields(value + " -")[0]
+			case key == "Rate" || key == "active_speed":
+				values["rate"] = strings.Fields(value + " -")[0]
+			case key == "Link layer" || key == "link_layer":
+				values["layer"] = value
+			case key == "Base lid" || key == "port_lid":
+				values["lid"] = value
+			case key == "SM lid" || key == "sm_lid":
+				values["sm"] = value
+			}
+			return true
+		})
+		flush()
+	}
+	best := map[string]float64{}
+	for _, f := range in.facts["port"] {
+		if rate, _ := strconv.ParseFloat(f.More["rate"], 64); strings.Contains(f.Value, " LinkUp ") {
+			best[f.More["type"]] = max(best[f.More["type"]], rate)
+		}
+	}
+	for _, f := range in.facts["port"] {
+		if rate, _ := strconv.ParseFloat(f.More["rate"], 64); strings.HasPrefix(f.Value, "Active LinkUp ") && rate < best[f.More["type"]] {
+			more := maps.Clone(f.More)
+			more["best"] = strconv.FormatFloat(best[f.More["type"]], 'f', -1, 64)
+			in.add("port.slow", f.More["rate"], more, f.Line.at)
+		}
+	}
+}
+
+// stateName makes ibstat's name of ibv_devinfo's "PORT_ACTIVE (4)".
+func stateName(s string) string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(s, "PORT_"), " ")
+	switch name {
+	case "INIT":
+		return "Initializing"
+	case "ACTIVE", "DOWN", "ARMED":
+		return name[:1] + strings.ToLower(name[1:])
+	}
+	return name
+}
+
+var cell = regexp.MustCompile(`^(?:X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC)$`)
+
+// readMatrix reads nvidia-smi topo -m.
+func readMatrix(in *input, hits []hit) {
+	for _, h := range hits {
+		var columns []string
+		in.from(h.at, func(at place, l string) bool {
+			f := strings.Fields(l)
+			if columns == nil {
+				for _, name := range f {
+					if strings.HasPrefix(name, "GPU") || strings.HasPrefix(name, "NIC") || strings.HasPrefix(name, "mlx") {
+						columns = append(columns, name)
+					}
+				}
+				return len(columns) > 1
+			}
+			if len(f) == 0 || !slices.Contains(columns, f[0]) {
+				return len(f) == 0 && len(l) > 0
+			}
+			for i, name := range columns[:min(len(columns), len(f)-1)] {
+				kind := f[i+1]
+				if !cell.MatchString(kind) || !strings.HasPrefix(f[0], "GPU") || kind == "X" {
+					continue
+				}
+				more := map[string]string{"a": f[0], "b": name}
+				if strings.HasPrefix(name, "GPU") {
+					in.add("topo.gpu-gpu", kind, more, at)
+				} else {
+					in.add("topo.gpu-nic", kind, more, at)
+				}
+			}
+			return true
+		})
+	}
+}
+
+var (
+	smiGPU   = regexp.MustCompile(`^\s*GPU (\d+): (.*?)(?: \(UUID|$)`)
+	smiLink  = regexp.MustCompile(`^\s*Link (\d+): (.*)$`)
+	smiValue = regexp.MustCompile(`[0-9.]+`)
+)
+
+// readLinks reads nvidia-smi nvlink -s.
+func readLinks(in *input, hits []hit) {
+	for _, h := range hits {
+		m := smiGPU.FindStringSubmatch(in.lineAt(h.at))
+		if m == nil {
+			continue
+		}
+		links, first := 0, true
+		in.from(h.at, func(at place, l string) bool {
+			if first {
+				first = false
+				return true
+			}
+			f := smiLink.FindStringSubmatch(l)
+			if f == nil {
+				return false
+			}
+			links++
+			more := map[string]string{"gpu": m[1], "model": m[2], "link": f[1]}
+			if strings.Contains(f[2], "inactive") {
+				in.add("nvlink.inactive", f[1], more, at)
+			} else {
+				in.add("nvlink.active", f[1], more, at)
+			}
+			return true
+		})
+	}
+	inactive := map[string][]string{}
+	for _, f := range in.facts["nvlink.active"] {
+		inactive[f.More["gpu"]] = nil
+	}
+	for _, f := range in.facts["nvlink.inactive"] {
+		inactive[f.More["gpu"]] = append(inactive[f.More["gpu"]], f.Value)
+	}
+	first := []string(nil)
+	for i, gpu := range slices.Sorted(maps.Keys(inactive)) {
+		if i == 0 {
+			first = inactive[gpu]
+		} else if !slices.Equal(first, inactive[gpu]) {
+			return
+		}
+	}
+	if len(inactive) > 1 && len(first) > 0 {
+		in.add("nvlink.alike", strings.Join(first, " "), nil, in.facts["nvlink.inactive"][0].Line.at)
+	}
+}
+
+// readFabric reads the fabric's state in nvidia-smi -q.
+func readFabric(in *input, hits []hit) {
+	for _, h := range hits {
+		state, n := "", 0
+		in.from(h.at, func(at place, l string) bool {
+			key, value, _ := strings.Cut(l, ":")
+			switch strings.TrimSpace(key) {
+			case "State":
+				state = strings.TrimSpace(value)
+			case "Status":
+				in.add("fabric", state+": "+strings.TrimSpace(value), nil, at)
+				return false
+			}
+			n++
+			return n < 4
+		})
+	}
+}
+
+// readNode reads the GPUs of kubectl describe node.
+func readNode(in *input, hits []hit) {
+	for _, h := range hits {
+		capacity, n := "", 0
+		in.from(h.at, func(at place, l string) bool {
+			if value, ok := strings.CutPrefix(strings.TrimSpace(l), "nvidia.com/gpu:"); ok {
+				if value = strings.TrimSpace(value); capacity == "" {
+					capacity = value
+				} else {
+					if value != capacity {
+						in.add("k8s.lacking", value, nil, at)
+					}
+					return false
+				}
+			}
+			n++
+			return n < 60
+		})
+	}
+}
+
+// readQuery reads nvidia-smi -q.
+func readQuery(in *input, hits []hit) {
+	at, gpu := hits[0].at, ""
+	values, under := map[string]string{}, ""
+	begin := at
+	flush := func() {
+		if gpu != "" && values["Current generation"] != "" {
+			number := func(k string) string { return smiValue.FindString(values[k]) }
+			in.add("smi.pcie", fmt.Sprintf("%s of %s, %s of %s, %s, %s %%", number("Current generation"), number("Max generation"),
+				number("Current width"), number("Max width"), values["Performance State"], number("Gpu")), map[string]string{
+				"gpu": gpu, "generation": number("Current generation"), "width": number("Current width"),
+				"maxgen": number("Max generation"), "maxwidth": number("Max width"), "state": values["Performance State"],
+			}, begin)
+		}
+		values, under = map[string]string{}, ""
+	}
+	in.from(at, func(at place, l string) bool {
+		if rest, ok := strings.CutPrefix(l, "GPU "); ok && strings.Count(rest, ":") >= 2 {
+			flush()
+			gpu = strings.TrimSpace(rest)
+			return true
+		}
+		key, value, ok := strings.Cut(l, " : ")
+		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
+		switch {
+		case !ok && (key == "PCIe Generation" || key == "Link Width" || key == "Utilization"):
+			under = key
+		case !ok && key != "":
+			under = ""
+		case under == "PCIe Generation" && (key == "Max" || key == "Current"):
+			values[key+" generation"] = value
+			if key == "Current" {
+				begin = at
+			}
+		case under == "Link Width" && (key == "Max" || key == "Current"):
+			values[key+" width"] = value
+		case under == "Utilization" && (key == "Gpu" || key == "GPU"):
+			values["Gpu"] = value
+		case key == "Performance State":
+			values[key] = value
+		}
+		return true
+	})
+	flush()
+}
+
+// readTopology reads NCCL's topology files.
+func readTopology(in *input, hits []hit) {
+	for _, h := range hits[:1] {
+		text := in.files[h.at.file].Text
+		dec := xml.NewDecoder(bytes.NewReader(text))
+		var above []map[string]string
+		for {
+			at := place{h.at.file, int(dec.InputOffset())}
+			token, err := dec.Token()
+			if err != nil {
+				return
+			}
+			switch e := token.(type) {
+			case xml.StartElement:
+				a := map[string]string{"element": e.Name.Local}
+				for _, attr := range e.Attr {
+					a[attr.Name.Local] = attr.Value
+				}
+				for at.offset < len(text) && text[at.offset] != '<' {
+					at.offset++
+				}
+				if e.Name.Local == "pci" {
+					in.topologyDevice(a, above, at)
+				}
+				above = append(above, a)
+			case xml.EndElement:
+				if len(above) > 0 {
+					above = above[:len(above)-1]
+				}
+			}
+		}
+	}
+}
+
+func (in *input) topologyDevice(a map[string]string, above []map[string]string, at place) {
+	more := map[string]string{
+		"bus": a["busid"], "vendor": a["vendor"], "device": a["device"],
+		"speed": a["link_speed"], "width": a["link_width"],
+	}
+	maps.DeleteFunc(more, func(_, v string) bool { return v == "" })
+	value := fmt.Sprintf("%s %s:%s %s x%s", a["class"], strings.TrimPrefix(a["vendor"], "0x"), strings.TrimPrefix(a["device"], "0x"), a["link_speed"], a["link_width"])
+	switch {
+	case strings.HasPrefix(a["class"], "0x0604"):
+		in.add("xml.bridge", value, more, at)
+	case strings.HasPrefix(a["class"], "0x03"):
+		in.add("xml.gpu", value, more, at)
+	case strings.HasPrefix(a["class"], "0x02"):
+		in.add("xml.nic", value, more, at)
+	}
+}

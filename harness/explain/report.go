@@ -1,0 +1,118 @@
+package explain
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// shownCauses is how many causes a text tells in full.
+const shownCauses = 3
+
+// WriteText writes the report for a person, in lines of width columns.
+func (r *Report) WriteText(w io.Writer, width int) error {
+	t := &textWriter{width: max(width, 60)}
+	head := string(r.Verdict)
+	if r.Verdict == Fault && len(r.Causes) > 0 {
+		head += " (" + string(r.Causes[0].Sure) + ")"
+	}
+	t.par("verdict: "+head+": ", r.Summary)
+	for i := range r.Causes {
+		c := &r.Causes[i]
+		switch {
+		case i >= shownCauses && len(r.Causes) > shownCauses+1:
+			if i == shownCauses {
+				t.line("")
+			}
+			t.par("and "+c.head()+": ", fmt.Sprintf("%s (%s:%d)", c.Cause, c.Lines[0].File, c.Lines[0].Number))
+			continue
+		case i > 0:
+			t.line("")
+			t.par("and "+c.head()+": ", c.Cause)
+			if c.Verdict == NoFault { // what it is not
+				continue
+			}
+		}
+		c.write(t)
+	}
+	for _, text := range r.Ask {
+		t.par("   ask for: ", text)
+	}
+	if len(r.Known) > 0 {
+		t.line("")
+		t.par("understood: ", strings.Join(r.Known, "; "))
+	}
+	_, err := io.WriteString(w, t.b.String())
+	return err
+}
+
+func (c *Cause) head() string {
+	if c.Verdict == Fault {
+		return string(c.Verdict) + " (" + string(c.Sure) + ")"
+	}
+	return string(c.Verdict)
+}
+
+// shownLines is how many lines of evidence a text has for a cause.
+const shownLines = 4
+
+func (c *Cause) write(t *textWriter) {
+	for _, l := range c.Lines[:min(len(c.Lines), shownLines)] {
+		t.quote(fmt.Sprintf("   %s:%d: ", l.File, l.Number), l.Text)
+	}
+	if n := len(c.Follows); n > 0 {
+		more := ""
+		if n > 1 {
+			more = fmt.Sprintf(" and %d more", n-1)
+		}
+		t.line(fmt.Sprintf("   follows from it: %s:%d%s", c.Follows[0].File, c.Follows[0].Number, more))
+	}
+	for _, text := range c.Remedy {
+		t.par("   remedy: ", text)
+	}
+	if c.Verify != "" {
+		t.par("   verify: ", c.Verify)
+	}
+	for _, text := range c.Ask {
+		t.par("   ask for: ", text)
+	}
+	t.line("   source: " + strings.Join(c.Source, " "))
+}
+
+// A textWriter breaks lines at spaces.
+type textWriter struct {
+	b     strings.Builder
+	width int
+}
+
+func (t *textWriter) line(s string) { t.b.WriteString(s + "\n") }
+
+// par writes a paragraph; lines after the first begin below the text.
+func (t *textWriter) par(head, text string) {
+	indent := min(utf8.RuneCountInString(head), 11)
+	line := head
+	empty := true
+	for _, word := range strings.Fields(text) {
+		if !empty && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > t.width {
+			t.line(line)
+			line, empty = strings.Repeat(" ", indent), true
+		}
+		if !empty {
+			line += " "
+		}
+		line, empty = line+word, false
+	}
+	t.line(line)
+}
+
+// maxQuote is how many characters of a line a text quotes.
+const maxQuote = 240
+
+// quote writes a line of an input.
+func (t *textWriter) quote(head, text string) {
+	if r := []rune(text); len(r) > maxQuote {
+		text = string(r[:maxQuote]) + "…"
+	}
+	t.par(head, text)
+}

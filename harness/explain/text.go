@@ -1,0 +1,78 @@
+package explain
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+
+	"github.com/assay-hpc/assay/internal/words"
+)
+
+// A File is an input: a name for messages, and its text.
+type File struct {
+	Name string
+	Text []byte
+}
+
+// maxLine is how many bytes of a line are read.
+const maxLine = 4096
+
+// A Line is where something stands, and what.
+type Line struct {
+	File   string `json:"file"`
+	Number int    `json:"line"`
+	Text   string `json:"text"` // without escape sequences and secrets
+
+	at place
+}
+
+// A place is a position in the inputs: lines of an earlier file come first.
+type place struct{ file, offset int }
+
+func (p place) before(q place) bool {
+	return p.file < q.file || p.file == q.file && p.offset < q.offset
+}
+
+// line returns the line around an offset, and where it begins. Of a line that is longer than maxLine it returns a window
+// of that length around the offset, which is the same for offsets that are close to each other.
+func line(text []byte, offset int) (start int, l []byte) {
+	low := max(0, offset-offset%(maxLine/2)-maxLine/4)
+	start = low
+	if i := bytes.LastIndexByte(text[low:offset], '\n'); i >= 0 || low == 0 {
+		start = low + i + 1
+	}
+	end := min(len(text), low+maxLine)
+	if i := bytes.IndexByte(text[offset:max(offset, end)], '\n'); i >= 0 {
+		end = offset + i
+	}
+	return start, clean(text[start:end])
+}
+
+var escapes = regexp.MustCompile(`\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])|\r$`)
+
+// clean removes what colours a line on a terminal.
+func clean(l []byte) []byte {
+	if bytes.IndexByte(l, 0x1b) < 0 && !bytes.HasSuffix(l, []byte("\r")) {
+		return l
+	}
+	return escapes.ReplaceAll(l, nil)
+}
+
+// secret is what no report repeats: values of variables and options that are called a secret, and tokens by their form.
+var secret = regexp.MustCompile(`(?i)((?:pass(?:word|wd|phrase)?|secret|token|api[_-]?key|access[_-]?key|credential|authorization|cookie)[\w-]*["']?\s*[:=]\s*["']?(?:bearer |basic )?)[^\s"',;&]+` +
+	`|(\b(?:bearer|basic) )[\w.~+/=-]{8,}` +
+	`|(://[^\s:/@]+:)[^\s@/]+(?:@)` +
+	`|\b(?:hf_|gh[pousr]_|github_pat_|glpat-|xox[baprs]-|sk-|nvapi-|AKIA|ASIA|eyJ)[\w.-]{10,}`)
+
+// Shown returns a text from an input as it may be printed: without secrets, and with control characters visible.
+func Shown(s string) string {
+	s = secret.ReplaceAllStringFunc(s, func(m string) string {
+		f := secret.FindStringSubmatch(m)
+		at := ""
+		if f[3] != "" {
+			at = "@"
+		}
+		return f[1] + f[2] + f[3] + "***" + at
+	})
+	return words.Line(strings.ReplaceAll(strings.TrimSpace(s), "\t", " "))
+}
