@@ -2,6 +2,7 @@ package explain
 
 import (
 	"bytes"
+	"encoding/json"
 	"encoding/xml"
 	"fmt"
 	"maps"
@@ -26,6 +27,9 @@ var readers = []reader{
 	{"the kernel's log", `NVRM: (?:Xid|GPU) |nvidia-nvswitch\d*: SXid|nvidia [0-9a-f:.]+: prob`, readKernel},
 	// env.NAME: a variable's value.
 	{"variables", `\b(?:NCCL_|RCCL_|UCX_|FI_PROVIDER|FI_EFA_|GLOO_|OMPI_MCA_|HSA_|LD_LIBRARY_PATH|CUDA_VISIBLE_DEVICES)[A-Z0-9_]*(?:=| set )`, readVariables},
+	// ras.missing: a rank; {host}, {pid}, {gpu}, {state}. ras.behind: ranks; {operation}, {count}, {most}. ras.error: a
+	// rank. ras.fine: how many ranks, if there is nothing of the others.
+	{"RAS as JSON", `"communicators_count":`, readRAS},
 	// copies: how many nccl-tests print into the text.
 	{"nccl-tests", `# nThread \d+ nGpus|# Avg bus bandwidth`, readCopies},
 	// driver: its version.
@@ -105,7 +109,7 @@ var (
 func readVariables(in *input, hits []hit) {
 	for _, h := range hits {
 		l := in.lineAt(h.at)
-		if m := heard.FindStringSubmatch(l); m != nil && strings.Contains(l, "NCCL INFO") {
+		if m := heard.FindStringSubmatch(l); m != nil && (strings.Contains(l, "NCCL INFO") || strings.Contains(l, " set by environment to ")) {
 			in.add("env."+m[1], m[2], nil, h.at)
 			continue
 		}
@@ -113,6 +117,73 @@ func readVariables(in *input, hits []hit) {
 			if before := strings.TrimSpace(l[:m[0]]); before == "" || typed.MatchString(l) || assigned.MatchString(before+" ") && !strings.Contains(before, ": ") {
 				in.add("env."+l[m[2]:m[3]], strings.Trim(l[m[4]:m[5]], `"',;`), nil, h.at)
 			}
+		}
+	}
+}
+
+// readRAS reads the answer of ncclras -f json.
+func readRAS(in *input, hits []hit) {
+	type rank struct {
+		Rank   int
+		Host   string
+		PID    int `json:"pid"`
+		CUDA   int `json:"cuda_dev"`
+		Status struct {
+			AsyncError   int  `json:"async_error"`
+			Unresponsive bool `json:"unresponsive"`
+			Dead         bool `json:"considered_dead"`
+		}
+		Counts map[string]int `json:"collective_counts"`
+	}
+	for _, h := range hits {
+		text := in.files[h.at.file].Text
+		begin := bytes.LastIndexByte(text[:h.at.offset+1], '{')
+		if begin < 0 {
+			continue
+		}
+		var doc struct {
+			Communicators []struct {
+				Size    int
+				Ranks   []rank
+				Missing []rank `json:"missing_ranks"`
+			}
+		}
+		if json.NewDecoder(bytes.NewReader(text[begin:])).Decode(&doc) != nil {
+			continue
+		}
+		found, all := false, 0
+		add := func(name, value string, more map[string]string) {
+			found = true
+			in.add(name, value, more, h.at)
+		}
+		for _, c := range doc.Communicators {
+			all += len(c.Ranks)
+			for _, r := range c.Missing {
+				state := "does not answer"
+				if r.Status.Dead {
+					state = "is considered dead"
+				}
+				add("ras.missing", strconv.Itoa(r.Rank), map[string]string{"host": r.Host, "pid": strconv.Itoa(r.PID), "gpu": strconv.Itoa(r.CUDA), "state": state})
+			}
+			most := map[string]int{}
+			for _, r := range c.Ranks {
+				for op, n := range r.Counts {
+					most[op] = max(most[op], n)
+				}
+				if r.Status.AsyncError != 0 {
+					add("ras.error", strconv.Itoa(r.Rank), map[string]string{"host": r.Host})
+				}
+			}
+			for _, op := range slices.Sorted(maps.Keys(most)) {
+				for _, r := range c.Ranks {
+					if n := r.Counts[op]; n < most[op] {
+						add("ras.behind", strconv.Itoa(r.Rank), map[string]string{"operation": op, "count": strconv.Itoa(n), "most": strconv.Itoa(most[op]), "host": r.Host})
+					}
+				}
+			}
+		}
+		if !found && all > 0 {
+			in.add("ras.fine", strconv.Itoa(all), nil, h.at)
 		}
 	}
 }
