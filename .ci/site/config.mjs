@@ -23,6 +23,7 @@ export const sidebar = [
       page("Use assay's NCCL", "tasks/use-our-nccl"),
     ],
   },
+  { text: "Logs", items: [page("Explain a log", "explain"), page("Problems by their lines", "problems")] },
   { text: "Commands", items: [page("assay", "commands"), page("harness", "harness")] },
   {
     text: "Certificates",
