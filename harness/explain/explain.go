@@ -217,6 +217,9 @@ func (in *input) holds(c *Condition, p *proof) bool {
 			}
 			show(f.Line.at)
 			p.capture(c.Fact, f.Value)
+			if name, ok := strings.CutPrefix(c.Fact, "env."); ok {
+				p.capture("setting", name+"="+f.Value)
+			}
 			for name, value := range f.More {
 				p.capture(name, value)
 			}
