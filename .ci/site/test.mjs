@@ -136,9 +136,9 @@ for (const colorScheme of ["light", "dark"]) {
 }
 const wrong = []
 const page = await open("examples/index.html", { viewport: { width: 1280, height: 900 } }, wrong)
-const file = page.locator(".vp-doc a[href$='report.txt']").first()
+const file = page.locator(".vp-doc a[href$='report.html']").first()
 await file.click()
-await page.waitForURL(/report\.txt$/, { timeout: 10000 }).catch(() => wrong.push("a link to a report does not open it"))
+await page.waitForURL(/report\.html$/, { timeout: 10000 }).catch(() => wrong.push("a link to a report does not open it"))
 report("files", wrong)
 
 await browser.close()

@@ -397,6 +397,7 @@ func TestGateError(t *testing.T) {
 		{ID: "libraries", Verdict: result.Pass},
 		{ID: "gpu", Verdict: result.Skip, Reason: "there is none"},
 		{ID: "mpi", Verdict: result.Error, Reason: "timed out"},
+		{ID: "libraries", Verdict: result.Fail, Reason: "libgomp.so.1 is missing", Output: "1309 files\nlibgomp.so.1 is missing\n"},
 	}
 	golden.Check(t, "gate.golden", gateError("fabric-debian12", arm64, st).Error()+"\n")
 }

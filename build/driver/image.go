@@ -147,8 +147,10 @@ func gateError(target string, p recipe.Platform, st *certificate.Statement) erro
 			continue
 		}
 		fmt.Fprintf(&b, "\n  %s: %s: %s", r.Verdict, r.ID, r.Reason)
-		if r.Output != "" {
-			fmt.Fprintf(&b, "\n    | %s", strings.ReplaceAll(strings.TrimSpace(r.Output), "\n", "\n    | "))
+		for line := range strings.Lines(strings.TrimSpace(r.Output)) {
+			if line = strings.TrimSuffix(line, "\n"); line != r.Reason {
+				fmt.Fprintf(&b, "\n    | %s", line)
+			}
 		}
 	}
 	return fmt.Errorf("%s %s does not pass the gate, so it gets no tag:%s", target, p.Arch, b.String())
