@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
+	"compress/gzip"
+	"fmt"
 	"io"
 
 	"github.com/urfave/cli/v2"
@@ -23,9 +26,9 @@ it, the remedy, how to verify it, and who says so:
 It knows NCCL's and RCCL's logs and RAS, PyTorch's watchdog and flight recorder,
 kernel logs (Xid, SXid, mlx5, AER), nvidia-smi (topo -m, -q, nvlink -s), ibstat,
 NCCL's topology files, and errors of mpirun, Slurm, torchrun, UCX and libfabric.
-What the text does not decide is said to be so, with what to get. Nothing is sent
-anywhere; secrets and control characters are not repeated. Exit status: 0, or 1 if
-a fault was found.`
+Files may be packed by gzip. What the text does not decide is said to be so, with
+what to get. Nothing is sent anywhere; secrets and control characters are not
+repeated. Exit status: 0, or 1 if a fault was found.`
 
 // maxExplained bounds an input of explain.
 const maxExplained = 1 << 30
@@ -43,7 +46,7 @@ func explainCommand(out io.Writer) *cli.Command {
 			}
 			var files []explain.File
 			for _, name := range names {
-				text, err := infile.ReadArgument(name, maxExplained)
+				text, err := readLog(name)
 				if err != nil {
 					return exit.With(exit.Usage, err)
 				}
@@ -59,6 +62,27 @@ func explainCommand(out io.Writer) *cli.Command {
 			return explained(out, rules.Explain(files), format)
 		},
 	}
+}
+
+// readLog reads a file as text, also one that gzip has packed.
+func readLog(name string) ([]byte, error) {
+	text, err := infile.ReadArgument(name, maxExplained)
+	switch {
+	case err != nil:
+		return nil, err
+	case bytes.HasPrefix(text, []byte("\x1f\x8b")):
+		z, err := gzip.NewReader(bytes.NewReader(text))
+		if err == nil {
+			text, err = infile.ReadAll(z, name, maxExplained)
+		}
+		if err != nil {
+			err = fmt.Errorf("%s: %w", name, err)
+		}
+		return text, err
+	case len(text) > 1 && text[0] == 0x80 && text[1] >= 2 && text[1] <= 5:
+		return nil, fmt.Errorf("%s: a dump of PyTorch's flight recorder and no text; harness watch %s reads it", name, name)
+	}
+	return text, nil
 }
 
 func explained(out io.Writer, r *explain.Report, format string) error {
