@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
+	"runtime/debug"
 
 	"github.com/urfave/cli/v2"
 
@@ -44,6 +45,9 @@ func explainCommand(out io.Writer) *cli.Command {
 			if len(names) == 0 {
 				names = []string{"-"}
 			}
+			// The text is nearly all that there is in memory, and collecting garbage would stop the scan again and again.
+			defer debug.SetGCPercent(debug.SetGCPercent(-1))
+			defer debug.SetMemoryLimit(debug.SetMemoryLimit(2 * maxExplained))
 			var files []explain.File
 			for _, name := range names {
 				text, err := readLog(name)
