@@ -50,6 +50,7 @@ var (
 	// What mlx5_core writes of its own health (health.c), of a slot's power and of modules (events.c).
 	adapterLine = regexp.MustCompile(`mlx5_core ([0-9a-fA-F:.]+[0-9a-fA-F]): (.*?(?:Port module event\[error\]|Detected insufficient power|Health issue observed|device's health compromised|High temperature|No done completion).*)$`)
 
+	// numbered begins a message of an Xid or SXid, whether the rest can be read or not.
 	numbered = regexp.MustCompile(`(?:^|;|\] ?|kernel: )(?:NVRM: Xid|nvidia-nvswitch\d*: SXid)`)
 
 	kmsgHead   = regexp.MustCompile(`^\d+,\d+,(\d+),[^;]*;`)
@@ -232,9 +233,9 @@ func (m *message) clears() bool {
 
 var clearsText = regexp.MustCompile(`to 0x0 \(None\)|to None\b`)
 
-// A KernelEvent is a line of the kernel's log about a GPU or an NVSwitch, and what it means.
+// A KernelEvent is a line of the kernel's log about a GPU, an NVSwitch or a network adapter, and what it means.
 type KernelEvent struct {
-	Kind   string // "Xid", "SXid", or "init": the driver could not start the GPU
+	Kind   string // "Xid", "SXid", "init" (the driver could not start the GPU), or "adapter"
 	Number int    // of an Xid or SXid
 	Bus    string // 0000:9d:00.0
 	Text   string // after the number

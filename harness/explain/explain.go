@@ -16,12 +16,11 @@ import (
 	"strings"
 )
 
-// A Fact is what an input says about something: a version, a variable, the state of a port.
-type Fact struct {
-	Name  string            `json:"name"`
-	Value string            `json:"value"`
-	More  map[string]string `json:"more,omitempty"` // for {name} in the texts of rules
-	Line  Line              `json:"line"`
+// A fact is what an input says about something: a version, a variable, the state of a port.
+type fact struct {
+	value string
+	more  map[string]string // for {name} in the texts of rules
+	at    place
 }
 
 // A Cause is a rule that applies.
@@ -49,7 +48,7 @@ type input struct {
 	files []File
 	set   *Set
 	hits  [][]hit // by pattern
-	facts map[string][]Fact
+	facts map[string][]fact
 }
 
 // A hit is a line on which a pattern matches.
@@ -60,7 +59,7 @@ type hit struct {
 
 // Explain applies the rules to files.
 func (s *Set) Explain(files []File) *Report {
-	in := &input{files: files, set: s, hits: make([][]hit, len(s.patterns)), facts: map[string][]Fact{}}
+	in := &input{files: files, set: s, hits: make([][]hit, len(s.patterns)), facts: map[string][]fact{}}
 	for i := range files {
 		in.scan(i)
 	}
@@ -121,7 +120,7 @@ func (in *input) shown(p place) Line {
 
 func (in *input) add(name, value string, more map[string]string, at place) {
 	if len(in.facts[name]) < maxMatches {
-		in.facts[name] = append(in.facts[name], Fact{Name: name, Value: value, More: more, Line: Line{at: at}})
+		in.facts[name] = append(in.facts[name], fact{value, more, at})
 	}
 }
 
@@ -142,8 +141,8 @@ func (in *input) findFacts() {
 func (in *input) values(name string) []string {
 	var out []string
 	for _, f := range in.facts[name] {
-		if !slices.Contains(out, f.Value) {
-			out = append(out, f.Value)
+		if !slices.Contains(out, f.value) {
+			out = append(out, f.value)
 		}
 	}
 	return out
@@ -201,13 +200,13 @@ func (in *input) holds(c *Condition, p *proof) bool {
 		}
 		for _, v := range values {
 			p.capture(c.Differ, v)
-			i := slices.IndexFunc(in.facts[c.Differ], func(f Fact) bool { return f.Value == v })
-			show(in.facts[c.Differ][i].Line.at)
+			i := slices.IndexFunc(in.facts[c.Differ], func(f fact) bool { return f.value == v })
+			show(in.facts[c.Differ][i].at)
 		}
 	case c.Fact != "":
 		for _, f := range in.facts[c.Fact] {
 			if c.is != nil {
-				m := c.is.FindSubmatch([]byte(f.Value))
+				m := c.is.FindSubmatch([]byte(f.value))
 				if m == nil {
 					continue
 				}
@@ -215,12 +214,12 @@ func (in *input) holds(c *Condition, p *proof) bool {
 					p.capture(name, value)
 				}
 			}
-			show(f.Line.at)
-			p.capture(c.Fact, f.Value)
+			show(f.at)
+			p.capture(c.Fact, f.value)
 			if name, ok := strings.CutPrefix(c.Fact, "env."); ok {
-				p.capture("setting", name+"="+f.Value)
+				p.capture("setting", name+"="+f.value)
 			}
-			for name, value := range f.More {
+			for name, value := range f.more {
 				p.capture(name, value)
 			}
 		}

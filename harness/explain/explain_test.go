@@ -27,7 +27,7 @@ func TestRules(t *testing.T) {
 	s := set(t)
 	for _, r := range s.Rules {
 		applies := func(text string) bool {
-			in := &input{files: []File{{"x", []byte(text)}}, set: s, hits: make([][]hit, len(s.patterns)), facts: map[string][]Fact{}}
+			in := &input{files: []File{{"x", []byte(text)}}, set: s, hits: make([][]hit, len(s.patterns)), facts: map[string][]fact{}}
 			in.scan(0)
 			in.findFacts()
 			c, ok := in.apply(r)
@@ -160,7 +160,7 @@ func TestScanner(t *testing.T) {
 	s := set(t)
 	for _, r := range s.Rules {
 		for _, text := range r.Match {
-			in := &input{files: []File{{"x", []byte(text)}}, set: s, hits: make([][]hit, len(s.patterns)), facts: map[string][]Fact{}}
+			in := &input{files: []File{{"x", []byte(text)}}, set: s, hits: make([][]hit, len(s.patterns)), facts: map[string][]fact{}}
 			in.scan(0)
 			for i, p := range s.patterns {
 				n := 0

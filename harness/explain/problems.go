@@ -32,9 +32,13 @@ func (s *Set) Problems(head string) string {
 	return b.String()
 }
 
+// maxExample is how many lines of a text that shows a cause the document has.
+const maxExample = 5
+
 func (r *Rule) problem(b *strings.Builder) {
 	fmt.Fprintf(b, "\n### %s\n```text\n", r.ID)
-	for _, l := range strings.SplitN(strings.TrimRight(r.Match[0], "\n"), "\n", 6)[:min(5, 1+strings.Count(strings.TrimRight(r.Match[0], "\n"), "\n"))] {
+	lines := strings.Split(strings.TrimRight(r.Match[0], "\n"), "\n")
+	for _, l := range lines[:min(len(lines), maxExample)] {
 		b.WriteString(strings.TrimRight(l, " ") + "\n")
 	}
 	b.WriteString("```\n")

@@ -21,10 +21,12 @@ type reader struct {
 	read   func(in *input, hits []hit)
 }
 
-// readers, with the facts that they make.
+// readers, with the facts that they make. Those of nvidia-smi are in readers_smi.go.
 var readers = []reader{
 	// xid, sxid, init: "fail 79", by the class and number; {number}, {bus}, {meaning}, {action}, {detail}.
 	{"the kernel's log", `NVRM: (?:Xid|GPU) |nvidia-nvswitch\d*: SXid|nvidia [0-9a-f:.]+: prob`, readKernel},
+	// adapter: likewise.
+	{"the kernel's log of mlx5", `mlx5_core \S+: .*(?:module event|insufficient power|ealth|emperature|done completion)`, readKernel},
 	// env.NAME: a variable's value.
 	{"variables", `\b(?:NCCL_|RCCL_|UCX_|FI_PROVIDER|FI_EFA_|GLOO_|OMPI_MCA_|HSA_|LD_LIBRARY_PATH|CUDA_VISIBLE_DEVICES)[A-Z0-9_]*(?:=| set )`, readVariables},
 	// ras.missing: a rank; {host}, {pid}, {gpu}, {state}. ras.behind: ranks; {operation}, {count}, {most}. ras.error: a
@@ -368,15 +370,15 @@ func readPorts(in *input, hits []hit) {
 	}
 	best := map[string]float64{}
 	for _, f := range in.facts["port"] {
-		if rate, _ := strconv.ParseFloat(f.More["rate"], 64); strings.Contains(f.Value, " LinkUp ") {
-			best[f.More["type"]] = max(best[f.More["type"]], rate)
+		if rate, _ := strconv.ParseFloat(f.more["rate"], 64); strings.Contains(f.value, " LinkUp ") {
+			best[f.more["type"]] = max(best[f.more["type"]], rate)
 		}
 	}
 	for _, f := range in.facts["port"] {
-		if rate, _ := strconv.ParseFloat(f.More["rate"], 64); strings.HasPrefix(f.Value, "Active LinkUp ") && rate < best[f.More["type"]] {
-			more := maps.Clone(f.More)
-			more["best"] = strconv.FormatFloat(best[f.More["type"]], 'f', -1, 64)
-			in.add("port.slow", f.More["rate"], more, f.Line.at)
+		if rate, _ := strconv.ParseFloat(f.more["rate"], 64); strings.HasPrefix(f.value, "Active LinkUp ") && rate < best[f.more["type"]] {
+			more := maps.Clone(f.more)
+			more["best"] = strconv.FormatFloat(best[f.more["type"]], 'f', -1, 64)
+			in.add("port.slow", f.more["rate"], more, f.at)
 		}
 	}
 }
@@ -391,114 +393,6 @@ func stateName(s string) string {
 		return name[:1] + strings.ToLower(name[1:])
 	}
 	return name
-}
-
-var cell = regexp.MustCompile(`^(?:X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC)$`)
-
-// readMatrix reads nvidia-smi topo -m.
-func readMatrix(in *input, hits []hit) {
-	for _, h := range hits {
-		var columns []string
-		in.from(h.at, func(at place, l string) bool {
-			f := strings.Fields(l)
-			if columns == nil {
-				for _, name := range f {
-					if strings.HasPrefix(name, "GPU") || strings.HasPrefix(name, "NIC") || strings.HasPrefix(name, "mlx") {
-						columns = append(columns, name)
-					}
-				}
-				return len(columns) > 1
-			}
-			if len(f) == 0 || !slices.Contains(columns, f[0]) {
-				return len(f) == 0 && len(l) > 0
-			}
-			for i, name := range columns[:min(len(columns), len(f)-1)] {
-				kind := f[i+1]
-				if !cell.MatchString(kind) || !strings.HasPrefix(f[0], "GPU") || kind == "X" {
-					continue
-				}
-				more := map[string]string{"a": f[0], "b": name}
-				if strings.HasPrefix(name, "GPU") {
-					in.add("topo.gpu-gpu", kind, more, at)
-				} else {
-					in.add("topo.gpu-nic", kind, more, at)
-				}
-			}
-			return true
-		})
-	}
-}
-
-var (
-	smiGPU   = regexp.MustCompile(`^\s*GPU (\d+): (.*?)(?: \(UUID|$)`)
-	smiLink  = regexp.MustCompile(`^\s*Link (\d+): (.*)$`)
-	smiValue = regexp.MustCompile(`[0-9.]+`)
-)
-
-// readLinks reads nvidia-smi nvlink -s.
-func readLinks(in *input, hits []hit) {
-	for _, h := range hits {
-		m := smiGPU.FindStringSubmatch(in.lineAt(h.at))
-		if m == nil {
-			continue
-		}
-		links, first := 0, true
-		in.from(h.at, func(at place, l string) bool {
-			if first {
-				first = false
-				return true
-			}
-			f := smiLink.FindStringSubmatch(l)
-			if f == nil {
-				return false
-			}
-			links++
-			more := map[string]string{"gpu": m[1], "model": m[2], "link": f[1]}
-			if strings.Contains(f[2], "inactive") {
-				in.add("nvlink.inactive", f[1], more, at)
-			} else {
-				in.add("nvlink.active", f[1], more, at)
-			}
-			return true
-		})
-	}
-	inactive := map[string][]string{}
-	for _, f := range in.facts["nvlink.active"] {
-		inactive[f.More["gpu"]] = nil
-	}
-	for _, f := range in.facts["nvlink.inactive"] {
-		inactive[f.More["gpu"]] = append(inactive[f.More["gpu"]], f.Value)
-	}
-	first := []string(nil)
-	for i, gpu := range slices.Sorted(maps.Keys(inactive)) {
-		if i == 0 {
-			first = inactive[gpu]
-		} else if !slices.Equal(first, inactive[gpu]) {
-			return
-		}
-	}
-	if len(inactive) > 1 && len(first) > 0 {
-		in.add("nvlink.alike", strings.Join(first, " "), nil, in.facts["nvlink.inactive"][0].Line.at)
-	}
-}
-
-// readFabric reads the fabric's state in nvidia-smi -q.
-func readFabric(in *input, hits []hit) {
-	for _, h := range hits {
-		state, n := "", 0
-		in.from(h.at, func(at place, l string) bool {
-			key, value, _ := strings.Cut(l, ":")
-			switch strings.TrimSpace(key) {
-			case "State":
-				state = strings.TrimSpace(value)
-			case "Status":
-				in.add("fabric", state+": "+strings.TrimSpace(value), nil, at)
-				return false
-			}
-			n++
-			return n < 4
-		})
-	}
 }
 
 // readNode reads the GPUs of kubectl describe node.
@@ -520,52 +414,6 @@ func readNode(in *input, hits []hit) {
 			return n < 60
 		})
 	}
-}
-
-// readQuery reads nvidia-smi -q.
-func readQuery(in *input, hits []hit) {
-	at, gpu := hits[0].at, ""
-	values, under := map[string]string{}, ""
-	begin := at
-	flush := func() {
-		if gpu != "" && values["Current generation"] != "" {
-			number := func(k string) string { return smiValue.FindString(values[k]) }
-			in.add("smi.pcie", fmt.Sprintf("%s of %s, %s of %s, %s, %s %%", number("Current generation"), number("Max generation"),
-				number("Current width"), number("Max width"), values["Performance State"], number("Gpu")), map[string]string{
-				"gpu": gpu, "generation": number("Current generation"), "width": number("Current width"),
-				"maxgen": number("Max generation"), "maxwidth": number("Max width"), "state": values["Performance State"],
-			}, begin)
-		}
-		values, under = map[string]string{}, ""
-	}
-	in.from(at, func(at place, l string) bool {
-		if rest, ok := strings.CutPrefix(l, "GPU "); ok && strings.Count(rest, ":") >= 2 {
-			flush()
-			gpu = strings.TrimSpace(rest)
-			return true
-		}
-		key, value, ok := strings.Cut(l, " : ")
-		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
-		switch {
-		case !ok && (key == "PCIe Generation" || key == "Link Width" || key == "Utilization"):
-			under = key
-		case !ok && key != "":
-			under = ""
-		case under == "PCIe Generation" && (key == "Max" || key == "Current"):
-			values[key+" generation"] = value
-			if key == "Current" {
-				begin = at
-			}
-		case under == "Link Width" && (key == "Max" || key == "Current"):
-			values[key+" width"] = value
-		case under == "Utilization" && (key == "Gpu" || key == "GPU"):
-			values["Gpu"] = value
-		case key == "Performance State":
-			values[key] = value
-		}
-		return true
-	})
-	flush()
 }
 
 // readTopology reads NCCL's topology files.

@@ -80,7 +80,7 @@ type Condition struct {
 	is      *regexp.Regexp
 }
 
-// A factRule finds a fact in a line: the group "value", and what it is about in the group "of".
+// A factRule finds a fact in a line: its value is the group "value".
 type factRule struct {
 	Name string `yaml:"name"`
 	Line string `yaml:"line"`
