@@ -35,11 +35,14 @@ repeated. Exit status: 0, or 1 if a fault was found.`
 const maxExplained = 1 << 30
 
 func explainCommand(out io.Writer) *cli.Command {
-	var format string
+	var format, hardware string
 	return &cli.Command{
 		Name: "explain", Usage: "say what a log means, and what to do", ArgsUsage: "[FILE...]",
 		Description: explainText,
-		Flags:       []cli.Flag{grammar.Format(&format, "text", "json")},
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "platform", Destination: &hardware, Usage: "the machine, as far as it is known: `PLATFORM`, such as p5.48xlarge"},
+			grammar.Format(&format, "text", "json"),
+		},
 		Action: func(c *cli.Context) error {
 			names := c.Args().Slice()
 			if len(names) == 0 {
@@ -58,6 +61,9 @@ func explainCommand(out io.Writer) *cli.Command {
 					name = "stdin"
 				}
 				files = append(files, explain.File{Name: words.Line(name), Text: text})
+			}
+			if hardware != "" {
+				files = append(files, explain.File{Name: "--platform", Text: []byte("--platform " + words.Line(hardware) + "\n")})
 			}
 			rules, err := explain.Load()
 			if err != nil {

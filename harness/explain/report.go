@@ -12,24 +12,24 @@ const shownCauses = 3
 
 // WriteText writes the report for a person, in lines of width columns.
 func (r *Report) WriteText(w io.Writer, width int) error {
-	t := &textWriter{width: max(width, 60)}
+	t := NewText(width)
 	head := string(r.Verdict)
 	if r.Verdict == Fault && len(r.Causes) > 0 {
 		head += " (" + string(r.Causes[0].Sure) + ")"
 	}
-	t.par("verdict: "+head+": ", r.Summary)
+	t.Par("verdict: "+head+": ", r.Summary)
 	for i := range r.Causes {
 		c := &r.Causes[i]
 		switch {
 		case i >= shownCauses && len(r.Causes) > shownCauses+1:
 			if i == shownCauses {
-				t.line("")
+				t.Line("")
 			}
-			t.par("and "+c.head()+": ", fmt.Sprintf("%s (%s:%d)", c.Cause, c.Lines[0].File, c.Lines[0].Number))
+			t.Par("and "+c.head()+": ", fmt.Sprintf("%s (%s:%d)", c.Cause, c.Lines[0].File, c.Lines[0].Number))
 			continue
 		case i > 0:
-			t.line("")
-			t.par("and "+c.head()+": ", c.Cause)
+			t.Line("")
+			t.Par("and "+c.head()+": ", c.Cause)
 			if c.Verdict == NoFault { // what it is not
 				continue
 			}
@@ -37,11 +37,11 @@ func (r *Report) WriteText(w io.Writer, width int) error {
 		c.write(t)
 	}
 	for _, text := range r.Ask {
-		t.par("   ask for: ", text)
+		t.Par("   ask for: ", text)
 	}
 	if len(r.Known) > 0 {
-		t.line("")
-		t.par("understood: ", strings.Join(r.Known, "; "))
+		t.Line("")
+		t.Par("understood: ", strings.Join(r.Known, "; "))
 	}
 	_, err := io.WriteString(w, t.b.String())
 	return err
@@ -57,7 +57,7 @@ func (c *Cause) head() string {
 // shownLines is how many lines of evidence a text has for a cause.
 const shownLines = 4
 
-func (c *Cause) write(t *textWriter) {
+func (c *Cause) write(t *Text) {
 	for _, l := range c.Lines[:min(len(c.Lines), shownLines)] {
 		t.quote(fmt.Sprintf("   %s:%d: ", l.File, l.Number), l.Text)
 	}
@@ -66,36 +66,42 @@ func (c *Cause) write(t *textWriter) {
 		if n > 1 {
 			more = fmt.Sprintf(" and %d more", n-1)
 		}
-		t.line(fmt.Sprintf("   follows from it: %s:%d%s", c.Follows[0].File, c.Follows[0].Number, more))
+		t.Line(fmt.Sprintf("   follows from it: %s:%d%s", c.Follows[0].File, c.Follows[0].Number, more))
 	}
 	for _, text := range c.Remedy {
-		t.par("   remedy: ", text)
+		t.Par("   remedy: ", text)
 	}
 	if c.Verify != "" {
-		t.par("   verify: ", c.Verify)
+		t.Par("   verify: ", c.Verify)
 	}
 	for _, text := range c.Ask {
-		t.par("   ask for: ", text)
+		t.Par("   ask for: ", text)
 	}
-	t.line("   source: " + strings.Join(c.Source, " "))
+	t.Line("   source: " + strings.Join(c.Source, " "))
 }
 
-// A textWriter breaks lines at spaces.
-type textWriter struct {
+// A Text is lines for a person, broken at spaces.
+type Text struct {
 	b     strings.Builder
 	width int
 }
 
-func (t *textWriter) line(s string) { t.b.WriteString(s + "\n") }
+// NewText returns an empty text with lines of width columns.
+func NewText(width int) *Text { return &Text{width: max(width, 60)} }
 
-// par writes a paragraph; lines after the first begin below the text.
-func (t *textWriter) par(head, text string) {
+func (t *Text) String() string { return t.b.String() }
+
+// Line adds a line.
+func (t *Text) Line(s string) { t.b.WriteString(s + "\n") }
+
+// Par adds a paragraph; lines after the first begin below the text.
+func (t *Text) Par(head, text string) {
 	indent := min(utf8.RuneCountInString(head), 11)
 	line := head
 	empty := true
 	for _, word := range strings.Fields(text) {
 		if !empty && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > t.width {
-			t.line(line)
+			t.Line(line)
 			line, empty = strings.Repeat(" ", indent), true
 		}
 		if !empty {
@@ -103,16 +109,16 @@ func (t *textWriter) par(head, text string) {
 		}
 		line, empty = line+word, false
 	}
-	t.line(line)
+	t.Line(line)
 }
 
 // maxQuote is how many characters of a line a text quotes.
 const maxQuote = 240
 
 // quote writes a line of an input.
-func (t *textWriter) quote(head, text string) {
+func (t *Text) quote(head, text string) {
 	if r := []rune(text); len(r) > maxQuote {
 		text = string(r[:maxQuote]) + "…"
 	}
-	t.par(head, text)
+	t.Par(head, text)
 }

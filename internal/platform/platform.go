@@ -164,6 +164,7 @@ type Platform struct {
 	Name          string   `yaml:"name"`
 	GPU           string   `yaml:"gpu"`             // key of DB.GPUs; "": any
 	OtherGPUs     []string `yaml:"other_gpus"`      // keys of DB.GPUs that are sold under the same name
+	Aliases       []string `yaml:"aliases"`         // what else people call it
 	Cloud         string   `yaml:"cloud"`           // key of DB.Clouds: exists only in that cloud
 	Products      []string `yaml:"products"`        // prefixes of DMI's product name; a match decides
 	ProductsFrom  string   `yaml:"products_source"` // key of DB.Sources

@@ -1,0 +1,418 @@
+// Package judge says whether what a benchmark printed is what the hardware should reach: tables of nccl-tests, rccl-tests and
+// harness coll, of perftest, nvbandwidth, bandwidthTest, p2pBandwidthLatencyTest and dcgmi diag, as text or JSON. It reads
+// files and nothing else.
+//
+// What hardware should reach comes from reach.yaml and from the hardware database; how a range for each size follows is in
+// reference.go. A verdict is given only where the platform is known, from --platform or from the text.
+package judge
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/assay-hpc/assay/harness/explain"
+	"github.com/assay-hpc/assay/internal/platform"
+	"github.com/assay-hpc/assay/internal/words"
+)
+
+// A Verdict is about a measurement, or one of its rows.
+type Verdict string
+
+// The verdicts. Of rows there are also Low, High and Small.
+const (
+	OK          Verdict = "ok"
+	Slow        Verdict = "slow"
+	Fail        Verdict = "fail"        // a check failed, or results are wrong
+	Invalid     Verdict = "invalid"     // it measures nothing
+	Impossible  Verdict = "impossible"  // more than the hardware carries
+	Undecidable Verdict = "undecidable" // what would decide is in Ask
+
+	Low   Verdict = "low"
+	Small Verdict = "too small" // latency decides
+	Wrong Verdict = "wrong"     // results are wrong
+)
+
+// severity orders verdicts: the worst of several is that of all.
+var severity = []Verdict{Fail, Impossible, Slow, Invalid, Undecidable, OK}
+
+// A Judgement is about one measurement.
+type Judgement struct {
+	Verdict    Verdict    `json:"verdict"`
+	Summary    string     `json:"summary"`
+	Subject    string     `json:"subject"`    // "all_reduce by nccl-tests"
+	Understood []string   `json:"understood"` // what was read, and from where
+	Line       int        `json:"line"`       // of the file, where its figures begin
+	Unit       string     `json:"unit,omitempty"`
+	Reference  *Reference `json:"reference,omitempty"`
+	Rows       []Judged   `json:"rows,omitempty"`
+	Causes     []Cause    `json:"causes,omitempty"` // the most likely first
+	Notes      []string   `json:"notes,omitempty"`  // what is not the fault, and what figures mean
+	Ask        []string   `json:"ask,omitempty"`    // what would decide
+	Sources    []string   `json:"sources,omitempty"`
+
+	hideRows bool // a text has no room for them, and they say nothing
+}
+
+// A Judged is one row: a size, or a pair of devices.
+type Judged struct {
+	What     string  `json:"what"`
+	Bytes    int64   `json:"bytes,omitempty"`
+	Measured float64 `json:"measured"`
+	InPlace  float64 `json:"inPlace,omitempty"`
+	Low      float64 `json:"low,omitempty"`
+	High     float64 `json:"high,omitempty"`
+	Verdict  Verdict `json:"verdict"`
+}
+
+// A Cause is why a measurement may be low.
+type Cause struct {
+	Text   string   `json:"cause"`
+	Shown  []string `json:"evidence,omitempty"`
+	Remedy []string `json:"remedy,omitempty"`
+	Decide string   `json:"decide,omitempty"` // the command whose output tells it from the others
+	Source []string `json:"source,omitempty"`
+}
+
+// A Report is about all measurements of an input.
+type Report struct {
+	Schema       int          `json:"schema"` // 1
+	Verdict      Verdict      `json:"verdict"`
+	Platform     *Machine     `json:"platform,omitempty"`
+	Measurements []*Judgement `json:"measurements"`
+	// Log is what the text says besides figures, as harness explain reads it.
+	Log []explain.Cause `json:"log,omitempty"`
+}
+
+// ErrNothing says that no measurement was found.
+var ErrNothing = fmt.Errorf("no output of nccl-tests, rccl-tests, harness coll, perftest, nvbandwidth, bandwidthTest, p2pBandwidthLatencyTest or dcgmi diag was found; harness explain reads logs")
+
+// A Judge judges by a machine; nil: it follows from the text, if that says.
+type Judge struct {
+	DB      *platform.DB
+	Machine *Machine
+	Rules   *explain.Set
+}
+
+// File judges what a file contains.
+func (j *Judge) File(name string, text []byte) (*Report, error) {
+	in := newInput(name, text)
+	in.db = j.DB
+	in.machine, in.rules = j.Machine, j.Rules
+	in.readVars()
+	r := &Report{Schema: 1, Platform: j.Machine}
+	log := j.Rules.Explain([]explain.File{{Name: name, Text: text}})
+	for _, c := range log.Causes {
+		if c.Verdict != explain.NoFault {
+			in.log = append(in.log, c)
+		}
+	}
+	for _, read := range []func(*input) []*Judgement{collectives, perftests, matrices, diags} {
+		r.Measurements = append(r.Measurements, read(in)...)
+	}
+	if len(r.Measurements) == 0 {
+		m := in.failed(log)
+		if m == nil {
+			return nil, ErrNothing
+		}
+		r.Measurements = append(r.Measurements, m)
+	}
+	slices.SortStableFunc(r.Measurements, func(a, b *Judgement) int { return cmp.Compare(a.Line, b.Line) })
+	r.Verdict = OK
+	for _, m := range r.Measurements {
+		r.Verdict = worst(r.Verdict, m.Verdict)
+	}
+	if m := j.Machine; m != nil && m.gpu == nil && m.NICs == 0 {
+		for _, e := range r.Measurements {
+			e.Notes = append(e.Notes, "--platform names no GPU and no NIC that is known: "+explain.Shown(m.Name))
+		}
+	}
+	for _, e := range r.Measurements {
+		e.clean()
+	}
+	r.Log = in.log
+	if r.Platform == nil && in.machine != nil {
+		r.Platform = in.machine
+	}
+	return r, nil
+}
+
+var programs = regexp.MustCompile(`\b(?:ib_(?:write|read|send|atomic)_(?:bw|lat)|\w+_perf|nvbandwidth|bandwidthTest|p2pBandwidthLatencyTest|dcgmi)\b|Failed status \d+: wr_id|Couldn't allocate MR|Completion with error at`)
+
+// failed judges a text that has no figure, but a benchmark's error.
+func (in *input) failed(log *explain.Report) *Judgement {
+	m, line := in.find(programs, "")
+	if m == nil {
+		return nil
+	}
+	j := &Judgement{Verdict: Invalid, Subject: m[0], Line: max(line, 1), Summary: "nothing was measured: the run ended before its first figure"}
+	if len(in.log) > 0 && (in.log[0].Verdict == explain.Fault || in.log[0].Verdict == explain.Undecidable) {
+		j.Summary = "nothing was measured: " + in.log[0].Cause
+	} else {
+		j.Ask = log.Ask
+	}
+	for _, c := range in.log {
+		j.Ask = append(j.Ask, c.Ask...)
+	}
+	j.fromLog(in)
+	return j
+}
+
+// worst returns the worse of two verdicts.
+func worst(a, b Verdict) Verdict {
+	if slices.Index(severity, b) < slices.Index(severity, a) {
+		return b
+	}
+	return a
+}
+
+// clean makes texts fit to print: without secrets and control characters that a file may have put into them.
+func (j *Judgement) clean() {
+	j.Subject, j.Summary = explain.Shown(j.Subject), explain.Shown(j.Summary)
+	for _, list := range [][]string{j.Understood, j.Notes, j.Ask, j.Sources} {
+		for i := range list {
+			list[i] = explain.Shown(list[i])
+		}
+	}
+	for i := range j.Causes {
+		j.Causes[i].Text = explain.Shown(j.Causes[i].Text)
+		for k := range j.Causes[i].Shown {
+			j.Causes[i].Shown[k] = explain.Shown(j.Causes[i].Shown[k])
+		}
+	}
+}
+
+// Add adds the report of another file.
+func (r *Report) Add(o *Report) {
+	r.Measurements, r.Log = append(r.Measurements, o.Measurements...), append(r.Log, o.Log...)
+	r.Verdict = worst(r.Verdict, o.Verdict)
+}
+
+// collectives judges the tables of collectives.
+func collectives(in *input) (out []*Judgement) {
+	for _, t := range append(readTables(in.lines), in.jsonTables()...) {
+		out = append(out, judgeTable(in, t))
+	}
+	if m, line := in.find(options, "nThread"); m != nil && len(out) == 0 {
+		out = append(out, &Judgement{
+			Verdict: Invalid, Subject: "nccl-tests", Line: line, Summary: "the run printed no size: it hangs, it ended with an error, or the text is cut",
+			Ask: []string{"the rest of the output; if it hangs: NCCL_DEBUG=INFO of all ranks, and harness explain of that"},
+		})
+	}
+	if m, line := in.find(average, "# Avg bus"); m != nil && len(out) == 0 {
+		out = append(out, &Judgement{
+			Verdict: Undecidable, Subject: "the average of nccl-tests", Line: line,
+			Summary: fmt.Sprintf("%s GB/s is the average over all sizes, small ones too: it depends on -b and -e, and says nothing of the hardware", m[1]),
+			Ask:     []string{"the whole table, and the lines above it (\"Rank ... on HOST device\")", "the platform: --platform"},
+		})
+	}
+	return out
+}
+
+func judgeTable(in *input, t *Table) *Judgement {
+	m := in.machineOf(t)
+	if v, ok := in.set("NCCL_ALGO"); ok {
+		t.algorithm = v.value
+	}
+	j := &Judgement{Subject: cmp.Or(t.Collective, "a collective") + " by " + t.Program, Line: t.line, Unit: "GB/s busbw", Understood: t.understood(m)}
+	if j.invalid(t) || j.wrong(t) {
+		return j
+	}
+	ref, missing := expect(t, m)
+	if ref == nil {
+		j.unknown(in, t, missing)
+		return j
+	}
+	ref.measured(in.db, m, t)
+	j.Reference, j.Sources = ref, ref.Sources
+	for _, row := range t.Rows {
+		j.Rows = append(j.Rows, ref.judge(row))
+	}
+	j.decide(in, t, m)
+	return j
+}
+
+// invalid recognizes runs that measure nothing.
+func (j *Judgement) invalid(t *Table) bool {
+	zero, copied := true, false
+	for _, r := range t.Rows {
+		if b := r.best(); b != nil {
+			zero = zero && b.BusBW == 0
+			copied = copied || b.AlgBW > 1
+		}
+	}
+	switch {
+	case t.Ranks == 1 || zero && (t.Ranks == 0 || copied):
+		j.Verdict = Invalid
+		j.Summary = "one rank: nothing is transferred, so busbw is 0 by definition, and algbw is a copy within one GPU. It is no fault"
+		j.Causes = []Cause{{
+			Text:   "the run had one rank (one GPU)",
+			Remedy: []string{"use two GPUs or more: -g 2, or mpirun -np 2 with nccl-tests built with MPI=1 (without MPI each of them is a run of its own, with one rank)"},
+			Source: []string{"by definition: busbw is algbw * 2(n-1)/n, 0 for n = 1 (documentation of nccl-tests)"},
+		}}
+		if t.hosts != nil {
+			j.Notes = append(j.Notes, "if several ranks were started, each printed such a table: they did not find each other")
+		}
+	case t.apart && t.Nodes <= 1:
+		j.Verdict = Invalid
+		j.Summary = fmt.Sprintf("several runs side by side, each with a rank 0 of its own and %s: they did not find each other, so nothing between the nodes was measured (each run by itself has %s GB/s busbw at %s)", words.Count(t.Ranks, "rank"), figure(t.Rows[len(t.Rows)-1].best().BusBW), sizeText(t.Rows[len(t.Rows)-1].Bytes))
+		j.Causes = []Cause{{
+			Text:   "nccl-tests was built without MPI, so that each launcher starts a run of its own",
+			Remedy: []string{"make MPI=1 MPI_HOME=..., and look that the list of devices has each rank once"},
+			Decide: "ldd all_reduce_perf | grep mpi",
+			Source: []string{"https://github.com/NVIDIA/nccl-tests#build"},
+		}}
+	case len(t.Rows) == 0 || zero:
+		j.Verdict = Invalid
+		j.Summary = "every busbw is 0: the table has no measurement"
+	default:
+		return false
+	}
+	return true
+}
+
+// wrong recognizes tables whose results are wrong: their speed says nothing.
+func (j *Judgement) wrong(t *Table) bool {
+	var sizes []string
+	var lines []int
+	checked := false
+	for _, r := range t.Rows {
+		for _, x := range []*Timing{r.Out, r.In} {
+			if x == nil {
+				continue
+			}
+			checked = checked || x.Wrong >= 0
+			if x.Wrong > 0 && (len(lines) == 0 || lines[len(lines)-1] != r.line) {
+				lines = append(lines, r.line)
+				sizes = append(sizes, sizeText(r.Bytes))
+			}
+		}
+	}
+	if len(lines) == 0 {
+		if !checked && len(t.Rows) > 0 {
+			j.Notes = append(j.Notes, "results were not checked (-c 0): #wrong is N/A. The speed can be judged, the data cannot")
+		}
+		return false
+	}
+	j.Verdict = Fail
+	j.Summary = fmt.Sprintf("results are wrong at %s: the data that arrived is not the right one (#wrong). The speed of such a run says nothing", list(sizes, 4))
+	j.Causes = []Cause{{
+		Text:   "data is corrupted on the way, or in a kernel",
+		Shown:  []string{fmt.Sprintf("line %d: #wrong is not 0", lines[0])},
+		Remedy: []string{"find where: run with NCCL_P2P_DISABLE=1, then with NCCL_NET_GDR_LEVEL=LOC, then NCCL_NVLS_ENABLE=0, NCCL_PROTO=Simple; what makes #wrong 0 names the path (peer access with IOMMU or ACS on, GPUDirect RDMA, NVLS, LL128 on a platform that reorders)", "then by halves of the GPUs, to find one that is broken; and look into the kernel log for Xid and AER lines (harness explain)"},
+		Decide: "NCCL_P2P_DISABLE=1 ./build/all_reduce_perf ... ; harness health",
+		Source: []string{"https://github.com/NVIDIA/nccl-tests#arguments", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"},
+	}}
+	return true
+}
+
+// unknown is for a table whose platform is not known.
+func (j *Judgement) unknown(in *input, t *Table, missing []string) {
+	j.Verdict = Undecidable
+	top := t.Rows[len(t.Rows)-1]
+	j.Summary = fmt.Sprintf("%s GB/s busbw at %s cannot be judged: the hardware is not known (%s)", figure(top.best().BusBW), sizeText(top.Bytes), strings.Join(missing, "; "))
+	m := in.machineOf(t)
+	if t.Nodes > 1 && m != nil && m.gpu != nil && m.gpu.Uni >= 200 && top.best().BusBW < 10 && (m.Kind == "InfiniBand" || m.Kind == "RoCE" || m.Kind == "EFA") {
+		j.Verdict = Slow
+		j.Summary = fmt.Sprintf("%s GB/s busbw at %s between nodes with %s: less than one NIC of 100 Gb/s carries", figure(top.best().BusBW), sizeText(top.Bytes), m.Kind)
+		j.Causes = append(j.Causes, tcpInstead(top.best().BusBW, ""))
+	}
+	j.Ask = append(j.Ask, missing...)
+	if t.Nodes > 1 || t.Nodes == 0 {
+		j.Ask = append(j.Ask, "the network between the nodes: NICs, how many, and their link speed (ibstat; ethtool of the interface that \"NET/Socket : Using\" names, and of each link of a bond)")
+	}
+	j.Ask = append(j.Ask, "the platform: --platform NAME, or --platform \"8 x GPU, 8 x 400G RoCE\" (the GPU model, and the NICs of a node with their rate)")
+	j.candidates(t, in)
+	for _, r := range t.Rows {
+		j.Rows = append(j.Rows, Judged{What: sizeText(r.Bytes), Bytes: r.Bytes, Measured: r.best().BusBW, Verdict: Undecidable})
+	}
+	j.hideRows = true
+}
+
+// candidates says by which NICs a figure between nodes would be good.
+func (j *Judgement) candidates(t *Table, in *input) {
+	if t.Nodes < 2 || t.Collective == "alltoall" || t.Collective == "sendrecv" {
+		return
+	}
+	got := t.Rows[len(t.Rows)-1].best().BusBW
+	var good []string
+	for _, nics := range []int{1, 2, 4, 8, 16} {
+		for _, gbit := range []float64{25, 100, 200, 400} {
+			wire := float64(nics) * gbit / 8
+			if nics > 1 && gbit < 100 || nics == 16 && gbit != 200 {
+				continue
+			}
+			if f := got / wire; f > 0.83 && f < 1 {
+				good = append(good, fmt.Sprintf("%d x %g Gb/s", nics, gbit))
+			}
+		}
+	}
+	if len(good) > 0 {
+		j.Notes = append(j.Notes, "as a ring it would be good for nodes with "+strings.Join(good, " or ")+", and low for faster ones")
+	}
+}
+
+// judge judges a row.
+func (r *Reference) judge(row Row) Judged {
+	for _, t := range []*Timing{row.Out, row.In} {
+		// Two decimals say little of a small size: its time does.
+		if t != nil && t.BusBW < 1 && t.Microseconds > 0 && r.factor > 0 {
+			t.AlgBW = float64(row.Bytes) / t.Microseconds / 1e3
+			t.BusBW = t.AlgBW * r.factor
+		}
+	}
+	b := row.best()
+	d := Judged{What: sizeText(row.Bytes), Bytes: row.Bytes}
+	if row.Out != nil {
+		d.Measured = row.Out.BusBW
+	}
+	if row.In != nil {
+		d.InPlace = row.In.BusBW
+		if row.Out == nil {
+			d.Measured = row.In.BusBW
+		}
+	}
+	d.Low, d.High = r.at(row.Bytes)
+	switch {
+	case b == nil || row.Bytes == 0 || d.High == 0:
+		d.Verdict = Small
+	case b.BusBW < d.Low:
+		d.Verdict = Low
+	case b.BusBW > d.High*1.02+0.01 && !r.small(row.Bytes):
+		d.Verdict = Impossible
+	case r.small(row.Bytes):
+		d.Verdict = Small
+	default:
+		d.Verdict = OK
+	}
+	return d
+}
+
+// measured narrows the reference by what was published of the same platform.
+func (r *Reference) measured(db *platform.DB, m *Machine, t *Table) {
+	if db == nil || m.key == "" {
+		return
+	}
+	best, at, source := 0.0, int64(0), ""
+	for _, p := range db.MeasuredTables() {
+		if p.Platform != m.key || p.Collective != t.Collective || p.Nodes != t.Nodes || p.GPUs != t.Ranks || p.Algorithm != "" && p.Algorithm != "NVLS" {
+			continue
+		}
+		for _, row := range p.Rows {
+			if row.BusBW > best {
+				best, at, source = row.BusBW, row.Bytes, cmp.Or(p.Note, db.Sources[p.Source].URL, p.Source)
+			}
+		}
+	}
+	if best == 0 {
+		return
+	}
+	r.Others = append(r.Others, fmt.Sprintf("published of this platform: %s at %s (%s)", figure(best), sizeText(at), source))
+	r.Low = min(r.Low, best*0.96)
+	r.High = max(r.High, best*1.04)
+	if at >= 4<<30 {
+		r.Typical = best
+	}
+}

@@ -1,0 +1,627 @@
+package judge
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/assay-hpc/assay/internal/words"
+)
+
+// A matrix is copies between devices: what nvbandwidth, p2pBandwidthLatencyTest and bandwidthTest print.
+type matrix struct {
+	program string
+	name    string // of the test
+	kind    copyKind
+	both    bool // directions at once
+	cells   []cell
+	line    int
+	waived  bool
+	wrong   int // the line that says that copied data was wrong; 0: none
+}
+
+type copyKind int
+
+const (
+	otherCopy copyKind = iota
+	toDevice
+	fromDevice
+	between
+)
+
+// A cell is one copy. from is -1 for the host.
+type cell struct {
+	from, to int
+	gbps     float64
+}
+
+var (
+	nvRunning  = regexp.MustCompile(`Running (\w+)\.`)
+	nvDevice   = regexp.MustCompile(`^\s*Device:? (\d+)[:,] (.*?)(?: \([0-9a-fA-F:.]+\)|, pciBusID.*)?\s*$`)
+	nvTitle    = regexp.MustCompile(`^memcpy (\w+) (CPU|GPU)\(row\) (<->|->|<-) (CPU|GPU)\(column\).*bandwidth \(GB/s\)`)
+	nvSum      = regexp.MustCompile(`^SUM (\w+)`)
+	nvWaived   = regexp.MustCompile(`^Waiv(?:ing|ed):? (\w+)`)
+	nvPattern  = regexp.MustCompile(`Invalid value when checking the pattern`)
+	p2pTitle   = regexp.MustCompile(`^\s*(Unidirectional|Bidirectional) P2P=(Enabled|Disabled).*Bandwidth.*\(GB/s\)`)
+	p2pLatency = regexp.MustCompile(`Latency.*\(us\)`)
+	bwSection  = regexp.MustCompile(`^\s*(Host to Device|Device to Host|Device to Device) Bandwidth`)
+	bwUnit     = regexp.MustCompile(`Bandwidth\(([MG])B/s\)`)
+	bwRow      = regexp.MustCompile(`^\s*(\d{3,})\s+([0-9.]+)\s*$`)
+	pageable   = regexp.MustCompile(`(?i)pageable`)
+)
+
+// kindOf returns what a test of nvbandwidth copies.
+func kindOf(name string) (k copyKind, both bool) {
+	both = strings.Contains(name, "bidirectional")
+	switch {
+	case strings.Contains(name, "latency") || strings.Contains(name, "local") || strings.Contains(name, "multicast"):
+		return otherCopy, both
+	case strings.HasPrefix(name, "host_to_device"):
+		return toDevice, both
+	case strings.HasPrefix(name, "device_to_host"):
+		return fromDevice, both
+	case strings.HasPrefix(name, "device_to_device"):
+		return between, both
+	}
+	return otherCopy, both
+}
+
+// readMatrices reads all programs' matrices, and the GPUs' names.
+func (in *input) readMatrices() (all []*matrix, names map[int]string) {
+	names = map[int]string{}
+	var m *matrix
+	var columns []int
+	unit := 1.0
+	skip := false
+	for _, x := range in.lines {
+		l := x.text
+		if m == nil && !strings.Contains(l, "Device") && !strings.Contains(l, "memcpy") && !strings.Contains(l, "Waiv") && !strings.Contains(l, "pattern") && !strings.Contains(l, "Running ") && !strings.Contains(l, "P2P=") {
+			continue
+		}
+		if d := nvDevice.FindStringSubmatch(l); d != nil {
+			n, _ := strconv.Atoi(d[1])
+			names[n] = strings.TrimSpace(d[2])
+			continue
+		}
+		if t := nvRunning.FindStringSubmatch(l); t != nil {
+			m = &matrix{program: "nvbandwidth", name: t[1], line: x.number}
+			m.kind, m.both = kindOf(t[1])
+			all, columns = append(all, m), nil
+			continue
+		}
+		if t := p2pTitle.FindStringSubmatch(l); t != nil {
+			m = &matrix{program: "p2pBandwidthLatencyTest", name: strings.ToLower(t[1]) + " P2P=" + t[2], kind: between, both: t[1] == "Bidirectional", line: x.number}
+			if t[2] == "Disabled" {
+				m.kind = otherCopy
+			}
+			all, columns = append(all, m), nil
+			continue
+		}
+		if t := bwSection.FindStringSubmatch(l); t != nil {
+			m = &matrix{program: "bandwidthTest", name: strings.ToLower(t[1]), line: x.number}
+			m.kind = map[string]copyKind{"Host to Device": toDevice, "Device to Host": fromDevice}[t[1]]
+			all, columns, skip = append(all, m), nil, false
+			continue
+		}
+		if w := nvWaived.FindStringSubmatch(l); w != nil {
+			m = &matrix{program: "nvbandwidth", name: w[1], line: x.number, waived: true}
+			all = append(all, m)
+			continue
+		}
+		if nvPattern.MatchString(l) {
+			if m == nil || m.program != "nvbandwidth" {
+				m = &matrix{program: "nvbandwidth", name: "a copy", line: x.number}
+				all = append(all, m)
+			}
+			m.wrong = x.number
+			continue
+		}
+		if t := nvTitle.FindStringSubmatch(l); t != nil && (m == nil || len(m.cells) > 0 || m.program != "nvbandwidth") {
+			m = &matrix{program: "nvbandwidth", line: x.number, name: titleName(t)}
+			m.kind, m.both = kindOf(m.name)
+			all, columns = append(all, m), nil
+			continue
+		}
+		if t := nvSum.FindStringSubmatch(l); t != nil && m != nil && m.program == "nvbandwidth" {
+			m.name = t[1]
+			m.kind, m.both = kindOf(m.name)
+		}
+		if p2pLatency.MatchString(l) || strings.HasPrefix(l, "SUM ") {
+			if m != nil && m.program != "bandwidthTest" {
+				m = nil
+			}
+			continue
+		}
+		if m == nil {
+			continue
+		}
+		if m.program == "bandwidthTest" {
+			if pageable.MatchString(l) {
+				skip = true
+			}
+			if u := bwUnit.FindStringSubmatch(l); u != nil {
+				unit = map[string]float64{"M": 1e-3, "G": 1}[u[1]]
+			}
+			if r := bwRow.FindStringSubmatch(l); r != nil && !skip {
+				size, _ := strconv.ParseInt(r[1], 10, 64)
+				v, _ := strconv.ParseFloat(r[2], 64)
+				if size >= 1<<20 { // small sizes say nothing
+					m.cells = append(m.cells, cell{-1, 0, v * unit})
+				}
+			}
+			continue
+		}
+		if strings.Contains(l, "Waived") || strings.Contains(l, "waived") {
+			m.waived = true
+		}
+		columns = m.matrixLine(l, columns)
+	}
+	all = append(all, in.jsonMatrices(names)...)
+	return slices.DeleteFunc(all, func(m *matrix) bool { return len(m.cells) == 0 && !m.waived && m.wrong == 0 }), names
+}
+
+// titleName makes nvbandwidth's name of a test from the title of its matrix.
+func titleName(t []string) string {
+	name := "device_to_device_memcpy_read_"
+	both := t[3] == "<->"
+	switch {
+	case t[2] == "CPU" && both:
+		name = "host_to_device_bidirectional_memcpy_"
+	case t[2] == "CPU" && t[3] == "->":
+		name = "host_to_device_memcpy_"
+	case t[2] == "CPU":
+		name = "device_to_host_memcpy_"
+	case both:
+		name = "device_to_device_bidirectional_memcpy_read_"
+	case t[3] == "<-":
+		name = "device_to_device_memcpy_write_"
+	}
+	return name + strings.ToLower(t[1])
+}
+
+// matrixLine reads a line of a matrix: the numbers of the columns, or a row.
+func (m *matrix) matrixLine(l string, columns []int) []int {
+	f := strings.Fields(strings.Replace(l, `D\D`, "", 1))
+	if len(f) == 0 {
+		return columns
+	}
+	if columns == nil || len(m.cells) == 0 {
+		var head []int
+		for _, s := range f {
+			n, err := strconv.Atoi(s)
+			if err != nil || n < 0 || n > 1023 {
+				head = nil
+				break
+			}
+			head = append(head, n)
+		}
+		if len(head) == len(f) {
+			return head
+		}
+	}
+	row, err := strconv.Atoi(f[0])
+	if err != nil || len(f)-1 != len(columns) || len(columns) == 0 {
+		return columns
+	}
+	for i, s := range f[1:] {
+		v, err := strconv.ParseFloat(s, 64)
+		if err != nil {
+			continue // N/A
+		}
+		m.add(row, columns[i], v)
+	}
+	return columns
+}
+
+func (m *matrix) add(row, column int, v float64) {
+	switch {
+	case m.kind == between && row == column:
+		return // a copy within one device
+	case m.kind == toDevice:
+		row = -1
+	case m.kind == fromDevice:
+		row, column = column, -1
+	}
+	m.cells = append(m.cells, cell{row, column, v})
+}
+
+// jsonMatrices reads nvbandwidth -j.
+func (in *input) jsonMatrices(names map[int]string) (out []*matrix) {
+	for _, doc := range in.docs {
+		d := object(doc, "nvbandwidth")
+		for i, v := range array(d["GPU Device list"]) {
+			if m := nvDevice.FindStringSubmatch("Device " + text(v)); m != nil {
+				names[i] = m[2]
+			} else if s := text(v); s != "" {
+				names[i] = s
+			}
+		}
+		for _, v := range array(d["testcases"]) {
+			t := object(v)
+			m := &matrix{program: "nvbandwidth", name: text(t["name"]), line: 1, waived: strings.EqualFold(text(t["status"]), "Waived")}
+			m.kind, m.both = kindOf(m.name)
+			for r, row := range array(t["bandwidth_matrix"]) {
+				for c, v := range array(row) {
+					if n, ok := number(v); ok && n > 0 {
+						m.add(r, c, n)
+					}
+				}
+			}
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// matrices judges copies.
+func matrices(in *input) (out []*Judgement) {
+	all, names := in.readMatrices()
+	if len(all) == 0 {
+		return nil
+	}
+	g, name := (*gpu)(nil), ""
+	machine := in.machine
+	if machine != nil {
+		g, name = machine.gpu, machine.GPU
+	}
+	for _, n := range names {
+		if found := findGPU(n); found != nil {
+			g, name = found, n
+			break
+		}
+	}
+	disabled := map[bool]float64{} // by both: the median without peer access
+	enabled := false
+	for _, m := range all {
+		if strings.HasSuffix(m.name, "P2P=Disabled") {
+			disabled[m.both] = m.median()
+		}
+		enabled = enabled || strings.HasSuffix(m.name, "P2P=Enabled")
+	}
+	for _, m := range all {
+		if m.kind == otherCopy && m.program == "p2pBandwidthLatencyTest" && enabled {
+			continue // only to compare with
+		}
+		out = append(out, m.judge(in, g, machine, name, len(names), disabled[m.both]))
+	}
+	return out
+}
+
+func (m *matrix) median() float64 {
+	v := make([]float64, 0, len(m.cells))
+	for _, c := range m.cells {
+		if c.from != c.to {
+			v = append(v, c.gbps)
+		}
+	}
+	if len(v) == 0 {
+		return 0
+	}
+	slices.Sort(v)
+	return v[len(v)/2]
+}
+
+// reach returns what a copy should reach.
+func (m *matrix) reach(g *gpu, machine *Machine) (s span, what string, ok bool) {
+	if machine != nil && machine.hostPath != "" && (m.kind == toDevice || m.kind == fromDevice) {
+		s = machine.host
+		if m.both {
+			s.low, s.high = s.low*0.65, s.high*2.02
+		}
+		return s, machine.hostPath, true
+	}
+	if g == nil {
+		return span{}, "", false
+	}
+	switch m.kind {
+	case toDevice, fromDevice:
+		s, what = g.Host[m.kind-toDevice], slotName(g.PCIe)
+		if strings.HasSuffix(m.name, "_sm") { // kernels reach the host less well than copy engines
+			s.low *= 0.55
+		}
+	case between:
+		switch {
+		case g.Copy.low > 0:
+			s, what = g.Copy, fmt.Sprintf("%s, %g GB/s a direction", g.Link, g.Uni)
+			if m.program == "p2pBandwidthLatencyTest" { // its first pair is a little slower, and CUDA_VISIBLE_DEVICES decides which that is
+				s.low *= 0.92
+			}
+			if strings.HasSuffix(m.name, "_sm") {
+				s.low, s.high = s.low*0.85, s.high*1.06
+			}
+		case g.Slots:
+			s, what = span{g.PCIe * 0.55, g.PCIe * 0.78, g.PCIe * 0.95}, slotName(g.PCIe)+" and no NVLink"
+			if g.Pair.high > 0 {
+				s.high, what = g.Pair.high, what+", or an NVLink bridge"
+			}
+			if g.ThroughHost {
+				s.low = g.PCIe * 0.15
+			}
+		default:
+			return span{}, "", false
+		}
+	default:
+		return span{}, "", false
+	}
+	if m.both { // programs add both directions, or measure one beside the other
+		s.low, s.high = s.low*0.65, s.high*2.02
+	}
+	return s, what, s.low > 0
+}
+
+// slotName names a slot by its peak.
+func slotName(gbps float64) string {
+	for _, s := range []struct {
+		gbps float64
+		name string
+	}{{15.75, "PCIe 3 (Gen3) x16"}, {15.5, "PCIe 4 (Gen4) x8"}, {31, "PCIe 4 (Gen4) x16"}, {63, "PCIe 5 (Gen5) x16"}, {121, "PCIe 6 (Gen6) x16"}, {450, "NVLink-C2C"}} {
+		if s.gbps == gbps {
+			return fmt.Sprintf("%s, %g GB/s", s.name, gbps)
+		}
+	}
+	return fmt.Sprintf("the slot, %g GB/s", gbps)
+}
+
+// carries names the PCIe link that carries a bandwidth.
+func carries(gbps float64) string {
+	for _, s := range []struct {
+		gbps float64
+		name string
+	}{{1.6, "PCIe 1 x8 or 3 x2"}, {3.2, "PCIe 3 x4, or 1 x16"}, {6.4, "PCIe 3 x8, or 4 x4"}, {12.7, "PCIe 3 x16, or 4 x8"}, {25.8, "PCIe 4 x16, or 5 x8"}, {54, "PCIe 5 x16"}} {
+		if approximately(gbps, s.gbps, 0.14) {
+			return "it is what " + s.name + " carries"
+		}
+	}
+	return ""
+}
+
+func (c cell) String() string {
+	switch {
+	case c.from < 0:
+		return fmt.Sprintf("host to GPU %d", c.to)
+	case c.to < 0:
+		return fmt.Sprintf("GPU %d to host", c.from)
+	}
+	return fmt.Sprintf("GPU %d and GPU %d", c.from, c.to)
+}
+
+func (m *matrix) judge(in *input, g *gpu, machine *Machine, name string, count int, disabled float64) *Judgement {
+	j := &Judgement{Subject: m.name + " by " + m.program, Line: m.line, Unit: "GB/s"}
+	if name != "" {
+		j.Understood = append(j.Understood, name)
+	}
+	if count > 0 {
+		j.Understood = append(j.Understood, words.Count(count, "GPU"))
+	}
+	switch {
+	case m.wrong > 0:
+		j.Verdict = Fail
+		j.Summary = fmt.Sprintf("the data that was copied is wrong (line %d: the pattern does not verify): a corrupt path or memory; its speed says nothing", m.wrong)
+		j.Causes = []Cause{{
+			Text:   "data is corrupted between devices, or in a device's memory",
+			Remedy: []string{"repeat it with other pairs and smaller buffers (-b); IOMMU and ACS off between GPUs; nvidia-smi -q -d ECC,ROW_REMAPPER; dmesg for Xid and AER lines"},
+			Decide: "compute-sanitizer or dcgmi diag -r 3 on the GPUs of that pair", Source: []string{"https://github.com/NVIDIA/nvbandwidth"},
+		}}
+		return j
+	case len(m.cells) == 0:
+		j.Verdict = Invalid
+		j.Summary = "the test was waived, and nothing measured: the machine cannot do it (one GPU, or no peer access (P2P) between its GPUs)"
+		j.Ask = []string{"nvidia-smi topo -p2p r, if it has several GPUs"}
+		return j
+	}
+	s, what, known := m.reach(g, machine)
+	median := m.median()
+	if median == 0 {
+		median = m.cells[0].gbps
+	}
+	var low, high []cell
+	least, most := m.cells[0], m.cells[0]
+	for _, c := range m.cells {
+		switch {
+		case known && c.gbps < s.low, c.gbps < median*0.8 && len(m.cells) > 2 && (g == nil || !g.Slots || m.kind != between) && m.kind != otherCopy:
+			low = append(low, c)
+		case known && c.gbps > s.high*1.03:
+			high = append(high, c)
+		}
+		if c.gbps < least.gbps {
+			least = c
+		}
+		if c.gbps > most.gbps {
+			most = c
+		}
+	}
+	row := func(label string, v float64) {
+		d := Judged{What: label, Measured: v, Verdict: Undecidable}
+		if known {
+			d.Low, d.High, d.Verdict = s.low, s.high, OK
+			switch {
+			case v < s.low:
+				d.Verdict = Low
+			case v > s.high*1.03:
+				d.Verdict = Impossible
+			}
+		}
+		j.Rows = append(j.Rows, d)
+	}
+	row("median", median)
+	if len(m.cells) > 1 {
+		row("lowest ("+least.String()+")", least.gbps)
+		row("highest ("+most.String()+")", most.gbps)
+	}
+	if g != nil {
+		j.Sources = append(j.Sources, g.Name+": "+g.Source)
+	}
+	reach := fmt.Sprintf("where %s to %s is right (%s)", figure(s.low), figure(s.high), what)
+	switch {
+	case m.kind == between && disabled > 0 && !known && median < 0.8*disabled:
+		j.Verdict = Slow
+		j.Summary = fmt.Sprintf("with peer access %s GB/s, and by the host's memory %s: the direct path is slower than the detour", figure(median), figure(disabled))
+		j.Causes = append(j.Causes, Cause{
+			Text:   "peer traffic is sent through the CPU: ACS or IOMMU on (a VM, too), or a root complex that is slow for it",
+			Remedy: []string{"ACS off on the switches (lspci -vvv | grep ACSCtl: all minus), IOMMU off or pass-through (iommu=pt); until then NCCL_P2P_DISABLE=1, or NCCL_P2P_LEVEL=PIX"},
+			Decide: "nvidia-smi topo -m; lspci -vvv | grep ACSCtl", Source: []string{"https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#pci-access-control-services-acs"},
+		})
+	case m.kind == otherCopy && m.program == "p2pBandwidthLatencyTest":
+		j.Verdict = OK
+		j.Summary = fmt.Sprintf("%s GB/s through host memory, without peer access (P2P)", figure(median))
+		if text := carries(median); text != "" {
+			j.Summary += "; " + text
+		}
+	case m.kind == otherCopy && strings.Contains(m.name, "local") || m.name == "device to device":
+		m.local(j, in, name, median)
+	case m.kind == otherCopy:
+		j.Verdict = Undecidable
+		j.Summary = fmt.Sprintf("%s GB/s: for this test no reference is known", figure(median))
+		j.hideRows = true
+		if len(low) == 0 {
+			j.Verdict = OK
+			j.Summary = fmt.Sprintf("%s GB/s, all devices alike; for this test no other reference is known", figure(median))
+		}
+	case len(high) > 0 && len(high)*2 > len(m.cells):
+		j.Verdict = Impossible
+		j.Summary = fmt.Sprintf("%s GB/s is more than %s carries: the GPU is another one, or both directions are added", figure(median), what)
+	case known && m.kind != between && s.low < 0.5*s.typical && median < 0.62*s.typical && machineUnknown(in):
+		j.Verdict = Undecidable
+		j.Summary = fmt.Sprintf("%s GB/s: half of what %s gives; some boards and clouds give this GPU eight lanes by design, on others a link is degraded", figure(median), what)
+		j.Ask = []string{"the machine or instance type; nvidia-smi -q | grep -A12 'GPU Link Info' under load (width, current and max)"}
+	case len(low) == 0 && known:
+		j.Verdict = OK
+		j.Summary = fmt.Sprintf("%s GB/s, %s", figure(median), reach)
+	case len(low) == 0:
+		j.Verdict = Undecidable
+		j.Summary = fmt.Sprintf("%s GB/s, all devices alike; whether that is right depends on the GPU, which is not known", figure(median))
+		if text := carries(median); text != "" && m.kind != between {
+			j.Summary += "; " + text
+		}
+		j.Ask = []string{"the GPU's model: nvidia-smi -L, or --platform"}
+	case len(low)*2 > len(m.cells):
+		j.Verdict = Slow
+		j.Summary = fmt.Sprintf("%s GB/s, %s", figure(median), reach)
+		m.allLow(j, in, g, median, disabled)
+	default:
+		j.Verdict = Slow
+		j.Summary = fmt.Sprintf("%s %s GB/s where the others have %s", m.culprits(low), figure(low[0].gbps), figure(median))
+		m.someLow(j, low, g)
+	}
+	if m.program == "bandwidthTest" && m.kind != otherCopy {
+		j.Notes = append(j.Notes, "bandwidthTest is no measurement by NVIDIA's own words; nvbandwidth is")
+	}
+	return j
+}
+
+func machineUnknown(in *input) bool { return in.machine == nil || in.machine.key == "" }
+
+// local judges copies within a device by its memory.
+func (m *matrix) local(j *Judgement, in *input, name string, got float64) {
+	twice := 2.0 // every byte is read and written
+	if m.program == "bandwidthTest" {
+		twice = 1 // it counts both
+	}
+	j.Verdict = Undecidable
+	j.Summary = fmt.Sprintf("%s GB/s within a device", figure(got))
+	if twice == 2 {
+		j.Notes = append(j.Notes, fmt.Sprintf("every byte is counted once, and read and written: twice that (%s GB/s) is what to compare with the memory's data sheet; copy engines (ce) do not reach it alone, kernels (sm) come close", figure(2*got)))
+	}
+	_, g := in.db.IdentifyGPU("", name)
+	if g == nil || !g.MemoryGBps.Known() {
+		if g := findGPU(name); g != nil && g.Memory > 0 {
+			m.memory(j, got*twice, g.Memory)
+			return
+		}
+		j.Ask = append(j.Ask, "the GPU's model: nvidia-smi -L, or --platform")
+		return
+	}
+	m.memory(j, got*twice, g.MemoryGBps.Value)
+}
+
+func (m *matrix) memory(j *Judgement, got, peak float64) {
+	switch part := got / peak; {
+	case part > 1.03:
+		j.Verdict = Impossible
+		j.Summary = fmt.Sprintf("%s GB/s is more than the memory carries (%.0f): the buffer fits in the L2 cache, and that is what was measured; take buffers of 512 MiB and more", figure(got), peak)
+	case part > 0.6 && m.program == "bandwidthTest", part > 0.7:
+		j.Verdict = OK
+		j.Summary = fmt.Sprintf("%s GB/s of the memory's %.0f, read and written", figure(got), peak)
+	default:
+		j.Summary = fmt.Sprintf("%s GB/s of the memory's %.0f, read and written: right for a copy engine alone, low for a kernel", figure(got), peak)
+	}
+}
+
+// culprits names the devices that copies which are low have in common.
+func (m *matrix) culprits(low []cell) string {
+	if m.kind == between && len(low) > 1 {
+		count := map[int]int{}
+		for _, c := range low {
+			count[c.from]++
+			count[c.to]++
+		}
+		for d, n := range count {
+			if n == len(low) {
+				return fmt.Sprintf("all copies of GPU %d that are low have", d)
+			}
+		}
+	}
+	var out []string
+	for _, c := range low {
+		out = append(out, c.String())
+	}
+	return list(out, 4) + ": " + words.Form(len(low), "copy") + " with"
+}
+
+// someLow adds the causes of one device that differs from the others.
+func (m *matrix) someLow(j *Judgement, low []cell, g *gpu) {
+	if m.kind == between {
+		j.Causes = append(j.Causes, Cause{
+			Text:   "links of one GPU are down or degraded, or the pair has no direct path",
+			Remedy: []string{"nvidia-smi nvlink -s and -e for that GPU; dmesg for Xid 74, 144 to 150; nvidia-smi topo -m for the path of the pair", "a reset of all GPUs of the node (nvidia-smi -r) or a cold start; if it stays, the GPU or its board is for the vendor"},
+			Decide: "nvidia-smi nvlink -s -i N", Source: []string{"https://docs.nvidia.com/deploy/xid-errors/"},
+		})
+		return
+	}
+	j.Causes = append(j.Causes, Cause{
+		Text:   "the slot of that GPU has fewer lanes or a lower generation, or memory and program are on the other NUMA node",
+		Remedy: []string{"nvidia-smi -q | grep -A12 'GPU Link Info' while the test runs (generation and width, current and max); reseat the GPU or its riser; dmesg for AER lines", "numactl --cpunodebind and --membind to the GPU's node"},
+		Decide: "nvidia-smi -q -i N | grep -A12 'GPU Link Info' while the test runs", Source: []string{"https://github.com/NVIDIA/nvbandwidth"},
+	})
+}
+
+// allLow adds the causes of copies that are all low.
+func (m *matrix) allLow(j *Judgement, in *input, g *gpu, median, disabled float64) {
+	switch {
+	case m.kind == between && g != nil && !g.Slots && g.PCIe > 0 && median < g.PCIe && g.PCIe < 200:
+		text := fmt.Sprintf("copies do not use %s: %s is what PCIe or host memory carries", g.Link, figure(median))
+		if disabled > 0 && approximately(median, disabled, 0.25) {
+			text += "; with and without peer access it is the same"
+		}
+		j.Causes = append(j.Causes, Cause{
+			Text:   text,
+			Remedy: []string{"nvidia-smi nvlink -s, systemctl status nvidia-fabricmanager (NVSwitch), no MIG, peer access in the VM (topology of the fabric passed through)"},
+			Decide: "nvidia-smi topo -p2p n and topo -m", Source: []string{"https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/"},
+		})
+	case m.kind == between && g != nil && g.Slots:
+		j.Causes = append(j.Causes, Cause{
+			Text:   fmt.Sprintf("peer access goes through the CPU: %s of %g GB/s of a slot (ACS or IOMMU on, GPUs on two sockets, or no peer access at all)", figure(median), g.PCIe),
+			Remedy: []string{"nvidia-smi topo -p2p r: OK for every pair; ACS off (lspci -vvv | grep ACSCtl: all minus), IOMMU off or pass-through (iommu=pt)", "on GeForce GPUs there is no peer access"},
+			Decide: "nvidia-smi topo -p2p r and topo -m; lspci -vvv | grep ACSCtl", Source: []string{"https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#pci-access-control-services-acs"},
+		})
+	case m.kind == between:
+		j.Causes = append(j.Causes, Cause{
+			Text:   fmt.Sprintf("links that are down, or GPUs at low clocks: %s of %s", figure(median), figure(g.Copy.typical)),
+			Remedy: []string{"nvidia-smi nvlink -s (links and their speed), nvidia-smi -q -d CLOCK"},
+			Decide: "nvidia-smi nvlink -s", Source: []string{"https://github.com/NVIDIA/nvbandwidth"},
+		})
+	default:
+		text := fmt.Sprintf("the slots have fewer lanes or a lower generation than the GPU takes, or memory is on the other NUMA node: %s of %s", figure(median), figure(g.Host[0].typical))
+		if s := carries(median); s != "" {
+			text += "; " + s
+		}
+		j.Causes = append(j.Causes, Cause{
+			Text:   text,
+			Remedy: []string{"nvidia-smi -q | grep -A12 'GPU Link Info' while the test runs (idle GPUs lower their link); the BIOS setting of the slot; numactl to the GPU's node; a VM's NUMA nodes", "on AMD CPUs: NPS, IOMMU, preferred I/O"},
+			Decide: "nvidia-smi -q | grep -A12 'GPU Link Info'; lspci -vv | grep LnkSta", Source: []string{"https://github.com/NVIDIA/nvbandwidth"},
+		})
+	}
+	j.fromLog(in)
+}

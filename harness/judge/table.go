@@ -1,0 +1,376 @@
+package judge
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A Table is what one run of a benchmark of collectives printed.
+type Table struct {
+	Program    string `json:"program"`              // "nccl-tests", "rccl-tests", "harness coll"
+	Version    string `json:"version,omitempty"`    // of the program
+	Library    string `json:"library,omitempty"`    // version of NCCL that was loaded
+	Collective string `json:"collective,omitempty"` // "all_reduce"; "": it cannot be told
+	Guessed    bool   `json:"guessed,omitempty"`    // the collective follows from the columns alone
+	Ranks      int    `json:"ranks,omitempty"`      // 0: unknown
+	Nodes      int    `json:"nodes,omitempty"`      // 0: unknown
+	PerProcess int    `json:"gpusPerProcess,omitempty"`
+	GPU        string `json:"gpu,omitempty"` // the driver's name; "": none is printed
+	MixedGPUs  bool   `json:"mixedGPUs,omitempty"`
+	Rows       []Row  `json:"rows"`
+
+	average float64 // busbw, as printed; 0: none
+
+	apart     bool   // ranks 0 of several runs are listed before it: runs that did not find each other
+	algorithm string // that is forced; "": NCCL chooses
+	hosts     []string
+	devices   []int // of the ranks
+	listed    int   // ranks with a line of their own
+	line      int   // of the first row
+	cut       bool  // sizes are missing at the end: the run stopped
+}
+
+// A Row is one size.
+type Row struct {
+	Bytes int64   `json:"bytes"`
+	Out   *Timing `json:"outOfPlace,omitempty"`
+	In    *Timing `json:"inPlace,omitempty"`
+	line  int
+}
+
+// A Timing is what was measured of a size.
+type Timing struct {
+	Microseconds float64 `json:"us"`
+	AlgBW        float64 `json:"algbw"` // GB/s
+	BusBW        float64 `json:"busbw"` // GB/s
+	Wrong        int64   `json:"wrong"` // elements; -1: not checked
+}
+
+// best returns the faster of a row's timings.
+func (r Row) best() *Timing {
+	switch {
+	case r.Out == nil || r.In != nil && r.In.BusBW > r.Out.BusBW:
+		return r.In
+	}
+	return r.Out
+}
+
+// worst returns the slower of a row's timings.
+func (r Row) worst() *Timing {
+	switch {
+	case r.Out == nil || r.In != nil && r.In.Microseconds > r.Out.Microseconds:
+		return r.In
+	}
+	return r.Out
+}
+
+var (
+	// A rank of the list of devices: "#  Rank  0 Group  0 Pid  71422 on  gpu-a01 device  0 [0x1b] NVIDIA H100 80GB HBM3".
+	rankLine  = regexp.MustCompile(`#\s+Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+ on\s+(\S+) device\s+(\d+) \[([0-9a-fA-Fx:.]+)\]\s*(.*)`)
+	started   = regexp.MustCompile(`# Collective test starting: ([a-z_]+)_perf`)
+	concluded = regexp.MustCompile(`# Collective test concluded: ([a-z_]+)_perf`)
+	command   = regexp.MustCompile(`\b(all_reduce|all_gather|allgather|reduce_scatter|broadcast|reduce|alltoallv?|sendrecv|gather|scatter|hypercube)_perf\b`)
+	ourRun    = regexp.MustCompile(`\bharness coll (all_reduce|all_gather|reduce_scatter|broadcast|reduce|alltoall|sendrecv|gather|scatter)\b`)
+	options   = regexp.MustCompile(`# ?nThread (\d+) nGpus (\d+) minBytes (\d+) maxBytes (\d+)`)
+	average   = regexp.MustCompile(`# Avg bus bandwidth\s*:\s*([0-9.]+)`)
+	tests     = regexp.MustCompile(`# (nccl|rccl)-tests version (\S+)(?:.*nccl-library=(\d+))?`)
+	rccl      = regexp.MustCompile(`^rccl-tests: Version (\S+)`)
+	version   = regexp.MustCompile(`(?:NCCL|RCCL) version[ :]+(\d+\.\d+\.\d+)`)
+)
+
+// readTables reads the tables of nccl-tests and of programs that print the same: rccl-tests, and harness coll.
+func readTables(lines []line) []*Table {
+	var all []*Table
+	t := &Table{}
+	head := *t // what stands before the table: a second one of the same run has the same ranks
+	maxBytes, apart := int64(0), false
+	pending, pendingRoot, pendingOp := Row{}, "", "" // a row whose times stand on later lines
+	begin := func() {
+		if len(t.Rows) > 0 {
+			t.cut = maxBytes > t.Rows[len(t.Rows)-1].Bytes*2
+			t.finish()
+			all = append(all, t)
+			next := head
+			next.Rows, next.average = nil, 0
+			t = &next
+		}
+	}
+	for _, x := range lines {
+		l := x.text
+		if pending.Bytes == 0 && !ofTables(l) {
+			continue
+		}
+		if m := rankLine.FindStringSubmatch(l); m != nil {
+			if len(t.Rows) > 0 { // another run
+				begin()
+				*t = Table{}
+			}
+			if m[1] == "0" && t.listed > 0 {
+				apart = apart || !slices.Contains(t.hosts, m[2]) || t.listed == 1
+				t.Ranks, t.listed, t.hosts, t.devices, t.GPU, t.MixedGPUs = 0, 0, nil, nil, "", false
+			}
+			t.rank(m)
+			t.apart = apart
+			head = *t
+			continue
+		}
+		if m := concluded.FindStringSubmatch(l); m != nil && t.Guessed {
+			t.Collective, t.Guessed = m[1], false
+		}
+		if m := started.FindStringSubmatch(l); m != nil {
+			begin()
+			t.Collective, t.Program = m[1], "nccl-tests"
+		} else if m := command.FindStringSubmatch(l); m != nil && len(t.Rows) == 0 {
+			t.Collective = strings.Replace(m[1], "allgather", "all_gather", 1)
+		} else if m := ourRun.FindStringSubmatch(l); m != nil && len(t.Rows) == 0 {
+			t.Collective, t.Program = m[1], "harness coll"
+		}
+		if m := options.FindStringSubmatch(l); m != nil {
+			if len(t.Rows) > 0 {
+				begin()
+				*t = Table{}
+			}
+			threads, _ := strconv.Atoi(m[1])
+			gpus, _ := strconv.Atoi(m[2])
+			t.PerProcess = threads * gpus
+			maxBytes, _ = strconv.ParseInt(m[4], 10, 64)
+		}
+		if m := tests.FindStringSubmatch(l); m != nil {
+			t.Program, t.Version = m[1]+"-tests", m[2]
+			if v, err := strconv.Atoi(m[3]); err == nil {
+				t.Library = ncclVersion(v)
+			}
+		} else if m := rccl.FindStringSubmatch(l); m != nil {
+			t.Program, t.Version = "rccl-tests", m[1]
+		} else if m := version.FindStringSubmatch(l); m != nil && t.Library == "" {
+			t.Library = m[1]
+		}
+		if m := average.FindStringSubmatch(l); m != nil {
+			v, _ := strconv.ParseFloat(m[1], 64)
+			if len(t.Rows) > 0 {
+				t.average = v
+			}
+			continue
+		}
+		if half, root, op, ok := readHalf(l); ok {
+			pending, pendingRoot, pendingOp = half, root, op
+			pending.line = x.number
+			continue
+		}
+		r, root, op, ok := readRow(l)
+		if !ok && pending.Bytes > 0 {
+			if m := timingLine.FindStringSubmatch(l); m != nil {
+				if pending.Out == nil {
+					pending.Out = readTiming(m[1:])
+					continue
+				}
+				pending.In = readTiming(m[1:])
+				r, root, op, ok = pending, pendingRoot, pendingOp, true
+				pending = Row{}
+			}
+		}
+		if ok {
+			if n := len(t.Rows); n > 0 && r.Bytes < t.Rows[n-1].Bytes { // sizes begin anew
+				begin()
+			}
+			r.line = x.number
+			if len(t.Rows) == 0 {
+				t.line = x.number
+				if t.Collective == "" {
+					t.guess(r, root, op)
+				}
+			}
+			t.Rows = append(t.Rows, r)
+		}
+	}
+	begin()
+	return all
+}
+
+// ofTables says whether a line may belong to a table: most lines of a log do not, and are not read.
+func ofTables(l string) bool {
+	for _, s := range []string{"float", "half", "int", "double", "fp8", "f8e", "char", "# ", "_perf", "-tests", "CCL version", "harness coll"} {
+		if strings.Contains(l, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// rank reads a line of the list of devices.
+func (t *Table) rank(m []string) {
+	n, _ := strconv.Atoi(m[1])
+	device, _ := strconv.Atoi(m[3])
+	t.listed++
+	t.Ranks = max(t.Ranks, n+1)
+	if !slices.Contains(t.hosts, m[2]) {
+		t.hosts = append(t.hosts, m[2])
+	}
+	t.devices = append(t.devices, device)
+	if name := strings.TrimSpace(m[5]); name != "" {
+		t.MixedGPUs = t.MixedGPUs || t.GPU != "" && t.GPU != name
+		t.GPU = name
+	}
+}
+
+var (
+	halfLine   = regexp.MustCompile(`^\s*(\d+)\s+\d+\s+([a-z]\w+)\s+([a-z]+)\s+(-?\d+)(?:[A-Za-z][\w.-]*:\d+:\d+ |\s*$)`)
+	timingLine = regexp.MustCompile(`^\s*([0-9.]+)\s+([0-9.]+)\s+([0-9.]+)\s+(\d+|N/A)(?:[A-Za-z][\w.-]*:\d+:\d+ |\s*$)`)
+)
+
+// readHalf reads the begin of a row that NCCL's log interrupts: both go to one terminal.
+func readHalf(l string) (r Row, root, op string, ok bool) {
+	m := halfLine.FindStringSubmatch(l)
+	if m == nil || !dtype.MatchString(m[2]) {
+		return
+	}
+	r.Bytes, _ = strconv.ParseInt(m[1], 10, 64)
+	return r, m[4], m[3], r.Bytes > 0
+}
+
+var numbered = regexp.MustCompile(`^-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?$`)
+
+// readRow reads a size: bytes, elements, type, operation, perhaps the root, and twice time, algbw, busbw and how many
+// elements are wrong. Old versions have no root, runs without a check have N/A, and some print one half alone. What a
+// launcher puts before a line is skipped.
+func readRow(l string) (r Row, root, op string, ok bool) {
+	if strings.Count(l, ".") < 2 || strings.Contains(l, "#") && !strings.Contains(l, ">") {
+		return
+	}
+	f := strings.Fields(l)
+	for begin := 0; begin < min(len(f)-8, 6); begin++ {
+		bytes, err := strconv.ParseInt(f[begin], 10, 64)
+		if err != nil || bytes < 0 {
+			continue
+		}
+		if _, err := strconv.ParseInt(f[begin+1], 10, 64); err != nil {
+			continue
+		}
+		rest := f[begin+2:]
+		if len(rest) == 0 || numbered.MatchString(rest[0]) || !dtype.MatchString(rest[0]) {
+			continue
+		}
+		rest = rest[1:]
+		if len(rest) > 0 && !numbered.MatchString(rest[0]) {
+			op, rest = rest[0], rest[1:]
+		}
+		// A root is there if what remains is one or two groups of four, and one column more.
+		if n := len(rest); n == 9 || n == 5 {
+			root, rest = rest[0], rest[1:]
+		}
+		r.Bytes = bytes
+		groups := [2]*Timing{}
+		for g := 0; g < 2 && len(rest) >= 4*g+3; g++ {
+			groups[g] = readTiming(rest[4*g : min(len(rest), 4*g+4)])
+		}
+		r.Out, r.In = groups[0], groups[1]
+		return r, root, op, r.Out != nil || r.In != nil
+	}
+	return
+}
+
+var dtype = regexp.MustCompile(`^(?:u?int(?:8|32|64)|half|float(?:16|32|64|8)?|double|bfloat16|b?f(?:loat)?16|f(?:loat)?8(?:_?e[45]m[32])?|fp8_e[45]m[32]|char)$`)
+
+func readTiming(f []string) *Timing {
+	t := &Timing{Wrong: -1}
+	for i, v := range []*float64{&t.Microseconds, &t.AlgBW, &t.BusBW} {
+		n, err := strconv.ParseFloat(f[i], 64)
+		if err != nil || n < 0 {
+			return nil
+		}
+		*v = n
+	}
+	if len(f) > 3 {
+		if n, err := strconv.ParseFloat(f[3], 64); err == nil && n >= 0 && n < 1e15 {
+			if t.Wrong = int64(n); n > 0 && n < 1 {
+				t.Wrong = 0 // an old version's greatest error
+			}
+		}
+	}
+	return t
+}
+
+// guess determines the collective by what it has: the operation, a root, and what busbw is of algbw.
+func (t *Table) guess(r Row, root, op string) {
+	b := r.best()
+	ratio := 0.0
+	if b.AlgBW > 0 {
+		ratio = b.BusBW / b.AlgBW
+	}
+	switch {
+	case op != "none" && op != "" && root != "" && root != "-1":
+		t.Collective = "reduce"
+	case op != "none" && op != "" && (ratio > 0.985 || ratio == 0): // of two ranks it is 1
+		t.Collective = "all_reduce"
+	case op != "none" && op != "":
+		t.Collective = "reduce_scatter"
+	case root != "" && root != "-1":
+		t.Collective = "broadcast"
+	case ratio > 0.99:
+		t.Collective, t.Guessed = "sendrecv", true
+	default:
+		t.Collective, t.Guessed = "all_gather", true
+	}
+}
+
+// finish derives what no line says.
+func (t *Table) finish() {
+	if n := t.ratioRanks(); n > 0 && t.PerProcess > 1 && n == t.Ranks*t.PerProcess { // -J lists a device for each launcher
+		t.Ranks = n
+		t.listed = n
+	}
+	if t.Program == "" {
+		t.Program = "nccl-tests"
+	}
+	node := 0
+	for _, d := range t.devices {
+		node = max(node, d+1)
+	}
+	if n := t.ratioRanks(); t.Ranks == 0 || n >= 2*t.Ranks { // the list may be abridged
+		t.Ranks = n
+	}
+	switch {
+	case len(t.hosts) == 0 && t.Ranks == 0:
+	case t.listed >= t.Ranks && len(t.hosts) > 0:
+		t.Nodes = len(t.hosts)
+	case node > 1 && t.Ranks%node == 0 && len(t.hosts) > 0: // the list is abridged
+		t.Nodes = max(len(t.hosts), t.Ranks/node)
+	case len(t.hosts) > 0:
+		t.Nodes = len(t.hosts)
+	}
+}
+
+// ratioRanks returns the number of ranks by what busbw is of algbw; 0 if that does not say.
+func (t *Table) ratioRanks() int {
+	if len(t.Rows) == 0 {
+		return 0
+	}
+	b := t.Rows[len(t.Rows)-1].best()
+	if b == nil || b.AlgBW <= 1 {
+		return 0
+	}
+	f, n := b.BusBW/b.AlgBW, 0.0
+	switch t.Collective {
+	case "all_reduce":
+		if f < 0.5 {
+			return 0
+		}
+		n = 2 / (2 - f)
+	case "all_gather", "reduce_scatter", "alltoall":
+		n = 1 / (1 - f)
+	}
+	if n < 1.5 || n > 64.5 {
+		return 0
+	}
+	return int(n + 0.5)
+}
+
+// ncclVersion writes a version number of NCCL: 22803 is 2.28.3.
+func ncclVersion(v int) string {
+	if v < 10000 {
+		return strconv.Itoa(v/1000) + "." + strconv.Itoa(v/100%10) + "." + strconv.Itoa(v%100)
+	}
+	return strconv.Itoa(v/10000) + "." + strconv.Itoa(v/100%100) + "." + strconv.Itoa(v%100)
+}

@@ -1,0 +1,46 @@
+package platform
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Find returns the key of the platform that a text names by its key or an alias, as people write it: "GCP
+// a3-megagpu-8g", "h100-8x"; "" if it names none. The longest name that occurs in the text is taken.
+func (db *DB) Find(text string) string {
+	words := strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '.' || r == '-') })
+	all := plain(text)
+	best, length := "", 0
+	for _, key := range slices.Sorted(maps.Keys(db.Platforms)) {
+		p := db.Platforms[key]
+		if p.Reference && plain(key) != all {
+			continue
+		}
+		for _, name := range append([]string{key}, p.Aliases...) {
+			short := plain(name)
+			// A short name must be a word of the text: others contain it by chance.
+			found := slices.Contains(words, strings.ToLower(name)) || len(short) >= 6 && occurs(all, short)
+			if found && len(short) > length {
+				best, length = key, len(short)
+			}
+		}
+	}
+	return best
+}
+
+// occurs says whether a name occurs in a text, and no number in it goes on: "h100" is not in "h1000".
+func occurs(text, name string) bool {
+	digit := func(c byte) bool { return c >= '0' && c <= '9' }
+	for at := 0; ; {
+		i := strings.Index(text[at:], name)
+		if i < 0 {
+			return false
+		}
+		i += at
+		if end := i + len(name); end == len(text) || !digit(text[end]) || !digit(text[end-1]) {
+			return true
+		}
+		at = i + 1
+	}
+}
