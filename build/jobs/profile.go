@@ -116,6 +116,8 @@ type Document struct {
 	Sources  map[string]hardware.Source `json:"sources"`
 	Sets     map[string][]Var           `json:"sets"`
 	Profiles []Profile                  `json:"profiles"`
+
+	names []hardwareName
 }
 
 // profilesFile is a file of the hardware database, as far as jobs need it.
@@ -123,7 +125,13 @@ type profilesFile struct {
 	Sources  map[string]hardware.Source `yaml:"sources"`
 	Sets     map[string][]Var           `yaml:"sets"`
 	Profiles []Profile                  `yaml:"profiles"`
-	Others   map[string]yaml.Node       `yaml:",inline"`
+	// Platforms are read for what else their profiles may be called.
+	Platforms map[string]struct {
+		Name    string               `yaml:"name"`
+		Aliases []string             `yaml:"aliases"`
+		Others  map[string]yaml.Node `yaml:",inline"`
+	} `yaml:"platforms"`
+	Others map[string]yaml.Node `yaml:",inline"`
 }
 
 var load = sync.OnceValues(func() (*Document, error) { return parseProfiles(hardware.Files) })
@@ -136,6 +144,12 @@ func parseProfiles(files fs.FS) (*Document, error) {
 	d := &Document{Schema: 1}
 	err := hardware.Read(files, func(f *profilesFile) error {
 		d.Profiles = append(d.Profiles, f.Profiles...)
+		for key, n := range f.Platforms {
+			d.names = append(d.names, hardwareName{key, key}, hardwareName{n.Name, key})
+			for _, alias := range n.Aliases {
+				d.names = append(d.names, hardwareName{alias, key})
+			}
+		}
 		return errors.Join(hardware.Unite("sources", &d.Sources, f.Sources), hardware.Unite("sets", &d.Sets, f.Sets))
 	})
 	for i := range d.Profiles {
@@ -270,7 +284,20 @@ func (p *Profile) check(d *Document, source func(where, s string)) []error {
 	return errs
 }
 
-// Profile returns the profile with that id.
+// A hardwareName is what a platform of the hardware database is called: its key, its name, an alias.
+type hardwareName struct{ name, key string }
+
+// plain reduces a text to lower-case letters and digits.
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return -1
+	}, strings.ToLower(s))
+}
+
+// Profile returns the profile with that id, or that of the platform with that name, as the harness shows it.
 func (d *Document) Profile(id string) (*Profile, error) {
 	ids := make([]string, len(d.Profiles))
 	for i := range d.Profiles {
@@ -278,5 +305,25 @@ func (d *Document) Profile(id string) (*Profile, error) {
 			return &d.Profiles[i], nil
 		}
 	}
-	return nil, fmt.Errorf("there is no profile %q; did you mean %q? \"assay jobs list\" has them all", id, words.Nearest(id, ids))
+	var of []int
+	for i, p := range d.Profiles {
+		if slices.ContainsFunc(d.names, func(n hardwareName) bool { return n.key == p.Hardware && plain(n.name) == plain(id) }) {
+			of = append(of, i)
+		}
+	}
+	switch {
+	case len(of) == 1:
+		return &d.Profiles[of[0]], nil
+	case len(of) > 1:
+		var names []string
+		for _, i := range of {
+			names = append(names, d.Profiles[i].ID)
+		}
+		return nil, fmt.Errorf("%q has several profiles: %s", id, strings.Join(names, ", "))
+	}
+	nearest := words.Nearest(id, ids)
+	if words.Distance(id, nearest) > max(2, len(id)/2) && !strings.Contains(nearest, strings.ToLower(id)) {
+		return nil, fmt.Errorf("there is no profile %q; there are: %s", id, strings.Join(ids, ", "))
+	}
+	return nil, fmt.Errorf("there is no profile %q; did you mean %q? \"assay jobs list\" has them all", id, nearest)
 }

@@ -67,6 +67,11 @@ func predictCommand(out io.Writer) *cli.Command {
 			if err != nil {
 				return err
 			}
+			if o.platform != "" {
+				if o.platform, err = db.Key(o.platform); err != nil {
+					return exit.Usagef("--hardware: %w", err)
+				}
+			}
 			job := predict.Job{Platform: o.platform, GPUs: o.gpus, Nodes: o.nodes, Collective: o.collectiveParsed, Algorithm: o.algo}
 			switch {
 			case o.platform == "":

@@ -65,7 +65,7 @@ func (o *Options) config(id *machine.Identity) (*node.Config, error) {
 		return nil, err
 	}
 	if o.Hardware != "" {
-		if _, err := db.Platform(o.Hardware); err != nil {
+		if o.Hardware, err = db.Key(o.Hardware); err != nil {
 			return nil, exit.Usagef("--hardware: %w", err)
 		}
 	}

@@ -22,10 +22,10 @@ func (db *DB) IdentifyGPU(device, name string) (key string, g *GPU) {
 // sizes and SXM, which the driver omits for some, and the form (PCIe, NVL) must be the same. If two
 // models fit equally well, it returns neither.
 func (db *DB) gpuByName(name string) (key string, best *GPU) {
-	have := words(name)
+	have := wordsOf(name)
 	most, twice := 0, false
 	for _, k := range slices.Sorted(maps.Keys(db.GPUs)) {
-		want := words(db.GPUs[k].Name)
+		want := wordsOf(db.GPUs[k].Name)
 		n, missing := 0, form(have) != form(want)
 		for _, w := range want {
 			if slices.Contains(have, w) {
@@ -49,9 +49,9 @@ func (db *DB) gpuByName(name string) (key string, best *GPU) {
 	return key, best
 }
 
-// words returns the words of a name that distinguish models. SXM4 becomes SXM; text in parentheses
+// wordsOf returns the words of a name that distinguish models. SXM4 becomes SXM; text in parentheses
 // is ignored.
-func words(name string) []string {
+func wordsOf(name string) []string {
 	var out []string
 	if before, rest, ok := strings.Cut(name, "("); ok {
 		_, after, _ := strings.Cut(rest, ")")

@@ -250,12 +250,10 @@ func (db *DB) GPUByPCI(id string) (key string, g *GPU) {
 	return "", nil
 }
 
-// Platform returns a platform by its key ("gb200-nvl72").
-func (db *DB) Platform(key string) (*Platform, error) {
-	if p := db.Platforms[key]; p != nil {
-		return p, nil
-	}
-	return nil, unknown("platform", key, slices.Sorted(maps.Keys(db.Platforms)))
+// Platform returns a platform by its key ("gb200-nvl72") or another name that Key knows.
+func (db *DB) Platform(name string) (*Platform, error) {
+	key, err := db.Key(name)
+	return db.Platforms[key], err
 }
 
 // Table returns a published sweep by its key ("a100-8").

@@ -82,8 +82,15 @@ func TestUnknown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Platform("gb200"); err == nil || !strings.Contains(err.Error(), "gb200-nvl72") {
-		t.Errorf("Platform(gb200) = %v", err)
+	for name, says := range map[string]string{"gb20": "gb200-nvl72", "h100": "hgx-h100-ndr400", "hgx-h201": "hgx-h200", "": "there are: a40-node", "zzz": "there are: a40-node"} {
+		if _, err := db.Platform(name); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("Platform(%s) = %v", name, err)
+		}
+	}
+	for name, key := range map[string]string{"GB200 NVL72": "gb200-nvl72", "p5.48xlarge": "aws-p5", "a3-megagpu-8g": "gcp-a3-mega", "h100-8x": "hgx-h100-ndr400"} {
+		if got, err := db.Key(name); got != key {
+			t.Errorf("Key(%s) = %q, %v", name, got, err)
+		}
 	}
 	if _, err := db.GPU("h100"); err == nil || !strings.Contains(err.Error(), "h100-sxm") {
 		t.Errorf("GPU(h100) = %v", err)
