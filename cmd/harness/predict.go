@@ -55,7 +55,7 @@ func predictCommand(out io.Writer) *cli.Command {
 			&cli.IntFlag{Name: "nodes", Destination: &o.nodes, Usage: "on `M` nodes (default: as few as hold the GPUs); without --gpus: all GPUs of M nodes"},
 			&cli.StringFlag{Name: "collective", Aliases: []string{"c"}, Value: "all_reduce", Destination: &o.collective, Usage: "predict `COLLECTIVE` (with --nodes alone: all)"},
 			&cli.StringFlag{Name: "algorithm", Destination: &o.algo, Usage: "only `NAME`: Ring, Tree, NVLS, NVLSTree (default: what the model finds fastest)"},
-			&cli.StringFlag{Name: "sizes", Aliases: []string{"s"}, Value: "1M:16G", Destination: &o.sizes, Usage: "`LIST` of bytes with K, M, G (powers of 1024), or FROM:TO in doublings"},
+			&cli.StringFlag{Name: "sizes", Aliases: []string{"s"}, Value: "8,1K,64K,1M,16M,128M,1G,8G,16G", Destination: &o.sizes, Usage: "`LIST` of bytes with K, M, G (powers of 1024), or FROM:TO in doublings"},
 			grammar.Format(&o.format, "text", "json"),
 		},
 		Before: grammar.NoArgs,

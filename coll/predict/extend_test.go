@@ -37,16 +37,16 @@ func TestRacks(t *testing.T) {
 		bytes                int64
 		want                 float64 // microseconds
 	}{
-		// One rack: launch and operation 36.5; a block of 1/72 in 3 windows of at
+		// One rack: operation 8.4; a block of 1/72 in 3 windows of at
 		// most 48 MiB, each of which makes 71 steps of 3.4+5; 71/72 of the bytes at
 		// 18 links of 40.1 GB/s.
-		{72, 18, 1, 8 << 30, 36.5 + 3*71*8.4 + 8589934592*71/72/721.8e3},
+		{72, 18, 1, 8 << 30, 8.4 + 3*71*8.4 + 8589934592*71/72/721.8e3},
 		// Two: the uplink is always busy, and the last message arrives 14+5 later.
-		{144, 36, 2, 8 << 30, 36.5 + 19 + 8589934592*143/144/426e3},
+		{144, 36, 2, 8 << 30, 8.4 + 19 + 8589934592*143/144/426e3},
 		// Twenty: small blocks spend more time on 1,419 steps within racks and 20
 		// between them than it takes the uplink to move all of them; large ones do not.
-		{1440, 360, 20, 8 << 30, 36.5 + 1419*(8589934592/1440/721.8e3+8.4) + 20*(8589934592/1440/426e3+19)},
-		{1440, 360, 20, 64 << 30, 36.5 + 19 + 68719476736*1439/1440/426e3},
+		{1440, 360, 20, 8 << 30, 8.4 + 1419*(8589934592/1440/721.8e3+8.4) + 20*(8589934592/1440/426e3+19)},
+		{1440, 360, 20, 64 << 30, 8.4 + 19 + 68719476736*1439/1440/426e3},
 	} {
 		p := predictorOf(t, Job{Platform: "gb200-nvl72", GPUs: tt.gpus, Nodes: tt.nodes, Collective: op.AllGather, Algorithm: "Ring"})
 		if got := p.sys.t.domains(); got != tt.domains || p.sys.t.domain() != 72 {
@@ -83,9 +83,9 @@ func TestExtent(t *testing.T) {
 		{op.AllReduce, 48 * 8, 1e-4},
 		{op.Broadcast, 61 * 8, 1e-4},
 		{op.Reduce, 40 * 8, 1e-4},
-		{op.AllReduce, 72 * 8, 0.08},
-		{op.AllReduce, 128 * 8, 0.08},
-		{op.AllReduce, 200 * 8, 0.08},
+		{op.AllReduce, 72 * 8, 0.09},
+		{op.AllReduce, 128 * 8, 0.09},
+		{op.AllReduce, 200 * 8, 0.09},
 	} {
 		p := predictorOf(t, Job{Platform: platform, GPUs: tt.gpus, Collective: tt.collective})
 		for _, w := range p.ways {
@@ -132,14 +132,14 @@ func direct(t *testing.T, p *Predictor, w way, bytes int64) time.Duration {
 	default:
 		tt := p.sys.t
 		tt.UplinkLatency = nvlsTreeNet
-		sw := Switch{Rate: tt.Port * BytesPerSec(p.sys.arch.nvls*nvlsShare), Window: int64(p.sys.arch.nvlsChannels) * int64(tt.domain()) * nvlsTreeChunk}
+		sw := Switch{Rate: tt.Port * BytesPerSec(p.sys.arch.nvlsTree*nvlsShare), Window: int64(p.sys.arch.nvlsChannels) * int64(tt.domain()) * nvlsTreeChunk}
 		d, err = inSwitch(tt, sw, bytes)
 		d += nvlsBase
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return d + p.fit.Launch
+	return d + p.fit.launch(p.job)
 }
 
 // TestHundredThousand: sizes of a machine that cannot be simulated whole.

@@ -78,7 +78,7 @@ func compare(db *platform.DB, t *platform.Table, fit Fitted, m memo) (Comparison
 		return out, fmt.Errorf("%s: there is no model of %q", t.Title, t.Collective)
 	}
 	algorithm := cmp.Or(map[string]string{"ring": "Ring"}[t.Algorithm], t.Algorithm)
-	p, err := newPredictor(db, Job{Platform: t.Platform, GPUs: t.GPUs, Nodes: t.Nodes, Collective: c, Algorithm: algorithm}, fit, m)
+	p, err := newPredictor(db, Job{Platform: t.Platform, GPUs: t.GPUs, Nodes: t.Nodes, Collective: c, Algorithm: algorithm, PerProcess: t.PerProcess}, fit, m)
 	if err != nil {
 		return out, err
 	}
@@ -151,7 +151,7 @@ func HeldOut(db *platform.DB, fit Fitted) (held []Comparison, skipped []error) {
 
 // unfitted is where fitTo starts: 1 µs of overhead in addition to NCCL's figures, all of the
 // bandwidth that NCCL allows LL, and a 400 Gb/s NIC for each GPU of a rack.
-var unfitted = Fitted{Launch: time.Microsecond, Step: time.Microsecond, LLFraction: 1, RackUplink: 72 * 50 * GBps}
+var unfitted = Fitted{EachGPU: time.Microsecond, Step: time.Microsecond, LLFraction: 1, RackUplink: 72 * 50 * GBps}
 
 // fitTo finds the constants with the least mean absolute (logarithmic) error of the tables.
 // Each table has the same weight, however many rows it has. A constant that no table depends
@@ -206,7 +206,7 @@ const numFitted = 4
 func (f Fitted) scale(i int, by float64) Fitted {
 	switch i {
 	case 0:
-		f.Launch = time.Duration(float64(f.Launch) * by)
+		f.EachGPU = time.Duration(float64(f.EachGPU) * by)
 	case 1:
 		f.Step = time.Duration(float64(f.Step) * by)
 	case 2:

@@ -51,6 +51,9 @@ const (
 	// half of one of the 8 steps in 512 KiB; LL128: 15/16 of one of the 8 steps in 4.7 MiB.
 	simpleChunk = 2 * mib
 	treeChunk   = 512 * kib // Simple, in a tree: one step
+	treeDepth   = 16        // chunks of a tree that are under way
+	treeLeast   = 4 * kib
+	treeFew     = 4 // domains
 	llChunk     = 32 * kib
 	ll128Chunk  = 553 * kib
 
@@ -75,6 +78,7 @@ type architecture struct {
 	link         BytesPerSec    // of one NVLink, according to NCCL
 	llMax        [3]BytesPerSec // cap of a ring with LL on 1, 2 and more nodes
 	nvls         float64        // efficiency of the in-switch reduction; 0: there is none
+	nvlsTree     float64        // the same beside a tree between domains
 	nvlsChannels int
 }
 
@@ -83,9 +87,9 @@ type architecture struct {
 var architectures = map[string]architecture{
 	"volta":           {link: 20 * GBps, llMax: [3]BytesPerSec{39 * GBps, 39 * GBps, 20.4 * GBps}},
 	"ampere":          {link: 20 * GBps, llMax: [3]BytesPerSec{87.7 * GBps, 22.5 * GBps, 19 * GBps}},
-	"hopper":          {link: 20.6 * GBps, llMax: [3]BytesPerSec{141 * GBps, 45 * GBps, 35 * GBps}, nvls: 0.85, nvlsChannels: 16},
-	"blackwell":       {link: 40.1 * GBps, llMax: [3]BytesPerSec{282 * GBps, 90 * GBps, 70 * GBps}, nvls: 0.74, nvlsChannels: 32},
-	"blackwell-ultra": {link: 40.1 * GBps, llMax: [3]BytesPerSec{282 * GBps, 90 * GBps, 70 * GBps}, nvls: 0.74, nvlsChannels: 32},
+	"hopper":          {link: 20.6 * GBps, llMax: [3]BytesPerSec{141 * GBps, 45 * GBps, 35 * GBps}, nvls: 0.89, nvlsTree: 0.81, nvlsChannels: 16},
+	"blackwell":       {link: 40.1 * GBps, llMax: [3]BytesPerSec{282 * GBps, 90 * GBps, 70 * GBps}, nvls: 0.80, nvlsTree: 0.83, nvlsChannels: 32},
+	"blackwell-ultra": {link: 40.1 * GBps, llMax: [3]BytesPerSec{282 * GBps, 90 * GBps, 70 * GBps}, nvls: 0.80, nvlsTree: 0.83, nvlsChannels: 32},
 }
 
 // chunk returns how many bytes of a block a channel moves at a time.

@@ -21,14 +21,14 @@ import (
 // Fitted are the constants that no source gives: they are fitted to all published tables
 // together.
 type Fitted struct {
-	Launch     time.Duration // of an operation: launch and synchronisation, in addition to NCCL's base latency
+	EachGPU    time.Duration // of an operation, for each further GPU that one process launches it on (nccl-tests -g)
 	Step       time.Duration // of a step of a ring with protocol Simple, in addition to NCCL's latency
 	LLFraction float64       // of the bandwidth that NCCL allows protocol LL
 	RackUplink BytesPerSec   // of a rack of 72 GPUs, for which the database has no NIC
 }
 
 // DefaultFitted is the fit to all tables of the database; a test repeats it.
-var DefaultFitted = Fitted{Launch: 28100, Step: 5 * time.Microsecond, LLFraction: 0.30, RackUplink: 426 * GBps}
+var DefaultFitted = Fitted{EachGPU: 4000, Step: 5 * time.Microsecond, LLFraction: 0.297, RackUplink: 426 * GBps}
 
 // A Job is a collective on a platform.
 type Job struct {
@@ -37,6 +37,12 @@ type Job struct {
 	Nodes      int    // of the platform; 0: as few as hold the GPUs
 	Collective op.Collective
 	Algorithm  string // "Ring", "NVLS", "NVLSTree"; "": the fastest in the model
+	PerProcess int    // GPUs of one process; 0: 1
+}
+
+// launch is how long a process of the job takes to launch an operation, in addition to NCCL's base latency.
+func (f Fitted) launch(j Job) time.Duration {
+	return time.Duration(max(0, j.PerProcess-1)) * f.EachGPU
 }
 
 // A Prediction is the model's result for a job and a size.
@@ -48,7 +54,16 @@ type Prediction struct {
 	Simulated int // GPUs that were simulated: all, or those that the result is extrapolated from (see extent)
 	AlgBW     BytesPerSec
 	BusBW     BytesPerSec
+	// Low and High are the range of BusBW that holds nine of ten published rows that no fit has used.
+	Low, High BytesPerSec
 }
+
+// How far published rows are from predictions, in nine of ten: up to and above smallSizes.
+const (
+	smallSizes          = 16 * mib
+	smallLow, smallHigh = 1 / 1.40, 1 / 0.70
+	largeLow, largeHigh = 1 / 1.16, 1 / 0.94
+)
 
 // A Used is one figure that predictions of a job are based on.
 type Used struct {
@@ -154,9 +169,14 @@ func (p *Predictor) Predict(bytes int64) (Prediction, error) {
 		return Prediction{}, err
 	}
 	alg := BytesPerSec(float64(bytes) / t.Seconds())
+	bus := alg * BytesPerSec(p.job.Collective.BusFactor(p.sys.t.Ranks))
+	low, high := BytesPerSec(largeLow), BytesPerSec(largeHigh)
+	if bytes <= smallSizes {
+		low, high = smallLow, smallHigh
+	}
 	return Prediction{
 		Bytes: bytes, Time: t, Algorithm: w.algorithm, Protocol: w.protocol.String(), Simulated: w.gpus,
-		AlgBW: alg, BusBW: alg * BytesPerSec(p.job.Collective.BusFactor(p.sys.t.Ranks)),
+		AlgBW: alg, BusBW: bus, Low: bus * low, High: bus * high,
 	}, nil
 }
 
@@ -174,7 +194,7 @@ func (p *Predictor) addRings() error {
 	}
 	for proto := range numProtocols {
 		t := p.sys.ring(proto, p.fit)
-		base := ringBase[proto] + p.fit.Launch
+		base := ringBase[proto] + p.fit.launch(p.job)
 		one := func(n int, bytes int64) (time.Duration, error) {
 			t := t.of(n)
 			r := Run{Bytes: bytes, Window: ringChannels * proto.chunk()}
@@ -226,10 +246,16 @@ func (p *Predictor) addTrees() error {
 	}
 	for proto := range numProtocols {
 		t := p.sys.tree(proto, p.fit)
-		base := treeBase[proto] + p.fit.Launch
+		base := treeBase[proto] + p.fit.launch(p.job)
 		one := func(n int, bytes int64) (time.Duration, error) {
 			t, s := t.of(n), schedules[n]
-			r := Run{Bytes: bytes, Window: ringChannels * min(proto.chunk(), treeChunk) / int64(s.Channels)}
+			// NCCL makes a tree's chunks smaller until enough of them are under way, which shows where the chain within a
+			// node is most of the way.
+			window := ringChannels * min(proto.chunk(), treeChunk)
+			if t.domains() <= treeFew {
+				window = min(window, max(bytes/treeDepth, ringChannels*treeLeast))
+			}
+			r := Run{Bytes: bytes, Window: window / int64(s.Channels)}
 			return p.memo.get(question{collective: treeQuestion, t: t, window: r.Window, bytes: bytes}, func() (time.Duration, error) { return Simulate(s, t, r) })
 		}
 		p.ways = append(p.ways, way{
@@ -264,21 +290,24 @@ func treeEstimate(t Topology, bytes float64) float64 {
 // several.
 func (p *Predictor) addSwitch() {
 	t := p.sys.t
-	t.UplinkLatency = nvlsTreeNet
+	t.UplinkLatency = nvlsTreeNet + p.sys.net
 	n := t.domains()
 	w := way{algorithm: "NVLS", protocol: simple}
-	chunk := int64(nvlsChunk)
+	chunk, efficiency := int64(nvlsChunk), p.sys.arch.nvls
 	if n > 1 {
-		w.algorithm = "NVLSTree"
+		w.algorithm, efficiency = "NVLSTree", p.sys.arch.nvlsTree
 	}
 	if n >= nvlsTreeFrom {
 		chunk = nvlsTreeChunk
 	}
+	if d := float64(t.domain()); d > 8 { // busbw and not algbw is what more GPUs have in common
+		efficiency *= d / (d - 1) / (8.0 / 7)
+	}
 	sw := Switch{
-		Rate:   t.Port * BytesPerSec(p.sys.arch.nvls*nvlsShare),
+		Rate:   t.Port * BytesPerSec(efficiency*nvlsShare),
 		Window: int64(p.sys.arch.nvlsChannels) * int64(t.domain()) * chunk,
 	}
-	latency := nvlsBase + p.fit.Launch
+	latency := nvlsBase + p.fit.launch(p.job)
 	w.estimate = func(bytes float64) float64 {
 		rate := sw.Rate
 		if n == 2 {

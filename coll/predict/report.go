@@ -43,9 +43,9 @@ func (p *Predictor) predictAll(sizes []int64) (rows []Prediction, err error) {
 func (f *Forecast) WriteText(out io.Writer) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s: %s, %d GPUs (predicted, not measured)\n", f.Name, f.Collective, f.GPUs)
-	fmt.Fprintf(&b, "%14s %12s %10s %10s  %s\n", "bytes", "time us", "algbw GB/s", "busbw GB/s", "by")
+	fmt.Fprintf(&b, "%14s %12s %10s %10s %16s  %s\n", "bytes", "time us", "algbw GB/s", "busbw GB/s", "nine of ten in", "by")
 	for _, r := range f.Rows {
-		fmt.Fprintf(&b, "%14d %12.1f %10.2f %10.2f  %s %s%s\n", r.Bytes, r.micros(), gb(r.AlgBW), gb(r.BusBW), r.Algorithm, r.Protocol, r.extended(f.GPUs))
+		fmt.Fprintf(&b, "%14d %12.1f %10.2f %10.2f %16s  %s %s%s\n", r.Bytes, r.micros(), gb(r.AlgBW), gb(r.BusBW), fmt.Sprintf("%.4g to %.4g", gb(r.Low), gb(r.High)), r.Algorithm, r.Protocol, r.extended(f.GPUs))
 	}
 	writeFigures(&b, f.Figures)
 	_, err := b.WriteTo(out)
@@ -84,10 +84,12 @@ func (p Prediction) MarshalJSON() ([]byte, error) {
 		Micros    float64 `json:"us"`
 		AlgBW     float64 `json:"algbwGBps"`
 		BusBW     float64 `json:"busbwGBps"`
+		Low       float64 `json:"lowGBps"` // of busbw: nine of ten published rows lie between the two
+		High      float64 `json:"highGBps"`
 		Algorithm string  `json:"algorithm"`
 		Protocol  string  `json:"protocol"`
 		Simulated int     `json:"simulatedGPUs"` // if fewer than all, the rest is derived from them (docs/predict.md)
-	}{p.Bytes, round(p.micros(), 3), round(gb(p.AlgBW), 4), round(gb(p.BusBW), 4), p.Algorithm, p.Protocol, p.Simulated})
+	}{p.Bytes, round(p.micros(), 3), round(gb(p.AlgBW), 4), round(gb(p.BusBW), 4), round(gb(p.Low), 4), round(gb(p.High), 4), p.Algorithm, p.Protocol, p.Simulated})
 }
 
 // Comparisons are published tables beside predictions: a document of "harness predict", schema 1.
@@ -137,11 +139,11 @@ func (d *Comparisons) WriteText(out io.Writer) error {
 // MarshalJSON writes the constants in the units of their names.
 func (f Fitted) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
-		LaunchMicros   float64 `json:"launchUs"`
+		EachGPUMicros  float64 `json:"eachGPUUs"`
 		StepMicros     float64 `json:"stepUs"`
 		LLFraction     float64 `json:"llFraction"`
 		RackUplinkGBps float64 `json:"rackUplinkGBps"`
-	}{f.Launch.Seconds() * 1e6, f.Step.Seconds() * 1e6, f.LLFraction, gb(f.RackUplink)})
+	}{f.EachGPU.Seconds() * 1e6, f.Step.Seconds() * 1e6, f.LLFraction, gb(f.RackUplink)})
 }
 
 // MarshalJSON writes a table of the document.

@@ -2,6 +2,8 @@ package predict
 
 import (
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/assay-hpc/assay/internal/platform"
 )
@@ -11,6 +13,7 @@ import (
 type system struct {
 	t    Topology
 	arch architecture
+	net  time.Duration // of a step between nodes, in addition to NCCL's latency
 	used []Used
 }
 
@@ -20,6 +23,17 @@ const maxGPUs = 1 << 24
 // nicFraction is the share of a NIC's rate that carries data: 193.72 of 200 Gb/s, the
 // ib_write_bw row of aws-p5en in the database.
 const nicFraction = 193.72 / 200
+
+// cloudNetworks are the networks whose messages take longer than InfiniBand's and RoCE's, by the begin of NICs.Kind.
+var cloudNetworks = []struct {
+	kind     string
+	fraction float64
+	step     time.Duration
+}{
+	{"EFA", nicFraction, 40 * time.Microsecond},
+	{"TCPXO", 0.955, 100 * time.Microsecond},
+	{"TCPX", 0.80, 200 * time.Microsecond},
+}
 
 // The versions of NCCL that the figures are from. Those for NVLS are from the version that the
 // GB200 tables were measured with.
@@ -115,9 +129,21 @@ func (s *system) uplink(p *platform.Platform, fit Fitted) error {
 	if gbit == 0 {
 		return fmt.Errorf("the database has no rate of its NICs, and %d domains need it", s.t.domains())
 	}
-	s.t.Uplink = BytesPerSec(gbit/8*nicFraction) * GBps
+	fraction := nicFraction
+	for _, n := range cloudNetworks {
+		if strings.HasPrefix(p.NICs.Kind, n.kind) {
+			fraction, s.net = n.fraction, n.step
+			s.use("a step between nodes by "+n.kind, n.step.String()+" more", "fitted to the published rows of such platforms")
+			break
+		}
+	}
+	s.t.Uplink = BytesPerSec(gbit/8*fraction) * GBps
 	s.use("NICs of a node", fmt.Sprintf("%g Gb/s", gbit), total.Source)
-	s.use("data's share of a NIC", fmt.Sprintf("%.3f", nicFraction), "ib_write_bw of aws-p5en, mle-net")
+	from := "ib_write_bw of aws-p5en, mle-net"
+	if fraction != nicFraction {
+		from = "fitted to the published rows of such platforms"
+	}
+	s.use("data's share of a NIC", fmt.Sprintf("%.3f", fraction), from)
 	return nil
 }
 
@@ -133,7 +159,7 @@ func (s *system) latencies(fit Fitted) {
 	if s.arch.nvls > 0 {
 		s.use("NVLS: operation, step between", fmt.Sprintf("%v, %v", nvlsBase, nvlsTreeNet), fromNCCL2+" src/graph/tuning.cc")
 	}
-	s.use("launch overhead", fit.Launch.String(), "fitted")
+	s.use("launch overhead", fit.EachGPU.String()+" for each further GPU of a process", "fitted")
 	s.use("work of a step with Simple", fit.Step.String(), "fitted")
 	s.use("share of NCCL's allowance for LL", fmt.Sprintf("%.2f", fit.LLFraction), "fitted")
 }
@@ -142,7 +168,7 @@ func (s *system) latencies(fit Fitted) {
 func (s *system) ring(p protocol, fit Fitted) Topology {
 	t := s.t
 	factor := BytesPerSec(1)
-	t.Latency, t.UplinkLatency = ringNVLink[p], ringNet[p]
+	t.Latency, t.UplinkLatency = ringNVLink[p], ringNet[p]+s.net
 	switch p {
 	case ll:
 		i := min(t.domains(), 3) - 1
@@ -161,7 +187,7 @@ func (s *system) ring(p protocol, fit Fitted) Topology {
 // tree returns the topology as a tree with a protocol sees it.
 func (s *system) tree(p protocol, fit Fitted) Topology {
 	t := s.t
-	t.Latency, t.UplinkLatency = treeNVLink[p], treeNet[p]
+	t.Latency, t.UplinkLatency = treeNVLink[p], treeNet[p]+s.net
 	factor := [numProtocols]BytesPerSec{treeLL, treeLL128, treeFactor}[p]
 	if p == simple {
 		t.Latency += fit.Step

@@ -35,7 +35,8 @@ type Table struct {
 	Collective string     `yaml:"collective"`
 	Algorithm  string     `yaml:"algorithm"` // "": not stated
 	Nodes      int        `yaml:"nodes"`
-	GPUs       int        `yaml:"gpus"` // in total
+	GPUs       int        `yaml:"gpus"`             // in total
+	PerProcess int        `yaml:"gpus_per_process"` // 0: one, or not stated
 	Source     string     `yaml:"source"`
 	Confidence Confidence `yaml:"confidence"`
 	Note       string     `yaml:"note"`
