@@ -287,8 +287,8 @@ func (p *Profile) check(d *Document, source func(where, s string)) []error {
 // A hardwareName is what a platform of the hardware database is called: its key, its name, an alias.
 type hardwareName struct{ name, key string }
 
-// plain reduces a text to lower-case letters and digits.
-func plain(s string) string {
+// reduced reduces a text to lower-case letters and digits.
+func reduced(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
 			return r
@@ -307,7 +307,7 @@ func (d *Document) Profile(id string) (*Profile, error) {
 	}
 	var of []int
 	for i, p := range d.Profiles {
-		if slices.ContainsFunc(d.names, func(n hardwareName) bool { return n.key == p.Hardware && plain(n.name) == plain(id) }) {
+		if slices.ContainsFunc(d.names, func(n hardwareName) bool { return n.key == p.Hardware && reduced(n.name) == reduced(id) }) {
 			of = append(of, i)
 		}
 	}

@@ -12,7 +12,9 @@ import (
 
 	"github.com/assay-hpc/assay/build/driver"
 	"github.com/assay-hpc/assay/build/matrix"
+	"github.com/assay-hpc/assay/harness/audit"
 	"github.com/assay-hpc/assay/internal/grammar"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 func planCommand() *cli.Command {
@@ -37,9 +39,13 @@ func planCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
+			faults, err := knownFaults(plan)
+			if err != nil {
+				return err
+			}
 			switch o.output {
 			case "json":
-				return writeJSON(c.App.Writer, map[string]any{"schemaVersion": 1, "repository": w.File.Repository, "targets": plan})
+				return writeJSON(c.App.Writer, map[string]any{"schemaVersion": 1, "repository": w.File.Repository, "targets": plan, "knownFaults": faults})
 			case "github":
 				jobs, err := githubMatrix(w, plan)
 				if err != nil {
@@ -47,9 +53,54 @@ func planCommand() *cli.Command {
 				}
 				return writeJSON(c.App.Writer, map[string]any{"include": jobs})
 			}
-			return planTable(c.App.Writer, plan)
+			if err := planTable(c.App.Writer, plan); err != nil {
+				return err
+			}
+			for _, f := range faults {
+				fmt.Fprintf(c.App.ErrWriter, "assay: %s\n", f)
+			}
+			return nil
 		},
 	}
+}
+
+// A faultyVersion is a version of a component that has known faults, and the targets with it.
+type faultyVersion struct {
+	Component string   `json:"component"`
+	Version   string   `json:"version"`
+	Targets   []string `json:"targets"`
+	Faults    []string `json:"faults"` // ids of harness audit, those of some GPUs and architectures, too
+}
+
+func (f faultyVersion) String() string {
+	return fmt.Sprintf("%s %s (%s) has known faults, some of them on some machines alone: %s; harness audit %s=%s says more",
+		f.Component, f.Version, words.Count(len(f.Targets), "target"), strings.Join(f.Faults, ", "), f.Component, f.Version)
+}
+
+// knownFaults returns the versions of a plan that have known faults. A component that is the distribution's has no version
+// there.
+func knownFaults(plan []driver.Planned) ([]faultyVersion, error) {
+	out := []faultyVersion{}
+	for _, p := range plan {
+		for _, c := range p.Target.Components {
+			i := slices.IndexFunc(out, func(f faultyVersion) bool { return f.Component == c.Name && f.Version == c.Version })
+			if i < 0 {
+				r, err := audit.Audit(audit.System{Versions: []audit.Version{{Component: c.Name, Version: c.Version}}})
+				if err != nil {
+					return nil, err
+				}
+				i = len(out)
+				out = append(out, faultyVersion{Component: c.Name, Version: c.Version, Faults: []string{}})
+				for _, f := range r.Findings {
+					if len(f.Also) == 0 {
+						out[i].Faults = append(out[i].Faults, f.ID)
+					}
+				}
+			}
+			out[i].Targets = append(out[i].Targets, p.Name)
+		}
+	}
+	return slices.DeleteFunc(out, func(f faultyVersion) bool { return len(f.Faults) == 0 }), nil
 }
 
 func planTable(out io.Writer, plan []driver.Planned) error {

@@ -60,6 +60,7 @@ func TestMeasured(t *testing.T) {
 		"all-reduce-2xh200.txt":    {OK, []string{"338 GB/s at 2 GiB", "2 ranks on 1 node"}},
 		"nccl-tests.json":          {OK, []string{"346 GB/s at 4 GiB", "2 ranks"}},
 		"log-between.txt":          {OK, []string{"330 GB/s at 1 GiB"}}, // NCCL's log interrupts every row
+		"nvbandwidth.json":         {OK, []string{"of 5 measurements 5 ok"}},
 		"p2p-2xh200.txt":           {OK, []string{"392 GB/s"}},
 		"small-sizes.txt":          {OK, []string{"-e 8G"}},
 		"p2p-disabled.txt":         {Slow, []string{"cause: NCCL_P2P_DISABLE=1", "unset it"}},
@@ -172,6 +173,9 @@ func TestPrograms(t *testing.T) {
 		{"nvbandwidth waived", "", "nvbandwidth Version: v0.8\nWaiving device_to_device_memcpy_read_ce.\n", Invalid, "waived"},
 		{"nvbandwidth JSON", "", `{"nvbandwidth": {"testcases": [{"name": "device_to_device_memcpy_read_ce", "status": "Passed", "bandwidth_matrix": [["N/A", "276.1"], ["275.9", "N/A"]]}], "GPU Device list": ["0: NVIDIA A100-SXM4-80GB (00000000:07:00)"]}}`, OK, "276 GB/s"},
 		{"bandwidthTest", "", " Device 0: Tesla V100-PCIE-16GB\n Host to Device Bandwidth, 1 Device(s)\n PINNED Memory Transfers\n   Transfer Size (Bytes)\tBandwidth(GB/s)\n   32000000\t\t\t3.1\n", Slow, "PCIe 3 x4"},
+		{"bandwidthTest of all devices", "", " Device 0: NVIDIA H200\n Device 1: NVIDIA H200\n Host to Device Bandwidth, 2 Device(s)\n PINNED Memory Transfers\n   Transfer Size (Bytes)\tBandwidth(GB/s)\n   32000000\t\t\t110.3\n", OK, "55.1 GB/s"},
+		{"bandwidthTest as CSV", "1 x H200", "bandwidthTest-H2D-Pinned, Bandwidth = 55.2 GB/s, Time = 0.00058 s, Size = 32000000 bytes, NumDevsUsed = 1\n", OK, "55.2 GB/s"},
+		{"pageable memory", "", " Device 0: NVIDIA H200\n Host to Device Bandwidth, 1 Device(s)\n PAGEABLE Memory Transfers\n   Transfer Size (Bytes)\tBandwidth(GB/s)\n   32000000\t\t\t8.3\n", Undecidable, "pinned"},
 		{"peer access slower than none", "", "Unidirectional P2P=Disabled Bandwidth Matrix (GB/s)\n   D\\D     0      1\n     0 900.0  22.0\n     1  22.1 900.0\nUnidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)\n   D\\D     0      1\n     0 900.0  9.9\n     1  9.9 900.0\n", Slow, "ACS"},
 		{"dcgmi", "", "| Diagnostic                | Result    |\n|-----  Deployment  --------+-----------|\n| software                  | Pass      |\n+-----  Hardware  ----------+-----------+\n| memory                    | Fail      |\n|                           | GPU2: Fail |\n", Fail, "memory (GPU2) failed"},
 		{"dcgmi, software alone", "", "| Diagnostic                | Result    |\n| Denylist                  | Pass      |\n| GPU Memory                | Skip - All |\n| Targeted Stress           | Skip - All |\n", Invalid, "no test of the hardware"},

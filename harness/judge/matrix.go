@@ -19,7 +19,10 @@ type matrix struct {
 	cells   []cell
 	line    int
 	waived  bool
-	wrong   int // the line that says that copied data was wrong; 0: none
+	// Of bandwidthTest: how many devices its figures are the sum of, and whether memory was pageable.
+	devices  int
+	pageable bool
+	wrong    int // the line that says that copied data was wrong; 0: none
 }
 
 type copyKind int
@@ -46,7 +49,8 @@ var (
 	nvPattern  = regexp.MustCompile(`Invalid value when checking the pattern`)
 	p2pTitle   = regexp.MustCompile(`^\s*(Unidirectional|Bidirectional) P2P=(Enabled|Disabled).*Bandwidth.*\(GB/s\)`)
 	p2pLatency = regexp.MustCompile(`Latency.*\(us\)`)
-	bwSection  = regexp.MustCompile(`^\s*(Host to Device|Device to Host|Device to Device) Bandwidth`)
+	bwSection  = regexp.MustCompile(`^\s*(Host to Device|Device to Host|Device to Device) Bandwidth(?:, (\d+) Device)?`)
+	bwCSV      = regexp.MustCompile(`^bandwidthTest-(H2D|D2H|D2D)(-Pinned|-Paged)?, Bandwidth = ([0-9.]+) ([MG])B/s, .*Size = (\d+) bytes, NumDevsUsed = (\d+)`)
 	bwUnit     = regexp.MustCompile(`Bandwidth\(([MG])B/s\)`)
 	bwRow      = regexp.MustCompile(`^\s*(\d{3,})\s+([0-9.]+)\s*$`)
 	pageable   = regexp.MustCompile(`(?i)pageable`)
@@ -77,7 +81,7 @@ func (in *input) readMatrices() (all []*matrix, names map[int]string) {
 	skip := false
 	for _, x := range in.lines {
 		l := x.text
-		if m == nil && !strings.Contains(l, "Device") && !strings.Contains(l, "memcpy") && !strings.Contains(l, "Waiv") && !strings.Contains(l, "pattern") && !strings.Contains(l, "Running ") && !strings.Contains(l, "P2P=") {
+		if m == nil && !strings.Contains(l, "Device") && !strings.Contains(l, "bandwidthTest-") && !strings.Contains(l, "memcpy") && !strings.Contains(l, "Waiv") && !strings.Contains(l, "pattern") && !strings.Contains(l, "Running ") && !strings.Contains(l, "P2P=") {
 			continue
 		}
 		if d := nvDevice.FindStringSubmatch(l); d != nil {
@@ -99,8 +103,23 @@ func (in *input) readMatrices() (all []*matrix, names map[int]string) {
 			all, columns = append(all, m), nil
 			continue
 		}
+		if t := bwCSV.FindStringSubmatch(l); t != nil {
+			v, _ := strconv.ParseFloat(t[3], 64)
+			if t[4] == "M" {
+				v /= 1e3
+			}
+			n, _ := strconv.Atoi(t[6])
+			one := &matrix{program: "bandwidthTest", name: map[string]string{"H2D": "host to device", "D2H": "device to host", "D2D": "device to device"}[t[1]], line: x.number, devices: n}
+			one.kind = map[string]copyKind{"H2D": toDevice, "D2H": fromDevice}[t[1]]
+			if one.pageable = t[2] == "-Paged"; !one.pageable {
+				one.cells = []cell{{-1, 0, v / float64(max(n, 1))}}
+			}
+			all = append(all, one)
+			continue
+		}
 		if t := bwSection.FindStringSubmatch(l); t != nil {
 			m = &matrix{program: "bandwidthTest", name: strings.ToLower(t[1]), line: x.number}
+			m.devices, _ = strconv.Atoi(t[2])
 			m.kind = map[string]copyKind{"Host to Device": toDevice, "Device to Host": fromDevice}[t[1]]
 			all, columns, skip = append(all, m), nil, false
 			continue
@@ -148,8 +167,10 @@ func (in *input) readMatrices() (all []*matrix, names map[int]string) {
 				size, _ := strconv.ParseInt(r[1], 10, 64)
 				v, _ := strconv.ParseFloat(r[2], 64)
 				if size >= 1<<20 { // small sizes say nothing
-					m.cells = append(m.cells, cell{-1, 0, v * unit})
+					m.cells = append(m.cells, cell{-1, 0, v * unit / float64(max(m.devices, 1))})
 				}
+			} else if r != nil {
+				m.pageable = true
 			}
 			continue
 		}
@@ -159,7 +180,7 @@ func (in *input) readMatrices() (all []*matrix, names map[int]string) {
 		columns = m.matrixLine(l, columns)
 	}
 	all = append(all, in.jsonMatrices(names)...)
-	return slices.DeleteFunc(all, func(m *matrix) bool { return len(m.cells) == 0 && !m.waived && m.wrong == 0 }), names
+	return slices.DeleteFunc(all, func(m *matrix) bool { return len(m.cells) == 0 && !m.waived && m.wrong == 0 && !m.pageable }), names
 }
 
 // titleName makes nvbandwidth's name of a test from the title of its matrix.
@@ -405,6 +426,11 @@ func (m *matrix) judge(in *input, g *gpu, machine *Machine, name string, count i
 			Decide: "compute-sanitizer or dcgmi diag -r 3 on the GPUs of that pair", Source: []string{"https://github.com/NVIDIA/nvbandwidth"},
 		}}
 		return j
+	case len(m.cells) == 0 && m.pageable:
+		j.Verdict = Undecidable
+		j.Summary = "copies from pageable memory: the host's own copying decides, and not the slot"
+		j.Ask = []string{"the same with --memory=pinned, or nvbandwidth"}
+		return j
 	case len(m.cells) == 0:
 		j.Verdict = Invalid
 		j.Summary = "the test was waived, and nothing measured: the machine cannot do it (one GPU, or no peer access (P2P) between its GPUs)"
@@ -504,6 +530,9 @@ func (m *matrix) judge(in *input, g *gpu, machine *Machine, name string, count i
 		j.Verdict = Slow
 		j.Summary = fmt.Sprintf("%s %s GB/s where the others have %s", m.culprits(low), figure(low[0].gbps), figure(median))
 		m.someLow(j, low, g)
+	}
+	if m.devices > 1 {
+		j.Notes = append(j.Notes, fmt.Sprintf("bandwidthTest adds up its %d devices: figures here are those of one", m.devices))
 	}
 	if m.program == "bandwidthTest" && m.kind != otherCopy {
 		j.Notes = append(j.Notes, "bandwidthTest is no measurement by NVIDIA's own words; nvbandwidth is")
