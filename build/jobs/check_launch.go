@@ -179,7 +179,7 @@ func starter(words []string, i int) string {
 		return torchrun
 	case w == "launch" && path.Base(before) == accelerate, w == "accelerate.commands.launch":
 		return accelerate
-	case ncclTest.MatchString(w), i > 1 && before == "coll":
+	case ncclTest.MatchString(w), i > 1 && before == "coll" && path.Base(words[i-2]) == "harness":
 		return benchmark
 	case w == "certify" && i > 0:
 		return certify
@@ -206,7 +206,11 @@ func (sh *shell) launches() []*launch {
 			}
 		}
 		tool := l.inner == "" && slices.ContainsFunc(words[from:], func(w string) bool { return slices.Contains(tools, path.Base(w)) })
-		if l.options = parseOptions(words[from:]); !tool && (l.outer != "" || l.inner != "") {
+		l.options = parseOptions(words[from:])
+		if l.inner == "" && l.has("version", "V", "help", "h", "usage") { // it starts nothing
+			continue
+		}
+		if !tool && (l.outer != "" || l.inner != "") {
 			l.spawn()
 			out = append(out, l)
 		}
@@ -297,6 +301,9 @@ func (j *judge) start(l *launch) {
 		bad(LevelError, "write 1", "%d processes a node, but harness certify takes one process a node, which sees all GPUs", per)
 	case l.inner == torchrun || l.inner == accelerate:
 		j.toldNodes(l, nodes, bad)
+		if l.inner == torchrun && l.outer == srun && nodes > 1 && !l.inside.has("nnodes", "standalone", "$") && !j.sets("PET_NNODES") {
+			bad(LevelWarning, "write --nnodes and --rdzv-endpoint", "on each of %d nodes torchrun is told of no other (--nnodes is 1 by default), so each trains by itself", nodes)
+		}
 	}
 	switch use := per * l.gpus; {
 	case use == 0:
@@ -321,6 +328,11 @@ func (j *judge) toldNodes(l *launch, nodes int, bad func(level, remedy, format s
 	case nodes > 1 && rank != "" && !unknown(rank) && (backend == "" || backend == "static"): // the others number the nodes themselves
 		bad(LevelError, `let the shell of each task expand it: srun bash -c '… "$SLURM_NODEID" …'`, "on each of %d nodes %s gets the number %s", nodes, l.inner, rank)
 	}
+}
+
+// sets reports whether a script or its environment sets a variable.
+func (j *judge) sets(name string) bool {
+	return slices.ContainsFunc(slices.Concat(j.env, j.exports), func(v variable) bool { return v.name == name })
 }
 
 var perNode = regexp.MustCompile(`^ppr:([0-9]+):node\b`)

@@ -3,6 +3,7 @@ package jobs
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -79,6 +80,11 @@ func (c *checker) object(n *yaml.Node, text []byte) {
 		s.report(LevelError, "apiVersion", "nothing runs a "+name+" any more", "write "+now)
 		return
 	}
+	if s.strings(n, "") {
+		if whole, err := yaml.Marshal(n); err == nil {
+			text = whole // the rest of the document is checked as if they were strings
+		}
+	}
 	raw, err := k8syaml.YAMLToJSON(text)
 	var all any
 	if err == nil {
@@ -115,6 +121,26 @@ func (c *checker) object(n *yaml.Node, text []byte) {
 		}
 	}
 	s.pods(all, "", layoutOf)
+}
+
+// strings reports values of environment variables that are no strings, which the API refuses, and makes strings of them.
+func (s *places) strings(n *yaml.Node, where string) (changed bool) {
+	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i].Value, n.Content[i+1]
+		if where == "env" && key == "value" && value.Kind == yaml.ScalarNode && slices.Contains([]string{"!!int", "!!float", "!!bool"}, value.Tag) {
+			s.c.add(LevelError, s.c.base+value.Line, value.Column, "env", fmt.Sprintf("%s is no string, and the API refuses it", value.Value), fmt.Sprintf("write %q", value.Value))
+			value.Tag, value.Style = "!!str", yaml.DoubleQuotedStyle
+			changed = true
+			continue
+		}
+		changed = s.strings(value, key) || changed
+	}
+	if n.Kind == yaml.SequenceNode {
+		for _, e := range n.Content {
+			changed = s.strings(e, where) || changed
+		}
+	}
+	return changed
 }
 
 // field returns the value of a mapping's key if it is a scalar, otherwise "".

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -25,6 +26,10 @@ func (c *checker) script(text []byte) {
 		c.add(LevelSkipped, at["hetjob"]+at["packjob"], 0, "", "the components of a heterogeneous job are not compared", "")
 	}
 	a.batch, a.other = len(at) > 0, notOpen.Match(text)
+	if a.batch && !strings.HasPrefix(string(text), "#!") {
+		c.bad(1, "", "sbatch refuses a script whose first line does not begin with #!", "write #!/bin/bash as the first line, with nothing before it")
+	}
+	c.unexpanded(o, at)
 	j := &judge{layout: a, shell: parseShell(string(text), slurmVars(a, o)), report: func(line int, level, field, message, remedy string) {
 		c.add(level, line, 0, field, message, remedy)
 	}}
@@ -74,6 +79,26 @@ func slurmVars(a layout, o options) map[string]string {
 	}
 	vars["SLURM_PROCID"], vars["SLURM_NODEID"], vars["SLURM_LOCALID"] = "0", "0", "0"
 	return vars
+}
+
+var (
+	counts = strings.Fields("nodes N ntasks n ntasks-per-node ntasks-per-gpu cpus-per-task c gpus G gpus-per-node gpus-per-task gres mem mem-per-gpu mem-per-cpu time t")
+	digits = regexp.MustCompile(`^[0-9]{1,4}$`)
+)
+
+// unexpanded warns about values of directives that sbatch takes otherwise than they are meant.
+func (c *checker) unexpanded(o options, at map[string]int) {
+	for _, name := range slices.Sorted(maps.Keys(at)) {
+		value := o.last(name)
+		switch {
+		case unknown(value) && slices.Contains(counts, name):
+			c.add(LevelWarning, at[name], 0, name, "sbatch expands no variable in a directive, and refuses "+value+", unless something fills it in first", "write the value, or give it on sbatch's command line")
+		case unknown(value) && (name == "output" || name == "o" || name == "error" || name == "e"):
+			c.add(LevelWarning, at[name], 0, name, "sbatch expands no variable in a directive: "+value+" is the file's name, unless something fills it in first", "write %j for the job's number, and paths in full")
+		case name == "mem" && digits.MatchString(value) && value != "0":
+			c.add(LevelWarning, at[name], 0, name, value+" without a unit are megabytes", "write "+value+"G, if gigabytes are meant")
+		}
+	}
 }
 
 // ignored warns about directives after the first command: tasks and GPUs may be missing.

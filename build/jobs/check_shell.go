@@ -107,6 +107,10 @@ func parseShell(text string, vars map[string]string) *shell {
 			}
 		case m[4] != "":
 			value := sh.expand(t)
+			if strings.Contains(value, "$(") || strings.Contains(value, "`") { // what it becomes, only a running shell knows
+				word, inWord = word+"$", true
+				break
+			}
 			for i, f := range strings.Fields(value) { // the shell splits it into words
 				if i > 0 {
 					endWord()

@@ -70,7 +70,7 @@ func (j *judge) passes(l *launch) (passed []string, why, remedy string) {
 	}
 	export := l.last("export")
 	switch {
-	case l.has("$"):
+	case l.has("$"), slices.ContainsFunc(slices.Concat(l.options["x"], l.options["container-env"]), unknown):
 	case l.outer == mpirun && (j.nodes > 1 || j.nodes == 0 && (l.has("hostfile", "machinefile") || strings.Contains(l.last("host", "H"), ","))):
 		if j.other || l.has("ppn", "perhost", "genv", "genvall", "genvlist", "env", "hosts", "f", "bootstrap", "iface", "rr") {
 			return nil, "", "" // MPICH and Intel MPI pass them all
