@@ -19,6 +19,7 @@ import (
 // those of env alone.
 type envOptions struct {
 	root, topo, peers, hostfile string
+	host                        int
 	netenv.Options
 
 	format string
@@ -32,6 +33,7 @@ func (o *envOptions) flags() []cli.Flag {
 		&cli.StringFlag{Name: "peers", Destination: &o.peers, Usage: "name the job's other hosts, to choose the control interface that reaches them: `HOST,…`"},
 		&cli.StringFlag{Name: "hostfile", Destination: &o.hostfile, Usage: "read the job's hosts from `FILE`, in the format of mpirun and DeepSpeed"},
 		&cli.StringFlag{Name: "topo", Destination: &o.topo, Usage: "read the topology from `FILE`, written by harness show topology --dump or by NCCL (NCCL_TOPO_DUMP_FILE)"},
+		&cli.IntFlag{Name: "host", Destination: &o.host, Usage: "of a file with several hosts, as dumps of an NVLink domain are: the `N`th, from 1"},
 		&cli.StringFlag{Name: "root", Value: "/", Destination: &o.root, Usage: "read sys, proc, dev, etc and opt below `DIR`"},
 		&cli.BoolFlag{Name: "gdrcopy", Destination: &o.GDRCopy, Usage: "enable GDRCopy in NCCL"},
 		&cli.BoolFlag{Name: "sharp", Destination: &o.SHARP, Usage: "enable SHARP (reductions in switches), where the plugin is installed"},
@@ -94,7 +96,7 @@ func (o *envOptions) plan(ctx context.Context, environ []string) (*netenv.Node, 
 	}
 	// The driver is not asked: it reports only the GPUs that this process may use, and all
 	// processes of a host must find the same network cards.
-	m, err := machine.Read(machine.Options{Root: o.root, File: o.topo, Flag: "--topo", Note: noting(o.stderr)})
+	m, err := machine.Read(machine.Options{Root: o.root, File: o.topo, Flag: "--topo", Host: o.host, Note: noting(o.stderr)})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -14,6 +14,7 @@ import (
 
 type platformOptions struct {
 	format, topo, root string
+	host               int
 	stderr             io.Writer
 }
 
@@ -29,6 +30,7 @@ func platformCommand(out, errOut io.Writer) *cli.Command {
 		Flags: []cli.Flag{
 			grammar.Format(&o.format, "text", "json"),
 			&cli.StringFlag{Name: "topo", Destination: &o.topo, Usage: "read the machine from `FILE`, written by harness show topology --dump or by NCCL (NCCL_TOPO_DUMP_FILE)"},
+			&cli.IntFlag{Name: "host", Destination: &o.host, Usage: "of a file with several hosts, as dumps of an NVLink domain are: the `N`th, from 1"},
 			&cli.StringFlag{Name: "root", Value: "/", Destination: &o.root, Usage: "read sys and proc below `DIR`, without asking the driver"},
 		},
 		Before: grammar.NoArgs,
@@ -46,7 +48,7 @@ func (o *platformOptions) run(out io.Writer, getenv func(string) string) error {
 	if err != nil {
 		return err
 	}
-	m, err := machine.Read(machine.Options{Root: o.root, File: o.topo, Flag: "--topo", Places: getenv("NCCL_TOPO_FILE"), Driver: true, Note: noting(o.stderr)})
+	m, err := machine.Read(machine.Options{Root: o.root, File: o.topo, Flag: "--topo", Host: o.host, Places: getenv("NCCL_TOPO_FILE"), Driver: true, Note: noting(o.stderr)})
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ import (
 
 type topoOptions struct {
 	format, load, dump, root string
+	host                     int
 	pci, all, rings, gdr     bool
 	stdout, stderr           io.Writer
 }
@@ -40,6 +41,7 @@ func topologyCommand(out, errOut io.Writer) *cli.Command {
 			&cli.BoolFlag{Name: "gdr", Destination: &o.gdr, Usage: "show each GPU's network card, and whether GPUDirect RDMA suits them by NCCL_NET_GDR_LEVEL, _READ and _C2C"},
 			grammar.Format(&o.format, "text", "json"),
 			&cli.StringFlag{Name: "load", Destination: &o.load, Usage: "show the machine in `FILE`: our JSON, or NCCL's XML (NCCL_TOPO_DUMP_FILE)"},
+			&cli.IntFlag{Name: "host", Destination: &o.host, Usage: "of a file with several hosts, as dumps of an NVLink domain are: the `N`th, from 1"},
 			&cli.StringFlag{Name: "dump", Destination: &o.dump, Usage: "also write the topology to `FILE`: NCCL's XML if its name ends in .xml, otherwise JSON"},
 			&cli.StringFlag{Name: "root", Value: "/", Destination: &o.root, Usage: "read sys and proc below `DIR`, without asking the driver"},
 		},
@@ -54,7 +56,7 @@ func topologyCommand(out, errOut io.Writer) *cli.Command {
 }
 
 func (o *topoOptions) run(getenv func(string) string) error {
-	m, err := machine.Read(machine.Options{Root: o.root, File: o.load, Flag: "--load", Places: getenv("NCCL_TOPO_FILE"), Driver: true, Note: noting(o.stderr)})
+	m, err := machine.Read(machine.Options{Root: o.root, File: o.load, Flag: "--load", Host: o.host, Places: getenv("NCCL_TOPO_FILE"), Driver: true, Note: noting(o.stderr)})
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,8 @@ type Options struct {
 	Root string
 	// File is a file with the topology, which a flag named; "": the topology is read from Root.
 	File, Flag string
+	// Host is which one of the file's hosts, from 1; 0: the first.
+	Host int
 	// Places is a file that says where devices are, as NCCL_TOPO_FILE does; it is used if the
 	// topology is this node's. "": there is none.
 	Places string
@@ -48,7 +50,7 @@ func Read(o Options) (*Machine, error) {
 	m := &Machine{o: o}
 	var err error
 	if o.File != "" {
-		if m.System, err = load(o.Flag, o.File); err != nil {
+		if m.System, err = load(o.Flag, o.File, o.Host); err != nil {
 			return nil, err
 		}
 	}
@@ -64,10 +66,13 @@ func Read(o Options) (*Machine, error) {
 	for _, text := range m.System.Notes {
 		m.note(text)
 	}
+	if text := m.System.FewLinks(); text != "" {
+		m.note(text)
+	}
 	if o.Places == "" || o.File != "" || o.Root != "/" {
 		return m, nil
 	}
-	file, err := load("NCCL_TOPO_FILE", o.Places)
+	file, err := load("NCCL_TOPO_FILE", o.Places, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -76,13 +81,13 @@ func Read(o Options) (*Machine, error) {
 }
 
 // load reads a topology from a file. Errors begin with the flag or variable that names it.
-func load(what, name string) (*topology.System, error) {
+func load(what, name string, host int) (*topology.System, error) {
 	f, err := infile.OpenArgument(name)
 	if err != nil {
 		return nil, exit.Usagef("%s: %w", what, err)
 	}
 	defer f.Close()
-	sys, err := topology.Load(f)
+	sys, err := topology.LoadHost(f, host)
 	if err != nil {
 		return nil, exit.Usagef("%s: %s: %w", what, name, err)
 	}

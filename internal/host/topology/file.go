@@ -115,17 +115,23 @@ func (s *System) check() error {
 	return nil
 }
 
-// Load reads a topology in JSON or in NCCL's XML, whichever it finds.
-func Load(r io.Reader) (*System, error) {
+// Load reads a topology in JSON or in NCCL's XML, whichever it finds; of a file with several hosts the first.
+func Load(r io.Reader) (*System, error) { return LoadHost(r, 0) }
+
+// LoadHost is Load for the n-th host of the file, from 1; 0 is the first.
+func LoadHost(r io.Reader, host int) (*System, error) {
 	b := bufio.NewReader(r)
 	head, _ := b.Peek(b.Size()) // an error means that the file is shorter, or occurs again below
 	switch head = bytes.TrimLeft(head, " \t\r\n"); {
 	case len(head) == 0:
 		return nil, fmt.Errorf("neither a topology in JSON nor one in NCCL's XML: it is empty")
 	case head[0] == '<':
-		return readXML(b)
+		return readXML(b, host)
 	case head[0] == '{':
 		return readJSON(b)
+	}
+	if bytes.Contains(head, []byte("GPU0")) && bytes.Contains(head, []byte(" X ")) {
+		return nil, fmt.Errorf("the text of nvidia-smi topo -m, which does not say what the devices are; harness explain reads it. A topology is what harness show topology --dump and NCCL_TOPO_DUMP_FILE write")
 	}
 	return nil, fmt.Errorf("neither a topology in JSON nor one in NCCL's XML: it begins with %q", head[0])
 }

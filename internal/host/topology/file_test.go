@@ -35,7 +35,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"link's class", in(`<pci busid="0000:01:00.0"><gpu dev="0"><nvlink target="0000:02:00.0" tclass="0x020000"/></gpu></pci>`), "neither a GPU's"},
 		{"affinity", "<system><cpu affinity=\"0-3\"/></system>", "not a mask of processors"},
 		{"node twice", `<system><cpu numaid="0"/><cpu numaid="0"/></system>`, "numaid 0 is there twice"},
-		{"two hosts", `<system><cpu host_hash="0x1" numaid="0"/><cpu host_hash="0x2" numaid="0"/></system>`, "several hosts"},
+		{"smi", "\tGPU0\tGPU1\nGPU0\t X \tNV18\n", "nvidia-smi topo -m"},
 		{"GPU and NIC", in(`<pci busid="0000:01:00.0"><gpu dev="0"/><nic/></pci>`), "at once"},
 		{"no name", in(`<nic><net dev="0"/></nic>`), "it has no name"},
 		{"latency", in(`<nic><net name="a" latency="soon"/></nic>`), "not a number of microseconds"},
@@ -218,7 +218,7 @@ func FuzzXML(f *testing.F) {
 	f.Add([]byte(`<system><cpu><pci busid="0:0.0"><gpu/></pci></cpu></system>`))
 	f.Add([]byte(`<system><cpu numaid="-1"><nic><net name="a&lt;&#x9;"/></nic><pci busid="0:0.0" host_bridge="x" class="0x030000"/></cpu></system>`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s, err := readXML(bytes.NewReader(data))
+		s, err := readXML(bytes.NewReader(data), 0)
 		if err != nil || s.Devices() > 64 {
 			return
 		}
@@ -277,5 +277,28 @@ func TestOverlay(t *testing.T) {
 	}
 	if s.GPUs[0].Link.GTs != 16 || len(s.CPUs) != 2 || len(s.Switches) != 1 {
 		t.Errorf("GPU0's link %+v, %d nodes, %d switches", s.GPUs[0].Link, len(s.CPUs), len(s.Switches))
+	}
+}
+
+// TestHosts: of a file with several hosts one is read, and what is odd about it is said.
+func TestHosts(t *testing.T) {
+	const file = `<system>
+	<cpu host_hash="0x1" numaid="0"><pci busid="1:0.0" class="0x030200"><gpu dev="0"><nvlink target="ffffff:ff:ff.0" count="18"/></gpu></pci><pci busid="2:0.0" class="0x030200"><gpu dev="1"/></pci></cpu>
+	<cpu host_hash="0x2" numaid="0"><pci busid="1:0.0" class="0x030200"><gpu dev="0" mlopart="0"/><gpu dev="0" mlopart="1"/></pci></cpu>
+	</system>`
+	for host, want := range map[int]struct {
+		gpus        int
+		notes, link string
+	}{0: {2, "holds 2 hosts; this is host 1", "NVLinks: GPU1 has 0, and others have 18"}, 2: {1, "divided into 2 parts", ""}} {
+		s, err := LoadHost(strings.NewReader(file), host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(s.Notes, "; "); len(s.GPUs) != want.gpus || !strings.Contains(got, want.notes) || s.FewLinks() != want.link {
+			t.Errorf("host %d: %d GPUs, %q, %q", host, len(s.GPUs), got, s.FewLinks())
+		}
+	}
+	if _, err := LoadHost(strings.NewReader(file), 3); err == nil || !strings.Contains(err.Error(), "no host 3") {
+		t.Errorf("host 3: %v", err)
 	}
 }

@@ -19,6 +19,7 @@ package topology
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/assay-hpc/assay/internal/host/sysfs"
 )
@@ -178,4 +179,26 @@ func (s *System) sort() {
 		}
 		return a.BusID.Compare(b.BusID)
 	})
+}
+
+// FewLinks says which GPUs have fewer NVLinks than others of the machine; "" if none has, or no GPU has any.
+func (s *System) FewLinks() string {
+	most := 0
+	counts := make([]int, len(s.GPUs))
+	for i, g := range s.GPUs {
+		for _, l := range g.NVLinks {
+			counts[i] += l.Count
+		}
+		most = max(most, counts[i])
+	}
+	var few []string
+	for i, n := range counts {
+		if n < most {
+			few = append(few, fmt.Sprintf("GPU%d has %d", i, n))
+		}
+	}
+	if len(few) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("NVLinks: %s, and others have %d", strings.Join(few, ", "), most)
 }

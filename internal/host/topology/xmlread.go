@@ -28,15 +28,15 @@ import (
 // is an addition of this package: host_bridge on the outermost pci elements distinguishes
 // NODE from PHB, which NCCL does not.
 
-// readXML reads NCCL's XML. It accepts the topology of one host, and rejects document
-// types, entities other than XML's own, and files over 8 MiB.
-func readXML(r io.Reader) (*System, error) {
+// readXML reads NCCL's XML: of one host, the n-th from 1, where the file holds several, as dumps of an NVLink domain
+// do. It rejects document types, entities other than XML's own, and files over 8 MiB.
+func readXML(r io.Reader, host int) (*System, error) {
 	root, err := parseElements(r)
 	if err != nil {
 		return nil, err
 	}
 	x := &xmlReader{sys: &System{}, seen: map[sysfs.BusID]bool{}}
-	x.system(root)
+	x.system(root, host)
 	if x.err != nil {
 		return nil, x.err
 	}
@@ -95,9 +95,23 @@ func (x *xmlReader) flag(e *element, name string) *bool {
 	return &v
 }
 
-func (x *xmlReader) system(root *element) {
+func (x *xmlReader) system(root *element, host int) {
+	var hosts []string
 	for _, e := range root.sub {
-		if e.name == "cpu" {
+		if h := e.attr["host_hash"]; e.name == "cpu" && !slices.Contains(hosts, h) {
+			hosts = append(hosts, h)
+		}
+	}
+	switch n := len(hosts); {
+	case host > max(n, 1):
+		x.fail(root, "it holds %d hosts, and no host %d", n, host)
+		return
+	case n > 1:
+		x.sys.Notes = append(x.sys.Notes, fmt.Sprintf("the file holds %d hosts; this is host %d (host_hash %.40q): --host N shows another", n, max(host, 1), hosts[max(host, 1)-1]))
+		hosts = hosts[max(host, 1)-1:]
+	}
+	for _, e := range root.sub {
+		if e.name == "cpu" && e.attr["host_hash"] == hosts[0] {
 			x.cpu(e)
 		}
 	}
@@ -119,9 +133,6 @@ func (x *xmlReader) cpu(e *element) {
 		c.CPUs = set
 	}
 	if h := e.attr["host_hash"]; h != "" {
-		if len(x.sys.CPUs) > 0 && h != x.sys.HostHash {
-			x.fail(e, "host_hash %.40q: the file holds several hosts; dump one host at a time", h)
-		}
 		x.sys.HostHash = h
 	}
 	if _, ok := x.sys.numa(c.ID); ok {
@@ -154,7 +165,7 @@ func (x *xmlReader) pci(e *element, place PCI) {
 		kinds[sub.name]++
 	}
 	switch {
-	case kinds["gpu"] > 1 || min(kinds["gpu"], 1)+min(kinds["nic"], 1)+min(kinds["pci"], 1) > 1:
+	case min(kinds["gpu"], 1)+min(kinds["nic"], 1)+min(kinds["pci"], 1) > 1:
 		x.fail(e, "busid %v holds a <gpu>, a <nic> and other <pci> at once; it is one of them", p.BusID)
 	case kinds["pci"] > 0 || len(kinds) == 0 && p.Class>>8 == sysfs.ClassBridgePCI:
 		x.sys.Switches = append(x.sys.Switches, p)
@@ -165,6 +176,9 @@ func (x *xmlReader) pci(e *element, place PCI) {
 			}
 		}
 	case kinds["gpu"] > 0:
+		if parts := kinds["gpu"]; parts > 1 {
+			x.sys.Notes = append(x.sys.Notes, fmt.Sprintf("the GPU %v is divided into %d parts (MLOPart), which NCCL takes for so many GPUs: they share its links, and it is shown as one", p.BusID, parts))
+		}
 		x.gpu(e.sub[slices.IndexFunc(e.sub, func(s *element) bool { return s.name == "gpu" })], p)
 	case kinds["nic"] > 0:
 		for _, sub := range e.sub {
