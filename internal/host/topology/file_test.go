@@ -283,7 +283,7 @@ func TestOverlay(t *testing.T) {
 // TestHosts: of a file with several hosts one is read, and what is odd about it is said.
 func TestHosts(t *testing.T) {
 	const file = `<system>
-	<cpu host_hash="0x1" numaid="0"><pci busid="1:0.0" class="0x030200"><gpu dev="0"><nvlink target="ffffff:ff:ff.0" count="18"/></gpu></pci><pci busid="2:0.0" class="0x030200"><gpu dev="1"/></pci></cpu>
+	<cpu host_hash="0x1" numaid="0"><pci busid="1:0.0" class="0x030200"><gpu dev="0"><nvlink target="fffffff:ff:ff.0" count="18"/></gpu></pci><pci busid="2:0.0" class="0x030200"><gpu dev="1"/></pci></cpu>
 	<cpu host_hash="0x2" numaid="0"><pci busid="1:0.0" class="0x030200"><gpu dev="0" mlopart="0"/><gpu dev="0" mlopart="1"/></pci></cpu>
 	</system>`
 	for host, want := range map[int]struct {
