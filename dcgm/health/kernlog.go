@@ -141,6 +141,30 @@ func parseBus(s string) (sysfs.BusID, error) {
 	return sysfs.ParseBusID(s)
 }
 
+// zoneOf returns the time zone of a log whose lines do not name one, by when its file was written last, which is the time
+// of its last line. A container often has another zone than its host, whose log it reads.
+func zoneOf(log sysfs.KernelLog, now time.Time) *time.Location {
+	text := strings.TrimRight(log.Text, "\n")
+	line := text[strings.LastIndexByte(text, '\n')+1:]
+	f := syslogHead.FindStringSubmatch(line)
+	if f == nil || log.Written.IsZero() {
+		return now.Location()
+	}
+	written := log.Written.UTC()
+	stamp, err := time.Parse(time.Stamp, f[1])
+	if err != nil {
+		return now.Location()
+	}
+	stamp = stamp.AddDate(written.Year(), 0, 0) // time.Parse has year 0
+	for _, year := range []int{0, -1, 1} {
+		east := stamp.AddDate(year, 0, 0).Sub(written).Round(15 * time.Minute)
+		if off := stamp.AddDate(year, 0, 0).Sub(written) - east; east.Abs() <= 14*time.Hour && off.Abs() < 2*time.Minute {
+			return time.FixedZone("", int(east/time.Second))
+		}
+	}
+	return now.Location()
+}
+
 // parseTime parses the time at the beginning of a line.
 func parseTime(line string, now time.Time) (uptime time.Duration, clock time.Time, ok bool) {
 	if f := kmsgHead.FindStringSubmatch(line); f != nil {

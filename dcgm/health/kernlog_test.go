@@ -162,3 +162,28 @@ func TestGone(t *testing.T) {
 		}
 	}
 }
+
+// TestZone: lines without a zone are read in the one in which the file's last line is as old as the file.
+func TestZone(t *testing.T) {
+	written := time.Date(2026, 11, 30, 6, 40, 3, 0, time.UTC)
+	for _, tt := range []struct {
+		line string
+		want int // hours east
+	}{
+		{"Nov 29 22:40:03 node kernel: x\n", -8},
+		{"Nov 30 06:40:02 node kernel: x\n", 0},
+		{"Nov 30 12:10:03 node kernel: x\n", 5},  // and a half
+		{"Nov 30 02:05:03 node kernel: x\n", 99}, // touched later: nothing follows
+		{"6,1,1,-;x\n", 99},
+	} {
+		local := time.FixedZone("here", 99*3600)
+		got := zoneOf(sysfs.KernelLog{Text: "Nov 29 20:00:00 node kernel: y\n" + tt.line, Written: written}, written.In(local))
+		if _, east := written.In(got).Zone(); east/3600 != tt.want {
+			t.Errorf("%q: %d hours east, not %d", tt.line, east/3600, tt.want)
+		}
+	}
+	year := time.Date(2027, 1, 1, 3, 0, 0, 0, time.UTC)
+	if _, east := year.In(zoneOf(sysfs.KernelLog{Text: "Dec 31 19:00:00 node kernel: x", Written: year}, year)).Zone(); east != -8*3600 {
+		t.Errorf("over the turn of the year: %d", east)
+	}
+}

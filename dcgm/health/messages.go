@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/assay-hpc/assay/internal/host/nvml"
 	"github.com/assay-hpc/assay/internal/host/sysfs"
@@ -31,8 +32,11 @@ var messageChecks = []check{
 	},
 }
 
-// recent returns the messages of a kind that count: not older than Since, and not from before a
-// recovery of the GPU. Messages without a time count.
+// bootSlack is by how much a clock may have been wrong at the start.
+const bootSlack = 2 * time.Minute
+
+// recent returns the messages of a kind that count: not older than Since, not from before the last boot, and not from
+// before a recovery of the GPU. Messages without a time count.
 func (e *env) recent(kind messageKind) map[sysfs.BusID][]message {
 	out := map[sysfs.BusID][]message{}
 	log := e.Node.Log.Value
@@ -40,7 +44,11 @@ func (e *env) recent(kind messageKind) map[sysfs.BusID][]message {
 		if m.Kind != kind {
 			continue
 		}
-		if age, ok := m.Age(e.Time, log.Uptime); ok && e.Since > 0 && age > e.Since {
+		age, ok := m.Age(e.Time, log.Uptime)
+		if ok && e.Since > 0 && age > e.Since {
+			continue
+		}
+		if ok && e.Since > 0 && !m.Clock.IsZero() && log.Uptime > 0 && age > log.Uptime+bootSlack { // a reboot is the remedy of most
 			continue
 		}
 		if m.clears() {

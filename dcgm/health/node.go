@@ -240,5 +240,5 @@ func readLog(f sysfs.FS, now time.Time) (logState, error) {
 	if err != nil {
 		uptime = 0
 	}
-	return logState{File: log.File, Messages: parseLog(log.Text, now), Uptime: uptime}, nil
+	return logState{File: log.File, Messages: parseLog(log.Text, now.In(zoneOf(log, now))), Uptime: uptime}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,6 +23,8 @@ const maxLog = 16 << 20
 type KernelLog struct {
 	File string // source of the text
 	Text string
+	// Written is when the file was written last: the time of its last line. It is zero for the kernel's own buffer.
+	Written time.Time
 }
 
 // KernelLog reads the kernel's messages. If no log can be read, the error has the reason for each;
@@ -31,7 +34,11 @@ func (f FS) KernelLog() (KernelLog, error) {
 	for _, name := range kernelLogs {
 		text, err := f.log(name)
 		if err == nil && len(text) > 0 {
-			return KernelLog{File: name, Text: string(text)}, nil
+			log := KernelLog{File: name, Text: string(text)}
+			if info, err := f.root.Stat(name); err == nil && info.Mode().IsRegular() {
+				log.Written = info.ModTime()
+			}
+			return log, nil
 		}
 		if err == nil {
 			err = fmt.Errorf("%s is empty: %w", name, fs.ErrNotExist) // in a container /dev/kmsg may link to /dev/null
