@@ -287,16 +287,6 @@ func (p *Profile) check(d *Document, source func(where, s string)) []error {
 // A hardwareName is what a platform of the hardware database is called: its key, its name, an alias.
 type hardwareName struct{ name, key string }
 
-// reduced reduces a text to lower-case letters and digits.
-func reduced(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
-			return r
-		}
-		return -1
-	}, strings.ToLower(s))
-}
-
 // Profile returns the profile with that id, or that of the platform with that name, as the harness shows it.
 func (d *Document) Profile(id string) (*Profile, error) {
 	ids := make([]string, len(d.Profiles))
@@ -307,7 +297,7 @@ func (d *Document) Profile(id string) (*Profile, error) {
 	}
 	var of []int
 	for i, p := range d.Profiles {
-		if slices.ContainsFunc(d.names, func(n hardwareName) bool { return n.key == p.Hardware && reduced(n.name) == reduced(id) }) {
+		if slices.ContainsFunc(d.names, func(n hardwareName) bool { return n.key == p.Hardware && words.Alphanumeric(n.name) == words.Alphanumeric(id) }) {
 			of = append(of, i)
 		}
 	}

@@ -165,7 +165,7 @@ func is(values ...string) func(string) bool {
 	return func(v string) bool { return slices.Contains(values, strings.ToLower(v)) }
 }
 
-func any1(string) bool { return true }
+func anyValue(string) bool { return true }
 
 var slowers = []slower{
 	{"NCCL_NVLS_ENABLE", "the reduction in the switch is off", "unset it, unless it works around a fault of the fabric manager: then mend that", is("0"), true, true},
@@ -175,18 +175,15 @@ var slowers = []slower{
 	{"NCCL_IB_DISABLE", "RDMA is off: NCCL uses TCP", "unset it", is("1"), true, false},
 	{"NCCL_NET", "TCP is forced", "unset it", is("socket"), true, false},
 	{"NCCL_NET_GDR_LEVEL", "GPUDirect RDMA is off or limited: data goes through host memory", "unset it, or NCCL_NET_GDR_LEVEL=PHB and compare", is("loc", "0", "pix", "1"), true, false},
-	{"NCCL_NET_DISABLE_INTRA", "", "", is(), true, true},
 	{"NCCL_ALGO", "the algorithm is forced", "unset it: NCCL chooses by size and topology", func(v string) bool { return !strings.EqualFold(v, "ring") }, true, true},
-	{"NCCL_PROTO", "the protocol is forced; LL and LL128 do not reach full bandwidth", "unset it: NCCL chooses by size", any1, true, true},
-	{"NCCL_MAX_NCHANNELS", "channels are limited: with few, not all links are used", "unset it", any1, true, true},
-	{"NCCL_MAX_CTAS", "channels are limited: with few, not all links are used", "unset it", any1, true, true},
-	{"NCCL_MIN_NCHANNELS", "the number of channels is forced", "unset it", any1, true, true},
-	{"NCCL_BUFFSIZE", "buffers have another size than NCCL's 4 MiB", "unset it", any1, true, true},
-	{"NCCL_NTHREADS", "threads of a block are limited", "unset it", any1, false, true},
+	{"NCCL_PROTO", "the protocol is forced; LL and LL128 do not reach full bandwidth", "unset it: NCCL chooses by size", anyValue, true, true},
+	{"NCCL_MAX_NCHANNELS", "channels are limited: with few, not all links are used", "unset it", anyValue, true, true},
+	{"NCCL_MAX_CTAS", "channels are limited: with few, not all links are used", "unset it", anyValue, true, true},
+	{"NCCL_MIN_NCHANNELS", "the number of channels is forced", "unset it", anyValue, true, true},
+	{"NCCL_BUFFSIZE", "buffers have another size than NCCL's 4 MiB", "unset it", anyValue, true, true},
+	{"NCCL_NTHREADS", "threads of a block are limited", "unset it", anyValue, false, true},
 	{"NCCL_IB_PCI_RELAXED_ORDERING", "relaxed ordering on PCIe is off", "unset it, or set 1: without it writes to GPUs and hosts wait for each other", is("0"), true, false},
-	{"NCCL_IB_QPS_PER_CONNECTION", "", "", is(), true, false},
-	{"NCCL_IB_HCA", "only these adapters are used", "name all adapters that belong to GPUs, or unset it", any1, true, false},
-	{"NCCL_CROSS_NIC", "", "", is(), true, false},
+	{"NCCL_IB_HCA", "only these adapters are used", "name all adapters that belong to GPUs, or unset it", anyValue, true, false},
 	{"CUDA_LAUNCH_BLOCKING", "each launch waits for the last one", "unset it", is("1"), true, true},
 }
 
@@ -198,7 +195,7 @@ func (j *Judgement) fromVariables(in *input, r *Reference, got float64) {
 		if s.name == "NCCL_NVLS_ENABLE" && r.ring == 0 { // nothing would come of it here
 			continue
 		}
-		if !ok || s.text == "" || !s.when(v.value) || (r.between && !s.between) || (!r.between && !s.inside) {
+		if !ok || !s.when(v.value) || (r.between && !s.between) || (!r.between && !s.inside) {
 			continue
 		}
 		shown := fmt.Sprintf("line %d: %s=%s", v.line, v.name, v.value)

@@ -15,7 +15,6 @@ type diag struct {
 	tests           []diagTest
 	messages        []diagNote
 	line            int
-	mentions        string // the whole, as text without the table's frame
 }
 
 type diagTest struct {

@@ -23,11 +23,9 @@ type perfRun struct {
 }
 
 type perfRow struct {
-	bytes          int64
-	peak, mean     float64 // Gb/s, or microseconds: least and typical
-	tail           float64 // microseconds
-	line           int
-	messagesPerSec float64
+	bytes      int64
+	peak, mean float64 // Gb/s, or microseconds: least and typical
+	tail       float64 // microseconds
 }
 
 var (
@@ -79,7 +77,7 @@ func readPerftest(lines []line) (all []*perfRun) {
 			continue
 		}
 		if m := numbers.FindStringSubmatch(l); m != nil && p.unit != "" {
-			p.row(m, x.number)
+			p.row(m)
 		} else if len(p.rows) == 0 {
 			if m := perfAddress.FindStringSubmatch(l); m != nil {
 				p.header[m[1]+" lid"] = m[2]
@@ -98,8 +96,8 @@ func readPerftest(lines []line) (all []*perfRun) {
 	return slices.DeleteFunc(all, func(p *perfRun) bool { return len(p.rows) == 0 })
 }
 
-func (p *perfRun) row(m []string, line int) {
-	r := perfRow{line: line}
+func (p *perfRun) row(m []string) {
+	r := perfRow{}
 	r.bytes, _ = strconv.ParseInt(m[1], 10, 64)
 	f := strings.Fields(m[3])
 	v := make([]float64, 4)
@@ -112,7 +110,7 @@ func (p *perfRun) row(m []string, line int) {
 			r.mean = v[0]
 		}
 	} else {
-		r.peak, r.mean, r.messagesPerSec = p.gbit(v[0]), p.gbit(v[1]), v[2]
+		r.peak, r.mean = p.gbit(v[0]), p.gbit(v[1])
 	}
 	p.rows = append(p.rows, r)
 }
@@ -148,7 +146,7 @@ func (in *input) jsonPerftest() (out []*perfRun) {
 		}
 		for _, v := range rows {
 			r := object(v)
-			row := perfRow{line: 1}
+			row := perfRow{}
 			size, _ := number(r["MsgSize"])
 			row.bytes = int64(size)
 			if p.latency {
@@ -271,13 +269,11 @@ func (p *perfRun) judge(in *input) *Judgement {
 		j.Notes = append(j.Notes, "both sides are the same port: a loopback. It says what the slot (PCIe) and the NIC carry, and nothing of the network")
 	}
 	line := gbit
-	limit := fmt.Sprintf("%g Gb/s", gbit)
 	if m, at := in.find(linkState, "LnkSta"); m != nil && (in.machine == nil || in.machine.gpu == nil || in.machine.gpu.Port == 0) {
 		width, _ := strconv.ParseFloat(m[2], 64)
 		if slot := perLane[strings.TrimSuffix(m[1], ".0")] * width * 8; slot > 0 && slot*0.9 < gbit {
 			line = slot * 0.92
-			limit = fmt.Sprintf("PCIe %s GT/s x%s carries about %.0f Gb/s (line %d), less than the port's %g", m[1], m[2], line, at, gbit)
-			j.Notes = append(j.Notes, limit)
+			j.Notes = append(j.Notes, fmt.Sprintf("PCIe %s GT/s x%s carries about %.0f Gb/s (line %d), less than the port's %g", m[1], m[2], line, at, gbit))
 		}
 	}
 	eff := 0.98

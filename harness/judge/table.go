@@ -57,15 +57,6 @@ func (r Row) best() *Timing {
 	return r.Out
 }
 
-// worst returns the slower of a row's timings.
-func (r Row) worst() *Timing {
-	switch {
-	case r.Out == nil || r.In != nil && r.In.Microseconds > r.Out.Microseconds:
-		return r.In
-	}
-	return r.Out
-}
-
 var (
 	// A rank of the list of devices: "#  Rank  0 Group  0 Pid  71422 on  gpu-a01 device  0 [0x1b] NVIDIA H100 80GB HBM3".
 	rankLine  = regexp.MustCompile(`#\s+Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+ on\s+(\S+) device\s+(\d+) \[([0-9a-fA-Fx:.]+)\]\s*(.*)`)

@@ -18,14 +18,14 @@ func (db *DB) Key(name string) (string, error) {
 	keys := slices.Sorted(maps.Keys(db.Platforms))
 	for _, key := range keys {
 		p := db.Platforms[key]
-		if slices.ContainsFunc(append([]string{key, p.Name}, p.Aliases...), func(n string) bool { return plain(n) == plain(name) }) && plain(name) != "" {
+		if slices.ContainsFunc(append([]string{key, p.Name}, p.Aliases...), func(n string) bool { return words.Alphanumeric(n) == words.Alphanumeric(name) }) && words.Alphanumeric(name) != "" {
 			return key, nil
 		}
 	}
 	var like []string // its GPU, or a part of its name
 	for _, key := range keys {
 		p := db.Platforms[key]
-		if short := plain(name); len(short) > 1 && !p.Reference && strings.Contains(plain(key+p.GPU), short) {
+		if short := words.Alphanumeric(name); len(short) > 1 && !p.Reference && strings.Contains(words.Alphanumeric(key+p.GPU), short) {
 			like = append(like, key)
 		}
 	}
@@ -42,15 +42,15 @@ func (db *DB) Key(name string) (string, error) {
 // a3-megagpu-8g", "h100-8x"; "" if it names none. The longest name that occurs in the text is taken.
 func (db *DB) Find(text string) string {
 	parts := strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '.' || r == '-') })
-	all := plain(text)
+	all := words.Alphanumeric(text)
 	best, length := "", 0
 	for _, key := range slices.Sorted(maps.Keys(db.Platforms)) {
 		p := db.Platforms[key]
-		if p.Reference && plain(key) != all {
+		if p.Reference && words.Alphanumeric(key) != all {
 			continue
 		}
 		for _, name := range append([]string{key}, p.Aliases...) {
-			short := plain(name)
+			short := words.Alphanumeric(name)
 			// A short name must be a word of the text: others contain it by chance.
 			found := slices.Contains(parts, strings.ToLower(name)) || len(short) >= 6 && occurs(all, short)
 			if found && len(short) > length {

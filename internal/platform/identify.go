@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/internal/host/sysfs"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // IdentifyGPU finds a GPU's model by its PCI device id (four hex digits), else by the driver's name
@@ -106,15 +107,5 @@ func like(want, got string) bool { return want == "" || strings.EqualFold(want, 
 
 // hasProduct reports whether a DMI product name begins like one of the platform's.
 func (p *Platform) hasProduct(name string) bool {
-	return slices.ContainsFunc(p.Products, func(want string) bool { return strings.HasPrefix(plain(name), plain(want)) })
-}
-
-// plain reduces a text to lower-case letters and digits.
-func plain(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
-			return r
-		}
-		return -1
-	}, strings.ToLower(s))
+	return slices.ContainsFunc(p.Products, func(want string) bool { return strings.HasPrefix(words.Alphanumeric(name), words.Alphanumeric(want)) })
 }
