@@ -93,7 +93,7 @@ func ParseMachine(db *platform.DB, text string) (*Machine, error) {
 		m.host, m.hostPath = span{30, 65, 75}, "NVLink to the CPU (POWER9), 75 GB/s"
 	}
 	if m.gpu == nil && m.NICs == 0 && len(strings.Fields(text)) < 3 {
-		return nil, fmt.Errorf("%q names no GPU and no NIC that is known; write a platform (harness show platform --list), or GPUs and NICs such as \"8 x H100, 8 x 400G RoCE\"", text)
+		return nil, fmt.Errorf("%q names no GPU and no NIC that is known; write a platform such as hgx-h100-ndr400 or p5.48xlarge, or GPUs and NICs such as \"8 x H100, 8 x 400G RoCE\"", text)
 	}
 	return m, nil
 }

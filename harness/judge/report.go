@@ -150,7 +150,7 @@ func (r *Report) WriteSVG(w io.Writer) error {
 }
 
 func (j *Judgement) svg(w io.Writer) error {
-	const width, height, left, right, top, bottom = 760, 420, 64, 16, 40, 48
+	const width, height, left, right, top, bottom = 760, 420, 64, 40, 40, 48
 	rows := slices.DeleteFunc(slices.Clone(j.Rows), func(r Judged) bool { return r.Bytes == 0 })
 	most := 0.0
 	for _, r := range rows {
