@@ -139,6 +139,8 @@ func (j *Judge) File(name string, text []byte) (*Report, error) {
 	return r, nil
 }
 
+var outOfBounds = regexp.MustCompile(`Out of bounds values *: *[1-9]\d* FAILED`)
+
 var programs = regexp.MustCompile(`\b(?:ib_(?:write|read|send|atomic)_(?:bw|lat)|\w+_perf|nvbandwidth|bandwidthTest|p2pBandwidthLatencyTest|dcgmi)\b|Failed status \d+: wr_id|Couldn't allocate MR|Completion with error at`)
 
 // failed judges a text that has no figure, but a benchmark's error.
@@ -148,6 +150,11 @@ func (in *input) failed(log *explain.Report) *Judgement {
 		return nil
 	}
 	j := &Judgement{Verdict: Invalid, Subject: m[0], Line: max(line, 1), Summary: "nothing was measured: the run ended before its first figure"}
+	if m, _ := in.find(outOfBounds, "Out of bounds"); m != nil {
+		j.Verdict, j.Summary = Fail, "results are wrong: "+m[0]
+		j.fromLog(in)
+		return j
+	}
 	if len(in.log) > 0 && (in.log[0].Verdict == explain.Fault || in.log[0].Verdict == explain.Undecidable) {
 		j.Summary = "nothing was measured: " + in.log[0].Cause
 	} else {
@@ -201,7 +208,7 @@ func collectives(in *input) (out []*Judgement) {
 			Ask: []string{"the rest of the output; if it hangs: NCCL_DEBUG=INFO of all ranks, and harness explain of that"},
 		})
 	}
-	if m, line := in.find(average, "# Avg bus"); m != nil && len(out) == 0 {
+	if m, line := in.find(average, "Avg bus"); m != nil && len(out) == 0 {
 		out = append(out, &Judgement{
 			Verdict: Undecidable, Subject: "the average of nccl-tests", Line: line,
 			Summary: fmt.Sprintf("%s GB/s is the average over all sizes, small ones too: it depends on -b and -e, and says nothing of the hardware", m[1]),
@@ -219,6 +226,10 @@ func judgeTable(in *input, t *Table) *Judgement {
 	j := &Judgement{Subject: cmp.Or(t.Collective, "a collective") + " by " + t.Program, Line: t.line, Unit: "GB/s busbw", Understood: t.understood(m)}
 	if j.invalid(t) || j.wrong(t) {
 		return j
+	}
+	if k := t.Rows[0].kind; t.algorithm == "" && (strings.HasPrefix(k, "f8") || strings.HasPrefix(k, "fp8") || strings.HasSuffix(k, "int8")) {
+		t.algorithm = "ring"
+		j.Notes = append(j.Notes, "of type "+k+" the switch cannot reduce (NVLS): it is a ring's speed that is right")
 	}
 	ref, missing := expect(t, m)
 	if ref == nil {
@@ -325,10 +336,27 @@ func (j *Judgement) unknown(in *input, t *Table, missing []string) {
 	}
 	j.Ask = append(j.Ask, "the platform: --platform NAME, or --platform \"8 x GPU, 8 x 400G RoCE\" (the GPU model, and the NICs of a node with their rate)")
 	j.candidates(t, in)
+	j.dips(t)
 	for _, r := range t.Rows {
 		j.Rows = append(j.Rows, Judged{What: sizeText(r.Bytes), Bytes: r.Bytes, Measured: r.best().BusBW, Verdict: Undecidable})
 	}
 	j.hideRows = true
+}
+
+// dips says where a curve falls far below what smaller sizes had.
+func (j *Judgement) dips(t *Table) {
+	most := 0.0
+	var low []string
+	for _, r := range t.Rows {
+		b := r.best().BusBW
+		if most > 1 && b < most/4 {
+			low = append(low, sizeText(r.Bytes))
+		}
+		most = max(most, b)
+	}
+	if len(low) > 0 {
+		j.Notes = append(j.Notes, "whatever the hardware is, the curve collapses at "+list(low, 4)+": smaller sizes had four times as much. Lost packets, a node that stalls, or another path for these sizes")
+	}
 }
 
 // candidates says by which NICs a figure between nodes would be good.

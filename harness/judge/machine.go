@@ -26,6 +26,8 @@ type Machine struct {
 	key  string // of the hardware database
 	text string // as it was given
 
+	links    int  // NVLinks between two GPUs, where that was said; 0: all
+	apart    bool // the nodes are not of one NVLink fabric
 	host     span // between host and device, where the machine and not the GPU decides; and by which path
 	hostPath string
 }
@@ -76,6 +78,9 @@ func ParseMachine(db *platform.DB, text string) (*Machine, error) {
 		if at != nil {
 			if c := countedGPU.FindStringSubmatch(low[:at[0]]); c != nil {
 				m.PerNode = perNode(low, c[1])
+				if nodesOf.FindStringSubmatch(low) == nil { // so many GPUs, and no instances: "2 x A40"
+					m.Nodes = 0
+				}
 			} else if wholeNode.MatchString(low) {
 				m.PerNode = m.gpu.GPUs
 			}
@@ -86,6 +91,10 @@ func ParseMachine(db *platform.DB, text string) (*Machine, error) {
 		}
 	}
 	m.parseNICs(low)
+	if c := joined.FindStringSubmatch(low); c != nil {
+		m.links, _ = strconv.Atoi(c[1] + c[2])
+	}
+	m.apart = acrossDomains.MatchString(low)
 	switch {
 	case thunderbolt.MatchString(low):
 		m.host, m.hostPath = span{2.2, 2.9, 3.5}, "a Thunderbolt or USB4 tunnel, 32 Gb/s of PCIe"
@@ -116,6 +125,9 @@ func perNode(low, count string) int {
 var ofInstances = regexp.MustCompile(`^\s*(\d+)\s*[x×*]\s`)
 
 var (
+	joined        = regexp.MustCompile(`\bnv(\d{1,2})\b|\b(\d{1,2}) nvlinks?\b`)
+	acrossDomains = regexp.MustCompile(`across nvlink domains|different (?:nvlink )?domains|nccl_mnnvl_enable=0|(?:no|without) mnnvl`)
+
 	thunderbolt = regexp.MustCompile(`thunderbolt|\begpu\b|\busb ?4\b|\btb[34]\b`)
 	power9      = regexp.MustCompile(`power ?9|ac922|marconi100|\bsummit\b|\bsierra\b`)
 )

@@ -33,9 +33,10 @@ func TestParseMachine(t *testing.T) {
 		"2 bare-metal nodes, each 8 x H200 and 4 x ConnectX-7 400G InfiniBand": "H200 8, 4x400 InfiniBand",
 		"2 x Dell R7525, 1 x A100 PCIe 40G and 1 x ConnectX-6 HDR 200G each":   "A100 PCIe 1, 1x200 InfiniBand",
 		"4 nodes, each 4 x MI250X (8 GCDs), Slingshot-11, aws-ofi-rccl plugin": "MI250X 8, 4x200 Slingshot",
-		"2 x RTX 4090":              "RTX 4090 2, 0x0 ",
-		"ConnectX-6 100G":           " 0, 1x100 ",
-		"8 x H100 80GB, no network": "H100 8, 0x0 ",
+		"2 x RTX 4090": "RTX 4090 2, 0x0 ",
+		"2 x A40 joined by an NVLink bridge (NV4)": "A40 2, 0x0 ",
+		"ConnectX-6 100G":                          " 0, 1x100 ",
+		"8 x H100 80GB, no network":                "H100 8, 0x0 ",
 	} {
 		m, err := ParseMachine(db, text)
 		if err != nil {

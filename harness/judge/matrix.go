@@ -508,7 +508,7 @@ func (m *matrix) judge(in *input, g *gpu, machine *Machine, name string, count i
 	case len(high) > 0 && len(high)*2 > len(m.cells):
 		j.Verdict = Impossible
 		j.Summary = fmt.Sprintf("%s GB/s is more than %s carries: the GPU is another one, or both directions are added", figure(median), what)
-	case known && m.kind != between && s.low < 0.5*s.typical && median < 0.62*s.typical && machineUnknown(in):
+	case known && m.kind != between && s.low < 0.5*s.typical && median < 0.62*s.typical && median > 0.38*s.typical && machineUnknown(in):
 		j.Verdict = Undecidable
 		j.Summary = fmt.Sprintf("%s GB/s: half of what %s gives; some boards and clouds give this GPU eight lanes by design, on others a link is degraded", figure(median), what)
 		j.Ask = []string{"the machine or instance type; nvidia-smi -q | grep -A12 'GPU Link Info' under load (width, current and max)"}

@@ -250,7 +250,7 @@ func (p *perfRun) judge(in *input) *Judgement {
 	}
 	if gbit == 0 {
 		for _, rate := range standardRates {
-			if f := top.mean / rate / directions; f > 0.88 && f < 0.995 {
+			if f := top.mean / rate / directions; rate >= 100 && f > 0.88 && f < 0.995 {
 				gbit, from, assumed = rate, "the figure itself: it is close to a line rate", true
 			}
 		}
@@ -258,6 +258,11 @@ func (p *perfRun) judge(in *input) *Judgement {
 	if gbit == 0 {
 		j.Verdict = Undecidable
 		j.Summary = fmt.Sprintf("%s Gb/s at %s cannot be judged: the rate of the port is not known", figure(top.mean), sizeText(top.bytes))
+		for _, rate := range standardRates {
+			if f := top.mean / rate / directions; f > 0.88 && f < 0.995 {
+				j.Summary += fmt.Sprintf(" (it would be good for %g Gb/s)", rate)
+			}
+		}
 		j.Ask = append(j.Ask, "the rate of the ports: ibstat (Rate), or cat /sys/class/infiniband/*/ports/1/rate; or --platform \"8 x 400G RoCE\"", "the slot: lspci -vv -s ADDRESS | grep LnkSta")
 		if p.loopback() {
 			j.Notes = append(j.Notes, "both sides are the same port: a loopback. It says what the slot (PCIe) and the NIC carry, and nothing of the network")
@@ -320,6 +325,9 @@ func (p *perfRun) judge(in *input) *Judgement {
 		j.Verdict = Slow
 		j.Summary = fmt.Sprintf("%s, where %s to %s is right", where, figure(low), figure(high))
 		p.causes(j, in, top, low, gbit)
+	}
+	if p.both {
+		j.Notes = append(j.Notes, fmt.Sprintf("a bidirectional run prints the sum of both directions: %s Gb/s in each direction", figure(top.mean/2)))
 	}
 	j.unit(p)
 	return j

@@ -78,7 +78,7 @@ func expect(t *Table, m *Machine) (r *Reference, missing []string) {
 	} else if t.Nodes == 0 && t.Ranks > 0 && perNode > 0 {
 		nodes = (t.Ranks + perNode - 1) / perNode
 	}
-	if m.gpu != nil && m.gpu.Domain > 0 && t.Ranks > 0 && t.Ranks <= m.gpu.Domain {
+	if m.gpu != nil && m.gpu.Domain > 0 && !m.apart && t.Ranks > 0 && t.Ranks <= m.gpu.Domain {
 		nodes, perNode = 1, t.Ranks // one NVLink fabric
 	}
 	if nodes == 0 || t.Ranks == 0 {
@@ -88,6 +88,17 @@ func expect(t *Table, m *Machine) (r *Reference, missing []string) {
 	var local span
 	if m.gpu != nil {
 		local = r.inside(t, m.gpu, perNode, nodes)
+		each := 25.0 // GB/s of an NVLink
+		if m.gpu.Uni >= 900 {
+			each = 50
+		}
+		if all := m.gpu.Uni / each; m.links > 0 && all > 0 && float64(m.links) < all { // GPUs without a switch between them
+			local = local.times(float64(m.links) / all)
+			local.low *= 0.85
+			r.ring = 0
+			r.Path = fmt.Sprintf("%d NVLinks of %g GB/s a direction", m.links, each)
+			r.Others = nil
+		}
 	}
 	if nodes == 1 {
 		if m.gpu == nil {

@@ -38,6 +38,7 @@ type Row struct {
 	Out   *Timing `json:"outOfPlace,omitempty"`
 	In    *Timing `json:"inPlace,omitempty"`
 	line  int
+	kind  string // data type
 }
 
 // A Timing is what was measured of a size.
@@ -65,7 +66,7 @@ var (
 	command   = regexp.MustCompile(`\b(all_reduce|all_gather|allgather|reduce_scatter|broadcast|reduce|alltoallv?|sendrecv|gather|scatter|hypercube)_perf\b`)
 	ourRun    = regexp.MustCompile(`\bharness coll (all_reduce|all_gather|reduce_scatter|broadcast|reduce|alltoall|sendrecv|gather|scatter)\b`)
 	options   = regexp.MustCompile(`# ?nThread (\d+) nGpus (\d+) minBytes (\d+) maxBytes (\d+)`)
-	average   = regexp.MustCompile(`# Avg bus bandwidth\s*:\s*([0-9.]+)`)
+	average   = regexp.MustCompile(`Avg bus bandwidth\s*:\s*([0-9.]+)`)
 	tests     = regexp.MustCompile(`# (nccl|rccl)-tests version (\S+)(?:.*nccl-library=(\d+))?`)
 	rccl      = regexp.MustCompile(`^rccl-tests: Version (\S+)`)
 	version   = regexp.MustCompile(`(?:NCCL|RCCL) version[ :]+(\d+\.\d+\.\d+)`)
@@ -182,7 +183,7 @@ func readTables(lines []line) []*Table {
 
 // ofTables says whether a line may belong to a table: most lines of a log do not, and are not read.
 func ofTables(l string) bool {
-	for _, s := range []string{"float", "half", "int", "double", "fp8", "f8e", "char", "# ", "_perf", "-tests", "CCL version", "harness coll"} {
+	for _, s := range []string{"float", "half", "int", "double", "fp8", "f8e", "char", "# ", "_perf", "-tests", "CCL version", "harness coll", "Avg bus"} {
 		if strings.Contains(l, s) {
 			return true
 		}
@@ -243,6 +244,7 @@ func readRow(l string) (r Row, root, op string, ok bool) {
 		if len(rest) == 0 || numbered.MatchString(rest[0]) || !dtype.MatchString(rest[0]) {
 			continue
 		}
+		r.kind = rest[0]
 		rest = rest[1:]
 		if len(rest) > 0 && !numbered.MatchString(rest[0]) {
 			op, rest = rest[0], rest[1:]
