@@ -110,7 +110,11 @@ func (s *system) port(db *platform.DB, p *platform.Platform) error {
 	s.use("an NVLink", gbps(arch.link), fromNCCL+" src/graph/topo.h")
 	s.use("advertised NVLink of a GPU", g.NVLink.UniGBps.Text+" GB/s", g.NVLink.UniGBps.Source+", for comparison")
 	if arch.nvls > 0 {
-		s.use("in-switch reduction", fmt.Sprintf("%g x 5/6 of the links, %d channels", arch.nvls, arch.nvlsChannels), fromNCCL2+" src/graph/tuning.cc, src/transport/nvls.cc")
+		share := arch.nvls
+		if s.t.domains() > 1 {
+			share = arch.nvlsTree
+		}
+		s.use("in-switch reduction", fmt.Sprintf("%g x 5/6 of the links, %d channels", share, arch.nvlsChannels), "published plateaus; "+fromNCCL2+" src/transport/nvls.cc")
 	}
 	return nil
 }
