@@ -297,7 +297,9 @@ func (d *Document) Profile(id string) (*Profile, error) {
 	}
 	var of []int
 	for i, p := range d.Profiles {
-		if slices.ContainsFunc(d.names, func(n hardwareName) bool { return n.key == p.Hardware && words.Alphanumeric(n.name) == words.Alphanumeric(id) }) {
+		if slices.ContainsFunc(d.names, func(n hardwareName) bool {
+			return n.key == p.Hardware && words.Alphanumeric(n.name) == words.Alphanumeric(id)
+		}) {
 			of = append(of, i)
 		}
 	}
