@@ -72,7 +72,7 @@ func (in *input) from(at place, f func(at place, l string) bool) {
 		if end < 0 {
 			end = len(text) - at.offset
 		}
-		if !f(at, string(clean(text[at.offset:at.offset+min(end, maxLine)]))) {
+		if !f(at, string(Clean(text[at.offset:at.offset+min(end, maxLine)]))) {
 			return
 		}
 		at.offset += end + 1

@@ -45,16 +45,13 @@ func line(text []byte, offset int) (start int, l []byte) {
 	if i := bytes.IndexByte(text[offset:max(offset, end)], '\n'); i >= 0 {
 		end = offset + i
 	}
-	return start, clean(text[start:end])
+	return start, Clean(text[start:end])
 }
 
 var escapes = regexp.MustCompile(`\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])|\r$`)
 
-// clean removes what colours a line on a terminal.
 // Clean removes what colours a line on a terminal.
-func Clean(l []byte) []byte { return clean(l) }
-
-func clean(l []byte) []byte {
+func Clean(l []byte) []byte {
 	if bytes.IndexByte(l, 0x1b) < 0 && !bytes.HasSuffix(l, []byte("\r")) {
 		return l
 	}

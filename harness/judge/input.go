@@ -60,7 +60,7 @@ var anchors = []struct {
 	before, after int
 }{
 	{"busbw", 12, 60}, {" Rank ", 0, 0}, {"nThread", 2, 2}, {"#bytes", 40, 80}, {"Bandwidth", 20, 200}, {"memcpy", 30, 300}, {"| Diagnostic", 2, 400},
-	{" float ", 0, 40}, {" half ", 0, 40}, {"float16 ", 0, 40}, {" double ", 0, 40}, {"Avg bus", 0, 0}, {"_perf", 0, 0}, {" set by ", 0, 0}, {"NET/", 0, 0},
+	{" float ", 0, 40}, {" half ", 0, 40}, {"float16 ", 0, 40}, {" f8e", 0, 40}, {"int8 ", 0, 40}, {" double ", 0, 40}, {"Avg bus", 0, 0}, {"_perf", 0, 0}, {" set by ", 0, 0}, {"NET/", 0, 0},
 	{"Using network", 0, 0}, {"-tests ", 0, 0}, {"CCL version", 0, 0}, {"LnkSta", 0, 0}, {" -x NCCL", 0, 0}, {"export NCCL", 0, 0},
 }
 
@@ -310,7 +310,7 @@ func (in *input) machineOf(t *Table) *Machine {
 		t.complete(m)
 	}
 	if t.GPU != "" {
-		if g := findGPU(t.GPU); g != nil && (m.gpu == nil || g != m.gpu) {
+		if g := findGPU(t.GPU); g != nil && g != m.gpu {
 			if m.gpu != nil {
 				in.conflict(m, g)
 			}

@@ -133,9 +133,6 @@ func (j *Judge) File(name string, text []byte) (*Report, error) {
 		e.clean()
 	}
 	r.Log = in.log
-	if r.Platform == nil && in.machine != nil {
-		r.Platform = in.machine
-	}
 	return r, nil
 }
 
@@ -233,7 +230,7 @@ func judgeTable(in *input, t *Table) *Judgement {
 	}
 	ref, missing := expect(t, m)
 	if ref == nil {
-		j.unknown(in, t, missing)
+		j.unknown(t, m, missing)
 		return j
 	}
 	ref.measured(in.db, m, t)
@@ -320,11 +317,10 @@ func (j *Judgement) wrong(t *Table) bool {
 }
 
 // unknown is for a table whose platform is not known.
-func (j *Judgement) unknown(in *input, t *Table, missing []string) {
+func (j *Judgement) unknown(t *Table, m *Machine, missing []string) {
 	j.Verdict = Undecidable
 	top := t.Rows[len(t.Rows)-1]
 	j.Summary = fmt.Sprintf("%s GB/s busbw at %s cannot be judged: the hardware is not known (%s)", figure(top.best().BusBW), sizeText(top.Bytes), strings.Join(missing, "; "))
-	m := in.machineOf(t)
 	if t.Nodes > 1 && m != nil && m.gpu != nil && m.gpu.Uni >= 200 && top.best().BusBW < 10 && (m.Kind == "InfiniBand" || m.Kind == "RoCE" || m.Kind == "EFA") {
 		j.Verdict = Slow
 		j.Summary = fmt.Sprintf("%s GB/s busbw at %s between nodes with %s: less than one NIC of 100 Gb/s carries", figure(top.best().BusBW), sizeText(top.Bytes), m.Kind)
@@ -335,7 +331,7 @@ func (j *Judgement) unknown(in *input, t *Table, missing []string) {
 		j.Ask = append(j.Ask, "the network between the nodes: NICs, how many, and their link speed (ibstat; ethtool of the interface that \"NET/Socket : Using\" names, and of each link of a bond)")
 	}
 	j.Ask = append(j.Ask, "the platform: --platform NAME, or --platform \"8 x GPU, 8 x 400G RoCE\" (the GPU model, and the NICs of a node with their rate)")
-	j.candidates(t, in)
+	j.candidates(t)
 	j.dips(t)
 	for _, r := range t.Rows {
 		j.Rows = append(j.Rows, Judged{What: sizeText(r.Bytes), Bytes: r.Bytes, Measured: r.best().BusBW, Verdict: Undecidable})
@@ -360,7 +356,7 @@ func (j *Judgement) dips(t *Table) {
 }
 
 // candidates says by which NICs a figure between nodes would be good.
-func (j *Judgement) candidates(t *Table, in *input) {
+func (j *Judgement) candidates(t *Table) {
 	if t.Nodes < 2 || t.Collective == "alltoall" || t.Collective == "sendrecv" {
 		return
 	}

@@ -70,7 +70,7 @@ func ParseMachine(db *platform.DB, text string) (*Machine, error) {
 	} else if c := ofInstances.FindStringSubmatch(low); c != nil && m.key != "" {
 		m.Nodes, _ = strconv.Atoi(c[1])
 	}
-	if g := findGPU(low); g != nil && (m.gpu == nil || g != m.gpu) {
+	if g := findGPU(low); g != nil && g != m.gpu {
 		m.setGPU(g)
 	}
 	if m.gpu != nil {

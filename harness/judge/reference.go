@@ -44,6 +44,9 @@ var shares = []struct {
 	{"", span{0.80, 0.95, 0.99}},
 }
 
+// unlimited is a part of a path that limits nothing.
+var unlimited = span{math.Inf(1), math.Inf(1), math.Inf(1)}
+
 func shareOf(kind string) span {
 	for _, s := range shares {
 		if strings.HasPrefix(strings.ToLower(kind), strings.ToLower(s.kind)) {
@@ -65,7 +68,7 @@ func busFactor(collective string, ranks int) float64 {
 	return 1
 }
 
-// Expect returns what a table's collective should reach on a machine. If something that decides it is not known, missing
+// expect returns what a table's collective should reach on a machine. If something that decides it is not known, missing
 // says what.
 func expect(t *Table, m *Machine) (r *Reference, missing []string) {
 	if m == nil || m.gpu == nil && m.wire() == 0 {
@@ -123,16 +126,16 @@ func (r *Reference) inside(t *Table, g *gpu, n, nodes int) span {
 	if g.Uni > 0 {
 		r.Path += fmt.Sprintf(", %g GB/s a direction", g.Uni)
 	}
+	if n == 1 { // only between nodes
+		return unlimited
+	}
 	if g.Slots {
 		return r.slots(t, g, n)
 	}
 	ring := g.Ring
 	if strings.EqualFold(t.algorithm, "ring") && t.Collective == "all_reduce" {
-		r.Path += ", as a ring (NCCL_ALGO)"
+		r.Path += ", as a ring"
 		return span{ring.low, ring.typical, math.Max(ring.high, g.Switch.low)}
-	}
-	if n == 1 { // only between nodes
-		return span{math.Inf(1), math.Inf(1), math.Inf(1)}
 	}
 	switch t.Collective {
 	case "all_reduce":
@@ -170,9 +173,6 @@ func (r *Reference) inside(t *Table, g *gpu, n, nodes int) span {
 
 // slots returns what GPUs without NVLink reach: by peer access over PCIe at best, through host memory at worst.
 func (r *Reference) slots(t *Table, g *gpu, n int) span {
-	if n == 1 {
-		return span{math.Inf(1), math.Inf(1), math.Inf(1)}
-	}
 	s := span{g.PCIe * 0.30, g.PCIe * 0.62, g.PCIe * 0.90}
 	if g.ThroughHost {
 		s = span{g.PCIe * 0.10, g.PCIe * 0.25, g.PCIe * 0.75}
@@ -203,7 +203,7 @@ func (r *Reference) across(t *Table, m *Machine, local span, nodes, perNode int)
 	in := local
 	r.Others = nil
 	if m.gpu == nil || m.gpu.AMD { // between nodes AMD's links in a node are no limit: more of them are used
-		in = span{math.Inf(1), math.Inf(1), math.Inf(1)}
+		in = unlimited
 	}
 	ring := span{min(wire.low, in.low), min(wire.typical, in.typical), min(wire.high, in.high)}
 	if r.ring > 0 { // the links in a node carry more than a ring alone makes of them
@@ -254,7 +254,7 @@ func (r *Reference) twoNodes(t *Table, m *Machine, ring, wire, in span) {
 	if strings.EqualFold(t.algorithm, "ring") {
 		r.ring = 0
 		r.set(ring)
-		r.Path += ", as a ring (NCCL_ALGO)"
+		r.Path += ", as a ring"
 		return
 	}
 	tree := span{wire.low * factor * 0.92, wire.typical * factor * 0.97, wire.high * factor}
@@ -279,7 +279,6 @@ func (r *Reference) twoNodes(t *Table, m *Machine, ring, wire, in span) {
 	if r.Typical > wire.high {
 		r.tree = true
 	}
-	r.Others = nil
 	if r.tree && !r.tcp {
 		r.Others = append(r.Others, fmt.Sprintf("as a ring %s (the wire); by a tree %s: on two nodes busbw may be up to %.2f times what the wire carries", figure(ring.typical), figure(r.Typical), factor))
 	}
