@@ -233,6 +233,9 @@ func (g *Group) launch() error {
 			first = &g.calls[i].a
 		}
 		if err := c.enter(first); err != nil {
+			if c.fault.Err() != nil && CodeOf(err) != InvalidUsage { // the other ranks wait for what does not begin
+				g.failOthers(c, err)
+			}
 			return err
 		}
 		defer c.leave()
@@ -261,7 +264,7 @@ func (g *Group) launch() error {
 			if c.size == 1 {
 				r.StartLocal(host.Op{Op: a.Op}, nil)
 			} else if err := c.start(r, a); err != nil {
-				return c.fail(a, err)
+				return g.failedAt(i, err)
 			}
 			g.follow(c, a, r)
 		}

@@ -279,10 +279,14 @@ func TestGroupFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var wg sync.WaitGroup
+	// A rank that aborts a communicator fails the Split of one that still waits in it.
+	var wg, split sync.WaitGroup
+	split.Add(len(comms))
 	for r, c := range comms {
 		wg.Go(func() {
 			turned, err := c.Split(t.Context(), 0, -r, Child{})
+			split.Done()
+			split.Wait()
 			if err != nil {
 				t.Error(err)
 				return
