@@ -38,8 +38,8 @@ var floors = []string{
 	"coll/perf/world",
 	// What judges and tells.
 	"harness/{estimate,explain,gather,history,hunt,keep,sign,site,suite}",
-	"harness/{audit,fabric,image,judge,registry,report,site/kubernetes,site/nvsentinel,site/slurm}",
-	"harness/{node,site/inform}",
+	"harness/{audit,fabric,judge,registry,report,site/kubernetes,site/nvsentinel,site/slurm}",
+	"harness/{image,node,site/inform}",
 	"harness/certify",
 	"cmd/{assay,harness,libnccl}",
 }

@@ -46,7 +46,7 @@ func certifyCommand(out, errOut io.Writer) *cli.Command {
 			&cli.StringFlag{Name: "suite", EnvVars: []string{"ASSAY_SUITE"}, Destination: &o.Suite, Usage: "run the suite `NAME`, or a suite file FILE.yaml (default: node where there is a GPU or an RDMA device, else image)"},
 			&cli.IntFlag{Name: "gpus", Destination: &o.gpus, Usage: "require `N` GPUs, 0 if the node has none; the result gpus says whether it has them"},
 			&cli.IntFlag{Name: "ports", Destination: &o.ports, Usage: "require `N` RDMA ports that are up"},
-			&cli.StringFlag{Name: "hardware", Destination: &o.Hardware, Usage: "require the hardware profile `PROFILE`, such as hgx-h200"},
+			&cli.StringFlag{Name: "hardware", Destination: &o.Hardware, Usage: "require the hardware profile `PROFILE`, such as hgx-h200 or a file of your own"},
 			&cli.StringFlag{Name: "thresholds", Destination: &o.Thresholds, Usage: "judge checks without load by the site's limits in `FILE`, as health does; the certificate has its SHA-256 and the limits"},
 			&cli.StringFlag{Name: "spec", Destination: &o.Spec, Usage: "the image's declaration is in `FILE`, not in " + certificate.SpecPath + "; \"" + certificate.NoSpec + "\" believes no declaration"},
 			&cli.StringSliceFlag{Name: "subject", Usage: "set the image `NAME@sha256:…` as the certificate's subject; repeat it for images that differ only in their entry point"},
@@ -101,6 +101,10 @@ func (o *certifyOptions) validate() error {
 	}
 	o.Join = func(ctx context.Context, name string) (*fabric.Fabric, error) {
 		return o.fabric.join(ctx, name, o.stderr)
+	}
+	var err error
+	if _, o.Hardware, err = hardware(o.Hardware); err != nil {
+		return err
 	}
 	return o.Validate()
 }

@@ -51,7 +51,7 @@ func estimateCommand(out io.Writer) *cli.Command {
 			&cli.IntFlag{Name: "per-node", Destination: &o.perNode, Usage: "`M` of them on a node (default: the platform's, else 8)"},
 			&cli.StringFlag{Name: "intra", Destination: &o.intra, Usage: "a GPU sends to others of its node at `RATE`: 300GB/s"},
 			&cli.StringFlag{Name: "inter", Destination: &o.inter, Usage: "a node sends to others at `RATE`: 200Gb/s, 8x400Gb/s"},
-			&cli.StringFlag{Name: "hardware", Aliases: []string{"p"}, Destination: &o.platform, Usage: "take what is not given from `PROFILE` of the hardware database"},
+			&cli.StringFlag{Name: "hardware", Aliases: []string{"p"}, Destination: &o.platform, Usage: "take what is not given from `PROFILE` of the hardware database, or of a file of your own, mine.yaml"},
 			&cli.Float64Flag{Name: "efficiency", Value: 1, Destination: &o.efficiency, Usage: "data get `SHARE` of both rates"},
 			&cli.Float64Flag{Name: "tflops", Destination: &o.tflops, Usage: "a GPU sustains `N` TFLOP/s"},
 			&cli.Float64Flag{Name: "peak", Destination: &o.peak, Usage: "instead: the GPU's peak in `TFLOP/s`, of which --mfu is reached"},
@@ -139,14 +139,11 @@ func (o *estimateOptions) validate(c *cli.Context) error {
 
 // fromPlatform takes from the database what the flags do not set.
 func (o *estimateOptions) fromPlatform() error {
-	db, err := platform.Load()
+	db, key, err := hardware(o.platform)
 	if err != nil {
 		return err
 	}
-	p, err := db.Platform(o.platform)
-	if err != nil {
-		return exit.Usagef("--hardware: %w", err)
-	}
+	p := db.Platforms[key]
 	if o.job.PerNode == 0 {
 		o.job.PerNode = p.GPUsPerNode.Max()
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/internal/host/nvml"
 	"github.com/assay-hpc/assay/internal/host/sysfs"
-	"github.com/assay-hpc/assay/internal/platform"
 	"github.com/assay-hpc/assay/internal/result"
 	"github.com/assay-hpc/assay/internal/version"
 	"github.com/assay-hpc/assay/internal/words"
@@ -49,7 +48,7 @@ func healthCommand(out, errOut io.Writer) *cli.Command {
 			grammar.Format(&o.format, "text", "json"),
 			&cli.IntFlag{Name: "gpus", Destination: &o.gpus, Usage: "require `N` GPUs"},
 			&cli.IntFlag{Name: "ports", Destination: &o.ports, Usage: "require `N` RDMA ports that are up"},
-			&cli.StringFlag{Name: "hardware", Destination: &o.platform, Usage: "require the hardware profile `PROFILE`, such as hgx-h100-ndr400"},
+			&cli.StringFlag{Name: "hardware", Destination: &o.platform, Usage: "require the hardware profile `PROFILE`, such as hgx-h100-ndr400 or a file of your own"},
 			&cli.StringSliceFlag{Name: "only", Usage: "run checks whose id matches `GLOB`; may be repeated"},
 			&cli.StringSliceFlag{Name: "skip", Usage: "leave out checks whose id matches `GLOB`; may be repeated"},
 			&cli.DurationFlag{Name: "since", Value: 2 * time.Hour, Destination: &o.since, Usage: "ignore kernel messages older than `TIME`; 0: none"},
@@ -97,14 +96,11 @@ func (o *healthOptions) expect(gpus, ports *int) (x health.Expect, err error) {
 		return x, exit.Usagef("--only and --skip leave no check")
 	}
 	x.Since, x.Count, x.Ports = o.since, gpus, ports
-	if x.DB, err = platform.Load(); err != nil {
+	key := ""
+	if x.DB, key, err = hardware(o.platform); err != nil {
 		return x, err
 	}
-	if o.platform != "" {
-		if x.Platform, err = x.DB.Platform(o.platform); err != nil {
-			return x, exit.Usagef("--hardware: %w", err)
-		}
-	}
+	x.Platform = x.DB.Platforms[key]
 	if x.Rules, err = health.LoadRules(); err != nil {
 		return x, err
 	}

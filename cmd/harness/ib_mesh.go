@@ -16,7 +16,6 @@ import (
 	"github.com/assay-hpc/assay/internal/host/sysfs"
 	"github.com/assay-hpc/assay/internal/host/topology"
 	"github.com/assay-hpc/assay/internal/outfile"
-	"github.com/assay-hpc/assay/internal/platform"
 	"github.com/assay-hpc/assay/internal/result"
 	"github.com/assay-hpc/assay/internal/version"
 	"github.com/assay-hpc/assay/perftest/gpumem"
@@ -42,11 +41,11 @@ func ibMesh(ctx context.Context, args []string, out, errOut io.Writer) error {
 
 // platformPorts returns the rate of a platform's ports in Gb/s.
 func platformPorts(name string) (float64, error) {
-	db, err := platform.Load()
+	db, key, err := hardware(name)
 	if err != nil {
 		return 0, err
 	}
-	return db.PortGbit(name)
+	return db.PortGbit(key)
 }
 
 // A meshGroup represents the processes of the job.

@@ -33,23 +33,27 @@ where the text names them. What cannot be judged is said to be so, with what to
 get. Exit status: 0 as it should be, 1 not, 3 it cannot be judged.`
 
 func judgeCommand(out io.Writer) *cli.Command {
-	var format, hardware, svg string
+	var format, machine, svg string
 	return &cli.Command{
 		Name: "judge", Usage: "say whether a benchmark's figures are good", ArgsUsage: "[FILE...]",
 		Description: judgeText,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "platform", Destination: &hardware, Usage: "judge by `PLATFORM`: a name, or such as \"8 x H100, 8 x 400G RoCE\""},
+			&cli.StringFlag{Name: "platform", Destination: &machine, Usage: "judge by `PLATFORM`: a name, a file of your own, or such as \"8 x H100, 8 x 400G RoCE\""},
 			&cli.StringFlag{Name: "svg", Destination: &svg, Usage: "also draw the sizes into `FILE`"},
 			grammar.Format(&format, "text", "json"),
 		},
 		Action: func(c *cli.Context) error {
+			name, err := platform.Use(machine)
+			if err != nil {
+				return exit.Usagef("--platform: %w", err)
+			}
 			db, err := platform.Load()
 			if err != nil {
 				return err
 			}
 			j := &judge.Judge{DB: db}
-			if hardware != "" {
-				if j.Machine, err = judge.ParseMachine(db, hardware); err != nil {
+			if name != "" {
+				if j.Machine, err = judge.ParseMachine(db, name); err != nil {
 					return exit.Usagef("--platform: %w", err)
 				}
 			}

@@ -50,7 +50,7 @@ func predictCommand(out io.Writer) *cli.Command {
 			&cli.StringSliceFlag{Name: "table", Destination: &o.tables, Usage: "compare `TABLE` only; may be repeated"},
 			&cli.BoolFlag{Name: "leave-one-out", Destination: &o.leaveOneOut, Usage: "predict each table with constants fitted to the others (takes seconds)"},
 			&cli.BoolFlag{Name: "held-out", Destination: &o.held, Usage: "compare with published rows that were not used for fitting"},
-			&cli.StringFlag{Name: "hardware", Aliases: []string{"p"}, Destination: &o.platform, Usage: "predict for `PROFILE` of the hardware database"},
+			&cli.StringFlag{Name: "hardware", Aliases: []string{"p"}, Destination: &o.platform, Usage: "predict for `PROFILE` of the hardware database, or of a file of your own, mine.yaml"},
 			&cli.IntFlag{Name: "gpus", Aliases: []string{"g"}, Destination: &o.gpus, Usage: "with `N` GPUs in all"},
 			&cli.IntFlag{Name: "nodes", Destination: &o.nodes, Usage: "on `M` nodes (default: as few as hold the GPUs); without --gpus: all GPUs of M nodes"},
 			&cli.StringFlag{Name: "collective", Aliases: []string{"c"}, Value: "all_reduce", Destination: &o.collective, Usage: "predict `COLLECTIVE` (with --nodes alone: all)"},
@@ -63,15 +63,11 @@ func predictCommand(out io.Writer) *cli.Command {
 			if err := o.validate(c); err != nil {
 				return err
 			}
-			db, err := platform.Load()
+			db, key, err := hardware(o.platform)
 			if err != nil {
 				return err
 			}
-			if o.platform != "" {
-				if o.platform, err = db.Key(o.platform); err != nil {
-					return exit.Usagef("--hardware: %w", err)
-				}
-			}
+			o.platform = key
 			job := predict.Job{Platform: o.platform, GPUs: o.gpus, Nodes: o.nodes, Collective: o.collectiveParsed, Algorithm: o.algo}
 			switch {
 			case o.platform == "":

@@ -196,10 +196,7 @@ func (c *Certification) prepareMachine(ctx context.Context, name string, cfg ima
 		}
 	}
 	id := node.Identify(ctx, node.RunChild)
-	config, err := c.config(id)
-	if err != nil {
-		return nil, err
-	}
+	config := &node.Config{Run: node.RunChild, Machine: id.Facts, Platform: c.Hardware, GPUs: c.GPUs, Ports: c.Ports}
 	if c.site != nil {
 		if config.Limits, err = c.site.Text(); err != nil {
 			return nil, err

@@ -12,7 +12,6 @@ import (
 	"github.com/assay-hpc/assay/internal/host/machine"
 	"github.com/assay-hpc/assay/internal/host/sysfs"
 	"github.com/assay-hpc/assay/internal/infile"
-	"github.com/assay-hpc/assay/internal/platform"
 	"github.com/assay-hpc/assay/internal/words"
 )
 
@@ -56,18 +55,4 @@ func suiteFile(name string) (*suite.File, error) {
 		return nil, exit.Usagef("there is no suite %q; the nearest is %q (all: %s; or a file NAME.yaml)", name, words.Nearest(name, all), strings.Join(all, ", "))
 	}
 	return node.Load(name)
-}
-
-// config returns the configuration of the checks of the machine.
-func (o *Options) config(id *machine.Identity) (*node.Config, error) {
-	db, err := platform.Load()
-	if err != nil {
-		return nil, err
-	}
-	if o.Hardware != "" {
-		if o.Hardware, err = db.Key(o.Hardware); err != nil {
-			return nil, exit.Usagef("--hardware: %w", err)
-		}
-	}
-	return &node.Config{Run: node.RunChild, Machine: id.Facts, Platform: o.Hardware, GPUs: o.GPUs, Ports: o.Ports}, nil
 }

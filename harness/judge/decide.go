@@ -19,7 +19,7 @@ func (j *Judgement) decide(in *input, t *Table, m *Machine) {
 		return
 	}
 	got := top.best()
-	where := fmt.Sprintf("%s GB/s at %s", figure(got), top.What)
+	where := fmt.Sprintf("%s GB/s at %s", exact(got), top.What)
 	reach := fmt.Sprintf("where %s to %s is right (typical %s at large sizes)", figure(top.Low), figure(top.High), figure(r.Typical))
 	if over := j.impossible(); over != nil {
 		j.Verdict = Impossible
@@ -33,6 +33,15 @@ func (j *Judgement) decide(in *input, t *Table, m *Machine) {
 	case top.Verdict == Low:
 		j.Verdict = Slow
 		j.Summary = where + ", " + reach
+		if t.shared {
+			j.Causes = append(j.Causes, Cause{
+				Text:   "ranks share a GPU: the list of devices has the same host and address twice, so data goes from a GPU to itself, by shared memory or a socket, and no link is measured",
+				Remedy: []string{"a GPU for each rank: CUDA_VISIBLE_DEVICES by local rank, or -g 1 with as many ranks a node as it has GPUs"},
+				Decide: "the list \"Rank ... device N [BUS]\" above the table",
+				Source: []string{"https://github.com/NVIDIA/nccl-tests#arguments"},
+			})
+			break
+		}
 		j.slow(in, t, m, top, got)
 	case j.collapse() != nil:
 		j.Verdict = Slow

@@ -138,7 +138,7 @@ func (j *Judge) File(name string, text []byte) (*Report, error) {
 
 var outOfBounds = regexp.MustCompile(`Out of bounds values *: *[1-9]\d* FAILED`)
 
-var programs = regexp.MustCompile(`\b(?:ib_(?:write|read|send|atomic)_(?:bw|lat)|\w+_perf|nvbandwidth|bandwidthTest|p2pBandwidthLatencyTest|dcgmi)\b|Failed status \d+: wr_id|Couldn't allocate MR|Completion with error at`)
+var programs = regexp.MustCompile(`nThread \d+ nGpus \d+|\b(?:ib_(?:write|read|send|atomic)_(?:bw|lat)|\w+_perf|nvbandwidth|bandwidthTest|p2pBandwidthLatencyTest|dcgmi)\b|Failed status \d+: wr_id|Couldn't allocate MR|Completion with error at`)
 
 // failed judges a text that has no figure, but a benchmark's error.
 func (in *input) failed(log *explain.Report) *Judgement {
@@ -147,15 +147,21 @@ func (in *input) failed(log *explain.Report) *Judgement {
 		return nil
 	}
 	j := &Judgement{Verdict: Invalid, Subject: m[0], Line: max(line, 1), Summary: "nothing was measured: the run ended before its first figure"}
+	if strings.HasPrefix(m[0], "nThread") {
+		j.Subject = "nccl-tests"
+		j.Summary = "the run printed no size: it hangs, it ended with an error, or the text is cut"
+		j.Ask = []string{"the rest of the output; if it hangs: NCCL_DEBUG=INFO of all ranks, and harness explain of that"}
+	}
 	if m, _ := in.find(outOfBounds, "Out of bounds"); m != nil {
 		j.Verdict, j.Summary = Fail, "results are wrong: "+m[0]
 		j.fromLog(in)
 		return j
 	}
 	if len(in.log) > 0 && (in.log[0].Verdict == explain.Fault || in.log[0].Verdict == explain.Undecidable) {
+		j.Verdict, j.Ask = Fail, nil
 		j.Summary = "nothing was measured: " + in.log[0].Cause
 	} else {
-		j.Ask = log.Ask
+		j.Ask = append(j.Ask, log.Ask...)
 	}
 	for _, c := range in.log {
 		j.Ask = append(j.Ask, c.Ask...)
@@ -196,14 +202,14 @@ func (r *Report) Add(o *Report) {
 
 // collectives judges the tables of collectives.
 func collectives(in *input) (out []*Judgement) {
-	for _, t := range append(readTables(in.lines), in.jsonTables()...) {
+	tables := append(readTables(in.lines), in.jsonTables()...)
+	for _, t := range tables {
 		out = append(out, judgeTable(in, t))
 	}
-	if m, line := in.find(options, "nThread"); m != nil && len(out) == 0 {
-		out = append(out, &Judgement{
-			Verdict: Invalid, Subject: "nccl-tests", Line: line, Summary: "the run printed no size: it hangs, it ended with an error, or the text is cut",
-			Ask: []string{"the rest of the output; if it hangs: NCCL_DEBUG=INFO of all ranks, and harness explain of that"},
-		})
+	if in.apart(tables) {
+		for _, j := range out {
+			j.Causes = slices.Insert(j.Causes, 0, withoutMPI)
+		}
 	}
 	if m, line := in.find(average, "Avg bus"); m != nil && len(out) == 0 {
 		out = append(out, &Judgement{
@@ -242,6 +248,29 @@ func judgeTable(in *input, t *Table) *Judgement {
 	return j
 }
 
+// withoutMPI is why runs stand side by side.
+var withoutMPI = Cause{
+	Text:   "nccl-tests was built without MPI, so that each launcher starts a run of its own: these are separate runs, one a host, and nothing between hosts is measured",
+	Remedy: []string{"make MPI=1 MPI_HOME=..., and look that the list of devices has each rank once"},
+	Decide: "ldd all_reduce_perf | grep mpi",
+	Source: []string{"https://github.com/NVIDIA/nccl-tests#build"},
+}
+
+// apart says whether tables are of runs of one host each that were to be one: of different hosts, in a text about several.
+func (in *input) apart(tables []*Table) bool {
+	if in.machine == nil || in.machine.Nodes < 2 || len(tables) < 2 {
+		return false
+	}
+	hosts := map[string]bool{}
+	for _, t := range tables {
+		if len(t.hosts) != 1 || t.Nodes != 1 || t.apart || t.Collective != tables[0].Collective {
+			return false
+		}
+		hosts[t.hosts[0]] = true
+	}
+	return len(hosts) > 1
+}
+
 // invalid recognizes runs that measure nothing.
 func (j *Judgement) invalid(t *Table) bool {
 	zero, copied := true, false
@@ -266,12 +295,7 @@ func (j *Judgement) invalid(t *Table) bool {
 	case t.apart && t.Nodes <= 1:
 		j.Verdict = Invalid
 		j.Summary = fmt.Sprintf("several runs side by side, each with a rank 0 of its own and %s: they did not find each other, so nothing between the nodes was measured (each run by itself has %s GB/s busbw at %s)", words.Count(t.Ranks, "rank"), figure(t.Rows[len(t.Rows)-1].best().BusBW), sizeText(t.Rows[len(t.Rows)-1].Bytes))
-		j.Causes = []Cause{{
-			Text:   "nccl-tests was built without MPI, so that each launcher starts a run of its own",
-			Remedy: []string{"make MPI=1 MPI_HOME=..., and look that the list of devices has each rank once"},
-			Decide: "ldd all_reduce_perf | grep mpi",
-			Source: []string{"https://github.com/NVIDIA/nccl-tests#build"},
-		}}
+		j.Causes = []Cause{withoutMPI}
 	case len(t.Rows) == 0 || zero:
 		j.Verdict = Invalid
 		j.Summary = "every busbw is 0: the table has no measurement"
@@ -298,13 +322,16 @@ func (j *Judgement) wrong(t *Table) bool {
 			}
 		}
 	}
-	if len(lines) == 0 {
+	if len(lines) == 0 || t.errors && t.inBounds {
 		if !checked && len(t.Rows) > 0 {
 			j.Notes = append(j.Notes, "results were not checked (-c 0): #wrong is N/A. The speed can be judged, the data cannot")
 		}
 		return false
 	}
 	j.Verdict = Fail
+	if share := t.wrongShare(); share > 0 {
+		j.Notes = append(j.Notes, fmt.Sprintf("the same share of the elements is wrong at every size, %.3g %%: no damage at random, but a part that is missing or twice there, such as that of one rank", 100*share))
+	}
 	j.Summary = fmt.Sprintf("results are wrong at %s: the data that arrived is not the right one (#wrong). The speed of such a run says nothing", list(sizes, 4))
 	j.Causes = []Cause{{
 		Text:   "data is corrupted on the way, or in a kernel",
@@ -316,11 +343,30 @@ func (j *Judgement) wrong(t *Table) bool {
 	return true
 }
 
+// wrongShare returns the share of the elements that is wrong, if it is the same for all sizes that have wrong ones; else 0.
+func (t *Table) wrongShare() float64 {
+	share, rows := 0.0, 0
+	for _, r := range t.Rows {
+		if r.Out == nil || r.Out.Wrong <= 0 || r.Elements == 0 {
+			continue
+		}
+		s := float64(r.Out.Wrong) / float64(r.Elements)
+		if rows++; share > 0 && !approximately(s, share, 0.01) {
+			return 0
+		}
+		share = s
+	}
+	if rows < 3 {
+		return 0
+	}
+	return share
+}
+
 // unknown is for a table whose platform is not known.
 func (j *Judgement) unknown(t *Table, m *Machine, missing []string) {
 	j.Verdict = Undecidable
 	top := t.Rows[len(t.Rows)-1]
-	j.Summary = fmt.Sprintf("%s GB/s busbw at %s cannot be judged: the hardware is not known (%s)", figure(top.best().BusBW), sizeText(top.Bytes), strings.Join(missing, "; "))
+	j.Summary = fmt.Sprintf("%s GB/s busbw at %s cannot be judged: the hardware is not known (%s)", exact(top.best().BusBW), sizeText(top.Bytes), strings.Join(missing, "; "))
 	if t.Nodes > 1 && m != nil && m.gpu != nil && m.gpu.Uni >= 200 && top.best().BusBW < 10 && (m.Kind == "InfiniBand" || m.Kind == "RoCE" || m.Kind == "EFA") {
 		j.Verdict = Slow
 		j.Summary = fmt.Sprintf("%s GB/s busbw at %s between nodes with %s: less than one NIC of 100 Gb/s carries", figure(top.best().BusBW), sizeText(top.Bytes), m.Kind)

@@ -57,9 +57,9 @@ func TestMeasured(t *testing.T) {
 		verdict Verdict
 		says    []string
 	}{
-		"all-reduce-2xh200.txt":    {OK, []string{"338 GB/s at 2 GiB", "2 ranks on 1 node"}},
-		"nccl-tests.json":          {OK, []string{"346 GB/s at 4 GiB", "2 ranks"}},
-		"log-between.txt":          {OK, []string{"330 GB/s at 1 GiB"}}, // NCCL's log interrupts every row
+		"all-reduce-2xh200.txt":    {OK, []string{"338.2 GB/s at 2 GiB", "2 ranks on 1 node"}},
+		"nccl-tests.json":          {OK, []string{"346.5 GB/s at 4 GiB", "2 ranks"}},
+		"log-between.txt":          {OK, []string{"330.2 GB/s at 1 GiB"}}, // NCCL's log interrupts every row
 		"nvbandwidth.json":         {OK, []string{"of 5 measurements 5 ok"}},
 		"p2p-2xh200.txt":           {OK, []string{"392 GB/s"}},
 		"small-sizes.txt":          {OK, []string{"-e 8G"}},
@@ -182,7 +182,18 @@ func TestPrograms(t *testing.T) {
 		{"dcgmi JSON", "", `{"DCGM Diagnostic": {"test_categories": [{"category": "Hardware", "tests": [{"name": "memory", "results": [{"gpu_id": "3", "status": "Fail", "warnings": [{"warning": "GPU 3 has uncorrectable memory errors"}]}]}]}]}}`, Fail, "GPU3"},
 		{"the average alone", "", "# Avg bus bandwidth    : 120.4\n", Undecidable, "average over all sizes"},
 		{"wrong results", "", "# nThread 1 nGpus 2 minBytes 1 maxBytes 2 step\n#  Rank  0 Group  0 Pid 1 on n device 0 [0x1b] NVIDIA H100 80GB HBM3\n#  Rank  1 Group  0 Pid 1 on n device 1 [0x1b] NVIDIA H100 80GB HBM3\n 1048576 262144 float sum -1 30.1 34.8 34.8 7 30.2 34.7 34.7 0\n", Fail, "NCCL_P2P_DISABLE=1"},
-		{"no figure", "", "$ ib_write_bw -d mlx5_0 peer\nCouldn't allocate MR\n", Invalid, "memlock"},
+		{"no figure", "", "$ ib_write_bw -d mlx5_0 peer\nCouldn't allocate MR\n", Fail, "memlock"},
+		{"no size", "", "# nThread 1 nGpus 2 minBytes 8 maxBytes 1024 step: 2(factor)\nn1: Test CUDA failure common.cu:941 'system not yet initialized'\n", Fail, "fabric manager"},
+		{"no size and no reason", "", "# nThread 1 nGpus 2 minBytes 8 maxBytes 1024 step: 2(factor)\n#  Rank  0 Group  0 Pid 1 on n device 0 [0x1b] NVIDIA H100 80GB HBM3\n", Invalid, "the text is cut"},
+		{"no column of results", "2 nodes, 8 x B200, 8 x 400 Gb/s RoCE", " 8589934592  2147483648 float sum -1 23842 360.29 675.54\n 17179869184 4294967296 float sum -1 47062 365.05 684.46\n", OK, "684.5 GB/s at 16 GiB"},
+		{"half of the elements", "", "#  Rank  0 Group  0 Pid 1 on a device 0 [0x1b] NVIDIA RTX 3090\n#  Rank  1 Group  0 Pid 1 on b device 0 [0x1b] NVIDIA RTX 3090\n 32768 8192 float sum -1 78.19 0.42 0.42 4096 79.51 0.41 0.41 4096\n 65536 16384 float sum -1 83.21 0.79 0.79 8192 83.57 0.78 0.78 8192\n 131072 32768 float sum -1 82.64 1.59 1.59 16384 82.84 1.58 1.58 16384\n", Fail, "50 %"},
+		{"the greatest error", "8 nodes, 8 x V100, 100 Gb/s InfiniBand", "# size count type redop time algbw busbw error time algbw busbw error\n 536870912 2097152 float 1041974 0.52 0.51 0e+00 1041299 0.52 0.51 1e+00\n# Out of bounds values : 0 OK\n", Slow, "all_gather"},
+		{"one GPU twice", "", "#  Rank  0 Group  0 Pid 7 on lab device 0 [0000:02:00] NVIDIA GeForce RTX 5090\n#  Rank  1 Group  0 Pid 8 on lab device 0 [0000:02:00] NVIDIA GeForce RTX 5090\n 134217728 33554432 float sum -1 58479.5 2.30 2.30 0 58055.4 2.31 2.31 0\n", Slow, "ranks share a GPU"},
+		{"one GPU and four NICs", "2 nodes, 1 x H100 SXM, 4 x 400 Gb/s NICs", " 1073741824 268435456 float sum -1 25000 42.95 42.95 0 25000 42.95 42.95 0\n", OK, "cannot feed 4 x 400 Gb/s"},
+		{"two runs", "2 nodes, 8 x H20", "# nThread 1 nGpus 2 minBytes 1 maxBytes 2 step\n#  Rank  0 Group  0 Pid 1 on a device 0 [0x1b] NVIDIA H20\n#  Rank  1 Group  0 Pid 1 on a device 1 [0x1c] NVIDIA H20\n 2147483648 536870912 float sum -1 5950.1 361.0 361.0 0 5950.1 361.0 361.0 0\n#  Rank  0 Group  0 Pid 9 on b device 0 [0x1b] NVIDIA H20\n#  Rank  1 Group  0 Pid 9 on b device 1 [0x1c] NVIDIA H20\n 2147483648 536870912 float sum -1 97600.1 22.0 22.0 0 97600.1 22.0 22.0 0\n", Slow, "built without MPI"},
+		{"reads of one queue pair", "400 Gb/s NDR", "$ ib_read_bw -d mlx5_0 peer\n RDMA_Read BW Test\n Number of qps : 1\n Link type : IB\n #bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]\n 65536 1000 328.64 328.61 0.62\n", OK, "-q 4"},
+		{"copies of a GPU without a name", "", "memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)\n           0         1\n 0       N/A    764.71\n 1    765.86       N/A\n\nSUM device_to_device_memcpy_read_ce 1530.57\n", Undecidable, "NVLink 5"},
+		{"bridges of pairs", "", "Device: 0, NVIDIA A100 80GB PCIe, pciBusID: 1, pciDeviceID: 0, pciDomainID:0\nUnidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)\n   D\\D     0      1      2\n     0 1502.4 275.1 21.6\n     1 275.5 1521.4 21.7\n     2 21.5 21.7 1508.2\n", OK, "275.5 GB/s between GPUs 0-1"},
 	} {
 		r, text := judged(t, c.platform, c.text)
 		if flat := strings.Join(strings.Fields(text), " "); r.Verdict != c.want || !strings.Contains(flat, c.says) {

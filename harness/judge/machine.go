@@ -60,6 +60,11 @@ var (
 // "8 x H100 PCIe, 1 x 100G a node", "8 x NDR400 InfiniBand".
 func ParseMachine(db *platform.DB, text string) (*Machine, error) {
 	m := &Machine{Name: text, From: "--platform"}
+	if db.Platforms[text] != nil {
+		m.fromDB(db, text)
+		m.text = text
+		return m, nil
+	}
 	if key := db.Find(text); key != "" {
 		m.fromDB(db, key)
 	}
@@ -154,6 +159,8 @@ func (m *Machine) fromDB(db *platform.DB, key string) {
 	if g := db.GPUs[p.GPU]; g != nil {
 		if found := findGPU(g.Name); found != nil {
 			m.setGPU(found)
+		} else if derived := reachOf(g); derived != nil {
+			m.setGPU(derived)
 		}
 	}
 	m.Name, m.key = p.Name, key

@@ -3,6 +3,7 @@ package judge
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -131,6 +132,53 @@ func carries(gbps float64) string {
 	return ""
 }
 
+// links names the NVLinks that carry copies of a bandwidth between two GPUs.
+func links(gbps float64) string {
+	for _, s := range []struct {
+		low, high float64
+		name      string
+	}{
+		{45, 58, "a bridge of NVLink 2 or 3 between two cards (RTX A6000, 3090), or one PCIe 5 slot"}, {84, 98, "NVLink 3 with four links (A30), or two links"}, {120, 150, "six links of NVLink 2 (V100)"},
+		{160, 190, "eight links of NVLink 3 or 4 (A800, H800)"}, {240, 290, "twelve links of NVLink 3 (A100), or the NVLink bridge of H100 PCIe"}, {345, 415, "18 links of NVLink 4 (H100, H200, H20)"}, {690, 845, "18 links of NVLink 5 (B200, B300, GB200)"},
+	} {
+		if s.low <= gbps && gbps <= s.high {
+			return "it is what " + s.name + " carries"
+		}
+	}
+	return ""
+}
+
+// kinds says which pairs of GPUs have a link that the others lack, where there are two kinds of pairs: a bridge joins some
+// of them.
+func (m *matrix) kinds() string {
+	least, most := math.Inf(1), 0.0
+	for _, c := range m.cells {
+		if c.from != c.to {
+			least, most = min(least, c.gbps), max(most, c.gbps)
+		}
+	}
+	if most < 3*least {
+		return ""
+	}
+	var pairs []string
+	fast, slow := 0.0, 0.0
+	for _, c := range m.cells {
+		switch {
+		case c.from == c.to:
+		case c.gbps > most*0.8:
+			fast = max(fast, c.gbps)
+			if c.from < c.to {
+				pairs = append(pairs, fmt.Sprintf("%d-%d", c.from, c.to))
+			}
+		case c.gbps < least*2:
+			slow = max(slow, c.gbps)
+		default:
+			return ""
+		}
+	}
+	return fmt.Sprintf("there are two kinds of pairs: %s GB/s between GPUs %s, which a bridge or switch joins, and %s between the others, by PCIe or the host's memory", exact(fast), list(pairs, 8), figure(slow))
+}
+
 func (c cell) String() string {
 	switch {
 	case c.from < 0:
@@ -254,6 +302,9 @@ func (m *matrix) judge(in *input, g *gpu, machine *Machine, name string, count i
 		if text := carries(median); text != "" && m.kind != between {
 			j.Summary += "; " + text
 		}
+		if text := links(median); text != "" && m.kind == between && !m.both {
+			j.Summary += "; " + text
+		}
 		j.Ask = []string{"the GPU's model: nvidia-smi -L, or --platform"}
 	case len(low)*2 > len(m.cells):
 		j.Verdict = Slow
@@ -263,6 +314,11 @@ func (m *matrix) judge(in *input, g *gpu, machine *Machine, name string, count i
 		j.Verdict = Slow
 		j.Summary = fmt.Sprintf("%s %s GB/s where the others have %s", m.culprits(low), figure(low[0].gbps), figure(median))
 		m.someLow(j, low, g)
+	}
+	if m.kind == between && len(m.cells) > 2 {
+		if text := m.kinds(); text != "" && (g == nil || g.Slots) {
+			j.Notes = append(j.Notes, text)
+		}
 	}
 	if m.devices > 1 {
 		j.Notes = append(j.Notes, fmt.Sprintf("bandwidthTest adds up its %d devices: figures here are those of one", m.devices))

@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/assay-hpc/assay/internal/platform"
 )
 
 //go:embed reach.yaml
@@ -89,4 +91,26 @@ func findGPU(name string) *gpu {
 		}
 	}
 	return nil
+}
+
+// reachOf derives what a GPU reaches that reach.yaml lacks from its figures, by the shares of them that H100 and A100
+// reach; nil if there are no figures.
+func reachOf(g *platform.GPU) *gpu {
+	d := &gpu{Name: g.Name, GPUs: 8, Source: "derived from its figures in the hardware database, by the shares that H100 reaches"}
+	if p := g.PCIe; p != nil {
+		d.Link, d.Slots, d.PCIe = "PCIe "+p.Gen.Text, true, p.UniGBps.Value
+		d.Host = [2]span{{d.PCIe * 0.71, d.PCIe * 0.86, d.PCIe * 0.94}, {d.PCIe * 0.67, d.PCIe * 0.84, d.PCIe * 0.94}}
+	}
+	if l := g.NVLink; l != nil && l.UniGBps.Known() {
+		d.Link, d.Slots, d.Uni = "NVLink "+l.Gen.Text, false, l.UniGBps.Value
+		d.Ring, d.Copy = span{0.74, 0.8, 0.84}.times(d.Uni), span{0.76, 0.88, 0.95}.times(d.Uni)
+		if g.Arch != "volta" && g.Arch != "ampere" {
+			d.Switch = span{0.85, 1, 1.09}.times(d.Uni)
+		}
+	}
+	d.Memory = g.MemoryGBps.Value
+	if d.PCIe == 0 && d.Uni == 0 {
+		return nil
+	}
+	return d
 }

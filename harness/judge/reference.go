@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 // A Reference is what a collective should reach on a machine at large sizes, and what follows for each size.
@@ -43,6 +45,9 @@ var shares = []struct {
 	{"Ethernet", span{0.60, 0.90, 0.985}},
 	{"", span{0.80, 0.95, 0.99}},
 }
+
+// slotShare is what a slot carries of its rate when a NIC reads and writes GPU memory through it.
+const slotShare = 0.9
 
 // unlimited is a part of a path that limits nothing.
 var unlimited = span{math.Inf(1), math.Inf(1), math.Inf(1)}
@@ -190,9 +195,19 @@ func (r *Reference) slots(t *Table, g *gpu, n int) span {
 // across sets what a collective reaches over the NICs of several nodes. local is what it reaches in one.
 func (r *Reference) across(t *Table, m *Machine, local span, nodes, perNode int) {
 	r.between, r.wire = true, m.wire()
+	fed := ""
+	if m.gpu != nil && m.gpu.PCIe > 0 && !m.gpu.AMD { // all that a GPU sends passes its slot, if no other GPU forwards it
+		if slots := float64(perNode) * m.gpu.PCIe * slotShare; slots < r.wire {
+			r.wire = slots
+			fed = fmt.Sprintf("%s of %s a node cannot feed %s: PCIe carries %s GB/s", words.Count(perNode, "GPU"), m.gpu.Name, m.nics(), figure(slots))
+		}
+	}
 	kind := shareOf(m.Kind)
 	if m.gpu != nil && m.gpu.Port > 0 && m.Gbit > m.gpu.Port*2 {
 		kind.low = 0.7
+	}
+	if fed != "" {
+		kind.low *= 0.85
 	}
 	wire := kind.times(r.wire)
 	if m.gpu != nil && m.gpu.GPUs == 1 {
@@ -202,6 +217,9 @@ func (r *Reference) across(t *Table, m *Machine, local span, nodes, perNode int)
 	r.shared = m.NICs*4 <= perNode && !r.tcp
 	in := local
 	r.Others = nil
+	if fed != "" {
+		r.Others = append(r.Others, fed)
+	}
 	if m.gpu == nil || m.gpu.AMD { // between nodes AMD's links in a node are no limit: more of them are used
 		in = unlimited
 	}
@@ -267,7 +285,7 @@ func (r *Reference) twoNodes(t *Table, m *Machine, ring, wire, in span) {
 		r.set(span{max(ring.low, in.typical*0.917), in.typical * 0.98, min(tree.high, in.high*1.03)})
 		r.Path = "NVLS in each node and a tree between them (NVLSTree), " + m.nics()
 		r.ring, r.tree = ring.typical, true
-		r.Others = []string{fmt.Sprintf("as a ring %.0f: what the NICs carry", ring.typical)}
+		r.Others = append(r.Others, fmt.Sprintf("as a ring %.0f: what the NICs carry", ring.typical))
 		return
 	case tree.typical > in.typical:
 		r.set(span{ring.low * 0.93, max(ring.typical, min(in.typical*0.9, tree.typical)), min(tree.high, max(in.high, wire.high))})
@@ -315,6 +333,14 @@ func (r *Reference) at(bytes int64) (low, high float64) {
 func (r *Reference) small(bytes int64) bool {
 	low, _ := r.at(bytes)
 	return low < 0.5*r.Low
+}
+
+// exact writes a measured figure with four digits.
+func exact(v float64) string {
+	if v >= 99.95 {
+		return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0")
+	}
+	return figure(v)
 }
 
 // figure writes GB/s with about three digits.

@@ -27,9 +27,13 @@ type Table struct {
 	algorithm string // that is forced; "": NCCL chooses
 	hosts     []string
 	devices   []int // of the ranks
-	listed    int   // ranks with a line of their own
-	line      int   // of the first row
-	cut       bool  // sizes are missing at the end: the run stopped
+	shared    bool  // two ranks have one GPU
+	slots     []string
+	listed    int  // ranks with a line of their own
+	line      int  // of the first row
+	errors    bool // the columns of results are the greatest error, as in old versions
+	inBounds  bool // its last line says that all results are right
+	cut       bool // sizes are missing at the end: the run stopped
 }
 
 // A Row is one size.
@@ -39,6 +43,8 @@ type Row struct {
 	In    *Timing `json:"inPlace,omitempty"`
 	line  int
 	kind  string // data type
+
+	Elements int64 `json:"-"` // of a buffer; 0: not read
 }
 
 // A Timing is what was measured of a size.
@@ -85,7 +91,7 @@ func readTables(lines []line) []*Table {
 			t.finish()
 			all = append(all, t)
 			next := head
-			next.Rows, next.average = nil, 0
+			next.Rows, next.average, next.inBounds = nil, 0, false
 			t = &next
 		}
 	}
@@ -101,7 +107,7 @@ func readTables(lines []line) []*Table {
 			}
 			if m[1] == "0" && t.listed > 0 {
 				apart = apart || !slices.Contains(t.hosts, m[2]) || t.listed == 1
-				t.Ranks, t.listed, t.hosts, t.devices, t.GPU, t.MixedGPUs = 0, 0, nil, nil, "", false
+				t.Ranks, t.listed, t.hosts, t.devices, t.GPU, t.MixedGPUs, t.shared, t.slots = 0, 0, nil, nil, "", false, false, nil
 			}
 			t.rank(m)
 			t.apart = apart
@@ -138,6 +144,15 @@ func readTables(lines []line) []*Table {
 			t.Program, t.Version = "rccl-tests", m[1]
 		} else if m := version.FindStringSubmatch(l); m != nil && t.Library == "" {
 			t.Library = m[1]
+		}
+		switch {
+		case strings.Contains(l, "busbw") && strings.Contains(l, " error"):
+			if len(t.Rows) > 0 {
+				begin()
+			}
+			t.errors, head.errors = true, true
+		case strings.Contains(l, "Out of bounds values") && strings.Contains(l, " 0 OK"):
+			t.inBounds = true
 		}
 		if m := average.FindStringSubmatch(l); m != nil {
 			v, _ := strconv.ParseFloat(m[1], 64)
@@ -201,6 +216,10 @@ func (t *Table) rank(m []string) {
 		t.hosts = append(t.hosts, m[2])
 	}
 	t.devices = append(t.devices, device)
+	if slot := m[2] + " " + m[4]; len(m[4]) > 4 && strings.Trim(m[4], "0x:.") != "" {
+		t.shared = t.shared || slices.Contains(t.slots, slot)
+		t.slots = append(t.slots, slot)
+	}
 	if name := strings.TrimSpace(m[5]); name != "" {
 		t.MixedGPUs = t.MixedGPUs || t.GPU != "" && t.GPU != name
 		t.GPU = name
@@ -225,19 +244,19 @@ func readHalf(l string) (r Row, root, op string, ok bool) {
 var numbered = regexp.MustCompile(`^-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?$`)
 
 // readRow reads a size: bytes, elements, type, operation, perhaps the root, and twice time, algbw, busbw and how many
-// elements are wrong. Old versions have no root, runs without a check have N/A, and some print one half alone. What a
-// launcher puts before a line is skipped.
+// elements are wrong. Old versions have no root, runs without a check have N/A or nothing, and some print one half alone.
+// What a launcher puts before a line is skipped.
 func readRow(l string) (r Row, root, op string, ok bool) {
 	if strings.Count(l, ".") < 2 || strings.Contains(l, "#") && !strings.Contains(l, ">") {
 		return
 	}
 	f := strings.Fields(l)
-	for begin := 0; begin < min(len(f)-8, 6); begin++ {
+	for begin := 0; begin < min(len(f)-5, 6); begin++ {
 		bytes, err := strconv.ParseInt(f[begin], 10, 64)
 		if err != nil || bytes < 0 {
 			continue
 		}
-		if _, err := strconv.ParseInt(f[begin+1], 10, 64); err != nil {
+		if r.Elements, err = strconv.ParseInt(f[begin+1], 10, 64); err != nil {
 			continue
 		}
 		rest := f[begin+2:]
@@ -249,19 +268,33 @@ func readRow(l string) (r Row, root, op string, ok bool) {
 		if len(rest) > 0 && !numbered.MatchString(rest[0]) {
 			op, rest = rest[0], rest[1:]
 		}
-		// A root is there if what remains is one or two groups of four, and one column more.
-		if n := len(rest); n == 9 || n == 5 {
+		r.Bytes = bytes
+		// A root is there if what remains is one or two groups of four, or of three without a check, and one column more.
+		columns := 4
+		if n := len(rest); n == 9 || n == 5 || (n == 7 || n == 4) && consistent(bytes, rest[1:]) {
 			root, rest = rest[0], rest[1:]
 		}
-		r.Bytes = bytes
+		if n := len(rest); n == 3 || n == 6 && consistent(bytes, rest[3:]) {
+			columns = 3
+		}
 		groups := [2]*Timing{}
-		for g := 0; g < 2 && len(rest) >= 4*g+3; g++ {
-			groups[g] = readTiming(rest[4*g : min(len(rest), 4*g+4)])
+		for g := 0; g < 2 && len(rest) >= columns*g+3; g++ {
+			groups[g] = readTiming(rest[columns*g : min(len(rest), columns*(g+1))])
 		}
 		r.Out, r.In = groups[0], groups[1]
 		return r, root, op, r.Out != nil || r.In != nil
 	}
 	return
+}
+
+// consistent says whether columns begin with a time in microseconds and the algbw that so many bytes have by it.
+func consistent(bytes int64, f []string) bool {
+	if len(f) < 3 {
+		return false
+	}
+	us, err1 := strconv.ParseFloat(f[0], 64)
+	alg, err2 := strconv.ParseFloat(f[1], 64)
+	return err1 == nil && err2 == nil && us > 0 && approximately(float64(bytes)/us/1e3, alg, 0.05)
 }
 
 var dtype = regexp.MustCompile(`^(?:u?int(?:8|32|64)|half|float(?:16|32|64|8)?|double|bfloat16|b?f(?:loat)?16|f(?:loat)?8(?:_?e[45]m[32])?|fp8_e[45]m[32]|char)$`)

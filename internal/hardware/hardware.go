@@ -41,20 +41,29 @@ func Read[T any](files fs.FS, add func(*T) error) error {
 		if err != nil {
 			return err
 		}
-		dec := yaml.NewDecoder(bytes.NewReader(text))
-		dec.KnownFields(true)
-		t := new(T)
-		if err := dec.Decode(t); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-			return fmt.Errorf("%s: more than one YAML document; keep one", name)
+		t, err := Decode[T](name, text)
+		if err != nil {
+			return err
 		}
 		if err := add(t); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		return nil
 	})
+}
+
+// Decode decodes one file, as Read does.
+func Decode[T any](name string, text []byte) (*T, error) {
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	dec.KnownFields(true)
+	t := new(T)
+	if err := dec.Decode(t); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: more than one YAML document; keep one", name)
+	}
+	return t, nil
 }
 
 // Unite adds the entries of one file under a key to those of other files. A duplicate is an error.

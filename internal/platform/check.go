@@ -83,7 +83,9 @@ func (db *DB) checkSources(v reflect.Value, where string) error {
 		for i := range v.NumField() {
 			name := v.Type().Field(i).Name
 			if s := v.Field(i); name == "Source" && s.String() != "" {
-				if _, ok := db.Sources[s.String()]; !ok {
+				if _, ok := db.Sources[s.String()]; !ok && s.String() == ownSource {
+					return fmt.Errorf("%s: a figure is [value, source, confidence] and perhaps a note, or null", where)
+				} else if !ok {
 					return fmt.Errorf("%s: there is no source %q in sources", where, s)
 				}
 			} else if err := db.checkSources(s, where+"."+name); err != nil {

@@ -212,7 +212,9 @@ func TestSources(t *testing.T) {
 			}
 		case reflect.Struct:
 			for i := range v.NumField() {
-				walk(v.Field(i), where+"."+v.Type().Field(i).Name)
+				if f := v.Type().Field(i); f.IsExported() {
+					walk(v.Field(i), where+"."+f.Name)
+				}
 			}
 		}
 	}

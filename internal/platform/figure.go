@@ -23,7 +23,7 @@ func (c Confidence) valid() bool { return c == High || c == Medium || c == Low }
 
 // A Figure is one value with its source. In the file it is a list (value, source, confidence and an
 // optional note), or null, which is not Known. The value is a number, a list of alternatives, or
-// text.
+// text. In a file of one's own (OwnFile) the value alone will do.
 type Figure struct {
 	Value      float64   // the number; the first of Values; 0 for a text
 	Values     []float64 // all alternatives, if there are several
@@ -50,6 +50,10 @@ func (f Figure) String() string {
 
 // UnmarshalYAML reads the list. It is not called for null: the Figure stays zero.
 func (f *Figure) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind == yaml.ScalarNode {
+		*f = Figure{Source: ownSource, Confidence: High} // that ours have none is checked with the sources
+		return f.value(n)
+	}
 	if n.Kind != yaml.SequenceNode || len(n.Content) < 3 || len(n.Content) > 4 {
 		return fmt.Errorf("line %d: a figure is [value, source, confidence] and perhaps a note, or null", n.Line)
 	}

@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,7 +16,12 @@ func (db *DB) Key(name string) (string, error) {
 	if db.Platforms[name] != nil {
 		return name, nil
 	}
-	keys := slices.Sorted(maps.Keys(db.Platforms))
+	keys := slices.SortedFunc(maps.Keys(db.Platforms), func(a, b string) int {
+		if own := db.Platforms[a].own; own != db.Platforms[b].own { // one's own first
+			return map[bool]int{true: -1, false: 1}[own]
+		}
+		return cmp.Compare(a, b)
+	})
 	for _, key := range keys {
 		p := db.Platforms[key]
 		if slices.ContainsFunc(append([]string{key, p.Name}, p.Aliases...), func(n string) bool { return words.Alphanumeric(n) == words.Alphanumeric(name) }) && words.Alphanumeric(name) != "" {

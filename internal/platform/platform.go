@@ -16,7 +16,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 
 	"go.yaml.in/yaml/v3"
 
@@ -176,6 +175,8 @@ type Platform struct {
 	Floors        []Result `yaml:"floors"`
 	Measured      []Result `yaml:"measured"`
 	Notes         string   `yaml:"notes"`
+
+	own bool // from a file of one's own
 }
 
 // NICs are the NICs of a node.
@@ -191,11 +192,6 @@ type Switch struct {
 	Count Figure `yaml:"count"`
 	Gen   Figure `yaml:"gen"`
 }
-
-var load = sync.OnceValues(func() (*DB, error) { return Parse(hardware.Files) })
-
-// Load returns the embedded database. It is parsed once.
-func Load() (*DB, error) { return load() }
 
 // Parse reads a database. Keys outside the schema, entries that are in two files, sources and GPUs
 // that are not listed, and impossible figures are errors.

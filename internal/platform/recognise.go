@@ -176,7 +176,7 @@ func (r Recognition) model() string {
 }
 
 // nearest finds the platforms that are most similar to the node. The criteria in order of weight:
-// DMI's product name, the cloud, the number of GPUs, the NICs, and whether the GPU is the
+// a file of one's own, DMI's product name, the cloud, the number of GPUs, the NICs, and whether the GPU is the
 // platform's main one. A cloud's platform is a candidate only in that cloud, or if DMI has no
 // values at all.
 func (db *DB) nearest(n Node, r Recognition) (best []string) {
@@ -208,6 +208,7 @@ func (p *Platform) score(n Node, r Recognition, model string) int {
 		yes    bool
 		weight int
 	}{
+		{p.own, 200},
 		{p.hasProduct(r.Instance), 100},
 		{p.Cloud != "" && p.Cloud == r.Cloud, 40},
 		{p.Cloud == "", 20},
