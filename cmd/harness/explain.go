@@ -11,9 +11,11 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/harness/explain"
+	"github.com/assay-hpc/assay/harness/judge"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/internal/infile"
+	"github.com/assay-hpc/assay/internal/platform"
 	"github.com/assay-hpc/assay/internal/words"
 )
 
@@ -29,7 +31,8 @@ kernel logs (Xid, SXid, mlx5, AER), nvidia-smi (topo -m, -q, nvlink -s), ibstat,
 NCCL's topology files, and errors of mpirun, Slurm, torchrun, UCX and libfabric.
 Files may be packed by gzip. What the text does not decide is said to be so, with
 what to get. Nothing is sent anywhere; secrets and control characters are not
-repeated. Exit status: 0, or 1 if a fault was found.`
+repeated. A benchmark's table without a fault is judged as harness judge does. Exit
+status: 0, or 1 if a fault was found, or harness judge's.`
 
 // maxExplained bounds an input of explain.
 const maxExplained = 1 << 30
@@ -69,9 +72,66 @@ func explainCommand(out io.Writer) *cli.Command {
 			if err != nil {
 				return err
 			}
-			return explained(out, rules.Explain(files), format)
+			r := rules.Explain(files)
+			if r.Verdict == explain.Fault || r.Verdict == explain.Undecidable && len(r.Causes) > 0 {
+				return explained(out, r, format)
+			}
+			figures, err := measurements(rules, files, hardware)
+			if err != nil || figures == nil {
+				return cmp.Or(err, explained(out, r, format))
+			}
+			return judged(out, figures, r, format)
 		},
 	}
+}
+
+// measurements judges what benchmarks printed into the texts, where no line of them shows a fault; nil if there is nothing.
+func measurements(rules *explain.Set, files []explain.File, machine string) (*judge.Report, error) {
+	db, err := platform.Load()
+	if err != nil {
+		return nil, err
+	}
+	j := &judge.Judge{DB: db, Rules: rules}
+	if machine != "" {
+		j.Machine, _ = judge.ParseMachine(db, machine) // what it does not know is not asked for here
+	}
+	var all *judge.Report
+	for _, f := range files {
+		if !judge.HasFigures(f.Text) {
+			continue
+		}
+		r, err := j.File(f.Name, f.Text)
+		switch {
+		case err != nil, len(r.Measurements) == 1 && r.Measurements[0].Rows == nil && r.Verdict != judge.Fail: // nothing to judge
+		case all == nil:
+			all = r
+		default:
+			all.Add(r)
+		}
+	}
+	return all, nil
+}
+
+// judged writes what judge says of the figures, and then what explain says besides.
+func judged(out io.Writer, figures *judge.Report, r *explain.Report, format string) error {
+	var err error
+	if format == "json" {
+		err = writeJSON(out, struct {
+			*explain.Report
+			Figures *judge.Report `json:"figures"`
+			Verdict judge.Verdict `json:"verdict"`
+			Summary string        `json:"summary"`
+		}{r, figures, figures.Verdict, figures.Summary()})
+	} else {
+		width := cmp.Or(columns(out), 100)
+		if err = figures.WriteText(out, width); err == nil && len(r.Causes) > 0 {
+			err = r.WriteBeside(out, width)
+		}
+	}
+	if code := figures.Exit(); err == nil && code != 0 {
+		err = exit.With(code, nil)
+	}
+	return err
 }
 
 // readLog reads a file as text, also one that gzip has packed.

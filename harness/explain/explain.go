@@ -229,6 +229,9 @@ func (in *input) holds(c *Condition, p *proof) bool {
 				found++
 			}
 		}
+	case c.None != nil:
+		var unused proof
+		return !slices.ContainsFunc(c.None, func(c Condition) bool { return in.holds(&c, &unused) })
 	default:
 		return in.all(c.All, p)
 	}

@@ -56,6 +56,8 @@ var readers = []reader{
 	{"kubectl describe node", `^\s*Capacity:\s*$`, readNode},
 	// xml.bridge: a PCIe switch, and xml.gpu: a GPU; {bus}, {vendor}, {speed}, {width}, {below}.
 	{"topology files", `<system version=|<cpu .*numaid=`, readTopology},
+	// nvlink.uneven, of files and of what NCCL prints: the figures of the two directions; {pair}.
+	{"NCCL's machine", `=== System : max`, readSystem},
 }
 
 // lineAt returns the line of a hit.
@@ -420,12 +422,14 @@ func readNode(in *input, hits []hit) {
 func readTopology(in *input, hits []hit) {
 	for _, h := range hits[:1] {
 		text := in.files[h.at.file].Text
+		links := nvlinks{}
 		dec := xml.NewDecoder(bytes.NewReader(text))
 		var above []map[string]string
 		for {
 			at := place{h.at.file, int(dec.InputOffset())}
 			token, err := dec.Token()
 			if err != nil {
+				links.compare(in)
 				return
 			}
 			switch e := token.(type) {
@@ -437,8 +441,16 @@ func readTopology(in *input, hits []hit) {
 				for at.offset < len(text) && text[at.offset] != '<' {
 					at.offset++
 				}
-				if e.Name.Local == "pci" {
+				switch e.Name.Local {
+				case "pci":
 					in.topologyDevice(a, above, at)
+				case "nvlink":
+					for _, o := range slices.Backward(above) {
+						if o["busid"] != "" {
+							links.add(o["busid"], a["target"], a["count"], at)
+							break
+						}
+					}
 				}
 				above = append(above, a)
 			case xml.EndElement:
@@ -448,6 +460,46 @@ func readTopology(in *input, hits []hit) {
 			}
 		}
 	}
+}
+
+// nvlinks are how many links, or what bandwidth, lead from one GPU to another.
+type nvlinks map[[2]string]fact
+
+func (n nvlinks) add(from, to, count string, at place) {
+	n[[2]string{from, to}] = fact{value: count, at: at}
+}
+
+// compare adds the pairs whose directions differ.
+func (n nvlinks) compare(in *input) {
+	for _, pair := range slices.SortedFunc(maps.Keys(n), func(a, b [2]string) int { return strings.Compare(a[0]+a[1], b[0]+b[1]) }) {
+		there, back := n[pair], n[[2]string{pair[1], pair[0]}]
+		if back.value != "" && back.value != there.value && pair[0] < pair[1] {
+			in.add("nvlink.uneven", there.value+" "+back.value, map[string]string{"pair": fmt.Sprintf("%s to %s: %s, back: %s", pair[0], pair[1], there.value, back.value)}, there.at)
+		}
+	}
+}
+
+var (
+	systemGPU  = regexp.MustCompile(`- GPU/([0-9a-fA-F-]+) \(\d+\)`)
+	systemLink = regexp.MustCompile(`\+ NVL\[([0-9.]+)\] - GPU/([0-9a-fA-F-]+)\s*$`)
+)
+
+// readSystem reads the machine that NCCL prints with NCCL_DEBUG_SUBSYS=GRAPH.
+func readSystem(in *input, hits []hit) {
+	links := nvlinks{}
+	for _, h := range hits[:1] {
+		gpu, n := "", 0
+		in.from(h.at, func(at place, l string) bool {
+			if m := systemGPU.FindStringSubmatch(l); m != nil {
+				gpu = m[1]
+			} else if m := systemLink.FindStringSubmatch(l); m != nil && gpu != "" {
+				links.add(gpu, m[2], m[1], at)
+			}
+			n++
+			return n < 2000 && (n == 1 || !strings.Contains(l, "=====") && !strings.Contains(l, "=== System"))
+		})
+	}
+	links.compare(in)
 }
 
 func (in *input) topologyDevice(a map[string]string, above []map[string]string, at place) {

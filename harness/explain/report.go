@@ -47,6 +47,17 @@ func (r *Report) WriteText(w io.Writer, width int) error {
 	return err
 }
 
+// WriteBeside writes the causes after another report.
+func (r *Report) WriteBeside(w io.Writer, width int) error {
+	t := NewText(width)
+	for i := range r.Causes {
+		t.Line("")
+		t.Par("and "+r.Causes[i].head()+": ", r.Causes[i].Cause)
+	}
+	_, err := io.WriteString(w, t.b.String())
+	return err
+}
+
 func (c *Cause) head() string {
 	if c.Verdict == Fault {
 		return string(c.Verdict) + " (" + string(c.Sure) + ")"

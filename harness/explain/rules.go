@@ -67,7 +67,7 @@ const (
 
 var certainties = []Certainty{Certain, Likely, Possible}
 
-// A Condition holds by a line, a fact, or other conditions. Exactly one of Line, Fact, Differ, Any, All is set.
+// A Condition holds by a line, a fact, or other conditions. Exactly one of Line, Fact, Differ, Any, All, None is set.
 type Condition struct {
 	Line   string      `yaml:"line"`
 	Fact   string      `yaml:"fact"`
@@ -75,6 +75,7 @@ type Condition struct {
 	Differ string      `yaml:"differ"` // a fact that has two values or more
 	Any    []Condition `yaml:"any"`
 	All    []Condition `yaml:"all"`
+	None   []Condition `yaml:"none"`
 
 	pattern int // of Line, among the set's
 	is      *regexp.Regexp
@@ -197,13 +198,13 @@ func (s *Set) checkConditions(lists ...[]Condition) error {
 		for i := range list {
 			c := &list[i]
 			n := 0
-			for _, set := range []bool{c.Line != "", c.Fact != "", c.Differ != "", c.Any != nil, c.All != nil} {
+			for _, set := range []bool{c.Line != "", c.Fact != "", c.Differ != "", c.Any != nil, c.All != nil, c.None != nil} {
 				if set {
 					n++
 				}
 			}
 			if n != 1 || c.Is != "" && c.Fact == "" {
-				return fmt.Errorf("a condition has one of line, fact, differ, any, all; fact may have is")
+				return fmt.Errorf("a condition has one of line, fact, differ, any, all, none; fact may have is")
 			}
 			var err error
 			if c.Line != "" {
@@ -216,7 +217,7 @@ func (s *Set) checkConditions(lists ...[]Condition) error {
 					return err
 				}
 			}
-			if err := s.checkConditions(c.Any, c.All); err != nil {
+			if err := s.checkConditions(c.Any, c.All, c.None); err != nil {
 				return err
 			}
 		}

@@ -64,6 +64,16 @@ var anchors = []struct {
 	{"Using network", 0, 0}, {"-tests ", 0, 0}, {"CCL version", 0, 0}, {"LnkSta", 0, 0}, {" -x NCCL", 0, 0}, {"export NCCL", 0, 0},
 }
 
+// HasFigures says whether a text may have what a benchmark printed.
+func HasFigures(text []byte) bool {
+	for _, s := range []string{"busbw", "Avg bus", "#bytes", "Bandwidth", "memcpy", "| Diagnostic", "DCGM Diagnostic", "average_bus"} {
+		if bytes.Contains(text, []byte(s)) {
+			return true
+		}
+	}
+	return false
+}
+
 // readLines returns the lines of a text that may belong to a measurement.
 func readLines(text string) []line {
 	keep := func(int) bool { return true }

@@ -37,6 +37,14 @@ func (r *Report) WriteText(w io.Writer, width int) error {
 	return err
 }
 
+// Summary is the report in a sentence.
+func (r *Report) Summary() string {
+	if len(r.Measurements) == 1 {
+		return r.Measurements[0].Summary
+	}
+	return r.count()
+}
+
 // count says how many measurements have each verdict.
 func (r *Report) count() string {
 	var out []string

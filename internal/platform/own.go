@@ -74,12 +74,13 @@ func Load() (*DB, error) {
 	defer loaded.Unlock()
 	if own := os.Getenv(OwnFile); loaded.db == nil && loaded.err == nil || own != loaded.own {
 		loaded.own = own
-		loaded.db, loaded.err = load(own)
+		loaded.db, loaded.err = withOwn(own)
 	}
 	return loaded.db, loaded.err
 }
 
-func load(own string) (*DB, error) {
+// withOwn parses the embedded database and adds the entries of a file, if there is one.
+func withOwn(own string) (*DB, error) {
 	db, err := Parse(hardware.Files)
 	if err != nil || own == "" {
 		return db, err
