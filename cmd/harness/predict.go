@@ -18,6 +18,7 @@ type predictOptions struct {
 	leaveOneOut, held bool
 	platform          string
 	gpus, nodes       int
+	segment           int
 	collective, algo  string
 	sizes, format     string
 	collectiveParsed  op.Collective
@@ -53,6 +54,7 @@ func predictCommand(out io.Writer) *cli.Command {
 			&cli.StringFlag{Name: "hardware", Aliases: []string{"p"}, Destination: &o.platform, Usage: "predict for `PROFILE` of the hardware database, or of a file of your own, mine.yaml"},
 			&cli.IntFlag{Name: "gpus", Aliases: []string{"g"}, Destination: &o.gpus, Usage: "with `N` GPUs in all"},
 			&cli.IntFlag{Name: "nodes", Destination: &o.nodes, Usage: "on `M` nodes (default: as few as hold the GPUs); without --gpus: all GPUs of M nodes"},
+			&cli.IntFlag{Name: "segment", Destination: &o.segment, Usage: "with `K` nodes of each NVLink domain, where one has several nodes (default: as few domains as hold the nodes)"},
 			&cli.StringFlag{Name: "collective", Aliases: []string{"c"}, Value: "all_reduce", Destination: &o.collective, Usage: "predict `COLLECTIVE` (with --nodes alone: all)"},
 			&cli.StringFlag{Name: "algorithm", Destination: &o.algo, Usage: "only `NAME`: Ring, Tree, NVLS, NVLSTree (default: what the model finds fastest)"},
 			&cli.StringFlag{Name: "sizes", Aliases: []string{"s"}, Value: "8,1K,64K,1M,16M,128M,1G,8G,16G", Destination: &o.sizes, Usage: "`LIST` of bytes with K, M, G (powers of 1024), or FROM:TO in doublings"},
@@ -68,7 +70,7 @@ func predictCommand(out io.Writer) *cli.Command {
 				return err
 			}
 			o.platform = key
-			job := predict.Job{Platform: o.platform, GPUs: o.gpus, Nodes: o.nodes, Collective: o.collectiveParsed, Algorithm: o.algo}
+			job := predict.Job{Platform: o.platform, GPUs: o.gpus, Nodes: o.nodes, Segment: o.segment, Collective: o.collectiveParsed, Algorithm: o.algo}
 			switch {
 			case o.platform == "":
 				return o.compare(out, db)
@@ -91,7 +93,7 @@ func (o *predictOptions) validate(c *cli.Context) error {
 		return exit.Usagef("--table, --leave-one-out, --held-out and --hardware exclude one another")
 	}
 	if o.platform == "" {
-		for _, f := range []string{"gpus", "nodes", "collective", "algorithm", "sizes"} {
+		for _, f := range []string{"gpus", "nodes", "segment", "collective", "algorithm", "sizes"} {
 			if c.IsSet(f) {
 				return exit.Usagef("--%s goes with --hardware", f)
 			}
@@ -100,6 +102,9 @@ func (o *predictOptions) validate(c *cli.Context) error {
 	}
 	if c.IsSet("nodes") && o.nodes < 1 || c.IsSet("gpus") && o.gpus < 1 {
 		return exit.Usagef("--nodes and --gpus are 1 or more")
+	}
+	if c.IsSet("segment") && o.segment < 1 {
+		return exit.Usagef("--segment is 1 or more")
 	}
 	if o.gpus == 0 && o.nodes == 0 {
 		return exit.Usagef("--hardware needs --gpus: how many in all; or --nodes: all of theirs")

@@ -98,7 +98,7 @@ func compare(db *platform.DB, t *platform.Table, fit Fitted, m memo) (Comparison
 }
 
 // modelled are the collectives that have a model.
-var modelled = []op.Collective{op.AllReduce, op.AllGather, op.ReduceScatter, op.Broadcast, op.Reduce}
+var modelled = []op.Collective{op.AllReduce, op.AllGather, op.ReduceScatter, op.Broadcast, op.Reduce, op.AllToAll, op.Gather, op.Scatter, op.SendRecv}
 
 // CollectiveOf finds a collective that can be predicted by nccl-tests' name
 // for it: "all_reduce".
@@ -149,9 +149,8 @@ func HeldOut(db *platform.DB, fit Fitted) (held []Comparison, skipped []error) {
 	return held, skipped
 }
 
-// unfitted is where fitTo starts: 1 µs of overhead in addition to NCCL's figures, all of the
-// bandwidth that NCCL allows LL, and a 400 Gb/s NIC for each GPU of a rack.
-var unfitted = Fitted{EachGPU: time.Microsecond, Step: time.Microsecond, LLFraction: 1, RackUplink: 72 * 50 * GBps}
+// unfitted is where fitTo starts: 1 µs of overhead in addition to NCCL's figures, and a 400 Gb/s NIC for each GPU of a rack.
+var unfitted = Fitted{Step: time.Microsecond, RackUplink: 72 * 50 * GBps}
 
 // fitTo finds the constants with the least mean absolute (logarithmic) error of the tables.
 // Each table has the same weight, however many rows it has. A constant that no table depends
@@ -200,18 +199,14 @@ func fitTo(db *platform.DB, tables []*platform.Table, m memo) (Fitted, error) {
 	return best, nil
 }
 
-const numFitted = 4
+const numFitted = 2
 
 // scale multiplies the i-th constant.
 func (f Fitted) scale(i int, by float64) Fitted {
 	switch i {
 	case 0:
-		f.EachGPU = time.Duration(float64(f.EachGPU) * by)
-	case 1:
 		f.Step = time.Duration(float64(f.Step) * by)
-	case 2:
-		f.LLFraction = min(1, f.LLFraction*by)
-	case 3:
+	case 1:
 		f.RackUplink *= BytesPerSec(by)
 	}
 	return f

@@ -35,11 +35,8 @@ var (
 	treeNet    = [numProtocols]time.Duration{5000, 8500, 14000}
 )
 
-// Latencies: of an operation for NVLS, and of a step between nodes for NVLSTree.
-const (
-	nvlsBase    = 25 * time.Microsecond
-	nvlsTreeNet = 14 * time.Microsecond // 2.26.2; 20.9 in 2.30.7
-)
+// nvlsTreeNet is the latency of a step between nodes for NVLSTree.
+const nvlsTreeNet = 14 * time.Microsecond // 2.26.2; 20.9 in 2.30.7
 
 const (
 	kib = 1 << 10 // bytes
@@ -62,14 +59,17 @@ const (
 	ringChannels = 24
 
 	nvlsChunk     = 128 * kib
+	nvlsSmall     = 16 * mib // up to here half as much: the phases overlap
 	nvlsTreeChunk = 64 * kib // between 4 domains or more
 	nvlsTreeFrom  = 4
+	nvlsLeast     = 5 // GPUs: with four the reduction in the switch gains nothing over a ring
 
 	ll128Factor = 0.92 // of the ring's bandwidth
 	llFactor    = 0.5  // of the ring's bandwidth: half of each line is flags
 	treeFactor  = 0.92 // of the links' bandwidth, in a tree; LL gets 1/3.8 of that, LL128 120/128
 	treeLL      = treeFactor / 3.8
 	treeLL128   = treeFactor * 120 / 128
+	treeLLShare = 0.6       // of NCCL's cap of LL, that its trees reach between nodes: published tables of two nodes
 	nvlsShare   = 5.0 / 6.0 // share of a port's bandwidth for the data of an AllReduce through the switch
 )
 
@@ -80,17 +80,28 @@ type architecture struct {
 	nvls         float64        // efficiency of the in-switch reduction; 0: there is none
 	nvlsTree     float64        // the same beside a tree between domains
 	nvlsChannels int
+
+	// What operations and steps take, over NCCL's own figures, in order LL, LL128, Simple: published tables of each
+	// generation below 4 MiB, on one node and on two.
+	local, net [numProtocols]float64
+	nvlsBase   time.Duration // of an operation with NVLS
+	nvlsFrom   int64         // bytes from which NCCL takes NVLS, within one domain
 }
 
 // architectures by GPU.Arch of the database. The caps of LL on several nodes
 // are those of an Intel host on Ampere.
 var architectures = map[string]architecture{
-	"volta":           {link: 20 * GBps, llMax: [3]BytesPerSec{39 * GBps, 39 * GBps, 20.4 * GBps}},
-	"ampere":          {link: 20 * GBps, llMax: [3]BytesPerSec{87.7 * GBps, 22.5 * GBps, 19 * GBps}},
-	"hopper":          {link: 20.6 * GBps, llMax: [3]BytesPerSec{141 * GBps, 45 * GBps, 35 * GBps}, nvls: 0.89, nvlsTree: 0.81, nvlsChannels: 16},
-	"blackwell":       {link: 40.1 * GBps, llMax: [3]BytesPerSec{282 * GBps, 90 * GBps, 70 * GBps}, nvls: 0.80, nvlsTree: 0.83, nvlsChannels: 32},
-	"blackwell-ultra": {link: 40.1 * GBps, llMax: [3]BytesPerSec{282 * GBps, 90 * GBps, 70 * GBps}, nvls: 0.80, nvlsTree: 0.83, nvlsChannels: 32},
+	"volta":           {link: 20 * GBps, llMax: [3]BytesPerSec{39 * GBps, 39 * GBps, 20.4 * GBps}, local: asAmpere, net: [numProtocols]float64{1.3, 2.4, 1}},
+	"ampere":          {link: 20 * GBps, llMax: [3]BytesPerSec{87.7 * GBps, 22.5 * GBps, 19 * GBps}, local: asAmpere, net: [numProtocols]float64{1.3, 2.4, 1}},
+	"hopper":          {link: 20.6 * GBps, llMax: [3]BytesPerSec{141 * GBps, 45 * GBps, 35 * GBps}, nvls: 0.89, nvlsTree: 0.81, nvlsChannels: 16, local: [numProtocols]float64{1.08, 1, 1}, net: [numProtocols]float64{1.16, 2.25, 1}, nvlsBase: 24 * time.Microsecond, nvlsFrom: mib},
+	"blackwell":       blackwell,
+	"blackwell-ultra": blackwell,
 }
+
+var (
+	asAmpere  = [numProtocols]float64{1.5, 1, 1}
+	blackwell = architecture{link: 40.1 * GBps, llMax: [3]BytesPerSec{282 * GBps, 90 * GBps, 70 * GBps}, nvls: 0.80, nvlsTree: 0.83, nvlsChannels: 32, local: [numProtocols]float64{1.65, 1, 1}, net: [numProtocols]float64{1.3, 3.4, 1}, nvlsBase: 38 * time.Microsecond, nvlsFrom: 4 * mib}
+)
 
 // chunk returns how many bytes of a block a channel moves at a time.
 func (p protocol) chunk() int64 {

@@ -139,11 +139,9 @@ func (d *Comparisons) WriteText(out io.Writer) error {
 // MarshalJSON writes the constants in the units of their names.
 func (f Fitted) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
-		EachGPUMicros  float64 `json:"eachGPUUs"`
 		StepMicros     float64 `json:"stepUs"`
-		LLFraction     float64 `json:"llFraction"`
 		RackUplinkGBps float64 `json:"rackUplinkGBps"`
-	}{f.EachGPU.Seconds() * 1e6, f.Step.Seconds() * 1e6, f.LLFraction, gb(f.RackUplink)})
+	}{f.Step.Seconds() * 1e6, gb(f.RackUplink)})
 }
 
 // MarshalJSON writes a table of the document.

@@ -2,20 +2,26 @@ package predict
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/internal/platform"
 )
 
 // A system is a platform with a number of GPUs: the topology, and the figures that it is
 // derived from.
 type system struct {
-	t    Topology
-	arch architecture
-	net  time.Duration // of a step between nodes, in addition to NCCL's latency
-	used []Used
+	t       Topology
+	perNode int // GPUs of a node that take part
+	arch    architecture
+	net     time.Duration // of a step between nodes, in addition to NCCL's latency
+	used    []Used
 }
+
+// rackNIC is what the NIC of a GPU of a rack carries, where the database has none.
+const rackNIC = nicFraction * 50 * GBps
 
 // maxGPUs is far beyond any machine.
 const maxGPUs = 1 << 24
@@ -30,10 +36,14 @@ var cloudNetworks = []struct {
 	fraction float64
 	step     time.Duration
 }{
-	{"EFA", nicFraction, 40 * time.Microsecond},
-	{"TCPXO", 0.955, 100 * time.Microsecond},
+	{"EFA", nicFraction, 22 * time.Microsecond},
+	{"TCPXO", 0.955, 50 * time.Microsecond},
 	{"TCPX", 0.80, 200 * time.Microsecond},
+	{"Slingshot", 0.88, 2 * time.Microsecond},
 }
+
+// firstEFA is a step of EFA's first generation, of instances with A100 and before.
+const firstEFA = 70 * time.Microsecond
 
 // The versions of NCCL that the figures are from. Those for NVLS are from the version that the
 // GB200 tables were measured with.
@@ -57,7 +67,7 @@ func newSystem(db *platform.DB, j Job, fit Fitted) (system, error) {
 		return s, fmt.Errorf("%s: %w", j.Platform, err)
 	}
 	if s.t.domains() > 1 {
-		if err := s.uplink(p, fit); err != nil {
+		if err := s.uplink(p, j.Collective, fit); err != nil {
 			return s, fmt.Errorf("%s: %w", j.Platform, err)
 		}
 	}
@@ -86,13 +96,34 @@ func (s *system) ranks(p *platform.Platform, j Job) error {
 		return fmt.Errorf("%d GPUs on %d nodes; a node has %d", j.GPUs, nodes, node)
 	}
 	s.t.Ranks, s.t.Domain = j.GPUs, j.GPUs/nodes
+	s.perNode = j.GPUs / nodes
 	if p.GPUsPerDomain > 0 {
-		s.t.Domain = min(j.GPUs, p.GPUsPerDomain)
-		if j.GPUs%s.t.Domain != 0 {
-			return fmt.Errorf("%d GPUs; more than one NVLink domain of %d must be full", j.GPUs, p.GPUsPerDomain)
+		domain, err := s.inDomain(p, j, nodes)
+		if err != nil {
+			return err
 		}
+		s.t.Domain = domain
 	}
 	return nil
+}
+
+// inDomain returns how many GPUs of a job each NVLink domain has, if domains have several nodes: by j.Segment, or as few
+// domains as hold the nodes, with as many each.
+func (s *system) inDomain(p *platform.Platform, j Job, nodes int) (int, error) {
+	most := p.GPUsPerDomain / p.GPUsPerNode.Max() // nodes of a domain
+	switch {
+	case j.Segment > most:
+		return 0, fmt.Errorf("segments of %d nodes; an NVLink domain has %d", j.Segment, most)
+	case j.Segment > 0:
+		most = j.Segment
+	}
+	domains := (nodes + most - 1) / most
+	if nodes%domains != 0 {
+		fit := nodes - nodes%domains
+		return 0, fmt.Errorf("%d nodes are not equal parts of %d NVLink domains of at most %d; predict %d nodes", nodes, domains, most, fit)
+	}
+	s.use("NVLink domains", fmt.Sprintf("%d of %d nodes", domains, nodes/domains), "the nodes, as evenly as they go into domains of "+fmt.Sprint(most))
+	return nodes / domains * s.perNode, nil
 }
 
 func (s *system) port(db *platform.DB, p *platform.Platform) error {
@@ -120,10 +151,15 @@ func (s *system) port(db *platform.DB, p *platform.Platform) error {
 }
 
 // uplink determines a domain's rate into the network.
-func (s *system) uplink(p *platform.Platform, fit Fitted) error {
-	if p.NICs == nil && s.t.Domain == 72 {
-		s.t.Uplink = fit.RackUplink
-		s.use("uplink of a rack", gbps(fit.RackUplink), "fitted: the database has no NIC figure")
+func (s *system) uplink(p *platform.Platform, c op.Collective, fit Fitted) error {
+	if p.NICs == nil && p.GPUsPerDomain == 72 && exchanged(c) {
+		s.t.Uplink = rackNIC * BytesPerSec(s.t.Domain)
+		s.use("NICs of a domain", gbps(s.t.Uplink), "assumed: a NIC of 400 Gb/s for each GPU; the database has no figure")
+		return nil
+	}
+	if p.NICs == nil && p.GPUsPerDomain == 72 {
+		s.t.Uplink = fit.RackUplink * BytesPerSec(s.t.Domain) / 72
+		s.use("uplink of a domain", gbps(s.t.Uplink), "fitted for a rack of 72 GPUs: the database has no NIC figure")
 		return nil
 	}
 	if p.NICs == nil {
@@ -137,12 +173,23 @@ func (s *system) uplink(p *platform.Platform, fit Fitted) error {
 	for _, n := range cloudNetworks {
 		if strings.HasPrefix(p.NICs.Kind, n.kind) {
 			fraction, s.net = n.fraction, n.step
-			s.use("a step between nodes by "+n.kind, n.step.String()+" more", "fitted to the published rows of such platforms")
+			if n.kind == "EFA" && s.arch.nvls == 0 {
+				s.net = firstEFA
+			}
+			s.use("a step between nodes by "+n.kind, s.net.String()+" more", "fitted to the published rows of such platforms")
 			break
 		}
 	}
-	s.t.Uplink = BytesPerSec(gbit/8*fraction) * GBps
 	s.use("NICs of a node", fmt.Sprintf("%g Gb/s", gbit), total.Source)
+	if all := p.GPUsPerNode.Max(); s.perNode < all { // those beside the GPUs that take part
+		share := float64(s.perNode) / float64(all)
+		if n := p.NICs.Count.Value; n > 0 {
+			share = math.Ceil(n*share) / n
+		}
+		gbit *= share
+		s.use("NICs beside the GPUs that take part", fmt.Sprintf("%g Gb/s", gbit), fmt.Sprintf("%d of %d GPUs of a node", s.perNode, all))
+	}
+	s.t.Uplink = BytesPerSec(gbit/8*fraction) * GBps * BytesPerSec(s.t.Domain/s.perNode)
 	from := "ib_write_bw of aws-p5en, mle-net"
 	if fraction != nicFraction {
 		from = "fitted to the published rows of such platforms"
@@ -161,22 +208,22 @@ func (s *system) latencies(fit Fitted) {
 		s.use("tree: step, and between nodes", fmt.Sprintf("%v, %v", treeNVLink, treeNet), from)
 	}
 	if s.arch.nvls > 0 {
-		s.use("NVLS: operation, step between", fmt.Sprintf("%v, %v", nvlsBase, nvlsTreeNet), fromNCCL2+" src/graph/tuning.cc")
+		s.use("NVLS: operation, step between", fmt.Sprintf("%v, %v", s.arch.nvlsBase, nvlsTreeNet), fromNCCL2+" src/graph/tuning.cc")
 	}
-	s.use("launch overhead", fit.EachGPU.String()+" for each further GPU of a process", "fitted")
+	s.use("of these, LL and LL128: times", fmt.Sprintf("%.3g, %.3g; between nodes %.3g, %.3g", s.arch.local[ll], s.arch.local[ll128], s.arch.net[ll], s.arch.net[ll128]), "published tables of this generation")
+	s.use("launch overhead", eachGPU.String()+" for each further GPU of a process", "published tables of one process with several GPUs")
 	s.use("work of a step with Simple", fit.Step.String(), "fitted")
-	s.use("share of NCCL's allowance for LL", fmt.Sprintf("%.2f", fit.LLFraction), "fitted")
 }
 
 // ring returns the topology as a ring with a protocol sees it.
 func (s *system) ring(p protocol, fit Fitted) Topology {
 	t := s.t
 	factor := BytesPerSec(1)
-	t.Latency, t.UplinkLatency = ringNVLink[p], ringNet[p]+s.net
+	t.Latency, t.UplinkLatency = times(ringNVLink[p], s.arch.local[p]), times(ringNet[p], s.arch.net[p])+s.net
 	switch p {
 	case ll:
 		i := min(t.domains(), 3) - 1
-		factor = min(llFactor, s.arch.llMax[i]/t.Port) * BytesPerSec(fit.LLFraction)
+		factor = min(llFactor, s.arch.llMax[i]/t.Port)
 	case ll128:
 		factor = ll128Factor
 	case simple:
@@ -191,7 +238,7 @@ func (s *system) ring(p protocol, fit Fitted) Topology {
 // tree returns the topology as a tree with a protocol sees it.
 func (s *system) tree(p protocol, fit Fitted) Topology {
 	t := s.t
-	t.Latency, t.UplinkLatency = treeNVLink[p], treeNet[p]+s.net
+	t.Latency, t.UplinkLatency = times(treeNVLink[p], s.arch.local[p]), times(treeNet[p], s.arch.net[p])+s.net
 	factor := [numProtocols]BytesPerSec{treeLL, treeLL128, treeFactor}[p]
 	if p == simple {
 		t.Latency += fit.Step
@@ -201,7 +248,13 @@ func (s *system) tree(p protocol, fit Fitted) Topology {
 	if p != simple {
 		t.Uplink *= factor / treeFactor // flags go through the network, too
 	}
+	if p == ll {
+		most := s.arch.llMax[min(t.domains(), 3)-1] * treeLLShare
+		t.Port, t.Uplink = min(t.Port, most), min(t.Uplink, most)
+	}
 	return t
 }
+
+func times(d time.Duration, by float64) time.Duration { return time.Duration(float64(d) * by) }
 
 func gbps(r BytesPerSec) string { return fmt.Sprintf("%.4g GB/s", float64(r/GBps)) }
