@@ -41,8 +41,25 @@ type variable struct {
 func newInput(name string, text []byte) *input {
 	in := &input{name: name, text: text}
 	in.lines = readLines(string(text[:min(len(text), maxText)]))
+	in.unquote()
 	in.readJSON()
 	return in
+}
+
+// unquote takes the marks of a quoted mail away, if most lines have them.
+func (in *input) unquote() {
+	quoted := 0
+	for _, l := range in.lines {
+		if strings.HasPrefix(l.text, ">") {
+			quoted++
+		}
+	}
+	if quoted*2 <= len(in.lines) {
+		return
+	}
+	for i, l := range in.lines {
+		in.lines[i].text = strings.TrimPrefix(strings.TrimPrefix(l.text, ">"), " ")
+	}
 }
 
 // A line is one of a text, with its number from 1.

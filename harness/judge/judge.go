@@ -152,6 +152,11 @@ func (in *input) failed(log *explain.Report) *Judgement {
 		j.Summary = "the run printed no size: it hangs, it ended with an error, or the text is cut"
 		j.Ask = []string{"the rest of the output; if it hangs: NCCL_DEBUG=INFO of all ranks, and harness explain of that"}
 	}
+	if roots := in.roots(); roots > 1 {
+		j.Summary = fmt.Sprintf("nothing was measured, and the list of devices has %d ranks 0 and no other: as many separate runs", roots)
+		j.Causes = []Cause{withoutMPI}
+		return j
+	}
 	if m, _ := in.find(outOfBounds, "Out of bounds"); m != nil {
 		j.Verdict, j.Summary = Fail, "results are wrong: "+m[0]
 		j.fromLog(in)
@@ -168,6 +173,20 @@ func (in *input) failed(log *explain.Report) *Judgement {
 	}
 	j.fromLog(in)
 	return j
+}
+
+// roots returns how many ranks 0 are listed; 0 if there are others.
+func (in *input) roots() int {
+	n := 0
+	for _, l := range in.lines {
+		if m := rankLine.FindStringSubmatch(l.text); m != nil {
+			if m[1] != "0" {
+				return 0
+			}
+			n++
+		}
+	}
+	return n
 }
 
 // worst returns the worse of two verdicts.
@@ -336,7 +355,7 @@ func (j *Judgement) wrong(t *Table) bool {
 	j.Causes = []Cause{{
 		Text:   "data is corrupted on the way, or in a kernel",
 		Shown:  []string{fmt.Sprintf("line %d: #wrong is not 0", lines[0])},
-		Remedy: []string{"find where: run with NCCL_P2P_DISABLE=1, then with NCCL_NET_GDR_LEVEL=LOC, then NCCL_NVLS_ENABLE=0, NCCL_PROTO=Simple; what makes #wrong 0 names the path (peer access with IOMMU or ACS on, GPUDirect RDMA, NVLS, LL128 on a platform that reorders)", "then by halves of the GPUs, to find one that is broken; and look into the kernel log for Xid and AER lines (harness explain)"},
+		Remedy: []string{"find where: run with NCCL_P2P_DISABLE=1, then with NCCL_NET_GDR_LEVEL=LOC, then NCCL_NVLS_ENABLE=0, NCCL_PROTO=Simple; what makes #wrong 0 names the path (peer access with IOMMU or ACS on, GPUDirect RDMA, NVLS, LL128 on a platform that reorders)", "then by halves of the GPUs, to find one that is broken; and look into the kernel log for Xid and AER lines (harness explain)", "between nodes also: another version of the network's plugin and library (aws-ofi-nccl, libfabric, UCX), of NCCL and of the NIC's firmware; harness audit lists versions with wrong data"},
 		Decide: "NCCL_P2P_DISABLE=1 ./build/all_reduce_perf ... ; harness health",
 		Source: []string{"https://github.com/NVIDIA/nccl-tests#arguments", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"},
 	}}

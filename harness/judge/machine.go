@@ -103,6 +103,8 @@ func ParseMachine(db *platform.DB, text string) (*Machine, error) {
 	switch {
 	case thunderbolt.MatchString(low):
 		m.host, m.hostPath = span{2.2, 2.9, 3.5}, "a Thunderbolt or USB4 tunnel, 32 Gb/s of PCIe"
+	case confidential.MatchString(low):
+		m.host, m.hostPath = span{3, 6, 12}, "confidential computing: all copies are encrypted by the CPU and go through bounce buffers; OpenSSL 3.1 and later is about twice as fast at it"
 	case power9.MatchString(low):
 		m.host, m.hostPath = span{30, 65, 75}, "NVLink to the CPU (POWER9), 75 GB/s"
 	}
@@ -133,8 +135,9 @@ var (
 	joined        = regexp.MustCompile(`\bnv(\d{1,2})\b|\b(\d{1,2}) nvlinks?\b`)
 	acrossDomains = regexp.MustCompile(`across nvlink domains|different (?:nvlink )?domains|nccl_mnnvl_enable=0|(?:no|without) mnnvl`)
 
-	thunderbolt = regexp.MustCompile(`thunderbolt|\begpu\b|\busb ?4\b|\btb[34]\b`)
-	power9      = regexp.MustCompile(`power ?9|ac922|marconi100|\bsummit\b|\bsierra\b`)
+	thunderbolt  = regexp.MustCompile(`thunderbolt|\begpu\b|\busb ?4\b|\btb[34]\b`)
+	confidential = regexp.MustCompile(`confidential|\bsev-snp\b|\btdx\b|\bcc[ -]mode\b`)
+	power9       = regexp.MustCompile(`power ?9|ac922|marconi100|\bsummit\b|\bsierra\b`)
 )
 
 // eachNode is what stands before "node" where no nodes are counted: "200 a node".

@@ -274,6 +274,10 @@ func (p *perfRun) judge(in *input) *Judgement {
 		j.Notes = append(j.Notes, "both sides are the same port: a loopback. It says what the slot (PCIe) and the NIC carry, and nothing of the network")
 	}
 	line := gbit
+	if g := p.coded(gbit); g < gbit {
+		line = g
+		j.Notes = append(j.Notes, fmt.Sprintf("InfiniBand of %g Gb/s (SDR, DDR, QDR) sends ten bits for eight of data: %g Gb/s of data", gbit, g))
+	}
 	if m, at := in.find(linkState, "LnkSta"); m != nil && (in.machine == nil || in.machine.gpu == nil || in.machine.gpu.Port == 0) {
 		width, _ := strconv.ParseFloat(m[2], 64)
 		if slot := perLane[strings.TrimSuffix(m[1], ".0")] * width * 8; slot > 0 && slot*0.9 < gbit {
@@ -330,11 +334,49 @@ func (p *perfRun) judge(in *input) *Judgement {
 		j.Summary = fmt.Sprintf("%s, where %s to %s is right", where, figure(low), figure(high))
 		p.causes(j, in, top, low, gbit)
 	}
+	if m, at := in.find(endedBadly, ""); m != nil && at > p.line && j.Verdict != Impossible {
+		j.ended(in, m[1], at)
+	}
 	if p.both {
 		j.Notes = append(j.Notes, fmt.Sprintf("a bidirectional run prints the sum of both directions: %s Gb/s in each direction", figure(top.mean/2)))
 	}
 	j.unit(p)
 	return j
+}
+
+// endedBadly is what perftest prints when a size fails; the group is the status of the completion.
+var endedBadly = regexp.MustCompile(`Failed status (\d+): wr_id|Failed to complete run_iter`)
+
+// ended is for a run that printed sizes, and then ended with an error.
+func (j *Judgement) ended(in *input, status string, line int) {
+	last := j.Rows[len(j.Rows)-1]
+	j.Verdict = Fail
+	j.Summary = fmt.Sprintf("the run ended with an error after %s (%s Gb/s, which %s): line %d", last.What, exact(last.Measured), map[bool]string{true: "is low", false: "is as it should be"}[last.Verdict == Low], line)
+	c := Cause{
+		Text:   "a message was not acknowledged, or not accepted by the other side",
+		Shown:  []string{fmt.Sprintf("line %d", line)},
+		Remedy: []string{"the output of the other side, and its last size; the same run with -s of that size"},
+		Decide: "dmesg of both hosts, and the counters of both ports",
+		Source: []string{"https://github.com/linux-rdma/perftest"},
+	}
+	switch status {
+	case "10":
+		c.Text = "the other side refused the access (status 10, remote access error): its buffer is smaller, because the server was started without -a, or with another -s, than the client"
+		c.Remedy = []string{"start both sides with the same options: ib_write_bw -a on the server, and ib_write_bw -a SERVER"}
+	case "12":
+		c.Text = "no acknowledgement came (status 12, transport retry counter exceeded): the other side ended, or packets are lost"
+	case "13":
+		c.Text = "the other side was not ready to receive (status 13, RNR retry exceeded): it ended, or is stalled"
+	}
+	j.Causes = append([]Cause{c}, j.Causes...)
+}
+
+// coded returns the rate of the data, where the rate of a port counts the bits on the line.
+func (p *perfRun) coded(gbit float64) float64 {
+	if strings.EqualFold(p.header["link type"], "IB") && (gbit == 10 || gbit == 20 || gbit == 40) {
+		return gbit * 0.8
+	}
+	return gbit
 }
 
 func (j *Judgement) unit(p *perfRun) {
@@ -458,7 +500,7 @@ func (p *perfRun) causes(j *Judgement, in *input, top perfRow, low, gbit float64
 		}}, j.Causes...)
 	}
 	j.Causes = append(j.Causes, Cause{
-		Text:   "the slot of the NIC: fewer lanes or a lower generation than it takes, memory on another NUMA node, or a small read request",
+		Text:   "the PCIe slot of the NIC: fewer lanes or a lower generation than it takes, memory on another NUMA node, or a small read request",
 		Remedy: []string{"lspci -vv: LnkSta against LnkCap, MaxReadReq 4096; numactl --cpunodebind and --membind to the NIC's node; the adapter's own power and temperature (dmesg, mlx5_core)"},
 		Decide: "lspci -vv -s ADDRESS | grep -E 'LnkCap|LnkSta|MaxReadReq' on both hosts",
 		Source: source,
