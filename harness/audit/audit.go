@@ -16,8 +16,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/assay-hpc/assay/harness/explain"
-	"github.com/assay-hpc/assay/internal/result"
-	"github.com/assay-hpc/assay/internal/words"
 )
 
 //go:embed known.yaml
@@ -214,35 +212,6 @@ func (f Finding) Line() string {
 		text = fmt.Sprintf("%s %s, %s: %s: %s", cmp.Or(titles[f.Component], f.Component), f.Of.Version, f.If, f.Kind, f.Effect)
 	}
 	return text
-}
-
-// Check is the findings as a check's result: a warning, if a version surely has a fault that is more than a wrong report.
-func (r *Report) Check() result.Result {
-	var certain []string
-	perhaps, remedy := 0, ""
-	for _, f := range r.Findings {
-		if f.If != "" || f.Of.Patched || f.Kind == Kinds[len(Kinds)-1] {
-			perhaps++
-			continue
-		}
-		certain = append(certain, fmt.Sprintf("%s %s: %s (%s)", cmp.Or(titles[f.Component], f.Component), f.Of.Version, f.Kind, f.ID))
-		remedy = cmp.Or(remedy, f.Remedy)
-	}
-	if len(r.System.Versions) == 0 {
-		return result.Skipped("it has no component whose faults are listed")
-	}
-	var t strings.Builder
-	if err := r.WriteText(&t, 100); err != nil {
-		return result.Errored("%v", err)
-	}
-	more := ""
-	if perhaps > 0 {
-		more = fmt.Sprintf("; %s more under a condition, or of little weight", words.Count(perhaps, "fault"))
-	}
-	if len(certain) == 0 {
-		return result.Passed("%s, none surely with one of the %d faults that are known%s", words.Count(len(r.System.Versions), "version"), r.Known, more).WithOutput(t.String())
-	}
-	return result.Result{Verdict: result.Warn, Reason: strings.Join(slices.Compact(certain), "; ") + more, Remedy: remedy + "; harness audit says more"}.WithOutput(t.String())
 }
 
 // WriteText writes the report for a person.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/dcgm/health"
+	"github.com/assay-hpc/assay/harness/audit"
 	"github.com/assay-hpc/assay/harness/fabric"
 	"github.com/assay-hpc/assay/harness/image"
 	"github.com/assay-hpc/assay/harness/node"
@@ -203,7 +204,7 @@ func (c *Certification) prepareMachine(ctx context.Context, name string, cfg ima
 		}
 	}
 	c.node, c.facts = &id.Node, id.Facts
-	s := c.file.Suite(suite.FileSuite(name), append(config.Kinds(), image.Kind(c.Env, cfg)))
+	s := c.file.Suite(suite.FileSuite(name), append(config.Kinds(), image.Kind(c.Env, cfg), audit.Kind()))
 	c.suite = &s
 	return config, nil
 }

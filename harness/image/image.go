@@ -109,7 +109,7 @@ func checks(cfg Config, env *suite.Env) []suite.Check {
 		{ID: "declaration", Title: "the image's declaration can be read and is for this platform", Run: s.declaration},
 		{ID: "dpkg/consistent", Title: "no Debian package is half installed", Run: s.consistent},
 		{ID: "dpkg/declared", Title: "the declared Debian packages are installed in the locked versions", Run: s.declared},
-		{ID: "audit", Title: "no version in it is known to be faulty", Run: audited},
+		{ID: "audit", Title: "no version in it is known to be faulty", Run: audit.Root},
 		{ID: "libraries", Title: "every program and library finds all the libraries it needs", Run: s.libraries},
 	}
 	list = append(list, s.absentChecks()...)
@@ -151,22 +151,6 @@ func (s *state) declaration(_ context.Context, env *suite.Env) result.Result {
 		return result.Failed("it is for %s, and this is %s", s.Spec.Platform, env.Platform)
 	}
 	return result.Passed("target %s, %d components, %d packages", s.Spec.Target, len(s.Spec.Components), len(s.Spec.Packages))
-}
-
-// audited compares the versions in the image, and on a node those of its driver, with the faults that are known.
-func audited(_ context.Context, env *suite.Env) result.Result {
-	s, err := audit.Read(env.Root)
-	if err != nil {
-		return result.Errored("%v", err)
-	}
-	if s.Arch == "" {
-		_, s.Arch, _ = strings.Cut(env.Platform, "/")
-	}
-	r, err := audit.Audit(s)
-	if err != nil {
-		return result.Errored("%v", err)
-	}
-	return r.Check()
 }
 
 func (s *state) version(_ context.Context, _ *suite.Env) result.Result {
