@@ -64,5 +64,5 @@ func (r *Report) Check() result.Result {
 	if len(certain) == 0 {
 		return result.Passed("%s, none surely with one of the %d faults that are known%s", words.Count(len(r.System.Versions), "version"), r.Known, more).WithOutput(t.String())
 	}
-	return result.Result{Verdict: result.Warn, Reason: strings.Join(slices.Compact(certain), "; ") + more, Remedy: remedy + "; harness audit says more"}.WithOutput(t.String())
+	return result.Result{Verdict: result.Warn, Reason: strings.Join(slices.Compact(certain), "; ") + more, Remedy: strings.TrimSuffix(remedy, ".") + "; harness audit says more"}.WithOutput(t.String())
 }
