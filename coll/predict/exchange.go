@@ -61,8 +61,11 @@ func (p *Predictor) exchange(t Topology, c op.Collective, bytes float64) time.Du
 	case c == op.SendRecv && t.domains() > 1: // the last rank of a domain sends to the next one
 		s = bytes / (nic * oneNIC)
 	case c == op.SendRecv:
-		few := float64(onePeerRate) / d
-		s = min(bytes/few, max(onePeerFull/few, bytes/(float64(t.Port)*exchangePort)))
+		few, port := float64(onePeerRate)/d, float64(t.Port)*exchangePort
+		if p.sys.arch.pairLinks > 0 { // without a switch only the links to that GPU
+			port *= p.sys.arch.pairLinks
+		}
+		s = max(bytes/port, min(bytes/few, onePeerFull/few))
 	default: // of Gather and Scatter the root's port and NIC decide, and of AllToAll any
 		inside, outside := bytes*(d-1)/n, bytes*(n-d)/n
 		s = inside / (float64(t.Port) * exchangePort)

@@ -85,18 +85,26 @@ type architecture struct {
 	// generation below 4 MiB, on one node and on two.
 	local, net [numProtocols]float64
 	nvlsBase   time.Duration // of an operation with NVLS
+	pairLinks  float64       // share of a GPU's links that lead to one other; 0: all, by a switch
 	nvlsFrom   int64         // bytes from which NCCL takes NVLS, within one domain
 }
 
 // architectures by GPU.Arch of the database. The caps of LL on several nodes
 // are those of an Intel host on Ampere.
 var architectures = map[string]architecture{
-	"volta":           {link: 20 * GBps, llMax: [3]BytesPerSec{39 * GBps, 39 * GBps, 20.4 * GBps}, local: asAmpere, net: [numProtocols]float64{1.3, 2.4, 1}},
+	"volta":           {pairLinks: 1.0 / 3, link: 20 * GBps, llMax: [3]BytesPerSec{39 * GBps, 39 * GBps, 20.4 * GBps}, local: asAmpere, net: [numProtocols]float64{1.3, 2.4, 1}},
 	"ampere":          {link: 20 * GBps, llMax: [3]BytesPerSec{87.7 * GBps, 22.5 * GBps, 19 * GBps}, local: asAmpere, net: [numProtocols]float64{1.3, 2.4, 1}},
 	"hopper":          {link: 20.6 * GBps, llMax: [3]BytesPerSec{141 * GBps, 45 * GBps, 35 * GBps}, nvls: 0.89, nvlsTree: 0.81, nvlsChannels: 16, local: [numProtocols]float64{1.08, 1, 1}, net: [numProtocols]float64{1.16, 2.25, 1}, nvlsBase: 24 * time.Microsecond, nvlsFrom: mib},
 	"blackwell":       blackwell,
-	"blackwell-ultra": blackwell,
+	"blackwell-ultra": ultra,
 }
+
+// ultra reaches less with NVLSTree, where its NICs are no limit: published tables of two nodes of B300 and two racks of GB300.
+var ultra = func() architecture {
+	a := blackwell
+	a.nvlsTree = 0.70
+	return a
+}()
 
 var (
 	asAmpere  = [numProtocols]float64{1.5, 1, 1}

@@ -43,6 +43,7 @@ type gpu struct {
 	Slots       bool    `yaml:"slots"`
 	ThroughHost bool    `yaml:"through_host"` // no peer access
 	AMD         bool    `yaml:"amd"`
+	Mesh        bool    `yaml:"mesh"` // no switch: a pair has one or two links
 	Uni         float64 `yaml:"uni"`
 	Ring        span    `yaml:"ring"`
 	Switch      span    `yaml:"switch"`

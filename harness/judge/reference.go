@@ -176,7 +176,11 @@ func (r *Reference) inside(t *Table, g *gpu, n, nodes int) span {
 	case "all_gather", "reduce_scatter", "broadcast", "reduce":
 		return span{ring.low * 0.85, ring.typical * 0.98, math.Max(ring.high, math.Max(g.Switch.high, g.Uni*1.02))}
 	}
-	return span{ring.low * 0.75, ring.typical * 0.95, math.Max(ring.high, g.Uni*0.97)}
+	s := span{ring.low * 0.75, ring.typical * 0.95, math.Max(ring.high, g.Uni*0.97)}
+	if g.Mesh {
+		s.low *= 0.25
+	}
+	return s
 }
 
 // slots returns what GPUs without NVLink reach: by peer access over PCIe at best, through host memory at worst.
@@ -262,9 +266,10 @@ func (r *Reference) across(t *Table, m *Machine, local span, nodes, perNode int)
 		each := wire.times(1 / float64(perNode))
 		r.Path = fmt.Sprintf("NICs, %s GB/s for each GPU", figure(r.wire/float64(perNode)))
 		r.set(span{each.low * 0.7, each.typical * 0.95, max(each.high, wire.high)})
-	default:
-		r.Path = "NICs, " + m.nics()
-		r.set(span{ring.low * 0.2, ring.typical * 0.7, ring.high * 2})
+	default: // gather and scatter: the root's part of the NICs, or all of them where its neighbours forward
+		each := wire.times(1 / float64(perNode))
+		r.Path = fmt.Sprintf("the root's NICs, %s GB/s for each GPU", figure(r.wire/float64(perNode)))
+		r.set(span{each.low * 0.6, each.typical, ring.high * 2})
 	}
 }
 
