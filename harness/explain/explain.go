@@ -31,6 +31,7 @@ type Cause struct {
 	Follows []Line `json:"follows,omitempty"`
 
 	explained bool
+	places    []place // of all lines on which its conditions hold
 }
 
 // A Report is what the inputs show.
@@ -150,7 +151,8 @@ func (in *input) values(name string) []string {
 
 // A proof is why conditions hold: the places of lines, and what was captured by name.
 type proof struct {
-	places []place
+	places []place // the evidence
+	all    []place // all lines, the evidence among them
 	values map[string][]string
 }
 
@@ -184,6 +186,7 @@ func (in *input) holds(c *Condition, p *proof) bool {
 		if found++; found <= maxEvidence {
 			p.places = append(p.places, at)
 		}
+		p.all = append(p.all, at)
 	}
 	switch {
 	case c.Line != "":
@@ -255,7 +258,7 @@ func (in *input) apply(r *Rule) (Cause, bool) {
 	filled := *r
 	filled.Cause, filled.Verify = p.fill(r.Cause), p.fill(r.Verify)
 	filled.Remedy, filled.Ask = p.fillAll(r.Remedy), p.fillAll(r.Ask)
-	c := Cause{Rule: &filled}
+	c := Cause{Rule: &filled, places: p.all}
 	for _, at := range p.places {
 		if !slices.ContainsFunc(c.Lines, func(l Line) bool { return l.at == at }) {
 			c.Lines = append(c.Lines, in.shown(at))
@@ -327,6 +330,19 @@ func (in *input) report(all []Cause) *Report {
 					all[i].Follows = append(all[i].Follows, l)
 				}
 			}
+		}
+	}
+	for i := range all { // a weak one says nothing of lines that others explain
+		if c := &all[i]; c.Weak && c.Verdict == Undecidable {
+			known := map[place]bool{}
+			for j := range all {
+				if j != i && !all[j].Weak {
+					for _, at := range all[j].places {
+						known[at] = true
+					}
+				}
+			}
+			c.explained = c.explained || !slices.ContainsFunc(c.places, func(at place) bool { return !known[at] })
 		}
 	}
 	all = slices.DeleteFunc(all, func(c Cause) bool { return c.explained })
