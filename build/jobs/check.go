@@ -59,10 +59,14 @@ type File struct {
 // maxSize is far above the size of any job file.
 const maxSize = 4 << 20
 
+// A Variable judges a value of one of NCCL's variables. It returns what is wrong with it in the
+// form of a finding with a level, a message and a remedy, or nil.
+type Variable func(name, value string) *Finding
+
 // Check checks files and returns all findings, in the order of the files. It never
-// stops at the first problem.
-func Check(files []File) []Finding {
-	c := &checker{seen: map[Finding]bool{}}
+// stops at the first problem. variable may be nil.
+func Check(files []File, variable Variable) []Finding {
+	c := &checker{seen: map[Finding]bool{}, variable: variable}
 	for _, f := range files {
 		c.file, c.base, c.lines = f.Name, 0, bytes.Count(f.Text, []byte("\n"))+1
 		from := len(c.found)
@@ -91,6 +95,8 @@ type checker struct {
 	found []Finding
 	seen  map[Finding]bool
 	lines int // of the file
+
+	variable Variable
 }
 
 func (c *checker) add(level string, line, column int, field, message, remedy string) {

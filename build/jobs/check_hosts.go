@@ -53,7 +53,7 @@ func (c *checker) hosts(text []byte) {
 		}
 		total += slots
 	}
-	j := &judge{layout: layout{nodes: len(seen), hosts: true}, shell: &shell{}, report: func(line int, level, field, message, remedy string) {
+	j := &judge{layout: layout{nodes: len(seen), hosts: true}, variable: c.variable, shell: &shell{}, report: func(line int, level, field, message, remedy string) {
 		c.add(level, line, 0, field, message, remedy)
 	}}
 	if total == first*len(seen) {

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -90,7 +91,7 @@ func (a layout) slurm(o options) layout {
 	if o.has("nodes", "N") {
 		a.nodes = o.number("nodes", "N")
 	}
-	total, per := o.number("ntasks", "n"), o.number("ntasks-per-node")
+	total, per := o.number("ntasks", "n"), o.number("ntasks-per-node", "tasks-per-node")
 	if a.nodes == 0 {
 		a.nodes = divide(total, per)
 	}
@@ -100,7 +101,7 @@ func (a layout) slurm(o options) layout {
 			a.nodes = min(a.nodes, total)
 		}
 		a.tasks = divide(total, a.nodes)
-	case o.has("ntasks-per-node", "ntasks-per-gpu", "ntasks-per-socket", "ntasks-per-core"):
+	case o.has("ntasks-per-node", "tasks-per-node", "ntasks-per-gpu", "ntasks-per-socket", "ntasks-per-core"):
 		a.tasks = per
 	case a.tasks == 0 && before == 0 && a.nodes > 0:
 		a.tasks = 1
@@ -152,12 +153,15 @@ type launch struct {
 	options
 	inner  string // what each of these processes runs; "": unknown
 	inside options
-	gpus   int // that a process of outer takes; 0: unknown
-	nodes  int // of which inner is told; 0: of none
+	python bool // each of them is a program in Python, or its launcher
+	gpus   int  // that a process of outer takes; 0: unknown
+	nodes  int  // of which inner is told; 0: of none
 }
 
 var (
 	ncclTest   = regexp.MustCompile(`^(all_reduce|all_gather|broadcast|reduce_scatter|reduce|alltoall|scatter|gather|sendrecv|hypercube)_perf(_mpi)?$`)
+	python     = regexp.MustCompile(`^python[0-9.]*$`)
+	localhost  = regexp.MustCompile(`^(localhost|127\.0\.0\.1|\[?::1\]?)(:[0-9]+)?$`)
 	shellFlag  = regexp.MustCompile(`^-[a-z]*c$`)
 	tools      = strings.Fields("echo hostname nvidia-smi uname")
 	notStarted = strings.Fields(`echo printf which command type hash pip pip3 conda module ml spack apt apt-get yum dnf pkill killall
@@ -194,7 +198,7 @@ func (sh *shell) launches() []*launch {
 		if slices.Contains(notStarted, path.Base(cmd.words[0])) {
 			continue
 		}
-		words := flatten(cmd.words, 0)
+		words := flatten(cmd.words, sh.inherited(), 0)
 		l, from := &launch{line: cmd.line}, 0
 		for i := range words {
 			what := starter(words, i)
@@ -205,7 +209,8 @@ func (sh *shell) launches() []*launch {
 				break
 			}
 		}
-		tool := l.inner == "" && slices.ContainsFunc(words[from:], func(w string) bool { return slices.Contains(tools, path.Base(w)) })
+		l.python = slices.ContainsFunc(words[from:], func(w string) bool { return python.MatchString(path.Base(w)) })
+		tool := l.inner == "" && !l.python && slices.ContainsFunc(words[from:], func(w string) bool { return slices.Contains(tools, path.Base(w)) })
 		l.options = parseOptions(words[from:])
 		if l.inner == "" && l.has("version", "V", "help", "h", "usage") { // it starts nothing
 			continue
@@ -218,16 +223,25 @@ func (sh *shell) launches() []*launch {
 	return out
 }
 
+// inherited returns Slurm's variables that the shell of each task has with the same value.
+func (sh *shell) inherited() map[string]string {
+	vars := maps.Clone(sh.vars)
+	maps.DeleteFunc(vars, func(name, _ string) bool {
+		return !strings.HasPrefix(name, "SLURM_") || strings.HasSuffix(name, "ID")
+	})
+	return vars
+}
+
 // flatten puts the words of a shell's command string in the place of the string.
-func flatten(words []string, depth int) []string {
+func flatten(words []string, vars map[string]string, depth int) []string {
 	var out []string
 	for i, w := range words {
 		if i == 0 || depth > 3 || !shellFlag.MatchString(words[i-1]) || !strings.ContainsAny(w, " \n") {
 			out = append(out, w)
 			continue
 		}
-		for _, c := range parseShell(w, nil).commands {
-			out = append(out, flatten(c.words, depth+1)...)
+		for _, c := range parseShell(w, maps.Clone(vars)).commands {
+			out = append(out, flatten(c.words, vars, depth+1)...)
 		}
 	}
 	return out
@@ -258,7 +272,8 @@ func (l *launch) spawn() {
 type judge struct {
 	layout
 	*shell
-	report func(line int, level, field, message, remedy string)
+	variable Variable
+	report   func(line int, level, field, message, remedy string)
 }
 
 func (j *judge) judge() {
@@ -304,6 +319,8 @@ func (j *judge) start(l *launch) {
 		if l.inner == torchrun && l.outer == srun && nodes > 1 && !l.inside.has("nnodes", "standalone", "$") && !j.sets("PET_NNODES") {
 			bad(LevelWarning, "write --nnodes and --rdzv-endpoint", "on each of %d nodes torchrun is told of no other (--nnodes is 1 by default), so each trains by itself", nodes)
 		}
+	case l.outer == srun && l.inner == "" && l.python && gpus > 0 && per > gpus:
+		bad(LevelWarning, "write as many tasks as GPUs; NCCL refuses two ranks on one", "%d tasks a node run Python, but there are %d GPUs", per, gpus)
 	}
 	switch use := per * l.gpus; {
 	case use == 0:
@@ -321,6 +338,14 @@ func (j *judge) start(l *launch) {
 // toldNodes compares the nodes of which a launcher is told with those on which it starts.
 func (j *judge) toldNodes(l *launch, nodes int, bad func(level, remedy, format string, args ...any)) {
 	rank, backend := l.inside.last("node-rank", "machine-rank"), l.inside.last("rdzv-backend")
+	for _, name := range []string{"rdzv-endpoint", "master-addr", "main-process-ip"} {
+		if at := l.inside.last(name); localhost.MatchString(at) && min(nodes, l.nodes) > 1 {
+			bad(LevelError, "write the first node's name", "--%s=%s: on each of %d nodes that is the node itself, so they do not find each other", name, at, nodes)
+		}
+	}
+	if l.inside.has("standalone") && min(nodes, l.nodes) > 1 {
+		bad(LevelError, "write --rdzv-endpoint in its place", "--standalone: each of %d nodes trains by itself", nodes)
+	}
 	switch all := l.outer == srun && !l.has("N", "nodes", "w", "nodelist", "n", "ntasks") || l.outer == "" && j.every; {
 	case !all || nodes < 1 || l.nodes < 1 || l.inside.has("standalone"):
 	case l.nodes != nodes:
@@ -360,6 +385,8 @@ func (j *judge) mpirun(l *launch, bad func(level, remedy, format string, args ..
 	switch message := fmt.Sprintf("mpirun starts %d processes, but %d on each of %d nodes are %d", np, per, nodes, nodes*per); {
 	case np == 0 && l.has("np", "n", "c") && !limited, strings.HasPrefix(by, "ppr:") && !limited:
 		return 0
+	case limited && j.hosts && slots > 0 && per > slots && !over && !j.other:
+		bad(LevelWarning, fmt.Sprintf("write slotsPerWorker: %d", per), "mpirun starts %d processes a node, but a node has %d slots", per, slots)
 	case np == 0:
 	case nodes*per == 0:
 		return divide(np, nodes)

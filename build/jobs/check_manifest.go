@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	mpi "github.com/kubeflow/mpi-operator/pkg/apis/kubeflow/v2beta1"
 	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/api/resource"
 	k8sjson "sigs.k8s.io/json"
 	k8syaml "sigs.k8s.io/yaml"
 )
@@ -16,6 +18,7 @@ import (
 const (
 	mpiJobKind = "kubeflow.org/v2beta1 MPIJob"
 	jobSetKind = "jobset.x-k8s.io/v1alpha2 JobSet"
+	oldMPIKind = "kubeflow.org/v1 MPIJob"
 )
 
 // others are the other kinds that jobs are made of. Of those, only the pods matter.
@@ -80,7 +83,7 @@ func (c *checker) object(n *yaml.Node, text []byte) {
 		s.report(LevelError, "apiVersion", "nothing runs a "+name+" any more", "write "+now)
 		return
 	}
-	if s.strings(n, "") {
+	if s.mend(n, "") {
 		if whole, err := yaml.Marshal(n); err == nil {
 			text = whole // the rest of the document is checked as if they were strings
 		}
@@ -96,12 +99,18 @@ func (c *checker) object(n *yaml.Node, text []byte) {
 	}
 	layoutOf := func(string) layout { return layout{} }
 	switch name {
-	case mpiJobKind:
+	case mpiJobKind, oldMPIKind:
 		job := &mpi.MPIJob{}
 		strange, err := k8sjson.UnmarshalStrict(raw, job)
 		if err != nil {
 			s.skip(err)
 			return
+		}
+		mpi.SetDefaults_MPIJob(job)
+		if name == oldMPIKind {
+			s.unknownKind(name, text)
+			layoutOf = s.mpiLayout(job)
+			break
 		}
 		for _, e := range strange {
 			s.report(LevelWarning, fieldOf(e), strings.TrimPrefix(e.Error(), "json: "), "kubeconform knows all fields, kubectl explain says what they are")
@@ -115,16 +124,55 @@ func (c *checker) object(n *yaml.Node, text []byte) {
 		}
 		layoutOf = s.jobSet(set)
 	default:
-		s.core = !strings.Contains(version, "/") || strings.HasPrefix(version, "batch/") || strings.HasPrefix(version, "apps/")
 		if !slices.Contains(others, name) {
-			s.report(LevelSkipped, "kind", name+" is not known: only its pods are checked", "kubectl apply --dry-run=server checks the rest")
+			s.unknownKind(name, text)
+		}
+		if n := pods(name, all); n > 0 {
+			layoutOf = func(string) layout { return layout{nodes: n} }
 		}
 	}
 	s.pods(all, "", layoutOf)
 }
 
-// strings reports values of environment variables that are no strings, which the API refuses, and makes strings of them.
-func (s *places) strings(n *yaml.Node, where string) (changed bool) {
+// unknownKind reports that an object's own fields are not checked.
+func (s *places) unknownKind(name string, text []byte) {
+	message := name + " is not checked"
+	if bytes.Contains(text, []byte("containers")) {
+		message = "of " + name + " only the pods are checked"
+	}
+	s.report(LevelSkipped, "kind", message, "kubectl apply --dry-run=server checks the rest")
+}
+
+// pods returns how many pods of an object run together, 0 if that is unknown.
+func pods(name string, object any) (n int) {
+	at := func(v any, path ...string) any {
+		for _, key := range path {
+			m, _ := v.(map[string]any)
+			v = m[key]
+		}
+		return v
+	}
+	number := func(v any, without int) int {
+		if n, ok := v.(float64); ok && n == float64(int(n)) {
+			return int(n)
+		}
+		return without
+	}
+	switch _, kind, _ := strings.Cut(name, " "); kind {
+	case "LeaderWorkerSet":
+		return number(at(object, "spec", "leaderWorkerTemplate", "size"), 1)
+	case "PyTorchJob":
+		all, _ := at(object, "spec", "pytorchReplicaSpecs").(map[string]any)
+		for _, replica := range all {
+			n += number(at(replica, "replicas"), 1)
+		}
+	}
+	return n
+}
+
+// mend reports scalars that the API refuses, and puts others in their place: values of environment
+// variables that are no strings, and quantities that are none.
+func (s *places) mend(n *yaml.Node, where string) (changed bool) {
 	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i].Value, n.Content[i+1]
 		if where == "env" && key == "value" && value.Kind == yaml.ScalarNode && slices.Contains([]string{"!!int", "!!float", "!!bool"}, value.Tag) {
@@ -133,15 +181,25 @@ func (s *places) strings(n *yaml.Node, where string) (changed bool) {
 			changed = true
 			continue
 		}
-		changed = s.strings(value, key) || changed
+		if amount := where == "limits" || where == "requests" || key == "sizeLimit"; amount && value.Kind == yaml.ScalarNode && plain.MatchString(value.Value) {
+			if _, err := resource.ParseQuantity(value.Value); err != nil {
+				s.c.add(LevelError, s.c.base+value.Line, value.Column, key, fmt.Sprintf("%q is no quantity, and the API refuses it", value.Value), "write a number with a unit such as Gi or G, or with none")
+				value.Value, changed = "100Gi", true
+				continue
+			}
+		}
+		changed = s.mend(value, key) || changed
 	}
 	if n.Kind == yaml.SequenceNode {
 		for _, e := range n.Content {
-			changed = s.strings(e, where) || changed
+			changed = s.mend(e, where) || changed
 		}
 	}
 	return changed
 }
+
+// plain matches scalars that nothing is to be filled into.
+var plain = regexp.MustCompile(`^[\w.+-]+$`)
 
 // field returns the value of a mapping's key if it is a scalar, otherwise "".
 func field(n *yaml.Node, name string) string {

@@ -15,10 +15,19 @@ func (s *places) mpiJob(job *mpi.MPIJob) func(path string) layout {
 	if job.Name == "" && job.GenerateName != "" {
 		job.Name = job.GenerateName + "00000"
 	}
-	mpi.SetDefaults_MPIJob(job)
 	for _, e := range mpivalidation.ValidateMPIJob(job) {
 		s.report(LevelError, e.Field, e.ErrorBody(), "the operator refuses it")
 	}
+	worker := job.Spec.MPIReplicaSpecs[mpi.MPIReplicaTypeWorker]
+	if worker != nil && len(worker.Template.Spec.Containers) > 0 {
+		c := worker.Template.Spec.Containers[0]
+		s.sshd(slices.Concat(c.Command, c.Args), c.Lifecycle != nil)
+	}
+	return s.mpiLayout(job)
+}
+
+// mpiLayout returns the layouts of an MPIJob's pods.
+func (s *places) mpiLayout(job *mpi.MPIJob) func(path string) layout {
 	a := layout{hosts: true, other: job.Spec.MPIImplementation != mpi.MPIImplementationOpenMPI}
 	worker, launcher := job.Spec.MPIReplicaSpecs[mpi.MPIReplicaTypeWorker], job.Spec.MPIReplicaSpecs[mpi.MPIReplicaTypeLauncher]
 	if worker == nil || launcher == nil || job.Spec.SlotsPerWorker == nil {
@@ -31,9 +40,6 @@ func (s *places) mpiJob(job *mpi.MPIJob) func(path string) layout {
 	}
 	for i, c := range worker.Template.Spec.Containers {
 		a.gpus += gpus(c)
-		if i == 0 {
-			s.sshd(slices.Concat(c.Command, c.Args), c.Lifecycle != nil)
-		}
 		at := fmt.Sprintf("spec.mpiReplicaSpecs[Worker].template.spec.containers[%d]", i)
 		a.env = append(a.env, s.environment(c, at)...)
 	}

@@ -13,8 +13,7 @@ import (
 type places struct {
 	c     *checker
 	pos   map[string]place
-	steps int  // aliases could make a small document endless
-	core  bool // the API server itself validates the object's pods
+	steps int // aliases could make a small document endless
 }
 
 type place struct{ line, column int }

@@ -40,11 +40,16 @@ func (s *places) pods(v any, at string, layoutOf func(path string) layout) {
 }
 
 func (s *places) pod(p corev1.PodSpec, at string, a layout) {
+	if own := p.DNSPolicy == "" || p.DNSPolicy == corev1.DNSClusterFirst; p.HostNetwork && own && a.nodes > 1 && !strings.Contains(at, "mpiReplicaSpecs.Worker") {
+		s.report(LevelWarning, at+".hostNetwork", fmt.Sprintf("the pod finds none of the other %d by their names: with hostNetwork it asks the node's name server alone", a.nodes-1), "write dnsPolicy: ClusterFirstWithHostNet")
+	}
 	for i, c := range p.Containers {
 		at := fmt.Sprintf("%s.containers[%d]", at, i)
 		n := gpus(c)
-		shm := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return path.Clean(m.MountPath) == "/dev/shm" })
-		if n > 1 && !p.HostIPC && !shm {
+		shm := slices.IndexFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return path.Clean(m.MountPath) == "/dev/shm" })
+		if shm >= 0 {
+			s.shm(p, c.VolumeMounts[shm].Name, strings.TrimSuffix(at, fmt.Sprintf(".containers[%d]", i)))
+		} else if n > 1 && !p.HostIPC {
 			s.report(LevelWarning, at+".volumeMounts", fmt.Sprintf("nothing is mounted at /dev/shm for %d GPUs", n), "mount an emptyDir in memory; NCCL's ranks of one node may need more than the 64 MB that a container has")
 		}
 		s.devices(c, at)
@@ -53,6 +58,23 @@ func (s *places) pod(p corev1.PodSpec, at string, a layout) {
 			a.gpus, a.every = n, true
 		}
 		s.judge(c, at, a)
+	}
+}
+
+// shm checks the volume that is mounted at /dev/shm.
+func (s *places) shm(p corev1.PodSpec, name, at string) {
+	i := slices.IndexFunc(p.Volumes, func(v corev1.Volume) bool { return v.Name == name })
+	if i < 0 || p.Volumes[i].EmptyDir == nil {
+		return
+	}
+	at += fmt.Sprintf(".volumes[%d].emptyDir", i)
+	switch v := p.Volumes[i].EmptyDir; {
+	case v.Medium == "":
+		s.report(LevelWarning, at, "it is mounted at /dev/shm, but lies on the node's disk", "write medium: Memory")
+	case v.Medium != corev1.StorageMediumMemory && !strings.HasPrefix(string(v.Medium), "HugePages"):
+		s.report(LevelError, at+".medium", fmt.Sprintf("there is no medium %q, and the pods are refused", v.Medium), "write Memory")
+	case v.SizeLimit != nil && v.SizeLimit.Value() < 64<<20:
+		s.report(LevelWarning, at+".sizeLimit", fmt.Sprintf("%s at /dev/shm is less than the 64 MB that a container has without it", v.SizeLimit), "are gigabytes meant, as in 16Gi?")
 	}
 }
 
@@ -78,7 +100,7 @@ func (s *places) judge(c corev1.Container, at string, a layout) {
 		}
 	}
 	line, _ := s.at(command)
-	j := &judge{layout: a, shell: containerShell(argv, vars)}
+	j := &judge{layout: a, shell: containerShell(argv, vars), variable: s.c.variable}
 	j.env = append(env, a.env...)
 	for i := range j.exports {
 		j.exports[i].line += line - 1
@@ -134,13 +156,24 @@ func (s *places) environment(c corev1.Container, at string) []variable {
 	return out
 }
 
-// devices checks requests of what cannot be overcommitted, where no API server does: in pods
-// that a controller creates from an object of its own.
+// devices checks amounts of what can be neither divided nor overcommitted.
 func (s *places) devices(c corev1.Container, at string) {
-	for _, name := range slices.Sorted(maps.Keys(c.Resources.Requests)) {
-		request, limit := c.Resources.Requests[name], c.Resources.Limits[name]
-		if device := strings.Contains(string(name), "/"); device && !s.core && request.Cmp(limit) != 0 {
-			s.report(LevelError, fmt.Sprintf("%s.resources.requests[%s]", at, name), fmt.Sprintf("the request %s differs from the limit %s, so the pods are refused", &request, &limit), "write limits with the same number")
+	for _, list := range []string{"requests", "limits"} {
+		amounts := map[string]corev1.ResourceList{"requests": c.Resources.Requests, "limits": c.Resources.Limits}[list]
+		for _, name := range slices.Sorted(maps.Keys(amounts)) {
+			n := amounts[name]
+			where := fmt.Sprintf("%s.resources.%s[%s]", at, list, name)
+			limit, limited := c.Resources.Limits[name]
+			switch {
+			case !strings.Contains(string(name), "/"):
+			case n.MilliValue()%1000 != 0:
+				s.report(LevelError, where, fmt.Sprintf("%s is no whole number, so the pods are refused", &n), "write a whole number: Kubernetes divides no device, but a device plugin can offer one several times")
+			case list == "limits" || limited && n.Cmp(limit) == 0:
+			case !limited:
+				s.report(LevelError, where, fmt.Sprintf("the request %s has no limit, so the pods are refused", &n), "write limits with the same number")
+			default:
+				s.report(LevelError, where, fmt.Sprintf("the request %s differs from the limit %s, so the pods are refused", &n, &limit), "write limits with the same number")
+			}
 		}
 	}
 }

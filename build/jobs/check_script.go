@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 var (
@@ -18,7 +20,7 @@ var (
 func (c *checker) script(text []byte) {
 	o, at, end := directives(string(text))
 	a := layout{}.slurm(o)
-	if o.has("ntasks", "n", "ntasks-per-node") { // else Slurm counts processors
+	if o.has("ntasks", "n", "ntasks-per-node", "tasks-per-node") { // else Slurm counts processors
 		a.slots = a.tasks
 	}
 	if o.has("hetjob", "packjob") {
@@ -30,11 +32,11 @@ func (c *checker) script(text []byte) {
 		c.bad(1, "", "sbatch refuses a script whose first line does not begin with #!", "write #!/bin/bash as the first line, with nothing before it")
 	}
 	c.unexpanded(o, at)
-	j := &judge{layout: a, shell: parseShell(string(text), slurmVars(a, o)), report: func(line int, level, field, message, remedy string) {
+	j := &judge{layout: a, shell: parseShell(string(text), slurmVars(a, o)), variable: c.variable, report: func(line int, level, field, message, remedy string) {
 		c.add(level, line, 0, field, message, remedy)
 	}}
 	j.judge()
-	c.ignored(j.shell, end)
+	c.sbatch(j.shell, end)
 	c.batchContainer(j, o, at["container-image"])
 	c.docker(j.shell, string(text))
 }
@@ -101,14 +103,63 @@ func (c *checker) unexpanded(o options, at map[string]int) {
 	}
 }
 
-// ignored warns about directives after the first command: tasks and GPUs may be missing.
-func (c *checker) ignored(sh *shell, first int) {
+// sbatch checks the form of directives. Those after the first command it does not read: tasks
+// and GPUs may be missing.
+func (c *checker) sbatch(sh *shell, first int) {
+	var late []int
 	for _, comment := range sh.comments {
-		if comment.line > first && directive.MatchString(comment.words[0]) {
-			c.add(LevelWarning, comment.line, 0, "", fmt.Sprintf("sbatch does not read directives after the first command, on line %d", first), "move it up")
+		text := comment.words[0]
+		switch {
+		case !directive.MatchString(text):
+			continue
+		case comment.line > first:
+			late = append(late, comment.line)
+			continue
+		}
+		for _, w := range strings.Fields(strings.TrimPrefix(text, "#SBATCH")) {
+			if strings.HasPrefix(w, "#") {
+				break
+			}
+			name, value, given := strings.Cut(strings.TrimLeft(w, "-"), "=")
+			two := strings.HasPrefix(w, "--")
+			switch known := slices.Contains(sbatchOptions, name); {
+			case w[0] != '-' || unknown(w):
+			case !two && known && len(name) > 2:
+				c.bad(comment.line, "", fmt.Sprintf("with one dash sbatch reads -%c with the value %s", name[0], strings.TrimPrefix(w, "-"+name[:1])), "write -"+w)
+			case two && !known && !slices.ContainsFunc(sbatchOptions, func(o string) bool { return strings.HasPrefix(o, name) }): // a plugin may add options
+				if near := words.Nearest(name, sbatchOptions); words.Distance(name, near) <= 2 && len(name) > 4 {
+					c.bad(comment.line, "", "sbatch has no option --"+name, "write --"+near)
+				}
+			case two && name == "time" && given && !duration.MatchString(value):
+				c.bad(comment.line, name, "sbatch cannot read the time "+value, "write minutes, hours:minutes:seconds or days-hours:minutes:seconds")
+			}
 		}
 	}
+	if len(late) > 0 {
+		message := fmt.Sprintf("sbatch does not read directives after the first command, on line %d", first)
+		if len(late) > 1 {
+			message += fmt.Sprintf("; there are %d, down to line %d", len(late), late[len(late)-1])
+		}
+		c.add(LevelWarning, late[0], 0, "", message, "move them up")
+	}
 }
+
+// duration matches what sbatch's --time accepts, and what is filled in first.
+var duration = regexp.MustCompile(`(?i)^"?([0-9]+-|([0-9]+-)?[0-9]+(:[0-9]+){0,2}|unlimited|infinite|-1)"?$|[<>{}%@]|^[A-Z_]+$`)
+
+// sbatchOptions are sbatch's long options, of Slurm 20.11 to 25.11.
+var sbatchOptions = strings.Fields(`account acctg-freq array batch bb bbf begin chdir cluster clusters cluster-constraint comment
+	constraint container container-id contiguous core-spec cores-per-socket cpu-freq cpus-per-gpu cpus-per-task deadline
+	delay-boot dependency distribution error exclude exclusive export export-file extra extra-node-info get-user-env gid
+	gpu-bind gpu-freq gpus gpus-per-node gpus-per-socket gpus-per-task gres gres-flags help hint hold ignore-pbs input
+	job-name kill-on-invalid-dep licenses mail-type mail-user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mincpus
+	network nice no-kill no-requeue nodefile nodelist nodes ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node
+	ntasks-per-socket open-mode output overcommit oversubscribe parsable partition power prefer priority profile
+	propagate qos quiet reboot requeue reservation resv-ports segment share signal sockets-per-node spread-job stepmgr
+	switches tasks-per-node test-only thread-spec threads-per-core time time-min tmp tres-bind tres-per-job tres-per-task
+	uid usage use-min-nodes verbose version wait wait-all-nodes wckey wrap x11
+	container-image container-mounts container-name container-workdir container-env container-entrypoint container-writable
+	container-mount-home container-remap-root container-save no-container-entrypoint no-container-mount-home no-container-remap-root`)
 
 // batchContainer checks the image in which pyxis runs the script itself.
 func (c *checker) batchContainer(j *judge, o options, line int) {

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,7 +26,8 @@ type command struct {
 type variable struct {
 	name, value string
 	line        int
-	maybe       bool // set on a condition
+	maybe       bool   // set on a condition
+	after       string // the variable before it that "NAME= WORD" makes empty
 }
 
 // maxWord limits what expansions can make of a small script.
@@ -43,6 +45,7 @@ var (
 		`([;&|()\n]+)`,                                                        // 8 end of a command
 		`([^\s'"\\$` + "`" + `;&|()<>]+|\\?.)`,                                // 9 text
 	}, "|") + ")")
+	list       = regexp.MustCompile(`^\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)`)
 	expansion  = regexp.MustCompile(`\\[\\"$` + "`\n" + `]|\$(\w+)|\$\{(\w+(?:\[[@*]\])?)(?::?-[^}${]*)?\}`)
 	assignment = regexp.MustCompile(`^([A-Za-z_]\w*)(\+?=)(?s:(.*))$`)
 	setting    = []string{"export", "declare", "typeset", "readonly", "local"}
@@ -67,7 +70,10 @@ func parseShell(text string, vars map[string]string) *shell {
 	}
 	for text != "" {
 		m := token.FindStringSubmatch(text)
-		t, array := m[0], text[0] == '(' && strings.HasSuffix(word, "=") && strings.IndexAny(text[1:], "()") == strings.IndexByte(text[1:], ')')
+		t, array := m[0], ""
+		if strings.HasSuffix(word, "=") {
+			array = list.FindString(text)
+		}
 		if cmd.line == 0 && m[1] == "" && m[8] == "" {
 			cmd.line = line
 		}
@@ -83,13 +89,12 @@ func parseShell(text string, vars map[string]string) *shell {
 		case t[0] == '#' && !inWord:
 			t, _, _ = strings.Cut(text, "\n")
 			sh.comments = append(sh.comments, command{line, []string{t}})
-		case array: // the part up to a parenthesis
+		case array != "":
 			var words []string
-			inner, _, _ := strings.Cut(text[1:], ")")
-			for _, c := range parseShell(inner, sh.vars).commands {
+			for _, c := range parseShell(array[1:len(array)-1], maps.Clone(sh.vars)).commands {
 				words = append(words, c.words...)
 			}
-			word, t = word+"("+strings.Join(words, " "), text[:min(len(inner)+2, len(text))]
+			word, t = word+"("+strings.Join(words, " "), array
 		case m[6] != "":
 			here = append(here, m[6])
 		case m[7] != "":
@@ -182,13 +187,17 @@ func (sh *shell) end(cmd command, maybe bool) {
 		exported = rest[0] == "export" || slices.Contains(rest, "-x")
 		set, rest = rest[1:], nil
 	}
-	for _, w := range set {
+	for i, w := range set {
 		m := assignment.FindStringSubmatch(w)
 		if m == nil { // "export NAME", "declare -x"
 			m = []string{"", w, "", sh.vars[w]}
 		}
-		if exported && w[0] != '-' {
-			sh.exports = append(sh.exports, variable{m[1], m[3], cmd.line, maybe})
+		if exported && w != "" && w[0] != '-' {
+			v := variable{name: m[1], value: m[3], line: cmd.line, maybe: maybe}
+			if i > 0 && m[2] == "" && strings.HasSuffix(set[i-1], "=") {
+				v.after = strings.TrimSuffix(set[i-1], "=")
+			}
+			sh.exports = append(sh.exports, v)
 		}
 		if m[2] == "" || len(rest) > 0 {
 			continue

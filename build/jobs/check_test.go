@@ -32,11 +32,11 @@ func TestMutations(t *testing.T) {
 		{RunCertify, MPIOperator, "      replicas: 1\n", "      replicas: 2\n", "must be 1"},
 		{RunCertify, MPIOperator, "mpiImplementation: OpenMPI", "mpiImplementation: LAM", "LAM"},
 		{RunCertify, MPIOperator, "cleanPodPolicy: Running", "cleanPodPolicy: Sometimes", "Sometimes"},
-		{RunCertify, MPIOperator, "                nvidia.com/gpu: \"8\"\n                rdma/ib: \"1\"\n              requests:", "                nvidia.com/gpu: \"8\"\n              requests:", "the request 1 differs from the limit 0"},
+		{RunCertify, MPIOperator, "                nvidia.com/gpu: \"8\"\n                rdma/ib: \"1\"\n              requests:", "                nvidia.com/gpu: \"8\"\n              requests:", "the request 1 has no limit"},
 		{RunCertify, MPIOperator, "                - IPC_LOCK", "                - NET_ADMIN", "warning: spec.mpiReplicaSpecs.Worker.template.spec.containers[0].securityContext: it asks for rdma/ib"},
 		{RunCertify, MPIOperator, "mountPath: /dev/shm", "mountPath: /shm", "nothing is mounted at /dev/shm for 8 GPUs"},
 		{RunCertify, MPIOperator, "kubeflow.org/v2beta1", "kubeflow.org/v1alpha2", "write kubeflow.org/v2beta1"},
-		{RunCertify, MPIOperator, "memory: 960Gi", "memory: 960GiB", "skipped: the document is not checked: quantities must match"},
+		{RunCertify, MPIOperator, "memory: 960Gi", "memory: 960GiB", "memory: \"960GiB\" is no quantity"},
 		{RunCertify, MPIOperator, "          labels:\n            app.kubernetes.io/instance", "          lables:\n            app.kubernetes.io/instance", `.template.metadata.lables: unknown field`},
 		{RunCertify, JobSet, "value: \"8\"", "value: \"64\"", "it is 64, but 8 pods of 1 processes are 8"},
 		{RunColl, JobSet, "value: \"64\"", "value: \"32\"", "job.yaml:91:24: spec.replicatedJobs[0].template.spec.template.spec.containers[0].env[2].value: it is 32, but 8 pods of 8 processes are 64"},
@@ -75,7 +75,7 @@ func TestMutations(t *testing.T) {
 			continue
 		}
 		name := map[string]string{SlurmBare: "job.slurm", SlurmEnroot: "job.slurm", MPIOperator: "job.yaml", JobSet: "job.yaml", Kubernetes: "job.yaml", Docker: "job.sh"}[tt.scheduler]
-		found := Check([]File{{name, []byte(changed)}})
+		found := Check([]File{{name, []byte(changed)}}, nil)
 		hit := false
 		for _, f := range found {
 			hit = hit || strings.Contains(f.String(), tt.want) && f.Line > 0
@@ -152,6 +152,10 @@ func TestRight(t *testing.T) {
 		"redirect.sh":      batch(2, 8, "srun ./all_reduce_perf -g 1 2>&1 >log | tee <(cat) <<<8"),
 		"option.sh":        batch(2, 8, "mpirun --allow-run-as-root ./all_reduce_perf -n 20 -f 2 -g 1"),
 		"hydra.sh":         "export NCCL_DEBUG=INFO\nmpirun -ppn 8 -f hosts ./all_reduce_perf",
+		"lightning.sh":     batch(2, 4, "export MASTER_ADDR=localhost\nsrun --nodes=1 --ntasks=1 python prepare.py\nsrun bash -c 'torchrun --nnodes=2 --rdzv_endpoint=$HEAD:1 --nproc_per_node=2 a.py'"),
+		"options.sh":       "#!/bin/bash\n#SBATCH -N2 -pgpu -Jtimes --exclusive=user --constraint=a --bb=x --site-plugin=y --time=1-00:00:00 --ntasks-per-n=8 # --ntask\n#SBATCH --time=<TIME>\n#SBATCH -t 20\nsrun ./a",
+		"open.sh":          batch(2, 8, "A=()\nA=(a (b)\nsrun ./a"),
+		"fraction.yaml":    pod(1, "resources: {limits: {cpu: 500m, memory: 1.5Gi}, requests: {cpu: 0.1}}"),
 		"version.sh":       batch(2, 8, "export NCCL_DEBUG=INFO\nmpirun --version\nmpirun -np 16 -x NCCL_DEBUG ./all_reduce_perf -g 1"),
 		"counted.sh":       batch(2, 8, "export NCCL_DEBUG=INFO\nN=$(wc -l < hosts)\nmpirun -np $N -x NCCL_DEBUG ./all_reduce_perf -g 1"),
 		"coll.sh":          batch(2, 8, "export NCCL_DEBUG=INFO\nmpirun -np 16 --mca coll ^hcoll -x NCCL_DEBUG ./all_reduce_perf -g 1"),
@@ -162,7 +166,7 @@ func TestRight(t *testing.T) {
 		"numbers.yaml":     pod(1, "env: [{name: A, value: \"1\"}, {name: B, value: one}]"),
 		"slots-given.yaml": mpiJob("", "command: [sh, -c, 'mpirun --host a:8,b:8 -np 16 all_reduce_perf -g 1']"),
 	} {
-		if found := Check([]File{{name, []byte(text)}}); len(found) > 0 {
+		if found := Check([]File{{name, []byte(text)}}, nil); len(found) > 0 {
 			t.Errorf("%s: %v", text, found)
 		}
 	}
@@ -214,7 +218,29 @@ func TestWrong(t *testing.T) {
 		{"a.yaml", strings.Replace(pod(1), "{nvidia.com/gpu: 1}", "{rdma/hca: 1}", 1), "it asks for rdma/hca, but has not the capability IPC_LOCK"},
 		{"a.yaml", pod(1, "env: [{name: LD_LIBRARY_PATH, value: '/a:$LD_LIBRARY_PATH'}]"), "Kubernetes does not expand $LD_LIBRARY_PATH"},
 		{"a.yaml", "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\nspec: {pytorchReplicaSpecs: {Worker: {template: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: 4}, requests: {nvidia.com/gpu: 8}}}]}}}}}", "the request 8 differs from the limit 4"},
-		{"a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}", "skipped: kind: v1 ConfigMap is not known"},
+		{"a.sh", batch(2, 8, "srun torchrun --nproc_per_node 1 --nnodes 2 --rdzv_backend c10d --rdzv_endpoint localhost:29500 a.py"), "a.sh:5: --rdzv-endpoint=localhost:29500: on each of 2 nodes that is the node itself"},
+		{"a.sh", batch(2, 1, "srun bash -c 'torchrun --nproc_per_node 8 --nnodes $SLURM_NNODES --standalone a.py'"), "--standalone: each of 2 nodes trains by itself"},
+		{"a.sh", batch(2, 8, "export MASTER_ADDR=127.0.0.1\nsrun python a.py"), "a.sh:5: warning: MASTER_ADDR: on each of 2 nodes 127.0.0.1 is the node itself"},
+		{"a.sh", batch(2, 8, "srun --gres=gpu:4 bash -c \"echo rank\npython a.py\""), "warning: 8 tasks a node run Python, but there are 4 GPUs"},
+		{"a.sh", batch(2, 8, "export NCCL_IB_HCA= mlx5\nsrun ./a"), `warning: NCCL_IB_HCA: it is empty: a space follows =, and "mlx5" is another word`},
+		{"a.sh", batch(2, 8, "export NCCL_IB_HCAS=mlx5\nsrun ./a"), "a.sh:5: warning: NCCL_IB_HCAS: no such variable"},
+		{"a.sh", "#!/bin/bash\n#SBATCH --tasks-per-node=8 --gpus-per-node=8\nsrun torchrun --nproc_per_node=8 a.py", "that needs 64 GPUs"},
+		{"a.sh", batch(2, 1, "ARGS=(--nproc_per_node=8 --nnodes=2 --rdzv_endpoint=$(hostname) --rdzv_id=1) # all\ntorchrun \"${ARGS[@]}\" a.py"), "warning: torchrun is to wait for 2 nodes"},
+		{"a.slurm", "#!/bin/bash\n#SBATCH --ntask-per-node=8\nsrun ./a", "a.slurm:2: sbatch has no option --ntask-per-node; write --ntasks-per-node"},
+		{"a.slurm", "#!/bin/bash\n#SBATCH -ntasks-per-node=8\nsrun ./a", "a.slurm:2: with one dash sbatch reads -n with the value tasks-per-node=8; write --ntasks-per-node=8"},
+		{"a.slurm", "#!/bin/bash\n#SBATCH --time=5min # or more\nsrun ./a", "a.slurm:2: time: sbatch cannot read the time 5min"},
+		{"a.slurm", "#!/bin/bash\nmodule load cuda\n#SBATCH -N1\n\n#SBATCH -n1\nsrun ./a", "a.slurm:3: warning: sbatch does not read directives after the first command, on line 2; there are 2, down to line 5"},
+		{"a.yaml", strings.Replace(mpiJob("", "command: [mpirun, -npernode, '8', all_reduce_perf]"), "Worker: 8", "Worker: 4", 1), "mpirun starts 8 processes a node, but a node has 4 slots"},
+		{"a.yaml", strings.Replace(pod(1), "gpu: 1}", "gpu: 500m}", 1), "resources.limits[nvidia.com/gpu]: 500m is no whole number"},
+		{"a.yaml", strings.Replace(pod(1), "limits", "requests", 1), "the request 1 has no limit, so the pods are refused"},
+		{"a.yaml", pod(2, "volumeMounts: [{name: shm, mountPath: /dev/shm}]") + "  volumes: [{name: shm, emptyDir: {}}]\n", "spec.volumes[0].emptyDir: it is mounted at /dev/shm, but lies on the node's disk"},
+		{"a.yaml", pod(2, "volumeMounts: [{name: shm, mountPath: /dev/shm}]") + "  volumes: [{name: shm, emptyDir: {medium: memory}}]\n", `there is no medium "memory"`},
+		{"a.yaml", pod(2, "volumeMounts: [{name: shm, mountPath: /dev/shm}]") + "  volumes: [{name: shm, emptyDir: {medium: Memory, sizeLimit: 20Mi}}]\n", "20Mi at /dev/shm is less than the 64 MB"},
+		{"a.yaml", pod(2, "volumeMounts: [{name: shm, mountPath: /dev/shm}]") + "  volumes: [{name: shm, emptyDir: {medium: Memory, sizeLimit: 32gb}}]\n", `sizeLimit: "32gb" is no quantity`},
+		{"a.yaml", "apiVersion: leaderworkerset.x-k8s.io/v1\nkind: LeaderWorkerSet\nmetadata: {name: a}\nspec: {leaderWorkerTemplate: {size: 2, workerTemplate: {spec: {hostNetwork: true, containers: [{name: c}]}}}}", "the pod finds none of the other 1 by their names"},
+		{"a.yaml", "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\nspec: {pytorchReplicaSpecs: {Master: {template: {spec: {containers: [{name: c}]}}}, Worker: {replicas: 3, template: {spec: {containers: [{name: c, command: [torchrun, --nnodes=3, a.py]}]}}}}}", "torchrun is told of 3 nodes, but starts on 4"},
+		{"a.yaml", strings.Replace(mpiJob("", "command: [mpirun, -np, '32', all_reduce_perf]"), "v2beta1", "v1", 1), "mpirun starts 32 processes, but 8 on each of 2 nodes are 16"},
+		{"a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}", "skipped: kind: v1 ConfigMap is not checked"},
 		{"a.yaml", "a: 1\n{{- if .Values.a }}\nb: 2\n{{- end }}", "skipped: the document that begins here is a template"},
 		{"a.yaml", "---\na: [1", "a.yaml:2: skipped: the document that begins here is not YAML"},
 		{"a.yaml", "image: a", "skipped: this is no object of Kubernetes"},
@@ -223,7 +249,12 @@ func TestWrong(t *testing.T) {
 		{"hosts", "# none", "it names no host"},
 		{"a.sh", " \n", "there is nothing in it"},
 	} {
-		found := Check([]File{{tt.name, []byte(tt.text)}})
+		found := Check([]File{{tt.name, []byte(tt.text)}}, func(name, _ string) *Finding {
+			if name == "NCCL_IB_HCAS" {
+				return &Finding{Level: LevelWarning, Message: "no such variable"}
+			}
+			return nil
+		})
 		hit := 0
 		for _, f := range found {
 			if strings.Contains(f.String(), tt.want) {
@@ -231,7 +262,7 @@ func TestWrong(t *testing.T) {
 			}
 		}
 		other := len(found) - hit
-		if strings.Contains(tt.text, "PyTorchJob") {
+		if strings.Contains(tt.text, "PyTorchJob") || strings.Contains(tt.text, "v1\nkind: MPIJob") || strings.Contains(tt.text, "LeaderWorkerSet") {
 			other = 0 // of which is also said that it is not known
 		}
 		if hit != 1 || other != 0 {
@@ -255,7 +286,7 @@ func FuzzCheck(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, name string, text []byte) {
 		lines := bytes.Count(text, []byte("\n")) + 1
-		for _, x := range Check([]File{{name, text}}) {
+		for _, x := range Check([]File{{name, text}}, nil) {
 			if x.Line < 0 || x.Line > lines || x.Message == "" || x.Level == "" {
 				t.Errorf("%+v in a file of %d lines", x, lines)
 			}

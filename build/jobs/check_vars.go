@@ -22,8 +22,15 @@ func (j *judge) nccl(vars []variable) {
 	plugin := slices.ContainsFunc(vars, func(v variable) bool {
 		return (v.name == "NCCL_NET" || v.name == "NCCL_NET_PLUGIN") && v.value != "none" && v.value != "Socket"
 	})
-	for _, v := range vars {
+	for i, v := range vars {
+		if j.variable != nil && !unknown(v.value) && communication.MatchString(v.name) {
+			if f := j.variable(v.name, v.value); f != nil {
+				j.report(v.line, f.Level, v.name, f.Message, f.Remedy)
+			}
+		}
 		switch is := v.name + "=" + v.value; {
+		case v.value == "" && communication.MatchString(v.name) && i+1 < len(vars) && vars[i+1].after == v.name:
+			j.report(v.line, LevelWarning, v.name, fmt.Sprintf("it is empty: a space follows =, and %q is another word", vars[i+1].name), "write "+v.name+"="+vars[i+1].name)
 		case v.maybe:
 		case is == "NCCL_IB_DISABLE=1" && j.nodes > 1 && !plugin:
 			j.report(v.line, LevelWarning, v.name, fmt.Sprintf("between %d nodes NCCL uses sockets, not InfiniBand or RoCE", j.nodes), "remove it, unless the nodes have neither")
@@ -31,10 +38,19 @@ func (j *judge) nccl(vars []variable) {
 			j.report(v.line, LevelWarning, v.name, fmt.Sprintf("%d GPUs of a node use the host's memory, not NVLink", j.gpus), "remove it, unless it is to measure that")
 		case is == "NCCL_SOCKET_IFNAME=lo" && j.nodes > 1:
 			j.report(v.line, LevelError, v.name, fmt.Sprintf("no node reaches another over lo, and there are %d", j.nodes), "name the interface between the nodes")
+		case v.name == "MASTER_ADDR" && localhost.MatchString(v.value) && j.nodes > 1 && (j.batch && j.tasks > 0 && j.together() || j.every):
+			j.report(v.line, LevelWarning, v.name, fmt.Sprintf("on each of %d nodes %s is the node itself, so they do not find each other", j.nodes, v.value), "write the first node's name")
 		case j.batch && slices.Contains([]string{"RANK=0", "LOCAL_RANK=0", "NODE_RANK=0"}, is) && j.tasks*j.nodes > 1:
 			j.report(v.line, LevelWarning, v.name, fmt.Sprintf("it is 0 for each of %d tasks: the script runs once", j.tasks*j.nodes), "set it in the shell of each task: srun bash -c '…'")
 		}
 	}
+}
+
+// together reports whether processes on several nodes find each other by MASTER_ADDR.
+func (j *judge) together() bool {
+	return slices.ContainsFunc(j.launches(), func(l *launch) bool {
+		return l.outer == srun && j.slurm(l.options).nodes > 1 && l.python && !l.inside.has("rdzv-endpoint", "master-addr", "standalone")
+	})
 }
 
 // reach warns about variables that do not get to a command's ranks.

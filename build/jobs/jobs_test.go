@@ -178,7 +178,7 @@ func TestEveryCombination(t *testing.T) {
 					}
 					rendered++
 					name := "job" + map[string]string{MPIOperator: ".yaml", JobSet: ".yaml", Kubernetes: ".yaml", Hostfile: ""}[s]
-					for _, f := range Check([]File{{name, text}}) {
+					for _, f := range Check([]File{{name, text}}, nil) {
 						if asked := slices.Contains(variants, "no-ib") && strings.HasSuffix(f.Remedy, "unless the nodes have neither"); !asked {
 							t.Errorf("%s %s %v: %s", p.ID, s, variants, f)
 						}

@@ -93,6 +93,22 @@ func TestSbatchRefuses(t *testing.T) {
 	}
 }
 
+// TestSbatchDirectives: sbatch and the check refuse the same directives.
+func TestSbatchDirectives(t *testing.T) {
+	needSbatch(t)
+	for _, d := range strings.Fields(`--time=20 --time=1-00 --time=1-00:00 --time=1-00:00:00 --time=00:20 --time=1:2:3 --time=infinite
+		--time=UNLIMITED --time=1- --time=5min --time=1:00:00:00 --time=5m --time=1h --time=1-0:0:0:0 --time=2d --time=3:
+		--time=1.5 --time=:30 --ntask-per-node=1 --nnodes=1 --tasks-per-node=1 --ntasks-per-n=1 --ntasks=1 -n1 -N1
+		--cpu-per-task=1 --mem-per-gpus=1 -ntasks-per-node=8 -time=5 --job-names=a --exclusiv --exclusives`) {
+		script := []byte("#!/bin/bash\n#SBATCH --partition=all\n#SBATCH " + d + "\ntrue\n")
+		refused := len(slurmRefuses(script)) > 0
+		found := Check([]File{{"a.sh", script}}, nil)
+		if wrong := slices.ContainsFunc(found, func(f Finding) bool { return f.Level == LevelError }); wrong != refused {
+			t.Errorf("%s: sbatch refuses it: %v; found: %v", d, refused, found)
+		}
+	}
+}
+
 // slurmRefuses is what bash, shellcheck and Slurm say against a script.
 func slurmRefuses(text []byte) (all []string) {
 	for _, tool := range [][]string{{"bash", "-n"}, {"shellcheck", "--shell=bash", "-"}, {"sbatch", "--test-only"}} {

@@ -140,7 +140,7 @@ func TestExamples(t *testing.T) {
 		}
 		wanted[filepath.Join("testdata", "jobs", s+".diff")] += fmt.Sprintf("# %s, of %s\n", strings.Join(e.args, " "), with) + changes(from, now)
 	}
-	for _, f := range jobs.Check(files) {
+	for _, f := range jobs.Check(files, ncclVariable) {
 		if asked := strings.Contains(f.Message, "NCCL uses sockets"); f.Level != jobs.LevelSkipped && !asked { // by --no-ib
 			t.Error(f)
 		}

@@ -247,7 +247,7 @@ func (o *jobsCheck) run(c *cli.Context) error {
 	if err != nil {
 		return exit.With(exit.Usage, err)
 	}
-	found := jobs.Check(files)
+	found := jobs.Check(files, ncclVariable)
 	count := map[string]int{}
 	for _, f := range found {
 		count[f.Level]++
