@@ -76,7 +76,7 @@ func explainCommand(out io.Writer) *cli.Command {
 			if r.Verdict == explain.Fault || r.Verdict == explain.Undecidable && len(r.Causes) > 0 {
 				return explained(out, r, format)
 			}
-			figures, err := measurements(rules, files, hardware)
+			figures, err := measurements(rules, files, hardware, len(r.Causes) > 0)
 			if err != nil || figures == nil {
 				return cmp.Or(err, explained(out, r, format))
 			}
@@ -85,8 +85,9 @@ func explainCommand(out io.Writer) *cli.Command {
 	}
 }
 
-// measurements judges what benchmarks printed into the texts, where no line of them shows a fault; nil if there is nothing.
-func measurements(rules *explain.Set, files []explain.File, machine string) (*judge.Report, error) {
+// measurements judges what benchmarks printed into the texts, where no line of them shows a fault; nil if there is nothing,
+// or, where some line is explained, nothing that can be judged.
+func measurements(rules *explain.Set, files []explain.File, machine string, causes bool) (*judge.Report, error) {
 	db, err := platform.Load()
 	if err != nil {
 		return nil, err
@@ -102,7 +103,7 @@ func measurements(rules *explain.Set, files []explain.File, machine string) (*ju
 		}
 		r, err := j.File(f.Name, f.Text)
 		switch {
-		case err != nil, len(r.Measurements) == 1 && r.Measurements[0].Rows == nil && r.Verdict != judge.Fail: // nothing to judge
+		case err != nil, causes && len(r.Measurements) == 1 && r.Measurements[0].Rows == nil && r.Verdict != judge.Fail: // nothing to judge
 		case all == nil:
 			all = r
 		default:

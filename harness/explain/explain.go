@@ -46,10 +46,11 @@ type Report struct {
 
 // an input is the files, with what was found in them.
 type input struct {
-	files []File
-	set   *Set
-	hits  [][]hit // by pattern
-	facts map[string][]fact
+	files    []File // unwrapped
+	original []File
+	set      *Set
+	hits     [][]hit // by pattern
+	facts    map[string][]fact
 }
 
 // A hit is a line on which a pattern matches.
@@ -60,8 +61,9 @@ type hit struct {
 
 // Explain applies the rules to files.
 func (s *Set) Explain(files []File) *Report {
-	in := &input{files: files, set: s, hits: make([][]hit, len(s.patterns)), facts: map[string][]fact{}}
-	for i := range files {
+	in := &input{files: make([]File, len(files)), original: files, set: s, hits: make([][]hit, len(s.patterns)), facts: map[string][]fact{}}
+	for i, f := range files {
+		in.files[i] = File{f.Name, unwrap(f.Text)}
 		in.scan(i)
 	}
 	in.findFacts()
@@ -116,7 +118,7 @@ func named(re *regexp.Regexp, groups [][]byte) map[string]string {
 func (in *input) shown(p place) Line {
 	f := in.files[p.file]
 	_, l := line(f.Text, p.offset)
-	return Line{File: f.Name, Number: 1 + bytes.Count(f.Text[:p.offset], []byte{0x0a}), Text: Shown(string(l)), at: p}
+	return Line{File: f.Name, Number: 1 + bytes.Count(in.original[p.file].Text[:p.offset], []byte{'\n'}), Text: Shown(string(l)), at: p}
 }
 
 func (in *input) add(name, value string, more map[string]string, at place) {

@@ -27,7 +27,7 @@ func TestRules(t *testing.T) {
 	s := set(t)
 	for _, r := range s.Rules {
 		applies := func(text string) bool {
-			in := &input{files: []File{{"x", []byte(text)}}, set: s, hits: make([][]hit, len(s.patterns)), facts: map[string][]fact{}}
+			in := &input{files: []File{{"x", []byte(text)}}, original: []File{{"x", []byte(text)}}, set: s, hits: make([][]hit, len(s.patterns)), facts: map[string][]fact{}}
 			in.scan(0)
 			in.findFacts()
 			c, ok := in.apply(r)
@@ -160,7 +160,7 @@ func TestScanner(t *testing.T) {
 	s := set(t)
 	for _, r := range s.Rules {
 		for _, text := range r.Match {
-			in := &input{files: []File{{"x", []byte(text)}}, set: s, hits: make([][]hit, len(s.patterns)), facts: map[string][]fact{}}
+			in := &input{files: []File{{"x", []byte(text)}}, original: []File{{"x", []byte(text)}}, set: s, hits: make([][]hit, len(s.patterns)), facts: map[string][]fact{}}
 			in.scan(0)
 			for i, p := range s.patterns {
 				n := 0
@@ -225,5 +225,22 @@ func TestLine(t *testing.T) {
 	r := set(t).Explain([]File{{"one line", long}})
 	if r.Verdict != Fault || r.Causes[0].ID != "memlock" || len(r.Causes[0].Lines[0].Text) > maxLine {
 		t.Errorf("of a line of %d bytes: %s", len(long), r.Summary)
+	}
+}
+
+// TestUnwrap: a warning that a web page has broken is one line again, and all offsets stay the same.
+func TestUnwrap(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"x\nNCCL WARN Call to ibv_modify_qp failed with 61\n   No data available, on dev m:1,\n  local GID ::\ny\n": "x\nNCCL WARN Call to ibv_modify_qp failed with 61 No data available, on dev m:1, local GID ::     \ny\n",
+		"NCCL WARN NET/IB:\r\nGot completion with status=12":                                                        "NCCL WARN NET/IB: Got completion with status=12 ",
+		"NCCL WARN a\nNCCL WARN b\nlocal GID c\n":                                                                   "NCCL WARN a\nNCCL WARN b local GID c\n",
+		"NCCL WARN a\nother\n": "NCCL WARN a\nother\n",
+		"NCCL WARN ":           "NCCL WARN ",
+		"NCCL WARN \n":         "NCCL WARN \n",
+	} {
+		if got := string(unwrap([]byte(text))); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
 	}
 }

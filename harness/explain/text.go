@@ -3,6 +3,7 @@ package explain
 import (
 	"bytes"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/assay-hpc/assay/internal/words"
@@ -46,6 +47,49 @@ func line(text []byte, offset int) (start int, l []byte) {
 		end = offset + i
 	}
 	return start, Clean(text[start:end])
+}
+
+// wrapped matches the begin of what continues a warning of NCCL about verbs.
+var wrapped = regexp.MustCompile(`^[ \t]*(?:Got completion|local ?G[iI][dD]|remote ?G[iI][dD]|\d*, vendor err|on dev |(?:No data available|Connection timed out|Network is unreachable|No route to host|Invalid argument|No such device)\b)`)
+
+// unwrap returns a text in which the lines of such warnings, which mails and web pages break, are whole again, with
+// blanks at their ends, so that all other offsets stay the same.
+func unwrap(text []byte) []byte {
+	const warning = "NCCL WARN "
+	copied := false
+	for at := 0; ; {
+		i := bytes.Index(text[at:], []byte(warning))
+		if i < 0 {
+			return text
+		}
+		start := at + i
+		at = endOfLine(text, start)
+		whole := text[start:at]
+		for range 4 {
+			next := text[min(len(text), at+1):]
+			if !wrapped.Match(next[:min(len(next), 64)]) {
+				break
+			}
+			end := endOfLine(next, 0)
+			whole = slices.Concat(bytes.TrimRight(whole, " \t\r"), []byte{' '}, bytes.TrimSpace(next[:end]))
+			at += 1 + end
+		}
+		if at-start > len(text[start:endOfLine(text, start)]) { // lines were joined
+			if !copied {
+				text, copied = bytes.Clone(text), true
+			}
+			copy(text[start:], whole)
+			copy(text[start+len(whole):at], bytes.Repeat([]byte{' '}, at-start-len(whole)))
+		}
+	}
+}
+
+// endOfLine is where the line of an offset ends.
+func endOfLine(text []byte, offset int) int {
+	if i := bytes.IndexByte(text[offset:], '\n'); i >= 0 {
+		return offset + i
+	}
+	return len(text)
 }
 
 var escapes = regexp.MustCompile(`\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])|\r$`)
