@@ -12,8 +12,10 @@ import (
 	"cmp"
 	"maps"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // A fact is what an input says about something: a version, a variable, the state of a port.
@@ -76,28 +78,55 @@ func (s *Set) Explain(files []File) *Report {
 	return in.report(all)
 }
 
-// scan finds the lines of a file on which patterns match.
+// scan finds the lines of a file on which patterns match. Parts of a large file are read at once.
 func (in *input) scan(file int) {
-	text, s := in.files[file].Text, in.set
+	text := in.files[file].Text
+	const part = 4 << 20
+	var ends []int
+	for end := 0; end < len(text); {
+		end = endOfLine(text, min(len(text), end+max(part, len(text)/runtime.GOMAXPROCS(0))))
+		ends = append(ends, end)
+	}
+	found := make([][][]hit, len(ends))
+	var all sync.WaitGroup
+	for i, end := range ends {
+		start := 0
+		if i > 0 {
+			start = ends[i-1]
+		}
+		all.Go(func() { found[i] = in.set.scan(text, file, start, end) })
+	}
+	all.Wait()
+	for _, hits := range found {
+		for p, h := range hits {
+			in.hits[p] = append(in.hits[p], h[:min(len(h), max(0, maxMatches-len(in.hits[p])))]...)
+		}
+	}
+}
+
+// scan returns, by pattern, the lines between two ends of lines on which the pattern matches.
+func (s *Set) scan(text []byte, file, from, to int) [][]hit {
+	hits := make([][]hit, len(s.patterns))
 	tried := make([]int, len(s.patterns)) // by pattern: 1 + the offset of the line that was tried last
-	s.scanner.scan(text, func(end int, patterns []int32) {
+	s.scanner.scan(text[from:to], func(end int, patterns []int32) {
 		start, l := -1, []byte(nil)
 		for _, p := range patterns {
-			if len(in.hits[p]) >= maxMatches {
+			if len(hits[p]) >= maxMatches {
 				continue
 			}
 			if start < 0 {
-				start, l = line(text, end-1)
+				start, l = line(text, from+end-1)
 			}
 			if tried[p] == start+1 {
 				continue
 			}
 			tried[p] = start + 1
 			if m := s.patterns[p].re.FindSubmatch(l); m != nil {
-				in.hits[p] = append(in.hits[p], hit{place{file, start}, named(s.patterns[p].re, m)})
+				hits[p] = append(hits[p], hit{place{file, start}, named(s.patterns[p].re, m)})
 			}
 		}
 	})
+	return hits
 }
 
 // named returns what the named groups matched. Alternatives of a pattern have names that differ in a last digit.

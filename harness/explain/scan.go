@@ -155,7 +155,7 @@ func shortest(all []string) int {
 type scanner struct {
 	class   [256]uint8 // of bytes that no literal tells apart
 	classes int
-	next    []int32   // by state and class
+	next    []int32   // by state and class: where the next state's row begins, times 2, and 1 if a literal ends there
 	found   [][]int32 // by state: the patterns one of whose literals ends there
 }
 
@@ -212,16 +212,22 @@ func newScanner(patterns []*pattern) *scanner {
 			}
 		}
 	}
+	for i, state := range s.next {
+		s.next[i] = state * int32(s.classes) << 1
+		if s.found[state] != nil {
+			s.next[i] |= 1
+		}
+	}
 	return s
 }
 
 // scan calls hit for each place where a literal ends, with the patterns that have it.
 func (s *scanner) scan(text []byte, hit func(end int, patterns []int32)) {
-	state, classes, next := int32(0), s.classes, s.next
+	row, next := int32(0), s.next
 	for i, b := range text {
-		state = next[int(state)*classes+int(s.class[b])]
-		if f := s.found[state]; f != nil {
-			hit(i+1, f)
+		row = next[int(row>>1)+int(s.class[b])]
+		if row&1 != 0 {
+			hit(i+1, s.found[int(row>>1)/s.classes])
 		}
 	}
 }

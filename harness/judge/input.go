@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/assay-hpc/assay/harness/explain"
 	"github.com/assay-hpc/assay/internal/platform"
@@ -40,7 +41,7 @@ type variable struct {
 
 func newInput(name string, text []byte) *input {
 	in := &input{name: name, text: text}
-	in.lines = readLines(string(text[:min(len(text), maxText)]))
+	in.lines = readLines(text[:min(len(text), maxText)])
 	in.unquote()
 	in.readJSON()
 	return in
@@ -91,54 +92,62 @@ func HasFigures(text []byte) bool {
 	return false
 }
 
+// linesWith returns the indexes of lines that contain a word. starts are where lines begin.
+func linesWith(text []byte, word string, starts []int32) (out []int) {
+	for at := 0; ; {
+		n := bytes.Index(text[at:], []byte(word))
+		if n < 0 {
+			return out
+		}
+		l, found := slices.BinarySearch(starts, int32(at+n))
+		if !found {
+			l--
+		}
+		out = append(out, l)
+		if l+1 >= len(starts) {
+			return out
+		}
+		at = int(starts[l+1])
+	}
+}
+
 // readLines returns the lines of a text that may belong to a measurement.
-func readLines(text string) []line {
+func readLines(text []byte) []line {
 	keep := func(int) bool { return true }
 	if len(text) > large {
-		var wanted []bool // by offset of a line's begin, in the order of lines
-		starts := make([]int32, 1, 1+strings.Count(text, "\n"))
+		starts := make([]int32, 1, 1+bytes.Count(text, []byte{'\n'}))
 		for i := 0; ; {
-			n := strings.IndexByte(text[i:], '\n')
+			n := bytes.IndexByte(text[i:], '\n')
 			if n < 0 {
 				break
 			}
 			i += n + 1
 			starts = append(starts, int32(i))
 		}
-		wanted = make([]bool, len(starts))
-		for _, a := range anchors {
-			for at := 0; ; {
-				n := strings.Index(text[at:], a.text)
-				if n < 0 {
-					break
-				}
-				at += n
-				l, found := slices.BinarySearch(starts, int32(at))
-				if !found {
-					l--
-				}
+		found := make([][]int, len(anchors)) // indexes of lines
+		var all sync.WaitGroup
+		for i, a := range anchors {
+			all.Go(func() { found[i] = linesWith(text, a.text, starts) })
+		}
+		all.Wait()
+		wanted := make([]bool, len(starts))
+		for i, a := range anchors {
+			for _, l := range found[i] {
 				for k := max(0, l-a.before); k <= min(len(wanted)-1, l+a.after); k++ {
 					wanted[k] = true
 				}
-				if l+1 >= len(starts) {
-					break
-				}
-				at = int(starts[l+1])
 			}
 		}
 		keep = func(i int) bool { return wanted[i] }
 	}
 	var out []line
 	i := 0
-	for l := range strings.Lines(text) {
+	for l := range bytes.Lines(text) {
 		if i++; !keep(i - 1) {
 			continue
 		}
-		l = strings.TrimRight(l[:min(len(l), maxLine)], "\r\n")
-		if strings.IndexByte(l, 0x1b) >= 0 {
-			l = string(explain.Clean([]byte(l)))
-		}
-		out = append(out, line{i, l})
+		l = explain.Clean(bytes.TrimRight(l[:min(len(l), maxLine)], "\r\n"))
+		out = append(out, line{i, string(l)})
 	}
 	return out
 }

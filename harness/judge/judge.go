@@ -98,12 +98,14 @@ type Judge struct {
 
 // File judges what a file contains.
 func (j *Judge) File(name string, text []byte) (*Report, error) {
+	explained := make(chan *explain.Report)
+	go func() { explained <- j.Rules.Explain([]explain.File{{Name: name, Text: text}}) }()
 	in := newInput(name, text)
 	in.db = j.DB
 	in.machine, in.rules = j.Machine, j.Rules
 	in.readVars()
 	r := &Report{Schema: 1, Platform: j.Machine}
-	log := j.Rules.Explain([]explain.File{{Name: name, Text: text}})
+	log := <-explained
 	for _, c := range log.Causes {
 		if c.Verdict != explain.NoFault {
 			in.log = append(in.log, c)
