@@ -142,6 +142,7 @@ const (
 	torchrun   = "torchrun"
 	accelerate = "accelerate"
 	deepspeed  = "deepspeed"
+	sglang     = "sglang.launch_server"
 	benchmark  = "benchmark" // of nccl-tests or the harness: -g GPUs per process
 	certify    = "harness certify"
 )
@@ -151,11 +152,12 @@ type launch struct {
 	line  int
 	outer string // srun, mpirun or "": what starts the processes of all nodes
 	options
-	inner  string // what each of these processes runs; "": unknown
-	inside options
-	python bool // each of them is a program in Python, or its launcher
-	gpus   int  // that a process of outer takes; 0: unknown
-	nodes  int  // of which inner is told; 0: of none
+	inner   string // what each of these processes runs; "": unknown
+	inside  options
+	exports []variable // of the shells that the command starts
+	python  bool       // each of them is a program in Python, or its launcher
+	gpus    int        // that a process of outer takes; 0: unknown
+	nodes   int        // of which inner is told; 0: of none
 }
 
 var (
@@ -175,8 +177,10 @@ func starter(words []string, i int) string {
 		before = words[i-1]
 	}
 	switch w := path.Base(words[i]); {
-	case w == srun, w == torchrun, w == deepspeed:
+	case w == srun, w == torchrun, w == deepspeed, w == sglang:
 		return w
+	case w == "run" && path.Base(before) == "tune": // torchtune's
+		return torchrun
 	case w == mpirun, w == "mpiexec", w == "mpiexec.hydra", w == "orterun", w == "prterun":
 		return mpirun
 	case w == "torch.distributed.run", w == "torch.distributed.launch":
@@ -198,8 +202,8 @@ func (sh *shell) launches() []*launch {
 		if slices.Contains(notStarted, path.Base(cmd.words[0])) {
 			continue
 		}
-		words := flatten(cmd.words, sh.inherited(), 0)
-		l, from := &launch{line: cmd.line}, 0
+		words, exports := flatten(cmd.words, sh.inherited(), 0)
+		l, from := &launch{line: cmd.line, exports: exports}, 0
 		for i := range words {
 			what := starter(words, i)
 			if l.outer == "" && (what == srun || what == mpirun) {
@@ -233,18 +237,21 @@ func (sh *shell) inherited() map[string]string {
 }
 
 // flatten puts the words of a shell's command string in the place of the string.
-func flatten(words []string, vars map[string]string, depth int) []string {
-	var out []string
+// It also returns what these shells export.
+func flatten(words []string, vars map[string]string, depth int) (out []string, exports []variable) {
 	for i, w := range words {
 		if i == 0 || depth > 3 || !shellFlag.MatchString(words[i-1]) || !strings.ContainsAny(w, " \n") {
 			out = append(out, w)
 			continue
 		}
-		for _, c := range parseShell(w, maps.Clone(vars)).commands {
-			out = append(out, flatten(c.words, vars, depth+1)...)
+		sh := parseShell(w, maps.Clone(vars))
+		exports = append(exports, sh.exports...)
+		for _, c := range sh.commands {
+			more, e := flatten(c.words, vars, depth+1)
+			out, exports = append(out, more...), append(exports, e...)
 		}
 	}
-	return out
+	return out, exports
 }
 
 // spawn sets how many GPUs a process takes, and of how many nodes it is told.
@@ -265,6 +272,11 @@ func (l *launch) spawn() {
 		l.gpus = divide(o.number("num-processes"), max(l.nodes, 1))
 	case deepspeed:
 		l.gpus, l.nodes = o.number("num-gpus"), o.number("num-nodes")
+	case sglang: // it counts the GPUs of all nodes
+		if l.nodes = o.number("nnodes"); !o.has("nnodes") {
+			l.nodes = 1
+		}
+		l.gpus = divide(max(o.number("tp", "tp-size", "tensor-parallel-size"), 1)*max(o.number("pp-size", "pipeline-parallel-size"), 1), l.nodes)
 	}
 }
 
@@ -284,6 +296,7 @@ func (j *judge) judge() {
 		!slices.ContainsFunc(j.commands, func(c command) bool { return slices.Contains([]string{"ssh", "pdsh", "clush", "parallel"}, c.words[0]) })
 	for _, l := range all {
 		j.start(l)
+		j.ranks(l)
 		j.reach(l, vars)
 		if j.batch && alone && j.nodes > 1 && l.nodes > 1 && l.inner != deepspeed {
 			j.report(l.line, LevelWarning, "", fmt.Sprintf("%s is to wait for %d nodes, but sbatch runs the script on the first alone", l.inner, l.nodes), "write srun before it")
@@ -314,7 +327,7 @@ func (j *judge) start(l *launch) {
 		bad(LevelError, "write one of the two", "each of %d processes of %s starts %s", nodes*per, l.outer, l.inner)
 	case l.inner == certify && per > 1:
 		bad(LevelError, "write 1", "%d processes a node, but harness certify takes one process a node, which sees all GPUs", per)
-	case l.inner == torchrun || l.inner == accelerate:
+	case l.inner == torchrun || l.inner == accelerate || l.inner == sglang:
 		j.toldNodes(l, nodes, bad)
 		if l.inner == torchrun && l.outer == srun && nodes > 1 && !l.inside.has("nnodes", "standalone", "$") && !j.sets("PET_NNODES") {
 			bad(LevelWarning, "write --nnodes and --rdzv-endpoint", "on each of %d nodes torchrun is told of no other (--nnodes is 1 by default), so each trains by itself", nodes)
@@ -322,9 +335,17 @@ func (j *judge) start(l *launch) {
 	case l.outer == srun && l.inner == "" && l.python && gpus > 0 && per > gpus:
 		bad(LevelWarning, "write as many tasks as GPUs; NCCL refuses two ranks on one", "%d tasks a node run Python, but there are %d GPUs", per, gpus)
 	}
+	visible := 0
+	for _, v := range slices.Concat(j.env, j.exports) {
+		if v.name == "CUDA_VISIBLE_DEVICES" && !v.maybe && !unknown(v.value) && v.value != "" {
+			visible = 1 + strings.Count(v.value, ",")
+		}
+	}
 	switch use := per * l.gpus; {
 	case use == 0:
-	case gpus > 0 && use > gpus, gpus == 0 && use > 16:
+	case visible > 0 && use > visible && (gpus == 0 || use <= gpus):
+		bad(LevelError, "name as many, or unset it", "processes a node: %d, GPUs of each: %d; that needs %d GPUs, but CUDA_VISIBLE_DEVICES names %d", per, l.gpus, use, visible)
+	case gpus > 0 && use > gpus, gpus == 0 && use > 16 && (l.inner == benchmark || per > 1):
 		there := fmt.Sprintf("there are %d", gpus)
 		if gpus == 0 {
 			there = "no machine has so many"
@@ -338,7 +359,13 @@ func (j *judge) start(l *launch) {
 // toldNodes compares the nodes of which a launcher is told with those on which it starts.
 func (j *judge) toldNodes(l *launch, nodes int, bad func(level, remedy, format string, args ...any)) {
 	rank, backend := l.inside.last("node-rank", "machine-rank"), l.inside.last("rdzv-backend")
-	for _, name := range []string{"rdzv-endpoint", "master-addr", "main-process-ip"} {
+	for _, name := range []string{"rdzv-endpoint", "master-port", "main-process-port", "dist-init-addr"} {
+		at := l.inside.last(name)
+		if n, err := strconv.Atoi(at[strings.LastIndexByte(at, ':')+1:]); err == nil && n > 1<<16-1 {
+			bad(LevelError, "write one from 1024 to 65535", "--%s: there is no port %d", name, n)
+		}
+	}
+	for _, name := range []string{"rdzv-endpoint", "master-addr", "main-process-ip", "dist-init-addr"} {
 		if at := l.inside.last(name); localhost.MatchString(at) && min(nodes, l.nodes) > 1 {
 			bad(LevelError, "write the first node's name", "--%s=%s: on each of %d nodes that is the node itself, so they do not find each other", name, at, nodes)
 		}
@@ -346,7 +373,7 @@ func (j *judge) toldNodes(l *launch, nodes int, bad func(level, remedy, format s
 	if l.inside.has("standalone") && min(nodes, l.nodes) > 1 {
 		bad(LevelError, "write --rdzv-endpoint in its place", "--standalone: each of %d nodes trains by itself", nodes)
 	}
-	switch all := l.outer == srun && !l.has("N", "nodes", "w", "nodelist", "n", "ntasks") || l.outer == "" && j.every; {
+	switch all := l.outer == srun && (!l.has("N", "nodes", "w", "nodelist", "n", "ntasks") || nodes > 1 && nodes == j.nodes) || l.outer == "" && j.every; {
 	case !all || nodes < 1 || l.nodes < 1 || l.inside.has("standalone"):
 	case l.nodes != nodes:
 		bad(LevelError, "write the same number", "%s is told of %d nodes, but starts on %d", l.inner, l.nodes, nodes)

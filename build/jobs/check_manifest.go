@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,8 +22,8 @@ const (
 	oldMPIKind = "kubeflow.org/v1 MPIJob"
 )
 
-// others are the other kinds that jobs are made of. Of those, only the pods matter.
-var others = []string{"batch/v1 Job", "apps/v1 DaemonSet", "v1 Pod", "resource.nvidia.com/v1beta1 ComputeDomain"}
+// known are the other kinds that jobs are made of. Of those, only the pods matter.
+var known = []string{"batch/v1 Job", "apps/v1 DaemonSet", "v1 Pod", "resource.nvidia.com/v1beta1 ComputeDomain"}
 
 // gone are versions that no controller serves any more, and what came in their place.
 var gone = map[string]string{
@@ -33,6 +34,7 @@ var gone = map[string]string{
 
 // manifest checks each document of a YAML file.
 func (c *checker) manifest(text []byte) {
+	var objects []object
 	for _, d := range documents(text) {
 		c.base = d.line
 		var root yaml.Node
@@ -43,9 +45,10 @@ func (c *checker) manifest(text []byte) {
 			}
 			c.add(LevelSkipped, c.base+1, 0, "", why, "render it first; kubectl apply --dry-run=client says more")
 		} else if len(root.Content) > 0 {
-			c.object(root.Content[0], d.text)
+			objects = c.object(root.Content[0], d.text, objects)
 		}
 	}
+	c.references(objects)
 }
 
 type document struct {
@@ -67,21 +70,22 @@ func documents(text []byte) []document {
 	return out
 }
 
-func (c *checker) object(n *yaml.Node, text []byte) {
+// object checks a document, and appends it to the others if it is an object of Kubernetes.
+func (c *checker) object(n *yaml.Node, text []byte, others []object) []object {
 	s := &places{c: c, pos: map[string]place{}}
 	version, kind := field(n, "apiVersion"), field(n, "kind")
 	name := version + " " + kind
 	switch {
 	case !s.note(n, "", 0):
 		c.add(LevelSkipped, c.base+n.Line, n.Column, "", "the document is too deep, or its aliases make it too large", "write it out")
-		return
+		return others
 	case n.Kind != yaml.MappingNode || version == "" || kind == "":
 		c.add(LevelSkipped, c.base+n.Line, n.Column, "", "this is no object of Kubernetes", "")
-		return
+		return others
 	}
 	if now := gone[name]; now != "" {
 		s.report(LevelError, "apiVersion", "nothing runs a "+name+" any more", "write "+now)
-		return
+		return others
 	}
 	if s.mend(n, "") {
 		if whole, err := yaml.Marshal(n); err == nil {
@@ -95,7 +99,7 @@ func (c *checker) object(n *yaml.Node, text []byte) {
 	}
 	if err != nil {
 		s.skip(err)
-		return
+		return others
 	}
 	layoutOf := func(string) layout { return layout{} }
 	switch name {
@@ -104,7 +108,7 @@ func (c *checker) object(n *yaml.Node, text []byte) {
 		strange, err := k8sjson.UnmarshalStrict(raw, job)
 		if err != nil {
 			s.skip(err)
-			return
+			return others
 		}
 		mpi.SetDefaults_MPIJob(job)
 		if name == oldMPIKind {
@@ -120,18 +124,62 @@ func (c *checker) object(n *yaml.Node, text []byte) {
 		set := &Set{}
 		if err := json.Unmarshal(raw, set); err != nil {
 			s.skip(err)
-			return
+			return others
 		}
 		layoutOf = s.jobSet(set)
 	default:
-		if !slices.Contains(others, name) {
+		if !slices.Contains(known, name) {
 			s.unknownKind(name, text)
 		}
 		if n := pods(name, all); n > 0 {
 			layoutOf = func(string) layout { return layout{nodes: n} }
 		}
 	}
+	s.strict = name == mpiJobKind
+	s.batch = strings.HasPrefix(name, "batch/") || kind == "JobSet"
+	s.templates = !slices.Contains([]string{"Job", "JobSet", "MPIJob", "PyTorchJob", "Pod", "Deployment", "DaemonSet"}, kind)
+	s.labels(all)
+	if kind == "PyTorchJob" {
+		s.pyTorchJob(all)
+	}
 	s.pods(all, "", layoutOf)
+	return append(others, object{s, c.base, kind, all})
+}
+
+// value returns what is at a path of maps, nil if there is nothing.
+func value(v any, path ...string) any {
+	for _, key := range path {
+		m, _ := v.(map[string]any)
+		v = m[key]
+	}
+	return v
+}
+
+// labels checks that an object's selector matches its own pods.
+func (s *places) labels(object any) {
+	want, _ := value(object, "spec", "selector", "matchLabels").(map[string]any)
+	template, _ := value(object, "spec", "template", "metadata").(map[string]any)
+	have, _ := template["labels"].(map[string]any)
+	for _, key := range slices.Sorted(maps.Keys(want)) {
+		if template != nil && have[key] != want[key] {
+			s.report(LevelError, "spec.template.metadata.labels", fmt.Sprintf("the selector asks for %s=%v, which the pods do not have, and the object is refused", key, want[key]), "write the same labels in both")
+		}
+	}
+}
+
+// pyTorchJob checks the names that the training operator knows.
+func (s *places) pyTorchJob(object any) {
+	replicas, _ := value(object, "spec", "pytorchReplicaSpecs").(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(replicas)) {
+		at := "spec.pytorchReplicaSpecs." + name
+		if name != "Master" && name != "Worker" {
+			s.report(LevelError, at, "the operator knows no replicas of this name", "write Master or Worker")
+		}
+		containers, _ := value(replicas[name], "template", "spec", "containers").([]any)
+		if !slices.ContainsFunc(containers, func(c any) bool { return value(c, "name") == "pytorch" }) {
+			s.report(LevelError, at+".template.spec.containers", "the operator refuses pods without a container called pytorch", "name it so")
+		}
+	}
 }
 
 // unknownKind reports that an object's own fields are not checked.
@@ -145,13 +193,6 @@ func (s *places) unknownKind(name string, text []byte) {
 
 // pods returns how many pods of an object run together, 0 if that is unknown.
 func pods(name string, object any) (n int) {
-	at := func(v any, path ...string) any {
-		for _, key := range path {
-			m, _ := v.(map[string]any)
-			v = m[key]
-		}
-		return v
-	}
 	number := func(v any, without int) int {
 		if n, ok := v.(float64); ok && n == float64(int(n)) {
 			return int(n)
@@ -160,11 +201,14 @@ func pods(name string, object any) (n int) {
 	}
 	switch _, kind, _ := strings.Cut(name, " "); kind {
 	case "LeaderWorkerSet":
-		return number(at(object, "spec", "leaderWorkerTemplate", "size"), 1)
+		return number(value(object, "spec", "leaderWorkerTemplate", "size"), 1)
 	case "PyTorchJob":
-		all, _ := at(object, "spec", "pytorchReplicaSpecs").(map[string]any)
+		if value(object, "spec", "elasticPolicy") != nil {
+			return 0
+		}
+		all, _ := value(object, "spec", "pytorchReplicaSpecs").(map[string]any)
 		for _, replica := range all {
-			n += number(at(replica, "replicas"), 1)
+			n += number(value(replica, "replicas"), 1)
 		}
 	}
 	return n
@@ -173,9 +217,14 @@ func pods(name string, object any) (n int) {
 // mend reports scalars that the API refuses, and puts others in their place: values of environment
 // variables that are no strings, and quantities that are none.
 func (s *places) mend(n *yaml.Node, where string) (changed bool) {
+	keys := map[string]bool{}
 	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i].Value, n.Content[i+1]
-		if where == "env" && key == "value" && value.Kind == yaml.ScalarNode && slices.Contains([]string{"!!int", "!!float", "!!bool"}, value.Tag) {
+		if keys[key] && key != "<<" {
+			s.c.add(LevelWarning, s.c.base+n.Content[i].Line, n.Content[i].Column, key, "it is there twice, and the last counts", "write it once")
+		}
+		keys[key] = true
+		if where == "env[]" && key == "value" && value.Kind == yaml.ScalarNode && slices.Contains([]string{"!!int", "!!float", "!!bool"}, value.Tag) {
 			s.c.add(LevelError, s.c.base+value.Line, value.Column, "env", fmt.Sprintf("%s is no string, and the API refuses it", value.Value), fmt.Sprintf("write %q", value.Value))
 			value.Tag, value.Style = "!!str", yaml.DoubleQuotedStyle
 			changed = true
@@ -192,14 +241,14 @@ func (s *places) mend(n *yaml.Node, where string) (changed bool) {
 	}
 	if n.Kind == yaml.SequenceNode {
 		for _, e := range n.Content {
-			changed = s.mend(e, where) || changed
+			changed = s.mend(e, where+"[]") || changed
 		}
 	}
 	return changed
 }
 
 // plain matches scalars that nothing is to be filled into.
-var plain = regexp.MustCompile(`^[\w.+-]+$`)
+var plain = regexp.MustCompile(`^[0-9.+-][\w.+-]*$`)
 
 // field returns the value of a mapping's key if it is a scalar, otherwise "".
 func field(n *yaml.Node, name string) string {

@@ -14,6 +14,10 @@ type places struct {
 	c     *checker
 	pos   map[string]place
 	steps int // aliases could make a small document endless
+
+	strict    bool // all unknown fields are reported already
+	batch     bool // the pods are of a Job
+	templates bool // a controller may add volumes to the pods
 }
 
 type place struct{ line, column int }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	k8sjson "sigs.k8s.io/json"
 )
 
 // pods checks all pods in an object, of whatever kind: each has a list of containers.
@@ -24,7 +25,14 @@ func (s *places) pods(v any, at string, layoutOf func(path string) layout) {
 			var p corev1.PodSpec
 			raw, err := json.Marshal(v)
 			if err == nil {
-				err = json.Unmarshal(raw, &p)
+				var strange []error
+				strange, err = k8sjson.UnmarshalStrict(raw, &p)
+				for _, e := range strange {
+					if s.strict { // the operator's decoder has reported it
+						break
+					}
+					s.report(LevelWarning, strings.Trim(at+"."+fieldOf(e), "."), "there is no such field, or it is there twice", "look at the indentation; kubectl explain pod.spec names all fields")
+				}
 			}
 			if err != nil {
 				s.skip(err)
@@ -40,6 +48,7 @@ func (s *places) pods(v any, at string, layoutOf func(path string) layout) {
 }
 
 func (s *places) pod(p corev1.PodSpec, at string, a layout) {
+	s.names(p, at)
 	if own := p.DNSPolicy == "" || p.DNSPolicy == corev1.DNSClusterFirst; p.HostNetwork && own && a.nodes > 1 && !strings.Contains(at, "mpiReplicaSpecs.Worker") {
 		s.report(LevelWarning, at+".hostNetwork", fmt.Sprintf("the pod finds none of the other %d by their names: with hostNetwork it asks the node's name server alone", a.nodes-1), "write dnsPolicy: ClusterFirstWithHostNet")
 	}
@@ -58,6 +67,26 @@ func (s *places) pod(p corev1.PodSpec, at string, a layout) {
 			a.gpus, a.every = n, true
 		}
 		s.judge(c, at, a)
+	}
+}
+
+// names checks that what a pod's containers name is there.
+func (s *places) names(p corev1.PodSpec, at string) {
+	if s.batch && p.RestartPolicy == corev1.RestartPolicyAlways {
+		s.report(LevelError, at+".restartPolicy", "the pods of a Job may not have Always, and are refused", "write Never or OnFailure")
+	}
+	for i, c := range p.Containers {
+		at := fmt.Sprintf("%s.containers[%d]", at, i)
+		for k, m := range c.VolumeMounts {
+			if !s.templates && !slices.ContainsFunc(p.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name }) {
+				s.report(LevelError, fmt.Sprintf("%s.volumeMounts[%d].name", at, k), fmt.Sprintf("the pod has no volume %q, and is refused", m.Name), "add it to the pod's volumes, beside containers")
+			}
+		}
+		for k, r := range c.Resources.Claims {
+			if !slices.ContainsFunc(p.ResourceClaims, func(c corev1.PodResourceClaim) bool { return c.Name == r.Name }) {
+				s.report(LevelError, fmt.Sprintf("%s.resources.claims[%d].name", at, k), fmt.Sprintf("the pod has no resource claim %q, and is refused", r.Name), "add it to the pod's resourceClaims, beside containers")
+			}
+		}
 	}
 }
 
@@ -166,6 +195,8 @@ func (s *places) devices(c corev1.Container, at string) {
 			limit, limited := c.Resources.Limits[name]
 			switch {
 			case !strings.Contains(string(name), "/"):
+			case slices.Contains([]string{"nvidia.com/gpus", "amd.com/gpus", "nvidia.com/GPU", "vpc.amazonaws.com/efas"}, string(name)):
+				s.report(LevelError, where, "no device plugin offers this name, so the pods wait for ever", "write "+strings.TrimSuffix(strings.ToLower(string(name)), "s"))
 			case n.MilliValue()%1000 != 0:
 				s.report(LevelError, where, fmt.Sprintf("%s is no whole number, so the pods are refused", &n), "write a whole number: Kubernetes divides no device, but a device plugin can offer one several times")
 			case list == "limits" || limited && n.Cmp(limit) == 0:

@@ -31,12 +31,16 @@ func (c *checker) script(text []byte) {
 	if a.batch && !strings.HasPrefix(string(text), "#!") {
 		c.bad(1, "", "sbatch refuses a script whose first line does not begin with #!", "write #!/bin/bash as the first line, with nothing before it")
 	}
+	if a.batch && strings.Contains(string(text), "\r\n") {
+		c.bad(1, "", "sbatch refuses a script with DOS line breaks", "dos2unix removes them")
+	}
 	c.unexpanded(o, at)
 	j := &judge{layout: a, shell: parseShell(string(text), slurmVars(a, o)), variable: c.variable, report: func(line int, level, field, message, remedy string) {
 		c.add(level, line, 0, field, message, remedy)
 	}}
 	j.judge()
 	c.sbatch(j.shell, end)
+	c.continued(string(text))
 	c.batchContainer(j, o, at["container-image"])
 	c.docker(j.shell, string(text))
 }
@@ -130,6 +134,8 @@ func (c *checker) sbatch(sh *shell, first int) {
 				if near := words.Nearest(name, sbatchOptions); words.Distance(name, near) <= 2 && len(name) > 4 {
 					c.bad(comment.line, "", "sbatch has no option --"+name, "write --"+near)
 				}
+			case two && name == "gres" && misspeltGPU.MatchString(value):
+				c.bad(comment.line, name, "Slurm has no resource "+strings.SplitN(value, ":", 2)[0], "write gpu")
 			case two && name == "time" && given && !duration.MatchString(value):
 				c.bad(comment.line, name, "sbatch cannot read the time "+value, "write minutes, hours:minutes:seconds or days-hours:minutes:seconds")
 			}
@@ -143,6 +149,20 @@ func (c *checker) sbatch(sh *shell, first int) {
 		c.add(LevelWarning, late[0], 0, "", message, "move them up")
 	}
 }
+
+// continued warns about lines that seem to go on, but end.
+func (c *checker) continued(text string) {
+	for i, l := range strings.Split(text, "\n") {
+		if l = strings.TrimSuffix(l, "\r"); notContinued.MatchString(l) && !strings.HasPrefix(strings.TrimSpace(l), "#") {
+			c.add(LevelWarning, i+1, 0, "", "a blank follows the last \\, so the next line does not belong to this one", "remove the blank")
+		}
+	}
+}
+
+var (
+	notContinued = regexp.MustCompile(`[^\\]\\[ \t]+$`)
+	misspeltGPU  = regexp.MustCompile(`^(gpus|GPUs?)\b`)
+)
 
 // duration matches what sbatch's --time accepts, and what is filled in first.
 var duration = regexp.MustCompile(`(?i)^"?([0-9]+-|([0-9]+-)?[0-9]+(:[0-9]+){0,2}|unlimited|infinite|-1)"?$|[<>{}%@]|^[A-Z_]+$`)

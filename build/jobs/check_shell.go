@@ -45,11 +45,12 @@ var (
 		`([;&|()\n]+)`,                                                        // 8 end of a command
 		`([^\s'"\\$` + "`" + `;&|()<>]+|\\?.)`,                                // 9 text
 	}, "|") + ")")
-	list       = regexp.MustCompile(`^\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)`)
-	expansion  = regexp.MustCompile(`\\[\\"$` + "`\n" + `]|\$(\w+)|\$\{(\w+(?:\[[@*]\])?)(?::?-[^}${]*)?\}`)
-	assignment = regexp.MustCompile(`^([A-Za-z_]\w*)(\+?=)(?s:(.*))$`)
-	setting    = []string{"export", "declare", "typeset", "readonly", "local"}
-	keywords   = strings.Fields("if then elif else while until do ! time { for select case function")
+	list         = regexp.MustCompile(`^\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)`)
+	expansion    = regexp.MustCompile(`\\[\\"$` + "`\n" + `]|\$(\w+)|\$\{(\w+(?:\[[@*]\])?)(?::?-[^}${]*)?\}`)
+	substitution = regexp.MustCompile(`\$\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|` + "`[^`]*`") // what it becomes, only a running shell knows
+	assignment   = regexp.MustCompile(`^([A-Za-z_]\w*)(\+?=)(?s:(.*))$`)
+	setting      = []string{"export", "declare", "typeset", "readonly", "local"}
+	keywords     = strings.Fields("if then elif else while until do ! time { for select case function")
 )
 
 // parseShell reads a script. It knows quoting, comments, here-documents, and variables with
@@ -204,6 +205,7 @@ func (sh *shell) end(cmd command, maybe bool) {
 		}
 		delete(sh.vars, m[1])
 		delete(sh.vars, m[1]+"[@]")
+		m[3] = substitution.ReplaceAllString(m[3], "$$?")
 		if value, array := strings.CutPrefix(m[3], "("); m[2] == "=" && !maybe && array {
 			sh.vars[m[1]+"[@]"] = value
 		} else if m[2] == "=" && !maybe {

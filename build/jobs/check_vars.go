@@ -4,11 +4,21 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
 // communication matches the variables of NCCL and of what is below it.
 var communication = regexp.MustCompile(`^(NCCL|RCCL|OFI_NCCL|TORCH_NCCL|UCX|FI|SHARP)_|^(LD_LIBRARY_PATH|LD_PRELOAD|CUDA_VISIBLE_DEVICES)$`)
+
+// withinNode matches interfaces that no other node is reached over.
+var withinNode = regexp.MustCompile(`^(lo|docker[0-9]+|virbr[0-9]+)$`)
+
+// port reports whether a value may be the number of a port: it is none, or from 1024 to 65535.
+func port(value string) bool {
+	n, err := strconv.Atoi(value)
+	return err != nil || n == 0 || 1024 <= n && n <= 1<<16-1
+}
 
 // nccl checks values of NCCL's variables, and the numbers of processes.
 func (j *judge) nccl(vars []variable) {
@@ -36,13 +46,39 @@ func (j *judge) nccl(vars []variable) {
 			j.report(v.line, LevelWarning, v.name, fmt.Sprintf("between %d nodes NCCL uses sockets, not InfiniBand or RoCE", j.nodes), "remove it, unless the nodes have neither")
 		case is == "NCCL_P2P_DISABLE=1" && j.gpus > 1:
 			j.report(v.line, LevelWarning, v.name, fmt.Sprintf("%d GPUs of a node use the host's memory, not NVLink", j.gpus), "remove it, unless it is to measure that")
-		case is == "NCCL_SOCKET_IFNAME=lo" && j.nodes > 1:
-			j.report(v.line, LevelError, v.name, fmt.Sprintf("no node reaches another over lo, and there are %d", j.nodes), "name the interface between the nodes")
+		case v.name == "NCCL_SOCKET_IFNAME" && withinNode.MatchString(v.value) && j.nodes > 1:
+			j.report(v.line, LevelError, v.name, fmt.Sprintf("no node reaches another over %s, and there are %d", v.value, j.nodes), "name the interface between the nodes")
+		case v.name == "MASTER_PORT" && !port(v.value):
+			j.report(v.line, LevelError, v.name, "there is no port "+v.value+" that a user's program can have", "write one from 1024 to 65535")
 		case v.name == "MASTER_ADDR" && localhost.MatchString(v.value) && j.nodes > 1 && (j.batch && j.tasks > 0 && j.together() || j.every):
 			j.report(v.line, LevelWarning, v.name, fmt.Sprintf("on each of %d nodes %s is the node itself, so they do not find each other", j.nodes, v.value), "write the first node's name")
 		case j.batch && slices.Contains([]string{"RANK=0", "LOCAL_RANK=0", "NODE_RANK=0"}, is) && j.tasks*j.nodes > 1:
 			j.report(v.line, LevelWarning, v.name, fmt.Sprintf("it is 0 for each of %d tasks: the script runs once", j.tasks*j.nodes), "set it in the shell of each task: srun bash -c '…'")
 		}
+	}
+}
+
+// ranks checks the numbers that the shells of srun's tasks get.
+func (j *judge) ranks(l *launch) {
+	a := j.slurm(l.options)
+	if l.outer != srun || !j.batch || a.tasks*a.nodes < 2 {
+		return
+	}
+	vars := append(slices.Clone(j.exports), l.exports...)
+	by := map[string]string{}
+	for _, v := range vars {
+		by[v.name] = v.value
+	}
+	for _, v := range l.exports {
+		switch {
+		case slices.Contains([]string{"RANK=0", "LOCAL_RANK=0", "NODE_RANK=0"}, v.name+"="+v.value) && (v.name != "LOCAL_RANK" || a.tasks > 1):
+			j.report(l.line, LevelWarning, v.name, fmt.Sprintf("it is 0 in each of %d tasks: the batch script's shell expands it", a.tasks*a.nodes), `write \$ for $ within "…"`)
+		case v.name == "RANK" && strings.Contains(v.value, "SLURM_LOCALID") && a.nodes > 1:
+			j.report(l.line, LevelError, v.name, fmt.Sprintf("SLURM_LOCALID counts the tasks of one node, and there are %d nodes", a.nodes), "write SLURM_PROCID")
+		}
+	}
+	if world, err := strconv.Atoi(by["WORLD_SIZE"]); err == nil && world != a.tasks*a.nodes && strings.Contains(by["RANK"], "SLURM_PROCID") && a.tasks > 0 {
+		j.report(l.line, LevelError, "WORLD_SIZE", fmt.Sprintf("it is %d, but srun starts %d tasks", world, a.tasks*a.nodes), "write SLURM_NTASKS")
 	}
 }
 
