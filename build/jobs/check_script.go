@@ -39,6 +39,9 @@ func (c *checker) script(text []byte) {
 		c.add(level, line, 0, field, message, remedy)
 	}}
 	j.judge()
+	if line := j.shell.open; line > 0 && strings.Count(unquotable.ReplaceAllString(string(text), ""), `"`)%2 == 1 {
+		c.add(LevelWarning, line, 0, "", "nothing closes the quote that opens here or above", "bash -n says where the shell sees it")
+	}
 	c.sbatch(j.shell, end)
 	c.continued(string(text))
 	c.batchContainer(j, o, at["container-image"])
@@ -158,6 +161,9 @@ func (c *checker) continued(text string) {
 		}
 	}
 }
+
+// unquotable matches comments and escaped quotes.
+var unquotable = regexp.MustCompile(`(?m)^[ \t]*#.*$|\\"`)
 
 var (
 	notContinued = regexp.MustCompile(`[^\\]\\[ \t]+$`)

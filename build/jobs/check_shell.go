@@ -13,6 +13,7 @@ type shell struct {
 	comments []command // of one word each
 	exports  []variable
 	vars     map[string]string // constants; of an array by "NAME[@]"
+	open     int               // the line of a quote that nothing closes; 0: none
 }
 
 // A command is one simple command. What only a running shell knows remains in its words,
@@ -135,6 +136,9 @@ func parseShell(text string, vars map[string]string) *shell {
 		case t[0] == '\'' && m[9] == "":
 			word, inWord = word+m[2], true
 		default:
+			if sh.open == 0 && (t == `"` || t == "'") {
+				sh.open = line
+			}
 			word, inWord = word+strings.TrimPrefix(t, "\\"), true
 		}
 		line, text = line+strings.Count(t, "\n"), text[len(t):]

@@ -256,6 +256,7 @@ func TestWrong(t *testing.T) {
 		{"a.sh", batch(2, 8, "export NCCL_SOCKET_IFNAME=docker0\nsrun ./a"), "no node reaches another over docker0"},
 		{"a.sh", batch(4, 1, "H=$(hostname)\nL=\"accelerate launch --num_processes 4 --num_machines $SLURM_NNODES --main_process_ip $H\"\nsrun $L a.py"), "7 of 8 GPUs are idle"},
 		{"a.sh", batch(2, 8, "srun ./a \\ \n  -b 8"), "a.sh:5: warning: a blank follows the last \\"},
+		{"a.sh", batch(1, 1, "export A=\"b\nsrun ./a"), "nothing closes the quote that opens here or above"},
 		{"a.sh", "#!/bin/bash\r\n#SBATCH -N1\r\nsrun ./a\r\n", "a.sh:1: sbatch refuses a script with DOS line breaks"},
 		{"a.sh", "#!/bin/bash\n#SBATCH --gres=gpus:4\nsrun ./a", "a.sh:2: gres: Slurm has no resource gpus"},
 		{"a.yaml", pod(1, "volumeMounts: [{name: data, mountPath: /data}]"), `volumeMounts[0].name: the pod has no volume "data"`},
