@@ -343,8 +343,8 @@ func (j *judge) start(l *launch) {
 	}
 	switch use := per * l.gpus; {
 	case use == 0:
-	case visible > 0 && use > visible && (gpus == 0 || use <= gpus):
-		bad(LevelError, "name as many, or unset it", "processes a node: %d, GPUs of each: %d; that needs %d GPUs, but CUDA_VISIBLE_DEVICES names %d", per, l.gpus, use, visible)
+	case visible > 0 && l.gpus > visible: // of several processes Slurm may give each its own
+		bad(LevelError, "name as many, or unset it", "a process uses %d GPUs, but CUDA_VISIBLE_DEVICES names %d", l.gpus, visible)
 	case gpus > 0 && use > gpus, gpus == 0 && use > 16 && (l.inner == benchmark || per > 1):
 		there := fmt.Sprintf("there are %d", gpus)
 		if gpus == 0 {

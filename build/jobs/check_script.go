@@ -123,24 +123,9 @@ func (c *checker) sbatch(sh *shell, first int) {
 			late = append(late, comment.line)
 			continue
 		}
-		for _, w := range strings.Fields(strings.TrimPrefix(text, "#SBATCH")) {
-			if strings.HasPrefix(w, "#") {
-				break
-			}
-			name, value, given := strings.Cut(strings.TrimLeft(w, "-"), "=")
-			two := strings.HasPrefix(w, "--")
-			switch known := slices.Contains(sbatchOptions, name); {
-			case w[0] != '-' || unknown(w):
-			case !two && known && len(name) > 2:
-				c.bad(comment.line, "", fmt.Sprintf("with one dash sbatch reads -%c with the value %s", name[0], strings.TrimPrefix(w, "-"+name[:1])), "write -"+w)
-			case two && !known && !slices.ContainsFunc(sbatchOptions, func(o string) bool { return strings.HasPrefix(o, name) }): // a plugin may add options
-				if near := words.Nearest(name, sbatchOptions); words.Distance(name, near) <= 2 && len(name) > 4 {
-					c.bad(comment.line, "", "sbatch has no option --"+name, "write --"+near)
-				}
-			case two && name == "gres" && misspeltGPU.MatchString(value):
-				c.bad(comment.line, name, "Slurm has no resource "+strings.SplitN(value, ":", 2)[0], "write gpu")
-			case two && name == "time" && given && !duration.MatchString(value):
-				c.bad(comment.line, name, "sbatch cannot read the time "+value, "write minutes, hours:minutes:seconds or days-hours:minutes:seconds")
+		for _, cmd := range parseShell(strings.TrimPrefix(text, "#SBATCH"), nil).commands {
+			for _, w := range cmd.words {
+				c.option(comment.line, w)
 			}
 		}
 	}
@@ -150,6 +135,25 @@ func (c *checker) sbatch(sh *shell, first int) {
 			message += fmt.Sprintf("; there are %d, down to line %d", len(late), late[len(late)-1])
 		}
 		c.add(LevelWarning, late[0], 0, "", message, "move them up")
+	}
+}
+
+// option checks a word of a directive that is an option.
+func (c *checker) option(line int, w string) {
+	name, value, _ := strings.Cut(strings.TrimLeft(w, "-"), "=")
+	known := slices.Contains(sbatchOptions, name)
+	switch two := strings.HasPrefix(w, "--"); {
+	case !strings.HasPrefix(w, "-") || unknown(w):
+	case !two && known && len(name) > 2:
+		c.bad(line, "", fmt.Sprintf("with one dash sbatch reads -%c with the value %s", name[0], strings.TrimPrefix(w, "-"+name[:1])), "write -"+w)
+	case two && !known && !slices.ContainsFunc(sbatchOptions, func(o string) bool { return strings.HasPrefix(o, name) }): // a plugin may add options
+		if near := words.Nearest(name, sbatchOptions); words.Distance(name, near) <= 2 && len(name) > 4 {
+			c.bad(line, "", "sbatch has no option --"+name, "write --"+near)
+		}
+	case two && name == "gres" && misspeltGPU.MatchString(value):
+		c.bad(line, name, "Slurm has no resource "+misspeltGPU.FindString(value), "write gpu")
+	case two && name == "time" && value != "" && !duration.MatchString(value):
+		c.bad(line, name, "sbatch cannot read the time "+value, "write minutes, hours:minutes:seconds or days-hours:minutes:seconds")
 	}
 }
 
@@ -171,7 +175,7 @@ var (
 )
 
 // duration matches what sbatch's --time accepts, and what is filled in first.
-var duration = regexp.MustCompile(`(?i)^"?([0-9]+-|([0-9]+-)?[0-9]+(:[0-9]+){0,2}|unlimited|infinite|-1)"?$|[<>{}%@]|^[A-Z_]+$`)
+var duration = regexp.MustCompile(`(?i)^([0-9]+-|([0-9]+-)?[0-9]+(:[0-9]+){0,2}|unlimited|infinite|-1)$|[<>{}%@]|^[A-Z_]+$`)
 
 // sbatchOptions are sbatch's long options, of Slurm 20.11 to 25.11.
 var sbatchOptions = strings.Fields(`account acctg-freq array batch bb bbf begin chdir cluster clusters cluster-constraint comment

@@ -27,14 +27,17 @@ func ncclVariable(name, value string) *jobs.Finding {
 		return &jobs.Finding{Level: jobs.LevelError, Message: wrong.Reason}
 	default:
 		for _, w := range warnings {
+			if w.Level != debug.Warn || w.Ours {
+				continue
+			}
 			text := strings.Replace(w.Message, " (environment)", "", 1)
-			_, meant, near := strings.Cut(text, "; did you mean ")
-			if unknown := strings.HasPrefix(text, name+" is unknown"); w.Level == debug.Warn && !w.Ours && unknown && near {
-				return &jobs.Finding{Level: jobs.LevelWarning, Message: "NCCL reads no variable of this name", Remedy: "did you mean " + meant}
-			} else if w.Level == debug.Warn && !w.Ours && !unknown {
+			if !strings.HasPrefix(text, name+" is unknown") {
 				_, text, _ = strings.Cut(text, ": ")
 				message, remedy, _ := strings.Cut(text, "; ")
 				return &jobs.Finding{Level: jobs.LevelWarning, Message: strconv.Quote(value) + ": " + message, Remedy: remedy}
+			}
+			if _, meant, near := strings.Cut(text, "; did you mean "); near {
+				return &jobs.Finding{Level: jobs.LevelWarning, Message: "NCCL reads no variable of this name", Remedy: "did you mean " + meant}
 			}
 		}
 	}
