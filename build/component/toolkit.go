@@ -24,6 +24,9 @@ type cudaKit struct {
 	// scattered is a toolkit that is spread over /usr, and whose packages want a driver. Any other
 	// one is in /usr/local/cuda-X.Y, as NVIDIA's packages install it.
 	scattered bool
+	// lost is an nvcc that asks "gcc" what it is before it looks where its own gcc is. Debian's
+	// script of the same name says where, from 12.4 on.
+	lost bool
 }
 
 // cudaKits are the toolkits in the archives of Debian and Ubuntu. Ubuntu 22.04's is not among them: its
@@ -60,7 +63,7 @@ func debianKit(release, version, compiler string, mpiDev []string, later ...stri
 	return cudaKit{
 		release: release, version: version, compiler: compiler, nvcc: "nvidia-cuda-toolkit", cudart: "libcudart12",
 		minimal: append([]string{"libcudart12"}, nvrtc...),
-		runtime: runtime, mpiDev: mpiDev, scattered: true,
+		runtime: runtime, mpiDev: mpiDev, scattered: true, lost: version == "12.0",
 	}
 }
 
@@ -117,13 +120,13 @@ rm -rf /tmp/driver /tmp/driver.deb
 ` + recipe.Tidy,
 }
 
-// cudaHomeScript links the distribution's files, which are spread over /usr, into the directory
+// homeScript links the distribution's files, which are spread over /usr, into the directory
 // that people and build systems look for. Of the libraries it links only CUDA's: a link to all of
 // /usr/lib would put an older NCCL ahead of the user's own. Headers stay where the compiler
 // searches anyway: added again under another path, they would no longer be system headers, and
 // CUDA's conflict with glibc's.
-func cudaHomeScript(cuda string) string {
-	return fmt.Sprintf(`home=/usr/local/cuda-%s
+func (k cudaKit) homeScript() string {
+	script := fmt.Sprintf(`home=/usr/local/cuda-%s
 mkdir -p $home/bin $home/lib64
 ln -s /usr/include $home/include
 ln -s ${home##*/} /usr/local/cuda
@@ -138,7 +141,16 @@ while read -r f; do
   esac
 done < /tmp/files
 rm /tmp/files
-`, matrix.MajorMinor(cuda))
+`, k.version)
+	if k.lost {
+		script += `if [ -e $home/bin/nvcc ]; then
+  rm $home/bin/nvcc
+  printf '#!/bin/sh\nPATH=/usr/lib/nvidia-cuda-toolkit/bin:$PATH exec /usr/lib/nvidia-cuda-toolkit/bin/nvcc "$@"\n' > $home/bin/nvcc
+  chmod 755 $home/bin/nvcc
+fi
+`
+	}
+	return script
 }
 
 func init() { makers["cuda-toolkit"] = cudaToolkit }
@@ -150,7 +162,7 @@ func cudaToolkit(b *builder, flavour string) {
 	if kit.scattered {
 		lib = libdir("/usr/lib/" + b.Platform.Multiarch())
 		b.sources = append(b.sources, nonFree)
-		b.after = append(b.after, recipe.Run{Title: "gather CUDA's files", Script: cudaHomeScript(b.Target.CUDA)})
+		b.after = append(b.after, recipe.Run{Title: "gather CUDA's files", Script: kit.homeScript()})
 	}
 	switch flavour {
 	case "minimal":
@@ -203,7 +215,7 @@ func (b *builder) cudaStage(native bool) recipe.Source {
 	}
 	s.Steps = append(s.Steps, b.apt(s, name, false, slices.Concat([]string{kit.nvcc, kit.compiler}, kit.stubs)...))
 	if kit.scattered {
-		s.Steps = append(s.Steps, recipe.Run{Title: "gather CUDA's files", Script: cudaHomeScript(b.Target.CUDA)})
+		s.Steps = append(s.Steps, recipe.Run{Title: "gather CUDA's files", Script: kit.homeScript()})
 	}
 	return b.stage(s)
 }
