@@ -84,7 +84,7 @@ func TestRecognise(t *testing.T) {
 		{"an instance type of tomorrow", Node{GPUs: h100, NICs: ports(32, "1d0f", "efa1", 100), DMI: amazon("p55.48xlarge"), LinksKnown: true}, "aws-p5", "NVSwitch", nil, 0},
 		{"Azure", Node{GPUs: h100, NICs: ports(8, "15b3", "101e", 400), DMI: microsoft, LinksKnown: true}, "azure-nd-h100-v5", "NVSwitch", nil, 0},
 		{"Azure's A100 with 80 GB", Node{GPUs: gpus(8, "20b2", 12), NICs: ports(8, "15b3", "101c", 200), DMI: microsoft, LinksKnown: true}, "azure-nd-a100-v4", "NVSwitch", []string{"the GPUs are A100 SXM4 80GB"}, 0},
-		{"Google's H200", Node{GPUs: gpus(8, "2335", 18), DMI: google, LinksKnown: true}, "gcp-a3-ultra", "NVSwitch", nil, 0},
+		{"Google's H200", Node{GPUs: gpus(8, "2335", 18), NICs: ports(8, "15b3", "101e", 400), DMI: google, LinksKnown: true}, "gcp-a3-ultra", "NVSwitch", nil, 0},
 		{"Google's H100", Node{GPUs: h100, DMI: google, LinksKnown: true}, "gcp-a3-high", "NVSwitch", []string{"as much like Google Cloud A3 Mega (gcp-a3-mega)", "no RDMA port of 4 (TCPX)"}, 0},
 		{"Oracle's A100", Node{GPUs: gpus(8, "20b0", 12), DMI: oracle, LinksKnown: true}, "oci-a100-b4-8", "NVSwitch", []string{"no RDMA port of 16"}, 1},
 		{"a cloud's machine at home", Node{GPUs: gpus(2, "2321", 0), DMI: server, LinksKnown: true}, "", "PCIe", nil, 0},
