@@ -65,7 +65,7 @@ type hit struct {
 func (s *Set) Explain(files []File) *Report {
 	in := &input{files: make([]File, len(files)), original: files, set: s, hits: make([][]hit, len(s.patterns)), facts: map[string][]fact{}}
 	for i, f := range files {
-		in.files[i] = File{f.Name, unwrap(f.Text)}
+		in.files[i] = File{f.Name, unwrap(Unescape(f.Text))}
 		in.scan(i)
 	}
 	in.findFacts()

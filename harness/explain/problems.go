@@ -11,10 +11,14 @@ var groups = []struct{ file, heading string }{
 	{"rdma", "RDMA: InfiniBand, RoCE, GPUDirect"},
 	{"container", "Containers, drivers, libraries, limits"},
 	{"nvlink", "NVLink, NVSwitch, IMEX"},
-	{"gpu", "GPUs, adapters and hosts: kernel log, nvidia-smi, DCGM"},
+	{"gpu", "GPUs and adapters: kernel log, nvidia-smi, DCGM"},
+	{"host", "Hosts: kernel, memory, limits, services"},
 	{"hang", "Hangs: ranks that wait"},
 	{"usage", "How NCCL is used, and topologies"},
-	{"launch", "Launchers and schedulers"},
+	{"frameworks", "Frameworks: PyTorch, JAX, vLLM, Ray"},
+	{"launch", "Launchers and MPI"},
+	{"slurm", "Slurm, pyxis, enroot"},
+	{"kubernetes", "Kubernetes"},
 }
 
 // Problems returns the rules as a document in Markdown: for each cause a line that shows it, what to do, and who says so.

@@ -2,6 +2,8 @@ package explain
 
 import (
 	"bytes"
+	"encoding/json"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,6 +19,52 @@ type File struct {
 
 // maxLine is how many bytes of a line are read.
 const maxLine = 4096
+
+// Unescape returns a log that stands in strings of JSON as what it was: the lines of a container's log as Docker keeps
+// them, and a text whose line breaks are written \n. Of a whole document the strings of several lines follow it.
+func Unescape(text []byte) []byte {
+	head := text[:min(len(text), 64<<10)]
+	if bytes.HasPrefix(bytes.TrimLeft(head, " \t\r\n"), []byte(`{"log":"`)) {
+		var out bytes.Buffer
+		for l := range bytes.Lines(text) {
+			var entry struct{ Log *string }
+			if json.Unmarshal(l, &entry) == nil && entry.Log != nil {
+				l = append(bytes.TrimRight([]byte(*entry.Log), "\r\n"), '\n')
+			}
+			out.Write(l)
+		}
+		return out.Bytes()
+	}
+	if n := bytes.Count(head, []byte(`\n`)); n < 4 || n < bytes.Count(head, []byte{'\n'}) || len(text) > 16<<20 {
+		return text
+	}
+	var doc any
+	if json.Unmarshal(text, &doc) != nil {
+		return []byte(jsonEscapes.Replace(string(text)))
+	}
+	out := bytes.Clone(text)
+	var strs func(v any)
+	strs = func(v any) {
+		switch v := v.(type) {
+		case string:
+			if strings.Count(v, "\n") > 1 {
+				out = append(append(append(out, '\n'), v...), '\n')
+			}
+		case []any:
+			for _, e := range v {
+				strs(e)
+			}
+		case map[string]any:
+			for _, k := range slices.Sorted(maps.Keys(v)) {
+				strs(v[k])
+			}
+		}
+	}
+	strs(doc)
+	return out
+}
+
+var jsonEscapes = strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\r`, "", `\t`, "\t", `\"`, `"`)
 
 // A Line is where something stands, and what.
 type Line struct {
