@@ -215,9 +215,37 @@ func (d *diag) note(kind, id string, v any) {
 	}
 }
 
+// cutDiag reads a document of dcgmi diag -j that is cut: names and results, as they follow each other.
+func (in *input) cutDiag() []*diag {
+	d := &diag{}
+	for _, l := range in.lines {
+		switch m := diagPair.FindStringSubmatch(l.text); {
+		case d.line == 0 && strings.Contains(l.text, "DCGM") && strings.Contains(l.text, "iagnostic"):
+			d.line = l.number
+		case d.line == 0 || m == nil:
+		case m[1] == "name":
+			d.tests = append(d.tests, diagTest{name: m[2]})
+		case m[1] == "status" && len(d.tests) > 0:
+			t := &d.tests[len(d.tests)-1]
+			t.result = worse(t.result, m[2])
+		}
+	}
+	d.tests = slices.DeleteFunc(d.tests, func(t diagTest) bool { return t.result == "" })
+	if len(d.tests) == 0 {
+		return nil
+	}
+	return []*diag{d}
+}
+
+var diagPair = regexp.MustCompile(`"(name|status)"\s*:\s*"([^"]*)"`)
+
 // diags judges runs of dcgmi diag.
 func diags(in *input) (out []*Judgement) {
-	for _, d := range append(readDiags(in.lines), in.jsonDiags()...) {
+	found := append(readDiags(in.lines), in.jsonDiags()...)
+	if len(found) == 0 {
+		found = in.cutDiag()
+	}
+	for _, d := range found {
 		out = append(out, d.judge(in))
 	}
 	return out

@@ -40,6 +40,7 @@ type variable struct {
 }
 
 func newInput(name string, text []byte) *input {
+	text = explain.Unescape(text)
 	in := &input{name: name, text: text}
 	in.lines = readLines(text[:min(len(text), maxText)])
 	in.unquote()
@@ -332,6 +333,7 @@ var (
 	ibUsing  = regexp.MustCompile(`NET/IB ?: Using ((?:\[\d+\]\S+ ?)+)`)
 	ibDevice = regexp.MustCompile(`\[\d+\](\S+?)(?:/(RoCE|IB))?(?:\s|$)`)
 	ibSpeed  = regexp.MustCompile(`NET/IB.*\bspeed=(\d+)`)
+	netSpeed = regexp.MustCompile(`\+ NET\[([0-9.]+)\] - NET/\d+`)
 	network  = regexp.MustCompile(`Using network (\S+)|NET/(FasTrak|OFI) `)
 	socketed = regexp.MustCompile(`NET/Socket ?: Using`)
 	ibRate   = regexp.MustCompile(`^\s*(?:active_)?[Rr]ate:?\s+(\d+)`)
@@ -426,6 +428,13 @@ func (in *input) completeNICs(m *Machine) {
 		if s, _ := in.find(ibSpeed, "NET/IB"); s != nil {
 			if rate, _ := strconv.ParseFloat(s[1], 64); rate >= 1000 {
 				m.NICs, m.Gbit, m.From = len(devices), rate/1000, "NCCL's log"
+			}
+		} else if s, _ := in.find(netSpeed, "NET["); s != nil {
+			each, _ := strconv.ParseFloat(s[1], 64) // GB/s
+			for _, rate := range standardRates {
+				if approximately(each*8, rate, 0.06) {
+					m.NICs, m.Gbit, m.From = len(devices), rate, "NCCL's log"
+				}
 			}
 		}
 	}

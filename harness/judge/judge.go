@@ -53,6 +53,7 @@ type Judgement struct {
 	Ask        []string   `json:"ask,omitempty"`    // what would decide
 	Sources    []string   `json:"sources,omitempty"`
 
+	aside    bool // it has no part in the verdict on several
 	hideRows bool // a text has no room for them, and they say nothing
 }
 
@@ -123,8 +124,11 @@ func (j *Judge) File(name string, text []byte) (*Report, error) {
 	}
 	slices.SortStableFunc(r.Measurements, func(a, b *Judgement) int { return cmp.Compare(a.Line, b.Line) })
 	r.Verdict = OK
+	main := slices.ContainsFunc(r.Measurements, func(m *Judgement) bool { return !m.aside })
 	for _, m := range r.Measurements {
-		r.Verdict = worst(r.Verdict, m.Verdict)
+		if !m.aside || !main || m.Verdict != Undecidable {
+			r.Verdict = worst(r.Verdict, m.Verdict)
+		}
 	}
 	if m := j.Machine; m != nil && m.gpu == nil && m.NICs == 0 {
 		for _, e := range r.Measurements {
@@ -140,7 +144,7 @@ func (j *Judge) File(name string, text []byte) (*Report, error) {
 
 var outOfBounds = regexp.MustCompile(`Out of bounds values *: *[1-9]\d* FAILED`)
 
-var programs = regexp.MustCompile(`nThread \d+ nGpus \d+|\b(?:ib_(?:write|read|send|atomic)_(?:bw|lat)|\w+_perf|nvbandwidth|bandwidthTest|p2pBandwidthLatencyTest|dcgmi)\b|Failed status \d+: wr_id|Couldn't allocate MR|Completion with error at`)
+var programs = regexp.MustCompile(`nThread \d+ nGpus \d+|#\s+size\s+count\s+type|Test (?:NCCL|CUDA) failure|\b(?:ib_(?:write|read|send|atomic)_(?:bw|lat)|\w+_perf|nvbandwidth|bandwidthTest|p2pBandwidthLatencyTest|dcgmi)\b|Failed status \d+: wr_id|Couldn't allocate MR|Completion with error at`)
 
 // failed judges a text that has no figure, but a benchmark's error.
 func (in *input) failed(log *explain.Report) *Judgement {
@@ -149,7 +153,7 @@ func (in *input) failed(log *explain.Report) *Judgement {
 		return nil
 	}
 	j := &Judgement{Verdict: Invalid, Subject: m[0], Line: max(line, 1), Summary: "nothing was measured: the run ended before its first figure"}
-	if strings.HasPrefix(m[0], "nThread") {
+	if strings.HasPrefix(m[0], "nThread") || strings.Contains(m[0], " size ") || strings.HasPrefix(m[0], "Test ") {
 		j.Subject = "nccl-tests"
 		j.Summary = "the run printed no size: it hangs, it ended with an error, or the text is cut"
 		j.Ask = []string{"the rest of the output; if it hangs: NCCL_DEBUG=INFO of all ranks, and harness explain of that"}
@@ -252,8 +256,8 @@ func judgeTable(in *input, t *Table) *Judgement {
 		return j
 	}
 	if k := t.Rows[0].kind; t.algorithm == "" && (strings.HasPrefix(k, "f8") || strings.HasPrefix(k, "fp8") || strings.HasSuffix(k, "int8")) {
-		t.algorithm = "ring"
-		j.Notes = append(j.Notes, "of type "+k+" the switch cannot reduce (NVLS): it is a ring's speed that is right")
+		t.noSwitch = true
+		j.Notes = append(j.Notes, "of type "+k+" the switch cannot reduce (NVLS): it is a ring's speed that is right, or between nodes a tree's")
 	}
 	ref, missing := expect(t, m)
 	if ref == nil {
@@ -417,9 +421,33 @@ func (j *Judgement) dips(t *Table) {
 		}
 		most = max(most, b)
 	}
+	if n := t.jumps(); n >= 3 {
+		j.Notes = append(j.Notes, fmt.Sprintf("the times are erratic: %d sizes took more than three times as long as those beside them. Something else uses the machine or the network, packets are lost, or clocks of processors sleep", n))
+	}
 	if len(low) > 0 {
 		j.Notes = append(j.Notes, "whatever the hardware is, the curve collapses at "+list(low, 4)+": smaller sizes had four times as much. Lost packets, a node that stalls, or another path for these sizes")
 	}
+}
+
+// jumps counts the times that are more than three times those of the sizes before and after.
+func (t *Table) jumps() (n int) {
+	var us [2][]float64
+	for _, r := range t.Rows {
+		if r.Out != nil && r.Bytes > 0 {
+			us[0] = append(us[0], r.Out.Microseconds)
+		}
+		if r.In != nil && r.Bytes > 0 {
+			us[1] = append(us[1], r.In.Microseconds)
+		}
+	}
+	for _, list := range us {
+		for i := 1; i+1 < len(list); i++ {
+			if list[i] > 3*max(list[i-1], list[i+1]) {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // candidates says by which NICs a figure between nodes would be good.

@@ -68,7 +68,7 @@ func ParseMachine(db *platform.DB, text string) (*Machine, error) {
 	if key := db.Find(text); key != "" {
 		m.fromDB(db, key)
 	}
-	low := strings.ToLower(text)
+	low := counted(strings.ToLower(text))
 	m.text = text
 	if c := nodesOf.FindStringSubmatch(low); c != nil && !eachNode.MatchString(c[0]) {
 		m.Nodes, _ = strconv.Atoi(c[1])
@@ -113,6 +113,19 @@ func ParseMachine(db *platform.DB, text string) (*Machine, error) {
 	}
 	return m, nil
 }
+
+// counted writes numbers that are words as digits, and counts of what has a rate with an x: "four 200 Gb/s NICs" is
+// "4 x 200 gb/s nics".
+func counted(low string) string {
+	low = numberWord.ReplaceAllStringFunc(low, func(w string) string { return numberWords[w] })
+	return countOfRate.ReplaceAllString(low, "$1$2 x $3")
+}
+
+var (
+	numberWords = map[string]string{"two": "2", "dual": "2", "three": "3", "four": "4", "six": "6", "eight": "8", "ten": "10", "twelve": "12", "sixteen": "16"}
+	numberWord  = regexp.MustCompile(`\b(?:two|dual|three|four|six|eight|ten|twelve|sixteen)\b`)
+	countOfRate = regexp.MustCompile(`(^|[\s,;(])(\d{1,2})[ -]((?:25|40|50|56|100|200|400|800)[ -]?(?:gb/s|gbps|gbit|gbe|g)\b)`)
+)
 
 // perNode returns how many GPUs a node has, where a text counts so many: "64 x H100 (8 nodes of 8)".
 func perNode(low, count string) int {

@@ -339,6 +339,7 @@ func (m *matrix) local(j *Judgement, in *input, name string, got float64) {
 	}
 	j.Verdict = Undecidable
 	j.Summary = fmt.Sprintf("%s GB/s within a device", figure(got))
+	j.aside = true
 	if twice == 2 {
 		j.Notes = append(j.Notes, fmt.Sprintf("every byte is counted once, and read and written: twice that (%s GB/s) is what to compare with the memory's data sheet; copy engines (ce) do not reach it alone, kernels (sm) come close", figure(2*got)))
 	}

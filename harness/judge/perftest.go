@@ -173,6 +173,8 @@ func (in *input) jsonPerftest() (out []*perfRun) {
 	return out
 }
 
+const loopbackNote = "both sides are the same port: a loopback. It says what the slot (PCIe) and the NIC carry, and nothing of the network"
+
 // loopback says that both sides are the same port.
 func (p *perfRun) loopback() bool {
 	local := p.header["local lid"]
@@ -265,13 +267,22 @@ func (p *perfRun) judge(in *input) *Judgement {
 		}
 		j.Ask = append(j.Ask, "the rate of the ports: ibstat (Rate), or cat /sys/class/infiniband/*/ports/1/rate; or --platform \"8 x 400G RoCE\"", "the slot: lspci -vv -s ADDRESS | grep LnkSta")
 		if p.loopback() {
-			j.Notes = append(j.Notes, "both sides are the same port: a loopback. It says what the slot (PCIe) and the NIC carry, and nothing of the network")
+			j.Notes = append(j.Notes, loopbackNote)
 		}
 		j.unit(p)
 		return j
 	}
 	if p.loopback() {
-		j.Notes = append(j.Notes, "both sides are the same port: a loopback. It says what the slot (PCIe) and the NIC carry, and nothing of the network")
+		j.Notes = append(j.Notes, loopbackNote)
+		defer func() {
+			if j.Verdict == Slow {
+				j.Verdict, j.Causes = Invalid, nil
+				j.Summary = "no link was measured: both sides are the same port (a loopback). " + j.Summary
+			}
+		}()
+	}
+	if in.machine != nil && in.machine.gpu != nil && in.machine.gpu.Port > 0 {
+		j.Notes = append(j.Notes, fmt.Sprintf("%g Gb/s is what the slot of one interface carries, half of the card; the port's %g need both of its interfaces at once", in.machine.gpu.Port, in.machine.Gbit))
 	}
 	line := gbit
 	if g := p.coded(gbit); g < gbit {

@@ -141,7 +141,7 @@ func (r *Reference) inside(t *Table, g *gpu, n, nodes int) span {
 	if n == 2 { // a pair fills its links later
 		ring.low *= 0.92
 	}
-	if strings.EqualFold(t.algorithm, "ring") && t.Collective == "all_reduce" {
+	if (t.noSwitch || strings.EqualFold(t.algorithm, "ring")) && t.Collective == "all_reduce" {
 		r.Path += ", as a ring"
 		return span{ring.low, ring.typical, math.Max(ring.high, g.Switch.low)}
 	}

@@ -25,6 +25,7 @@ type Table struct {
 
 	apart     bool   // ranks 0 of several runs are listed before it: runs that did not find each other
 	algorithm string // that is forced; "": NCCL chooses
+	noSwitch  bool   // the switch cannot reduce its type
 	hosts     []string
 	devices   []int // of the ranks
 	shared    bool  // two ranks have one GPU
@@ -85,11 +86,14 @@ func readTables(lines []line) []*Table {
 	head := *t // what stands before the table: a second one of the same run has the same ranks
 	maxBytes, apart := int64(0), false
 	pending, pendingRoot, pendingOp := Row{}, "", "" // a row whose times stand on later lines
+	abridged := false                                // the table has sizes and one group of times alone
 	begin := func() {
 		if len(t.Rows) > 0 {
 			t.cut = maxBytes > t.Rows[len(t.Rows)-1].Bytes*2
-			t.finish()
-			all = append(all, t)
+			for _, one := range t.apartByRanks() {
+				one.finish()
+				all = append(all, one)
+			}
 			next := head
 			next.Rows, next.average, next.inBounds = nil, 0, false
 			t = &next
@@ -97,7 +101,10 @@ func readTables(lines []line) []*Table {
 	}
 	for _, x := range lines {
 		l := x.text
-		if pending.Bytes == 0 && !ofTables(l) {
+		if strings.Contains(l, "busbw") {
+			abridged = abridgedHead.MatchString(l)
+		}
+		if pending.Bytes == 0 && !abridged && !ofTables(l) {
 			continue
 		}
 		if m := rankLine.FindStringSubmatch(l); m != nil {
@@ -167,6 +174,11 @@ func readTables(lines []line) []*Table {
 			continue
 		}
 		r, root, op, ok := readRow(l)
+		if m := abridgedRow.FindStringSubmatch(l); abridged && !ok && m != nil {
+			r.Bytes, _ = strconv.ParseInt(m[1], 10, 64)
+			r.Out = readTiming(m[2:])
+			ok = r.Out != nil
+		}
 		if !ok && pending.Bytes > 0 {
 			if m := timingLine.FindStringSubmatch(l); m != nil {
 				if pending.Out == nil {
@@ -230,6 +242,35 @@ var (
 	halfLine   = regexp.MustCompile(`^\s*(\d+)\s+\d+\s+([a-z]\w+)\s+([a-z]+)\s+(-?\d+)(?:[A-Za-z][\w.-]*:\d+:\d+ |\s*$)`)
 	timingLine = regexp.MustCompile(`^\s*([0-9.]+)\s+([0-9.]+)\s+([0-9.]+)\s+(\d+|N/A)(?:[A-Za-z][\w.-]*:\d+:\d+ |\s*$)`)
 )
+
+// abridgedHead is over a table without the columns of type and operation, abridgedRow is one of its sizes.
+var (
+	abridgedHead = regexp.MustCompile(`^[#\s]*size\s+time\s+algbw\s+busbw\b`)
+	abridgedRow  = regexp.MustCompile(`^\s*(\d+)\s+([0-9.]+)\s+([0-9.]+)\s+([0-9.]+)\s*$`)
+)
+
+// apartByRanks returns a table of each row, if all are of one size and busbw says that they had different numbers of ranks:
+// somebody put the last lines of several runs together.
+func (t *Table) apartByRanks() []*Table {
+	ranks := map[int]bool{}
+	for _, r := range t.Rows {
+		one := Table{Collective: t.Collective, Rows: []Row{r}}
+		ranks[one.ratioRanks()] = true
+		if r.Bytes != t.Rows[0].Bytes {
+			return []*Table{t}
+		}
+	}
+	if t.listed > 0 || len(ranks) < 2 || ranks[0] {
+		return []*Table{t}
+	}
+	var out []*Table
+	for _, r := range t.Rows {
+		one := *t
+		one.Rows, one.line = []Row{r}, r.line
+		out = append(out, &one)
+	}
+	return out
+}
 
 // readHalf reads the begin of a row that NCCL's log interrupts: both go to one terminal.
 func readHalf(l string) (r Row, root, op string, ok bool) {
@@ -334,6 +375,8 @@ func (t *Table) guess(r Row, root, op string) {
 		t.Collective = "reduce_scatter"
 	case root != "" && root != "-1":
 		t.Collective = "broadcast"
+	case ratio > 1.01:
+		t.Collective, t.Guessed = "all_reduce", true
 	case ratio > 0.99:
 		t.Collective, t.Guessed = "sendrecv", true
 	default:
