@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/coll/perf"
+	"github.com/assay-hpc/assay/harness/explain"
 	"github.com/assay-hpc/assay/internal/doctest"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
@@ -164,5 +165,45 @@ func TestExampleScripts(t *testing.T) {
 	}
 	if out, err := exec.Command("shellcheck", files...).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// ours are the commands that a text of harness explain names, with their options.
+var ours = regexp.MustCompile(`\bharness ((?:show |ib )?[a-z][a-z-]*)((?: (?:--?[a-z][a-z-]*|[A-Z][A-Z0-9_*.]+))*)`)
+
+// TestExplainedCommands: commands of ours in causes and remedies exist, with their options.
+func TestExplainedCommands(t *testing.T) {
+	rules, err := explain.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	app, n := newApp(io.Discard, io.Discard), 0
+	for _, r := range rules.Rules {
+		for _, text := range slices.Concat([]string{r.Cause, r.Verify}, r.Remedy, r.Ask) {
+			for _, m := range ours.FindAllStringSubmatch(text, -1) {
+				n++
+				list, found := app.Commands, (*cli.Command)(nil)
+				for _, word := range strings.Fields(m[1]) {
+					i := slices.IndexFunc(list, func(c *cli.Command) bool { return c.HasName(word) })
+					if found = nil; i < 0 {
+						break
+					}
+					found, list = list[i], list[i].Subcommands
+				}
+				if found == nil {
+					t.Errorf("%s: there is no harness %s: %s", r.ID, m[1], text)
+					continue
+				}
+				for _, word := range strings.Fields(m[2]) {
+					name := strings.TrimLeft(word, "-")
+					if name != word && !found.SkipFlagParsing && !slices.ContainsFunc(found.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) }) {
+						t.Errorf("%s: harness %s has no %s: %s", r.ID, m[1], word, text)
+					}
+				}
+			}
+		}
+	}
+	if n < 5 {
+		t.Errorf("%d commands in the rules; want 5 at least", n)
 	}
 }

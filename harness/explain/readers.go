@@ -40,6 +40,9 @@ var readers = []reader{
 	{"ibstat", `^\s*(?:CA '|hca_id:)`, readPorts},
 	// call.differs: a collective's name and number; {calls}.
 	{"NCCL's calls", `: opCount [0-9a-f]+ sendbuff`, readCalls},
+	// watchdog.differs: the number of a collective that ranks of one process group wait in with different operations or
+	// sizes; {calls}.
+	{"PyTorch's watchdog", `Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=`, readWatchdogs},
 	// gid.in-use: the address of NCCL_IB_GID_INDEX; {gid}, {better}.
 	{"GIDs", `GID\[ *\d+\]:|(?:0000:){5}ffff:|fe80:`, readGIDs},
 	// link.flaps: how often a link came up; {dev}, {count}.
@@ -395,6 +398,53 @@ func stateName(s string) string {
 		return name[:1] + strings.ToLower(name[1:])
 	}
 	return name
+}
+
+// watchdogCall is a rank's line of PyTorch's watchdog, and watchdogGroup what it says of the process group, there or on the
+// next line.
+var (
+	watchdogCall  = regexp.MustCompile(`[Rr]ank (\d+)\][^\[]*Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(\d+), OpType=(\w+)(?:, NumelIn=(\d+))?`)
+	watchdogGroup = regexp.MustCompile(`\[PG (?:ID )?\S+ (?:PG )?GUID (\S+) Rank (\d+)\]`)
+)
+
+// readWatchdogs compares what ranks of one process group wait in under one number. Without the group a number says nothing:
+// stages of a pipeline have groups of their own. Gathers of different sizes are no mistake.
+func readWatchdogs(in *input, hits []hit) {
+	type call struct{ rank, op, size string }
+	first := map[string]call{} // by group and number
+	for _, h := range hits {
+		m := watchdogCall.FindStringSubmatch(in.lineAt(h.at))
+		if m == nil {
+			continue
+		}
+		group, n := "", 0
+		in.from(h.at, func(_ place, l string) bool {
+			if g := watchdogGroup.FindStringSubmatch(l); g != nil && g[2] == m[1] {
+				group = g[1]
+			}
+			n++
+			return group == "" && n < 3
+		})
+		if group == "" {
+			continue
+		}
+		key, c := group+" "+m[2], call{m[1], m[3], m[4]}
+		f, ok := first[key]
+		switch {
+		case !ok:
+			first[key] = c
+		case f.rank == c.rank:
+		case f.op != c.op, f.size != c.size && f.size != "" && c.size != "" && (c.op == "BROADCAST" || c.op == "ALLREDUCE"):
+			text := func(c call) string {
+				if c.size == "" {
+					return c.op + " on rank " + c.rank
+				}
+				return c.op + " of " + c.size + " elements on rank " + c.rank
+			}
+			in.add("watchdog.differs", m[2], map[string]string{"calls": "number " + m[2] + " is " + text(f) + " and " + text(c)}, h.at)
+			return
+		}
+	}
 }
 
 // readNode reads the GPUs of kubectl describe node.

@@ -28,7 +28,6 @@ func TestLoadRefuses(t *testing.T) {
 		{"no cpu", "<system/>", "no <cpu>"},
 		{"not closed", "<system>\n<cpu>", "line 2: unexpected EOF"},
 		{"bus id", in(`<pci busid="x"/>`), `line 3: <pci>: busid: "x" is no PCI address`},
-		{"twice", in(gpu + "\n" + gpu), "line 4: <pci>: busid 0000:01:00.0 is there twice"},
 		{"speed", in(`<pci busid="0000:01:00.0" link_speed="fast"/>`), "no link speed"},
 		{"number", in(`<pci busid="0000:01:00.0"><gpu dev="first"/></pci>`), `dev="first" is not a number from -1 to 4095`},
 		{"links", in(`<pci busid="0000:01:00.0"><gpu dev="0"><nvlink target="0000:02:00.0" count="0"/></gpu></pci>`), `count="0" is not a number from 1 to 1024`},
@@ -61,6 +60,19 @@ func TestLoadRefuses(t *testing.T) {
 		_, err := Load(strings.NewReader(tt.file))
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v; want …%s…", tt.name, err, tt.want)
+		}
+	}
+	for _, tt := range []struct {
+		file string
+		gpus int
+		note string
+	}{
+		{in(gpu + "\n" + gpu), 1, "line 4: <pci>: busid 0000:01:00.0 is there twice; the second is left out"},
+		{in(`<pci busid="0000:09:00.0">` + gpu + `</pci><pci busid="0000:09:00.0"><pci busid="0000:02:00.0"><gpu dev="1"/></pci></pci>`), 2, "what is below both is taken to be below one switch"},
+	} {
+		sys, err := Load(strings.NewReader(tt.file))
+		if err != nil || len(sys.GPUs) != tt.gpus || len(sys.Notes) != 1 || !strings.Contains(sys.Notes[0], tt.note) {
+			t.Errorf("%s: %+v, %v; want %d GPUs and %q", tt.file, sys, err, tt.gpus, tt.note)
 		}
 	}
 	var syntax *syntaxError

@@ -155,20 +155,23 @@ func (x *xmlReader) pci(e *element, place PCI) {
 	if x.err != nil {
 		return
 	}
-	if x.seen[p.BusID] {
-		x.fail(e, "busid %v is there twice", p.BusID)
-		return
-	}
+	again := x.seen[p.BusID]
 	x.seen[p.BusID] = true
 	kinds := map[string]int{}
 	for _, sub := range e.sub {
 		kinds[sub.name]++
 	}
 	switch {
+	case again && kinds["pci"] == 0:
+		x.sys.Notes = append(x.sys.Notes, fmt.Sprintf("line %d: <pci>: busid %v is there twice; the second is left out", e.line, p.BusID))
 	case min(kinds["gpu"], 1)+min(kinds["nic"], 1)+min(kinds["pci"], 1) > 1:
 		x.fail(e, "busid %v holds a <gpu>, a <nic> and other <pci> at once; it is one of them", p.BusID)
 	case kinds["pci"] > 0 || len(kinds) == 0 && p.Class>>8 == sysfs.ClassBridgePCI:
-		x.sys.Switches = append(x.sys.Switches, p)
+		if again { // dumps of RCCL have such
+			x.sys.Notes = append(x.sys.Notes, fmt.Sprintf("line %d: <pci>: busid %v is there twice; what is below both is taken to be below one switch", e.line, p.BusID))
+		} else {
+			x.sys.Switches = append(x.sys.Switches, p)
+		}
 		inner := PCI{NUMA: p.NUMA, HostBridge: p.HostBridge, Switches: append(slices.Clone(p.Switches), p.BusID)}
 		for _, sub := range e.sub {
 			if sub.name == "pci" {
