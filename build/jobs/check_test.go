@@ -255,6 +255,7 @@ func TestWrong(t *testing.T) {
 		{"a.sh", batch(1, 1, "export CUDA_VISIBLE_DEVICES=0,1\nsrun ./all_reduce_perf -g 4"), "a process uses 4 GPUs, but CUDA_VISIBLE_DEVICES names 2"},
 		{"a.sh", batch(2, 8, "export MASTER_PORT=600\nsrun python a.py"), "a.sh:5: MASTER_PORT: there is no port 600"},
 		{"a.sh", batch(2, 1, "srun torchrun --nproc_per_node 8 --nnodes 2 --rdzv_endpoint $HEAD:66000 a.py"), "--rdzv-endpoint: there is no port 66000"},
+		{"a.sh", batch(2, 8, "export NCCL_SOCKET_IFNAME=^docker0\nsrun ./a"), "a.sh:5: warning: NCCL_SOCKET_IFNAME: an exclusion replaces NCCL's own"},
 		{"a.sh", batch(2, 8, "export NCCL_SOCKET_IFNAME=docker0\nsrun ./a"), "no node reaches another over docker0"},
 		{"a.sh", batch(4, 1, "H=$(hostname)\nL=\"accelerate launch --num_processes 4 --num_machines $SLURM_NNODES --main_process_ip $H\"\nsrun $L a.py"), "7 of 8 GPUs are idle"},
 		{"a.sh", batch(2, 8, "srun ./a \\ \n  -b 8"), "a.sh:5: warning: a blank follows the last \\"},

@@ -48,6 +48,8 @@ func (j *judge) nccl(vars []variable) {
 			j.report(v.line, LevelWarning, v.name, fmt.Sprintf("%d GPUs of a node use the host's memory, not NVLink", j.gpus), "remove it, unless it is to measure that")
 		case v.name == "NCCL_SOCKET_IFNAME" && withinNode.MatchString(v.value) && j.nodes > 1:
 			j.report(v.line, LevelError, v.name, fmt.Sprintf("no node reaches another over %s, and there are %d", v.value, j.nodes), "name the interface between the nodes")
+		case v.name == "NCCL_SOCKET_IFNAME" && keepsLoopback(v.value) && j.nodes > 1:
+			j.report(v.line, LevelWarning, v.name, "an exclusion replaces NCCL's own (^lo,docker): it takes the loopback, over which no node reaches another", "write ^lo,"+strings.TrimLeft(v.value, "^="))
 		case v.name == "MASTER_PORT" && !port(v.value):
 			j.report(v.line, LevelError, v.name, "there is no port "+v.value+" that a user's program can have", "write one from 1024 to 65535")
 		case v.name == "MASTER_ADDR" && localhost.MatchString(v.value) && j.nodes > 1 && (j.batch && j.tasks > 0 && j.together() || j.every):
@@ -56,6 +58,12 @@ func (j *judge) nccl(vars []variable) {
 			j.report(v.line, LevelWarning, v.name, fmt.Sprintf("it is 0 for each of %d tasks: the script runs once", j.tasks*j.nodes), "set it in the shell of each task: srun bash -c '…'")
 		}
 	}
+}
+
+// keepsLoopback reports whether a value excludes interfaces and leaves the loopback in.
+func keepsLoopback(value string) bool {
+	list, not := strings.CutPrefix(value, "^")
+	return not && !unknown(value) && !slices.ContainsFunc(strings.Split(strings.TrimPrefix(list, "="), ","), func(s string) bool { return s == "lo" || s == "l" })
 }
 
 // ranks checks the numbers that the shells of srun's tasks get.

@@ -116,11 +116,17 @@ func (m *maker) checkSocketIfname(value string) string {
 	}
 	var local []string
 	for _, i := range m.n.Interfaces {
-		if is, _ := m.n.hostOnly(i); is && !l.not && l.admits(i.Name, 0) {
+		is, _ := m.n.hostOnly(i)
+		// NCCL leaves loopback and docker's interfaces out by itself only where nothing is set.
+		own := strings.HasPrefix(i.Name, "lo") || strings.HasPrefix(i.Name, "docker")
+		if is && (!l.not || own) && l.admits(i.Name, 0) {
 			local = append(local, i.Name)
 		}
 	}
-	if len(local) > 0 {
+	switch {
+	case len(local) > 0 && l.not:
+		return "takes in " + join(local) + ": an exclusion replaces NCCL's own (^lo,docker), and other hosts are not behind that"
+	case len(local) > 0:
 		return "takes in " + join(local) + ", which other hosts are not behind"
 	}
 	return ""
