@@ -65,7 +65,7 @@ func TestImpossible(t *testing.T) {
 		"a new capability":               {rows("12.4.1", nvidia, `"9.0", "10.0"`, "harness: source"), "nvcc compiles for 10.0 from CUDA 12.8 on"},
 		"no such capability":             {rows("12.4.1", nvidia, `"6.7", "9.0"`, "harness: source"), "there is no GPU with the compute capability 6.7"},
 		"capability of an image":         {image("debian", "13", trixie, "    cuda: 12.4.1\n    compile: [\"9.0\", \"12.0\"]\n", "cuda-toolkit: devel", "harness: source"), "images[0].compile: impossible in one"},
-		"NCCL newer than CUDA":           {image("ubuntu", "24.04", noble, cuda120, "cuda-toolkit: devel", "harness: source", "nccl: 2.30.4-1"), "name memory on a NUMA node of the host, which is in CUDA's headers from 12.2 on"},
+		"NCCL newer than CUDA":           {image("ubuntu", "24.04", noble, cuda120, "cuda-toolkit: devel", "harness: source", "nccl: 2.30.4-1"), "its sources use what they declare for CUDA 12.1 and later alone"},
 		"nvbandwidth newer than CUDA":    {image("ubuntu", "24.04", noble, cuda120, "cuda-toolkit: devel", "harness: source", `nvbandwidth: "0.8"`), "multimem instructions, which nvcc knows from CUDA 12.1 on"},
 		"SHARP without HPC-X":            {rows("12.9.1", nvidia, `"9.0"`, "harness: source", "sharp: bundled"), "components.sharp: impossible in cuda12.9.1-ubuntu24.04: sharp needs hpcx"},
 		"cuDNN on Debian":                {image("debian", "13", trixie, cuda124, "cuda-toolkit: devel", "harness: source", "cudnn: 9.20.0.48-1"), "images[0].components.cudnn: impossible in one: cudnn: it is in NVIDIA's archives"},
