@@ -68,7 +68,7 @@ func explainCommand(out io.Writer) *cli.Command {
 			if hardware != "" {
 				files = append(files, explain.File{Name: "--platform", Text: []byte("--platform " + words.Line(hardware) + "\n")})
 			}
-			rules, err := explain.Load()
+			rules, err := judge.Rules()
 			if err != nil {
 				return err
 			}
@@ -76,7 +76,7 @@ func explainCommand(out io.Writer) *cli.Command {
 			if r.Verdict == explain.Fault || r.Verdict == explain.Undecidable && len(r.Causes) > 0 {
 				return explained(out, r, format)
 			}
-			figures, err := measurements(rules, files, hardware, len(r.Causes) > 0)
+			figures, err := measurements(rules, files, hardware, r)
 			if err != nil || figures == nil {
 				return cmp.Or(err, explained(out, r, format))
 			}
@@ -87,7 +87,7 @@ func explainCommand(out io.Writer) *cli.Command {
 
 // measurements judges what benchmarks printed into the texts, where no line of them shows a fault; nil if there is nothing,
 // or, where some line is explained, nothing that can be judged.
-func measurements(rules *explain.Set, files []explain.File, machine string, causes bool) (*judge.Report, error) {
+func measurements(rules *explain.Set, files []explain.File, machine string, log *explain.Report) (*judge.Report, error) {
 	db, err := platform.Load()
 	if err != nil {
 		return nil, err
@@ -97,11 +97,16 @@ func measurements(rules *explain.Set, files []explain.File, machine string, caus
 		j.Machine, _ = judge.ParseMachine(db, machine) // what it does not know is not asked for here
 	}
 	var all *judge.Report
-	for _, f := range files {
-		if !judge.HasFigures(f.Text) {
+	causes := len(log.Causes) > 0
+	for i, f := range files {
+		if !judge.HasFigures(log, i) {
 			continue
 		}
-		r, err := j.File(f.Name, f.Text)
+		own := log
+		if len(files) > 1 {
+			own = rules.Explain(files[i : i+1])
+		}
+		r, err := j.Explained(f.Name, f.Text, own)
 		switch {
 		case err != nil, causes && len(r.Measurements) == 1 && r.Measurements[0].Rows == nil && r.Verdict != judge.Fail: // nothing to judge
 		case all == nil:

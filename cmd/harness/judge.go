@@ -9,7 +9,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/assay-hpc/assay/harness/explain"
 	"github.com/assay-hpc/assay/harness/judge"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
@@ -59,7 +58,7 @@ func judgeCommand(out io.Writer) *cli.Command {
 			}
 			defer debug.SetGCPercent(debug.SetGCPercent(-1))
 			defer debug.SetMemoryLimit(debug.SetMemoryLimit(2 * maxExplained))
-			if j.Rules, err = explain.Load(); err != nil {
+			if j.Rules, err = judge.Rules(); err != nil {
 				return err
 			}
 			names := c.Args().Slice()

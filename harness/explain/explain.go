@@ -44,7 +44,12 @@ type Report struct {
 	Causes  []Cause  `json:"causes"` // the first in importance first
 	Known   []string `json:"understood"`
 	Ask     []string `json:"ask,omitempty"` // what to get, if nothing was recognized
+
+	with [][][]int // by file and word
 }
+
+// With returns where lines of a file begin that contain one of the words that were given to [Load], by the words' numbers.
+func (r *Report) With(file, word int) []int { return r.with[file][word] }
 
 // an input is the files, with what was found in them.
 type input struct {
@@ -53,6 +58,7 @@ type input struct {
 	set      *Set
 	hits     [][]hit // by pattern
 	facts    map[string][]fact
+	with     [][][]int // by file and word: where lines with it begin
 }
 
 // A hit is a line on which a pattern matches.
@@ -75,7 +81,9 @@ func (s *Set) Explain(files []File) *Report {
 			all = append(all, c)
 		}
 	}
-	return in.report(all)
+	r := in.report(all)
+	r.with = in.with
+	return r
 }
 
 // scan finds the lines of a file on which patterns match. Parts of a large file are read at once.
@@ -87,16 +95,23 @@ func (in *input) scan(file int) {
 		end = endOfLine(text, min(len(text), end+max(part, len(text)/runtime.GOMAXPROCS(0))))
 		ends = append(ends, end)
 	}
-	found := make([][][]hit, len(ends))
+	found, with := make([][][]hit, len(ends)), make([][][]int, len(ends))
 	var all sync.WaitGroup
 	for i, end := range ends {
 		start := 0
 		if i > 0 {
 			start = ends[i-1]
 		}
-		all.Go(func() { found[i] = in.set.scan(text, file, start, end) })
+		all.Go(func() { found[i], with[i] = in.set.scan(text, file, start, end) })
 	}
 	all.Wait()
+	lines := make([][]int, len(in.set.patterns)-in.set.words)
+	for _, part := range with {
+		for w, l := range part {
+			lines[w] = append(lines[w], l...)
+		}
+	}
+	in.with = append(in.with, lines)
 	for _, hits := range found {
 		for p, h := range hits {
 			in.hits[p] = append(in.hits[p], h[:min(len(h), max(0, maxMatches-len(in.hits[p])))]...)
@@ -104,13 +119,21 @@ func (in *input) scan(file int) {
 	}
 }
 
-// scan returns, by pattern, the lines between two ends of lines on which the pattern matches.
-func (s *Set) scan(text []byte, file, from, to int) [][]hit {
-	hits := make([][]hit, len(s.patterns))
+// scan returns, by pattern, the lines between two ends of lines on which the pattern matches, and by word where those with
+// it begin.
+func (s *Set) scan(text []byte, file, from, to int) (hits [][]hit, with [][]int) {
+	hits, with = make([][]hit, s.words), make([][]int, len(s.patterns)-s.words)
 	tried := make([]int, len(s.patterns)) // by pattern: 1 + the offset of the line that was tried last
 	s.scanner.scan(text[from:to], func(end int, patterns []int32) {
 		start, l := -1, []byte(nil)
 		for _, p := range patterns {
+			if int(p) >= s.words {
+				if end > tried[p] {
+					tried[p] = endOfLine(text, from+end-1) - from
+					with[int(p)-s.words] = append(with[int(p)-s.words], from+bytes.LastIndexByte(text[from:from+end], '\n')+1)
+				}
+				continue
+			}
 			if len(hits[p]) >= maxMatches {
 				continue
 			}
@@ -126,7 +149,7 @@ func (s *Set) scan(text []byte, file, from, to int) [][]hit {
 			}
 		}
 	})
-	return hits
+	return hits, with
 }
 
 // named returns what the named groups matched. Alternatives of a pattern have names that differ in a last digit.

@@ -96,13 +96,14 @@ type Set struct {
 	facts    []*factRule
 	begins   []int // of the readers: their patterns
 	patterns []*pattern
+	words    int // the first of the patterns that are words to find; see Load
 	scanner  *scanner
 }
 
-// Load returns assay's own rules.
-func Load() (*Set, error) { return load(embedded, "rules") }
+// Load returns assay's own rules. What finds their patterns also finds words, in the same pass: see [Report.With].
+func Load(words ...string) (*Set, error) { return load(embedded, "rules", words...) }
 
-func load(files fs.FS, dir string) (*Set, error) {
+func load(files fs.FS, dir string, words ...string) (*Set, error) {
 	s := &Set{}
 	entries, err := fs.ReadDir(files, dir)
 	if err != nil {
@@ -144,6 +145,10 @@ func load(files fs.FS, dir string) (*Set, error) {
 		if err := s.check(r); err != nil {
 			return nil, fmt.Errorf("%s: %s: %w", r.file, r.ID, err)
 		}
+	}
+	s.words = len(s.patterns)
+	for _, w := range words {
+		s.patterns = append(s.patterns, &pattern{literals: []string{w}})
 	}
 	s.scanner = newScanner(s.patterns)
 	return s, nil

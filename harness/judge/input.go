@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/assay-hpc/assay/harness/explain"
 	"github.com/assay-hpc/assay/internal/platform"
@@ -39,10 +38,11 @@ type variable struct {
 	line        int
 }
 
-func newInput(name string, text []byte) *input {
+// newInput reads a text that was explained.
+func newInput(name string, text []byte, log *explain.Report) *input {
 	text = explain.Unescape(text)
 	in := &input{name: name, text: text}
-	in.lines = readLines(text[:min(len(text), maxText)])
+	in.lines = readLines(text[:min(len(text), maxText)], log)
 	in.unquote()
 	in.readJSON()
 	return in
@@ -83,37 +83,30 @@ var anchors = []struct {
 	{"Using network", 0, 0}, {"-tests ", 0, 0}, {"CCL version", 0, 0}, {"LnkSta", 0, 0}, {" -x NCCL", 0, 0}, {"export NCCL", 0, 0},
 }
 
-// HasFigures says whether a text may have what a benchmark printed.
-func HasFigures(text []byte) bool {
-	for _, s := range []string{"busbw", "Avg bus", "#bytes", "Bandwidth", "memcpy", "| Diagnostic", "DCGM Diagnostic", "average_bus"} {
-		if bytes.Contains(text, []byte(s)) {
+// figures stand in each text that has what a benchmark printed.
+var figures = []string{"busbw", "Avg bus", "#bytes", "Bandwidth", "memcpy", "| Diagnostic", "DCGM Diagnostic", "average_bus"}
+
+// Rules returns the rules of harness explain, which find in the same pass what is read here.
+func Rules() (*explain.Set, error) {
+	find := slices.Clone(figures)
+	for _, a := range anchors {
+		find = append(find, a.text)
+	}
+	return explain.Load(find...)
+}
+
+// HasFigures says whether a text that was explained, as the file of that number, may have what a benchmark printed.
+func HasFigures(log *explain.Report, file int) bool {
+	for i := range figures {
+		if len(log.With(file, i)) > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// linesWith returns the indexes of lines that contain a word. starts are where lines begin.
-func linesWith(text []byte, word string, starts []int32) (out []int) {
-	for at := 0; ; {
-		n := bytes.Index(text[at:], []byte(word))
-		if n < 0 {
-			return out
-		}
-		l, found := slices.BinarySearch(starts, int32(at+n))
-		if !found {
-			l--
-		}
-		out = append(out, l)
-		if l+1 >= len(starts) {
-			return out
-		}
-		at = int(starts[l+1])
-	}
-}
-
 // readLines returns the lines of a text that may belong to a measurement.
-func readLines(text []byte) []line {
+func readLines(text []byte, log *explain.Report) []line {
 	keep := func(int) bool { return true }
 	if len(text) > large {
 		starts := make([]int32, 1, 1+bytes.Count(text, []byte{'\n'}))
@@ -125,15 +118,13 @@ func readLines(text []byte) []line {
 			i += n + 1
 			starts = append(starts, int32(i))
 		}
-		found := make([][]int, len(anchors)) // indexes of lines
-		var all sync.WaitGroup
-		for i, a := range anchors {
-			all.Go(func() { found[i] = linesWith(text, a.text, starts) })
-		}
-		all.Wait()
 		wanted := make([]bool, len(starts))
 		for i, a := range anchors {
-			for _, l := range found[i] {
+			for _, at := range log.With(0, len(figures)+i) {
+				if at >= len(text) {
+					break
+				}
+				l, _ := slices.BinarySearch(starts, int32(at))
 				for k := max(0, l-a.before); k <= min(len(wanted)-1, l+a.after); k++ {
 					wanted[k] = true
 				}

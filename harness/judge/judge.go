@@ -94,19 +94,21 @@ var ErrNothing = fmt.Errorf("no output of nccl-tests, rccl-tests, harness coll, 
 type Judge struct {
 	DB      *platform.DB
 	Machine *Machine
-	Rules   *explain.Set
+	Rules   *explain.Set // of [Rules]
 }
 
 // File judges what a file contains.
 func (j *Judge) File(name string, text []byte) (*Report, error) {
-	explained := make(chan *explain.Report)
-	go func() { explained <- j.Rules.Explain([]explain.File{{Name: name, Text: text}}) }()
-	in := newInput(name, text)
+	return j.Explained(name, text, j.Rules.Explain([]explain.File{{Name: name, Text: text}}))
+}
+
+// Explained judges what a file contains that was explained, by rules of [Rules] and alone.
+func (j *Judge) Explained(name string, text []byte, log *explain.Report) (*Report, error) {
+	in := newInput(name, text, log)
 	in.db = j.DB
 	in.machine, in.rules = j.Machine, j.Rules
 	in.readVars()
 	r := &Report{Schema: 1, Platform: j.Machine}
-	log := <-explained
 	for _, c := range log.Causes {
 		if c.Verdict != explain.NoFault {
 			in.log = append(in.log, c)

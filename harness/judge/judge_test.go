@@ -14,7 +14,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/explain"
 	"github.com/assay-hpc/assay/internal/platform"
 )
 
@@ -24,7 +23,7 @@ func judgeOf(t testing.TB, hardware string) *Judge {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules, err := explain.Load()
+	rules, err := Rules()
 	if err != nil {
 		t.Fatal(err)
 	}
