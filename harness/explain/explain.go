@@ -369,10 +369,15 @@ func (p *proof) fillAll(texts []string) (out []string) {
 // report orders the causes. What another cause explains becomes its consequence.
 func (in *input) report(all []Cause) *Report {
 	explains := func(r, other *Rule) bool {
-		if r.ID == other.ID || r.Verdict != Fault && r.Verdict != Undecidable {
+		switch {
+		case r.ID == other.ID:
+			return false
+		case slices.Contains(r.Explains, other.ID):
+			return true
+		case r.Verdict != Fault && r.Verdict != Undecidable:
 			return false
 		}
-		return other.Weak && !r.Weak || (slices.Contains(r.Explains, other.ID) || slices.Contains(r.Explains, "*") && other.Verdict == Undecidable)
+		return other.Weak && !r.Weak || slices.Contains(r.Explains, "*") && other.Verdict == Undecidable
 	}
 	for i := range all {
 		for j := range all {
