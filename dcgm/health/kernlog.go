@@ -267,6 +267,15 @@ type KernelEvent struct {
 	Meaning, Class, Action string
 }
 
+// KnownXid describes an Xid that a person or a monitor names without the kernel's line; false: the number is not known.
+func KnownXid(number int) (KernelEvent, bool) {
+	if _, known := xids[number]; !known {
+		return KernelEvent{}, false
+	}
+	e := xid(number)
+	return KernelEvent{Kind: string(kindXid), Number: number, Meaning: e.Meaning, Class: string(e.Class), Action: e.Action}, true
+}
+
 // ReadKernelLine reads a line of the kernel's log.
 func ReadKernelLine(line string) (KernelEvent, bool) {
 	m, ok := parseMessage(strings.TrimRight(line, "\r\n"))

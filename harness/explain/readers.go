@@ -25,6 +25,8 @@ type reader struct {
 var readers = []reader{
 	// xid, sxid, init: "fail 79", by the class and number; {number}, {bus}, {meaning}, {action}, {detail}.
 	{"the kernel's log", `NVRM: (?:Xid|GPU) |nvidia-nvswitch\d*: SXid|nvidia [0-9a-f:.]+: prob`, readKernel},
+	// xid: of a text that names them without the kernel's lines.
+	{"Xids in prose", `\b(?:Xid|XID|xid)(?:s|[ _]?(?:error|event|code)s?)?[ :=#*` + "`" + `]*\d`, readNamedXids},
 	// adapter: likewise.
 	{"the kernel's log of mlx5", `mlx5_core \S+: .*(?:module event|insufficient power|ealth|emperature|done completion)`, readKernel},
 	// env.NAME: a variable's value.
@@ -102,6 +104,53 @@ func readKernel(in *input, hits []hit) {
 			class = "unknown" // a line of data, or of the severity alone
 		}
 		in.add(strings.ToLower(e.Kind), class+" "+strconv.Itoa(e.Number), more, h.at)
+	}
+}
+
+var (
+	namedXids  = regexp.MustCompile(`\b(?:Xid|XID|xid)(?:s|[ _]?(?:error|event|code)s?)?[ :=#*` + "`" + `]*(\d{1,3}(?:(?: ?[/,&] ?| and )\d{1,3})*)\b`)
+	xidNumber  = regexp.MustCompile(`\d+`)
+	pciAddress = regexp.MustCompile(`\b(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.\d)?\b`)
+)
+
+// maxNamedXids is how many Xids a person names: a text with more is a list of them.
+const maxNamedXids = 8
+
+// readNamedXids reads what a person or a monitor wrote of Xids, where there is no line of the kernel's.
+func readNamedXids(in *input, hits []hit) {
+	if len(in.facts["xid"]) > 0 {
+		return
+	}
+	type found struct {
+		e    health.KernelEvent
+		more map[string]string
+		at   place
+	}
+	var all []found
+	seen := map[int]bool{}
+	for _, h := range hits {
+		l := in.lineAt(h.at)
+		for _, m := range namedXids.FindAllStringSubmatch(l, -1) {
+			for _, text := range xidNumber.FindAllString(m[1], -1) {
+				n, _ := strconv.Atoi(text)
+				e, known := health.KnownXid(n)
+				if !known || seen[n] {
+					continue
+				}
+				seen[n] = true
+				bus := pciAddress.FindString(l)
+				if bus == "" {
+					bus = "that the text means"
+				}
+				all = append(all, found{e, map[string]string{"number": text, "bus": bus, "meaning": e.Meaning, "action": e.Action, "detail": ""}, h.at})
+			}
+		}
+	}
+	if len(all) > maxNamedXids {
+		return
+	}
+	for _, f := range all {
+		in.add("xid", f.e.Class+" "+strconv.Itoa(f.e.Number), f.more, f.at)
 	}
 }
 
@@ -404,7 +453,7 @@ func stateName(s string) string {
 // next line.
 var (
 	watchdogCall  = regexp.MustCompile(`[Rr]ank (\d+)\][^\[]*Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(\d+), OpType=(\w+)(?:, NumelIn=(\d+))?`)
-	watchdogGroup = regexp.MustCompile(`\[PG (?:ID )?\S+ (?:PG )?GUID (\S+) Rank (\d+)\]`)
+	watchdogGroup = regexp.MustCompile(`\[PG (?:ID )?\S+ (?:PG GUID )?(\S+) Rank (\d+)\]`)
 )
 
 // readWatchdogs compares what ranks of one process group wait in under one number. Without the group a number says nothing:

@@ -187,6 +187,32 @@ func (in *input) find(re *regexp.Regexp, literal string) (m []string, line int) 
 	return nil, 0
 }
 
+// has says whether a line that was read contains a text.
+func (in *input) has(text string) bool {
+	return slices.ContainsFunc(in.lines, func(l line) bool { return strings.Contains(l.text, text) })
+}
+
+var rankZero = regexp.MustCompile(`^(?:\S+ )?([\w.-]+):\d+:\d+ \[\d+\] NCCL INFO .*\brank 0 n[rR]anks (\d+)\b`)
+
+// separate returns how many ranks each of several runs has that NCCL's log shows side by side: a rank 0 on each of several
+// hosts. 0: there is one.
+func (in *input) separate() int {
+	hosts, ranks := map[string]bool{}, ""
+	for _, l := range in.lines {
+		if m := rankZero.FindStringSubmatch(l.text); m != nil {
+			if ranks != "" && m[2] != ranks {
+				return 0
+			}
+			hosts[m[1]], ranks = true, m[2]
+		}
+	}
+	if len(hosts) < 2 {
+		return 0
+	}
+	n, _ := strconv.Atoi(ranks)
+	return n
+}
+
 // readJSON finds the documents of the text: all of it, or what begins at a line's brace.
 func (in *input) readJSON() {
 	text := bytes.TrimLeft(in.text, "\ufeff \t\r\n")

@@ -254,6 +254,11 @@ func judgeTable(in *input, t *Table) *Judgement {
 		t.algorithm = v.value
 	}
 	j := &Judgement{Subject: cmp.Or(t.Collective, "a collective") + " by " + t.Program, Line: t.line, Unit: "GB/s busbw", Understood: t.understood(m)}
+	if n := in.separate(); n > 0 && t.listed <= n {
+		j.Verdict, j.Causes = Invalid, []Cause{withoutMPI}
+		j.Summary = fmt.Sprintf("several separate runs side by side, each with a rank 0 of its own and %s: they did not find each other, so nothing between the nodes was measured", words.Count(n, "rank"))
+		return j
+	}
 	if j.invalid(t) || j.wrong(t) {
 		return j
 	}

@@ -108,7 +108,7 @@ func ParseMachine(db *platform.DB, text string) (*Machine, error) {
 	case power9.MatchString(low):
 		m.host, m.hostPath = span{30, 65, 75}, "NVLink to the CPU (POWER9), 75 GB/s"
 	}
-	if m.gpu == nil && m.NICs == 0 && len(strings.Fields(text)) < 3 {
+	if m.gpu == nil && m.NICs == 0 && len(strings.Fields(text)) < 3 && !anyMachine.MatchString(low) {
 		return nil, fmt.Errorf("%q names no GPU and no NIC that is known; write a platform such as hgx-h100-ndr400 or p5.48xlarge, or GPUs and NICs such as \"8 x H100, 8 x 400G RoCE\"", text)
 	}
 	return m, nil
@@ -150,6 +150,8 @@ var (
 
 	thunderbolt  = regexp.MustCompile(`thunderbolt|\begpu\b|\busb ?4\b|\btb[34]\b`)
 	confidential = regexp.MustCompile(`confidential|\bsev-snp\b|\btdx\b|\bcc[ -]mode\b`)
+	bridged      = regexp.MustCompile(`nvlink bridges?|bridged|\bnvl\b`)
+	anyMachine   = regexp.MustCompile(`^(?:a |an |one |my )?(?:laptop|notebook|desktop|workstation|home ?lab|server|vm|virtual machine|cluster)$`)
 	power9       = regexp.MustCompile(`power ?9|ac922|marconi100|\bsummit\b|\bsierra\b`)
 )
 
@@ -159,7 +161,7 @@ var eachNode = regexp.MustCompile(`\b(?:a|per|each|every|one)\b`)
 // dies of an MI250X are GPUs.
 var dies = regexp.MustCompile(`(\d+) gcds?\b`)
 
-var nodesOf = regexp.MustCompile(`(\d+)[ -]+(?:[a-z-]+ ){0,2}(?:nodes?|vms?|hosts?|servers?|machines?|trays?)\b(?: of (\d+))?`)
+var nodesOf = regexp.MustCompile(`(\d+)[ -]+(?:[a-z-]+ ){0,2}(?:nodes?|vms?|hosts?|servers?|machines?|trays?|pods?|workers?)\b(?: of (\d+))?`)
 
 func (m *Machine) setGPU(g *gpu) {
 	m.gpu, m.GPU = g, g.Name

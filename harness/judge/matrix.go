@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -91,7 +92,7 @@ func (m *matrix) reach(g *gpu, machine *Machine) (s span, what string, ok bool) 
 			if g.Pair.high > 0 {
 				s.high, what = g.Pair.high, what+", or an NVLink bridge"
 			}
-			if g.ThroughHost {
+			if g.ThroughHost && !m.peers {
 				s.low = g.PCIe * 0.15
 			}
 		default:
@@ -289,10 +290,17 @@ func (m *matrix) judge(in *input, g *gpu, machine *Machine, name string, count i
 	case len(high) > 0 && len(high)*2 > len(m.cells):
 		j.Verdict = Impossible
 		j.Summary = fmt.Sprintf("%s GB/s is more than %s carries: the GPU is another one, or both directions are added", figure(median), what)
+	case known && m.kind != between && median < 0.62*s.typical && median > 0.38*s.typical && strings.Contains(name, "Laptop"):
+		j.Verdict = OK
+		j.Summary = fmt.Sprintf("%s GB/s: %s; GPUs of laptops have eight lanes (x8)", figure(median), cmp.Or(carries(median), "about half of "+what))
 	case known && m.kind != between && s.low < 0.5*s.typical && median < 0.62*s.typical && median > 0.38*s.typical && machineUnknown(in):
 		j.Verdict = Undecidable
 		j.Summary = fmt.Sprintf("%s GB/s: half of what %s gives; some boards and clouds give this GPU eight lanes by design, on others a link is degraded", figure(median), what)
 		j.Ask = []string{"the machine or instance type; nvidia-smi -q | grep -A12 'GPU Link Info' under load (width, current and max)"}
+	case known && m.kind == toDevice && strings.HasSuffix(m.name, "_sm") && median < 0.75*s.typical && !in.has("memcpy_ce"):
+		j.Verdict = Undecidable
+		j.Summary = fmt.Sprintf("%s GB/s by kernels (SM), which read the host less well than copy engines (CE): %s for those; whether the link is slow, they say", figure(median), reach)
+		j.Ask = []string{"nvbandwidth -t host_to_device_memcpy_ce device_to_host_memcpy_ce"}
 	case len(low) == 0 && known:
 		j.Verdict = OK
 		j.Summary = fmt.Sprintf("%s GB/s, %s", figure(median), reach)

@@ -19,7 +19,8 @@ type matrix struct {
 	// Of bandwidthTest: how many devices its figures are the sum of, and whether memory was pageable.
 	devices  int
 	pageable bool
-	wrong    int // the line that says that copied data was wrong; 0: none
+	peers    bool // GPUs have access to each other's memory, the program says
+	wrong    int  // the line that says that copied data was wrong; 0: none
 }
 
 type copyKind int
@@ -75,9 +76,10 @@ func (in *input) readMatrices() (all []*matrix, names map[int]string) {
 	var m *matrix
 	var columns []int
 	unit := 1.0
-	skip := false
+	skip, peers := false, false
 	for _, x := range in.lines {
 		l := x.text
+		peers = peers || strings.Contains(l, " CAN Access Peer ")
 		if m == nil && !strings.Contains(l, "Device") && !strings.Contains(l, "bandwidthTest-") && !strings.Contains(l, "memcpy") && !strings.Contains(l, "Waiv") && !strings.Contains(l, "pattern") && !strings.Contains(l, "Running ") && !strings.Contains(l, "P2P=") {
 			continue
 		}
@@ -93,7 +95,7 @@ func (in *input) readMatrices() (all []*matrix, names map[int]string) {
 			continue
 		}
 		if t := p2pTitle.FindStringSubmatch(l); t != nil {
-			m = &matrix{program: "p2pBandwidthLatencyTest", name: strings.ToLower(t[1]) + " P2P=" + t[2], kind: between, both: t[1] == "Bidirectional", line: x.number}
+			m = &matrix{program: "p2pBandwidthLatencyTest", name: strings.ToLower(t[1]) + " P2P=" + t[2], kind: between, both: t[1] == "Bidirectional", line: x.number, peers: peers}
 			if t[2] == "Disabled" {
 				m.kind = otherCopy
 			}

@@ -107,6 +107,10 @@ func expect(t *Table, m *Machine) (r *Reference, missing []string) {
 			r.Path = fmt.Sprintf("%d NVLinks of %g GB/s a direction", m.links, each)
 			r.Others = nil
 		}
+		if m.gpu.Slots && perNode == 2 && m.gpu.Pair.high > 0 && bridged.MatchString(strings.ToLower(m.text)) && t.Collective != "alltoall" {
+			local = m.gpu.Pair
+			r.Path, r.Others = "an NVLink bridge between the two GPUs", []string{fmt.Sprintf("half of it where half of the bridges or links are in use (nvidia-smi nvlink -s), %.0f at most by PCIe", m.gpu.PCIe*0.9)}
+		}
 	}
 	if nodes == 1 {
 		if m.gpu == nil {
