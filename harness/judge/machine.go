@@ -151,7 +151,7 @@ var (
 	thunderbolt  = regexp.MustCompile(`thunderbolt|\begpu\b|\busb ?4\b|\btb[34]\b`)
 	confidential = regexp.MustCompile(`confidential|\bsev-snp\b|\btdx\b|\bcc[ -]mode\b`)
 	bridged      = regexp.MustCompile(`nvlink bridges?|bridged|\bnvl\b`)
-	anyMachine   = regexp.MustCompile(`^(?:a |an |one |my )?(?:laptop|notebook|desktop|workstation|home ?lab|server|vm|virtual machine|cluster)$`)
+	anyMachine   = regexp.MustCompile(`^(?:an? |one |my )?(?:laptop|notebook|desktop|workstation)$`)
 	power9       = regexp.MustCompile(`power ?9|ac922|marconi100|\bsummit\b|\bsierra\b`)
 )
 
