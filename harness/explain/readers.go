@@ -399,6 +399,7 @@ func readPorts(in *input, hits []hit) {
 				}
 			case !ok:
 				return strings.TrimSpace(l) == ""
+			case key == "Port GUID":
 			case strings.HasPrefix(key, "Port ") || key == "port":
 				flush()
 				port, begin = l, at

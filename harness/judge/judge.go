@@ -341,13 +341,14 @@ func (j *Judgement) invalid(t *Table) bool {
 func (j *Judgement) wrong(t *Table) bool {
 	var sizes []string
 	var lines []int
-	checked := false
+	checked, elements := false, int64(0)
 	for _, r := range t.Rows {
 		for _, x := range []*Timing{r.Out, r.In} {
 			if x == nil {
 				continue
 			}
 			checked = checked || x.Wrong >= 0
+			elements += max(x.Wrong, 0)
 			if x.Wrong > 0 && (len(lines) == 0 || lines[len(lines)-1] != r.line) {
 				lines = append(lines, r.line)
 				sizes = append(sizes, sizeText(r.Bytes))
@@ -364,7 +365,7 @@ func (j *Judgement) wrong(t *Table) bool {
 	if share := t.wrongShare(); share > 0 {
 		j.Notes = append(j.Notes, fmt.Sprintf("the same share of the elements is wrong at every size, %.3g %%: no damage at random, but a part that is missing or twice there, such as that of one rank", 100*share))
 	}
-	j.Summary = fmt.Sprintf("results are wrong at %s: the data that arrived is not the right one (#wrong). The speed of such a run says nothing", list(sizes, 4))
+	j.Summary = fmt.Sprintf("results are wrong at %s: %d elements differ from what they should be (#wrong; nccl-tests: FAILED). The speed of such a run says nothing", list(sizes, 4), elements)
 	j.Causes = []Cause{{
 		Text:   "data is corrupted on the way, or in a kernel",
 		Shown:  []string{fmt.Sprintf("line %d: #wrong is not 0", lines[0])},
@@ -405,6 +406,9 @@ func (j *Judgement) unknown(t *Table, m *Machine, missing []string) {
 		j.Causes = append(j.Causes, tcpInstead(top.best().BusBW, ""))
 	}
 	j.Ask = append(j.Ask, missing...)
+	if t.Guessed {
+		j.Ask = append(j.Ask, "which collective it was: all_gather, alltoall, gather and scatter have the same columns")
+	}
 	if t.Nodes > 1 || t.Nodes == 0 {
 		j.Ask = append(j.Ask, "the network between the nodes: NICs, how many, and their link speed (ibstat; ethtool of the interface that \"NET/Socket : Using\" names, and of each link of a bond)")
 	}

@@ -103,6 +103,9 @@ func (m *matrix) reach(g *gpu, machine *Machine) (s span, what string, ok bool) 
 	}
 	if m.both { // programs add both directions, or measure one beside the other
 		s.low, s.high = s.low*0.65, s.high*2.02
+		if g.PCIe >= 400 && m.kind != between { // NVLink-C2C: the processor's memory is the limit
+			s.low, what = s.low*0.6, what+"; in both directions at once the processor's memory (LPDDR) is the limit"
+		}
 	}
 	return s, what, s.low > 0
 }
