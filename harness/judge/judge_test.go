@@ -136,6 +136,7 @@ func TestVerdicts(t *testing.T) {
 		{"two nodes, half", "HGX H100, 8 x NDR400", "NVIDIA H100 80GB HBM3", 2, 8, 225, 150, Slow, "GPUDirect"},
 		{"two nodes, sockets", "HGX H100, 8 x NDR400", "NVIDIA H100 80GB HBM3", 2, 8, 3.1, 900, Slow, "TCP instead of RDMA"},
 		{"network unknown", "", "NVIDIA H100 80GB HBM3", 2, 8, 120, 150, Undecidable, "link speed"},
+		{"network unknown, the fastest", "", "NVIDIA H100 80GB HBM3", 2, 8, 468, 150, OK, "does not say which NICs"},
 		{"sixteen nodes", "8 x H100, 8 x 400G InfiniBand", "NVIDIA H100 80GB HBM3", 16, 8, 385, 300, OK, ""},
 		{"one NIC, in between", "8 x A100, 1 x HDR200", "NVIDIA A100-SXM4-80GB", 8, 8, 15.5, 300, Undecidable, "topo -m"},
 		{"PCIe GPUs", "", "NVIDIA L40S", 1, 8, 20, 60, OK, ""},

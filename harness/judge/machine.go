@@ -3,6 +3,7 @@ package judge
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -190,6 +191,28 @@ func (m *Machine) fromDB(db *platform.DB, key string) {
 			m.NICs, m.Gbit = int(total/each+0.5), each
 		}
 	}
+}
+
+// fastest returns a machine whose NICs are not known with those of the fastest platform that has its GPU; nil if there is
+// none.
+func (m *Machine) fastest(db *platform.DB) *Machine {
+	if db == nil || m == nil || m.gpu == nil || m.wire() > 0 {
+		return nil
+	}
+	var best *Machine
+	for _, key := range slices.Sorted(maps.Keys(db.Platforms)) {
+		p := &Machine{}
+		p.fromDB(db, key)
+		if p.gpu == m.gpu && p.wire() > 0 && (best == nil || p.wire() > best.wire()) {
+			best = p
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	fast := *m
+	fast.NICs, fast.Gbit, fast.Kind, fast.From = best.NICs, best.Gbit, "", best.Name
+	return &fast
 }
 
 // parseNICs reads NICs in lower-case text: a rate, how many of them, and of what kind.
