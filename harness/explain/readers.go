@@ -38,8 +38,10 @@ var readers = []reader{
 	{"nccl-tests", `# nThread \d+ nGpus|# Avg bus bandwidth`, readCopies},
 	// driver: its version.
 	{"modinfo", `modinfo .*nvidia|Driver Version *: `, readDriver},
-	// port: "STATE PHYSICAL RATE LAYER"; {port}, {rate}. port.slow: the rate, if another port of this type is faster; {best}.
+	// port: "STATE PHYSICAL RATE LAYER"; {device}, {rate}. port.slow: the rate, if another port of this type is faster; {best}.
 	{"ibstat", `^\s*(?:CA '|hca_id:)`, readPorts},
+	// port: likewise.
+	{"rdma link", `^\s*link \S+/\d+ .*state \S+ physical_state`, readRDMALinks},
 	// call.differs: a collective's name and number; {calls}.
 	{"NCCL's calls", `: opCount [0-9a-f]+ sendbuff`, readCalls},
 	// watchdog.differs: the number of a collective that ranks of one process group wait in with different operations or
@@ -375,7 +377,7 @@ func readPorts(in *input, hits []hit) {
 		flush := func() {
 			if port != "" && values["state"] != "" {
 				in.add("port", fmt.Sprintf("%s %s %s %s", values["state"], values["physical"], values["rate"], values["layer"]), map[string]string{
-					"port": device, "rate": values["rate"], "lid": values["lid"], "sm": values["sm"], "type": values["type"],
+					"device": device, "rate": values["rate"], "lid": values["lid"], "sm": values["sm"], "type": values["type"],
 				}, begin)
 			}
 			port = ""
@@ -439,6 +441,27 @@ func readPorts(in *input, hits []hit) {
 }
 
 // stateName makes ibstat's name of ibv_devinfo's "PORT_ACTIVE (4)".
+var rdmaLink = regexp.MustCompile(`link (\S+)/\d+ (.*)\bstate (\S+) physical_state (\S+)`)
+
+// readRDMALinks reads iproute2's rdma link.
+func readRDMALinks(in *input, hits []hit) {
+	for _, h := range hits {
+		m := rdmaLink.FindStringSubmatch(in.lineAt(h.at))
+		if m == nil {
+			continue
+		}
+		layer := "Ethernet"
+		if strings.Contains(m[2], "lid ") {
+			layer = "InfiniBand"
+		}
+		physical := strings.ToUpper(m[4][:1]) + strings.ToLower(m[4][1:])
+		if physical == "Link_up" {
+			physical = "LinkUp"
+		}
+		in.add("port", fmt.Sprintf("%s %s - %s", stateName(m[3]), physical, layer), map[string]string{"device": m[1], "rate": "-"}, h.at)
+	}
+}
+
 func stateName(s string) string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(s, "PORT_"), " ")
 	switch name {
