@@ -35,7 +35,7 @@ func (j *Judgement) decide(in *input, t *Table, m *Machine) {
 		j.Summary = where + ", " + reach
 		if t.shared {
 			j.Causes = append(j.Causes, Cause{
-				Text:   "ranks share a GPU: the list of devices has the same host and address twice, so data goes from a GPU to itself, by shared memory or a socket, and no link is measured",
+				Text:   "ranks share one GPU: the list of devices has the same host and address twice, so data goes from a GPU to itself, by shared memory or a socket, and no link is measured",
 				Remedy: []string{"a GPU for each rank: CUDA_VISIBLE_DEVICES by local rank, or -g 1 with as many ranks a node as it has GPUs"},
 				Decide: "the list \"Rank ... device N [BUS]\" above the table",
 				Source: []string{"https://github.com/NVIDIA/nccl-tests#arguments"},

@@ -271,6 +271,7 @@ func judgeTable(in *input, t *Table) *Judgement {
 		fast := m.fastest(in.db)
 		if ref, _ = expect(t, fast); ref == nil || ref.judge(t.Rows[len(t.Rows)-1]).Verdict != OK {
 			j.unknown(t, m, missing)
+			j.fromLog(in)
 			return j
 		}
 		m = fast
