@@ -330,8 +330,12 @@ func (p *perfRun) judge(in *input) *Judgement {
 	case top.bytes <= 4096 && top.mean < low && top.mean*1e9/8/float64(top.bytes) > 3e6:
 		j.Verdict = Slow
 		j.Summary = fmt.Sprintf("%s: %.1f million messages a second, which is about what one queue pair sends; at this size the message rate is the limit, not the link", where, top.mean*1e3/8/float64(top.bytes))
+		small := "small messages: each is a packet of its own"
+		if p.header["connection type"] == "UD" {
+			small += ", as all of UD are, which carries no more than an MTU a message"
+		}
 		j.Causes = []Cause{{
-			Text:   "small messages: each is a packet of its own" + map[bool]string{true: ", as all of UD are, which carries no more than an MTU a message", false: ""}[p.header["connection type"] == "UD"],
+			Text:   small,
 			Remedy: []string{"for bandwidth: -s 65536 and more over RC (ib_write_bw), or -q 8; for the rate of messages: more queue pairs, -l (post lists), inline data"},
 			Decide: "the same with -q 8: the rate grows with the queue pairs", Source: []string{"https://github.com/linux-rdma/perftest"},
 		}}
