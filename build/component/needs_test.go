@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -57,6 +60,9 @@ const (
 	cuda124  = "    cuda: 12.4.1\n    compile: [\"9.0\"]\n"
 )
 
+// citation is where an error says that a component's file wants something: file, line, field and value.
+var citation = regexp.MustCompile(`(build/component/\S+/component\.yaml):(\d+) wants (\S+) "([^"]+)"`)
+
 // TestImpossible: what cannot be built is refused before anything is, with line, field and remedy.
 func TestImpossible(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
@@ -76,12 +82,12 @@ func TestImpossible(t *testing.T) {
 		"another suite":                  {image("debian", "13", bookworm, "", "harness: source"), "the suite bookworm is debian 12, and the image is called debian 13"},
 		"a suite of another":             {image("ubuntu", "24.04", bookworm, "", "harness: source"), "the suite bookworm is debian 12, and the image is called ubuntu 24.04"},
 		"no such Ubuntu":                 {image("ubuntu", "28.04", "{debootstrap: {suite: sonorous, variant: minbase}}", "", "harness: source"), "no suite sonorous of ubuntu is known; write one of jammy, noble, resolute"},
-		"UCX without InfiniBand":         {image("ubuntu", "26.04", "{debootstrap: {suite: resolute, variant: minbase}}", "", "harness: source", "ucx: distro"), "ucx: Ubuntu compiles it without InfiniBand and RoCE there; take a release in place of distro (build/component/ucx/component.yaml:6 wants ubuntu \"<26.04\"); leave it out there"},
+		"UCX without InfiniBand":         {image("ubuntu", "26.04", "{debootstrap: {suite: resolute, variant: minbase}}", "", "harness: source", "ucx: distro"), "ucx: Ubuntu compiles it without InfiniBand and RoCE there; take a release in place of distro (build/component/ucx/component.yaml wants ubuntu \"<26.04\"); leave it out there"},
 		"no such NCCL":                   {rows("12.9.1", nvidia, `"9.0"`, "harness: source", "nccl: 9.99.9"), `nccl has no release "9.99.9"; write the version of a release as in "2.30.4-1"`},
 		"no such major version":          {rows("12.9.1", nvidia, `"9.0"`, "harness: source", "nccl: 9.99.9-1"), `nccl has no release "9.99.9-1"`},
 		"NCCL of the distribution":       {rows("12.9.1", nvidia, `"9.0"`, "harness: source", "nccl: distro"), `nccl has no release "distro"`},
 		"a version that nothing reads":   {image("debian", "12", bookworm, "", "harness: source", "hwloc: 9.9.9"), `images[0].components.hwloc: impossible in one: hwloc has no version "9.9.9" here: nothing reads it; write "distro"`},
-		"perftest without CUDA":          {image("debian", "12", bookworm, "", "harness: source", "perftest: 26.04.17"), `perftest: only images with CUDA compile perftest (build/component/perftest/component.yaml:6 wants version "distro"); write "distro", or leave it out`},
+		"perftest without CUDA":          {image("debian", "12", bookworm, "", "harness: source", "perftest: 26.04.17"), `perftest: only images with CUDA compile perftest (build/component/perftest/component.yaml wants version "distro"); write "distro", or leave it out`},
 		"perftest of the distribution":   {rows("12.9.1", nvidia, `"9.0"`, "harness: source", "perftest: distro"), `perftest: the distribution's perftest has no CUDA`},
 		"a version of ssh":               {image("debian", "12", bookworm, "", "harness: source", "ssh: 9.9p1"), `write "distro"`},
 		"a version of the harness":       {image("debian", "12", bookworm, "", "harness: 1.2.3"), `harness has no version "1.2.3" here: nothing reads it; write "source" or "release"`},
@@ -93,7 +99,7 @@ func TestImpossible(t *testing.T) {
 		"no harness":                     {image("debian", "12", bookworm, "", "hwloc: distro"), "images[0].components: impossible in one: the image has no harness"},
 		"no harness in rows":             {rows("12.9.1, 12.8.2", nvidia, `"9.0"`, "ssh: distro"), "components: impossible in cuda12.9.1-ubuntu24.04 and 1 more: the image has no harness"},
 		"tests without NCCL":             {rows("12.9.1", nvidia, `"9.0"`, "harness: source", `hpcx: "2.26"`, "nccl-tests: 2.17.6"), "nccl-tests needs nccl"},
-		"tests without MPI":              {rows("12.9.1", nvidia, `"9.0"`, "harness: source", "nccl: 2.30.4-1", "nccl-tests: 2.17.6"), "nccl-tests: they are built with the image's MPI (build/component/nccl-tests/component.yaml:8 wants hpcx \"present\"); add it, or leave this out"},
+		"tests without MPI":              {rows("12.9.1", nvidia, `"9.0"`, "harness: source", "nccl: 2.30.4-1", "nccl-tests: 2.17.6"), "nccl-tests: they are built with the image's MPI (build/component/nccl-tests/component.yaml wants hpcx \"present\"); add it, or leave this out"},
 		"OFED on Debian":                 {image("debian", "12", bookworm, "", "harness: source", "ofed: 3.2.2"), "ofed needs a base of Ubuntu, which this image has not"},
 		"a CUDA that Debian has not":     {image("debian", "13", trixie, "    cuda: 12.9.1\n    compile: [\"9.0\"]\n", "cuda-toolkit: devel", "harness: source"), "images[0].cuda: impossible in one: it is not known that debian 13 has CUDA 12.9.1; write the CUDA that debian 13 has: 12.4"},
 		"a newer C library":              {brought("{image: \"registry.example/site/torch:1\", build: \"docker.io/nvidia/cuda:13.0.2-devel-ubuntu26.04\", has: {cuda: /usr/local/cuda}}"), `m.yaml:7:59: images[0].base.build: impossible in one: docker.io/nvidia/cuda:13.0.2-devel-ubuntu26.04 is by its name ubuntu 26.04 with the C library 2.43, and ubuntu 24.04 has 2.39: what is compiled there does not run here; take one of ubuntu 24.04, or of an older release`},
@@ -101,14 +107,23 @@ func TestImpossible(t *testing.T) {
 		"a build of Rocky":               {brought("{image: \"registry.example/site/torch:1\", build: \"docker.io/nvidia/cuda:13.0.2-devel-rockylinux9\", has: {cuda: /usr/local/cuda}}"), `components are compiled with packages of Debian or Ubuntu; take one of ubuntu`},
 		"a runtime without a build":      {brought("{image: \"docker.io/nvidia/cuda:13.0.2-runtime-ubuntu24.04\", has: {cuda: /usr/local/cuda}}"), `m.yaml:7:11: images[0].base: impossible in one: docker.io/nvidia/cuda:13.0.2-runtime-ubuntu24.04 is by its name without CUDA's compiler, and the harness's kernels are compiled with that; write the image with it under base, as in "build: docker.io/nvidia/cuda:13.0.2-devel-ubuntu24.04"`},
 		"runtimes without a build":       {rows("12.9.1, 13.0.2", "docker.io/nvidia/cuda:{cuda}-cudnn-runtime-ubuntu{ubuntu}", `"9.0"`, "harness: source"), `m.yaml:7:7: base: impossible in cuda12.9.1-ubuntu24.04 and 1 more: docker.io/nvidia/cuda:12.9.1-cudnn-runtime-ubuntu24.04 is by its name without CUDA's compiler`},
-		"tests with the NCCL of a base":  {brought(`{image: "registry.example/site/torch:1", has: {cuda: /usr/local/cuda, nccl: 2.28.3-1}}`, "nccl-tests: 2.17.6"), `nccl-tests: they are built with the image's MPI (build/component/nccl-tests/component.yaml:8 wants hpcx "present"); add it, or leave this out; if the base has it, say so under "has"`},
+		"tests with the NCCL of a base":  {brought(`{image: "registry.example/site/torch:1", has: {cuda: /usr/local/cuda, nccl: 2.28.3-1}}`, "nccl-tests: 2.17.6"), `nccl-tests: they are built with the image's MPI (build/component/nccl-tests/component.yaml wants hpcx "present"); add it, or leave this out; if the base has it, say so under "has"`},
 		"HPC-X on Debian":                {image("debian", "12", `{image: "registry.example/site/torch:1", has: {cuda: /usr/local/cuda}}`, cuda130, "harness: source", `hpcx: "2.26"`), `hpcx: NVIDIA builds it for Ubuntu`},
 		"a toolkit on a base of another": {image("ubuntu", "24.04", `{image: "docker.io/library/ubuntu:24.04"}`, cuda124, "cuda-toolkit: devel", "harness: source"), "cuda-toolkit is for bases made with debootstrap"},
 	} {
 		err := checked(c.text)
 		all, ok := errors.AsType[matrix.Errors](err)
-		if !ok || !strings.Contains(err.Error(), c.want) || len(all) != 1 {
+		if !ok || !strings.Contains(citation.ReplaceAllString(err.Error(), `$1 wants $3 "$4"`), c.want) || len(all) != 1 {
 			t.Errorf("%s: %v\nwant %s, alone", name, err, c.want)
+			continue
+		}
+		for _, m := range citation.FindAllStringSubmatch(err.Error(), -1) {
+			file, _ := strings.CutPrefix(m[1], "build/component/")
+			text, err := os.ReadFile(file)
+			n, _ := strconv.Atoi(m[2])
+			if lines := strings.Split(string(text), "\n"); err != nil || n > len(lines) || !strings.Contains(lines[n-1], m[3]+": "+m[4]) && !strings.Contains(lines[n-1], fmt.Sprintf("%s: %q", m[3], m[4])) {
+				t.Errorf("%s: %s:%s does not say %s: %s (%v)", name, m[1], m[2], m[3], m[4], err)
+			}
 		}
 	}
 }
