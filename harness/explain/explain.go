@@ -144,8 +144,9 @@ func (s *Set) scan(text []byte, file, from, to int) (hits [][]hit, with [][]int)
 				continue
 			}
 			tried[p] = start + 1
-			if m := s.patterns[p].re.FindSubmatch(l); m != nil {
-				hits[p] = append(hits[p], hit{place{file, start}, named(s.patterns[p].re, m)})
+			re := s.patterns[p].re()
+			if m := re.FindSubmatch(l); m != nil {
+				hits[p] = append(hits[p], hit{place{file, start}, named(re, m)})
 			}
 		}
 	})

@@ -165,12 +165,12 @@ func TestScanner(t *testing.T) {
 			for i, p := range s.patterns {
 				n := 0
 				for l := range strings.Lines(text) {
-					if p.re.MatchString(strings.TrimSuffix(l, "\n")) {
+					if p.re().MatchString(strings.TrimSuffix(l, "\n")) {
 						n++
 					}
 				}
 				if len(in.hits[i]) != n {
-					t.Errorf("%s: %q is found in %d lines of %q; it matches %d", r.ID, p.re, len(in.hits[i]), text, n)
+					t.Errorf("%s: %q is found in %d lines of %q; it matches %d", r.ID, p.re(), len(in.hits[i]), text, n)
 				}
 			}
 		}

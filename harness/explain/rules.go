@@ -96,7 +96,8 @@ type Set struct {
 	facts    []*factRule
 	begins   []int // of the readers: their patterns
 	patterns []*pattern
-	words    int // the first of the patterns that are words to find; see Load
+	numbers  map[string]int // of the patterns, by their text
+	words    int            // the first of the patterns that are words to find; see Load
 	scanner  *scanner
 }
 
@@ -104,7 +105,7 @@ type Set struct {
 func Load(words ...string) (*Set, error) { return load(embedded, "rules", words...) }
 
 func load(files fs.FS, dir string, words ...string) (*Set, error) {
-	s := &Set{}
+	s := &Set{numbers: map[string]int{}}
 	entries, err := fs.ReadDir(files, dir)
 	if err != nil {
 		return nil, err
@@ -156,13 +157,14 @@ func load(files fs.FS, dir string, words ...string) (*Set, error) {
 
 // pattern returns the number of a pattern, which it adds if it is new.
 func (s *Set) pattern(text string) (int, error) {
-	if i := slices.IndexFunc(s.patterns, func(p *pattern) bool { return p.re.String() == text }); i >= 0 {
+	if i, ok := s.numbers[text]; ok {
 		return i, nil
 	}
 	p, err := newPattern(text)
 	if err != nil {
 		return 0, err
 	}
+	s.numbers[text] = len(s.patterns)
 	s.patterns = append(s.patterns, p)
 	return len(s.patterns) - 1, nil
 }

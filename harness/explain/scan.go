@@ -5,33 +5,36 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"slices"
+	"sync"
 )
 
 // minLiteral is how many characters of a pattern must be literal: the scanner finds these first, so that a pattern is
 // tried on few lines.
 const minLiteral = 3
 
+// maxLiteral is how many of them, the last ones, the scanner compares: with all, it has three times the states.
+const maxLiteral = 10
+
 // maxMatches bounds how many lines of an input count for one pattern.
 const maxMatches = 2000
 
 // A pattern is a regular expression that is searched for in lines.
 type pattern struct {
-	re       *regexp.Regexp
-	literals []string // each match has at least one of them
+	re       func() *regexp.Regexp // compiled when a line has one of the literals: few patterns of a set are needed
+	literals []string              // each match has at least one of them
 }
 
 func newPattern(text string) (*pattern, error) {
-	re, err := regexp.Compile(text)
-	if err != nil {
-		return nil, err
-	}
 	tree, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
 		return nil, err
 	}
-	p := &pattern{re: re, literals: required(tree.Simplify())}
+	p := &pattern{re: sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) }), literals: required(tree.Simplify())}
 	if shortest(p.literals) < minLiteral {
 		return nil, fmt.Errorf("%q has no %d characters in a row that each match must have", text, minLiteral)
+	}
+	for i, l := range p.literals {
+		p.literals[i] = l[max(0, len(l)-maxLiteral):]
 	}
 	return p, nil
 }
