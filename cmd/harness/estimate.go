@@ -151,9 +151,16 @@ func (o *estimateOptions) fromPlatform() error {
 	if g == nil {
 		return exit.Usagef("--hardware: the database names no GPU of %s", o.platform)
 	}
-	if g.NVLink != nil && o.intra == "" {
-		o.job.Intra = estimate.Rate(g.NVLink.UniGBps.Value * 1e9)
-		o.use("intra", g.NVLink.UniGBps, g.NVLink.UniGBps.Value, "GB/s")
+	var intra *platform.Figure
+	switch {
+	case g.NVLink != nil && g.NVLink.Links.Known():
+		intra = &g.NVLink.UniGBps
+	case g.PCIe != nil: // bridges join a few cards, if there are any
+		intra = &g.PCIe.UniGBps
+	}
+	if intra != nil && intra.Known() && o.intra == "" {
+		o.job.Intra = estimate.Rate(intra.Value * 1e9)
+		o.use("intra", *intra, intra.Value, "GB/s")
 	}
 	if gbit, f := p.NICs.Gbit(); gbit > 0 && o.inter == "" {
 		o.job.Inter = estimate.Rate(gbit / 8 * 1e9)

@@ -65,7 +65,7 @@ func TestExpect(t *testing.T) {
 		{"unread", "p2p_write", 450, 376, 360, "seed003"},
 		{"a40", "p2p_write", 0, 0, 0, ""},        // over PCIe
 		{"unread a40", "p2p_write", 0, 0, 0, ""}, // perhaps over a bridge
-		{"nc a100", "p2p_write", 0, 0, 238, "aznhc"},
+		{"nc a100", "p2p_write", 300, 0, 238, "aznhc"},
 		{"a40 pair", "p2p_write", 56.25, 0, 45, "seed003"},
 		{"v100 pair", "p2p_write", 150, 0, 0, ""}, // which may have one link of six between them
 		{"h100", "nvlinks", 18, 0, 18, "mle-net"},

@@ -45,12 +45,15 @@ func between(a, b Subject) float64 {
 	if nvlink == 0 || a.Links != nil && a.Links.NVLinks == 0 {
 		return min(a.Peaks.PCIe, b.Peaks.PCIe)
 	}
-	if a.Links == nil || len(a.Links.Peers) == 0 || a.Peaks.NVLinks == 0 {
+	if a.Links == nil || len(a.Links.Peers) == 0 {
 		return nvlink // through switches: any pair can use all links
 	}
 	direct := a.Links.Peers[b.Bus]
-	if direct == 0 {
+	switch {
+	case direct == 0:
 		return min(a.Peaks.PCIe, b.Peaks.PCIe)
+	case a.Peaks.NVLinks == 0:
+		return nvlink // a bridge has all links
 	}
 	return nvlink * float64(direct) / float64(a.Peaks.NVLinks)
 }

@@ -293,15 +293,19 @@ func TestPeaks(t *testing.T) {
 	}
 	bus := func(n uint8) sysfs.BusID { return sysfs.BusID{Bus: n} }
 	direct := Subject{GPU: GPU{Bus: bus(1)}, Peaks: peakRates{PCIe: 31, NVLink: 300, NVLinks: 12}, Links: &nvml.Links{NVLinks: 12, Peers: map[sysfs.BusID]int{bus(2): 4}}}
+	bridged := direct // a card with a bridge: the database does not know how many of its links there are
+	bridged.Peaks.NVLinks = 0
 	for _, c := range []struct {
-		to   Subject
-		want float64
+		from, to Subject
+		want     float64
 	}{
-		{Subject{GPU: GPU{Bus: bus(2)}, Peaks: direct.Peaks}, 100}, // four links of twelve
-		{Subject{GPU: GPU{Bus: bus(3)}, Peaks: direct.Peaks}, 31},  // none: over PCIe
-		{Subject{GPU: GPU{Bus: bus(3)}, Peaks: peakRates{PCIe: 31}}, 31},
+		{direct, Subject{GPU: GPU{Bus: bus(2)}, Peaks: direct.Peaks}, 100}, // four links of twelve
+		{direct, Subject{GPU: GPU{Bus: bus(3)}, Peaks: direct.Peaks}, 31},  // none: over PCIe
+		{direct, Subject{GPU: GPU{Bus: bus(3)}, Peaks: peakRates{PCIe: 31}}, 31},
+		{bridged, Subject{GPU: GPU{Bus: bus(2)}, Peaks: bridged.Peaks}, 300},
+		{bridged, Subject{GPU: GPU{Bus: bus(3)}, Peaks: bridged.Peaks}, 31}, // of another pair
 	} {
-		if got := between(direct, c.to); got != c.want {
+		if got := between(c.from, c.to); got != c.want {
 			t.Errorf("%+v: %g; want %g", c.to, got, c.want)
 		}
 	}
