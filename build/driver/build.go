@@ -118,6 +118,7 @@ func (w *Workspace) Build(ctx context.Context, o BuildOptions) (*BuildResult, er
 	if res, ok := b.allUpToDate(); ok {
 		return b.finish(ctx, res, start)
 	}
+	b.warnOfDisk()
 	if err := b.open(ctx); err != nil {
 		return nil, err
 	}
@@ -148,6 +149,20 @@ type build struct {
 	layout  *oci.Layout
 	repo    *oci.Repository // to push to, nil for none
 	close   func()
+}
+
+// warnOfDisk says so if a build from nothing can fill the disk of the builder that this run starts.
+func (b *build) warnOfDisk() {
+	if len(b.o.Builders) > 0 {
+		return // theirs is elsewhere
+	}
+	want := uint64(diskFabric)
+	if slices.ContainsFunc(b.targets, func(t matrix.Target) bool { return t.CUDA != "" }) {
+		want = diskCUDA
+	}
+	if f := b.disk(want); !f.OK {
+		b.Log("disk: %s; without steps of earlier builds a row needs up to %.0f GB: %s", f.Detail, float64(want)/1e9, f.Remedy)
+	}
 }
 
 // openPush opens the repository to push to, if there is one, and reports whether its name, the

@@ -32,7 +32,7 @@ func (w *Workspace) Doctor(ctx context.Context, o BuildOptions) []Finding {
 		w.buildkitd(o), w.builder(ctx, o),
 		debootstrap(),
 		program("go", "install Go, or set GOPROXY", "build (to find the module proxy) and certify of images without a harness"),
-		w.disk(), w.credentials(),
+		w.disk(diskCUDA), w.credentials(),
 	}
 }
 
@@ -97,8 +97,13 @@ func debootstrap() Finding {
 	return f
 }
 
-func (w *Workspace) disk() Finding {
-	const want = 20 << 30
+// Disk that the state of one row needs, from nothing: an image without CUDA, and one whose NCCL and kernels are compiled.
+const (
+	diskFabric = 10e9
+	diskCUDA   = 30e9
+)
+
+func (w *Workspace) disk(want uint64) Finding {
 	f := Finding{What: "disk", For: "build"}
 	dir := w.StateDir
 	for dir != "/" {
@@ -115,7 +120,7 @@ func (w *Workspace) disk() Finding {
 	free := st.Bavail * uint64(st.Bsize)
 	f.OK, f.Detail = free >= want, fmt.Sprintf("%.0f GB free in %s", float64(free)/1e9, dir)
 	if !f.OK {
-		f.Remedy = "free 20 GB, or set ASSAY_STATE_DIR to a larger disk"
+		f.Remedy = fmt.Sprintf("free %.0f GB, or set ASSAY_STATE_DIR to a larger disk", float64(want)/1e9)
 	}
 	return f
 }
