@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/assay-hpc/assay/harness/explain"
@@ -146,7 +147,7 @@ func (j *Judge) Explained(name string, text []byte, log *explain.Report) (*Repor
 
 var outOfBounds = regexp.MustCompile(`Out of bounds values *: *[1-9]\d* FAILED`)
 
-var programs = regexp.MustCompile(`nThread \d+ nGpus \d+|#\s+size\s+count\s+type|Test (?:NCCL|CUDA) failure|\b(?:ib_(?:write|read|send|atomic)_(?:bw|lat)|\w+_perf|nvbandwidth|bandwidthTest|p2pBandwidthLatencyTest|dcgmi)\b|Failed status \d+: wr_id|Couldn't allocate MR|Completion with error at`)
+var programs = regexp.MustCompile(`nThread \d+ nGpus \d+|#\s+size\s+count\s+type|Test (?:NCCL|CUDA) failure|\b(?:ib_(?:write|read|send|atomic)_(?:bw|lat)|\w+_perf|nvbandwidth|bandwidthTest|p2pBandwidthLatencyTest|dcgmi)\b|Failed status \d+: wr_id|mpirun detected that one or more processes exited|Primary job +terminated normally, but|srun: error: .*: task \d+: |Couldn't allocate MR|Completion with error at`)
 
 // failed judges a text that has no figure, but a benchmark's error.
 func (in *input) failed(log *explain.Report) *Judgement {
@@ -239,6 +240,9 @@ func collectives(in *input) (out []*Judgement) {
 		}
 	}
 	if m, line := in.find(average, "Avg bus"); m != nil && len(out) == 0 {
+		if t := in.oneSize(m[1], line); t != nil {
+			return append(out, judgeTable(in, t))
+		}
 		out = append(out, &Judgement{
 			Verdict: Undecidable, Subject: "the average of nccl-tests", Line: line,
 			Summary: fmt.Sprintf("%s GB/s is the average over all sizes, small ones too: it depends on -b and -e, and says nothing of the hardware", m[1]),
@@ -246,6 +250,42 @@ func collectives(in *input) (out []*Judgement) {
 		})
 	}
 	return out
+}
+
+var (
+	fromSize  = regexp.MustCompile(`_perf\b.*\s(?:-b|--minbytes)[ =]*(\d+[KMG]?)\b`)
+	toSize    = regexp.MustCompile(`_perf\b.*\s(?:-e|--maxbytes)[ =]*(\d+[KMG]?)\b`)
+	startedBy = regexp.MustCompile(`\b(?:mpirun|mpiexec|srun)\b(.*?)\s(?:-np|-n|--ntasks)[ =](\d+)`)
+)
+
+// oneSize returns the table of a run of which the average alone is left, if it had one size: then it is that size's.
+func (in *input) oneSize(busbw string, line int) *Table {
+	from, _ := in.find(fromSize, "_perf")
+	to, _ := in.find(toSize, "_perf")
+	name, _ := in.find(command, "_perf")
+	v, err := strconv.ParseFloat(busbw, 64)
+	if from == nil || to == nil || name == nil || from[1] != to[1] || err != nil {
+		return nil
+	}
+	t := &Table{Program: "nccl-tests", Collective: strings.Replace(name[1], "allgather", "all_gather", 1), line: line, average: v}
+	if n, _ := in.find(startedBy, ""); n != nil && !strings.Contains(n[1], "_perf") { // -n is nccl-tests', too
+		t.Ranks, _ = strconv.Atoi(n[2])
+	}
+	if m := in.machine; m != nil {
+		t.Nodes = m.Nodes
+		if t.Ranks == 0 {
+			t.Ranks = m.Nodes * m.PerNode
+		}
+	}
+	number := strings.TrimRight(from[1], "KMG")
+	bytes, _ := strconv.ParseInt(number, 10, 64)
+	for _, unit := range "KMG" {
+		if strings.HasSuffix(from[1], string(unit)) {
+			bytes <<= 10 * (1 + strings.IndexRune("KMG", unit))
+		}
+	}
+	t.Rows = []Row{{Bytes: bytes, line: line, Out: &Timing{BusBW: v, AlgBW: v / busFactor(t.Collective, t.Ranks), Wrong: -1}}}
+	return t
 }
 
 func judgeTable(in *input, t *Table) *Judgement {
@@ -399,95 +439,6 @@ func (t *Table) wrongShare() float64 {
 		return 0
 	}
 	return share
-}
-
-// unknown is for a table whose platform is not known.
-func (j *Judgement) unknown(t *Table, m *Machine, missing []string) {
-	j.Verdict = Undecidable
-	top := t.Rows[len(t.Rows)-1]
-	j.Summary = fmt.Sprintf("%s GB/s busbw at %s cannot be judged: the hardware is not known (%s)", exact(top.best().BusBW), sizeText(top.Bytes), strings.Join(missing, "; "))
-	if t.Nodes > 1 && m != nil && m.gpu != nil && m.gpu.Uni >= 200 && top.best().BusBW < 10 && (m.Kind == "InfiniBand" || m.Kind == "RoCE" || m.Kind == "EFA") {
-		j.Verdict = Slow
-		j.Summary = fmt.Sprintf("%s GB/s busbw at %s between nodes with %s: less than one NIC of 100 Gb/s carries", figure(top.best().BusBW), sizeText(top.Bytes), m.Kind)
-		j.Causes = append(j.Causes, tcpInstead(top.best().BusBW, ""))
-	}
-	j.Ask = append(j.Ask, missing...)
-	if t.Guessed {
-		j.Ask = append(j.Ask, "which collective it was: all_gather, alltoall, gather and scatter have the same columns")
-	}
-	if t.Nodes > 1 || t.Nodes == 0 {
-		j.Ask = append(j.Ask, "the network between the nodes: NICs, how many, and their link speed (ibstat; ethtool of the interface that \"NET/Socket : Using\" names, and of each link of a bond)")
-	}
-	j.Ask = append(j.Ask, "the platform: --platform NAME, or --platform \"8 x GPU, 8 x 400G RoCE\" (the GPU model, and the NICs of a node with their rate)")
-	j.candidates(t)
-	j.dips(t)
-	for _, r := range t.Rows {
-		j.Rows = append(j.Rows, Judged{What: sizeText(r.Bytes), Bytes: r.Bytes, Measured: r.best().BusBW, Verdict: Undecidable})
-	}
-	j.hideRows = true
-}
-
-// dips says where a curve falls far below what smaller sizes had.
-func (j *Judgement) dips(t *Table) {
-	most := 0.0
-	var low []string
-	for _, r := range t.Rows {
-		b := r.best().BusBW
-		if most > 1 && b < most/4 {
-			low = append(low, sizeText(r.Bytes))
-		}
-		most = max(most, b)
-	}
-	if n := t.jumps(); n >= 3 {
-		j.Notes = append(j.Notes, fmt.Sprintf("the times are erratic: %d sizes took more than three times as long as those beside them. Something else uses the machine or the network, packets are lost, or clocks of processors sleep", n))
-	}
-	if len(low) > 0 {
-		j.Notes = append(j.Notes, "whatever the hardware is, the curve collapses at "+list(low, 4)+": smaller sizes had four times as much. Lost packets, a node that stalls, or another path for these sizes")
-	}
-}
-
-// jumps counts the times that are more than three times those of the sizes before and after.
-func (t *Table) jumps() (n int) {
-	var us [2][]float64
-	for _, r := range t.Rows {
-		if r.Out != nil && r.Bytes > 0 {
-			us[0] = append(us[0], r.Out.Microseconds)
-		}
-		if r.In != nil && r.Bytes > 0 {
-			us[1] = append(us[1], r.In.Microseconds)
-		}
-	}
-	for _, list := range us {
-		for i := 1; i+1 < len(list); i++ {
-			if list[i] > 3*max(list[i-1], list[i+1]) {
-				n++
-			}
-		}
-	}
-	return n
-}
-
-// candidates says by which NICs a figure between nodes would be good.
-func (j *Judgement) candidates(t *Table) {
-	if t.Nodes < 2 || t.Collective == "alltoall" || t.Collective == "sendrecv" {
-		return
-	}
-	got := t.Rows[len(t.Rows)-1].best().BusBW
-	var good []string
-	for _, nics := range []int{1, 2, 4, 8, 16} {
-		for _, gbit := range []float64{25, 100, 200, 400} {
-			wire := float64(nics) * gbit / 8
-			if nics > 1 && gbit < 100 || nics == 16 && gbit != 200 {
-				continue
-			}
-			if f := got / wire; f > 0.83 && f < 1 {
-				good = append(good, fmt.Sprintf("%d x %g Gb/s", nics, gbit))
-			}
-		}
-	}
-	if len(good) > 0 {
-		j.Notes = append(j.Notes, "as a ring it would be good for nodes with "+strings.Join(good, " or ")+", and low for faster ones")
-	}
 }
 
 // judge judges a row.

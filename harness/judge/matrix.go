@@ -37,12 +37,39 @@ func matrices(in *input) (out []*Judgement) {
 		enabled = enabled || strings.HasSuffix(m.name, "P2P=Enabled")
 	}
 	for _, m := range all {
+		n := len(names)
+		if n == 0 && machine != nil {
+			n = machine.PerNode
+		}
+		m.divide(n)
 		if m.kind == otherCopy && m.program == "p2pBandwidthLatencyTest" && enabled {
 			continue // only to compare with
 		}
 		out = append(out, m.judge(in, g, machine, name, len(names), disabled[m.both]))
 	}
 	return out
+}
+
+// divide makes copies of a sum that stands alone: those of n GPUs, all alike.
+func (m *matrix) divide(n int) {
+	if m.sum == 0 || n == 0 {
+		return
+	}
+	m.cells = nil
+	switch {
+	case m.kind == between:
+		for from := range n {
+			for to := range n {
+				if from != to {
+					m.cells = append(m.cells, cell{from, to, m.sum / float64(n*(n-1))})
+				}
+			}
+		}
+	default:
+		for i := range n {
+			m.add(i, i, m.sum/float64(n))
+		}
+	}
 }
 
 func (m *matrix) median() float64 {
@@ -211,6 +238,11 @@ func (m *matrix) judge(in *input, g *gpu, machine *Machine, name string, count i
 			Decide: "compute-sanitizer or dcgmi diag -r 3 on the GPUs of that pair", Source: []string{"https://github.com/NVIDIA/nvbandwidth"},
 		}}
 		return j
+	case len(m.cells) == 0 && m.sum > 0:
+		j.Verdict = Undecidable
+		j.Summary = fmt.Sprintf("%s GB/s is the sum over the GPUs, or their pairs: how many there are is not known", exact(m.sum))
+		j.Ask = []string{"the whole output, with the matrices; or nvidia-smi -L, and --platform \"4 x GB200\""}
+		return j
 	case len(m.cells) == 0 && m.pageable:
 		j.Verdict = Undecidable
 		j.Summary = "copies from pageable memory: the host's own copying decides, and not the slot"
@@ -330,6 +362,9 @@ func (m *matrix) judge(in *input, g *gpu, machine *Machine, name string, count i
 		if text := m.kinds(); text != "" && (g == nil || g.Slots) {
 			j.Notes = append(j.Notes, text)
 		}
+	}
+	if m.sum > 0 {
+		j.Notes = append(j.Notes, fmt.Sprintf("%s is the sum; judged is the mean of its %s, and one that is slow would not show: the matrices do", exact(m.sum), words.Count(len(m.cells), "copy")))
 	}
 	if m.devices > 1 {
 		j.Notes = append(j.Notes, fmt.Sprintf("bandwidthTest adds up its %d devices: figures here are those of one", m.devices))

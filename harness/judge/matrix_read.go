@@ -19,8 +19,9 @@ type matrix struct {
 	// Of bandwidthTest: how many devices its figures are the sum of, and whether memory was pageable.
 	devices  int
 	pageable bool
-	peers    bool // GPUs have access to each other's memory, the program says
-	wrong    int  // the line that says that copied data was wrong; 0: none
+	peers    bool    // GPUs have access to each other's memory, the program says
+	sum      float64 // of its copies, where they are not listed; 0: they are
+	wrong    int     // the line that says that copied data was wrong; 0: none
 }
 
 type copyKind int
@@ -42,7 +43,7 @@ var (
 	nvRunning  = regexp.MustCompile(`Running (\w+)\.`)
 	nvDevice   = regexp.MustCompile(`^\s*Device:? (\d+)[:,] (.*?)(?: \([0-9a-fA-F:.]+\)|, pciBusID.*)?\s*$`)
 	nvTitle    = regexp.MustCompile(`^memcpy (\w+) (CPU|GPU)\(row\) (<->|->|<-) (CPU|GPU)\(column\).*bandwidth \(GB/s\)`)
-	nvSum      = regexp.MustCompile(`^SUM (\w+)`)
+	nvSum      = regexp.MustCompile(`^\s*SUM (\w+)(?: ([0-9.]+))?`)
 	nvWaived   = regexp.MustCompile(`^Waiv(?:ing|ed):? (\w+)`)
 	nvPattern  = regexp.MustCompile(`Invalid value when checking the pattern`)
 	p2pTitle   = regexp.MustCompile(`^\s*(Unidirectional|Bidirectional) P2P=(Enabled|Disabled).*Bandwidth.*\(GB/s\)`)
@@ -145,6 +146,11 @@ func (in *input) readMatrices() (all []*matrix, names map[int]string) {
 		if t := nvSum.FindStringSubmatch(l); t != nil && m != nil && m.program == "nvbandwidth" {
 			m.name = t[1]
 			m.kind, m.both = kindOf(m.name)
+		} else if t != nil && t[2] != "" && m == nil { // grep SUM
+			one := &matrix{program: "nvbandwidth", name: t[1], line: x.number}
+			one.kind, one.both = kindOf(one.name)
+			one.sum, _ = strconv.ParseFloat(t[2], 64)
+			all = append(all, one)
 		}
 		if p2pLatency.MatchString(l) || strings.HasPrefix(l, "SUM ") {
 			if m != nil && m.program != "bandwidthTest" {
@@ -179,7 +185,9 @@ func (in *input) readMatrices() (all []*matrix, names map[int]string) {
 		columns = m.matrixLine(l, columns)
 	}
 	all = append(all, in.jsonMatrices(names)...)
-	return slices.DeleteFunc(all, func(m *matrix) bool { return len(m.cells) == 0 && !m.waived && m.wrong == 0 && !m.pageable }), names
+	return slices.DeleteFunc(all, func(m *matrix) bool {
+		return len(m.cells) == 0 && m.sum == 0 && !m.waived && m.wrong == 0 && !m.pageable
+	}), names
 }
 
 // titleName makes nvbandwidth's name of a test from the title of its matrix.

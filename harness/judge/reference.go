@@ -190,8 +190,8 @@ func (r *Reference) inside(t *Table, g *gpu, n, nodes int) span {
 // slots returns what GPUs without NVLink reach: by peer access over PCIe at best, through host memory at worst.
 func (r *Reference) slots(t *Table, g *gpu, n int) span {
 	s := span{g.PCIe * 0.30, g.PCIe * 0.62, g.PCIe * 0.90}
-	if g.ThroughHost {
-		s = span{g.PCIe * 0.10, g.PCIe * 0.25, g.PCIe * 0.75}
+	if g.ThroughHost { // a patched driver has peer access
+		s = span{g.PCIe * 0.10, g.PCIe * 0.25, g.PCIe * 0.90}
 	}
 	if n == 2 && g.Pair.high > 0 {
 		s.high = g.Pair.high

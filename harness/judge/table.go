@@ -282,6 +282,8 @@ func readHalf(l string) (r Row, root, op string, ok bool) {
 	return r, m[4], m[3], r.Bytes > 0
 }
 
+var outputTag = regexp.MustCompile(`\[\d+,\d+\]<std(?:out|err)>:`)
+
 var numbered = regexp.MustCompile(`^-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?$`)
 
 // readRow reads a size: bytes, elements, type, operation, perhaps the root, and twice time, algbw, busbw and how many
@@ -290,6 +292,9 @@ var numbered = regexp.MustCompile(`^-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?$`)
 func readRow(l string) (r Row, root, op string, ok bool) {
 	if strings.Count(l, ".") < 2 || strings.Contains(l, "#") && !strings.Contains(l, ">") {
 		return
+	}
+	if strings.Contains(l, "<std") { // mpirun --tag-output tags what a program writes in one go, not lines
+		l = outputTag.ReplaceAllString(l, " ")
 	}
 	f := strings.Fields(l)
 	for begin := 0; begin < min(len(f)-5, 6); begin++ {
