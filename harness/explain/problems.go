@@ -9,6 +9,9 @@ import (
 var groups = []struct{ file, heading string }{
 	{"network", "Networks: interfaces, TCP, plugins, clouds"},
 	{"rdma", "RDMA: InfiniBand, RoCE, GPUDirect"},
+	{"transports", "Transports: libfabric, UCX, plugins, NVSHMEM"},
+	{"counters", "Counters of ports"},
+	{"fabric-tools", "Tools of fabrics and adapters"},
 	{"container", "Containers, drivers, libraries, limits"},
 	{"nvlink", "NVLink, NVSwitch, IMEX"},
 	{"driver", "Drivers: installation, modules, versions, CUDA errors"},
