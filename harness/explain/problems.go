@@ -26,7 +26,8 @@ var groups = []struct{ file, heading string }{
 	{"hang", "Hangs: ranks that wait"},
 	{"usage", "How NCCL is used, and topologies"},
 	{"frameworks", "Frameworks: PyTorch, JAX, vLLM, Ray"},
-	{"launch", "Launchers and MPI"},
+	{"launch", "Launchers"},
+	{"mpi", "MPI"},
 	{"slurm", "Slurm, pyxis, enroot"},
 	{"kubernetes", "Kubernetes"},
 }
