@@ -13,6 +13,7 @@ var groups = []struct{ file, heading string }{
 	{"nvlink", "NVLink, NVSwitch, IMEX"},
 	{"gpu", "GPUs and adapters: kernel log, nvidia-smi, DCGM"},
 	{"host", "Hosts: kernel, memory, limits, services"},
+	{"outputs", "Outputs of tools: what is right, and what differs"},
 	{"hang", "Hangs: ranks that wait"},
 	{"usage", "How NCCL is used, and topologies"},
 	{"frameworks", "Frameworks: PyTorch, JAX, vLLM, Ray"},

@@ -34,6 +34,9 @@ var readers = []reader{
 	// ras.missing: a rank; {host}, {pid}, {gpu}, {state}. ras.behind: ranks; {operation}, {count}, {most}. ras.error: a
 	// rank. ras.fine: how many ranks, if there is nothing of the others.
 	{"RAS as JSON", `"communicators_count":`, readRAS},
+	// tool.fine.FAMILY: what outputs of tools show, if nothing is wrong in them; tool.beside: likewise, in a text that speaks
+	// of trouble; and, with {gpu}, {device} and the like, what is wrong: readers_tools*.go.
+	{"outputs of tools", toolLines(), readOutputs},
 	// copies: how many nccl-tests print into the text.
 	{"nccl-tests", `# nThread \d+ nGpus|# Avg bus bandwidth`, readCopies},
 	// driver: its version.
