@@ -308,7 +308,7 @@ func readXGMI(b *block) string {
 	kinds := map[string]int{}
 	for i, l := range b.lines {
 		f := strings.Fields(l)
-		if len(f) < 2 || !strings.HasPrefix(f[0], "GPU") {
+		if len(f) < 2 || !strings.HasPrefix(f[0], "GPU") && !pciAddress.MatchString(f[0]) {
 			continue
 		}
 		for _, c := range f[1:] {
@@ -325,9 +325,9 @@ func readXGMI(b *block) string {
 		b.wrong = true
 		return ""
 	case kinds["XGMI"] > 0:
-		return fmt.Sprintf("rocm-smi --showtopo: all %d pairs of GPUs are joined by XGMI", kinds["XGMI"])
+		return fmt.Sprintf("the topology of rocm-smi or amd-smi: all %d pairs of GPUs are joined by XGMI", kinds["XGMI"])
 	case kinds["PCIE"] > 0:
-		return fmt.Sprintf("rocm-smi --showtopo: all %d pairs of GPUs are joined by PCIe, without XGMI, as cards without a bridge are", kinds["PCIE"])
+		return fmt.Sprintf("the topology of rocm-smi or amd-smi: all %d pairs of GPUs are joined by PCIe, without XGMI, as cards without a bridge are", kinds["PCIE"])
 	}
 	return ""
 }

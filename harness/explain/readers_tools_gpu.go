@@ -11,6 +11,10 @@ import (
 // gpuTools are nvidia-smi, rocm-smi, amd-smi and DCGM.
 var gpuTools = []tool{
 	{"smi", `\| NVIDIA-SMI \d`, `[|+]|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) `, readSMITable},
+	{"smi", `NVIDIA-SMI version +: `, `(?:NVML|DRIVER|CUDA) [vV]ersion +: `, func(b *block) string {
+		v := b.fields(":")
+		return "nvidia-smi --version: driver " + v["DRIVER version"] + ", CUDA up to " + v["CUDA Version"]
+	}},
 	{"smi", `=+NVSMI LOG=+`, `[ =]|Timestamp|Driver Version|CUDA|Attached|GPU [0-9A-Fa-f]`, readSMIQuery},
 	{"smi", `(?:index|name|gpu_name|gpu_bus_id|uuid|gpu_uuid|timestamp|pci\.bus_id|driver_version|count|pstate)(?:, ?[\w.]+(?: \[\S+\])?){1,}\s*$`, `.*, `, readSMICSV},
 	{"smi", `# gpu +(?:pwr|sm|gtemp|fb|mclk)`, `#| +\d`, readDmon},
@@ -21,6 +25,7 @@ var gpuTools = []tool{
 	{"smi", `\s*GPU0[\t ].*GPU1|\s+GPU0\s+(?:NIC|mlx|CPU Affinity)`, ` ?(?:GPU|NIC|mlx5?_|ibp|bnxt|rdma)\w*[\t ]|Legend|  \S|NIC Legend`, readP2P},
 	{"smi", `\| GPU instance(?: profile)?s: +\||\| Compute instances: +\|`, `[|+]`, readInstances},
 	{"amd", `=+ (?:Weight|Hops|Link Type) between two GPUs =+`, `[=G ]`, readXGMI},
+	{"amd", `LINK TYPE TABLE:`, `\s|[0-9a-f:.]{12}`, readXGMI},
 	{"amd", `=+ (?:ROCm System Management Interface|Concise Info) =+`, `[=\dDGE( ]`, readRocm},
 	{"dcgm", `\d+ GPUs? found\.`, `[|+]|\d+ `, readDiscovery},
 	{"dcgm", `\| Overall Health +\|`, `[|+]`, readHealth},
@@ -190,26 +195,64 @@ func readSMICSV(b *block) string {
 		for i := range f {
 			f[i] = strings.TrimSpace(f[i])
 		}
-		if len(f) == len(columns) {
-			rows = append(rows, f)
+		if n := len(columns); len(f) == n || len(b.lines[0]) >= maxLine && len(f) > 2 { // of a long line there is the begin alone
+			rows = append(rows, slices.Concat(f, make([]string, max(0, n-len(f))))[:n])
 		}
 	}
-	_, isGPU := at["name"]
-	if _, ok := at["gpu_name"]; len(rows) == 0 || !isGPU && !ok && at["index"] == 0 && columns[0] != "index" {
+	if len(rows) == 0 {
 		return ""
 	}
 	for r, f := range rows {
 		b.csvRow(columns, at, f, r+1)
 	}
 	b.csvPeers(columns, at, rows)
-	var names []string
+	return csvText(at, rows)
+}
+
+// csvText says what columns of a query show.
+func csvText(at map[string]int, rows [][]string) string {
+	var names, checked []string
 	for _, f := range rows {
 		if i, ok := at["name"]; ok {
 			names = append(names, f[i])
 		}
 	}
-	return fmt.Sprintf("nvidia-smi's query lists %s with %d columns: no column shows an uncorrected error, a pending or failed remapping, a hardware slowdown or a narrower PCIe link%s",
-		cmpText(several(names), plural(len(rows), "line", "lines")), len(columns), alikeText(len(rows)))
+	if i, ok := at["retired_pages.address"]; ok {
+		n := 0
+		for _, f := range rows {
+			if strings.HasPrefix(f[i], "0x") {
+				n++
+			}
+		}
+		return fmt.Sprintf("nvidia-smi's query of retired pages lists %s", cmpText(map[bool]string{true: "none"}[n == 0], plural(n, "page, which is no longer used", "pages, which are no longer used")))
+	}
+	if _, ok := at["pid"]; ok {
+		return "nvidia-smi's query lists " + plural(len(rows), "process", "processes")
+	}
+	has := func(pattern string) bool {
+		for c := range at {
+			if regexp.MustCompile(pattern).MatchString(c) {
+				return true
+			}
+		}
+		return false
+	}
+	for _, c := range []struct{ column, text string }{
+		{`^ecc\.errors\.uncorrected`, "no uncorrected ECC error"}, {`^(?:remapped_rows|retired_pages)\.`, "no remapping pending or failed"},
+		{`reasons\.hw_`, "no hardware slowdown"}, {`^pcie\.link\.width`, "full PCIe width"},
+	} {
+		if has(c.column) {
+			checked = append(checked, c.text)
+		}
+	}
+	if len(rows) > 2 {
+		checked = append(checked, "limits and settings alike on all")
+	}
+	text := "nvidia-smi's query lists " + cmpText(several(names), plural(len(rows), "GPU", "GPUs"))
+	if len(checked) > 0 {
+		text += ": " + strings.Join(checked, ", ")
+	}
+	return text
 }
 
 func cmpText(a, b string) string {

@@ -234,13 +234,15 @@ func readMeminfo(b *block) string {
 
 func readUlimit(b *block) string {
 	lock := ""
-	for _, l := range b.lines {
+	for i, l := range b.lines {
 		if f := strings.Fields(l); strings.HasPrefix(l, "max locked memory") {
-			lock = f[len(f)-1]
+			if lock = f[len(f)-1]; lock != "unlimited" {
+				b.fault("ulimit.lock", lock, i, nil)
+			}
 		}
 	}
-	if lock != "unlimited" {
-		return "" // a rule of its own
+	if lock == "" {
+		return ""
 	}
 	return "ulimit -a: max locked memory is unlimited, as RDMA needs it"
 }
@@ -255,7 +257,7 @@ func readCmdline(b *block) string {
 	if len(flags) == 0 {
 		return ""
 	}
-	return "the kernel's command line sets " + strings.Join(flags, " ") + ", which are valid and in use as they stand there"
+	return "the kernel's command line sets " + strings.Join(flags, " ")
 }
 
 func readGovernor(b *block) string {

@@ -21,7 +21,7 @@ var netTools = []tool{
 	{"rdma", `Device type: +(?:ConnectX|BlueField)`, `[A-Z*].*|\s`, readMlxconfig},
 	{"rdma", `Image type: +FS\d`, `[A-Z].*|\s`, readFlint},
 	{"rdma", `-+ Performing Adapter Device Self Test`, `.*`, readSelfTest},
-	{"rdma", `link \S+/\d+ rx_write_requests|link \S+/\d+ (?:\w+ \d+ ){3}`, `link |\s|\w+ \d+`, readRDMAStatistic},
+	{"rdma", `link \S+/\d+ *$|link \S+/\d+ rx_write_requests|link \S+/\d+ (?:\w+ \d+ ){3}`, `link |\s|\w+ \d+`, readRDMAStatistic},
 	{"net", `NIC statistics:`, `\s+\S`, readEthtoolS},
 	{"net", `Settings for \S+:\s*$`, `\s`, readEthtool},
 	{"net", `Pause parameters for \S+:`, `\w+.*:\s+(?:on|off)|\w+ negotiated`, readPause},
@@ -35,28 +35,24 @@ var ibstatusHead = regexp.MustCompile(`Infiniband device '(\S+)' port`)
 func readIbstatus(b *block) string {
 	device := ""
 	values := map[string]string{}
-	var rates []string
-	var lines []int
-	flush := func(i int) {
+	where := 0
+	flush := func() {
 		if device != "" && values["state"] != "" {
 			b.in.add("port", fmt.Sprintf("%s %s %s %s", values["state"], values["physical"], values["rate"], values["layer"]),
-				map[string]string{"device": device, "rate": values["rate"], "lid": values["lid"]}, b.at[i])
-			if values["state"] == "Active" {
-				rates, lines = append(rates, values["rate"]), append(lines, i)
-			}
+				map[string]string{"device": device, "rate": values["rate"], "lid": values["lid"]}, b.at[where])
 		}
 		values = map[string]string{}
 	}
 	for i, l := range b.lines {
 		if m := ibstatusHead.FindStringSubmatch(l); m != nil {
-			flush(max(i-1, 0))
+			flush()
 			device = m[1]
 			continue
 		}
 		key, v, _ := strings.Cut(strings.TrimSpace(l), ":")
 		switch v = strings.TrimSpace(v); key {
 		case "state":
-			values["state"] = stateName(v[strings.LastIndex(v, " ")+1:])
+			values["state"], where = stateName(v[strings.LastIndex(v, " ")+1:]), i
 		case "phys state":
 			values["physical"] = v[strings.LastIndex(v, " ")+1:]
 		case "rate":
@@ -65,7 +61,7 @@ func readIbstatus(b *block) string {
 			values["layer"] = v
 		}
 	}
-	flush(len(b.lines) - 1)
+	flush()
 	b.wrong = true // the rules about ports say it
 	return ""
 }
