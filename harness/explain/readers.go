@@ -21,8 +21,11 @@ type reader struct {
 	read   func(in *input, hits []hit)
 }
 
-// readers, with the facts that they make. Those of nvidia-smi are in readers_smi.go.
-var readers = []reader{
+// readers are those of logs and of the outputs of tools.
+var readers = slices.Concat(logReaders, toolReaders())
+
+// logReaders, with the facts that they make. Those of nvidia-smi are in readers_smi.go.
+var logReaders = []reader{
 	// xid, sxid, init: "fail 79", by the class and number; {number}, {bus}, {meaning}, {action}, {detail}.
 	{"the kernel's log", `NVRM: (?:Xid|GPU) |nvidia-nvswitch\d*: SXid|nvidia [0-9a-f:.]+: prob`, readKernel},
 	// xid: of a text that names them without the kernel's lines.
@@ -34,9 +37,6 @@ var readers = []reader{
 	// ras.missing: a rank; {host}, {pid}, {gpu}, {state}. ras.behind: ranks; {operation}, {count}, {most}. ras.error: a
 	// rank. ras.fine: how many ranks, if there is nothing of the others.
 	{"RAS as JSON", `"communicators_count":`, readRAS},
-	// tool.fine.FAMILY: what outputs of tools show, if nothing is wrong in them; tool.beside: likewise, in a text that speaks
-	// of trouble; and, with {gpu}, {device} and the like, what is wrong: readers_tools*.go.
-	{"outputs of tools", toolLines(), readOutputs},
 	// copies: how many nccl-tests print into the text.
 	{"nccl-tests", `# nThread \d+ nGpus|# Avg bus bandwidth`, readCopies},
 	// driver: its version.

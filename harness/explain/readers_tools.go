@@ -2,7 +2,6 @@ package explain
 
 import (
 	"bytes"
-	"cmp"
 	"maps"
 	"regexp"
 	"slices"
@@ -38,27 +37,48 @@ func (b *block) fault(name, value string, i int, more map[string]string) {
 // outputs are the tools of all files.
 var outputs = slices.Concat(gpuTools, netTools, hostTools, clusterTools, fabricTools)
 
-var outputStart, outputBare, outputGoes = compileTools()
-
 // prompt is what may stand before each line: the name of a host, as pdsh and clush write it.
 const prompt = `^(?:[\w.-]+: {1,2})?`
 
-func compileTools() (begins, bare, goes []*regexp.Regexp) {
+var outputBare, outputGoes = compileTools()
+
+func compileTools() (bare, goes []*regexp.Regexp) {
 	for _, t := range outputs {
-		begins = append(begins, regexp.MustCompile(prompt+`(?:`+t.begins+`)`))
 		bare = append(bare, regexp.MustCompile(`^(?:`+t.begins+`)`))
 		goes = append(goes, regexp.MustCompile(`^(?:`+t.goes+`)`))
 	}
-	return begins, bare, goes
+	return bare, goes
 }
 
-// toolLines is the pattern of all lines where an output begins.
-func toolLines() string {
-	var all []string
+// toolReaders has a reader for each tool, so that each line is tried with few patterns; the first that is called reads the
+// outputs of all. tool.fine.FAMILY: what they show, if nothing is wrong in them; tool.beside: likewise, in a text that
+// speaks of trouble; and, with {gpu}, {device} and the like, what is wrong.
+func toolReaders() (all []reader) {
 	for _, t := range outputs {
-		all = append(all, t.begins)
+		all = append(all, reader{"outputs of tools", prompt + `(?:` + t.begins + `)`, func(in *input, _ []hit) {
+			if len(in.facts["tool.read"]) == 0 {
+				readOutputs(in)
+			}
+		}})
 	}
-	return prompt + `(?:` + strings.Join(all, "|") + `)`
+	return all
+}
+
+// begin is where an output of a tool begins.
+type begin struct {
+	at   place
+	tool int
+}
+
+// begins returns where outputs begin, in the order of the text.
+func (in *input) begins() (all []begin) {
+	for i := range outputs {
+		for _, h := range in.hits[in.set.begins[len(logReaders)+i]] {
+			all = append(all, begin{h.at, i})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b begin) int { return order(a.at, b.at) })
+	return all
 }
 
 // maxBlock is how many lines of one output are read.
@@ -95,33 +115,31 @@ func (in *input) block(tool int, begin place) *block {
 }
 
 // readOutputs reads the outputs of tools.
-func readOutputs(in *input, hits []hit) {
+func readOutputs(in *input) {
 	shown, where := map[string][]string{}, map[string]place{}
 	read := map[place]bool{}
 	end := place{file: -1}
-	for _, h := range hits {
+	for _, h := range in.begins() {
+		if len(in.facts["tool.read"]) == 0 {
+			in.add("tool.read", "", nil, h.at)
+		}
 		if h.at.before(end) {
 			continue
 		}
-		l := in.lineAt(h.at)
-		for i, t := range outputs {
-			if !outputStart[i].MatchString(l) {
-				continue
+		b, family := in.block(h.tool, h.at), outputs[h.tool].family
+		text := outputs[h.tool].read(b)
+		if text == "" && !b.wrong && !b.known {
+			continue
+		}
+		for _, at := range b.at {
+			read[at] = true
+		}
+		end = place{b.at[len(b.at)-1].file, b.at[len(b.at)-1].offset + 1}
+		if text != "" && !b.wrong && !slices.Contains(shown[family], text) {
+			if len(shown[family]) == 0 {
+				where[family] = h.at
 			}
-			b := in.block(i, h.at)
-			text := t.read(b)
-			if text == "" && !b.wrong && !b.known {
-				continue
-			}
-			for _, at := range b.at {
-				read[at] = true
-			}
-			end = place{b.at[len(b.at)-1].file, b.at[len(b.at)-1].offset + 1}
-			if text != "" && !b.wrong && !slices.Contains(shown[t.family], text) {
-				shown[t.family] = append(shown[t.family], text)
-				where[t.family] = cmp.Or(where[t.family], h.at)
-			}
-			break
+			shown[family] = append(shown[family], text)
 		}
 	}
 	if len(shown) == 0 {

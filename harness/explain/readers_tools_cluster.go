@@ -19,7 +19,7 @@ var clusterTools = []tool{
 	{"k8s", `NAME +STATUS +ROLES +AGE +VERSION`, `\S+ +\S*Ready`, readNodes},
 	{"nccl", `Job summary\s*$`, `.*`, readRASText},
 	{"nccl", `<graphs version=`, `\s*<|\s*$`, readGraphs},
-	{"nccl", `.*NCCL INFO .*Init COMPLETE`, `$^`, readNCCL},
+	{"nccl", `.*Init COMPLETE`, `$^`, readNCCL},
 }
 
 // readSlurmNode reads scontrol show node.
@@ -224,6 +224,9 @@ func readNCCL(b *block) string {
 	ranks, size := map[string]bool{}, ""
 	for i := range b.in.files {
 		for l := range strings.Lines(string(b.in.files[i].Text[:min(len(b.in.files[i].Text), maxTrouble)])) {
+			if !strings.Contains(l, "Init COMPLETE") && !strings.Contains(l, "NCCL WARN") && !strings.Contains(l, "ncclCommAbort") {
+				continue
+			}
 			if m := initDone.FindStringSubmatch(l); m != nil && (size == "" || size == m[3]) {
 				size, ranks[m[2]] = m[3], true
 			}

@@ -12,7 +12,7 @@ import (
 var netTools = []tool{
 	{"rdma", `Infiniband device '\S+' port \d+ status:`, `\s|Infiniband device`, readIbstatus},
 	{"rdma", `.*\d+\[ *\] ==\(`, `\s|CA: |Switch|.*\] ==\(`, readIblinkinfo},
-	{"rdma", `(?:CA|SW) +\d+ +\d+ 0x[0-9a-f]{16} \d+x \S+`, `(?:CA|SW|RT) +\d+ +\d+ 0x`, readIbnetdiscover},
+	{"rdma", `(?:CA|SW) +\d+ +\d+ 0x[0-9a-f]{16} \d+(?:x SDR|x DDR|x QDR|x FDR|x EDR|x HDR|x NDR|x XDR|x \?\?\?)`, `(?:CA|SW|RT) +\d+ +\d+ 0x`, readIbnetdiscover},
 	{"rdma", `# Port (?:extended )?counters: Lid \d+ port`, `#|\w+:\.{2,}`, readPerfquery},
 	{"rdma", `sminfo: sm lid \d+`, `sminfo`, readSminfo},
 	{"rdma", `Operational Info\s*$`, `[A-Z\w].* : |[A-Z][\w ()-]+$|-+$|\s`, readMlxlink},
