@@ -186,7 +186,7 @@ func readSMICSV(b *block) string {
 	columns := strings.Split(b.lines[0], ",")
 	at := map[string]int{}
 	for i, c := range columns {
-		columns[i] = strings.Fields(c + " ")[0]
+		columns[i], _, _ = strings.Cut(strings.TrimSpace(c), " ")
 		at[columns[i]] = i
 	}
 	var rows [][]string

@@ -82,7 +82,8 @@ func readIblinkinfo(b *block) string {
 			speed, _ := value(m[2])
 			width, _ := value(m[1])
 			rates = append(rates, fmt.Sprintf("at %s %s Gb/s (%s)", m[1], m[2], number(speed*width)))
-			port := strings.TrimSpace(l[:strings.Index(l, "[")])
+			port, _, _ := strings.Cut(strings.TrimSpace(l), "[")
+			port = strings.TrimSpace(port)
 			if c := couldBe.FindStringSubmatch(l); c != nil {
 				b.fault("iblink.slow", m[1]+" "+m[2], i, map[string]string{"port": port, "rate": m[1] + " " + m[2] + " Gb/s", "could": c[1]})
 			}
