@@ -17,7 +17,7 @@ var clusterTools = []tool{
 	{"slurm", `\s+JOBID +PARTITION +NAME +USER`, `\s+\d+`, readSqueue},
 	{"k8s", `(?:NAMESPACE +)?NAME +READY +STATUS +RESTARTS`, `[\w-].* \d+/\d+ `, readPods},
 	{"k8s", `NAME +STATUS +ROLES +AGE +VERSION`, `\S+ +\S*Ready`, readNodes},
-	{"nccl", `Job summary\s*$`, `.*`, readRASText},
+	{"nccl", `\s*Job summary\s*$`, `.*`, readRASText},
 	{"nccl", `<graphs version=`, `\s*<|\s*$`, readGraphs},
 	{"nccl", `.*Init COMPLETE`, `$^`, readNCCL},
 }
@@ -184,7 +184,7 @@ func readRASText(b *block) string {
 			ranks = max(ranks, n)
 			b.wrong = b.wrong || f[7] != "OK"
 		}
-		b.wrong = b.wrong || strings.HasPrefix(l, "Errors") || strings.HasPrefix(l, "Warnings") || strings.Contains(l, "INCOMPLETE") || strings.Contains(l, "NOCOMM")
+		b.wrong = b.wrong || strings.TrimSpace(l) == "Errors" || strings.TrimSpace(l) == "Warnings" || strings.Contains(l, "INCOMPLETE") || strings.Contains(l, "NOCOMM")
 	}
 	if rows == 0 {
 		return ""
