@@ -23,6 +23,7 @@ var groups = []struct{ file, heading string }{
 	{"host", "Hosts: kernel, memory, limits, services"},
 	{"kernel", "Kernel log: PCIe, memory, storage"},
 	{"nics", "Adapters: kernel log"},
+	{"outputs", "Outputs of tools: what is right, and what differs"},
 	{"hang", "Hangs: ranks that wait"},
 	{"usage", "How NCCL is used, and topologies"},
 	{"nccl", "Messages of NCCL, RCCL, nccl-tests"},

@@ -21,8 +21,11 @@ type reader struct {
 	read   func(in *input, hits []hit)
 }
 
-// readers, with the facts that they make. Those of nvidia-smi are in readers_smi.go.
-var readers = []reader{
+// readers are those of logs and of the outputs of tools.
+var readers = slices.Concat(logReaders, toolReaders())
+
+// logReaders, with the facts that they make. Those of nvidia-smi are in readers_smi.go.
+var logReaders = []reader{
 	// xid, sxid, init: "fail 79", by the class and number; {number}, {bus}, {meaning}, {action}, {detail}.
 	{"the kernel's log", `NVRM: (?:Xid|GPU) |nvidia-nvswitch\d*: SXid|nvidia [0-9a-f:.]+: prob`, readKernel},
 	// xid: of a text that names them without the kernel's lines.

@@ -1,0 +1,551 @@
+package explain
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// gpuTools are nvidia-smi, rocm-smi, amd-smi and DCGM.
+var gpuTools = []tool{
+	{"smi", `\| NVIDIA-SMI \d`, `[|+]|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) `, readSMITable},
+	{"smi", `NVIDIA-SMI version +: `, `(?:NVML|DRIVER|CUDA) [vV]ersion +: `, func(b *block) string {
+		v := b.fields(":")
+		return "nvidia-smi --version: driver " + v["DRIVER version"] + ", CUDA up to " + v["CUDA Version"]
+	}},
+	{"smi", `=+NVSMI LOG=+`, `[ =]|Timestamp|Driver Version|CUDA|Attached|GPU [0-9A-Fa-f]`, readSMIQuery},
+	{"smi", `(?:index|name|gpu_name|gpu_bus_id|uuid|gpu_uuid|timestamp|pci\.bus_id|driver_version|count|pstate)(?:, ?[\w.]+(?: \[\S+\])?){1,}\s*$`, `.*, `, readSMICSV},
+	{"smi", `# gpu +(?:pwr|sm|gtemp|fb|mclk)`, `#| +\d`, readDmon},
+	{"smi", `# gpu +pid`, `#| +\d`, func(b *block) string {
+		return fmt.Sprintf("nvidia-smi pmon lists the processes on the GPUs, %d lines; a dash is a value that the process did not have in that second", len(b.lines)-2)
+	}},
+	{"smi", `\s*GPU \d+: .*\(UUID: GPU-`, `GPU \d+: |  MIG |\s+Link \d|\s*NVML|\t `, readSMIList},
+	{"smi", `\s*GPU0[\t ].*GPU1|\s+GPU0\s+(?:NIC|mlx|CPU Affinity)`, ` ?(?:GPU|NIC|mlx5?_|ibp|bnxt|rdma)\w*[\t ]|Legend|  \S|NIC Legend`, readP2P},
+	{"smi", `\| GPU instance(?: profile)?s: +\||\| Compute instances: +\|`, `[|+]`, readInstances},
+	{"amd", `=+ (?:Weight|Hops|Link Type) between two GPUs =+`, `[=G ]`, readXGMI},
+	{"amd", `LINK TYPE TABLE:`, `\s|[0-9a-f:.]{12}`, readXGMI},
+	{"amd", `=+ (?:ROCm System Management Interface|Concise Info) =+`, `[=\dDGE( ]`, readRocm},
+	{"dcgm", `\d+ GPUs? found\.`, `[|+]|\d+ `, readDiscovery},
+	{"dcgm", `\| Overall Health +\|`, `[|+]`, readHealth},
+	{"dcgm", `\| +NvLink Link Status|\+-+\+? *NvLink Link Status`, `[|+ ]|gpuId|NvSwitches|GPUs`, readDCGMLinks},
+	{"dcgm", `#Entity +\S`, `#|ID|(?:GPU|GPU-I|GPU-CI|CPU|Switch) \d|\s+`, func(b *block) string {
+		return "dcgmi dmon lists the fields " + strings.Join(strings.Fields(b.lines[0])[1:], ", ") + ": figures of a moment, to be compared between GPUs"
+	}},
+}
+
+var (
+	tableGPU  = regexp.MustCompile(`^\| +(\d+) +(\S.*?\S) +(On|Off|N/A) +\| +([0-9A-Fa-f:.]+) +\S+ +\| +(\S.*?) +\|`)
+	tableUse  = regexp.MustCompile(`^\| *\S+ +(\d+)C +(P\d+) +(\S+) */ *(\d+)W +\| +(\d+)MiB / +(\d+)MiB +\| +(\S+?)%? `)
+	tableHead = regexp.MustCompile(`Driver Version: (\S+) +CUDA Version: (\S+)`)
+)
+
+// gpuRow is a GPU of nvidia-smi's table.
+type gpuRow struct {
+	line                                    int
+	index, name, bus, ecc, cap, total, heat string
+	temperature, used, busy                 float64
+}
+
+// readSMITable reads what nvidia-smi prints without options.
+func readSMITable(b *block) string {
+	var rows []gpuRow
+	for i, l := range b.lines {
+		if m := tableGPU.FindStringSubmatch(l); m != nil {
+			rows = append(rows, gpuRow{line: i, index: m[1], name: m[2], bus: m[4], ecc: m[5]})
+		} else if m := tableUse.FindStringSubmatch(l); m != nil && len(rows) > 0 {
+			r := &rows[len(rows)-1]
+			r.cap, r.total = m[4], m[6]
+			r.temperature, _ = value(m[1])
+			r.used, _ = value(m[5])
+			r.busy, _ = value(m[7])
+		}
+		b.wrong = b.wrong || strings.Contains(l, "ERR!")
+	}
+	if len(rows) == 0 {
+		return ""
+	}
+	b.peers(rows)
+	var names []string
+	var heat, used, busy []float64
+	for _, r := range rows {
+		if n, ok := value(r.ecc); ok && n > 0 && strings.Trim(r.ecc, "0123456789") == "" {
+			b.fault("smi.ecc", r.ecc, r.line, map[string]string{"gpu": r.index})
+		}
+		names = append(names, r.name)
+		heat, used, busy = append(heat, r.temperature), append(used, r.used), append(busy, r.busy)
+	}
+	head := ""
+	if _, m := b.find(tableHead); m != nil {
+		head = " (driver " + m[1] + ", CUDA up to " + m[2] + ")"
+	}
+	return fmt.Sprintf("nvidia-smi lists %s%s at %s C, %s MiB in use, %s %% busy; no ERR!, no uncorrected ECC error%s", several(names), head, span(heat), span(used), span(busy), alikeText(len(rows)))
+}
+
+func alikeText(n int) string {
+	if n > 2 {
+		return ", none differs from the others"
+	}
+	return ""
+}
+
+// peers compares the GPUs of one model: the limit of power, and the memory.
+func (b *block) peers(rows []gpuRow) {
+	for name, get := range map[string]func(gpuRow) string{"power limit in W": func(r gpuRow) string { return r.cap }, "memory in MiB": func(r gpuRow) string { return r.total }} {
+		var values []string
+		for _, r := range rows {
+			if r.name == rows[0].name && get(r) != "" {
+				values = append(values, get(r))
+			}
+		}
+		if len(values) != len(rows) {
+			continue
+		}
+		common, others := odd(values)
+		for _, i := range others {
+			b.fault("smi.peer", values[i], rows[i].line, map[string]string{"gpu": rows[i].index, "what": name, "common": common})
+		}
+	}
+	if n := len(rows); (n == 3 || n > 4 && n < 8) && regexp.MustCompile(`HBM3|H200|H100 80GB|A100-SXM|B200|B300|H800|H20`).MatchString(rows[0].name) {
+		b.fault("smi.count", strconv.Itoa(n), rows[n-1].line, map[string]string{"model": rows[0].name})
+	}
+}
+
+var (
+	queryGPU   = regexp.MustCompile(`^GPU ([0-9A-Fa-f]+:[0-9A-Fa-f]+:\S+)`)
+	queryWrong = regexp.MustCompile(`^\s*(?:(?:SRAM|DRAM|Device Memory|Total|L2 Cache) Uncorrectable\S*(?: Parity| SEC-DED)? +: [1-9]|Remapping Failure Occurred +: Yes|(?:HW |SW Thermal |HW Thermal |HW Power Brake )Slowdown +: Active|Pending Page Blacklist +: Yes|GPU Recovery Action +: (?:Reset|Reboot|Drain)|.*GPU is lost|.*Unknown Error)`)
+	queryShow  = []struct{ key, text string }{
+		{"Performance State", "state"}, {"GPU Current Temp", "temperature"}, {"Average Power Draw", "power"}, {"Power Draw", "power"}, {"Current Power Limit", "limit"}, {"SM", "SM clock"},
+	}
+)
+
+// readSMIQuery reads nvidia-smi -q and its sections.
+func readSMIQuery(b *block) string {
+	gpus, section := 0, ""
+	var checked []string
+	saw := map[string]bool{}
+	values := map[string][]string{}
+	for i, l := range b.lines {
+		key, v, ok := strings.Cut(l, " : ")
+		key, v = strings.TrimSpace(key), strings.TrimSpace(v)
+		switch {
+		case queryGPU.MatchString(l):
+			gpus++
+		case !ok && key != "":
+			section = key
+		case key == "Pending" && section == "Remapped Rows" && v == "Yes":
+			b.fault("smi.remap", v, i, nil)
+		case key == "Uncorrectable Error" && section == "Remapped Rows" && v != "0" && v != "N/A":
+			b.in.add("smi.remapped", v, nil, b.at[i])
+		case key == "Pending Page Blacklist" && v == "Yes":
+			b.fault("smi.remap", v, i, nil)
+		case key == "Replays Since Reset":
+			if n, ok := value(v); ok && n > 0 {
+				b.fault("smi.replays", v, i, nil)
+			}
+		}
+		if queryWrong.MatchString(l) {
+			b.wrong = true
+		}
+		if ok && v != "N/A" {
+			values[key] = append(values[key], v)
+			saw[section] = true
+		}
+	}
+	for _, c := range []struct{ section, text string }{
+		{"Volatile", "no uncorrected ECC error"}, {"Remapped Rows", "no row remapping pending or failed"}, {"Clocks Event Reasons", "no hardware or thermal slowdown"}, {"Clocks Throttle Reasons", "no hardware or thermal slowdown"},
+		{"Retired Pages", "no page retirement pending"}, {"PCI", "no PCIe replays"},
+	} {
+		if saw[c.section] {
+			checked = append(checked, c.text)
+		}
+	}
+	var shows []string
+	for _, s := range queryShow {
+		if v := values[s.key]; len(v) > 0 && len(shows) < 4 {
+			shows = append(shows, s.text+" "+strings.Join(slices.Compact(slices.Clone(v[:min(len(v), 2)])), ", "))
+		}
+	}
+	if gpus == 0 || len(checked)+len(shows) == 0 {
+		return ""
+	}
+	return strings.TrimSuffix("nvidia-smi -q of "+plural(gpus, "GPU", "GPUs")+": "+strings.Join(slices.Concat(shows, checked), ", "), ": ")
+}
+
+// csvWrong says which columns of a query show a fault, by their value.
+var csvWrong = []struct{ column, wrong string }{
+	{`^ecc\.errors\.uncorrected\.(?:volatile|aggregate)\.(?:total|dram|sram|device_memory)$`, `^[1-9]\d*$`},
+	{`^remapped_rows\.(?:pending|failure)$`, `^(?:[1-9]\d*|Yes)$`},
+	{`^retired_pages\.pending$`, `^Yes$`},
+	{`^clocks_(?:event|throttle)_reasons\.(?:hw_slowdown|hw_thermal_slowdown|hw_power_brake_slowdown|sw_thermal_slowdown)$`, `^Active$`},
+}
+
+// readSMICSV reads nvidia-smi --query-gpu=… --format=csv.
+func readSMICSV(b *block) string {
+	columns := strings.Split(b.lines[0], ",")
+	at := map[string]int{}
+	for i, c := range columns {
+		columns[i], _, _ = strings.Cut(strings.TrimSpace(c), " ")
+		at[columns[i]] = i
+	}
+	var rows [][]string
+	for _, l := range b.lines[1:] {
+		f := strings.Split(l, ",")
+		for i := range f {
+			f[i] = strings.TrimSpace(f[i])
+		}
+		if n := len(columns); len(f) == n || len(b.lines[0]) >= maxLine && len(f) > 2 { // of a long line there is the begin alone
+			rows = append(rows, slices.Concat(f, make([]string, max(0, n-len(f))))[:n])
+		}
+	}
+	if len(rows) == 0 {
+		return ""
+	}
+	for r, f := range rows {
+		b.csvRow(columns, at, f, r+1)
+	}
+	b.csvPeers(columns, at, rows)
+	return csvText(at, rows)
+}
+
+// csvText says what columns of a query show.
+func csvText(at map[string]int, rows [][]string) string {
+	var names, checked []string
+	for _, f := range rows {
+		if i, ok := at["name"]; ok {
+			names = append(names, f[i])
+		}
+	}
+	if i, ok := at["retired_pages.address"]; ok {
+		n := 0
+		for _, f := range rows {
+			if strings.HasPrefix(f[i], "0x") {
+				n++
+			}
+		}
+		return fmt.Sprintf("nvidia-smi's query of retired pages lists %s", cmpText(map[bool]string{true: "none"}[n == 0], plural(n, "page, which is no longer used", "pages, which are no longer used")))
+	}
+	if _, ok := at["pid"]; ok {
+		return "nvidia-smi's query lists " + plural(len(rows), "process", "processes")
+	}
+	has := func(pattern string) bool {
+		for c := range at {
+			if regexp.MustCompile(pattern).MatchString(c) {
+				return true
+			}
+		}
+		return false
+	}
+	for _, c := range []struct{ column, text string }{
+		{`^ecc\.errors\.uncorrected`, "no uncorrected ECC error"}, {`^(?:remapped_rows|retired_pages)\.`, "no remapping pending or failed"},
+		{`reasons\.hw_`, "no hardware slowdown"}, {`^pcie\.link\.width`, "full PCIe width"},
+	} {
+		if has(c.column) {
+			checked = append(checked, c.text)
+		}
+	}
+	if len(rows) > 2 {
+		checked = append(checked, "limits and settings alike on all")
+	}
+	text := "nvidia-smi's query lists " + cmpText(several(names), plural(len(rows), "GPU", "GPUs"))
+	if len(checked) > 0 {
+		text += ": " + strings.Join(checked, ", ")
+	}
+	return text
+}
+
+func cmpText(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+func (b *block) csvRow(columns []string, at map[string]int, f []string, line int) {
+	get := func(name string) string {
+		if i, ok := at[name]; ok {
+			return f[i]
+		}
+		return ""
+	}
+	gpu := cmpText(get("index"), cmpText(get("pci.bus_id"), strconv.Itoa(line-1)))
+	for i, c := range columns {
+		for _, w := range csvWrong {
+			if regexp.MustCompile(w.column).MatchString(c) && regexp.MustCompile(w.wrong).MatchString(f[i]) {
+				b.fault("smi.csv", c+" "+f[i], line, map[string]string{"gpu": gpu, "column": c, "value": f[i]})
+			}
+		}
+	}
+	w, ok := value(get("pcie.link.width.current"))
+	if most, has := value(get("pcie.link.width.max")); ok && has && w < most {
+		b.fault("pci.narrow", number(w), line, map[string]string{"device": "GPU " + gpu, "width": number(w), "best": number(most)})
+	}
+}
+
+// csvPeers compares what is the same for all GPUs of one model.
+func (b *block) csvPeers(columns []string, at map[string]int, rows [][]string) {
+	same := regexp.MustCompile(`^(?:power\.limit|enforced\.power\.limit|memory\.total|clocks\.max\.\w+|pcie\.link\.(?:gen|width)\.max|ecc\.mode\.current|mig\.mode\.current|persistence_mode|vbios_version|driver_version|compute_mode)$`)
+	for i, c := range columns {
+		if !same.MatchString(c) {
+			continue
+		}
+		var values []string
+		for _, f := range rows {
+			if n, ok := at["name"]; !ok || f[n] == rows[0][n] {
+				values = append(values, f[i])
+			}
+		}
+		if common, others := odd(values); len(values) == len(rows) {
+			for _, o := range others {
+				gpu := strconv.Itoa(o)
+				if n, ok := at["index"]; ok {
+					gpu = rows[o][n]
+				}
+				b.fault("smi.peer", values[o], o+1, map[string]string{"gpu": gpu, "what": c, "common": common})
+			}
+		}
+	}
+}
+
+// readDmon reads nvidia-smi dmon, and compares the clocks of GPUs that are all busy.
+func readDmon(b *block) string {
+	columns := strings.Fields(strings.TrimPrefix(b.lines[0], "#"))
+	sm, clock := slices.Index(columns, "sm"), slices.Index(columns, "pclk")
+	values := map[string][]float64{}
+	gpus := map[string]bool{}
+	var busy, clocks, indexes []string
+	var lines []int
+	flush := func() {
+		if len(busy) == len(clocks) && len(clocks) > 2 {
+			b.dmonClocks(indexes, clocks, lines)
+		}
+		busy, clocks, indexes, lines = nil, nil, nil, nil
+	}
+	for i, l := range b.lines[1:] {
+		f := strings.Fields(l)
+		if len(f) < len(columns) || f[0] == "#" {
+			continue
+		}
+		if slices.Contains(indexes, f[0]) {
+			flush()
+		}
+		gpus[f[0]] = true
+		for c, name := range columns {
+			if v, ok := value(f[c]); ok {
+				values[name] = append(values[name], v)
+			}
+		}
+		if sm > 0 && clock > 0 {
+			if n, _ := value(f[sm]); n >= 80 {
+				busy = append(busy, f[sm])
+			}
+			clocks, indexes, lines = append(clocks, f[clock]), append(indexes, f[0]), append(lines, i+1)
+		}
+	}
+	flush()
+	var shows []string
+	for _, c := range []struct{ column, unit string }{{"pwr", "W"}, {"gtemp", "C"}, {"sm", "% busy"}, {"pclk", "MHz"}} {
+		if v := values[c.column]; len(v) > 0 {
+			shows = append(shows, span(v)+" "+c.unit)
+		}
+	}
+	if len(gpus) == 0 {
+		return ""
+	}
+	return "nvidia-smi dmon of " + plural(len(gpus), "GPU", "GPUs") + ": " + strings.Join(shows, ", ") + "; no busy GPU runs at a lower clock than the others"
+}
+
+func (b *block) dmonClocks(gpus, clocks []string, lines []int) {
+	most := 0.0
+	for _, c := range clocks {
+		v, _ := value(c)
+		most = max(most, v)
+	}
+	slow := 0
+	for _, c := range clocks {
+		if v, _ := value(c); v < most*0.8 {
+			slow++
+		}
+	}
+	for i, c := range clocks {
+		if v, _ := value(c); v < most*0.8 && slow*4 <= len(clocks) {
+			b.fault("smi.clock", c, lines[i], map[string]string{"gpu": gpus[i], "best": number(most)})
+		}
+	}
+}
+
+var (
+	listGPU   = regexp.MustCompile(`^\s*GPU \d+: (.*?) \(UUID`)
+	listLink  = regexp.MustCompile(`^\s*Link (\d+)[:,] (.*)`)
+	linkError = regexp.MustCompile(`^\s*Link (\d+): (\w[\w /]*Errors?): (\d+)`)
+)
+
+// readSMIList reads nvidia-smi -L and nvidia-smi nvlink.
+func readSMIList(b *block) string {
+	var names []string
+	mig, links, errors, unsupported := 0, 0, 0, 0
+	gpu := ""
+	for i, l := range b.lines {
+		if m := listGPU.FindStringSubmatch(l); m != nil {
+			names, gpu = append(names, m[1]), strings.Fields(l)[1]
+		} else if m := linkError.FindStringSubmatch(l); m != nil {
+			if errors++; m[3] != "0" {
+				b.fault("nvlink.errors", m[3], i, map[string]string{"gpu": strings.TrimSuffix(gpu, ":"), "link": m[1], "counter": m[2], "count": m[3]})
+			}
+		} else if m := listLink.FindStringSubmatch(l); m != nil {
+			links++
+			if strings.Contains(m[2], "false") {
+				unsupported++
+			}
+		} else if strings.HasPrefix(strings.TrimSpace(l), "MIG ") {
+			mig++
+		}
+		b.wrong = b.wrong || strings.Contains(l, "inactive") || strings.Contains(l, "Unable to") || strings.Contains(l, "inActive")
+	}
+	switch {
+	case len(names) == 0:
+		return ""
+	case errors > 0:
+		return fmt.Sprintf("nvidia-smi nvlink: all %d counters of replay, recovery and CRC errors are 0 (%s)", errors, several(names))
+	case links > 0:
+		return fmt.Sprintf("nvidia-smi nvlink lists %d links of %s, and none is inactive", links, several(names))
+	case mig > 0:
+		return fmt.Sprintf("nvidia-smi -L lists %s, divided into %s", several(names), plural(mig, "MIG device", "MIG devices"))
+	}
+	return "nvidia-smi -L lists " + several(names)
+}
+
+var p2pCell = regexp.MustCompile(`^(?:X|OK|CNS|GNS|TNS|NS|DR|U)$`)
+
+// readP2P reads nvidia-smi topo -p2p and topo -m.
+func readP2P(b *block) string {
+	columns := slices.DeleteFunc(strings.Fields(b.lines[0]), func(s string) bool { return !strings.HasPrefix(s, "GPU") })
+	ok, cells, other := 0, 0, ""
+	for _, l := range b.lines[1:] {
+		f := strings.Fields(l)
+		if len(f) < 2 || !strings.HasPrefix(f[0], "GPU") {
+			continue
+		}
+		for _, c := range f[1:min(len(f), len(columns)+1)] {
+			if cell.MatchString(c) && c != "X" {
+				return readTopo(b)
+			}
+			if p2pCell.MatchString(c) && c != "X" {
+				if cells++; c == "OK" {
+					ok++
+				} else {
+					other = c
+				}
+			}
+		}
+	}
+	switch {
+	case cells == 0:
+		return readTopo(b)
+	case ok == cells:
+		return fmt.Sprintf("nvidia-smi topo -p2p: all %d pairs of %d GPUs are OK: peer-to-peer works between all", cells, len(columns))
+	}
+	b.wrong = true // rules say what CNS, GNS, TNS and DR are
+	if other == "NS" || other == "U" {
+		b.fault("p2p.none", other, 1, map[string]string{"count": strconv.Itoa(cells - ok)})
+	}
+	return ""
+}
+
+// readTopo reads nvidia-smi topo -m: it compares the GPUs.
+func readTopo(b *block) string {
+	columns := strings.Fields(b.lines[0])
+	if i := slices.Index(columns, "CPU"); i >= 0 {
+		columns = columns[:i]
+	}
+	var gpus, kinds, nearest []string
+	var lines []int
+	nics := 0
+	for _, c := range columns {
+		if !strings.HasPrefix(c, "GPU") {
+			nics++
+		}
+	}
+	for i, l := range b.lines[1:] {
+		f := strings.Fields(l)
+		if len(f) <= len(columns) || !strings.HasPrefix(f[0], "GPU") {
+			continue
+		}
+		var to []string
+		best := len(distances)
+		for c, name := range columns {
+			if strings.HasPrefix(name, "GPU") && f[c+1] != "X" {
+				to = append(to, f[c+1])
+			} else if d := slices.Index(distances, f[c+1]); !strings.HasPrefix(name, "GPU") && d >= 0 {
+				best = min(best, d)
+			}
+		}
+		slices.Sort(to)
+		gpus, kinds, lines = append(gpus, f[0]), append(kinds, strings.Join(slices.Compact(to), " and ")), append(lines, i+1)
+		if best < len(distances) {
+			nearest = append(nearest, distances[best])
+		}
+	}
+	if len(gpus) == 0 {
+		return ""
+	}
+	b.compareTopo(gpus, kinds, nearest, lines)
+	return topoText(gpus, kinds, nearest, nics)
+}
+
+// distances are how far a NIC can be from a GPU, the nearest first.
+var distances = []string{"PIX", "PXB", "PHB", "NODE", "SYS"}
+
+func (b *block) compareTopo(gpus, kinds, nearest []string, lines []int) {
+	common, others := odd(kinds)
+	for _, i := range others {
+		if regexp.MustCompile(`^NV\d+$`).MatchString(strings.Split(common, " and ")[0]) && len(others) == 1 && !strings.HasPrefix(kinds[i], common) {
+			b.fault("topo.odd", kinds[i], lines[i], map[string]string{"gpu": gpus[i], "common": common})
+		}
+	}
+	if common, others = odd(nearest); len(nearest) == len(gpus) {
+		for _, i := range others {
+			if slices.Index(distances, common) < 2 && slices.Index(distances, nearest[i]) > 2 {
+				b.fault("topo.far", nearest[i], lines[i], map[string]string{"gpu": gpus[i], "common": common})
+			}
+		}
+	}
+}
+
+func topoText(gpus, kinds, nearest []string, nics int) string {
+	if len(gpus) == 1 {
+		text := "nvidia-smi topo -m shows one GPU"
+		if len(nearest) > 0 {
+			text += " and " + plural(nics, "NIC", "NICs") + ", the nearest at " + nearest[0]
+		}
+		return text + ": there is no other GPU to reach"
+	}
+	kind := kinds[0]
+	if slices.ContainsFunc(kinds, func(k string) bool { return k != kind }) {
+		kind = strings.Join(slices.Compact(slices.Sorted(slices.Values(kinds))), "; ")
+	}
+	text := fmt.Sprintf("nvidia-smi topo -m shows %d GPUs, joined by %s", len(gpus), kind)
+	if len(nearest) > 0 {
+		text += fmt.Sprintf(", and %s: the nearest of a GPU is at %s", plural(nics, "NIC", "NICs"), strings.Join(slices.Compact(slices.Sorted(slices.Values(nearest))), " or "))
+	}
+	return text
+}
+
+// readInstances reads nvidia-smi mig -lgi, -lci and -lgip.
+func readInstances(b *block) string {
+	row := regexp.MustCompile(`^\| +\d+ +.*?(MIG \S+)`)
+	var names []string
+	for _, l := range b.lines {
+		if m := row.FindStringSubmatch(l); m != nil {
+			names = append(names, m[1])
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return ""
+	case strings.Contains(b.lines[0], "profile"):
+		return fmt.Sprintf("nvidia-smi mig lists %d profiles that can be created, with the instances that are still free and in total", len(names))
+	}
+	return "nvidia-smi mig lists " + several(names)
+}

@@ -1,0 +1,81 @@
+package explain
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	table = `| NVIDIA-SMI 550.54.15              Driver Version: 550.54.15      CUDA Version: 12.4     |
+|   0  NVIDIA H100 80GB HBM3          On  |   00000000:1B:00.0 Off |                    0 |
+| N/A   31C    P0             72W /  700W |       0MiB /  81559MiB |      0%      Default |
+|   1  NVIDIA H100 80GB HBM3          On  |   00000000:43:00.0 Off |                    0 |
+| N/A   33C    P0             71W /  700W |       0MiB /  81559MiB |      0%      Default |
+`
+	numa  = "available: 2 nodes (0-1)\nnode 0 cpus: 0 1\nnode 0 size: 515821 MB\nnode 1 cpus: 2 3\nnode 1 size: 515920 MB\nnode distances:\nnode   0   1\n  0:  10  21\n  1:  21  10\n"
+	ports = "Infiniband device 'mlx5_0' port 1 status:\n\tstate:\t\t 4: ACTIVE\n\tphys state:\t 5: LinkUp\n\trate:\t\t 400 Gb/sec (4X NDR)\n\tlink_layer:\t InfiniBand\n"
+)
+
+// TestOutputs: what outputs of tools show, and that what is healthy is no fault.
+func TestOutputs(t *testing.T) {
+	t.Parallel()
+	s := set(t)
+	for name, tt := range map[string]struct {
+		text    string
+		verdict Verdict
+		id      string
+		words   []string
+	}{
+		"two GPUs":         {table, NoFault, "outputs-gpus-fine", []string{"2 NVIDIA H100 80GB HBM3", "31 to 33 C"}},
+		"a command before": {"$ nvidia-smi --query-gpu=ecc.errors.uncorrected.volatile.total\nuser@n1:~$ nvidia-smi\n" + table, NoFault, "outputs-gpus-fine", nil},
+		"a question":       {"It hangs on this machine:\n" + table, Undecidable, "outputs-beside", []string{"2 NVIDIA H100"}},
+		"ERR!":             {strings.Replace(table, "71W /  700W", "ERR! /  700W", 1), "", "", nil},
+		"of several hosts": {prefixed("gpu01: ", numa), NoFault, "outputs-host-fine", []string{"2 NUMA nodes", "503 GiB"}},
+		"two outputs":      {numa + "$ nvidia-smi\n" + table, NoFault, "outputs-host-fine", nil},
+		"ibstatus":         {ports, NoFault, "ports-healthy", []string{"mlx5_0", "400"}},
+		"ibstatus down":    {strings.Replace(strings.Replace(ports, "4: ACTIVE", "1: DOWN", 1), "5: LinkUp", "2: Polling", 1), Fault, "port-no-link", nil},
+		"a cube of NVLink": {"\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\nGPU0\t X \tNV1\tNV2\tSYS\t0-31\nGPU1\tNV1\t X \tSYS\tNV2\t0-31\nGPU2\tNV2\tSYS\t X \tNV1\t0-31\nGPU3\tSYS\tNV2\tNV1\t X \t0-31\n", "", "", nil},
+		"a wide link":      {"18:00.0 3D controller: NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev a1)\n\tLnkCap:\tPort #0, Speed 32GT/s, Width x16\n\tLnkSta:\tSpeed 32GT/s, Width x16\n", NoFault, "outputs-host-fine", []string{"1 H100 SXM5 80GB"}},
+		"an idle GPU":      {"18:00.0 3D controller: NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev a1)\n\tLnkCap:\tPort #0, Speed 32GT/s, Width x16\n\tLnkSta:\tSpeed 2.5GT/s (downgraded), Width x16\n", Undecidable, "pcie-idle-lspci", nil},
+		"mlxlink":          {"Operational Info\n----------------\nState                              : Active\nPhysical state                     : LinkUp\nSpeed                              : IB-NDR\nWidth                              : 4x\n\nSupported Info\n--------------\nEnabled Link Speed                 : 0x00000080 (NDR)\nSupported Cable Speed              : 0x000000e1 (NDR,HDR,EDR,SDR)\n\nModule Info\n-----------\nRx Power Current [dBm]             : 1.6,1.8,1.5,1.7 [-9..6]\n", NoFault, "outputs-rdma-fine", []string{"IB-NDR"}},
+	} {
+		r := s.Explain([]File{{"x", []byte(tt.text)}})
+		var ids []string
+		for _, c := range r.Causes {
+			ids = append(ids, c.ID)
+			if c.ID == tt.id {
+				for _, w := range tt.words {
+					if !strings.Contains(c.Cause, w) {
+						t.Errorf("%s: %q is without %q", name, c.Cause, w)
+					}
+				}
+			}
+		}
+		if tt.id == "" && (slices.Contains(ids, "outputs-gpus-fine") && name == "ERR!" || slices.Contains(ids, "topology-odd-gpu")) {
+			t.Errorf("%s: causes %v", name, ids)
+		}
+		if tt.id != "" && (r.Verdict != tt.verdict || !slices.Contains(ids, tt.id)) {
+			t.Errorf("%s: %s %v; want %s, %s", name, r.Verdict, ids, tt.verdict, tt.id)
+		}
+	}
+}
+
+func prefixed(prefix, text string) string {
+	return prefix + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n"+prefix) + "\n"
+}
+
+// TestOdd: who differs, if most are alike.
+func TestOdd(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		values string
+		want   []int
+	}{
+		{"a a a b", []int{3}}, {"a a b", []int{2}}, {"a b", nil}, {"a a b b", nil}, {"a a a a", nil}, {"a b c", nil}, {"b a a a a a a b", []int{0, 7}},
+	} {
+		if _, others := odd(strings.Fields(tt.values)); !slices.Equal(others, tt.want) {
+			t.Errorf("of %s differ %v; want %v", tt.values, others, tt.want)
+		}
+	}
+}
