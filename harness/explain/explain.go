@@ -386,7 +386,7 @@ func (in *input) report(all []Cause) *Report {
 				all[j].explained = true
 				l := all[j].Lines[0]
 				known := func(o Line) bool { return o.at == l.at }
-				if !all[i].explained && !slices.ContainsFunc(all[i].Follows, known) && !slices.ContainsFunc(all[i].Lines, known) {
+				if all[i].Verdict != NoFault && !all[i].explained && !slices.ContainsFunc(all[i].Follows, known) && !slices.ContainsFunc(all[i].Lines, known) {
 					all[i].Follows = append(all[i].Follows, l)
 				}
 			}

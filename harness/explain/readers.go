@@ -42,7 +42,7 @@ var logReaders = []reader{
 	// driver: its version.
 	{"modinfo", `modinfo .*nvidia|Driver Version *: `, readDriver},
 	// port: "STATE PHYSICAL RATE LAYER"; {device}, {rate}. port.slow: the rate, if another port of this type is faster; {best}.
-	{"ibstat", `^\s*(?:CA '|hca_id:)`, readPorts},
+	{"ibstat", `^\s*(?:CA '|hca_id:)|^\s*Port \d+:\s*$`, readPorts},
 	// port: likewise.
 	{"rdma link", `^\s*link \S+/\d+ .*state \S+ physical_state`, readRDMALinks},
 	// call.differs: a collective's name and number; {calls}.
@@ -55,7 +55,7 @@ var logReaders = []reader{
 	// link.flaps: how often a link came up; {dev}, {count}.
 	{"links", `mlx5_core \S+ \S+: Link up`, readFlaps},
 	// topo.gpu-gpu, topo.gpu-nic: how they are connected; {a}, {b}.
-	{"nvidia-smi topo -m", `^\s*GPU0\s.*GPU`, readMatrix},
+	{"nvidia-smi topo -m", `^\s*GPU0\s.*GPU|^\s*GPU0\s+X\s+(?:NV\d|PIX|PXB|PHB|NODE|SYS)`, readMatrix},
 	// nvlink.active, nvlink.inactive: the number of a link; {gpu}. nvlink.alike: all GPUs have the same inactive ones.
 	{"nvidia-smi nvlink", `^\s*GPU \d+: .*UUID`, readLinks},
 	// smi.pcie: "GENERATION of MAX, WIDTH of MAX, STATE, UTILIZATION %"; {gpu}.

@@ -60,8 +60,12 @@ func readFlaps(in *input, hits []hit) {
 
 // readPorts reads ibstat and ibv_devinfo.
 func readPorts(in *input, hits []hit) {
+	end := place{file: -1}
 	for _, h := range hits {
-		var device, port string
+		if h.at.before(end) {
+			continue // a port of the device before
+		}
+		device, port := "a port", ""
 		values := map[string]string{}
 		begin := h.at
 		flush := func() {
@@ -77,6 +81,7 @@ func readPorts(in *input, hits []hit) {
 		}
 		first := true
 		in.from(h.at, func(at place, l string) bool {
+			end = place{at.file, at.offset}
 			key, value, ok := strings.Cut(strings.TrimSpace(l), ":")
 			value = strings.TrimSpace(value)
 			switch {

@@ -12,9 +12,14 @@ var cell = regexp.MustCompile(`^(?:X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC)$`)
 
 // readMatrix reads nvidia-smi topo -m.
 func readMatrix(in *input, hits []hit) {
+	end := place{file: -1}
 	for _, h := range hits {
-		var columns []string
+		if h.at.before(end) {
+			continue // the first row of a matrix with its head
+		}
+		columns := in.headless(h.at)
 		in.from(h.at, func(at place, l string) bool {
+			end = place{at.file, at.offset + 1}
 			f := strings.Fields(l)
 			if columns == nil {
 				for _, name := range f {
@@ -42,6 +47,19 @@ func readMatrix(in *input, hits []hit) {
 			return true
 		})
 	}
+}
+
+// headless returns the columns of a matrix whose head was not copied: GPUs, one for each row.
+func (in *input) headless(at place) (columns []string) {
+	in.from(at, func(_ place, l string) bool {
+		f := strings.Fields(l)
+		if len(f) < 2 || !strings.HasPrefix(f[0], "GPU") || len(columns) == 0 && f[1] != "X" {
+			return false
+		}
+		columns = append(columns, f[0])
+		return true
+	})
+	return columns
 }
 
 var (

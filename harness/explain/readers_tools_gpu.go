@@ -15,14 +15,14 @@ var gpuTools = []tool{
 		v := b.fields(":")
 		return "nvidia-smi --version: driver " + v["DRIVER version"] + ", CUDA up to " + v["CUDA Version"]
 	}},
-	{"smi", `=+NVSMI LOG=+`, `[ =]|Timestamp|Driver Version|CUDA|Attached|GPU [0-9A-Fa-f]`, readSMIQuery},
+	{"smi", `=+NVSMI LOG=+|\s{4,}(?:Product Name +: (?:NVIDIA|Tesla)|(?:GPU Link Info|PCIe Generation|Clocks (?:Event|Throttle) Reasons)\s*$)`, `[ =]|Timestamp|Driver Version|CUDA|Attached|GPU [0-9A-Fa-f]`, readSMIQuery},
 	{"smi", `(?:index|name|gpu_name|gpu_bus_id|uuid|gpu_uuid|timestamp|pci\.bus_id|driver_version|count|pstate)(?:, ?[\w.]+(?: \[\S+\])?){1,}\s*$`, `.*, `, readSMICSV},
 	{"smi", `# gpu +(?:pwr|sm|gtemp|fb|mclk)`, `#| +\d`, readDmon},
 	{"smi", `# gpu +pid`, `#| +\d`, func(b *block) string {
 		return fmt.Sprintf("nvidia-smi pmon lists the processes on the GPUs, %d lines; a dash is a value that the process did not have in that second", len(b.lines)-2)
 	}},
 	{"smi", `\s*GPU \d+: .*\(UUID: GPU-`, `GPU \d+: |  MIG |\s+Link \d|\s*NVML|\t `, readSMIList},
-	{"smi", `\s*GPU0[\t ].*GPU1|\s+GPU0\s+(?:NIC|mlx|CPU Affinity)`, ` ?(?:GPU|NIC|mlx5?_|ibp|bnxt|rdma)\w*[\t ]|Legend|  \S|NIC Legend`, readP2P},
+	{"smi", `\s*GPU0[\t ].*GPU1|GPU0\s+X\s+(?:NV\d|PIX|PXB|PHB|NODE|SYS)|\s+GPU0\s+(?:NIC|mlx|CPU Affinity)`, ` ?(?:GPU|NIC|mlx5?_|ibp|bnxt|rdma)\w*[\t ]|Legend|  \S|NIC Legend`, readP2P},
 	{"smi", `\| GPU instance(?: profile)?s: +\||\| Compute instances: +\|`, `[|+]`, readInstances},
 	{"amd", `=+ (?:Weight|Hops|Link Type) between two GPUs =+`, `[=G ]`, readXGMI},
 	{"amd", `LINK TYPE TABLE:`, `\s|[0-9a-f:.]{12}`, readXGMI},
@@ -166,6 +166,9 @@ func readSMIQuery(b *block) string {
 		if v := values[s.key]; len(v) > 0 && len(shows) < 4 {
 			shows = append(shows, s.text+" "+strings.Join(slices.Compact(slices.Clone(v[:min(len(v), 2)])), ", "))
 		}
+	}
+	if gpus == 0 && len(values) > 3 { // a part of it
+		gpus = 1
 	}
 	if gpus == 0 || len(checked)+len(shows) == 0 {
 		return ""
@@ -409,7 +412,7 @@ func readSMIList(b *block) string {
 	case errors > 0:
 		return fmt.Sprintf("nvidia-smi nvlink: all %d counters of replay, recovery and CRC errors are 0 (%s)", errors, several(names))
 	case links > 0:
-		return fmt.Sprintf("nvidia-smi nvlink lists %d links of %s, and none is inactive", links, several(names))
+		return fmt.Sprintf("nvidia-smi nvlink lists %d links of %s, all active", links, several(names))
 	case mig > 0:
 		return fmt.Sprintf("nvidia-smi -L lists %s, divided into %s", several(names), plural(mig, "MIG device", "MIG devices"))
 	}
@@ -420,6 +423,10 @@ var p2pCell = regexp.MustCompile(`^(?:X|OK|CNS|GNS|TNS|NS|DR|U)$`)
 
 // readP2P reads nvidia-smi topo -p2p and topo -m.
 func readP2P(b *block) string {
+	if f := strings.Fields(b.lines[0]); len(f) > 1 && f[1] == "X" { // its head was not copied
+		head := strings.Join(b.in.headless(b.at[0]), " ")
+		b.lines, b.at = slices.Insert(b.lines, 0, head), slices.Insert(b.at, 0, b.at[0])
+	}
 	columns := slices.DeleteFunc(strings.Fields(b.lines[0]), func(s string) bool { return !strings.HasPrefix(s, "GPU") })
 	ok, cells, other := 0, 0, ""
 	for _, l := range b.lines[1:] {

@@ -324,7 +324,7 @@ func (d *diag) judge(in *input) *Judgement {
 	in2.log = log
 	j.fromLog(&in2)
 	for _, c := range log {
-		if c.Verdict == explain.Undecidable && j.Verdict == Fail && !slices.ContainsFunc(log, func(o explain.Cause) bool { return o.Verdict == explain.Fault && o.ID != "dcgm-failed" }) {
+		if c.Verdict == explain.Undecidable && c.ID != "dcgm-below-threshold" && j.Verdict == Fail && !slices.ContainsFunc(log, func(o explain.Cause) bool { return o.Verdict == explain.Fault && o.ID != "dcgm-failed" }) {
 			j.Verdict = Undecidable
 		}
 		j.Ask = append(j.Ask, c.Ask...)
