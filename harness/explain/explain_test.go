@@ -54,18 +54,27 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestProblems holds docs/problems.md against the rules.
+// TestProblems holds docs/problems.md and its pages against the rules.
 func TestProblems(t *testing.T) {
-	t.Parallel()
-	const head = `# Problems, by the line that shows them
+	const (
+		note = "<!-- Written by \"go test ./harness/explain -run TestProblems -args -update\" from harness/explain/rules. -->\n"
+		head = `# Problems, by the line that shows them
 
-<!-- Written by "go test ./harness/explain -run TestProblems -args -update" from harness/explain/rules. -->
-
-Search this page for the text of your error, or let [harness explain](explain.md) do it: it also reads what stands around the
+` + note + `
+Search these pages for the text of your error, or let [harness explain](explain.md) do it: it also reads what stands around the
 line. *Words* in italics stand for what your log says there.
+
+| page | causes |
+|---|---|
 `
+	)
 	s := set(t)
-	golden.File(t, filepath.Join("..", "..", "docs", "problems.md"), s.Problems(head))
+	list, pages := s.Problems(note)
+	docs := filepath.Join("..", "..", "docs")
+	golden.File(t, filepath.Join(docs, "problems.md"), head+list)
+	for name, text := range pages {
+		golden.File(t, filepath.Join(docs, "problems", name+".md"), text)
+	}
 	for _, r := range s.Rules {
 		if !slices.ContainsFunc(groups, func(g struct{ file, heading string }) bool { return "rules/"+g.file+".yaml" == r.file }) {
 			t.Errorf("%s is in no group", r.file)

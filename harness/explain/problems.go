@@ -36,26 +36,32 @@ var groups = []struct{ file, heading string }{
 	{"kubernetes", "Kubernetes"},
 }
 
-// Problems returns the rules as a document in Markdown: for each cause a line that shows it, what to do, and who says so.
-func (s *Set) Problems(head string) string {
-	var b strings.Builder
-	b.WriteString(head)
+// Problems returns the rules as pages in Markdown, by the name of their group: for each cause a line that shows it, what to do,
+// and who says so; and the list of the pages.
+func (s *Set) Problems(note string) (list string, pages map[string]string) {
+	var l strings.Builder
+	pages = map[string]string{}
 	for _, g := range groups {
-		fmt.Fprintf(&b, "\n## %s\n", g.heading)
+		var b strings.Builder
+		fmt.Fprintf(&b, "# %s\n\n%s\n[All problems](../problems.md) · [harness explain](../explain.md)\n", g.heading, note)
+		n := 0
 		for _, r := range s.Rules {
 			if r.file == "rules/"+g.file+".yaml" {
 				r.problem(&b)
+				n++
 			}
 		}
+		pages[g.file] = b.String()
+		fmt.Fprintf(&l, "| [%s](problems/%s.md) | %d |\n", g.heading, g.file, n)
 	}
-	return b.String()
+	return l.String(), pages
 }
 
 // maxExample is how many lines of a text that shows a cause the document has.
 const maxExample = 5
 
 func (r *Rule) problem(b *strings.Builder) {
-	fmt.Fprintf(b, "\n### %s\n```text\n", r.ID)
+	fmt.Fprintf(b, "\n## %s\n```text\n", r.ID)
 	lines := strings.Split(strings.TrimRight(r.Match[0], "\n"), "\n")
 	for _, l := range lines[:min(len(lines), maxExample)] {
 		b.WriteString(strings.TrimRight(l, " ") + "\n")
