@@ -92,6 +92,11 @@ var xids = table([]xidRow{
 	{n(168), logEvent{"errors in a write-protected region", classFail, support}},
 	{n(169), logEvent{"micro-controller halted", classFail, resetGPU}},
 	{n(171, 172), logEvent{"detail of a double-bit ECC error", classFail, resetGPU + "; see the accompanying Xid 48"}},
+	// From the driver's nverror.h (595): the catalogue does not have them yet.
+	{n(173), logEvent{"fatal failure of a C2C link", classFail, reboot}},
+	{n(174), logEvent{"the process was ended with its channel", classApp, restartApp}},
+	{n(175), logEvent{"error of the memory subsystem", classFail, resetGPU}},
+	{n(176), logEvent{"correctable PCIe errors", classWarn, ignore}},
 })
 
 type xidRow struct {

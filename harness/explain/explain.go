@@ -65,6 +65,7 @@ type input struct {
 type hit struct {
 	at       place
 	captures map[string]string
+	match    string // the begin of what matched
 }
 
 // Explain applies the rules to files.
@@ -146,7 +147,7 @@ func (s *Set) scan(text []byte, file, from, to int) (hits [][]hit, with [][]int)
 			tried[p] = start + 1
 			re := s.patterns[p].re()
 			if m := re.FindSubmatch(l); m != nil {
-				hits[p] = append(hits[p], hit{place{file, start}, named(re, m)})
+				hits[p] = append(hits[p], hit{place{file, start}, named(re, m), string(m[0][:min(len(m[0]), 40)])})
 			}
 		}
 	})
@@ -206,8 +207,9 @@ func (in *input) values(name string) []string {
 
 // A proof is why conditions hold: the places of lines, and what was captured by name.
 type proof struct {
-	places []place // the evidence
-	all    []place // all lines, the evidence among them
+	places []place          // the evidence
+	match  map[place]string // what of its lines matched
+	all    []place          // all lines, the evidence among them
 	values map[string][]string
 }
 
@@ -247,6 +249,12 @@ func (in *input) holds(c *Condition, p *proof) bool {
 	case c.Line != "":
 		for _, h := range in.hits[c.pattern] {
 			show(h.at)
+			if p.match == nil {
+				p.match = map[place]string{}
+			}
+			if p.match[h.at] == "" {
+				p.match[h.at] = h.match
+			}
 			for name, value := range h.captures {
 				p.capture(name, value)
 			}
@@ -316,7 +324,9 @@ func (in *input) apply(r *Rule) (Cause, bool) {
 	c := Cause{Rule: &filled, places: p.all}
 	for _, at := range p.places {
 		if !slices.ContainsFunc(c.Lines, func(l Line) bool { return l.at == at }) {
-			c.Lines = append(c.Lines, in.shown(at))
+			l := in.shown(at)
+			l.match = Shown(p.match[at])
+			c.Lines = append(c.Lines, l)
 		}
 	}
 	return c, true
@@ -405,7 +415,7 @@ func (in *input) report(all []Cause) *Report {
 			c.explained = c.explained || !slices.ContainsFunc(c.places, func(at place) bool { return !known[at] })
 		}
 	}
-	all = slices.DeleteFunc(all, func(c Cause) bool { return c.explained })
+	all = append([]Cause{}, slices.DeleteFunc(all, func(c Cause) bool { return c.explained })...)
 	slices.SortStableFunc(all, func(a, b Cause) int {
 		first := func(c Cause) place {
 			return slices.MinFunc(c.Lines, func(a, b Line) int { return order(a.at, b.at) }).at

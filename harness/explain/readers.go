@@ -118,6 +118,9 @@ var (
 	pciAddress = regexp.MustCompile(`\b(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.\d)?\b`)
 )
 
+// advice matches what tells a person to search for Xids, and does not say that there are some.
+var advice = regexp.MustCompile(`(?i)\b(?:look|check|grep|search|watch|scan)(?:ing)?\b.{0,40}\bxid`)
+
 // maxNamedXids is how many Xids a person names: a text with more is a list of them.
 const maxNamedXids = 8
 
@@ -135,6 +138,9 @@ func readNamedXids(in *input, hits []hit) {
 	seen := map[int]bool{}
 	for _, h := range hits {
 		l := in.lineAt(h.at)
+		if advice.MatchString(l) {
+			continue
+		}
 		for _, m := range namedXids.FindAllStringSubmatch(l, -1) {
 			for _, text := range xidNumber.FindAllString(m[1], -1) {
 				n, _ := strconv.Atoi(text)

@@ -70,7 +70,7 @@ const shownLines = 4
 
 func (c *Cause) write(t *Text) {
 	for _, l := range c.Lines[:min(len(c.Lines), shownLines)] {
-		t.quote(fmt.Sprintf("   %s:%d: ", l.File, l.Number), l.Text)
+		t.quote(fmt.Sprintf("   %s:%d: ", l.File, l.Number), l.Text, l.match)
 	}
 	if n := len(c.Follows); n > 0 {
 		more := ""
@@ -126,8 +126,12 @@ func (t *Text) Par(head, text string) {
 // maxQuote is how many characters of a line a text quotes.
 const maxQuote = 240
 
-// quote writes a line of an input.
-func (t *Text) quote(head, text string) {
+// quote writes a line of an input; of a long one the part around what matched.
+func (t *Text) quote(head, text, match string) {
+	if i := strings.Index(text, match); match != "" && i > maxQuote/2 {
+		before := []rune(text[:i])
+		text = "…" + string(before[max(0, len(before)-maxQuote/4):]) + text[i:]
+	}
 	if r := []rune(text); len(r) > maxQuote {
 		text = string(r[:maxQuote]) + "…"
 	}

@@ -3,12 +3,14 @@ package explain
 import (
 	"bytes"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -104,30 +106,44 @@ type Set struct {
 // Load returns assay's own rules. What finds their patterns also finds words, in the same pass: see [Report.With].
 func Load(words ...string) (*Set, error) { return load(embedded, "rules", words...) }
 
+// A ruleFile is one file of rules.
+type ruleFile struct {
+	Facts []*factRule `yaml:"facts"`
+	Rules []*Rule     `yaml:"rules"`
+}
+
+func (f *ruleFile) read(files fs.FS, name string) error {
+	text, err := fs.ReadFile(files, name)
+	if err != nil {
+		return err
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	dec.KnownFields(true)
+	if err := dec.Decode(f); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	for _, r := range f.Rules {
+		r.file = name
+	}
+	return nil
+}
+
 func load(files fs.FS, dir string, words ...string) (*Set, error) {
 	s := &Set{numbers: map[string]int{}}
 	entries, err := fs.ReadDir(files, dir)
 	if err != nil {
 		return nil, err
 	}
-	for _, e := range entries {
-		name := path.Join(dir, e.Name())
-		text, err := fs.ReadFile(files, name)
-		if err != nil {
-			return nil, err
-		}
-		var f struct {
-			Facts []*factRule `yaml:"facts"`
-			Rules []*Rule     `yaml:"rules"`
-		}
-		dec := yaml.NewDecoder(bytes.NewReader(text))
-		dec.KnownFields(true)
-		if err := dec.Decode(&f); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		for _, r := range f.Rules {
-			r.file = name
-		}
+	parts, errs := make([]ruleFile, len(entries)), make([]error, len(entries))
+	var all sync.WaitGroup
+	for i, e := range entries {
+		all.Go(func() { errs[i] = parts[i].read(files, path.Join(dir, e.Name())) })
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	for _, f := range parts {
 		s.Rules, s.facts = append(s.Rules, f.Rules...), append(s.facts, f.Facts...)
 	}
 	for _, f := range s.facts {

@@ -72,7 +72,8 @@ type Line struct {
 	Number int    `json:"line"`
 	Text   string `json:"text"` // without escape sequences and secrets
 
-	at place
+	at    place
+	match string // what of it a pattern matched; "": not known
 }
 
 // A place is a position in the inputs: lines of an earlier file come first.
@@ -151,7 +152,7 @@ func Clean(l []byte) []byte {
 }
 
 // secret is what no report repeats: values of variables and options that are called a secret, and tokens by their form.
-var secret = regexp.MustCompile(`(?i)((?:pass(?:word|wd|phrase)?|secret|token|api[_-]?key|access[_-]?key|credential|authorization|cookie)[\w-]*["']?\s*[:=]\s*["']?(?:bearer |basic )?)[^\s"',;&]+` +
+var secret = regexp.MustCompile(`(?i)((?:(?:pass(?:word|wd|phrase)|secret|api[_-]?key|access[_-]?key|credential|authorization|cookie)[\w-]*|(?:\b|_)pass|token(?:[_-][\w-]*)?)["']?\s*[:=]\s*["']?(?:bearer |basic )?)[^\s"',;&]+` +
 	`|(\b(?:bearer|basic) )[\w.~+/=-]{8,}` +
 	`|(://[^\s:/@]+:)[^\s@/]+(?:@)` +
 	`|\b(?:hf_|gh[pousr]_|github_pat_|glpat-|xox[baprs]-|sk-|nvapi-|AKIA|ASIA|eyJ)[\w.-]{10,}`)
