@@ -105,6 +105,8 @@ func HasFigures(log *explain.Report, file int) bool {
 	return false
 }
 
+var emphasis = regexp.MustCompile(`\*\*([^*\s]+)\*\*`)
+
 // readLines returns the lines of a text that may belong to a measurement.
 func readLines(text []byte, log *explain.Report) []line {
 	keep := func(int) bool { return true }
@@ -139,6 +141,9 @@ func readLines(text []byte, log *explain.Report) []line {
 			continue
 		}
 		l = explain.Clean(bytes.TrimRight(l[:min(len(l), maxLine)], "\r\n"))
+		if bytes.Contains(l, []byte("**")) { // a person's emphasis, in Markdown
+			l = emphasis.ReplaceAll(l, []byte("$1"))
+		}
 		out = append(out, line{i, string(l)})
 	}
 	return out

@@ -266,6 +266,9 @@ func (p *perfRun) judge(in *input) *Judgement {
 			}
 		}
 		j.Ask = append(j.Ask, "the rate of the ports: ibstat (Rate), or cat /sys/class/infiniband/*/ports/1/rate; or --platform \"8 x 400G RoCE\"", "the slot: lspci -vv -s ADDRESS | grep LnkSta")
+		if top.bytes < 8<<10 {
+			j.Notes = append(j.Notes, fmt.Sprintf("messages of %s measure the rate of messages, one core's work and a start-up, and not the bandwidth of a link: larger ones (-s 65536, -a) and more of them (-n 5000, or -D 10) do", sizeText(top.bytes)))
+		}
 		if p.loopback() {
 			j.Notes = append(j.Notes, loopbackNote)
 		}

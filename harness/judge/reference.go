@@ -332,7 +332,7 @@ func (r *Reference) at(bytes int64) (low, high float64) {
 		if r.tcp {
 			most, knee = most*8, knee*8
 		}
-		if r.efa {
+		if r.efa || r.tree && r.ring > 0 { // of NVLSTree, too, mid sizes differ much between healthy clusters
 			knee *= 2.5
 		}
 	}
