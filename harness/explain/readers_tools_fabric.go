@@ -22,6 +22,7 @@ var fabricTools = []tool{
 	{"rdma", `/sys/class/infiniband/[\w-]+/ports/\d+/(?:state|phys_state|rate|link_layer):`, `/sys/`, readSysPorts},
 	{"host", `/sys/\S*/(?:current|max)_link_(?:width|speed):`, `/sys/`, readSysLinks},
 	{"host", `Machine \(\d+\w+ total\)`, `\s|Machine|Host`, readLstopo},
+	{"nccl", `<system version=`, `\s*<`, readTopologyFile},
 	{"k8s", `Capacity:\s*$`, `\s|Allocatable:`, readCapacity},
 	{"host", `[○●] \S+\.service|\S+\.service - `, `\s|[○●×]`, readService},
 }
@@ -131,6 +132,42 @@ func readSysLinks(b *block) string {
 		return ""
 	}
 	return "sysfs: the PCIe links have the width and speed that the devices can"
+}
+
+var (
+	xmlPCI  = regexp.MustCompile(`<pci .*class="(0x[0-9a-f]+)"`)
+	xmlRate = regexp.MustCompile(`link_speed="([\d.]+) GT/s\S*" link_width="(\d+)"`)
+)
+
+// readTopologyFile reads NCCL's topology: how many devices of each kind it has, and whether the links of GPUs are alike.
+func readTopologyFile(b *block) string {
+	gpus, nics, nodes := 0, 0, 0
+	links := map[string]bool{}
+	for _, l := range b.lines {
+		nodes += strings.Count(l, "<cpu ")
+		m := xmlPCI.FindStringSubmatch(l)
+		if m == nil {
+			continue
+		}
+		switch {
+		case strings.HasPrefix(m[1], "0x03"):
+			gpus++
+			if r := xmlRate.FindStringSubmatch(l); r != nil {
+				links[r[1]+" GT/s x"+r[2]] = true
+			}
+		case strings.HasPrefix(m[1], "0x02"):
+			nics++
+		}
+	}
+	whole := strings.Contains(b.lines[len(b.lines)-1], "</system>") || len(b.lines) > 1 && strings.Contains(b.lines[len(b.lines)-2], "</system>")
+	if gpus == 0 || len(links) > 1 || !whole || links["2.5 GT/s x1"] {
+		return ""
+	}
+	text := fmt.Sprintf("the topology file is complete: %s with %s and %s", plural(nodes, "NUMA node", "NUMA nodes"), plural(gpus, "GPU", "GPUs"), plural(nics, "NIC", "NICs"))
+	for l := range links {
+		text += ", each GPU's PCIe link " + l
+	}
+	return text
 }
 
 func readLstopo(b *block) string {

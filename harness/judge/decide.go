@@ -125,6 +125,17 @@ func list(all []string, most int) string {
 // allSmall is for a table that ends before bandwidth shows.
 func (j *Judgement) allSmall(t *Table, r *Reference) {
 	last := &j.Rows[len(j.Rows)-1]
+	if r := t.stall(); r != nil {
+		j.Verdict = Slow
+		j.Summary = fmt.Sprintf("the run stalls at %s: an operation takes %.3g ms there, %s GB/s, where the size before is far faster", sizeText(r.Bytes), r.best().Microseconds/1e3, figure(r.best().BusBW))
+		j.Causes = append(j.Causes, Cause{
+			Text:   "from this size on another protocol or algorithm is used, and what it needs does not work here: a rendezvous over the network (flow control, lost packets, retries), registration of GPU memory for each operation, or a path through the host",
+			Remedy: []string{"the same sizes with NCCL_PROTO=LL, then Simple, and NCCL_ALGO=Ring, then Tree: which of them stalls; between nodes the plugin's and the NIC's counters before and after"},
+			Decide: "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,TUNING",
+			Source: []string{"https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"},
+		})
+		return
+	}
 	low := j.low()
 	if len(low)*2 > len(j.Rows) && last.Verdict == Low {
 		j.Verdict = Slow

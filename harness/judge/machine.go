@@ -275,7 +275,7 @@ func (m *Machine) parseNICs(low string) {
 var (
 	nicRate     = regexp.MustCompile(`\b(?:(xdr|ndr|hdr|edr|fdr)[ -]?)?(\d{1,4})? ?(gb/s|gbps|gbit/s|gbit|gbe|g)?\b`)
 	countBefore = regexp.MustCompile(`^.*?(?:.*\D)?(\d+)\s*(?:[x×*]|nics? of|ports? of|rails? of)\s*(?:[a-z0-9./-]+\s+){0,3}$`)
-	countNICs   = regexp.MustCompile(`(?:^|[\s,;(])(\d{1,2})\s+(?:(?:nvidia|mellanox)\s+)?(?:connectx|cx-?\d|mellanox|mlx5|bluefield|nics?|hcas?|ports?|rails?|infiniband|ib|roce|efa|ndr|hdr|edr)\b[a-z0-9 ./-]*$`)
+	countNICs   = regexp.MustCompile(`(?:^|[\s,;(])(\d{1,2})\s+(?:(?:nvidia|mellanox|\d-port|single-port)\s+)*(?:connectx|cx-?\d|mellanox|mlx5|bluefield|nics?|hcas?|ports?|rails?|infiniband|ib|roce|efa|ndr|hdr|edr)\b[a-z0-9 ./-]*$`)
 	nicWord     = regexp.MustCompile(`\b(?:connectx|cx-?\d|mellanox|nics?|ports?|rails?|hca|infiniband|ib|roce|efa|ena|ethernet|tcp\w*|gbe|rdma|pollara|thor|slingshot|network\w*|broadcom|bond)\b`)
 	ofMemory    = regexp.MustCompile(`(?:gpu|sxm\d?|pcie|nvl|hbm\w*|memory|[abhvlt]\d{2,3}\w?)[ -]*$`)
 	rates       = []float64{1, 2.5, 5, 10, 20, 25, 40, 50, 56, 100, 200, 400, 800, 1600, 3200}

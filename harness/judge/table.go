@@ -282,7 +282,7 @@ func readHalf(l string) (r Row, root, op string, ok bool) {
 	return r, m[4], m[3], r.Bytes > 0
 }
 
-var outputTag = regexp.MustCompile(`\[\d+,\d+\]<std(?:out|err)>:`)
+var outputTag = regexp.MustCompile(`\[\d+,\d+\]<std(?:out|err)>:|\[\d+\](?:\s|$)`)
 
 var numbered = regexp.MustCompile(`^-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?$`)
 
@@ -293,7 +293,7 @@ func readRow(l string) (r Row, root, op string, ok bool) {
 	if strings.Count(l, ".") < 2 || strings.Contains(l, "#") && !strings.Contains(l, ">") {
 		return
 	}
-	if strings.Contains(l, "<std") { // mpirun --tag-output tags what a program writes in one go, not lines
+	if strings.Contains(l, "[") { // mpirun --tag-output tags what a program writes in one go, not lines
 		l = outputTag.ReplaceAllString(l, " ")
 	}
 	f := strings.Fields(l)
@@ -317,7 +317,7 @@ func readRow(l string) (r Row, root, op string, ok bool) {
 		r.Bytes = bytes
 		// A root is there if what remains is one or two groups of four, or of three without a check, and one column more.
 		columns := 4
-		if n := len(rest); n == 9 || n == 5 || (n == 7 || n == 4) && consistent(bytes, rest[1:]) {
+		if n := len(rest); n == 9 || n == 5 || (n == 8 || n == 7 || n == 4) && consistent(bytes, rest[1:]) {
 			root, rest = rest[0], rest[1:]
 		}
 		if n := len(rest); n == 3 || n == 6 && consistent(bytes, rest[3:]) {

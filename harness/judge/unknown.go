@@ -76,6 +76,22 @@ func (j *Judgement) falls(t *Table) {
 	})
 }
 
+// stall returns the first size whose time is out of all proportion to that of the size before: more than ten times for so
+// many more bytes, and more than 5 ms.
+func (t *Table) stall() *Row {
+	for i := 1; i < len(t.Rows); i++ {
+		a, b := t.Rows[i-1].best(), t.Rows[i].best()
+		if a == nil || b == nil || t.Rows[i-1].Bytes == 0 {
+			continue
+		}
+		grown := float64(t.Rows[i].Bytes) / float64(t.Rows[i-1].Bytes)
+		if b.Microseconds > 5e3 && b.Microseconds > 10*grown*a.Microseconds && grown > 1 {
+			return &t.Rows[i]
+		}
+	}
+	return nil
+}
+
 // jumps counts the times that are more than three times those of the sizes before and after.
 func (t *Table) jumps() (n int) {
 	var us [2][]float64
