@@ -66,6 +66,7 @@ func readPorts(in *input, hits []hit) {
 			continue // a port of the device before
 		}
 		device, port := "a port", ""
+		headless := !strings.Contains(in.lineAt(h.at), "CA '") && !strings.Contains(in.lineAt(h.at), "hca_id")
 		values := map[string]string{}
 		begin := h.at
 		flush := func() {
@@ -100,6 +101,9 @@ func readPorts(in *input, hits []hit) {
 			case strings.HasPrefix(key, "Port ") || key == "port":
 				flush()
 				port, begin = l, at
+				if named := strings.ToLower(key); headless {
+					device = named
+				}
 			case key == "CA type" || key == "vendor_part_id":
 				values["type"] = value
 			case key == "State" || key == "state":

@@ -147,7 +147,7 @@ func (j *Judge) Explained(name string, text []byte, log *explain.Report) (*Repor
 
 var outOfBounds = regexp.MustCompile(`Out of bounds values *: *[1-9]\d* FAILED`)
 
-var programs = regexp.MustCompile(`nThread \d+ nGpus \d+|#\s+size\s+count\s+type|Test (?:NCCL|CUDA) failure|\b(?:ib_(?:write|read|send|atomic)_(?:bw|lat)|\w+_perf|nvbandwidth|bandwidthTest|p2pBandwidthLatencyTest|dcgmi)\b|Failed status \d+: wr_id|mpirun detected that one or more processes exited|Primary job +terminated normally, but|srun: error: .*: task \d+: |Couldn't allocate MR|Completion with error at`)
+var programs = regexp.MustCompile(`nThread \d+ nGpus \d+|#\s+(?:size\s+count|bytes\s+N)\s+type|Test (?:NCCL|CUDA) failure|\b(?:ib_(?:write|read|send|atomic)_(?:bw|lat)|\w+_perf|nvbandwidth|bandwidthTest|p2pBandwidthLatencyTest|dcgmi)\b|Failed status \d+: wr_id|mpirun detected that one or more processes exited|Primary job +terminated normally, but|srun: error: .*: task \d+: |Couldn't allocate MR|Completion with error at`)
 
 // failed judges a text that has no figure, but a benchmark's error.
 func (in *input) failed(log *explain.Report) *Judgement {
@@ -156,7 +156,7 @@ func (in *input) failed(log *explain.Report) *Judgement {
 		return nil
 	}
 	j := &Judgement{Verdict: Invalid, Subject: m[0], Line: max(line, 1), Summary: "nothing was measured: the run ended before its first figure"}
-	if strings.HasPrefix(m[0], "nThread") || strings.Contains(m[0], " size ") || strings.HasPrefix(m[0], "Test ") {
+	if strings.HasPrefix(m[0], "nThread") || strings.Contains(m[0], " type") || strings.HasPrefix(m[0], "Test ") {
 		j.Subject = "nccl-tests"
 		j.Summary = "the run printed no size: it hangs, it ended with an error, or the text is cut"
 		j.Ask = []string{"the rest of the output; if it hangs: NCCL_DEBUG=INFO of all ranks, and harness explain of that"}
