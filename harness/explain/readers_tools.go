@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // A tool is a program whose output shows by itself whether something is wrong: by counters, states, and by what differs
@@ -62,6 +63,18 @@ func toolReaders() (all []reader) {
 		}})
 	}
 	return all
+}
+
+var compiledPatterns sync.Map // of readers, by their text
+
+// compiled returns a pattern, which it compiles once.
+func compiled(text string) *regexp.Regexp {
+	if re, ok := compiledPatterns.Load(text); ok {
+		return re.(*regexp.Regexp)
+	}
+	re := regexp.MustCompile(text)
+	compiledPatterns.Store(text, re)
+	return re
 }
 
 // begin is where an output of a tool begins.

@@ -26,7 +26,7 @@ var clusterTools = []tool{
 func readSlurmNode(b *block) string {
 	name := ""
 	var states []string
-	sick := regexp.MustCompile(`DOWN|DRAIN|FAIL|NOT_RESPONDING|INVAL|UNKNOWN|ERROR`)
+	sick := compiled(`DOWN|DRAIN|FAIL|NOT_RESPONDING|INVAL|UNKNOWN|ERROR`)
 	state, where := "", 0
 	reason := ""
 	flush := func() {
@@ -43,14 +43,14 @@ func readSlurmNode(b *block) string {
 		}
 	}
 	for i, l := range b.lines {
-		if m := regexp.MustCompile(`^NodeName=(\S+)`).FindStringSubmatch(l); m != nil {
+		if m := compiled(`^NodeName=(\S+)`).FindStringSubmatch(l); m != nil {
 			flush()
 			name, state, reason = m[1], "", ""
 		}
-		if m := regexp.MustCompile(`\bState=(\S+)`).FindStringSubmatch(l); m != nil && state == "" {
+		if m := compiled(`\bState=(\S+)`).FindStringSubmatch(l); m != nil && state == "" {
 			state, where = m[1], i
 		}
-		if m := regexp.MustCompile(`\bReason=(.*?)(?: \[\w+@| Comment=|$)`).FindStringSubmatch(l); m != nil {
+		if m := compiled(`\bReason=(.*?)(?: \[\w+@| Comment=|$)`).FindStringSubmatch(l); m != nil {
 			reason = strings.TrimSpace(m[1])
 		}
 	}
@@ -62,25 +62,25 @@ func readSlurmNode(b *block) string {
 }
 
 func readSlurmJob(b *block) string {
-	i, m := b.find(regexp.MustCompile(`JobState=(\w+) Reason=(\S+)`))
+	i, m := b.find(compiled(`JobState=(\w+) Reason=(\S+)`))
 	if m == nil {
 		return ""
 	}
 	switch m[1] {
 	case "RUNNING", "COMPLETED", "COMPLETING":
-		_, nodes := b.find(regexp.MustCompile(`NumNodes=(\d+)`))
+		_, nodes := b.find(compiled(`NumNodes=(\d+)`))
 		text := "scontrol shows a job that is " + m[1]
 		if nodes != nil {
 			text += " on " + nodes[1] + " nodes"
 		}
-		if _, tres := b.find(regexp.MustCompile(`(?:Alloc)?TRES=\S*gres/gpu(?::\w+)?=(\d+)`)); tres != nil {
+		if _, tres := b.find(compiled(`(?:Alloc)?TRES=\S*gres/gpu(?::\w+)?=(\d+)`)); tres != nil {
 			text += " with " + tres[1] + " GPUs"
 		}
 		return text
 	case "PENDING":
 		b.fault("slurm.pending", m[2], i, map[string]string{"reason": m[2]})
 	default:
-		_, code := b.find(regexp.MustCompile(`\bExitCode=(\S+)`))
+		_, code := b.find(compiled(`\bExitCode=(\S+)`))
 		more := map[string]string{"state": m[1], "reason": m[2]}
 		if code != nil {
 			more["code"] = code[1]
@@ -99,7 +99,7 @@ func readSinfo(b *block) string {
 		}
 		n, _ := strconv.Atoi(f[3])
 		count[f[4]] += n
-		if regexp.MustCompile(`^(?:down|drain|drng|fail|inval|unk|no_respond|boot\^|maint)|\*$`).MatchString(f[4]) {
+		if compiled(`^(?:down|drain|drng|fail|inval|unk|no_respond|boot\^|maint)|\*$`).MatchString(f[4]) {
 			b.fault("slurm.sinfo", f[4], i+1, map[string]string{"state": f[4], "nodes": f[len(f)-1]})
 		}
 	}
@@ -122,7 +122,7 @@ func readSqueue(b *block) string {
 		case f[4] == "R":
 			running++
 		case f[4] == "PD":
-			if m := regexp.MustCompile(`\((.*)\)\s*$`).FindStringSubmatch(l); m != nil {
+			if m := compiled(`\((.*)\)\s*$`).FindStringSubmatch(l); m != nil {
 				b.fault("slurm.pending", m[1], i+1, map[string]string{"reason": m[1]})
 			}
 		}
@@ -137,7 +137,7 @@ func readPods(b *block) string {
 	ready := 0
 	for i, l := range b.lines[1:] {
 		f := strings.Fields(l)
-		at := slices.IndexFunc(f, func(s string) bool { return regexp.MustCompile(`^\d+/\d+$`).MatchString(s) })
+		at := slices.IndexFunc(f, func(s string) bool { return compiled(`^\d+/\d+$`).MatchString(s) })
 		if at < 1 || at+1 >= len(f) {
 			continue
 		}
@@ -195,7 +195,7 @@ func readRASText(b *block) string {
 func readGraphs(b *block) string {
 	var shows []string
 	for _, l := range b.lines {
-		if m := regexp.MustCompile(`<graph id="(\d+)" pattern="(\d+)".* nchannels="(\d+)" speedintra="([\d.]+)" speedinter="([\d.]+)".* typeintra="(\S+)" typeinter="(\S+)"`).FindStringSubmatch(l); m != nil {
+		if m := compiled(`<graph id="(\d+)" pattern="(\d+)".* nchannels="(\d+)" speedintra="([\d.]+)" speedinter="([\d.]+)".* typeintra="(\S+)" typeinter="(\S+)"`).FindStringSubmatch(l); m != nil {
 			if m[3] != "0" {
 				shows = append(shows, fmt.Sprintf("%s: %s channels at %s GB/s over %s (between nodes %s GB/s, %s)", patterns[m[2]], m[3], m[4], m[6], m[5], m[7]))
 			}
@@ -258,7 +258,7 @@ func readNCCL(b *block) string {
 func readDiscovery(b *block) string {
 	var names []string
 	for _, l := range b.lines {
-		if m := regexp.MustCompile(`\| Name: (.*?) +\|`).FindStringSubmatch(l); m != nil {
+		if m := compiled(`\| Name: (.*?) +\|`).FindStringSubmatch(l); m != nil {
 			names = append(names, m[1])
 		}
 	}
@@ -266,11 +266,11 @@ func readDiscovery(b *block) string {
 }
 
 func readHealth(b *block) string {
-	if m := regexp.MustCompile(`Overall Health +\| +(\w+)`).FindStringSubmatch(b.lines[0]); m != nil && m[1] == "Healthy" {
+	if m := compiled(`Overall Health +\| +(\w+)`).FindStringSubmatch(b.lines[0]); m != nil && m[1] == "Healthy" {
 		return "dcgmi health: the overall health is Healthy: no watched system (PCIe, NVLink, memory, power, temperature) reports an incident since the watches were set"
 	}
-	if _, m := b.find(regexp.MustCompile(`\| +(\S.*?) +\| +(Warning|Failure|Warn|Fail)\b`)); m != nil {
-		i, _ := b.find(regexp.MustCompile(`Warning|Failure|Warn|Fail`))
+	if _, m := b.find(compiled(`\| +(\S.*?) +\| +(Warning|Failure|Warn|Fail)\b`)); m != nil {
+		i, _ := b.find(compiled(`Warning|Failure|Warn|Fail`))
 		b.fault("dcgm.health", m[2], i, map[string]string{"system": m[1], "result": m[2]})
 	}
 	return ""
@@ -280,9 +280,9 @@ func readHealth(b *block) string {
 func readDCGMLinks(b *block) string {
 	up, gpu := 0, ""
 	for i, l := range b.lines {
-		if m := regexp.MustCompile(`gpuId (\d+):`).FindStringSubmatch(l); m != nil {
+		if m := compiled(`gpuId (\d+):`).FindStringSubmatch(l); m != nil {
 			gpu = "GPU " + m[1]
-		} else if m := regexp.MustCompile(`physicalId (\d+):|(?i:nvswitch) (\d+)`).FindStringSubmatch(l); m != nil {
+		} else if m := compiled(`physicalId (\d+):|(?i:nvswitch) (\d+)`).FindStringSubmatch(l); m != nil {
 			gpu = "NVSwitch " + m[1] + m[2]
 		}
 		f := strings.Fields(l)
@@ -339,9 +339,9 @@ func readRocm(b *block) string {
 	rows := 0
 	var heat []float64
 	for _, l := range b.lines {
-		if f := strings.Fields(l); len(f) > 5 && regexp.MustCompile(`^\d+$`).MatchString(f[0]) {
+		if f := strings.Fields(l); len(f) > 5 && compiled(`^\d+$`).MatchString(f[0]) {
 			rows++
-			if m := regexp.MustCompile(`([\d.]+) ?°?C`).FindStringSubmatch(l); m != nil {
+			if m := compiled(`([\d.]+) ?°?C`).FindStringSubmatch(l); m != nil {
 				v, _ := value(m[1])
 				heat = append(heat, v)
 			}

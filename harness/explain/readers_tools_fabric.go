@@ -28,10 +28,10 @@ var fabricTools = []tool{
 }
 
 func readDCGMErrors(b *block) string {
-	row := regexp.MustCompile(`^\| +-> (.*?) +\| (\d+)`)
+	row := compiled(`^\| +-> (.*?) +\| (\d+)`)
 	seen, link, gpu := 0, "", ""
 	for i, l := range b.lines {
-		if m := regexp.MustCompile(`^\| (Link|GPU) (\d+)`).FindStringSubmatch(l); m != nil {
+		if m := compiled(`^\| (Link|GPU) (\d+)`).FindStringSubmatch(l); m != nil {
 			if m[1] == "GPU" {
 				gpu = m[2]
 			} else {
@@ -63,7 +63,7 @@ func readIMEX(b *block) string {
 				b.fault("imex.node", m[2], i, map[string]string{"node": m[2], "state": m[3]})
 			}
 		}
-		if m := regexp.MustCompile(`^\s*Domain State: (\w+)`).FindStringSubmatch(l); m != nil && m[1] != "UP" {
+		if m := compiled(`^\s*Domain State: (\w+)`).FindStringSubmatch(l); m != nil && m[1] != "UP" {
 			b.fault("imex.domain", m[1], i, nil)
 		}
 	}
@@ -77,7 +77,7 @@ func readIMEX(b *block) string {
 func readSysPorts(b *block) string {
 	values, at := map[string]map[string]string{}, map[string]place{}
 	for i, l := range b.lines {
-		m := regexp.MustCompile(`^/sys/class/infiniband/([\w-]+)/ports/\d+/(\w+):(.*)`).FindStringSubmatch(l)
+		m := compiled(`^/sys/class/infiniband/([\w-]+)/ports/\d+/(\w+):(.*)`).FindStringSubmatch(l)
 		if m == nil {
 			continue
 		}
@@ -107,7 +107,7 @@ func readSysLinks(b *block) string {
 	now, most := map[string]float64{}, map[string]float64{}
 	line := map[string]int{}
 	for i, l := range b.lines {
-		m := regexp.MustCompile(`/([0-9a-f:.]{7,12})/(current|max)_link_(width|speed):([\d.]+)`).FindStringSubmatch(l)
+		m := compiled(`/([0-9a-f:.]{7,12})/(current|max)_link_(width|speed):([\d.]+)`).FindStringSubmatch(l)
 		if m == nil {
 			continue
 		}
@@ -190,7 +190,7 @@ func readLstopo(b *block) string {
 func readCapacity(b *block) string {
 	var counts []string
 	for _, l := range b.lines {
-		if m := regexp.MustCompile(`^\s+(?:nvidia\.com/gpu|amd\.com/gpu): +(\d+)`).FindStringSubmatch(l); m != nil {
+		if m := compiled(`^\s+(?:nvidia\.com/gpu|amd\.com/gpu): +(\d+)`).FindStringSubmatch(l); m != nil {
 			counts = append(counts, m[1])
 		}
 	}
@@ -206,7 +206,7 @@ var quiet = regexp.MustCompile(`(openibd|mst|nvidia-fabricmanager|nvidia-persist
 // readService reads systemctl status of services whose state the rules about running ones do not have.
 func readService(b *block) string {
 	m := quiet.FindStringSubmatch(b.lines[0])
-	i, state := b.find(regexp.MustCompile(`^\s+Active: (\w+) \(([\w-]+)\)`))
+	i, state := b.find(compiled(`^\s+Active: (\w+) \(([\w-]+)\)`))
 	switch {
 	case m == nil || state == nil:
 		return ""

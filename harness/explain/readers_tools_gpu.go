@@ -44,7 +44,7 @@ var (
 // gpuRow is a GPU of nvidia-smi's table.
 type gpuRow struct {
 	line                                    int
-	index, name, bus, ecc, cap, total, heat string
+	index, name, bus, ecc, cap, total string
 	temperature, used, busy                 float64
 }
 
@@ -107,7 +107,7 @@ func (b *block) peers(rows []gpuRow) {
 			b.fault("smi.peer", values[i], rows[i].line, map[string]string{"gpu": rows[i].index, "what": name, "common": common})
 		}
 	}
-	if n := len(rows); (n == 3 || n > 4 && n < 8) && regexp.MustCompile(`HBM3|H200|H100 80GB|A100-SXM|B200|B300|H800|H20`).MatchString(rows[0].name) {
+	if n := len(rows); (n == 3 || n > 4 && n < 8) && compiled(`HBM3|H200|H100 80GB|A100-SXM|B200|B300|H800|H20`).MatchString(rows[0].name) {
 		b.fault("smi.count", strconv.Itoa(n), rows[n-1].line, map[string]string{"model": rows[0].name})
 	}
 }
@@ -234,7 +234,7 @@ func csvText(at map[string]int, rows [][]string) string {
 	}
 	has := func(pattern string) bool {
 		for c := range at {
-			if regexp.MustCompile(pattern).MatchString(c) {
+			if compiled(pattern).MatchString(c) {
 				return true
 			}
 		}
@@ -275,7 +275,7 @@ func (b *block) csvRow(columns []string, at map[string]int, f []string, line int
 	gpu := cmpText(get("index"), cmpText(get("pci.bus_id"), strconv.Itoa(line-1)))
 	for i, c := range columns {
 		for _, w := range csvWrong {
-			if regexp.MustCompile(w.column).MatchString(c) && regexp.MustCompile(w.wrong).MatchString(f[i]) {
+			if compiled(w.column).MatchString(c) && compiled(w.wrong).MatchString(f[i]) {
 				b.fault("smi.csv", c+" "+f[i], line, map[string]string{"gpu": gpu, "column": c, "value": f[i]})
 			}
 		}
@@ -288,7 +288,7 @@ func (b *block) csvRow(columns []string, at map[string]int, f []string, line int
 
 // csvPeers compares what is the same for all GPUs of one model.
 func (b *block) csvPeers(columns []string, at map[string]int, rows [][]string) {
-	same := regexp.MustCompile(`^(?:power\.limit|enforced\.power\.limit|memory\.total|clocks\.max\.\w+|pcie\.link\.(?:gen|width)\.max|ecc\.mode\.current|mig\.mode\.current|persistence_mode|vbios_version|driver_version|compute_mode)$`)
+	same := compiled(`^(?:power\.limit|enforced\.power\.limit|memory\.total|clocks\.max\.\w+|pcie\.link\.(?:gen|width)\.max|ecc\.mode\.current|mig\.mode\.current|persistence_mode|vbios_version|driver_version|compute_mode)$`)
 	for i, c := range columns {
 		if !same.MatchString(c) {
 			continue
@@ -507,7 +507,7 @@ var distances = []string{"PIX", "PXB", "PHB", "NODE", "SYS"}
 func (b *block) compareTopo(gpus, kinds, nearest []string, lines []int) {
 	common, others := odd(kinds)
 	for _, i := range others {
-		if regexp.MustCompile(`^NV\d+$`).MatchString(strings.Split(common, " and ")[0]) && len(others) == 1 && !strings.HasPrefix(kinds[i], common) {
+		if compiled(`^NV\d+$`).MatchString(strings.Split(common, " and ")[0]) && len(others) == 1 && !strings.HasPrefix(kinds[i], common) {
 			b.fault("topo.odd", kinds[i], lines[i], map[string]string{"gpu": gpus[i], "common": common})
 		}
 	}
@@ -541,7 +541,7 @@ func topoText(gpus, kinds, nearest []string, nics int) string {
 
 // readInstances reads nvidia-smi mig -lgi, -lci and -lgip.
 func readInstances(b *block) string {
-	row := regexp.MustCompile(`^\| +\d+ +.*?(MIG \S+)`)
+	row := compiled(`^\| +\d+ +.*?(MIG \S+)`)
 	var names []string
 	for _, l := range b.lines {
 		if m := row.FindStringSubmatch(l); m != nil {

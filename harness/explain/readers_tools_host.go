@@ -23,7 +23,7 @@ var hostTools = []tool{
 	{"host", `analyzing CPU \d+:`, `\s|analyzing`, readGovernor},
 	{"host", `GPU id:\d+; name: |Total: \d+, Passed: \d+, Failed: \d+`, `.*`, readGdrcopy},
 	{"host", `# (?:UCT version=|Library version: )`, `#`, func(b *block) string {
-		return "ucx_info -v: UCX " + strings.Trim(regexp.MustCompile(`[\d.]+\d`).FindString(b.lines[0]), ".")
+		return "ucx_info -v: UCX " + strings.Trim(compiled(`[\d.]+\d`).FindString(b.lines[0]), ".")
 	}},
 	{"host", `# Memory domain: \S+`, `#|\s`, readUCX},
 	{"host", `provider: \S+\s*$`, `\s|provider: `, readFiInfo},
@@ -110,11 +110,11 @@ func pciRows(lines []string) []pciRow {
 
 func pciName(r pciRow) string {
 	if m := pciModel.FindAllStringSubmatch(r.name, -1); len(m) > 0 {
-		if text := m[0][1]; !regexp.MustCompile(`^[0-9a-f]{4}(?::[0-9a-f]{4})?$`).MatchString(text) {
+		if text := m[0][1]; !compiled(`^[0-9a-f]{4}(?::[0-9a-f]{4})?$`).MatchString(text) {
 			return text
 		}
 	}
-	name := regexp.MustCompile(` \(rev \w+\).*| \(prog-if.*`).ReplaceAllString(r.name, "")
+	name := compiled(` \(rev \w+\).*| \(prog-if.*`).ReplaceAllString(r.name, "")
 	return strings.TrimPrefix(strings.TrimPrefix(name, "NVIDIA Corporation "), "Mellanox Technologies ")
 }
 
@@ -136,7 +136,7 @@ func (b *block) pciLink(r pciRow) {
 func readPCITree(b *block) string {
 	var names []string
 	for _, l := range b.lines {
-		if m := regexp.MustCompile(`(NVIDIA Corporation|Mellanox Technologies|Advanced Micro Devices, Inc\. \[AMD/ATI\]) (.*)`).FindStringSubmatch(l); m != nil {
+		if m := compiled(`(NVIDIA Corporation|Mellanox Technologies|Advanced Micro Devices, Inc\. \[AMD/ATI\]) (.*)`).FindStringSubmatch(l); m != nil {
 			names = append(names, strings.TrimSpace(m[2]))
 		}
 	}
@@ -150,7 +150,7 @@ func readPCITree(b *block) string {
 func readNuma(b *block) string {
 	var sizes []string
 	for i, l := range b.lines {
-		if m := regexp.MustCompile(`node (\d+) size: (\d+) MB`).FindStringSubmatch(l); m != nil {
+		if m := compiled(`node (\d+) size: (\d+) MB`).FindStringSubmatch(l); m != nil {
 			sizes = append(sizes, m[2])
 			if m[2] == "0" {
 				b.in.add("numa.empty", m[1], nil, b.at[i])
@@ -250,7 +250,7 @@ func readUlimit(b *block) string {
 func readCmdline(b *block) string {
 	var flags []string
 	for _, f := range strings.Fields(b.lines[0]) {
-		if regexp.MustCompile(`^(?:iommu|intel_iommu|amd_iommu|pci|pcie_aspm|pcie_acs_override|default_hugepagesz|hugepagesz|hugepages|isolcpus|nohz_full|numa_balancing|processor\.max_cstate|intel_idle\.max_cstate|mitigations|nvme\.|modprobe\.blacklist|rd\.driver\.blacklist)`).MatchString(f) {
+		if compiled(`^(?:iommu|intel_iommu|amd_iommu|pci|pcie_aspm|pcie_acs_override|default_hugepagesz|hugepagesz|hugepages|isolcpus|nohz_full|numa_balancing|processor\.max_cstate|intel_idle\.max_cstate|mitigations|nvme\.|modprobe\.blacklist|rd\.driver\.blacklist)`).MatchString(f) {
 			flags = append(flags, f)
 		}
 	}
@@ -261,12 +261,12 @@ func readCmdline(b *block) string {
 }
 
 func readGovernor(b *block) string {
-	_, m := b.find(regexp.MustCompile(`The governor "(\w+)"`))
+	_, m := b.find(compiled(`The governor "(\w+)"`))
 	if m == nil {
 		return ""
 	}
 	if m[1] == "powersave" {
-		if _, driver := b.find(regexp.MustCompile(`driver: (?:intel_pstate|amd-pstate-epp|amd_pstate)`)); driver == nil {
+		if _, driver := b.find(compiled(`driver: (?:intel_pstate|amd-pstate-epp|amd_pstate)`)); driver == nil {
 			b.in.add("cpu.powersave", m[1], nil, b.at[0])
 			return ""
 		}
@@ -278,12 +278,12 @@ func readGovernor(b *block) string {
 func readGdrcopy(b *block) string {
 	var shows []string
 	for i, l := range b.lines {
-		if m := regexp.MustCompile(`Total: (\d+), Passed: (\d+), Failed: (\d+)`).FindStringSubmatch(l); m != nil {
+		if m := compiled(`Total: (\d+), Passed: (\d+), Failed: (\d+)`).FindStringSubmatch(l); m != nil {
 			if m[3] != "0" {
 				b.fault("gdrcopy.failed", m[3], i, map[string]string{"failed": m[3], "total": m[1]})
 			}
 			shows = append(shows, "gdrcopy_sanity: "+m[2]+" of "+m[1]+" tests passed, none failed")
-		} else if m := regexp.MustCompile(`^(write|read) BW: ([\d.]+) ?MB/s`).FindStringSubmatch(l); m != nil {
+		} else if m := compiled(`^(write|read) BW: ([\d.]+) ?MB/s`).FindStringSubmatch(l); m != nil {
 			shows = append(shows, "gdrcopy_copybw: "+m[1]+" "+m[2]+" MB/s"+map[bool]string{true: " (reads through the processor's window are slow by nature)"}[m[1] == "read"])
 		}
 	}
@@ -294,7 +294,7 @@ func readGdrcopy(b *block) string {
 func readUCX(b *block) string {
 	var names []string
 	for _, l := range b.lines {
-		if m := regexp.MustCompile(`^# +Transport: (\S+)`).FindStringSubmatch(l); m != nil && !slices.Contains(names, m[1]) {
+		if m := compiled(`^# +Transport: (\S+)`).FindStringSubmatch(l); m != nil && !slices.Contains(names, m[1]) {
 			names = append(names, m[1])
 		}
 	}
@@ -335,7 +335,7 @@ func readOmpiInfo(b *block) string {
 	}
 	var parts []string
 	for _, l := range b.lines {
-		if m := regexp.MustCompile(`MCA (pml|btl|coll|mtl|osc): (ucx|openib|ofi|cm|ob1|hcoll|ucc|cuda|smcuda|uct|accelerator) `).FindStringSubmatch(l); m != nil {
+		if m := compiled(`MCA (pml|btl|coll|mtl|osc): (ucx|openib|ofi|cm|ob1|hcoll|ucc|cuda|smcuda|uct|accelerator) `).FindStringSubmatch(l); m != nil {
 			parts = append(parts, m[1]+" "+m[2])
 		}
 	}

@@ -70,7 +70,6 @@ var (
 	linkRow  = regexp.MustCompile(`\( *(\d+X) +([\d.]+) Gbps (\w+)/ *(\w+)\)`)
 	linkDown = regexp.MustCompile(`\( *Down/ *(\w+)\)`)
 	couldBe  = regexp.MustCompile(`Could be ([^)]*?)\s*\)`)
-	linkName = regexp.MustCompile(`^\s+(?:0x\w+ +)?"? *([^"\[]*?)"? +(?:\d+ +)?(\d+)\[ *\]`)
 )
 
 // readIblinkinfo reads iblinkinfo: a link that both ends could run faster or wider.
@@ -163,7 +162,7 @@ func readPerfquery(b *block) string {
 }
 
 func readSminfo(b *block) string {
-	m := regexp.MustCompile(`sm lid (\d+) .*state \d+ SMINFO_(\w+)`).FindStringSubmatch(b.lines[0])
+	m := compiled(`sm lid (\d+) .*state \d+ SMINFO_(\w+)`).FindStringSubmatch(b.lines[0])
 	if m == nil || m[2] != "MASTER" {
 		return ""
 	}
@@ -313,7 +312,7 @@ var configured = regexp.MustCompile(`^\s*\*?\s*(LINK_TYPE_P\d|SRIOV_EN|NUM_OF_VF
 // readMlxconfig reads mlxconfig -d DEVICE q, and with -e, whose rows begin with a star where the next start differs.
 func readMlxconfig(b *block) string {
 	var shows []string
-	m := regexp.MustCompile(`(?:ConnectX|BlueField)\S*`).FindString(b.lines[0])
+	m := compiled(`(?:ConnectX|BlueField)\S*`).FindString(b.lines[0])
 	for i, l := range b.lines {
 		if strings.HasPrefix(strings.TrimSpace(l), "*") && !strings.Contains(l, "The '*'") {
 			f := strings.Fields(strings.TrimPrefix(strings.TrimSpace(l), "*"))
@@ -370,7 +369,7 @@ func readRDMAStatistic(b *block) string {
 	seen := 0
 	var notes []string
 	for i, l := range b.lines {
-		link := regexp.MustCompile(`link (\S+)`).FindStringSubmatch(l)
+		link := compiled(`link (\S+)`).FindStringSubmatch(l)
 		for _, m := range pairOf.FindAllStringSubmatch(l, -1) {
 			n, _ := strconv.Atoi(m[2])
 			switch {
@@ -408,7 +407,7 @@ func readEthtoolS(b *block) string {
 			if seen++; m[2] != "0" {
 				b.fault("nic.counters", m[1], i, map[string]string{"counter": m[1] + " " + m[2]})
 			}
-		} else if m := regexp.MustCompile(`^\s+([rt]x_prio\d_pause): ([1-9]\d*)`).FindStringSubmatch(l); m != nil && len(pauses) < 100 {
+		} else if m := compiled(`^\s+([rt]x_prio\d_pause): ([1-9]\d*)`).FindStringSubmatch(l); m != nil && len(pauses) < 100 {
 			pauses += "; " + m[1] + " " + m[2]
 		}
 	}
