@@ -1,6 +1,6 @@
 // VitePress's configuration for docs/. .ci/site/build copies this file and docs/ to one
 // directory and says in the environment where the repository is.
-import { readdirSync } from "node:fs"
+import { readFileSync, readdirSync } from "node:fs"
 import { defineConfig } from "vitepress"
 import { links } from "./links.mjs"
 import { plots } from "./plots.mjs"
@@ -9,6 +9,9 @@ import { accessible, slug } from "./markup.mjs"
 const repository = process.env.SITE_REPOSITORY ?? "https://github.com/assay-hpc/assay"
 const base = process.env.SITE_BASE
 const page = (text, name) => ({ text, link: `/${name}` })
+
+// Pages that a test writes from the rules; their headings name them.
+const problems = readdirSync("docs/problems").sort().map(f => page(readFileSync(`docs/problems/${f}`, "utf8").match(/^# (.*)/)[1], `problems/${f.slice(0, -".md".length)}`))
 
 export const sidebar = [
   { text: "Start", items: [page("Front page", ""), page("What each command does", "overview"), page("Performance", "performance"), page("Benchmarks", "benchmarks")] },
@@ -24,6 +27,7 @@ export const sidebar = [
     ],
   },
   { text: "Logs", items: [page("Explain a log", "explain"), page("Problems by their lines", "problems")] },
+  { text: "Problems", collapsed: true, items: problems },
   { text: "Commands", items: [page("assay", "commands"), page("harness", "harness")] },
   {
     text: "Certificates",
