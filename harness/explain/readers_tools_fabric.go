@@ -137,13 +137,23 @@ func readSysLinks(b *block) string {
 var (
 	xmlPCI  = regexp.MustCompile(`<pci .*class="(0x[0-9a-f]+)"`)
 	xmlRate = regexp.MustCompile(`link_speed="([\d.]+) GT/s\S*" link_width="(\d+)"`)
+	xmlGPU  = regexp.MustCompile(`<gpu dev="(\d+)"`)
 )
 
 // readTopologyFile reads NCCL's topology: how many devices of each kind it has, and whether the links of GPUs are alike.
 func readTopologyFile(b *block) string {
 	gpus, nics, nodes := 0, 0, 0
 	links := map[string]bool{}
-	for _, l := range b.lines {
+	var named, lacking []string // GPUs by number, and those without NVLinks
+	at := map[string]int{}
+	for i, l := range b.lines {
+		if g := xmlGPU.FindStringSubmatch(l); g != nil {
+			named, lacking = append(named, g[1]), append(lacking, g[1])
+			at[g[1]] = i
+		}
+		if n := len(lacking); n > 0 && strings.Contains(l, "<nvlink ") && lacking[n-1] == named[len(named)-1] {
+			lacking = lacking[:n-1]
+		}
 		nodes += strings.Count(l, "<cpu ")
 		m := xmlPCI.FindStringSubmatch(l)
 		if m == nil {
@@ -158,6 +168,12 @@ func readTopologyFile(b *block) string {
 		case strings.HasPrefix(m[1], "0x02"):
 			nics++
 		}
+	}
+	if n := len(lacking); n > 0 && n*2 < len(named) {
+		for _, gpu := range lacking {
+			b.fault("xml.odd", gpu, at[gpu], map[string]string{"gpu": gpu, "others": strconv.Itoa(len(named) - n)})
+		}
+		return ""
 	}
 	whole := strings.Contains(b.lines[len(b.lines)-1], "</system>") || len(b.lines) > 1 && strings.Contains(b.lines[len(b.lines)-2], "</system>")
 	if gpus == 0 || len(links) > 1 || !whole || links["2.5 GT/s x1"] {

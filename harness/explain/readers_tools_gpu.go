@@ -43,9 +43,9 @@ var (
 
 // gpuRow is a GPU of nvidia-smi's table.
 type gpuRow struct {
-	line                                    int
+	line                              int
 	index, name, bus, ecc, cap, total string
-	temperature, used, busy                 float64
+	temperature, used, busy           float64
 }
 
 // readSMITable reads what nvidia-smi prints without options.
