@@ -81,18 +81,17 @@ func readSMITable(b *block) string {
 			b.doubt(r.line, "of GPU %s the temperature, power or memory is no number", r.index)
 		}
 		b.hot(r.line, r.index, r.temperature)
-		state := strings.Trim(r.ecc, "0123456789") // of ECC
-		if r.busy >= 80 {
-			state += "busy"
-		} else if r.busy > 0 {
-			state += "?"
-		}
-		gpus, states, lines = append(gpus, "GPU "+r.index), append(states, strings.NewReplacer("Off", "ECC off ", "N/A", "without ECC ").Replace(cmpText(state, "idle"))), append(lines, r.line)
+		ecc := strings.NewReplacer("Off", "off", "N/A", "none").Replace(r.ecc)
+		gpus, states, lines = append(gpus, "GPU "+r.index), append(states, cmpText(strings.Trim(ecc, "0123456789"), "on")), append(lines, r.line)
 		names = append(names, r.name)
 		heat, used, busy = append(heat, r.temperature), append(used, r.used), append(busy, r.busy)
 	}
-	b.differ("the model", gpus, names, lines)
-	b.differ("the state", gpus, states, lines)
+	if i := slices.Index(busy, 0); i >= 0 && len(rows) > 3 && !slices.ContainsFunc(slices.Concat(busy[:i], busy[i+1:]), func(n float64) bool { return n < 80 }) {
+		b.doubt(lines[i], "%s is idle, and the others are busy: a rank is missing or waits, or the job does not use it", gpus[i])
+	}
+	if !slices.ContainsFunc(names, func(n string) bool { return n != names[0] }) {
+		b.differ("ECC", gpus, states, lines)
+	}
 	head := ""
 	if _, m := b.find(tableHead); m != nil {
 		head = " (driver " + m[1] + ", CUDA up to " + m[2] + ")"
