@@ -40,6 +40,8 @@ func readSlurmNode(b *block) string {
 				more["reason"] = reason
 			}
 			b.fault("slurm.node", state, where, more)
+		} else if reason != "" {
+			b.doubt(where, "node %s is %s and has a reason: %s", name, state, reason)
 		}
 	}
 	for i, l := range b.lines {

@@ -230,6 +230,9 @@ func readCapacity(b *block) string {
 	if len(counts) < 2 || counts[0] != counts[1] || counts[0] == "0" {
 		return ""
 	}
+	if compiled(`(?m)^Unschedulable: +true`).Match(b.in.files[b.at[0].file].Text) {
+		b.doubt(0, "the node is cordoned (Unschedulable: true)")
+	}
 	return "kubectl describe node: all " + counts[0] + " GPUs of the node are allocatable"
 }
 
