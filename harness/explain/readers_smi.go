@@ -89,7 +89,7 @@ func readLinks(in *input, hits []hit) {
 			more := map[string]string{"gpu": m[1], "model": m[2], "link": f[1]}
 			if strings.Contains(f[2], "inactive") {
 				in.add("nvlink.inactive", f[1], more, at)
-			} else {
+			} else if strings.Contains(f[2], "/s") || strings.Contains(f[2], "active") { // no counter
 				in.add("nvlink.active", f[1], more, at)
 			}
 			return true

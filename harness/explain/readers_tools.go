@@ -116,7 +116,7 @@ func (in *input) block(tool int, begin place) *block {
 		switch {
 		case strings.TrimSpace(l) == "":
 			empty++
-		case len(b.lines) > 0 && !outputGoes[tool].MatchString(l):
+		case len(b.lines) > 0 && (!outputGoes[tool].MatchString(l) || l == b.lines[0] && outputBare[tool].MatchString(l)): // or the next output
 			return false
 		default:
 			empty = 0

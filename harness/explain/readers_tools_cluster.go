@@ -12,7 +12,7 @@ import (
 // clusterTools show what schedulers and NCCL say of nodes, jobs and ranks.
 var clusterTools = []tool{
 	{"slurm", `NodeName=\S+ (?:Arch|CoresPerSocket|CPUAlloc)=?`, `\s|NodeName=`, readSlurmNode},
-	{"slurm", `JobId=\d+ (?:ArrayJobId=\d+ .*)?JobName=`, `\s|JobId=`, readSlurmJob},
+	{"slurm", `JobId=\d+ (?:ArrayJobId=\d+ .*)?JobName=`, `\s`, readSlurmJob},
 	{"slurm", `PARTITION +AVAIL +TIMELIMIT +NODES +STATE`, `\S+ +(?:up|down|drain|inact)`, readSinfo},
 	{"slurm", `\s+JOBID +PARTITION +NAME +USER`, `\s+\d+`, readSqueue},
 	{"k8s", `(?:NAMESPACE +)?NAME +READY +STATUS +RESTARTS`, `[\w-].* \d+/\d+ `, readPods},
@@ -26,7 +26,7 @@ var clusterTools = []tool{
 func readSlurmNode(b *block) string {
 	name := ""
 	var states []string
-	sick := compiled(`DOWN|DRAIN|FAIL|NOT_RESPONDING|INVAL|UNKNOWN|ERROR`)
+	sick := compiled(`DOWN|DRAIN|FAIL|NOT_RESPONDING|INVAL|UNKNOWN|ERROR|MAINT|REBOOT|BLOCKED`)
 	state, where := "", 0
 	reason := ""
 	flush := func() {
@@ -40,6 +40,8 @@ func readSlurmNode(b *block) string {
 				more["reason"] = reason
 			}
 			b.fault("slurm.node", state, where, more)
+		} else if reason != "" {
+			b.doubt(where, "node %s is %s and has a reason: %s", name, state, reason)
 		}
 	}
 	for i, l := range b.lines {
@@ -98,9 +100,12 @@ func readSinfo(b *block) string {
 			continue
 		}
 		n, _ := strconv.Atoi(f[3])
+		if n == 0 { // a partition without nodes
+			continue
+		}
 		count[f[4]] += n
-		if compiled(`^(?:down|drain|drng|fail|inval|unk|no_respond|boot\^|maint)|\*$`).MatchString(f[4]) {
-			b.fault("slurm.sinfo", f[4], i+1, map[string]string{"state": f[4], "nodes": f[len(f)-1]})
+		if compiled(`^(?:down|drain|drng|fail|inval|unk|no_respond|boot\^|reboot|block|err|maint)|\*$`).MatchString(f[4]) || f[1] != "up" {
+			b.fault("slurm.sinfo", f[4], i+1, map[string]string{"state": f[4] + map[bool]string{true: ", partition " + f[1]}[f[1] != "up"], "nodes": f[len(f)-1]})
 		}
 	}
 	if len(count) == 0 {
@@ -125,6 +130,8 @@ func readSqueue(b *block) string {
 			if m := compiled(`\((.*)\)\s*$`).FindStringSubmatch(l); m != nil {
 				b.fault("slurm.pending", m[1], i+1, map[string]string{"reason": m[1]})
 			}
+		case f[4] != "CG" && f[4] != "CF" && f[4] != "CD":
+			b.doubt(i+1, "job %s is in state %s", f[0], f[4])
 		}
 	}
 	if running == 0 {
@@ -142,7 +149,10 @@ func readPods(b *block) string {
 			continue
 		}
 		have, want, _ := strings.Cut(f[at], "/")
+		restarts, _ := strconv.Atoi(strings.Join(f[at+2:min(at+3, len(f))], ""))
 		switch status := f[at+1]; {
+		case restarts >= 10:
+			b.fault("k8s.pod", status, i+1, map[string]string{"pod": f[at-1], "status": status + ", " + plural(restarts, "restart", "restarts")})
 		case status == "Running" && have == want || status == "Completed" || status == "Succeeded":
 			ready++
 		default:
@@ -176,8 +186,11 @@ func readNodes(b *block) string {
 // readRASText reads the answer of ncclras.
 func readRASText(b *block) string {
 	ranks, rows := 0, 0
-	for _, l := range b.lines {
+	for i, l := range b.lines {
 		f := strings.Fields(l)
+		if len(f) == 8 && f[7] == "OK" && f[6] != "RUNNING" && compiled(`^\d+$`).MatchString(f[0]) {
+			b.doubt(i, "communicators of NCCL's RAS are %s, not RUNNING", f[6])
+		}
 		if len(f) == 8 && f[6] == "RUNNING" || len(f) == 8 && f[6] == "INIT" || len(f) == 8 && f[6] == "FINALIZE" {
 			rows++
 			n, _ := strconv.Atoi(f[5])
@@ -211,7 +224,7 @@ func readGraphs(b *block) string {
 var patterns = map[string]string{"1": "balanced tree", "2": "split tree", "3": "tree", "4": "ring", "5": "NVLS", "6": "CollNet direct"}
 
 var (
-	initDone = regexp.MustCompile(`NCCL INFO .*?comm (0x\w+) rank (\d+) n[rR]anks (\d+) .*Init COMPLETE`)
+	initDone = regexp.MustCompile(`NCCL INFO .*?comm (0x\w+) rank (\d+) n[rR]anks (\d+) .*?(?:commId (0x\w+) .*)?Init COMPLETE`)
 	viaWhat  = regexp.MustCompile(`NCCL INFO Channel .* via (\S+)`)
 )
 
@@ -221,21 +234,33 @@ func readNCCL(b *block) string {
 		return ""
 	}
 	b.in.add("nccl.read", "1", nil, b.at[0])
-	ranks, size := map[string]bool{}, ""
+	ranks := map[string]map[string]bool{} // of each communicator, by its size and ID
 	for i := range b.in.files {
 		for l := range strings.Lines(string(b.in.files[i].Text[:min(len(b.in.files[i].Text), maxTrouble)])) {
 			if !strings.Contains(l, "Init COMPLETE") && !strings.Contains(l, "NCCL WARN") && !strings.Contains(l, "ncclCommAbort") {
 				continue
 			}
-			if m := initDone.FindStringSubmatch(l); m != nil && (size == "" || size == m[3]) {
-				size, ranks[m[2]] = m[3], true
+			if m := initDone.FindStringSubmatch(l); m != nil {
+				id := m[3] + " " + m[4]
+				if ranks[id] == nil {
+					ranks[id] = map[string]bool{}
+				}
+				ranks[id][m[2]] = true
 			}
 			if strings.Contains(l, "NCCL WARN") || strings.Contains(l, "ncclCommAbort") {
 				return ""
 			}
 		}
 	}
-	if strconv.Itoa(len(ranks)) != size {
+	size := ""
+	for id, have := range ranks {
+		if n := strings.Fields(id)[0]; strconv.Itoa(len(have)) != n {
+			return ""
+		} else if len(n) > len(size) || len(n) == len(size) && n > size {
+			size = n
+		}
+	}
+	if size == "" {
 		return ""
 	}
 	var via []string
@@ -246,7 +271,7 @@ func readNCCL(b *block) string {
 			}
 		}
 	}
-	text := "NCCL's log: all " + size + " ranks of the communicator finished the initialization (Init COMPLETE) without a warning"
+	text := "NCCL's log: all " + size + " ranks of the " + map[bool]string{true: "communicator", false: "largest communicator, and of the others,"}[len(ranks) == 1] + " finished the initialization (Init COMPLETE) without a warning"
 	if len(via) > 0 {
 		slices.Sort(via)
 		text += ", connected via " + strings.Join(via, ", ")
@@ -262,6 +287,10 @@ func readDiscovery(b *block) string {
 			names = append(names, m[1])
 		}
 	}
+	if n, _ := value(b.lines[0]); n == 0 || len(names) > 0 && int(n) != len(names) {
+		b.doubt(0, "dcgmi discovery: %s, and %d are listed", strings.TrimSpace(b.lines[0]), len(names))
+	}
+	b.missing(names)
 	return "dcgmi discovery: " + cmpText(several(names), b.lines[0]) + " found"
 }
 
@@ -279,6 +308,8 @@ func readHealth(b *block) string {
 // readDCGMLinks reads dcgmi nvlink -s: U is up, D down, X disabled, _ not supported.
 func readDCGMLinks(b *block) string {
 	up, gpu := 0, ""
+	var gpus, links []string
+	var lines []int
 	for i, l := range b.lines {
 		if m := compiled(`gpuId (\d+):`).FindStringSubmatch(l); m != nil {
 			gpu = "GPU " + m[1]
@@ -294,6 +325,9 @@ func readDCGMLinks(b *block) string {
 				up++
 			}
 		}
+		if strings.HasPrefix(gpu, "GPU") {
+			gpus, links, lines = append(gpus, gpu), append(links, strconv.Itoa(strings.Count(strings.Join(f, ""), "U"))), append(lines, i)
+		}
 		if n := strings.Count(strings.Join(f, ""), "D"); n == 0 {
 			continue
 		} else if b.wrong = true; slices.Contains(f, "U") {
@@ -302,6 +336,9 @@ func readDCGMLinks(b *block) string {
 	}
 	if up == 0 {
 		return ""
+	}
+	if slices.ContainsFunc(links, func(n string) bool { return n != links[0] }) && !b.wrong {
+		b.doubt(lines[0], "the GPUs do not have the same number of NVLinks up: %s", strings.Join(links, ", "))
 	}
 	return fmt.Sprintf("dcgmi nvlink -s: %d links are up (U), none is down (D)", up)
 }
@@ -338,17 +375,31 @@ func readXGMI(b *block) string {
 func readRocm(b *block) string {
 	rows := 0
 	var heat []float64
-	for _, l := range b.lines {
+	var gpus, caps []string
+	var lines []int
+	for i, l := range b.lines {
 		if f := strings.Fields(l); len(f) > 5 && compiled(`^\d+$`).MatchString(f[0]) {
 			rows++
 			if m := compiled(`([\d.]+) ?°?C`).FindStringSubmatch(l); m != nil {
 				v, _ := value(m[1])
 				heat = append(heat, v)
+				b.hot(i, f[0], v)
+			} else if len(heat) > 0 {
+				b.doubt(i, "GPU %s shows no temperature", f[0])
 			}
+			gpus, lines = append(gpus, "GPU "+f[0]), append(lines, i)
+			caps = append(caps, cmpText(strings.Join(compiled(`[\d.]+W +(?:\d+%|N/A)`).FindAllString(l, 1), ""), "unknown"))
 		}
 	}
 	if rows == 0 {
 		return ""
 	}
+	for i, c := range caps {
+		caps[i] = strings.Fields(c)[0]
+	}
+	if rows == 7 {
+		b.doubt(0, "7 GPUs are listed, and boards have 8")
+	}
+	b.differ("its limit of power", gpus, caps, lines)
 	return fmt.Sprintf("rocm-smi lists %s at %s C", plural(rows, "GPU", "GPUs"), span(heat))
 }

@@ -24,7 +24,7 @@ var fabricTools = []tool{
 	{"host", `Machine \(\d+\w+ total\)`, `\s|Machine|Host`, readLstopo},
 	{"nccl", `<system version=`, `\s*<`, readTopologyFile},
 	{"k8s", `Capacity:\s*$`, `\s|Allocatable:`, readCapacity},
-	{"host", `[○●] \S+\.service|\S+\.service - `, `\s|[○●×]`, readService},
+	{"host", `[○●×] \S+\.service|\S+\.service - `, `\s`, readService},
 }
 
 func readDCGMErrors(b *block) string {
@@ -54,7 +54,7 @@ var imexNode = regexp.MustCompile(`^\s*Node #(\d+) +- +(\S+) +- +(\w+)`)
 
 // readIMEX reads nvidia-imex-ctl -N.
 func readIMEX(b *block) string {
-	ready := 0
+	ready, domain := 0, "not shown"
 	for i, l := range b.lines {
 		if m := imexNode.FindStringSubmatch(l); m != nil {
 			if m[3] == "READY" {
@@ -63,11 +63,13 @@ func readIMEX(b *block) string {
 				b.fault("imex.node", m[2], i, map[string]string{"node": m[2], "state": m[3]})
 			}
 		}
-		if m := compiled(`^\s*Domain State: (\w+)`).FindStringSubmatch(l); m != nil && m[1] != "UP" {
-			b.fault("imex.domain", m[1], i, nil)
+		if m := compiled(`^\s*Domain State: (\w+)`).FindStringSubmatch(l); m != nil {
+			if domain = m[1]; domain != "UP" {
+				b.fault("imex.domain", domain, i, nil)
+			}
 		}
 	}
-	if ready == 0 {
+	if ready == 0 || domain != "UP" {
 		return ""
 	}
 	return "nvidia-imex-ctl -N: the IMEX domain is UP, and " + plural(ready, "node is", "nodes are") + " READY"
@@ -175,7 +177,22 @@ func readTopologyFile(b *block) string {
 		}
 		return ""
 	}
+	for _, pattern := range []string{`<nvlink [^>]*count="\d+"`, `<net [^>]*speed="\d+"`} {
+		var found []string
+		for i, l := range b.lines {
+			v := compiled(`(?:count|speed)="\d+"`).FindString(compiled(pattern).FindString(l))
+			if found = append(found, v); v == "" {
+				found = found[:len(found)-1]
+			} else if v != found[0] && len(found) > 1 {
+				b.doubt(i, "links in the topology file differ: %s and %s", found[0], v)
+				break
+			}
+		}
+	}
 	whole := strings.Contains(b.lines[len(b.lines)-1], "</system>") || len(b.lines) > 1 && strings.Contains(b.lines[len(b.lines)-2], "</system>")
+	if len(links) > 1 {
+		b.doubt(0, "the PCIe links of GPUs in the topology file differ: %s", strings.Join(slices.Sorted(maps.Keys(links)), ", "))
+	}
 	if gpus == 0 || len(links) > 1 || !whole || links["2.5 GT/s x1"] {
 		return ""
 	}
@@ -213,6 +230,9 @@ func readCapacity(b *block) string {
 	if len(counts) < 2 || counts[0] != counts[1] || counts[0] == "0" {
 		return ""
 	}
+	if compiled(`(?m)^Unschedulable: +true`).Match(b.in.files[b.at[0].file].Text) {
+		b.doubt(0, "the node is cordoned (Unschedulable: true)")
+	}
 	return "kubectl describe node: all " + counts[0] + " GPUs of the node are allocatable"
 }
 
@@ -228,6 +248,8 @@ func readService(b *block) string {
 		return ""
 	case state[1] == "active" && state[2] == "exited":
 		return "systemctl: " + m[1] + " started and ended well (active, exited), as a service that only loads modules does"
+	case state[1] == "failed":
+		b.doubt(i, "the service %s failed", m[1])
 	case state[1] == "inactive":
 		b.fault("service.inactive", m[1], i, map[string]string{"service": m[1]})
 	}

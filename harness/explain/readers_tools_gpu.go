@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -30,9 +31,7 @@ var gpuTools = []tool{
 	{"dcgm", `\d+ GPUs? found\.`, `[|+]|\d+ `, readDiscovery},
 	{"dcgm", `\| Overall Health +\|`, `[|+]`, readHealth},
 	{"dcgm", `\| +NvLink Link Status|\+-+\+? *NvLink Link Status`, `[|+ ]|gpuId|NvSwitches|GPUs`, readDCGMLinks},
-	{"dcgm", `#Entity +\S`, `#|ID|(?:GPU|GPU-I|GPU-CI|CPU|Switch) \d|\s+`, func(b *block) string {
-		return "dcgmi dmon lists the fields " + strings.Join(strings.Fields(b.lines[0])[1:], ", ") + ": figures of a moment, to be compared between GPUs"
-	}},
+	{"dcgm", `#Entity +\S`, `#|ID|(?:GPU|GPU-I|GPU-CI|CPU|Switch) \d|\s+`, readDCGMDmon},
 }
 
 var (
@@ -56,7 +55,9 @@ func readSMITable(b *block) string {
 			rows = append(rows, gpuRow{line: i, index: m[1], name: m[2], bus: m[4], ecc: m[5]})
 		} else if m := tableUse.FindStringSubmatch(l); m != nil && len(rows) > 0 {
 			r := &rows[len(rows)-1]
-			r.cap, r.total = m[4], m[6]
+			if r.cap = m[4]; m[3] != "N/A" {
+				r.total = m[6]
+			}
 			r.temperature, _ = value(m[1])
 			r.used, _ = value(m[5])
 			r.busy, _ = value(m[7])
@@ -67,14 +68,29 @@ func readSMITable(b *block) string {
 		return ""
 	}
 	b.peers(rows)
+	read := slices.ContainsFunc(rows, func(r gpuRow) bool { return r.total != "" })
+	var gpus, states []string
+	var lines []int
 	var names []string
 	var heat, used, busy []float64
 	for _, r := range rows {
 		if n, ok := value(r.ecc); ok && n > 0 && strings.Trim(r.ecc, "0123456789") == "" {
 			b.fault("smi.ecc", r.ecc, r.line, map[string]string{"gpu": r.index})
 		}
+		if r.total == "" && read {
+			b.doubt(r.line, "of GPU %s the temperature, power or memory is no number", r.index)
+		}
+		b.hot(r.line, r.index, r.temperature)
+		ecc := strings.NewReplacer("Off", "off", "N/A", "none").Replace(r.ecc)
+		gpus, states, lines = append(gpus, "GPU "+r.index), append(states, cmpText(strings.Trim(ecc, "0123456789"), "on")), append(lines, r.line)
 		names = append(names, r.name)
 		heat, used, busy = append(heat, r.temperature), append(used, r.used), append(busy, r.busy)
+	}
+	if i := slices.Index(busy, 0); i >= 0 && len(rows) > 3 && !slices.ContainsFunc(slices.Concat(busy[:i], busy[i+1:]), func(n float64) bool { return n < 80 }) {
+		b.doubt(lines[i], "%s is idle, and the others are busy: a rank is missing or waits, or the job does not use it", gpus[i])
+	}
+	if !slices.ContainsFunc(names, func(n string) bool { return n != names[0] }) {
+		b.differ("ECC", gpus, states, lines)
 	}
 	head := ""
 	if _, m := b.find(tableHead); m != nil {
@@ -107,7 +123,7 @@ func (b *block) peers(rows []gpuRow) {
 			b.fault("smi.peer", values[i], rows[i].line, map[string]string{"gpu": rows[i].index, "what": name, "common": common})
 		}
 	}
-	if n := len(rows); (n == 3 || n > 4 && n < 8) && compiled(`HBM3|H200|H100 80GB|A100-SXM|B200|B300|H800|H20`).MatchString(rows[0].name) {
+	if n := len(rows); lacksGPU(n, rows[0].name) {
 		b.fault("smi.count", strconv.Itoa(n), rows[n-1].line, map[string]string{"model": rows[0].name})
 	}
 }
@@ -140,6 +156,11 @@ func readSMIQuery(b *block) string {
 			b.in.add("smi.remapped", v, nil, b.at[i])
 		case key == "Pending Page Blacklist" && v == "Yes":
 			b.fault("smi.remap", v, i, nil)
+		case key == "SRAM Threshold Exceeded" && v == "Yes", key == "None" && section == "Bank Remap Availability Histogram" && !strings.HasPrefix(v, "0 "):
+			b.doubt(i, "%s: %s, which may be a reason to hand the GPU in", key, v)
+		case key == "GPU Current Temp":
+			n, _ := value(v)
+			b.hot(i, strconv.Itoa(gpus-1), n)
 		case key == "Replays Since Reset":
 			if n, ok := value(v); ok && n > 100 {
 				b.fault("smi.replays", v, i, nil)
@@ -178,7 +199,9 @@ func readSMIQuery(b *block) string {
 
 // csvWrong says which columns of a query show a fault, by their value.
 var csvWrong = []struct{ column, wrong string }{
-	{`^ecc\.errors\.uncorrected\.(?:volatile|aggregate)\.(?:total|dram|sram|device_memory)$`, `^[1-9]\d*$`},
+	{`^ecc\.errors\.uncorrected\.`, `^[1-9]\d*$`},
+	{`^gpu_recovery_action$`, `^(?:Reset|Reboot|Drain)`},
+	{`^fabric\.state$`, `^(?:In Progress|Not Started)$`},
 	{`^remapped_rows\.(?:pending|failure)$`, `^(?:[1-9]\d*|Yes)$`},
 	{`^retired_pages\.pending$`, `^Yes$`},
 	{`^clocks_(?:event|throttle)_reasons\.(?:hw_slowdown|hw_thermal_slowdown|hw_power_brake_slowdown|sw_thermal_slowdown)$`, `^Active$`},
@@ -208,6 +231,7 @@ func readSMICSV(b *block) string {
 	for r, f := range rows {
 		b.csvRow(columns, at, f, r+1)
 	}
+	b.csvDoubts(columns, rows)
 	b.csvPeers(columns, at, rows)
 	return csvText(at, rows)
 }
@@ -241,15 +265,12 @@ func csvText(at map[string]int, rows [][]string) string {
 		return false
 	}
 	for _, c := range []struct{ column, text string }{
-		{`^ecc\.errors\.uncorrected`, "no uncorrected ECC error"}, {`^(?:remapped_rows|retired_pages)\.`, "no remapping pending or failed"},
-		{`reasons\.hw_`, "no hardware slowdown"}, {`^pcie\.link\.width`, "full PCIe width"},
+		{`^ecc\.errors\.uncorrected`, "no uncorrected ECC error"}, {`^(?:remapped_rows|retired_pages)\.(?:pending|failure)`, "no remapping pending or failed"},
+		{`reasons\.hw_`, "no hardware slowdown"}, {`^pcie\.link\.width\.max`, "full PCIe width"},
 	} {
 		if has(c.column) {
 			checked = append(checked, c.text)
 		}
-	}
-	if len(rows) > 2 {
-		checked = append(checked, "limits and settings alike on all")
 	}
 	text := "nvidia-smi's query lists " + cmpText(several(names), plural(len(rows), "GPU", "GPUs"))
 	if len(checked) > 0 {
@@ -300,6 +321,9 @@ func (b *block) csvPeers(columns []string, at map[string]int, rows [][]string) {
 			}
 		}
 		if common, others := odd(values); len(values) == len(rows) {
+			if len(others) == 0 && slices.ContainsFunc(values, func(v string) bool { return v != values[0] }) {
+				b.doubt(1, "%s is not alike: %s", c, several(values))
+			}
 			for _, o := range others {
 				gpu := strconv.Itoa(o)
 				if n, ok := at["index"]; ok {
@@ -336,6 +360,11 @@ func readDmon(b *block) string {
 		gpus[f[0]] = true
 		for c, name := range columns {
 			if v, ok := value(f[c]); ok {
+				if name == "gtemp" {
+					b.hot(i+1, f[0], v)
+				} else if v > 0 && (name == "dbecc" || name == "tviol") {
+					b.doubt(i+1, "GPU %s has %s %s", f[0], name, f[c])
+				}
 				values[name] = append(values[name], v)
 			}
 		}
@@ -356,39 +385,23 @@ func readDmon(b *block) string {
 	if len(gpus) == 0 {
 		return ""
 	}
-	return "nvidia-smi dmon of " + plural(len(gpus), "GPU", "GPUs") + ": " + strings.Join(shows, ", ") + "; no busy GPU runs at a lower clock than the others"
-}
-
-func (b *block) dmonClocks(gpus, clocks []string, lines []int) {
-	most := 0.0
-	for _, c := range clocks {
-		v, _ := value(c)
-		most = max(most, v)
-	}
-	slow := 0
-	for _, c := range clocks {
-		if v, _ := value(c); v < most*0.8 {
-			slow++
-		}
-	}
-	for i, c := range clocks {
-		if v, _ := value(c); v < most*0.8 && slow*4 <= len(clocks) {
-			b.fault("smi.clock", c, lines[i], map[string]string{"gpu": gpus[i], "best": number(most)})
-		}
-	}
+	return "nvidia-smi dmon of " + plural(len(gpus), "GPU", "GPUs") + ": " + strings.Join(shows, ", ") + map[bool]string{true: "; no GPU runs at a lower clock than most"}[len(gpus) > 2 && clock > 0]
 }
 
 var (
 	listGPU   = regexp.MustCompile(`^\s*GPU \d+: (.*?) \(UUID`)
 	listLink  = regexp.MustCompile(`^\s*Link (\d+)[:,] (.*)`)
-	linkError = regexp.MustCompile(`^\s*Link (\d+): (\w[\w /]*Errors?): (\d+)`)
+	linkError = regexp.MustCompile(`^\s*Link (\d+): (\w[\w /]*(?:Errors?|failed events)): (\d+)`)
 )
 
 // readSMIList reads nvidia-smi -L and nvidia-smi nvlink.
 func readSMIList(b *block) string {
 	var names []string
-	mig, links, errors, unsupported := 0, 0, 0, 0
+	mig, links, errors := 0, 0, 0
 	gpu := ""
+	var speeds, where []string
+	var at []int
+	perGPU := map[string]int{}
 	for i, l := range b.lines {
 		if m := listGPU.FindStringSubmatch(l); m != nil {
 			names, gpu = append(names, m[1]), strings.Fields(l)[1]
@@ -398,21 +411,27 @@ func readSMIList(b *block) string {
 			}
 		} else if m := listLink.FindStringSubmatch(l); m != nil {
 			links++
-			if strings.Contains(m[2], "false") {
-				unsupported++
-			}
+			perGPU[gpu]++
+			speeds, where, at = append(speeds, m[2]), append(where, "GPU "+gpu+" link "+m[1]), append(at, i)
 		} else if strings.HasPrefix(strings.TrimSpace(l), "MIG ") {
 			mig++
 		}
 		b.wrong = b.wrong || strings.Contains(l, "inactive") || strings.Contains(l, "Unable to") || strings.Contains(l, "inActive")
 	}
+	if len(perGPU) > 0 && links < len(names)*slices.Max(slices.Collect(maps.Values(perGPU))) && compiled(`GB/s|active`).MatchString(speeds[0]) {
+		b.doubt(0, "not all GPUs are listed with the same number of NVLinks (%d of %d)", links, len(names)*slices.Max(slices.Collect(maps.Values(perGPU))))
+	}
+	if compiled(`GB/s`).MatchString(strings.Join(speeds, " ")) {
+		b.differ("its speed", where, speeds, at)
+	}
+	b.missing(names)
 	switch {
 	case len(names) == 0:
 		return ""
 	case errors > 0:
 		return fmt.Sprintf("nvidia-smi nvlink: all %d counters of replay, recovery and CRC errors are 0 (%s)", errors, several(names))
 	case links > 0:
-		return fmt.Sprintf("nvidia-smi nvlink lists %d links of %s, all active", links, several(names))
+		return fmt.Sprintf("nvidia-smi nvlink lists %d links of %s, none inactive", links, several(names))
 	case mig > 0:
 		return fmt.Sprintf("nvidia-smi -L lists %s, divided into %s", several(names), plural(mig, "MIG device", "MIG devices"))
 	}
@@ -483,7 +502,9 @@ func readTopo(b *block) string {
 		best := len(distances)
 		for c, name := range columns {
 			if strings.HasPrefix(name, "GPU") && f[c+1] != "X" {
-				to = append(to, f[c+1])
+				if to = append(to, f[c+1]); !cell.MatchString(f[c+1]) {
+					b.doubt(i+1, "%s to %s is %s", f[0], name, f[c+1])
+				}
 			} else if d := slices.Index(distances, f[c+1]); !strings.HasPrefix(name, "GPU") && d >= 0 {
 				best = min(best, d)
 			}
@@ -505,6 +526,10 @@ func readTopo(b *block) string {
 var distances = []string{"PIX", "PXB", "PHB", "NODE", "SYS"}
 
 func (b *block) compareTopo(gpus, kinds, nearest []string, lines []int) {
+	nvlinks := func(k string) string { return strings.Join(compiled(`NV\d+`).FindAllString(k, -1), " and ") }
+	if slices.ContainsFunc(kinds, func(k string) bool { return nvlinks(k) != nvlinks(kinds[0]) }) {
+		b.doubt(lines[0], "the GPUs are not joined alike by NVLink: %s; right where only some have a bridge, else links are down", several(kinds))
+	}
 	common, others := odd(kinds)
 	for _, i := range others {
 		if compiled(`^NV\d+$`).MatchString(strings.Split(common, " and ")[0]) && len(others) == 1 && !strings.HasPrefix(kinds[i], common) {

@@ -66,7 +66,11 @@ func readLspci(b *block) string {
 			b.pciLink(r)
 		}
 	}
-	for _, l := range b.lines {
+	b.missing(slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n != names[0] }))
+	for i, l := range b.lines {
+		if compiled(`LnkSta:.*Width x0\b|UESta:.* (?:DLP|TLP|CmpltTO|UnxCmplt|MalfTLP)\+|in use: (?:nouveau|vfio-pci)`).MatchString(l) {
+			b.doubt(i, "%s", strings.TrimSpace(l))
+		}
 		b.wrong = b.wrong || strings.Contains(l, "<unassigned>") || strings.Contains(l, "!!! Unknown header type")
 	}
 	if len(names)+links == 0 {
@@ -165,7 +169,10 @@ func readNuma(b *block) string {
 		f, _ := value(s)
 		gb = append(gb, float64(int(f/1024)))
 	}
-	return fmt.Sprintf("numactl -H shows %s, each with processors and %s GiB of memory", plural(len(sizes), "NUMA node", "NUMA nodes"), span(gb))
+	if slices.Max(gb) > 1.2*slices.Min(gb) {
+		b.doubt(0, "the NUMA nodes have %s GiB of memory: nodes of HBM or of a GPU can have less, else DIMMs are missing", span(gb))
+	}
+	return fmt.Sprintf("numactl -H shows %s, with %s GiB of memory each", plural(len(sizes), "NUMA node", "NUMA nodes"), span(gb))
 }
 
 func readLscpu(b *block) string {
@@ -281,6 +288,9 @@ func readGdrcopy(b *block) string {
 		if m := compiled(`Total: (\d+), Passed: (\d+), Failed: (\d+)`).FindStringSubmatch(l); m != nil {
 			if m[3] != "0" {
 				b.fault("gdrcopy.failed", m[3], i, map[string]string{"failed": m[3], "total": m[1]})
+			}
+			if m[2] == "0" {
+				b.doubt(i, "no test of gdrcopy_sanity passed")
 			}
 			shows = append(shows, "gdrcopy_sanity: "+m[2]+" of "+m[1]+" tests passed, none failed")
 		} else if m := compiled(`^(write|read) BW: ([\d.]+) ?MB/s`).FindStringSubmatch(l); m != nil {

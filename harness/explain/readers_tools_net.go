@@ -36,8 +36,13 @@ func readIbstatus(b *block) string {
 	device := ""
 	values := map[string]string{}
 	where := 0
+	var names, rates []string
+	var lines []int
 	flush := func() {
 		if device != "" && values["state"] != "" {
+			if values["state"] == "Active" {
+				names, rates, lines = append(names, device), append(rates, values["rate"]+" Gb/s"), append(lines, where)
+			}
 			b.in.add("port", fmt.Sprintf("%s %s %s %s", values["state"], values["physical"], values["rate"], values["layer"]),
 				map[string]string{"device": device, "rate": values["rate"], "lid": values["lid"]}, b.at[where])
 		}
@@ -57,11 +62,15 @@ func readIbstatus(b *block) string {
 			values["physical"] = v[strings.LastIndex(v, " ")+1:]
 		case "rate":
 			values["rate"] = strings.Fields(v + " -")[0]
+			if strings.Contains(v, "(1X ") {
+				b.doubt(i, "%s runs on one lane: %s", device, v)
+			}
 		case "link_layer":
 			values["layer"] = v
 		}
 	}
 	flush()
+	b.differ("its rate", names, rates, lines)
 	b.wrong = true // the rules about ports say it
 	return ""
 }
@@ -74,7 +83,8 @@ var (
 
 // readIblinkinfo reads iblinkinfo: a link that both ends could run faster or wider.
 func readIblinkinfo(b *block) string {
-	var rates []string
+	var rates, ports []string
+	var lines []int
 	down := 0
 	for i, l := range b.lines {
 		if m := linkRow.FindStringSubmatch(l); m != nil {
@@ -83,6 +93,9 @@ func readIblinkinfo(b *block) string {
 			rates = append(rates, fmt.Sprintf("at %s %s Gb/s (%s)", m[1], m[2], number(speed*width)))
 			port, _, _ := strings.Cut(strings.TrimSpace(l), "[")
 			port = strings.TrimSpace(port)
+			if ports, lines = append(ports, port), append(lines, i); m[1] == "1X" {
+				b.doubt(i, "port %s runs on one lane", port)
+			}
 			if c := couldBe.FindStringSubmatch(l); c != nil {
 				b.fault("iblink.slow", m[1]+" "+m[2], i, map[string]string{"port": port, "rate": m[1] + " " + m[2] + " Gb/s", "could": c[1]})
 			}
@@ -96,9 +109,10 @@ func readIblinkinfo(b *block) string {
 	if len(rates) == 0 {
 		return ""
 	}
+	b.differ("its link", ports, rates, lines)
 	text := "iblinkinfo shows " + plural(len(rates), "link", "links") + " Active and LinkUp: " + several(rates) + ", none marked \"Could be\" faster or wider"
 	if down > 0 {
-		text += fmt.Sprintf("; %d ports without a cable or peer are Down, which is normal of unused ones", down)
+		text += fmt.Sprintf("; %d ports are Down, which is right of unused ones alone", down)
 	}
 	return text
 }
@@ -129,7 +143,7 @@ func readIbnetdiscover(b *block) string {
 	for _, i := range others {
 		b.fault("iblink.odd", adapters[i], lines[i], map[string]string{"rate": adapters[i], "common": common})
 	}
-	return fmt.Sprintf("ibnetdiscover lists %s and %s of switches, %d switch ports with nothing behind them; no adapter's link differs", plural(len(adapters), "adapter's link", "adapters' links ("+several(adapters)+")"), plural(switches, "link", "links"), open)
+	return fmt.Sprintf("ibnetdiscover lists %s and %s of switches, %d switch ports with nothing behind them", plural(len(adapters), "adapter's link", "adapters' links ("+several(adapters)+")"), plural(switches, "link", "links"), open)
 }
 
 // portErrors are counters of perfquery, with ibqueryerrors' thresholds (infiniband-diags/etc/error_thresholds).
@@ -202,6 +216,12 @@ func readMlxlink(b *block) string {
 	}
 	if v["State"] == "Active" && slower(v["Speed"], most) && slower(v["Speed"], enabled) {
 		b.fault("mlxlink.slow", v["Speed"], line("Speed"), map[string]string{"speed": v["Speed"], "best": most})
+	}
+	if v["Width"] == "1x" {
+		b.doubt(line("Width"), "the link runs on one lane (Width 1x)")
+	}
+	if ber, err := strconv.ParseFloat(v["Effective Physical BER"], 64); err == nil && ber > 1e-12 {
+		b.fault("mlxlink.counters", v["Effective Physical BER"], line("Effective Physical BER"), map[string]string{"counter": "Effective Physical BER " + v["Effective Physical BER"]})
 	}
 	for i, l := range b.lines {
 		if m := ranges.FindStringSubmatch(l); m != nil {
@@ -350,6 +370,8 @@ func readSelfTest(b *block) string {
 		case len(f) == 0:
 		case strings.HasPrefix(f[len(f)-1], "PASS"):
 			pass++
+		case compiled(`Port State.*(?:DOWN|INIT)`).MatchString(l) && !strings.Contains(l, "FAIL"):
+			b.doubt(i, "%s", strings.TrimSpace(l))
 		case strings.Contains(l, "FAIL"):
 			b.fault("selftest.failed", strings.TrimSpace(l), i, map[string]string{"check": strings.Trim(strings.TrimSpace(l), ".")})
 		}
@@ -452,7 +474,10 @@ func readEthtool(b *block) string {
 			b.in.add("ethtool.slower", v["Speed"], map[string]string{"interface": name, "speed": v["Speed"], "best": number(best) + "Mb/s"}, b.at[max(i, 0)])
 			return ""
 		}
-		return fmt.Sprintf("ethtool: %s has a link at %s, %s duplex, the fastest mode that it supports", name, v["Speed"], v["Duplex"])
+		if v["Duplex"] == "Half" {
+			b.doubt(max(i, 0), "%s runs in half duplex", name)
+		}
+		return fmt.Sprintf("ethtool: %s has a link at %s, %s duplex", name, v["Speed"], v["Duplex"]) + map[bool]string{true: ", the fastest mode that it supports"}[best > 0]
 	}
 	return ""
 }
@@ -506,6 +531,7 @@ var (
 func readIPAddr(b *block) string {
 	up, down := []string{}, []string{}
 	var mtus []string
+	var lines []int
 	for i, l := range b.lines {
 		m := ipLink.FindStringSubmatch(l)
 		if m == nil || m[1] == "lo" {
@@ -516,13 +542,16 @@ func readIPAddr(b *block) string {
 			b.fault("ip.carrier", m[1], i, map[string]string{"interface": m[1]})
 		}
 		if slices.Contains(flags, "LOWER_UP") {
-			up, mtus = append(up, m[1]), append(mtus, "with MTU "+m[3])
+			up, mtus, lines = append(up, m[1]), append(mtus, "with MTU "+m[3]), append(lines, i)
 		} else {
 			down = append(down, m[1])
 		}
 	}
 	if len(up) == 0 {
 		return ""
+	}
+	if !slices.ContainsFunc(up, func(n string) bool { return !ipRDMA.MatchString(n) }) {
+		b.differ("it", up, mtus, lines)
 	}
 	text := fmt.Sprintf("ip shows %s up (%s)", plural(len(up), "interface", "interfaces"), several(mtus))
 	if len(down) > 0 {
