@@ -3,6 +3,7 @@ package explain
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -27,6 +28,24 @@ func (b *block) differ(what string, names, values []string, lines []int) {
 	common, others := odd(values)
 	for _, i := range others {
 		b.doubt(lines[i], "%s: %s is %s, and %s of the others", names[i], what, values[i], common)
+	}
+}
+
+// slower doubts links that are slower than most; rates end in a number of Gb/s.
+func (b *block) slower(what string, names, values []string, lines []int) {
+	rate := func(s string) float64 {
+		all := compiled(`[\d.]+`).FindAllString(s, -1)
+		if len(all) == 0 {
+			return 0
+		}
+		v, _ := strconv.ParseFloat(all[len(all)-1], 64)
+		return v
+	}
+	common, others := odd(values)
+	for _, i := range others {
+		if rate(values[i]) < rate(common) {
+			b.doubt(lines[i], "%s: %s is %s, and %s of the others", names[i], what, values[i], common)
+		}
 	}
 }
 

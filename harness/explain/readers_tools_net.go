@@ -70,7 +70,7 @@ func readIbstatus(b *block) string {
 		}
 	}
 	flush()
-	b.differ("its rate", names, rates, lines)
+	b.slower("its rate", names, rates, lines)
 	b.wrong = true // the rules about ports say it
 	return ""
 }
@@ -109,7 +109,7 @@ func readIblinkinfo(b *block) string {
 	if len(rates) == 0 {
 		return ""
 	}
-	b.differ("its link", ports, rates, lines)
+	b.slower("its link", ports, rates, lines)
 	text := "iblinkinfo shows " + plural(len(rates), "link", "links") + " Active and LinkUp: " + several(rates) + ", none marked \"Could be\" faster or wider"
 	if down > 0 {
 		text += fmt.Sprintf("; %d ports are Down, which is right of unused ones alone", down)
