@@ -308,7 +308,7 @@ func readHealth(b *block) string {
 // readDCGMLinks reads dcgmi nvlink -s: U is up, D down, X disabled, _ not supported.
 func readDCGMLinks(b *block) string {
 	up, gpu := 0, ""
-	var gpus, links []string
+	var links []string
 	var lines []int
 	for i, l := range b.lines {
 		if m := compiled(`gpuId (\d+):`).FindStringSubmatch(l); m != nil {
@@ -326,7 +326,7 @@ func readDCGMLinks(b *block) string {
 			}
 		}
 		if strings.HasPrefix(gpu, "GPU") {
-			gpus, links, lines = append(gpus, gpu), append(links, strconv.Itoa(strings.Count(strings.Join(f, ""), "U"))), append(lines, i)
+			links, lines = append(links, strconv.Itoa(strings.Count(strings.Join(f, ""), "U"))), append(lines, i)
 		}
 		if n := strings.Count(strings.Join(f, ""), "D"); n == 0 {
 			continue
