@@ -104,7 +104,7 @@ const (
 )
 
 func (w *Workspace) disk(want uint64) Finding {
-	f := Finding{What: "disk", For: "build"}
+	f := Finding{What: "disk", For: "build of a CUDA image from nothing"}
 	dir := w.StateDir
 	for dir != "/" {
 		if _, err := os.Stat(dir); err == nil {

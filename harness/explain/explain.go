@@ -415,6 +415,7 @@ func (in *input) report(all []Cause) *Report {
 			c.explained = c.explained || !slices.ContainsFunc(c.places, func(at place) bool { return !known[at] })
 		}
 	}
+	// Of none JSON has [], and not null.
 	all = append([]Cause{}, slices.DeleteFunc(all, func(c Cause) bool { return c.explained })...)
 	slices.SortStableFunc(all, func(a, b Cause) int {
 		first := func(c Cause) place {

@@ -94,8 +94,11 @@ func (in *input) begins() (all []begin) {
 	return all
 }
 
-// maxBlock is how many lines of one output are read.
-const maxBlock = 5000
+// maxBlock is how many lines of one output are read, maxBlocks of all: a text can begin outputs on each line.
+const (
+	maxBlock  = 5000
+	maxBlocks = 200_000
+)
 
 var hostPrefix = regexp.MustCompile(`^[\w.-]+: {1,2}`)
 
@@ -131,7 +134,7 @@ func (in *input) block(tool int, begin place) *block {
 func readOutputs(in *input) {
 	shown, where := map[string][]string{}, map[string]place{}
 	read := map[place]bool{}
-	end := place{file: -1}
+	end, lines := place{file: -1}, 0
 	for _, h := range in.begins() {
 		if len(in.facts["tool.read"]) == 0 {
 			in.add("tool.read", "", nil, h.at)
@@ -139,7 +142,11 @@ func readOutputs(in *input) {
 		if h.at.before(end) {
 			continue
 		}
+		if lines > maxBlocks {
+			return // nothing is said of what was read: the rest may be worse
+		}
 		b, family := in.block(h.tool, h.at), outputs[h.tool].family
+		lines += len(b.lines)
 		text := outputs[h.tool].read(b)
 		if text == "" && !b.wrong && !b.known {
 			continue

@@ -108,11 +108,14 @@ func alikeText(n int) string {
 
 // peers compares the GPUs of one model: the limit of power, and the memory.
 func (b *block) peers(rows []gpuRow) {
-	for name, get := range map[string]func(gpuRow) string{"power limit in W": func(r gpuRow) string { return r.cap }, "memory in MiB": func(r gpuRow) string { return r.total }} {
+	for _, c := range []struct {
+		name string
+		get  func(gpuRow) string
+	}{{"power limit in W", func(r gpuRow) string { return r.cap }}, {"memory in MiB", func(r gpuRow) string { return r.total }}} {
 		var values []string
 		for _, r := range rows {
-			if r.name == rows[0].name && get(r) != "" {
-				values = append(values, get(r))
+			if r.name == rows[0].name && c.get(r) != "" {
+				values = append(values, c.get(r))
 			}
 		}
 		if len(values) != len(rows) {
@@ -120,7 +123,7 @@ func (b *block) peers(rows []gpuRow) {
 		}
 		common, others := odd(values)
 		for _, i := range others {
-			b.fault("smi.peer", values[i], rows[i].line, map[string]string{"gpu": rows[i].index, "what": name, "common": common})
+			b.fault("smi.peer", values[i], rows[i].line, map[string]string{"gpu": rows[i].index, "what": c.name, "common": common})
 		}
 	}
 	if n := len(rows); lacksGPU(n, rows[0].name) {
@@ -160,7 +163,7 @@ func readSMIQuery(b *block) string {
 			b.doubt(i, "%s: %s, which may be a reason to hand the GPU in", key, v)
 		case key == "GPU Current Temp":
 			n, _ := value(v)
-			b.hot(i, strconv.Itoa(gpus-1), n)
+			b.hot(i, strconv.Itoa(max(0, gpus-1)), n)
 		case key == "Replays Since Reset":
 			if n, ok := value(v); ok && n > 100 {
 				b.fault("smi.replays", v, i, nil)

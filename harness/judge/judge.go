@@ -278,11 +278,13 @@ func (in *input) oneSize(busbw string, line int) *Table {
 		}
 	}
 	number := strings.TrimRight(from[1], "KMG")
-	bytes, _ := strconv.ParseInt(number, 10, 64)
-	for _, unit := range "KMG" {
-		if strings.HasSuffix(from[1], string(unit)) {
-			bytes <<= 10 * (1 + strings.IndexRune("KMG", unit))
-		}
+	bytes, err := strconv.ParseInt(number, 10, 40)
+	unit := from[1][len(number):]
+	if err != nil || unit != "" && bytes > 1<<20 {
+		return nil
+	}
+	if unit != "" {
+		bytes <<= 10 * (1 + strings.Index("KMG", unit))
 	}
 	t.Rows = []Row{{Bytes: bytes, line: line, Out: &Timing{BusBW: v, AlgBW: v / busFactor(t.Collective, t.Ranks), Wrong: -1}}}
 	return t

@@ -50,25 +50,16 @@ func matrices(in *input) (out []*Judgement) {
 	return out
 }
 
-// divide makes copies of a sum that stands alone: those of n GPUs, all alike.
+// divide makes of a sum that stands alone the mean of the copies of n GPUs.
 func (m *matrix) divide(n int) {
 	if m.sum == 0 || n == 0 {
 		return
 	}
-	m.cells = nil
-	switch {
-	case m.kind == between:
-		for from := range n {
-			for to := range n {
-				if from != to {
-					m.cells = append(m.cells, cell{from, to, m.sum / float64(n*(n-1))})
-				}
-			}
-		}
-	default:
-		for i := range n {
-			m.add(i, i, m.sum/float64(n))
-		}
+	if m.copies = n; m.kind == between {
+		m.copies = n * (n - 1)
+	}
+	if m.copies > 0 {
+		m.add(0, 1, m.sum/float64(m.copies))
 	}
 }
 
@@ -364,7 +355,7 @@ func (m *matrix) judge(in *input, g *gpu, machine *Machine, name string, count i
 		}
 	}
 	if m.sum > 0 {
-		j.Notes = append(j.Notes, fmt.Sprintf("%s is the sum; judged is the mean of its %s, and one that is slow would not show: the matrices do", exact(m.sum), words.Count(len(m.cells), "copy")))
+		j.Notes = append(j.Notes, fmt.Sprintf("%s is the sum; judged is the mean of its %s, and one that is slow would not show: the matrices do", exact(m.sum), words.Count(m.copies, "copy")))
 	}
 	if m.devices > 1 {
 		j.Notes = append(j.Notes, fmt.Sprintf("bandwidthTest adds up its %d devices: figures here are those of one", m.devices))

@@ -21,6 +21,7 @@ type matrix struct {
 	pageable bool
 	peers    bool    // GPUs have access to each other's memory, the program says
 	sum      float64 // of its copies, where they are not listed; 0: they are
+	copies   int     // how many a sum has
 	wrong    int     // the line that says that copied data was wrong; 0: none
 }
 
