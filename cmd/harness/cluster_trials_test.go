@@ -26,9 +26,11 @@ const trialRate = 100e6
 type trial struct {
 	kind   string
 	seed   uint64
-	rank   int            // of the host; -1: nothing was done to any
-	what   string         // was done to it
+	rank   int // of the host; -1: nothing was done to any
+	peer   int // the other end of a path; -1: there is none
+	what   string
 	side   hunt.Direction // in which it is slow
+	is     []hunt.Kind    // what it is called
 	report *fabric.HuntReport
 	wall   time.Duration
 	wrong  string // why it is wrong
@@ -36,33 +38,39 @@ type trial struct {
 	output string
 }
 
-// A trialKind is done to a host: at first, or while the hunt is at work. It
-// says what it was.
+// A trialKind is done to a host, or to the path from it to another: at first, or while the hunt is
+// at work.
 type trialKind struct {
 	name string
-	fail func(tr *trial, rng *rand.Rand, h *clustertest.Host) (what string, later func() error)
+	is   []hunt.Kind
+	args []string                            // of the hunt
+	link func(*clustertest.Path)             // what is done to the host's link, both ways,
+	side func(rng *rand.Rand) hunt.Direction // or in one
+	path func(*clustertest.Path)             // what is done to the path
+	fail func(rng *rand.Rand, h *clustertest.Host) (what string, later func() error)
+}
+
+// watched are the arguments of hunts for what is rare.
+var watched = []string{"--for", "150s"}
+
+func eitherSide(rng *rand.Rand) hunt.Direction {
+	return []hunt.Direction{hunt.Sending, hunt.Receiving}[rng.IntN(2)]
+}
+
+func outages(down, every time.Duration) func(*clustertest.Path) {
+	return func(p *clustertest.Path) { p.Down, p.Every = down, every }
 }
 
 var trialKinds = []trialKind{
-	{"half rate", func(_ *trial, _ *rand.Rand, h *clustertest.Host) (string, func() error) {
-		h.SetLink(clustertest.Link{Send: trialRate / 2, Receive: trialRate / 2})
-		return "half the rate, both ways", nil
-	}},
-	{"2 % loss", func(_ *trial, _ *rand.Rand, h *clustertest.Host) (string, func() error) {
-		h.SetLink(clustertest.Link{Send: trialRate, Receive: trialRate, SendLoss: 0.02, ReceiveLoss: 0.02})
-		return "2 % of packets lost, both ways", nil
-	}},
-	{"one direction", func(tr *trial, rng *rand.Rand, h *clustertest.Host) (string, func() error) {
-		l := clustertest.Link{Send: trialRate, Receive: trialRate}
-		if tr.side = hunt.Sending; rng.IntN(2) == 0 {
-			tr.side, l.Receive = hunt.Receiving, trialRate/2
-		} else {
-			l.Send = trialRate / 2
-		}
-		h.SetLink(l)
-		return "half the rate, " + string(tr.side), nil
-	}},
-	{"dead", func(tr *trial, rng *rand.Rand, h *clustertest.Host) (string, func() error) {
+	{name: "half rate", is: []hunt.Kind{hunt.Slow}, link: func(p *clustertest.Path) { p.Rate /= 2 }},
+	{name: "12 % slower", is: []hunt.Kind{hunt.Slow}, link: func(p *clustertest.Path) { p.Rate = p.Rate * 88 / 100 }},
+	{name: "one direction", is: []hunt.Kind{hunt.Slow}, side: eitherSide, link: func(p *clustertest.Path) { p.Rate /= 2 }},
+	{name: "2 % loss", is: []hunt.Kind{hunt.Lossy}, link: func(p *clustertest.Path) { p.Loss = 0.02 }},
+	{name: "2 % corrupted", is: []hunt.Kind{hunt.Lossy}, link: func(p *clustertest.Path) { p.Corrupt = 0.02 }},
+	{name: "5 ms later", is: []hunt.Kind{hunt.Late, hunt.Slow}, link: func(p *clustertest.Path) { p.Delay = 2500 * time.Microsecond }},
+	{name: "2 % twice", is: []hunt.Kind{hunt.Duplicating}, link: func(p *clustertest.Path) { p.Duplicate = 0.02 }},
+	{name: "5 % reordered", is: []hunt.Kind{hunt.Reordering, hunt.Slow, hunt.Lossy}, link: func(p *clustertest.Path) { p.Reorder = 0.05 }},
+	{name: "dead", fail: func(rng *rand.Rand, h *clustertest.Host) (string, func() error) {
 		switch rng.IntN(3) {
 		case 0:
 			return "killed", func() error { h.Kill(); return nil }
@@ -71,7 +79,16 @@ var trialKinds = []trialKind{
 		}
 		return "its link cut", h.Cut
 	}},
-	{"clean", nil},
+	{name: "path dead", is: []hunt.Kind{hunt.Failing}, path: func(p *clustertest.Path) { p.Loss = 1 }},
+	{name: "path at half rate", is: []hunt.Kind{hunt.Slow}, path: func(p *clustertest.Path) { p.Rate = trialRate / 2 }},
+	{name: "path with 2 % loss", is: []hunt.Kind{hunt.Lossy}, path: func(p *clustertest.Path) { p.Loss = 0.02 }},
+	{name: "path of small packets", is: []hunt.Kind{hunt.Failing}, path: func(p *clustertest.Path) { p.MTU = 1000 }},
+	{name: "dead 1 s of 5", is: []hunt.Kind{hunt.Flapping}, args: watched, link: outages(time.Second, 5*time.Second)},
+	{name: "dead 300 ms of 7 s", is: []hunt.Kind{hunt.Flapping}, args: watched, link: outages(300*time.Millisecond, 7*time.Second)},
+	{name: "dead 50 ms of 2 s", is: []hunt.Kind{hunt.Flapping}, args: watched, link: outages(50*time.Millisecond, 2*time.Second)},
+	{name: "dead 50 ms of 10 s", is: []hunt.Kind{hunt.Flapping}, args: watched, link: outages(50*time.Millisecond, 10*time.Second)},
+	{name: "clean"},
+	{name: "clean, watched", args: watched},
 }
 
 // numberOf reads a number from the environment.
@@ -122,22 +139,47 @@ func TestFabricTrials(t *testing.T) {
 func (c *labour) try(t *testing.T, kind trialKind, seed uint64) *trial {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 0))
-	tr := &trial{kind: kind.name, seed: seed, rank: -1, side: hunt.Both}
+	tr := &trial{kind: kind.name, seed: seed, rank: -1, peer: -1, side: hunt.Both, is: kind.is}
 	var later func() error
 	// The first machine's is where the report is written, so it cannot be dead.
 	first, moment := 0, time.Duration(0)
-	if kind.name == "dead" {
+	if kind.fail != nil {
 		first, moment = 1, 300*time.Millisecond+time.Duration(rng.Int64N(int64(time.Second)))
 	}
 	var host *clustertest.Host
-	if kind.fail != nil {
+	if kind.fail != nil || kind.link != nil || kind.path != nil {
 		tr.rank = first + rng.IntN(len(c.Hosts)-first)
 		host = c.Hosts[tr.rank]
-		tr.what, later = kind.fail(tr, rng, host)
+	}
+	whole := clustertest.Path{Rate: trialRate}
+	switch {
+	case kind.fail != nil:
+		tr.what, later = kind.fail(rng, host)
+	case kind.link != nil:
+		l, changed := clustertest.Link{Send: whole, Receive: whole}, whole
+		kind.link(&changed)
+		if kind.side != nil {
+			tr.side = kind.side(rng)
+		}
+		if tr.side != hunt.Receiving {
+			l.Send = changed
+		}
+		if tr.side != hunt.Sending {
+			l.Receive = changed
+		}
+		host.SetLink(l)
+		tr.what = string(tr.side)
+	case kind.path != nil:
+		tr.peer = (tr.rank + 1 + rng.IntN(len(c.Hosts)-1)) % len(c.Hosts)
+		var p clustertest.Path
+		kind.path(&p)
+		host.SetPath(c.Hosts[tr.peer], p)
+		defer host.SetPath(c.Hosts[tr.peer], clustertest.Path{})
+		tr.what = fmt.Sprintf("to rank %d", tr.peer)
 	}
 	ctx, end := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer end()
-	j := c.job(ctx, fmt.Sprintf("%s-%d", strings.Fields(kind.name)[0], seed), nil, "hunt", "--tool", "tcp", "--duration", "150ms", "--silence", "3s", "--output", "json", "--seed", strconv.FormatUint(seed, 10))
+	j := c.job(ctx, fmt.Sprintf("%s-%d", strings.NewReplacer(" ", "-", ",", "", "%", "").Replace(kind.name), seed), nil, append([]string{"hunt", "--tool", "tcp", "--duration", "150ms", "--silence", "3s", "--output", "json", "--seed", strconv.FormatUint(seed, 10)}, kind.args...)...)
 	if later != nil {
 		time.Sleep(moment)
 		tr.what = fmt.Sprintf("%s after %v", tr.what, moment.Round(time.Millisecond))
@@ -160,7 +202,7 @@ func (c *labour) try(t *testing.T, kind trialKind, seed uint64) *trial {
 		tr.judge(c)
 	}
 	if host != nil {
-		host.Link = clustertest.Link{Send: trialRate, Receive: trialRate}
+		host.Link = clustertest.Link{Send: whole, Receive: whole}
 		if later != nil {
 			host.Boot()
 		} else {
@@ -176,16 +218,13 @@ func (tr *trial) judge(c *labour) {
 	var suspects, lost []string
 	tr.exact = true
 	for _, s := range tr.report.Suspects {
-		suspects = append(suspects, s.Machines...)
+		suspects = append(suspects, append(slices.Clone(s.Machines), s.Peers...)...)
 		if s.Direction != tr.side && s.Direction != hunt.Both && tr.side != hunt.Both {
-			tr.wrong = fmt.Sprintf("it is slow %s, and said to be %s", tr.side, s.Direction)
+			tr.wrong = fmt.Sprintf("it is slow %s, and called %s", tr.side, s.Direction)
 		}
-		kind := hunt.Slow
-		if tr.kind == "2 % loss" {
-			kind = hunt.Lossy
-		}
-		tr.exact = tr.exact && s.Kind == kind && s.Direction == tr.side
+		tr.exact = tr.exact && slices.Contains(tr.is, s.Kind) && (tr.peer >= 0 || s.Direction == tr.side)
 	}
+	slices.Sort(suspects)
 	for _, l := range tr.report.Lost {
 		lost = append(lost, l.Machine)
 	}
@@ -193,6 +232,8 @@ func (tr *trial) judge(c *labour) {
 	switch {
 	case tr.kind == "dead":
 		wantLost = []string{c.Hosts[tr.rank].Name}
+	case tr.peer >= 0:
+		wantSuspects = []string{c.Hosts[min(tr.rank, tr.peer)].Name, c.Hosts[max(tr.rank, tr.peer)].Name}
 	case tr.rank >= 0:
 		wantSuspects = []string{c.Hosts[tr.rank].Name}
 	}
@@ -213,12 +254,15 @@ func (tr *trial) String() string {
 	}
 	fmt.Fprintf(&b, "the hunt says %s", tr.report.Outcome)
 	for _, s := range tr.report.Suspects {
-		fmt.Fprintf(&b, ", %s is %s (%s, at %.2f of the usual, %.1f %% resent)", strings.Join(s.Machines, "+"), s.Kind, s.Direction, s.Ratio, 100*s.Resent)
+		fmt.Fprintf(&b, ", %s is %s (%s, at %.2f of the usual, %.1f %% resent)", strings.Join(append(slices.Clone(s.Machines), s.Peers...), "+"), s.Kind, s.Direction, s.Ratio, 100*s.Resent)
 	}
 	for _, l := range tr.report.Lost {
 		fmt.Fprintf(&b, ", %s is lost: %s", l.Machine, l.Reason)
 	}
 	fmt.Fprintf(&b, " in %d rounds", tr.report.Rounds)
+	for _, s := range tr.report.Suspects {
+		fmt.Fprintf(&b, "; %s", s.Text)
+	}
 	return b.String()
 }
 

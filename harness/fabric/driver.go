@@ -28,20 +28,29 @@ type driver struct {
 type running struct {
 	port   string
 	seats  []int // rank of each of its nodes
-	asks   chan [][]int
+	asks   chan request
 	gives  chan []hunt.Sample
 	done   chan struct{}
 	report *hunt.Report
 	err    error
 
 	groups [][]int          // being measured, by node
+	quiet  bool             // with small packets alone
 	parts  []partialResults // results so far, by group
+}
+
+// A request is what a hunt wants measured.
+type request struct {
+	groups [][]int
+	quiet  bool
 }
 
 // A partialResults holds the results of a group so far.
 type partialResults struct {
 	there, back *hunt.Flow
 	resent      [2]float64 // by sender, of a pair
+	rtt         time.Duration
+	tries       int
 	err         error
 }
 
@@ -89,7 +98,7 @@ func newDriver(ctx context.Context, f *Fabric, o HuntOptions, setups []*setup) (
 
 // start starts a hunt among the given machines.
 func (d *driver) start(ctx context.Context, port string, seats []int) {
-	r := &running{port: port, seats: seats, asks: make(chan [][]int), gives: make(chan []hunt.Sample), done: make(chan struct{})}
+	r := &running{port: port, seats: seats, asks: make(chan request), gives: make(chan []hunt.Sample), done: make(chan struct{})}
 	o := d.o.Options
 	if d.plan.Tool != Coll {
 		o.GroupSize = 0
@@ -97,15 +106,18 @@ func (d *driver) start(ctx context.Context, port string, seats []int) {
 		o.GroupSize = min(o.GroupSize, len(seats))
 	}
 	o.Switch = d.switches(seats)
+	if begun := time.Now(); d.o.For > 0 && d.plan.Tool == TCP {
+		o.Watch = func() bool { return time.Since(begun) < d.o.For }
+	}
 	if len(d.hunts) == 0 {
 		o.Progress = d.o.Progress
 	}
 	d.hunts = append(d.hunts, r)
 	go func() {
 		defer close(r.done)
-		r.report, r.err = hunt.Run(ctx, len(seats), func(ctx context.Context, groups [][]int) ([]hunt.Sample, error) {
+		r.report, r.err = hunt.Run(ctx, len(seats), func(ctx context.Context, groups [][]int, quiet bool) ([]hunt.Sample, error) {
 			select {
-			case r.asks <- groups:
+			case r.asks <- request{groups, quiet}:
 			case <-ctx.Done():
 				return nil, context.Cause(ctx)
 			}
@@ -175,7 +187,8 @@ func (d *driver) next(all [][]byte) ([][]byte, error) {
 			r.groups = nil
 		}
 		select {
-		case r.groups = <-r.asks:
+		case ask := <-r.asks:
+			r.groups, r.quiet = ask.groups, ask.quiet
 			going++
 			d.assign(number, r, lost, tasks)
 		case <-r.done:
@@ -217,6 +230,7 @@ func (d *driver) assign(number int, r *running, lost map[int]string, tasks []tas
 			case me == 0:
 				j.Peer = d.setups[r.seats[group[1]]].Host
 			}
+			tasks[rank].Quiet = r.quiet
 			tasks[rank].Jobs = append(tasks[rank].Jobs, j)
 		}
 	}
@@ -236,7 +250,7 @@ func (d *driver) take(rank int, one found) error {
 		p.err = errors.Join(p.err, fmt.Errorf("%s: %s", d.f.Name(rank), one.Error))
 	}
 	if one.Me == 0 {
-		p.there, p.back = one.There, one.Back
+		p.there, p.back, p.rtt, p.tries = one.There, one.Back, one.RTT, one.Tries
 	}
 	if one.Me < len(p.resent) {
 		p.resent[one.Me] = one.Resent
@@ -262,7 +276,7 @@ func (r *running) samples(lost map[int]string) []hunt.Sample {
 		case p.there == nil:
 			s.Err = errors.New("nothing was measured")
 		default:
-			s.Flow = *p.there
+			s.Flow, s.RTT, s.Tries = *p.there, p.rtt, p.tries
 			s.Resent = max(s.Resent, p.resent[0])
 			if p.back != nil {
 				back := *p.back

@@ -33,6 +33,8 @@ type HuntOptions struct {
 	RDMA  Prober
 	// At is the switch or rack of this machine; "": not known.
 	At string
+	// For is how long to measure at least: when all is decided, with small packets alone.
+	For time.Duration
 	// Progress, if not nil, is called on the first machine before each round.
 	Progress func(round, undecided int)
 }
@@ -69,8 +71,9 @@ type (
 
 // A task is the work of a machine in a round.
 type task struct {
-	End  bool  `json:"end,omitempty"`
-	Jobs []job `json:"jobs,omitempty"`
+	End   bool  `json:"end,omitempty"`
+	Quiet bool  `json:"quiet,omitempty"` // small packets alone
+	Jobs  []job `json:"jobs,omitempty"`
 }
 
 // A job is a machine's part in measuring one group.
@@ -94,6 +97,9 @@ type found struct {
 	Back   *hunt.Flow `json:"back,omitempty"`
 	Resent float64    `json:"resent,omitempty"` // of what this end sent
 	Error  string     `json:"error,omitempty"`
+
+	RTT   time.Duration `json:"rtt,omitempty"`
+	Tries int           `json:"tries,omitempty"`
 }
 
 // Hunt finds the machines that are slower than the rest. All machines call it, within Together. On
@@ -159,7 +165,7 @@ func (f *Fabric) rounds(ctx context.Context, p *probes, d *driver) error {
 			return nil
 		}
 		together, stop := f.untilLost(ctx)
-		results, err = p.measure(together, f, t.Jobs, d)
+		results, err = p.measure(together, f, t, d)
 		stop()
 		if err != nil {
 			return err

@@ -296,7 +296,7 @@ func TestResult(t *testing.T) {
 		want result.Verdict
 		text string
 	}{
-		"clean":  {clean, result.Pass, "3 machines, 18 measurements in 9 rounds: no machine is 10 % slower than the rest"},
+		"clean":  {clean, result.Pass, "3 machines, 18 measurements in 9 rounds, 0 s: no machine is 10 % slower than the rest"},
 		"found":  {found, result.Fail, "b is slow: 50 %"},
 		"lost":   {lost, result.Error, "c was lost: it is silent"},
 		"absent": {absent, result.Fail, "a has no port mlx5_0/1 that is up"},

@@ -80,7 +80,7 @@ func (r *HuntReport) meaning() string {
 	sure := fmt.Sprintf("a machine less than %.0f %% slower than the rest is accused with a probability of at most %g", 100*r.Least, r.Alpha)
 	switch r.Outcome {
 	case hunt.Clean:
-		return fmt.Sprintf("no machine is %.0f %% slower than the rest; one that is goes unnoticed with a probability of at most %g", 100*r.Find, r.Beta)
+		return fmt.Sprintf("over %.0f s no machine %s; one that is slower goes unnoticed with a probability of at most %g", r.Seconds, r.Excluded, r.Beta)
 	case hunt.Undecided:
 		return "no machine is accused, and not all are cleared; " + sure
 	}

@@ -48,6 +48,9 @@ func (p *probes) close() { p.serve.Close() }
 const (
 	// A TCP connection's window grows this long before bytes are counted.
 	warmUp = 50 * time.Millisecond
+	// Small packets are sent for this long before a measurement, and in a quiet round.
+	pingFor  = 100 * time.Millisecond
+	quietFor = 2 * time.Second
 	// A peer without progress for this long is given up.
 	pairLimit = 10 * time.Second
 	// RDMA also opens devices and registers memory at both ends.
@@ -64,19 +67,20 @@ func (p *probes) limit() time.Duration {
 	case RDMA:
 		return rdmaLimit + 4*p.plan.Duration
 	}
-	return pairLimit + 4*p.plan.Duration
+	return pairLimit + 4*p.plan.Duration + quietFor
 }
 
 // patience is how much later than the first machine another may deliver its results.
 func (p *probes) patience() time.Duration { return p.limit() + 20*time.Second }
 
 // measure runs a machine's jobs of a round.
-func (p *probes) measure(ctx context.Context, f *Fabric, jobs []job, d *driver) ([]found, error) {
+func (p *probes) measure(ctx context.Context, f *Fabric, t task, d *driver) ([]found, error) {
+	jobs := t.Jobs
 	ctx, cancel := context.WithTimeoutCause(ctx, p.limit(), fmt.Errorf("no result within %v", p.limit()))
 	defer cancel()
 	switch p.plan.Tool {
 	case TCP:
-		return each(jobs, func(j job) *found { return p.tcp(ctx, j) }), nil
+		return each(jobs, func(j job) *found { return p.tcp(ctx, j, t.Quiet) }), nil
 	case Coll:
 		return each(jobs, func(j job) *found { return p.coll(ctx, j) }), nil
 	case RDMA:
@@ -110,27 +114,54 @@ func (j job) failed(err error) *found {
 	return out
 }
 
-// tcp measures one pair. The first machine of the pair measures both directions.
-func (p *probes) tcp(ctx context.Context, j job) *found {
+// tcp measures one pair: small packets, and unless it is to be quiet, streams. The first machine of
+// the pair measures both directions.
+func (p *probes) tcp(ctx context.Context, j job, quiet bool) *found {
 	if j.Me != 0 {
 		return nil
+	}
+	out := j.found()
+	out.There, out.Back = &hunt.Flow{}, &hunt.Flow{}
+	pings := tcp.PingOptions{Duration: pingFor}
+	if quiet {
+		pings.Duration = quietFor
+	}
+	got, err := tcp.Ping(ctx, j.Peer, p.key, pings)
+	if err == nil {
+		out.RTT = got.RTT
+		out.There.Packets, out.Back.Packets = packets(got.Forward, pings), packets(got.Back, pings)
+	}
+	if quiet {
+		if err != nil {
+			return j.failed(err)
+		}
+		return out
 	}
 	begun := time.Now()
 	o := tcp.Options{Duration: p.plan.Duration, Warmup: warmUp, Limit: p.limit()}
 	r, err := tcp.Measure(ctx, j.Peer, p.key, o)
 	// There may be no data for a while: the peer may be busy, or the first packets were lost and
 	// TCP waits before it resends them.
-	for try := 1; err != nil && try < maxTries && time.Since(begun) < p.limit()/4; try++ {
+	for out.Tries = 1; err != nil && out.Tries < maxTries && time.Since(begun) < p.limit()/4; out.Tries++ {
 		o.Duration, o.Limit = 2*o.Duration, p.limit()-time.Since(begun)
 		r, err = tcp.Measure(ctx, j.Peer, p.key, o)
 	}
 	if err != nil {
 		return j.failed(err)
 	}
-	flow := func(x tcp.Flow) *hunt.Flow { return &hunt.Flow{Value: x.Rate, Resent: x.ResentShare()} }
-	out := j.found()
-	out.There, out.Back = flow(r.Forward), flow(r.Back)
+	out.There.Value, out.There.Resent = r.Forward.Rate, r.Forward.ResentShare()
+	out.Back.Value, out.Back.Resent = r.Back.Rate, r.Back.ResentShare()
 	return out
+}
+
+// packets converts what became of pings. Packets that are all lost are a filter's work, and say
+// nothing.
+func packets(x tcp.Packets, o tcp.PingOptions) hunt.Packets {
+	if x.Lost == x.Sent {
+		return hunt.Packets{}
+	}
+	interval := cmp.Or(o.Interval, time.Millisecond)
+	return hunt.Packets{Sent: x.Sent, Lost: x.Lost, Twice: x.Twice, Swapped: x.Swapped, InRow: max(0, int(x.Outage/interval)-1), Late: x.Late}
 }
 
 // rdma lets the second machine of each pair listen and the first one measure.

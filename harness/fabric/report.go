@@ -32,6 +32,8 @@ type HuntReport struct {
 	Measurements int      `json:"measurements"`
 	Seed         uint64   `json:"seed"`
 	Notes        []string `json:"notes,omitempty"`
+
+	Excluded hunt.Excluded `json:"excluded"` // of the kind of port of which least is known
 }
 
 // A Suspect is a machine, a port of one, or a path that is slower than the rest.
@@ -44,6 +46,7 @@ type Suspect struct {
 	Ratio     float64        `json:"ratio"`            // to the usual value
 	Resent    float64        `json:"resent,omitempty"` // share of packets
 	P         float64        `json:"p"`
+	Symptoms  []hunt.Seen    `json:"symptoms,omitempty"`
 	Text      string         `json:"text"` // the whole finding as a sentence
 	Evidence  []Evidence     `json:"evidence"`
 }
@@ -125,7 +128,7 @@ func (d *driver) add(r *HuntReport, one *running, lost map[int]Loss) {
 		return out
 	}
 	for _, s := range h.Suspects {
-		x := Suspect{Machines: names(s.Nodes), Peers: names(s.Peers), Port: one.port, Kind: s.Kind, Direction: s.Direction, Ratio: s.Ratio, Resent: s.Resent, P: s.P}
+		x := Suspect{Machines: names(s.Nodes), Peers: names(s.Peers), Port: one.port, Kind: s.Kind, Direction: s.Direction, Ratio: s.Ratio, Resent: s.Resent, P: s.P, Symptoms: s.Symptoms}
 		x.Text = s.Text(func(nodes []int) string {
 			who := some(names(nodes))
 			if one.port != "" {
@@ -159,6 +162,8 @@ func (d *driver) add(r *HuntReport, one *running, lost map[int]Loss) {
 	r.Alpha, r.Beta, r.Seed = h.Alpha, h.Beta, h.Seed
 	r.Least, r.Find, r.Rounds = max(r.Least, h.Least), max(r.Find, h.Find), max(r.Rounds, h.Rounds)
 	r.Measurements += h.Measurements
+	x, y := &r.Excluded, h.Excluded
+	*x = hunt.Excluded{Slower: max(x.Slower, y.Slower), Path: max(x.Path, y.Path), Lost: max(x.Lost, y.Lost), Outages: max(x.Outages, y.Outages)}
 }
 
 // some lists the first few names.
@@ -174,7 +179,7 @@ const ResultID = "hunt"
 
 // conclude creates the result.
 func (r *HuntReport) conclude() error {
-	res := result.Passed("%d machines, %d measurements in %d rounds: no machine is %.0f %% slower than the rest", len(r.Machines), r.Measurements, r.Rounds, 100*r.Find)
+	res := result.Passed("%d machines, %d measurements in %d rounds, %.0f s: no machine %s", len(r.Machines), r.Measurements, r.Rounds, r.Seconds, r.Excluded)
 	var said []string
 	accused := map[string]string{}
 	for _, s := range r.Suspects {

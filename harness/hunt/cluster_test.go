@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"time"
 )
 
 // A cluster is a simulated one: nodes on switches of two tiers, with rails, noise
@@ -22,6 +23,9 @@ type cluster struct {
 	dieAt   map[int]int        // node → round
 	silent  bool               // who dies is not told
 	round   int
+	second  float64                                                // when the round begins
+	window  float64                                                // how much of it is measured
+	outside func(from, to int, f *Flow, s *Sample, rng *rand.Rand) // what else happens to a direction
 }
 
 // A fault is what a node does to what it sends and receives.
@@ -119,7 +123,7 @@ func (c *cluster) flow(from, to int, together float64, crossing map[[2]int]int) 
 	return Flow{Value: 50e9 * rate, Resent: resent}
 }
 
-func (c *cluster) probe(ctx context.Context, groups [][]int) ([]Sample, error) {
+func (c *cluster) probe(ctx context.Context, groups [][]int, quiet bool) ([]Sample, error) {
 	c.round++
 	crossing := map[[2]int]int{}
 	for _, g := range groups {
@@ -130,6 +134,12 @@ func (c *cluster) probe(ctx context.Context, groups [][]int) ([]Sample, error) {
 				crossing[[2]int{-1, d[1]}]++
 			}
 		}
+	}
+	c.second += c.window + 0.2
+	c.window = 0.5
+	pings := 60
+	if quiet {
+		c.window, pings = 2, 2000
 	}
 	out := make([]Sample, len(groups))
 	for i, g := range groups {
@@ -158,7 +168,19 @@ func (c *cluster) probe(ctx context.Context, groups [][]int) ([]Sample, error) {
 		}
 		out[i].Flow = c.flow(g[0], g[1], together, crossing)
 		back := c.flow(g[1], g[0], together, crossing)
-		out[i].Back = &back
+		out[i].Back, out[i].RTT = &back, time.Duration(100e3*math.Exp(0.1*c.rng.NormFloat64()))
+		for k, f := range []*Flow{&out[i].Flow, out[i].Back} {
+			f.Packets = Packets{Sent: pings, Late: time.Duration(1e6 * c.rng.ExpFloat64())}
+			if c.rng.Float64() < c.outlier {
+				f.Packets.Lost, f.Packets.Late = 1, 20*time.Millisecond
+			}
+			if c.outside != nil {
+				c.outside(g[k], g[1-k], f, &out[i], c.rng)
+			}
+		}
+		if quiet {
+			out[i].Flow.Value, back.Value = 0, 0
+		}
 	}
 	return out, nil
 }

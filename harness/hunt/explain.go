@@ -91,7 +91,7 @@ func (h *hunt) among(ctx context.Context, level, blocks [][]int) (well map[int]b
 		if len(groups) == 0 {
 			break
 		}
-		if err := h.round(ctx, &h.inside, groups); err != nil {
+		if err := h.round(ctx, &h.inside, groups, false); err != nil {
 			return well, err
 		}
 		w := h.inside.viewAfter(stratumRounds(len(h.living()), 2), func(v *value) bool {

@@ -35,6 +35,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"time"
 )
 
 // A Flow is a measurement in one direction.
@@ -43,6 +44,8 @@ type Flow struct {
 	Value float64
 	// Resent is the share of packets that had to be sent again; 0: none, or not known.
 	Resent float64
+	// Packets is what became of small packets before the measurement.
+	Packets Packets
 }
 
 // A Sample is what a group measured in a round.
@@ -52,6 +55,10 @@ type Sample struct {
 	// Back is from a pair's second node to its first. Without it Flow is for both directions
 	// together.
 	Back *Flow
+	// RTT is the median time of a round trip without load; 0: not known.
+	RTT time.Duration
+	// Tries is how often the measurement was begun; 0: once.
+	Tries int
 	// Dead are nodes that did not answer, or reported that they cannot continue. They are left
 	// out from then on, and the group's values do not count.
 	Dead []int
@@ -60,8 +67,9 @@ type Sample struct {
 	Err error
 }
 
-// A Probe measures all groups at once and returns a Sample of each. An error ends the hunt.
-type Probe func(ctx context.Context, groups [][]int) ([]Sample, error)
+// A Probe measures all groups at once and returns a Sample of each. If it is to be quiet, it sends
+// small packets alone, and the samples have no values. An error ends the hunt.
+type Probe func(ctx context.Context, groups [][]int, quiet bool) ([]Sample, error)
 
 // Options of a hunt. The zero value is usable.
 type Options struct {
@@ -72,7 +80,8 @@ type Options struct {
 	// means 0.05). Find is a difference that must not go unnoticed (0 means 0.10). If nodes
 	// differ more among themselves, both grow: Report.Least and Report.Find are the final values.
 	Least, Find float64
-	// MaxRounds bounds the rounds; 0 means 48, plus 8 for each doubling of the number of nodes.
+	// MaxRounds bounds the rounds; 0 means 48, plus 8 for each doubling of the number of nodes, and
+	// four times as many while a suspicion is followed.
 	MaxRounds int
 	// GroupSize is the number of nodes in a group; 0 means 2, a pair. Larger groups are for
 	// collectives, and have no directions.
@@ -82,6 +91,9 @@ type Options struct {
 	Switch []int
 	// Seed chooses the pairs.
 	Seed uint64
+	// Watch, if not nil, reports before each round whether the hunt goes on although all is
+	// decided: with quiet rounds, for what is rare.
+	Watch func() bool
 	// Progress, if not nil, is called before each round.
 	Progress func(round, undecided int)
 }
@@ -133,6 +145,14 @@ type hunt struct {
 	inside  evidence // of rounds inside switches
 	plan    *planner
 
+	events     []event
+	numbers    map[place]int
+	numbered   []place
+	patient    bool // MaxRounds is not the user's
+	looks      int
+	odd        []oddity // places that have symptoms
+	suspicious bool     // more measurements may accuse one more
+
 	verdicts            // from all evidence so far
 	loss      verdicts  // the same for retransmitted packets
 	suspects  []Suspect // paths that excuse nodes
@@ -143,6 +163,7 @@ type hunt struct {
 // Run hunts among nodes 0 to nodes-1. With an error it also returns a report, of what was found
 // until then.
 func Run(ctx context.Context, nodes int, probe Probe, o Options) (*Report, error) {
+	patient := o.MaxRounds == 0
 	o, err := o.check(nodes)
 	if err != nil {
 		return nil, err
@@ -152,12 +173,15 @@ func Run(ctx context.Context, nodes int, probe Probe, o Options) (*Report, error
 		o: o, n: nodes, probe: probe,
 		rng:     rand.New(rand.NewPCG(o.Seed, 0x68756e74)),
 		alive:   slices.Repeat([]bool{true}, nodes),
-		strikes: map[int][]int{},
+		strikes: map[int][]int{}, numbers: map[place]int{}, patient: patient,
 	}
 	h.plan = newPlanner(h.rng, nodes, o)
 	err = h.search(ctx)
 	if err == nil {
 		err = h.explain(ctx)
+	}
+	if err == nil {
+		err = h.watch(ctx)
 	}
 	return h.report(), err
 }
@@ -170,18 +194,53 @@ func (h *hunt) search(ctx context.Context) error {
 		l := h.stratum()
 		strata := len(h.all.rounds) / l
 		until := l * max(minStrata, strata+max(1, strata/4))
-		for len(h.all.rounds) < until && h.rounds < h.o.MaxRounds && len(h.living()) >= 2 {
+		for len(h.all.rounds) < until && h.rounds < h.mostRounds() && len(h.living()) >= 2 {
 			groups := h.plan.next(h.living())
-			if err := h.round(ctx, &h.all, groups); err != nil {
+			if err := h.round(ctx, &h.all, groups, false); err != nil {
 				return err
 			}
 		}
-		h.judge(look, 1-lossPart)
+		h.judge(look, 1-lossPart-eventPart)
 		h.judgeLoss(look)
-		if h.rounds >= h.o.MaxRounds || len(h.living()) < 2 || len(h.undecided())+len(h.strikes) == 0 && h.enoughEvidence() && h.plan.met() && h.lossDecided() {
+		h.judgeEvents(look)
+		h.looks = look
+		speed := h.rounds >= h.o.MaxRounds || len(h.undecided()) == 0 && h.strikesExplained() && h.enoughEvidence() && h.plan.met() && h.lossDecided()
+		if len(h.living()) < 2 || speed && h.eventsDecided() {
 			return nil
 		}
 	}
+}
+
+// strikesExplained reports whether all failures are those of an accused pair.
+func (h *hunt) strikesExplained() bool {
+	for node := range h.strikes {
+		if !slices.ContainsFunc(h.odd, func(o oddity) bool { return o.symptom == Failed && (o.a == node || o.b == node) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// mostRounds is how many rounds there are at most: more where a suspicion is followed.
+func (h *hunt) mostRounds() int {
+	if h.suspicious && h.patient {
+		return patience * h.o.MaxRounds
+	}
+	return h.o.MaxRounds
+}
+
+// watch measures with small packets alone, for as long as is wanted.
+func (h *hunt) watch(ctx context.Context) error {
+	for begun := h.rounds; h.o.Watch != nil && len(h.living()) >= 2 && h.o.Watch(); {
+		if err := h.round(ctx, nil, h.plan.next(h.living()), true); err != nil {
+			return err
+		}
+		if n := h.rounds - begun; n&(n-1) == 0 || !h.o.Watch() {
+			h.looks++
+			h.judgeEvents(h.looks)
+		}
+	}
+	return nil
 }
 
 // rest returns the living nodes that are not accused: others are compared with these.
@@ -226,14 +285,14 @@ func (h *hunt) living() (out []int) {
 }
 
 // round measures groups, and records the results.
-func (h *hunt) round(ctx context.Context, e *evidence, groups [][]int) error {
+func (h *hunt) round(ctx context.Context, e *evidence, groups [][]int, quiet bool) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("hunt: round %d: %w", h.rounds+1, context.Cause(ctx))
 	}
 	if h.o.Progress != nil {
 		h.o.Progress(h.rounds+1, len(h.undecided()))
 	}
-	samples, err := h.probe(ctx, groups)
+	samples, err := h.probe(ctx, groups, quiet)
 	if err != nil {
 		return fmt.Errorf("hunt: round %d: %w", h.rounds+1, err)
 	}
@@ -241,12 +300,17 @@ func (h *hunt) round(ctx context.Context, e *evidence, groups [][]int) error {
 		return fmt.Errorf("hunt: round %d: %d groups were to be measured, %d have a result", h.rounds+1, len(groups), len(samples))
 	}
 	h.rounds++
-	e.next()
+	if !quiet {
+		e.next()
+	}
 	for i, s := range samples {
 		g := groups[i]
 		err := s.Err
-		if err == nil && len(s.Dead) == 0 {
+		if err == nil && len(s.Dead) == 0 && !quiet {
 			err = e.add(h.rounds, g, s)
+		}
+		if s.Err = err; len(s.Dead) == 0 {
+			h.observe(g, s)
 		}
 		switch {
 		case len(s.Dead) > 0:
@@ -292,8 +356,9 @@ func (h *hunt) failed(group []int, why error) {
 		}
 	}
 	for _, node := range group {
-		// With more partners than one group has, the fault is not theirs.
-		if len(h.strikes[node]) > h.o.GroupSize-1 {
+		// With more partners than one group has, the fault is not theirs. Who is dead for a moment
+		// alone fails with few.
+		if len(h.strikes[node]) > h.o.GroupSize-1+min(1, len(h.living())/6) {
 			h.buried(node, group, fmt.Errorf("every group that it was in failed: %w", why))
 		}
 	}

@@ -350,8 +350,8 @@ func TestErrors(t *testing.T) {
 		{4, fine, Options{MaxRounds: -1}},
 		{4, fine, Options{Switch: []int{1}}},
 		{4, fine, Options{Find: math.NaN()}},
-		{4, func(context.Context, [][]int) ([]Sample, error) { return nil, nil }, Options{}},
-		{4, func(context.Context, [][]int) ([]Sample, error) { return nil, errors.New("no network") }, Options{}},
+		{4, func(context.Context, [][]int, bool) ([]Sample, error) { return nil, nil }, Options{}},
+		{4, func(context.Context, [][]int, bool) ([]Sample, error) { return nil, errors.New("no network") }, Options{}},
 	} {
 		if _, err := Run(context.Background(), tt.nodes, tt.probe, tt.o); err == nil {
 			t.Errorf("Run(%d nodes, %+v) is no error", tt.nodes, tt.o)
@@ -359,11 +359,11 @@ func TestErrors(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c := newCluster(8, 1)
-	r, err := Run(ctx, 8, func(ctx context.Context, groups [][]int) ([]Sample, error) {
+	r, err := Run(ctx, 8, func(ctx context.Context, groups [][]int, quiet bool) ([]Sample, error) {
 		if c.round == 2 {
 			cancel()
 		}
-		return c.probe(ctx, groups)
+		return c.probe(ctx, groups, quiet)
 	}, Options{})
 	if !errors.Is(err, context.Canceled) || r == nil || r.Rounds != 3 || r.Verdict != Undecided {
 		t.Errorf("a hunt that was called off: %v, %+v", err, r)

@@ -25,9 +25,14 @@ type Kind string
 
 // The kinds of suspects.
 const (
-	Slow     Kind = "slow"  // a node is slower with every partner
-	Lossy    Kind = "lossy" // a node loses packets, or its speed varies widely over time
-	SlowPath Kind = "path"  // nodes that are well among themselves are slow with others
+	Slow        Kind = "slow"        // it is slower with every partner
+	Lossy       Kind = "lossy"       // it loses packets, or its speed varies widely over time
+	SlowPath    Kind = "path"        // nodes that are well among themselves are slow with others
+	Failing     Kind = "failing"     // nothing comes through
+	Flapping    Kind = "flapping"    // it comes and goes
+	Late        Kind = "late"        // round trips take longer
+	Duplicating Kind = "duplicating" // packets arrive twice
+	Reordering  Kind = "reordering"  // packets arrive in another order
 )
 
 // A Direction is the direction in which a suspect is slow.
@@ -54,6 +59,8 @@ type Report struct {
 	Least float64 `json:"least"` // smaller differences accuse no node
 	Find  float64 `json:"find"`  // larger ones would have been found, if no node is undecided
 
+	Excluded Excluded `json:"excluded"`
+
 	Rounds       int    `json:"rounds"`
 	Measurements int    `json:"measurements"`
 	Seed         uint64 `json:"seed"`
@@ -72,6 +79,16 @@ type Suspect struct {
 	Resent    float64   `json:"resent,omitempty"` // median share of what was sent again
 	P         float64   `json:"p"`                // probability of these or worse ranks if it is at most Least slower
 	Evidence  []Value   `json:"evidence"`         // the newest first
+	Symptoms  []Seen    `json:"symptoms,omitempty"`
+}
+
+// Seen is how often measurements of a suspect showed a symptom.
+type Seen struct {
+	Symptom Symptom `json:"symptom"`
+	With    int     `json:"with"`
+	Of      int     `json:"of"`   // measurements
+	Rest    float64 `json:"rest"` // share of the measurements of the others that showed it
+	P       float64 `json:"p"`    // probability of so many, if it had it three times as often as the rest
 }
 
 // A Value is one measurement.
@@ -128,13 +145,14 @@ func (h *hunt) report() *Report {
 			r.Suspects = append(r.Suspects, h.suspectRoute(q))
 		}
 	}
+	r.Suspects = append(r.Suspects, h.oddSuspects(r.Suspects)...)
 	slices.SortStableFunc(r.Suspects, func(a, b Suspect) int { return cmp.Compare(a.Ratio, b.Ratio) })
 	slices.SortStableFunc(r.Ranking, func(a, b Rank) int { return cmp.Compare(a.Ratio, b.Ratio) })
-	r.Note = h.note()
+	r.Note, r.Excluded = h.note(), h.excluded()
 	switch {
 	case len(r.Suspects)+len(r.Dead) > 0:
 		r.Verdict = Found
-	case len(r.Undecided) > 0 || h.seen == nil || len(h.living()) < 2:
+	case len(r.Undecided) > 0 || h.suspicious || h.seen == nil || len(h.living()) < 2:
 		r.Verdict = Undecided
 	default:
 		r.Verdict = Clean
@@ -159,6 +177,9 @@ func (h *hunt) note() string {
 	if n := len(h.lossUndecided()); n > 0 && h.all.loses() && !h.alone() {
 		notes = append(notes, fmt.Sprintf("of %d nodes it was not decided whether they lose more packets than the rest", n))
 	}
+	if h.suspicious {
+		notes = append(notes, "something comes and goes, and is not yet to be told from chance: measure longer (--for 10m)")
+	}
 	if h.lastError != nil {
 		notes = append(notes, "the last measurement that failed: "+h.lastError.Error())
 	}
@@ -181,6 +202,9 @@ func (h *hunt) suspect(node int, slow, lossy *charge) Suspect {
 	s.Resent = medianResent(s.Evidence)
 	if lossy != nil || h.unsteady(mine) {
 		s.Kind = Lossy
+	}
+	if h.comesAndGoes(node) {
+		s.Kind = Flapping
 	}
 	return s
 }
@@ -309,9 +333,11 @@ func (s Suspect) String() string {
 // Text is String with the given names of nodes.
 func (s Suspect) Text(name func(nodes []int) string) string {
 	who := name(s.Nodes)
-	if s.Kind == SlowPath {
+	if s.Kind == SlowPath || s.Peers != nil {
 		who = "the path from " + who + " to the others"
 		switch {
+		case s.Peers != nil && s.Direction == Both && len(s.Nodes) == 1:
+			who = fmt.Sprintf("the path between %s and %s", name(s.Nodes), name(s.Peers))
 		case s.Peers != nil && len(s.Nodes) == 1 && len(s.Peers) == 1:
 			who = fmt.Sprintf("the path from %s to %s (either end, or what is between)", name(s.Nodes), name(s.Peers))
 		case s.Peers != nil:
@@ -322,12 +348,17 @@ func (s Suspect) Text(name func(nodes []int) string) string {
 			who = "the path between " + name(s.Nodes) + " and the others"
 		}
 	}
+	if s.Symptoms != nil {
+		return who + " " + s.symptomText()
+	}
 	what := "is slow"
 	switch {
 	case !s.Slower && s.Kind == Lossy:
 		what = "loses packets"
 	case s.Kind == Lossy:
 		what = "is slow and loses packets"
+	case s.Kind == Flapping:
+		what = "comes and goes"
 	}
 	if s.Kind != SlowPath && s.Direction != Both {
 		what += ", " + string(s.Direction)

@@ -1,6 +1,7 @@
 // Package clustertest creates a cluster on this machine, for tests. Each host is a set of
-// namespaces with its own name, root, identity and address; an isolated bridge connects them. Their
-// links have a rate, and can be made slow, lossy or dead; hosts can be frozen and killed.
+// namespaces with its own name, root, identity and address; a switch in this process connects them.
+// Their links have a rate, and links and the ways between hosts can be made slow, late, lossy or dead;
+// hosts can be frozen and killed.
 package clustertest
 
 import (
@@ -34,8 +35,8 @@ type Cluster struct {
 
 	t     testing.TB
 	o     Options
-	hub   *fakeMachine // the bridge's namespace
-	seed  string       // content of the hosts' roots: see machine.sh
+	wires *wires
+	seed  string // content of the hosts' roots: see machine.sh
 	image string
 	files string
 }
@@ -52,21 +53,20 @@ func Start(t testing.TB, o Options) *Cluster {
 	if os.Geteuid() != 0 {
 		t.Skip("a cluster of namespaces needs root")
 	}
-	for _, need := range []string{"ip:iproute2", "tc:iproute2", "nft:nftables", "nsenter:util-linux", "bash:bash"} {
+	for _, need := range []string{"ip:iproute2", "nsenter:util-linux", "bash:bash"} {
 		program, pkg, _ := strings.Cut(need, ":")
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skipf("there is no %s: apt-get install %s", program, pkg)
 		}
 	}
-	c := &Cluster{t: t, o: o, Shared: t.TempDir(), files: t.TempDir()}
+	c := &Cluster{t: t, o: o, wires: newWires(o.Hosts), Shared: t.TempDir(), files: t.TempDir()}
 	c.programs()
 	if o.SSH != nil {
 		c.ssh()
 	}
-	c.startHub()
 	for i := range o.Hosts {
 		h := &Host{Name: fmt.Sprintf("node%02d", i+1), Addr: netip.AddrFrom4([4]byte{10, 88, 0, byte(i + 1)}), c: c, i: i}
-		h.Link = Link{Send: o.Rate, Receive: o.Rate}
+		h.Link = Link{Send: Path{Rate: o.Rate}, Receive: Path{Rate: o.Rate}}
 		c.Hosts = append(c.Hosts, h)
 	}
 	var names strings.Builder
@@ -97,21 +97,6 @@ func (c *Cluster) programs() {
 		if err := os.Symlink("/shared/bin/"+name, link); err != nil {
 			c.t.Fatal(err)
 		}
-	}
-}
-
-// startHub creates the namespace with the bridge.
-func (c *Cluster) startHub() {
-	c.t.Helper()
-	hub, err := spawn(newNet, nil, "sleep", "infinity")
-	if err != nil {
-		c.t.Skipf("no namespaces here: %v", err)
-	}
-	c.hub = hub
-	c.t.Cleanup(hub.kill)
-	hub.mustIP(c.t, "link add name bridge0 type bridge mcast_snooping 0\nlink set bridge0 up\n")
-	if err := hub.nft("add table bridge loss\nadd chain bridge loss forward { type filter hook forward priority 0; }\n"); err != nil {
-		c.t.Skipf("no packets can be lost here: %v", err)
 	}
 }
 

@@ -1,9 +1,12 @@
 package clustertest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
+	"math"
+	"math/rand/v2"
 	"os/exec"
 	"strings"
 	"testing"
@@ -180,7 +183,8 @@ func TestLinks(t *testing.T) {
 	const rate = 200e6
 	c := Start(t, Options{Hosts: 2, Rate: rate})
 	a, b := c.Hosts[0], c.Hosts[1]
-	whole := Link{Send: rate, Receive: rate}
+	full, half, lossy := Path{Rate: rate}, Path{Rate: rate / 2}, Path{Rate: rate, Loss: 0.02}
+	whole := Link{full, full}
 	for _, tt := range []struct {
 		name     string
 		link     Link // of the second
@@ -188,11 +192,11 @@ func TestLinks(t *testing.T) {
 		loss     [2]float64
 	}{
 		{"as it is", whole, rate, rate, [2]float64{0, 0}},
-		{"half, both ways", Link{Send: rate / 2, Receive: rate / 2}, rate / 2, rate / 2, [2]float64{0, 0}},
-		{"half, sending", Link{Send: rate / 2, Receive: rate}, rate, rate / 2, [2]float64{0, 0}},
-		{"half, receiving", Link{Send: rate, Receive: rate / 2}, rate / 2, rate, [2]float64{0, 0}},
-		{"2 % of what it sends", Link{Send: rate, Receive: rate, SendLoss: 0.02}, rate, rate, [2]float64{0, 0.02}},
-		{"2 % of what it receives", Link{Send: rate, Receive: rate, ReceiveLoss: 0.02}, rate, rate, [2]float64{0.02, 0}},
+		{"half, both ways", Link{half, half}, rate / 2, rate / 2, [2]float64{0, 0}},
+		{"half, sending", Link{half, full}, rate, rate / 2, [2]float64{0, 0}},
+		{"half, receiving", Link{full, half}, rate / 2, rate, [2]float64{0, 0}},
+		{"2 % of what it sends", Link{lossy, full}, rate, rate, [2]float64{0, 0.02}},
+		{"2 % of what it receives", Link{full, lossy}, rate, rate, [2]float64{0.02, 0}},
 		{"mended", whole, rate, rate, [2]float64{0, 0}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -213,5 +217,68 @@ func TestLinks(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestPipe: what a pipe does to 100,000 packets of 1,000 bytes, one each 100 µs.
+func TestPipe(t *testing.T) {
+	const n, gap = 100_000, 100 * time.Microsecond
+	zero := make([]byte, 1000+frameHeader)
+	type share struct{ passes, twice, changed, late float64 }
+	for name, tt := range map[string]struct {
+		path  Path
+		want  share
+		delay [2]time.Duration // the least and the most
+	}{
+		"nothing":   {Path{}, share{passes: 1}, [2]time.Duration{0, 0}},
+		"loss":      {Path{Loss: 0.02}, share{passes: 0.98}, [2]time.Duration{0, 0}},
+		"duplicate": {Path{Duplicate: 0.02}, share{passes: 1, twice: 0.02}, [2]time.Duration{0, 0}},
+		"corrupt":   {Path{Corrupt: 0.02}, share{passes: 1, changed: 0.02}, [2]time.Duration{0, 0}},
+		"reorder":   {Path{Reorder: 0.02}, share{passes: 1, late: 0.02}, [2]time.Duration{0, overtaken}},
+		"delay":     {Path{Delay: 5 * time.Millisecond}, share{passes: 1}, [2]time.Duration{5 * time.Millisecond, 5 * time.Millisecond}},
+		"jitter":    {Path{Jitter: time.Millisecond}, share{passes: 1}, [2]time.Duration{0, time.Millisecond}},
+		"small MTU": {Path{MTU: 900}, share{}, [2]time.Duration{}},
+		"MTU":       {Path{MTU: 1000}, share{passes: 1}, [2]time.Duration{}},
+		"outages":   {Path{Down: 50 * time.Millisecond, Every: 2 * time.Second}, share{passes: 0.975}, [2]time.Duration{}},
+		"rate":      {Path{Rate: 40_560_000}, share{passes: 1}, [2]time.Duration{200 * time.Microsecond, n * gap}}, // half of what comes
+	} {
+		p, rng := pipe{Path: tt.path}, rand.New(rand.NewPCG(1, 2))
+		var got share
+		var last time.Duration
+		least, most := time.Hour, time.Duration(0)
+		for i := range n {
+			at, frame := time.Duration(i)*gap, bytes.Clone(zero)
+			out, twice, passes := p.pass(at, frame, rng)
+			if !passes {
+				continue
+			}
+			got.passes += 1. / n
+			if twice {
+				got.twice += 1. / n
+			}
+			if !bytes.Equal(frame, zero) {
+				got.changed += 1. / n
+			}
+			if tt.path.Reorder > 0 && out > at {
+				got.late += 1. / n
+			} else if out < last {
+				t.Fatalf("%s: packet %d overtakes", name, i)
+			} else {
+				last = out
+			}
+			least, most = min(least, out-at), max(most, out-at)
+		}
+		for _, s := range [][2]float64{{got.passes, tt.want.passes}, {got.twice, tt.want.twice}, {got.changed, tt.want.changed}, {got.late, tt.want.late}} {
+			if tt.path.Rate == 0 && math.Abs(s[0]-s[1]) > 0.002 {
+				t.Errorf("%s: %+v; want %+v", name, got, tt.want)
+			}
+		}
+		if got.passes > 0 && (least < tt.delay[0] || most > tt.delay[1]) {
+			t.Errorf("%s: delays of %v to %v; want %v to %v", name, least, most, tt.delay[0], tt.delay[1])
+		}
+		// What does not fit into the queue of 8 MiB is dropped, the rest leaves at the rate.
+		if tt.path.Rate > 0 && (got.passes < 0.5 || got.passes > 0.6 || last > (n+20000)*gap) {
+			t.Errorf("%s: %.3f passes, the last after %v", name, got.passes, last)
+		}
 	}
 }

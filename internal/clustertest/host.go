@@ -48,18 +48,17 @@ func (h *Host) Boot() {
 	if err := m.up(); err != nil {
 		c.t.Fatalf("%s: %v", h.Name, err)
 	}
-	// No segmentation offload: packets are lost one at a time, as on a wire, not dozens at once.
-	c.hub.mustIP(c.t, fmt.Sprintf("link add name %s gso_max_segs 1 type veth peer name eth0 address 02:00:00:00:00:%02x gso_max_segs 1 netns %d\nlink set %[1]s master bridge0\nlink set %[1]s up\n",
-		h.port(), h.i+1, m.pid()))
-	m.mustIP(c.t, fmt.Sprintf("link set lo up\naddress add %s/24 dev eth0\nlink set eth0 up\n", h.Addr))
+	tap, err := newTap(m.pid())
+	if err != nil {
+		c.t.Skipf("no TAP devices here: %v", err)
+	}
+	c.wires.plug(h.i, tap)
+	m.mustIP(c.t, fmt.Sprintf("link set lo up\nlink set eth0 address %s\naddress add %s/24 dev eth0\nlink set eth0 up\n", mac(h.i), h.Addr))
 	h.SetLink(h.Link)
 	if c.o.SSH != nil {
 		h.awaitSSH()
 	}
 }
-
-// port is the name of the switch's end of the host's link.
-func (h *Host) port() string { return fmt.Sprintf("port%d", h.i+1) }
 
 // awaitSSH waits for the server, which creates its keys first.
 func (h *Host) awaitSSH() {
@@ -96,13 +95,9 @@ func (h *Host) Kill() {
 	if h.fakeMachine != nil {
 		h.kill()
 		h.fakeMachine = nil
-		// The kernel may remove its network later, so remove the link here.
-		_ = h.c.hub.ip("link del " + h.port() + "\n")
+		h.c.wires.unplug(h.i)
 	}
 }
 
 // Freeze stops all processes on the host, while its kernel continues to receive packets.
 func (h *Host) Freeze() error { return h.freeze() }
-
-// Cut disconnects the host until it boots again. Neither side sees its link go down.
-func (h *Host) Cut() error { return h.c.hub.ip("link set " + h.port() + " nomaster\n") }

@@ -96,9 +96,7 @@ func (m *fakeMachine) tool(text, name string, args ...string) error {
 	return nil
 }
 
-func (m *fakeMachine) ip(batch string) error  { return m.tool(batch, "ip", "-batch", "-") }
-func (m *fakeMachine) tc(batch string) error  { return m.tool(batch, "tc", "-batch", "-") }
-func (m *fakeMachine) nft(batch string) error { return m.tool(batch, "nft", "-f", "-") }
+func (m *fakeMachine) ip(batch string) error { return m.tool(batch, "ip", "-batch", "-") }
 
 func (m *fakeMachine) mustIP(t testing.TB, batch string) {
 	t.Helper()

@@ -90,3 +90,27 @@ func MedianInterval(values []float64, confidence float64) Interval {
 
 // normalTail returns the probability that a standard normal value is below z.
 func normalTail(z float64) float64 { return math.Erfc(-z/math.Sqrt2) / 2 }
+
+// AtLeast is the probability of k or more successes in n trials, each with the probability p.
+func AtLeast(k, n int, p float64) float64 {
+	switch {
+	case k <= 0:
+		return 1
+	case k > n || p <= 0:
+		return 0
+	case p >= 1:
+		return 1
+	}
+	// From the term for k on, which is the largest where this matters.
+	log := func(i int) float64 {
+		a, _ := math.Lgamma(float64(n + 1))
+		b, _ := math.Lgamma(float64(i + 1))
+		c, _ := math.Lgamma(float64(n - i + 1))
+		return a - b - c + float64(i)*math.Log(p) + float64(n-i)*math.Log1p(-p)
+	}
+	sum := 0.0
+	for i := k; i <= n; i++ {
+		sum += math.Exp(log(i))
+	}
+	return min(sum, 1)
+}

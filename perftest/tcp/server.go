@@ -190,9 +190,14 @@ func (s *Server) attach(c *net.TCPConn, what claim) bool {
 // control handles a session, from its request until the caller disconnects. Its error is for the
 // caller.
 func (s *Server) control(c *net.TCPConn, id sessionID) error {
-	b, err := expect(c, frameRequest)
-	if err != nil {
+	kind, b, err := meet.ReadFrame(c, maxPayload)
+	switch {
+	case err != nil:
 		return err
+	case kind == framePing:
+		return s.answer(c, b)
+	case kind != frameRequest:
+		return unexpected(kind, frameRequest)
 	}
 	r, err := decodeRequest(b)
 	if err != nil {

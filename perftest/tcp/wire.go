@@ -22,7 +22,15 @@ import (
 //	server → caller   result: what it received, and its kernel's report of what it sent
 //
 // More runs follow while directions are left. Instead of any of its messages the server may send
-// refused, with the reason. Integers are big-endian.
+// refused, with the reason. For pings:
+//
+//	caller → server   ping: for how long
+//	server → caller   ping at: the UDP port where it answers, and the key of the packets
+//	(the caller sends packets, the server answers)
+//	caller → server   ping
+//	server → caller   pinged: which packets arrived
+//
+// Integers are big-endian.
 
 var protocol = meet.Protocol{Name: "p2", Claim: claimBytes}
 
@@ -33,6 +41,9 @@ const (
 	frameRun
 	frameResult
 	frameRefused
+	framePing
+	framePingAt
+	framePinged
 )
 
 const (
@@ -40,6 +51,7 @@ const (
 	requestBytes = 26
 	resultBytes  = 48
 	maxPayload   = 1024
+	maxPinged    = 8 + maxPings/8 // the payload of pinged
 )
 
 // A direction is a bit set of directions.
@@ -144,7 +156,11 @@ func decodeResult(b []byte) (r result, err error) {
 
 // expect reads a frame of the given kind.
 func expect(r io.Reader, want meet.Kind) ([]byte, error) {
-	k, p, err := meet.ReadFrame(r, maxPayload)
+	most := maxPayload
+	if want == framePinged {
+		most = maxPinged
+	}
+	k, p, err := meet.ReadFrame(r, most)
 	switch {
 	case errors.Is(err, io.EOF):
 		return nil, errors.New("it hung up")
@@ -153,7 +169,11 @@ func expect(r io.Reader, want meet.Kind) ([]byte, error) {
 	case k == frameRefused:
 		return nil, fmt.Errorf("it says: %q", p)
 	case k != want:
-		return nil, fmt.Errorf("it sent nonsense: a message of kind %d, not %d", k, want)
+		return nil, unexpected(k, want)
 	}
 	return p, nil
+}
+
+func unexpected(k, want meet.Kind) error {
+	return fmt.Errorf("it sent nonsense: a message of kind %d, not %d", k, want)
 }

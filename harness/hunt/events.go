@@ -1,0 +1,360 @@
+package hunt
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/assay-hpc/assay/internal/stat"
+)
+
+// Medians and ranks do not show a fault that comes and goes: to them it is an outlier. So each
+// measurement also has symptoms, which are there or not, and what counts is how often a node, a
+// pair or a switch has one, beside how often the rest has.
+
+// A Symptom is something that a measurement may show besides its value.
+type Symptom string
+
+// The symptoms.
+const (
+	Failed   Symptom = "failed"      // there was no value, or only after it was repeated
+	Dropped  Symptom = "slow"        // a value below 80 % of what is usual
+	Stalled  Symptom = "interrupted" // several packets in a row were lost
+	Missing  Symptom = "lost"        // packets were lost
+	Doubled  Symptom = "duplicated"  // packets arrived more than once
+	Swapped  Symptom = "reordered"   // packets arrived after later ones
+	Delayed  Symptom = "late"        // round trips took more than twice what is usual, and lateBy more
+	Hesitant Symptom = "held up"     // a packet took hesitation longer than the others
+)
+
+var symptoms = []Symptom{Failed, Dropped, Stalled, Missing, Doubled, Swapped, Delayed, Hesitant}
+
+const (
+	dropped    = 0.8
+	lateBy     = 100 * time.Microsecond
+	hesitation = 5 * time.Millisecond
+	// often is how much more often than the rest a part of the network may have a symptom without
+	// being accused, and seldom is a share of measurements that accuses nobody.
+	often, seldom = 3.0, 0.001
+	// common is the share of a round's measurements above which a symptom has no place.
+	common = 0.6
+	// minEvents is how often a symptom must have been seen.
+	minEvents = 3
+	// eventPart is the share of the error probabilities for these tests.
+	eventPart = 0.1
+)
+
+// Packets is what became of small packets in one direction, while there was no load.
+type Packets struct {
+	Sent, Lost, Twice, Swapped int
+	InRow                      int           // the longest run of lost ones
+	Late                       time.Duration // greatest delay, over the least
+}
+
+// A flow is a direction of a measurement, with its symptoms.
+type flow struct {
+	from, to int // nodes; -1: no direction
+	value    float64
+	packets  Packets
+	shows    map[Symptom]bool
+	own      []int // numbers of the places that it alone passes
+}
+
+// An event is a group's measurement in a round.
+type event struct {
+	round  int
+	group  []int
+	flows  []flow
+	rtt    time.Duration // 0: not known
+	shared []int         // numbers of the places that all its flows pass
+}
+
+// observe records the symptoms of what a group measured in a round.
+func (h *hunt) observe(group []int, s Sample) {
+	e := event{round: h.rounds, group: group, rtt: s.RTT}
+	directions := []*Flow{&s.Flow}
+	if len(group) == 2 {
+		directions = append(directions, s.Back)
+		e.shared = []int{h.number(place{min(group[0], group[1]), max(group[0], group[1]), Both})}
+	}
+	for _, node := range group {
+		e.shared = append(e.shared, h.number(place{node, anyNode, Both}))
+	}
+	for i, f := range directions {
+		x := flow{from: -1, to: -1, shows: map[Symptom]bool{}}
+		if len(group) == 2 && (s.Back != nil || s.Err != nil) {
+			x.from, x.to = group[i], group[1-i]
+			x.own = []int{h.number(place{x.from, anyNode, Sending}), h.number(place{x.to, anyNode, Receiving}), h.number(place{x.from, x.to, Sending})}
+		}
+		if s.Err != nil || s.Tries > 1 {
+			x.shows[Failed] = true
+		}
+		if f != nil {
+			x.value, x.packets = f.Value, f.Packets
+			p := f.Packets
+			x.shows[Stalled] = p.InRow >= 3
+			x.shows[Missing] = p.Lost > 0
+			x.shows[Doubled] = p.Twice > 0
+			x.shows[Swapped] = p.Swapped > 0
+			x.shows[Hesitant] = p.Late > hesitation
+		}
+		if f != nil || s.Err != nil {
+			e.flows = append(e.flows, x)
+		}
+	}
+	h.events = append(h.events, e)
+}
+
+// A place is a part of the network that may have a fault: a node (b is anyNode), or a pair; in both
+// directions, or in the one from a, or to a.
+type place struct {
+	a, b int
+	d    Direction
+}
+
+const anyNode = -1
+
+// number returns the number of a place; each place has its own.
+func (h *hunt) number(p place) int {
+	n, known := h.numbers[p]
+	if !known {
+		n = len(h.numbered)
+		h.numbers[p], h.numbered = n, append(h.numbered, p)
+	}
+	return n
+}
+
+// A count is how often a symptom was seen in a place, in rounds.
+type count struct {
+	with, of int
+	spells   int // with others between them, in which it was not seen
+	last     int // the round of the last one
+	trials   int // the value of of at the last one
+}
+
+// An oddity is a place that has a symptom more often than the rest.
+type oddity struct {
+	place
+	symptom Symptom
+	count
+	rest float64 // the share of the others' measurements
+	p    float64
+	also []oddity // other symptoms of the place that are not by chance
+}
+
+// judgeEvents finds the places that have symptoms more often than the rest. Nodes that are accused
+// already explain theirs.
+func (h *hunt) judgeEvents(look int) {
+	h.odd, h.suspicious = nil, false
+	if len(h.living()) < 3 {
+		return // one pair, and nothing to compare it with
+	}
+	explained := make([]bool, len(h.numbered))
+	for i, p := range h.numbered {
+		explained[i] = p.b == anyNode && p.d == Both && (h.accused[p.a] != nil || h.loss.accused[p.a] != nil)
+	}
+	for {
+		best, more := h.oddest(look, explained)
+		if best == nil {
+			h.suspicious = more
+			return
+		}
+		h.odd = append(h.odd, *best)
+		explained[h.numbers[best.place]] = true
+	}
+}
+
+// explains reports whether a place that is accused contains a flow.
+func (p place) explains(f flow, group []int) bool {
+	switch {
+	case f.from < 0:
+		return p.b == anyNode && slices.Contains(group, p.a)
+	case p.b == anyNode:
+		return p.d != Receiving && f.from == p.a || p.d != Sending && f.to == p.a
+	}
+	return f.from == p.a && f.to == p.b || p.d == Both && f.from == p.b && f.to == p.a
+}
+
+// tallies counts a symptom by place, without what is explained, and by measurements: in one
+// direction, and in both together.
+func (h *hunt) tallies(has func(*event, int) bool, explained []bool) (by []count, single, double count) {
+	by = make([]count, len(h.numbered))
+	any := func(numbers []int) bool {
+		return slices.ContainsFunc(numbers, func(i int) bool { return explained[i] })
+	}
+	for first := 0; first < len(h.events); {
+		end, flows, with := first, 0, 0
+		for ; end < len(h.events) && h.events[end].round == h.events[first].round; end++ {
+			for i := range h.events[end].flows {
+				flows++
+				if has(&h.events[end], i) {
+					with++
+				}
+			}
+		}
+		events := h.events[first:end]
+		first = end
+		if flows >= 4 && float64(with) > common*float64(flows) {
+			continue
+		}
+		for j := range events {
+			e := &events[j]
+			if any(e.shared) {
+				continue
+			}
+			left, hits := 0, 0
+			for i := range e.flows {
+				f := &e.flows[i]
+				if any(f.own) {
+					continue
+				}
+				left++
+				hit := has(e, i)
+				if hit {
+					hits++
+				}
+				single.add(e.round, hit)
+				for _, at := range f.own {
+					by[at].add(e.round, hit)
+				}
+			}
+			if left == 0 {
+				continue
+			}
+			double.add(e.round, hits > 0)
+			for _, at := range e.shared {
+				by[at].add(e.round, hits > 0)
+			}
+		}
+	}
+	return by, single, double
+}
+
+func (c *count) add(round int, hit bool) {
+	c.of++
+	if !hit {
+		return
+	}
+	if c.with == 0 || c.of > c.trials+1 {
+		c.spells++
+	}
+	c.with++
+	c.last, c.trials = round, c.of
+}
+
+// oddest returns the place and symptom with the lowest probability, if it is low enough, and
+// whether any is so low that more measurements may make it so.
+func (h *hunt) oddest(look int, explained []bool) (best *oddity, more bool) {
+	var all []oddity
+	questions := 0
+	for _, symptom := range symptoms {
+		has := h.shows(symptom)
+		by, single, double := h.tallies(has, explained)
+		for i, c := range by {
+			if c.of > 0 {
+				questions++
+			}
+			if c.with < 2 {
+				continue
+			}
+			p := h.numbered[i]
+			total := single
+			if p.d == Both {
+				total = double
+			}
+			others, with := total.of-c.of, total.with-c.with
+			if others == 0 {
+				continue
+			}
+			rest := (float64(with) + 0.5) / float64(others+1)
+			o := oddity{place: p, symptom: symptom, count: c, rest: float64(with) / float64(max(others, 1)), p: stat.AtLeast(c.with, c.of, min(1, often*rest+seldom))}
+			all = append(all, o)
+		}
+	}
+	level := h.o.Alpha * eventPart / float64(look*(look+1)*max(questions, 1))
+	slices.SortFunc(all, func(a, b oddity) int {
+		return cmp.Or(cmp.Compare(a.p, b.p), cmp.Compare(len(b.d), len(a.d)), cmp.Compare(a.a, b.a), cmp.Compare(a.b, b.b))
+	})
+	for i := range all {
+		o := &all[i]
+		more = more || o.p <= math.Sqrt(level) || o.p*float64(questions) <= suspicion && h.rounds < h.o.MaxRounds*2/3
+		// One disturbance, however long, may be anybody's.
+		if o.p <= level && o.with >= minEvents && (o.spells >= 2 || o.with == o.of) {
+			for _, x := range all {
+				if x.place == o.place && x.symptom != o.symptom && x.p <= 0.03 {
+					o.also = append(o.also, x)
+				}
+			}
+			return o, more
+		}
+	}
+	return nil, more
+}
+
+// suspicion is how many places may have a symptom as often by chance; with fewer, more is measured.
+const suspicion = 3
+
+// shows returns a function that says whether a flow of an event has a symptom.
+func (h *hunt) shows(s Symptom) func(*event, int) bool {
+	switch s {
+	case Dropped:
+		usual := h.usual()
+		return func(e *event, i int) bool {
+			f := &e.flows[i]
+			return f.value > 0 && f.value < dropped*usual[h.classOf(e.group)]
+		}
+	case Delayed:
+		trips := map[int][]float64{}
+		for i := range h.events {
+			if e := &h.events[i]; e.rtt > 0 {
+				c := h.classOf(e.group)
+				trips[c] = append(trips[c], float64(e.rtt))
+			}
+		}
+		limit := map[int]time.Duration{}
+		for c, t := range trips {
+			// A late node is in half of the pairs of four.
+			slices.Sort(t)
+			limit[c] = lateBy + time.Duration(2*t[len(t)/5])
+		}
+		return func(e *event, _ int) bool { return e.rtt > 0 && e.rtt > limit[h.classOf(e.group)] }
+	}
+	return func(e *event, i int) bool { return e.flows[i].shows[s] }
+}
+
+// usual returns the median of the values of each class.
+func (h *hunt) usual() map[int]float64 {
+	of, out := map[int][]float64{}, map[int]float64{}
+	for i := range h.events {
+		e := &h.events[i]
+		for _, f := range e.flows {
+			if f.value > 0 {
+				c := h.classOf(e.group)
+				of[c] = append(of[c], f.value)
+			}
+		}
+	}
+	for c, values := range of {
+		out[c] = stat.Median(values)
+	}
+	return out
+}
+
+func (h *hunt) classOf(group []int) int { return h.class(&value{group: group}) }
+
+// eventsDecided reports whether enough was measured to know of each node, and among few nodes of
+// each pair, whether it has a symptom more often than the rest.
+func (h *hunt) eventsDecided() bool {
+	if h.suspicious {
+		return h.rounds >= h.mostRounds()
+	}
+	if n := len(h.living()); n >= 3 && n < fewNodes && h.o.GroupSize == 2 {
+		// A round-robin has a round for each other node.
+		return h.rounds >= min(minEvents*(n-1+n%2), h.o.MaxRounds)
+	}
+	return true
+}
+
+// patience is by how much more than MaxRounds a suspicion is followed.
+const patience = 4

@@ -1,0 +1,131 @@
+package hunt
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// outage is what happens to a measurement that begins at a time and takes a while if nothing comes
+// through for down seconds in every ones.
+func outage(at, takes, every, down float64, f *Flow, s *Sample) {
+	var gone float64
+	for first := float64(int(at/every)) * every; first < at+takes; first += every {
+		gone += max(0, min(first+down, at+takes)-max(first, at))
+	}
+	switch {
+	case gone == 0:
+	case gone > 0.8*takes:
+		s.Tries, s.Err = 3, errors.New("nothing came")
+	default:
+		// Behind an outage TCP waits until it sends again.
+		f.Value *= max(0.01, 1-2*(gone+0.1)/takes)
+		f.Packets.Lost, f.Packets.InRow = 8, 8
+	}
+}
+
+// eventFaults are what comes and goes, and what concerns a path. a is the node, or the first of two.
+var eventFaults = []struct {
+	name string
+	pair bool
+	rare bool // it takes some minutes
+	kind Kind
+	do   func(c *cluster, a, b int) func(from, to int, f *Flow, s *Sample, rng *rand.Rand)
+}{
+	{"dead 1 s of 5", false, false, Flapping, flap(5, 1)},
+	{"dead 50 ms of 10 s", false, true, Flapping, flap(10, 0.05)},
+	{"dead 300 ms of 7 s", false, true, Flapping, flap(7, 0.3)},
+	{"dead 50 ms of 2 s", false, false, Flapping, flap(2, 0.05)},
+	{"5 ms later", false, false, Late, func(_ *cluster, a, _ int) func(int, int, *Flow, *Sample, *rand.Rand) {
+		return func(from, to int, _ *Flow, s *Sample, _ *rand.Rand) {
+			if from == a || to == a {
+				s.RTT += 5 * time.Millisecond
+			}
+		}
+	}},
+	{"2 % twice", false, false, Duplicating, func(_ *cluster, a, _ int) func(int, int, *Flow, *Sample, *rand.Rand) {
+		return func(from, _ int, f *Flow, _ *Sample, rng *rand.Rand) {
+			if from == a && rng.Float64() < 0.7 {
+				f.Packets.Twice = 1
+			}
+		}
+	}},
+	{"0.2 % lost", false, true, Lossy, func(_ *cluster, a, _ int) func(int, int, *Flow, *Sample, *rand.Rand) {
+		return func(_, to int, f *Flow, _ *Sample, rng *rand.Rand) {
+			if to == a && rng.Float64() > math.Pow(0.998, float64(f.Packets.Sent)) {
+				f.Packets.Lost = max(1, f.Packets.Sent/500)
+			}
+		}
+	}},
+	{"a path that loses everything", true, false, Failing, func(_ *cluster, a, b int) func(int, int, *Flow, *Sample, *rand.Rand) {
+		return func(from, to int, _ *Flow, s *Sample, _ *rand.Rand) {
+			if from == a && to == b {
+				s.Err = errors.New("no answer")
+			}
+		}
+	}},
+	{"a path at half rate", true, false, Slow, func(_ *cluster, a, b int) func(int, int, *Flow, *Sample, *rand.Rand) {
+		return func(from, to int, f *Flow, _ *Sample, _ *rand.Rand) {
+			if from == a && to == b {
+				f.Value *= 0.5
+			}
+		}
+	}},
+}
+
+func flap(every, down float64) func(*cluster, int, int) func(int, int, *Flow, *Sample, *rand.Rand) {
+	return func(c *cluster, a, _ int) func(int, int, *Flow, *Sample, *rand.Rand) {
+		start := every * c.rng.Float64()
+		return func(from, to int, f *Flow, s *Sample, _ *rand.Rand) {
+			if from == a || to == a {
+				outage(c.second+start, c.window, every, down, f, s)
+			}
+		}
+	}
+}
+
+// TestEvents: what comes and goes is found, and its place named.
+func TestEvents(t *testing.T) {
+	for _, tt := range eventFaults {
+		for _, n := range middle(t, 4, 8, 64) {
+			if tt.pair && n >= fewNodes {
+				continue // each pair is measured rarely
+			}
+			right, most, of := 0, 0, int(seeds(t, 50))
+			for seed := range uint64(of) {
+				c := newCluster(n, seed)
+				a := c.rng.IntN(n)
+				b := (a + 1 + c.rng.IntN(n-1)) % n
+				c.outside = tt.do(c, a, b)
+				o := Options{Seed: seed}
+				if tt.rare {
+					o.Watch = func() bool { return c.second < 300 }
+				}
+				r := run(t, c, o)
+				most = max(most, r.Rounds)
+				good := len(r.Suspects) == 1 && len(r.Dead) == 0 && r.Suspects[0].Kind == tt.kind && (r.Suspects[0].Peers != nil) == tt.pair
+				if good {
+					who := slices.Concat(r.Suspects[0].Nodes, r.Suspects[0].Peers)
+					slices.Sort(who)
+					want := []int{a}
+					if tt.pair {
+						want = []int{min(a, b), max(a, b)}
+					}
+					good = slices.Equal(who, want)
+				}
+				if good {
+					right++
+				} else if t.Logf("%s, %d nodes, seed %d, %d and %d: %s", tt.name, n, seed, a, b, describe(r)); len(r.Suspects) > 1 {
+					t.Errorf("%s, %d nodes, seed %d: accuses more than there is", tt.name, n, seed)
+				}
+			}
+			t.Logf("%s, %d nodes: %d of %d, at most %d rounds", tt.name, n, right, of, most)
+			if right < of-of/10 {
+				t.Errorf("%s, %d nodes: %d of %d", tt.name, n, right, of)
+			}
+		}
+	}
+}

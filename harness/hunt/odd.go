@@ -1,0 +1,143 @@
+package hunt
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/assay-hpc/assay/internal/stat"
+)
+
+// oddSuspects returns a suspect for each place that has symptoms. A node that is a suspect already
+// gets no second one.
+func (h *hunt) oddSuspects(already []Suspect) (out []Suspect) {
+	var places []place
+	of := map[place][]oddity{}
+	for _, o := range h.odd {
+		known := o.b == anyNode && slices.ContainsFunc(already, func(s Suspect) bool { return s.Peers == nil && slices.Contains(s.Nodes, o.a) })
+		if known {
+			continue
+		}
+		at := o.place
+		if at.b == anyNode {
+			at.d = Both
+		}
+		if of[at] == nil {
+			places = append(places, at)
+		}
+		of[at] = append(append(of[at], o), o.also...)
+	}
+	for _, at := range places {
+		out = append(out, h.oddSuspect(at, of[at]))
+	}
+	return out
+}
+
+func (h *hunt) oddSuspect(at place, list []oddity) Suspect {
+	s := Suspect{Nodes: []int{at.a}, Direction: list[0].d, P: list[0].p, Kind: kindOf(list)}
+	if at.b >= 0 {
+		s.Peers = []int{at.b}
+	}
+	for i, o := range list {
+		if o.d != s.Direction {
+			s.Direction = Both
+		}
+		s.P = min(s.P, o.p)
+		s.Slower = s.Slower || o.symptom == Dropped
+		if slices.ContainsFunc(list[:i], func(x oddity) bool { return x.symptom == o.symptom }) {
+			continue
+		}
+		s.Symptoms = append(s.Symptoms, Seen{o.symptom, o.with, o.of, o.rest, o.p})
+	}
+	usual := h.usual()
+	var ratios []float64
+	for i := len(h.events) - 1; i >= 0; i-- {
+		e := &h.events[i]
+		for _, f := range e.flows {
+			if f.value == 0 || !(place{at.a, at.b, s.Direction}).explains(f, e.group) {
+				continue
+			}
+			u := usual[h.classOf(e.group)]
+			ratios = append(ratios, f.value/u)
+			if len(s.Evidence) < maxEvidence {
+				s.Evidence = append(s.Evidence, Value{Round: e.round, Group: groupOf(f, e.group), Value: f.value, Usual: u})
+			}
+		}
+	}
+	s.Ratio = 1
+	if len(ratios) > 0 {
+		s.Ratio = stat.Median(ratios)
+	}
+	return s
+}
+
+func groupOf(f flow, group []int) []int {
+	if f.from < 0 {
+		return group
+	}
+	return []int{f.from, f.to}
+}
+
+// kindOf says what symptoms together are a sign of.
+func kindOf(list []oddity) Kind {
+	has := func(s Symptom) *oddity {
+		if i := slices.IndexFunc(list, func(o oddity) bool { return o.symptom == s }); i >= 0 {
+			return &list[i]
+		}
+		return nil
+	}
+	always := func(o *oddity) bool { return o != nil && 10*o.with >= 9*o.of }
+	switch {
+	case always(has(Failed)):
+		return Failing
+	case always(has(Dropped)):
+		return Slow
+	case has(Stalled) != nil || has(Failed) != nil || has(Dropped) != nil:
+		return Flapping
+	case has(Missing) != nil:
+		return Lossy
+	case has(Delayed) != nil:
+		return Late
+	case has(Doubled) != nil:
+		return Duplicating
+	case has(Swapped) != nil:
+		return Reordering
+	}
+	return Flapping
+}
+
+func (s Suspect) symptomText() string {
+	what := map[Kind]string{
+		Slow: "is slow", Lossy: "loses packets", Failing: "fails", Flapping: "comes and goes", Late: "is late",
+		Duplicating: "duplicates packets", Reordering: "reorders packets",
+	}[s.Kind]
+	if s.Peers == nil && s.Direction != Both {
+		what += ", " + string(s.Direction)
+	}
+	var seen []string
+	for _, x := range s.Symptoms {
+		seen = append(seen, fmt.Sprintf("%s in %d of %d measurements (others: %.2g %%)", x.Symptom, x.With, x.Of, 100*x.Rest))
+	}
+	return fmt.Sprintf("%s: %s, p = %.1g", what, strings.Join(seen, ", "), s.P)
+}
+
+// comesAndGoes reports whether a node that is accused of being slow, or of losing packets, is as fast
+// as others but for outages.
+func (h *hunt) comesAndGoes(node int) bool {
+	at, usual := place{node, anyNode, Both}, h.usual()
+	well, out := 0, 0
+	for i := range h.events {
+		e := &h.events[i]
+		for _, f := range e.flows {
+			switch {
+			case !at.explains(f, e.group):
+			case f.shows[Failed] || f.shows[Stalled]:
+				out++
+			case f.value > math.Exp(-h.least)*usual[h.classOf(e.group)]:
+				well++
+			}
+		}
+	}
+	return out >= minEvents && 2*well >= out
+}
