@@ -80,7 +80,7 @@ var trialKinds = []trialKind{
 		return "its link cut", h.Cut
 	}},
 	{name: "path dead", is: []hunt.Kind{hunt.Failing}, path: func(p *clustertest.Path) { p.Loss = 1 }},
-	{name: "path at half rate", is: []hunt.Kind{hunt.Slow}, path: func(p *clustertest.Path) { p.Rate = trialRate / 2 }},
+	{name: "path at half rate", is: []hunt.Kind{hunt.SlowPath}, path: func(p *clustertest.Path) { p.Rate = trialRate / 2 }},
 	{name: "path with 2 % loss", is: []hunt.Kind{hunt.Lossy}, path: func(p *clustertest.Path) { p.Loss = 0.02 }},
 	{name: "path of small packets", is: []hunt.Kind{hunt.Failing}, path: func(p *clustertest.Path) { p.MTU = 1000 }},
 	{name: "dead 1 s of 5", is: []hunt.Kind{hunt.Flapping}, args: watched, link: outages(time.Second, 5*time.Second)},
@@ -141,8 +141,12 @@ func (c *labour) try(t *testing.T, kind trialKind, seed uint64) *trial {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	tr := &trial{kind: kind.name, seed: seed, rank: -1, peer: -1, side: hunt.Both, is: kind.is}
 	var later func() error
-	// The first machine's is where the report is written, so it cannot be dead.
+	// The first machine's is where the report is written and where all others join, so it cannot be
+	// dead, nor the path to it.
 	first, moment := 0, time.Duration(0)
+	if kind.path != nil {
+		first = 1
+	}
 	if kind.fail != nil {
 		first, moment = 1, 300*time.Millisecond+time.Duration(rng.Int64N(int64(time.Second)))
 	}
@@ -170,7 +174,7 @@ func (c *labour) try(t *testing.T, kind trialKind, seed uint64) *trial {
 		host.SetLink(l)
 		tr.what = string(tr.side)
 	case kind.path != nil:
-		tr.peer = (tr.rank + 1 + rng.IntN(len(c.Hosts)-1)) % len(c.Hosts)
+		tr.peer = 1 + (tr.rank+rng.IntN(len(c.Hosts)-2))%(len(c.Hosts)-1)
 		var p clustertest.Path
 		kind.path(&p)
 		host.SetPath(c.Hosts[tr.peer], p)

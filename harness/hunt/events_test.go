@@ -67,7 +67,7 @@ var eventFaults = []struct {
 			}
 		}
 	}},
-	{"a path at half rate", true, false, Slow, func(_ *cluster, a, b int) func(int, int, *Flow, *Sample, *rand.Rand) {
+	{"a path at half rate", true, false, SlowPath, func(_ *cluster, a, b int) func(int, int, *Flow, *Sample, *rand.Rand) {
 		return func(from, to int, f *Flow, _ *Sample, _ *rand.Rand) {
 			if from == a && to == b {
 				f.Value *= 0.5

@@ -2,8 +2,12 @@ package hunt
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
+
+	"github.com/assay-hpc/assay/internal/stat"
 )
 
 // Excluded is what a hunt would have found, if it accuses nobody. All are shares, and 1 where nothing
@@ -25,6 +29,8 @@ func (h *hunt) excluded() Excluded {
 	type sums struct{ sent, lost, trials, out int }
 	of := map[int]*sums{}
 	pairs := map[[2]int]int{}
+	var residuals []float64
+	usual := h.usual()
 	slow := h.shows(Dropped)
 	for i := range h.events {
 		e := &h.events[i]
@@ -41,6 +47,7 @@ func (h *hunt) excluded() Excluded {
 			}
 			if f.from >= 0 && f.value > 0 {
 				pairs[[2]int{f.from, f.to}]++
+				residuals = append(residuals, math.Log(f.value/usual[h.classOf(e.group)]))
 			}
 		}
 	}
@@ -52,11 +59,13 @@ func (h *hunt) excluded() Excluded {
 		x.Lost, x.Outages = max(x.Lost, upper(s.lost, s.sent)), max(x.Outages, upper(s.out, s.trials))
 	}
 	if n := len(h.living()); n >= 3 && len(pairs) >= n*(n-1) {
-		x.Path = 1 - dropped
-		for _, times := range pairs {
-			if times < minEvents {
-				x.Path = 1
-			}
+		fewest := slices.Min(slices.Collect(maps.Values(pairs)))
+		if fewest >= minEvents {
+			x.Path = 1 - dropped
+		}
+		if fewest >= minEvents && h.byPair(h.living()) {
+			// So many deviations are from what is never accused to what is as good as always found.
+			x.Path = min(x.Path, -math.Expm1(-h.least-6*stat.MAD(residuals)/math.Sqrt(float64(fewest))))
 		}
 	}
 	return x

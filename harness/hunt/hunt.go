@@ -20,6 +20,11 @@
 // Where the share of retransmitted packets is known, the same tests are applied to it: bandwidth
 // alone does not show a few lost packets that TCP sends again.
 //
+// To ranks a fault that comes and goes is an outlier, and so is a path to those of a node. So each
+// measurement has symptoms besides (see [Symptom]), which are counted by node, direction and pair, and
+// compared with the rest. Among few nodes the values of each way from a node to another are tested
+// as those of nodes are.
+//
 // If most nodes of a switch are accused, they are measured among themselves: if they are well
 // there, the path to the others is slow.
 //
@@ -151,6 +156,7 @@ type hunt struct {
 	patient    bool // MaxRounds is not the user's
 	looks      int
 	odd        []oddity // places that have symptoms
+	pairs      bool     // ways between nodes are judged by their values, too
 	suspicious bool     // more measurements may accuse one more
 
 	verdicts            // from all evidence so far
@@ -173,7 +179,7 @@ func Run(ctx context.Context, nodes int, probe Probe, o Options) (*Report, error
 		o: o, n: nodes, probe: probe,
 		rng:     rand.New(rand.NewPCG(o.Seed, 0x68756e74)),
 		alive:   slices.Repeat([]bool{true}, nodes),
-		strikes: map[int][]int{}, numbers: map[place]int{}, patient: patient,
+		strikes: map[int][]int{}, numbers: map[place]int{}, patient: patient, pairs: true,
 	}
 	h.plan = newPlanner(h.rng, nodes, o)
 	err = h.search(ctx)

@@ -15,8 +15,7 @@ type charge struct {
 
 func (c *charge) is(w way) bool { return c != nil && c.p[w] > 0 }
 
-// A route is from one switch to another or, with only two nodes left, from one node to the other
-// (as -1-node).
+// A route is from one switch to another or, among few nodes, from one node to another (as -1-node).
 type route struct{ from, to int }
 
 // verdicts are the conclusions so far.
@@ -51,8 +50,11 @@ func (h *hunt) explainedBut(v *value, but int) bool {
 			return true
 		}
 	}
-	return v.from >= 0 && h.routes[h.routeOf(v)] > 0
+	return v.from >= 0 && (h.routes[h.routeOf(v)] > 0 || h.routes[wayOf(v)] > 0)
 }
+
+// wayOf is the way from a value's one node to its other.
+func wayOf(v *value) route { return route{-1 - v.group[v.from], -1 - v.group[v.to]} }
 
 // onlyOwnCharge returns whether nothing except the node's own charge explains a value.
 func (h *hunt) onlyOwnCharge(node int) func(*value) bool {
@@ -91,6 +93,9 @@ func (h *hunt) judge(look int, part float64) {
 	}
 	living := h.living()
 	questions := len(h.all.ways())*len(living) + len(h.plan.switches)*len(h.plan.switches)
+	if h.byPair(living) {
+		questions += len(living) * (len(living) - 1)
+	}
 	share := part / float64(look*(look+1)*max(questions, 1))
 	for {
 		h.seen = h.all.viewAfter(h.stratum(), h.explained, h.class)
@@ -147,6 +152,16 @@ func (h *hunt) accuse(living []int, level float64) int {
 			found = append(found, c)
 		}
 	}
+	if h.byPair(living) {
+		lowest := 1.0
+		for _, c := range found {
+			lowest = min(lowest, least(c.p))
+		}
+		if r, p := h.slowestWay(); p <= level && p < lowest {
+			h.routes[r] = p
+			return 1
+		}
+	}
 	if len(found) == 0 {
 		return 0
 	}
@@ -164,6 +179,47 @@ func (h *hunt) accuse(living []int, level float64) int {
 		}
 	}
 	return len(found)
+}
+
+// byPair reports whether so few nodes are measured in pairs that each pair is, again and again.
+func (h *hunt) byPair(living []int) bool {
+	return h.pairs && len(living) >= 3 && len(living) < fewNodes && h.all.directed
+}
+
+// slowestWay returns the way from a node to another whose values have the lowest probability if it is
+// at most least slower than all others.
+func (h *hunt) slowestWay() (slowest route, p float64) {
+	tallies := map[route]*tally{}
+	for s := range h.seen.values {
+		of := map[route][]float64{}
+		for i := range h.seen.values[s] {
+			if v := &h.seen.values[s][i]; v.from >= 0 && !h.seen.gone[s][i] {
+				of[wayOf(v)] = append(of[wayOf(v)], h.seen.residual(s, i))
+			}
+		}
+		for _, r := range sortedRoutes(of) {
+			var others []float64
+			for q, values := range of {
+				if q != r {
+					others = append(others, values...)
+				}
+			}
+			if len(others) == 0 {
+				continue
+			}
+			if tallies[r] == nil {
+				tallies[r] = &tally{}
+			}
+			tallies[r].add(stat.Below(shifted(of[r], h.least), others))
+		}
+	}
+	p = 1
+	for _, r := range sortedRoutes(tallies) {
+		if q := tallies[r].p(); q < p {
+			slowest, p = r, q
+		}
+	}
+	return slowest, p
 }
 
 // least returns the smaller of the values above 0.
@@ -243,7 +299,7 @@ func (h *hunt) undecided() (out []int) {
 	left := len(h.accused) > 0 && len(h.rest()) <= 2
 	slow := map[int]bool{} // if only two nodes are left, those that send slowly
 	for r := range h.routes {
-		if r.from < 0 {
+		if r.from < 0 && h.alone() {
 			slow[-1-r.from] = true
 		}
 	}

@@ -22,7 +22,7 @@ func (h *hunt) judgeLoss(look int) {
 	s := *h
 	s.verdicts, s.loss = h.loss, verdicts{}
 	s.o.Least, s.o.Find, s.o.Switch = lossLeast, lossFind, nil
-	s.plan = &planner{} // only bandwidth reveals slow paths
+	s.pairs, s.plan = false, &planner{} // only bandwidth reveals slow paths
 	s.all = h.all.losses()
 	s.judge(look, lossPart)
 	h.loss = s.verdicts

@@ -15,6 +15,9 @@ func (h *hunt) oddSuspects(already []Suspect) (out []Suspect) {
 	var places []place
 	of := map[place][]oddity{}
 	for _, o := range h.odd {
+		if o.b >= 0 && (h.routes[route{-1 - o.a, -1 - o.b}] > 0 || o.d == Both && h.routes[route{-1 - o.b, -1 - o.a}] > 0) {
+			continue // the values of this way say it
+		}
 		known := o.b == anyNode && slices.ContainsFunc(already, func(s Suspect) bool { return s.Peers == nil && slices.Contains(s.Nodes, o.a) })
 		if known {
 			continue
@@ -38,6 +41,9 @@ func (h *hunt) oddSuspect(at place, list []oddity) Suspect {
 	s := Suspect{Nodes: []int{at.a}, Direction: list[0].d, P: list[0].p, Kind: kindOf(list)}
 	if at.b >= 0 {
 		s.Peers = []int{at.b}
+	}
+	if at.b >= 0 && s.Kind == Slow {
+		s.Kind = SlowPath
 	}
 	for i, o := range list {
 		if o.d != s.Direction {

@@ -278,6 +278,8 @@ func (h *hunt) suspectRoute(r route) Suspect {
 	s := Suspect{Kind: SlowPath, Direction: Sending, Slower: true, P: h.routes[r]}
 	if r.from < 0 {
 		s.Nodes, s.Peers = []int{-1 - r.from}, []int{-1 - r.to}
+	}
+	if r.from < 0 && h.alone() {
 		s.Evidence = h.seen.evidenceOf(s.Nodes[0], Sending, maxEvidence)
 		// The other direction is what is usual.
 		var back []float64
@@ -290,10 +292,12 @@ func (h *hunt) suspectRoute(r route) Suspect {
 		s.Ratio = ratioOf(s.Evidence)
 		return s
 	}
-	s.Nodes, s.Peers = h.plan.switches[r.from], h.plan.switches[r.to]
+	if r.from >= 0 {
+		s.Nodes, s.Peers = h.plan.switches[r.from], h.plan.switches[r.to]
+	}
 	for st := len(h.seen.values) - 1; st >= 0; st-- {
 		for i := range h.seen.values[st] {
-			if v := &h.seen.values[st][i]; v.from >= 0 && h.routeOf(v) == r {
+			if v := &h.seen.values[st][i]; v.from >= 0 && (h.routeOf(v) == r || wayOf(v) == r) {
 				s.Evidence = append(s.Evidence, v.asValue(h.seen.usual[st][i]))
 			}
 		}
