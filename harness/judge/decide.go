@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/harness/explain"
 	"github.com/assay-hpc/assay/internal/words"
 )
@@ -174,61 +175,28 @@ func (j *Judgement) slow(in *input, t *Table, m *Machine, top *Judged, got float
 	j.Causes = j.Causes[:min(len(j.Causes), 4)]
 }
 
-// A slower is a variable that makes NCCL slower than it could be.
-type slower struct {
-	name, text, remedy string
-	when               func(v string) bool
-	between, inside    bool // where it matters
-}
-
-func is(values ...string) func(string) bool {
-	return func(v string) bool { return slices.Contains(values, strings.ToLower(v)) }
-}
-
-func anyValue(string) bool { return true }
-
-var slowers = []slower{
-	{"NCCL_NVLS_ENABLE", "the reduction in the switch is off", "unset it, unless it works around a fault of the fabric manager: then mend that", is("0"), true, true},
-	{"NCCL_P2P_DISABLE", "GPUs of a node do not reach each other directly: everything goes through host memory", "unset it", is("1"), false, true},
-	{"NCCL_P2P_LEVEL", "peer access is limited to near GPUs", "unset it", is("loc", "0", "pix", "1", "pxb", "2"), false, true},
-	{"NCCL_SHM_DISABLE", "GPUs without peer access use the network inside a node", "unset it", is("1"), false, true},
-	{"NCCL_IB_DISABLE", "RDMA is off: NCCL uses TCP", "unset it", is("1"), true, false},
-	{"NCCL_NET", "TCP is forced", "unset it", is("socket"), true, false},
-	{"NCCL_NET_GDR_LEVEL", "GPUDirect RDMA is off or limited: data goes through host memory", "unset it, or NCCL_NET_GDR_LEVEL=PHB and compare", is("loc", "0", "pix", "1"), true, false},
-	{"NCCL_ALGO", "the algorithm is forced", "unset it: NCCL chooses by size and topology", func(v string) bool { return !strings.EqualFold(v, "ring") }, true, true},
-	{"NCCL_PROTO", "the protocol is forced; LL and LL128 do not reach full bandwidth", "unset it: NCCL chooses by size", anyValue, true, true},
-	{"NCCL_MAX_NCHANNELS", "channels are limited: with few, not all links are used", "unset it", anyValue, true, true},
-	{"NCCL_MAX_CTAS", "channels are limited: with few, not all links are used", "unset it", anyValue, true, true},
-	{"NCCL_MIN_NCHANNELS", "the number of channels is forced", "unset it", anyValue, true, true},
-	{"NCCL_BUFFSIZE", "buffers have another size than NCCL's 4 MiB", "unset it", anyValue, true, true},
-	{"NCCL_NTHREADS", "threads of a block are limited", "unset it", anyValue, false, true},
-	{"NCCL_IB_PCI_RELAXED_ORDERING", "relaxed ordering on PCIe is off", "unset it, or set 1: without it writes to GPUs and hosts wait for each other", is("0"), true, false},
-	{"NCCL_IB_HCA", "only these adapters are used", "name all adapters that belong to GPUs, or unset it", anyValue, true, false},
-	{"CUDA_LAUNCH_BLOCKING", "each launch waits for the last one", "unset it", is("1"), true, true},
-}
-
 // fromVariables adds variables that are set and make it slower.
 func (j *Judgement) fromVariables(in *input, r *Reference, got float64) {
 	first := -1
-	for _, s := range slowers {
-		v, ok := in.set(s.name)
-		if s.name == "NCCL_NVLS_ENABLE" && r.ring == 0 { // nothing would come of it here
+	for _, s := range knob.Slowers {
+		v, ok := in.set(s.Name)
+		if s.Name == "NCCL_NVLS_ENABLE" && r.ring == 0 { // nothing would come of it here
 			continue
 		}
-		if !ok || !s.when(v.value) || (r.between && !s.between) || (!r.between && !s.inside) {
+		if !ok || !s.May(v.value) || (r.between && !s.Between) || (!r.between && !s.Inside) {
 			continue
 		}
 		shown := fmt.Sprintf("line %d: %s=%s", v.line, v.name, v.value)
 		if v.line == 0 {
 			shown = "--platform: " + v.name + "=" + v.value
 		}
-		text := fmt.Sprintf("%s=%s: %s", v.name, v.value, s.text)
-		if s.name == "NCCL_NVLS_ENABLE" && r.ring > 0 && approximately(got, r.ring, 0.06) {
+		text := fmt.Sprintf("%s=%s: %s", v.name, v.value, s.Effect)
+		if s.Name == "NCCL_NVLS_ENABLE" && r.ring > 0 && approximately(got, r.ring, 0.06) {
 			first = len(j.Causes)
 			text += fmt.Sprintf(". %s is what a ring reaches (%.0f), and healthy as that; with the reduction in the switch it would be about %.0f", figure(got), r.ring, r.Typical)
 		}
 		j.Causes = append(j.Causes, Cause{
-			Text: text, Shown: []string{shown}, Remedy: []string{s.name + ": " + s.remedy}, Decide: "the same run without " + s.name,
+			Text: text, Shown: []string{shown}, Remedy: []string{s.Name + ": " + s.Advice}, Decide: "the same run without " + s.Name,
 			Source: []string{"https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"},
 		})
 	}
