@@ -227,10 +227,11 @@ func jobsCheckCommand() *cli.Command {
 	o := &jobsCheck{}
 	return &cli.Command{
 		Name: "check", Usage: "check manifests, scripts and hostfiles, also those that assay did not write",
-		ArgsUsage: "FILE...",
+		ArgsUsage: "FILE|DIR...",
 		Description: "It finds what other checkers cannot know: ranks, GPUs, launchers, NCCL's variables and RDMA adapters that contradict one another, and\n" +
 			"what the MPI Operator refuses. Run kubeconform or kubectl apply --dry-run=server, shellcheck, and sbatch --test-only in addition.\n" +
-			"A file called - is standard input. Exits 1 if something is wrong.",
+			"A file called - is standard input. Of a directory it checks the jobs among *.sh, *.sbatch, *.slurm, *.yaml and *.yml, also below it, and\n" +
+			"counts the other files; hidden ones are left out. Exits 1 if something is wrong.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "no-skip", Usage: "what could not be looked at is an error", Destination: &o.noSkip},
 			grammar.Format(&o.form, "text", "json"),
@@ -241,24 +242,33 @@ func jobsCheckCommand() *cli.Command {
 
 func (o *jobsCheck) run(c *cli.Context) error {
 	if !c.Args().Present() {
-		return exit.Usagef("jobs check wants a FILE, or several")
+		return exit.Usagef("jobs check wants a FILE or a DIR, or several")
 	}
-	files, err := readFiles(c.Args().Slice(), c.App.Reader)
+	in, err := readFiles(c.Args().Slice(), c.App.Reader)
 	if err != nil {
 		return exit.With(exit.Usage, err)
 	}
-	found := jobs.Check(files, ncclVariable)
+	files := in.files
+	found := append(in.found, jobs.Check(files, ncclVariable)...)
 	count := map[string]int{}
 	for _, f := range found {
 		count[f.Level]++
 	}
 	if o.form == "json" {
-		err = writeJSON(c.App.Writer, map[string]any{"schemaVersion": 1, "files": c.Args().Slice(), "findings": append([]jobs.Finding{}, found...)})
+		names := []string{}
+		for _, f := range files {
+			names = append(names, f.Name)
+		}
+		err = writeJSON(c.App.Writer, map[string]any{"schemaVersion": 1, "files": names, "noJobs": in.none, "findings": append([]jobs.Finding{}, found...)})
 	} else {
 		for _, f := range found {
 			fmt.Fprintln(c.App.Writer, f)
 		}
-		_, err = fmt.Fprintf(c.App.Writer, "%d files, %d errors, %d warnings, %d skipped\n", len(files), count[jobs.LevelError], count[jobs.LevelWarning], count[jobs.LevelSkipped])
+		others := ""
+		if in.none > 0 {
+			others = fmt.Sprintf("; %d other files are no jobs", in.none)
+		}
+		_, err = fmt.Fprintf(c.App.Writer, "%d files, %d errors, %d warnings, %d skipped%s\n", len(files), count[jobs.LevelError], count[jobs.LevelWarning], count[jobs.LevelSkipped], others)
 	}
 	if err == nil && (count[jobs.LevelError] > 0 || o.noSkip && count[jobs.LevelSkipped] > 0) {
 		return exit.With(exit.Fail, nil)
@@ -269,11 +279,22 @@ func (o *jobsCheck) run(c *cli.Context) error {
 // maxJob is the largest file of a job that is read, in bytes.
 const maxJob = 16 << 20
 
-// readFiles reads all files. Its error says of each unreadable file why it failed.
-func readFiles(names []string, in io.Reader) ([]jobs.File, error) {
-	var out []jobs.File
+// jobFiles are what the arguments of a check name.
+type jobFiles struct {
+	files []jobs.File
+	none  int            // files of directories that are no jobs
+	found []jobs.Finding // what of directories cannot be read
+}
+
+// readFiles reads all files, and those of directories. Its error says of each unreadable file, and each directory without a
+// job, what is wrong.
+func readFiles(names []string, in io.Reader) (out jobFiles, err error) {
 	var errs []error
 	for _, name := range names {
+		if st, err := os.Stat(name); err == nil && st.IsDir() {
+			errs = append(errs, out.walk(name))
+			continue
+		}
 		var text []byte
 		var err error
 		if name == "-" {
@@ -282,7 +303,17 @@ func readFiles(names []string, in io.Reader) ([]jobs.File, error) {
 			text, err = infile.ReadArgument(name, maxJob)
 		}
 		errs = append(errs, err)
-		out = append(out, jobs.File{Name: name, Text: text})
+		out.files = append(out.files, jobs.File{Name: name, Text: text})
 	}
 	return out, errors.Join(errs...)
+}
+
+// walk adds the jobs of a directory.
+func (o *jobFiles) walk(dir string) error {
+	files, none, found, err := jobs.Walk(dir, func(name string) ([]byte, error) { return infile.ReadArgument(name, maxJob) })
+	if err == nil && len(files)+len(found) == 0 {
+		err = fmt.Errorf("%s: there is no job in it (%d other files); name a directory with *.sh, *.sbatch, *.slurm, *.yaml or *.yml, or the files themselves", dir, none)
+	}
+	o.files, o.none, o.found = append(o.files, files...), o.none+none, append(o.found, found...)
+	return err
 }
