@@ -23,6 +23,7 @@ type fact struct {
 	value string
 	more  map[string]string // for {name} in the texts of rules
 	at    place
+	told  bool // a person or a monitor says it, and no line that the thing itself wrote
 }
 
 // A Cause is a rule that applies.
@@ -177,7 +178,7 @@ func (in *input) shown(p place) Line {
 
 func (in *input) add(name, value string, more map[string]string, at place) {
 	if len(in.facts[name]) < maxMatches {
-		in.facts[name] = append(in.facts[name], fact{value, more, at})
+		in.facts[name] = append(in.facts[name], fact{value: value, more: more, at: at})
 	}
 }
 
@@ -210,6 +211,7 @@ type proof struct {
 	places []place          // the evidence
 	match  map[place]string // what of its lines matched
 	all    []place          // all lines, the evidence among them
+	told   bool             // a fact is so: see there
 	values map[string][]string
 }
 
@@ -281,6 +283,7 @@ func (in *input) holds(c *Condition, p *proof) bool {
 				}
 			}
 			show(f.at)
+			p.told = p.told || f.told
 			p.capture(c.Fact, f.value)
 			if name, ok := strings.CutPrefix(c.Fact, "env."); ok {
 				p.capture("setting", name+"="+f.value)
@@ -321,6 +324,9 @@ func (in *input) apply(r *Rule) (Cause, bool) {
 	filled := *r
 	filled.Cause, filled.Verify = p.fill(r.Cause), p.fill(r.Verify)
 	filled.Remedy, filled.Ask = p.fillAll(r.Remedy), p.fillAll(r.Ask)
+	if p.told {
+		filled.tell()
+	}
 	c := Cause{Rule: &filled, places: p.all}
 	for _, at := range p.places {
 		if !slices.ContainsFunc(c.Lines, func(l Line) bool { return l.at == at }) {
@@ -330,6 +336,18 @@ func (in *input) apply(r *Rule) (Cause, bool) {
 		}
 	}
 	return c, true
+}
+
+// unnamed takes out the address of a GPU that the text does not name.
+var unnamed = strings.NewReplacer(" of ADDRESS", "", " ADDRESS", "", " (GPU ADDRESS)", "", ", GPU ADDRESS", "")
+
+// tell makes of a cause what can be said if its facts are words of somebody.
+func (r *Rule) tell() {
+	if r.Verdict == Fault && r.Sure == Certain {
+		r.Sure = Likely
+	}
+	r.Cause = unnamed.Replace(r.Cause) + " (by the words of this text, in which no line of the kernel's log is)"
+	r.Ask = append(slices.Clone(r.Ask), "the kernel's own lines, which would prove it, with those before them: dmesg -T | grep -E 'NVRM|Xid', journalctl -k -b -1 after a restart")
 }
 
 var (

@@ -3,7 +3,6 @@ package explain
 import (
 	"bytes"
 	"encoding/json"
-	"encoding/xml"
 	"fmt"
 	"maps"
 	"regexp"
@@ -34,17 +33,19 @@ var logReaders = []reader{
 	{"the kernel's log of mlx5", `mlx5_core \S+: .*(?:module event|insufficient power|ealth|emperature|done completion)`, readKernel},
 	// env.NAME: a variable's value.
 	{"variables", `\b(?:NCCL_|RCCL_|UCX_|FI_PROVIDER|FI_EFA_|GLOO_|OMPI_MCA_|HSA_|LD_LIBRARY_PATH|CUDA_VISIBLE_DEVICES)[A-Z0-9_]*(?:=| set )`, readVariables},
+	// knob.wrong, knob.unknown, knob.slow: settings of NCCL. knob.alone: how many, if the text has nothing else.
+	{"NCCL's settings", `\bNCCL_[A-Z0-9_]+(?:=| set )`, readSettings},
 	// ras.missing: a rank; {host}, {pid}, {gpu}, {state}. ras.behind: ranks; {operation}, {count}, {most}. ras.error: a
-	// rank. ras.fine: how many ranks, if there is nothing of the others.
+	// rank. ras.fewer: how many ranks answered; {answered}, {ranks}. ras.fine: how many ranks, if there is nothing of the others.
 	{"RAS as JSON", `"communicators_count":`, readRAS},
 	// copies: how many nccl-tests print into the text.
 	{"nccl-tests", `# nThread \d+ nGpus|# Avg bus bandwidth`, readCopies},
 	// driver: its version.
 	{"modinfo", `modinfo .*nvidia|Driver Version *: `, readDriver},
-	// port: "STATE PHYSICAL RATE LAYER"; {device}, {rate}. port.slow: the rate, if another port of this type is faster; {best}.
+	// port: "STATE PHYSICAL RATE LAYER"; {device}, {rate}. port.nolid: an active InfiniBand port without a LID. port.slow: the rate, if another port of this type is faster; {best}.
 	{"ibstat", `^\s*(?:CA '|hca_id:)|^\s*Port \d+:\s*$`, readPorts},
-	// port: likewise.
-	{"rdma link", `^\s*link \S+/\d+ .*state \S+ physical_state`, readRDMALinks},
+	// port: likewise. port.beside: a port that is down, beside one that is up.
+	{"rdma link", `^\s*(?:link \S+/\d+|\d+/\d+: \S+/\d+:) .*state \S+ physical_state`, readRDMALinks},
 	// call.differs: a collective's name and number; {calls}.
 	{"NCCL's calls", `: opCount [0-9a-f]+ sendbuff`, readCalls},
 	// watchdog.differs: the number of a collective that ranks of one process group wait in with different operations or
@@ -64,7 +65,8 @@ var logReaders = []reader{
 	{"nvidia-smi's fabric", `^\s*Fabric\s*$`, readFabric},
 	// k8s.lacking: allocatable GPUs, if the node has more.
 	{"kubectl describe node", `^\s*Capacity:\s*$`, readNode},
-	// xml.bridge: a PCIe switch, and xml.gpu: a GPU; {bus}, {vendor}, {speed}, {width}, {below}.
+	// xml.bridge: a PCIe switch, and xml.gpu: a GPU; {bus}, {vendor}, {speed}, {width}, {below}. xml.differ: a machine that
+	// differs from the first; {first}, {other}.
 	{"topology files", `<system version=|<cpu .*numaid=`, readTopology},
 	// nvlink.uneven, of files and of what NCCL prints: the figures of the two directions; {pair}.
 	{"NCCL's machine", `=== System : max`, readSystem},
@@ -151,7 +153,7 @@ func readNamedXids(in *input, hits []hit) {
 				seen[n] = true
 				bus := pciAddress.FindString(l)
 				if bus == "" {
-					bus = "that the text means"
+					bus = "ADDRESS"
 				}
 				all = append(all, found{e, map[string]string{"number": text, "bus": bus, "meaning": e.Meaning, "action": e.Action, "detail": ""}, h.at})
 			}
@@ -161,7 +163,7 @@ func readNamedXids(in *input, hits []hit) {
 		return
 	}
 	for _, f := range all {
-		in.add("xid", f.e.Class+" "+strconv.Itoa(f.e.Number), f.more, f.at)
+		in.facts["xid"] = append(in.facts["xid"], fact{f.e.Class + " " + strconv.Itoa(f.e.Number), f.more, f.at, true})
 	}
 }
 
@@ -224,6 +226,9 @@ func readRAS(in *input, hits []hit) {
 			in.add(name, value, more, h.at)
 		}
 		for _, c := range doc.Communicators {
+			if n := len(c.Ranks) + len(c.Missing); n > 0 && n < c.Size {
+				add("ras.fewer", strconv.Itoa(n), map[string]string{"answered": strconv.Itoa(len(c.Ranks)), "ranks": strconv.Itoa(c.Size)})
+			}
 			all += len(c.Ranks)
 			for _, r := range c.Missing {
 				state := "does not answer"
@@ -393,106 +398,5 @@ func readNode(in *input, hits []hit) {
 			n++
 			return n < 60
 		})
-	}
-}
-
-// readTopology reads NCCL's topology files.
-func readTopology(in *input, hits []hit) {
-	for _, h := range hits[:1] {
-		text := in.files[h.at.file].Text
-		links := nvlinks{}
-		dec := xml.NewDecoder(bytes.NewReader(text))
-		var above []map[string]string
-		for {
-			at := place{h.at.file, int(dec.InputOffset())}
-			token, err := dec.Token()
-			if err != nil {
-				links.compare(in)
-				return
-			}
-			switch e := token.(type) {
-			case xml.StartElement:
-				a := map[string]string{"element": e.Name.Local}
-				for _, attr := range e.Attr {
-					a[attr.Name.Local] = attr.Value
-				}
-				for at.offset < len(text) && text[at.offset] != '<' {
-					at.offset++
-				}
-				switch e.Name.Local {
-				case "pci":
-					in.topologyDevice(a, above, at)
-				case "nvlink":
-					for _, o := range slices.Backward(above) {
-						if o["busid"] != "" {
-							links.add(o["busid"], a["target"], a["count"], at)
-							break
-						}
-					}
-				}
-				above = append(above, a)
-			case xml.EndElement:
-				if len(above) > 0 {
-					above = above[:len(above)-1]
-				}
-			}
-		}
-	}
-}
-
-// nvlinks are how many links, or what bandwidth, lead from one GPU to another.
-type nvlinks map[[2]string]fact
-
-func (n nvlinks) add(from, to, count string, at place) {
-	n[[2]string{from, to}] = fact{value: count, at: at}
-}
-
-// compare adds the pairs whose directions differ.
-func (n nvlinks) compare(in *input) {
-	for _, pair := range slices.SortedFunc(maps.Keys(n), func(a, b [2]string) int { return strings.Compare(a[0]+a[1], b[0]+b[1]) }) {
-		there, back := n[pair], n[[2]string{pair[1], pair[0]}]
-		if back.value != "" && back.value != there.value && pair[0] < pair[1] {
-			in.add("nvlink.uneven", there.value+" "+back.value, map[string]string{"pair": fmt.Sprintf("%s to %s: %s, back: %s", pair[0], pair[1], there.value, back.value)}, there.at)
-		}
-	}
-}
-
-var (
-	systemGPU  = regexp.MustCompile(`- GPU/([0-9a-fA-F-]+) \(\d+\)`)
-	systemLink = regexp.MustCompile(`\+ NVL\[([0-9.]+)\] - GPU/([0-9a-fA-F-]+)\s*$`)
-)
-
-// readSystem reads the machine that NCCL prints with NCCL_DEBUG_SUBSYS=GRAPH.
-func readSystem(in *input, hits []hit) {
-	links := nvlinks{}
-	for _, h := range hits[:1] {
-		gpu, n := "", 0
-		in.from(h.at, func(at place, l string) bool {
-			if m := systemGPU.FindStringSubmatch(l); m != nil {
-				gpu = m[1]
-			} else if m := systemLink.FindStringSubmatch(l); m != nil && gpu != "" {
-				links.add(gpu, m[2], m[1], at)
-			}
-			n++
-			return n < 2000 && (n == 1 || !strings.Contains(l, "=====") && !strings.Contains(l, "=== System"))
-		})
-	}
-	links.compare(in)
-}
-
-func (in *input) topologyDevice(a map[string]string, above []map[string]string, at place) {
-	more := map[string]string{
-		"bus": a["busid"], "vendor": a["vendor"], "device": a["device"],
-		"speed": a["link_speed"], "width": a["link_width"],
-	}
-	maps.DeleteFunc(more, func(_, v string) bool { return v == "" })
-	value := fmt.Sprintf("%s %s:%s %s x%s", a["class"], strings.TrimPrefix(a["vendor"], "0x"), strings.TrimPrefix(a["device"], "0x"), a["link_speed"], a["link_width"])
-	switch {
-	case strings.HasPrefix(a["class"], "0x0604"):
-		in.add("xml.bridge", value, more, at)
-	case strings.HasPrefix(a["class"], "0x03"):
-		in.add("xml.gpu", value, more, at)
-	case strings.HasPrefix(a["class"], "0x02"):
-		in.add("xml.nic", value, more, at)
 	}
 }

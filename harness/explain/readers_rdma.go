@@ -58,6 +58,17 @@ func readFlaps(in *input, hits []hit) {
 	}
 }
 
+// noLID matches a LID that no subnet manager has given.
+var noLID = regexp.MustCompile(`^(?:0|0x0+|65535|0xffff)$`)
+
+// addPort adds the fact of a port, and another if it is active on InfiniBand and has no LID.
+func (in *input) addPort(value string, more map[string]string, at place) {
+	in.add("port", value, more, at)
+	if strings.HasPrefix(value, "Active ") && strings.HasSuffix(value, " InfiniBand") && noLID.MatchString(more["lid"]) {
+		in.add("port.nolid", more["lid"], more, at)
+	}
+}
+
 // readPorts reads ibstat and ibv_devinfo.
 func readPorts(in *input, hits []hit) {
 	end := place{file: -1}
@@ -71,7 +82,7 @@ func readPorts(in *input, hits []hit) {
 		begin := h.at
 		flush := func() {
 			if port != "" && values["state"] != "" {
-				in.add("port", fmt.Sprintf("%s %s %s %s", values["state"], values["physical"], values["rate"], values["layer"]), map[string]string{
+				in.addPort(fmt.Sprintf("%s %s %s %s", values["state"], values["physical"], values["rate"], values["layer"]), map[string]string{
 					"device": device, "rate": values["rate"], "lid": values["lid"], "sm": values["sm"], "type": values["type"],
 				}, begin)
 			}
@@ -139,10 +150,12 @@ func readPorts(in *input, hits []hit) {
 	}
 }
 
-var rdmaLink = regexp.MustCompile(`link (\S+)/\d+ (.*)\bstate (\S+) physical_state (\S+)`)
+var rdmaLink = regexp.MustCompile(`(?:link|\d+/\d+:) (\S+)/\d+:? (.*)\bstate (\S+) physical_state (\S+)`)
 
 // readRDMALinks reads iproute2's rdma link.
 func readRDMALinks(in *input, hits []hit) {
+	up := ""
+	var down []fact
 	for _, h := range hits {
 		m := rdmaLink.FindStringSubmatch(in.lineAt(h.at))
 		if m == nil {
@@ -156,7 +169,23 @@ func readRDMALinks(in *input, hits []hit) {
 		if physical == "Link_up" {
 			physical = "LinkUp"
 		}
-		in.add("port", fmt.Sprintf("%s %s - %s", stateName(m[3]), physical, layer), map[string]string{"device": m[1], "rate": "-"}, h.at)
+		more := map[string]string{"device": m[1], "rate": "-"}
+		if lid := compiled(`\blid (\d+)`).FindStringSubmatch(m[2]); lid != nil {
+			more["lid"] = lid[1]
+		}
+		in.addPort(fmt.Sprintf("%s %s - %s", stateName(m[3]), physical, layer), more, h.at)
+		switch m[3] {
+		case "ACTIVE":
+			up = cmpText(up, m[1])
+		case "DOWN":
+			down = append(down, fact{value: m[1], more: map[string]string{"down": m[1], "physical": m[4]}, at: h.at})
+		}
+	}
+	for _, f := range down {
+		if up != "" {
+			f.more["up"] = up
+			in.add("port.beside", f.value, f.more, f.at)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -185,25 +186,55 @@ func readNodes(b *block) string {
 
 // readRASText reads the answer of ncclras.
 func readRASText(b *block) string {
-	ranks, rows := 0, 0
+	ranks, rows, have, total := 0, 0, 0, false
 	for i, l := range b.lines {
 		f := strings.Fields(l)
+		if strings.HasPrefix(l, "(total)") { // the job's GPUs are the last column of the next line
+			total = true
+		} else if total && len(f) > 2 {
+			have, _ = strconv.Atoi(f[len(f)-1])
+			total = false
+		}
 		if len(f) == 8 && f[7] == "OK" && f[6] != "RUNNING" && compiled(`^\d+$`).MatchString(f[0]) {
 			b.doubt(i, "communicators of NCCL's RAS are %s, not RUNNING", f[6])
 		}
 		if len(f) == 8 && f[6] == "RUNNING" || len(f) == 8 && f[6] == "INIT" || len(f) == 8 && f[6] == "FINALIZE" {
 			rows++
-			n, _ := strconv.Atoi(f[5])
+			n, _ := strconv.Atoi(f[4])
+			all, _ := strconv.Atoi(f[5])
 			ranks = max(ranks, n)
 			b.wrong = b.wrong || f[7] != "OK"
+			if answered := min(all, cmp.Or(have, all)); answered > 0 && answered < n {
+				b.fault("ras.fewer", strconv.Itoa(answered), i, map[string]string{"answered": strconv.Itoa(answered), "ranks": strconv.Itoa(n)})
+			}
 		}
-		b.wrong = b.wrong || strings.TrimSpace(l) == "Errors" || strings.TrimSpace(l) == "Warnings" || strings.Contains(l, "INCOMPLETE") || strings.Contains(l, "NOCOMM")
+		b.wrong = b.wrong || b.said(i) || strings.Contains(l, "INCOMPLETE") || strings.Contains(l, "NOCOMM")
 	}
 	if rows == 0 {
 		return ""
 	}
 	return fmt.Sprintf("NCCL's RAS: %s of communicators, the largest with %d ranks, all RUNNING and without errors or warnings", plural(rows, "group", "groups"), ranks)
 }
+
+// said says whether a line is the head of RAS' errors or warnings, and there are some.
+func (b *block) said(i int) bool {
+	if l := strings.TrimSpace(b.lines[i]); l != "Errors" && l != "Warnings" {
+		return false
+	}
+	for _, l := range b.lines[i+1:] {
+		switch l = strings.TrimSpace(l); {
+		case l == "" || strings.Trim(l, "=") == "":
+		case l == "Errors" || l == "Warnings":
+			return false
+		default:
+			return !troubleless.MatchString(l)
+		}
+	}
+	return false
+}
+
+// troubleless matches a prompt, or the end of what was copied.
+var troubleless = regexp.MustCompile(`^(?:[$#>]|` + "```" + `|\S+@\S+[:~]|--)`)
 
 func readGraphs(b *block) string {
 	var shows []string

@@ -127,22 +127,3 @@ func readDCGMDmon(b *block) string {
 	}
 	return "dcgmi dmon lists the fields " + strings.Join(columns, ", ") + ": figures of a moment, to be compared between GPUs"
 }
-
-func (b *block) dmonClocks(gpus, clocks []string, lines []int) {
-	most := 0.0
-	for _, c := range clocks {
-		v, _ := value(c)
-		most = max(most, v)
-	}
-	slow := 0
-	for _, c := range clocks {
-		if v, _ := value(c); v < most*0.8 {
-			slow++
-		}
-	}
-	for i, c := range clocks {
-		if v, _ := value(c); v < most*0.8 && (slow == 1 || slow*4 <= len(clocks)) {
-			b.fault("smi.clock", c, lines[i], map[string]string{"gpu": gpus[i], "best": number(most)})
-		}
-	}
-}

@@ -22,7 +22,7 @@ var fabricTools = []tool{
 	{"rdma", `/sys/class/infiniband/[\w-]+/ports/\d+/(?:state|phys_state|rate|link_layer):`, `/sys/`, readSysPorts},
 	{"host", `/sys/\S*/(?:current|max)_link_(?:width|speed):`, `/sys/`, readSysLinks},
 	{"host", `Machine \(\d+\w+ total\)`, `\s|Machine|Host`, readLstopo},
-	{"nccl", `<system version=`, `\s*<`, readTopologyFile},
+	{"nccl", `(?:<\?xml .*\?> *)?<system version=`, `\s*<`, readTopologyFile},
 	{"k8s", `Capacity:\s*$`, `\s|Allocatable:`, readCapacity},
 	{"host", `[○●×] \S+\.service|\S+\.service - `, `\s`, readService},
 }
@@ -147,14 +147,14 @@ func readTopologyFile(b *block) string {
 	gpus, nics, nodes := 0, 0, 0
 	links := map[string]bool{}
 	var named, lacking []string // GPUs by number, and those without NVLinks
-	at := map[string]int{}
+	var at []int                // of lacking
+	bare := false               // no NVLink of the last one was seen
 	for i, l := range b.lines {
 		if g := xmlGPU.FindStringSubmatch(l); g != nil {
-			named, lacking = append(named, g[1]), append(lacking, g[1])
-			at[g[1]] = i
+			named, lacking, at, bare = append(named, g[1]), append(lacking, g[1]), append(at, i), true
 		}
-		if n := len(lacking); n > 0 && strings.Contains(l, "<nvlink ") && lacking[n-1] == named[len(named)-1] {
-			lacking = lacking[:n-1]
+		if n := len(lacking); bare && strings.Contains(l, "<nvlink ") {
+			lacking, at, bare = lacking[:n-1], at[:n-1], false
 		}
 		nodes += strings.Count(l, "<cpu ")
 		m := xmlPCI.FindStringSubmatch(l)
@@ -172,8 +172,8 @@ func readTopologyFile(b *block) string {
 		}
 	}
 	if n := len(lacking); n > 0 && n*2 < len(named) {
-		for _, gpu := range lacking {
-			b.fault("xml.odd", gpu, at[gpu], map[string]string{"gpu": gpu, "others": strconv.Itoa(len(named) - n)})
+		for i, gpu := range lacking {
+			b.fault("xml.odd", gpu, at[i], map[string]string{"gpu": gpu, "others": strconv.Itoa(len(named) - n)})
 		}
 		return ""
 	}

@@ -338,59 +338,6 @@ func (b *block) csvPeers(columns []string, at map[string]int, rows [][]string) {
 	}
 }
 
-// readDmon reads nvidia-smi dmon, and compares the clocks of GPUs that are all busy.
-func readDmon(b *block) string {
-	columns := strings.Fields(strings.TrimPrefix(b.lines[0], "#"))
-	sm, clock := slices.Index(columns, "sm"), slices.Index(columns, "pclk")
-	values := map[string][]float64{}
-	gpus := map[string]bool{}
-	var busy, clocks, indexes []string
-	var lines []int
-	flush := func() {
-		if len(busy) == len(clocks) && len(clocks) > 2 {
-			b.dmonClocks(indexes, clocks, lines)
-		}
-		busy, clocks, indexes, lines = nil, nil, nil, nil
-	}
-	for i, l := range b.lines[1:] {
-		f := strings.Fields(l)
-		if len(f) < len(columns) || f[0] == "#" {
-			continue
-		}
-		if slices.Contains(indexes, f[0]) {
-			flush()
-		}
-		gpus[f[0]] = true
-		for c, name := range columns {
-			if v, ok := value(f[c]); ok {
-				if name == "gtemp" {
-					b.hot(i+1, f[0], v)
-				} else if v > 0 && (name == "dbecc" || name == "tviol") {
-					b.doubt(i+1, "GPU %s has %s %s", f[0], name, f[c])
-				}
-				values[name] = append(values[name], v)
-			}
-		}
-		if sm > 0 && clock > 0 {
-			if n, _ := value(f[sm]); n >= 80 {
-				busy = append(busy, f[sm])
-			}
-			clocks, indexes, lines = append(clocks, f[clock]), append(indexes, f[0]), append(lines, i+1)
-		}
-	}
-	flush()
-	var shows []string
-	for _, c := range []struct{ column, unit string }{{"pwr", "W"}, {"gtemp", "C"}, {"sm", "% busy"}, {"pclk", "MHz"}} {
-		if v := values[c.column]; len(v) > 0 {
-			shows = append(shows, span(v)+" "+c.unit)
-		}
-	}
-	if len(gpus) == 0 {
-		return ""
-	}
-	return "nvidia-smi dmon of " + plural(len(gpus), "GPU", "GPUs") + ": " + strings.Join(shows, ", ") + map[bool]string{true: "; no GPU runs at a lower clock than most"}[len(gpus) > 2 && clock > 0]
-}
-
 var (
 	listGPU   = regexp.MustCompile(`^\s*GPU \d+: (.*?) \(UUID`)
 	listLink  = regexp.MustCompile(`^\s*Link (\d+)[:,] (.*)`)

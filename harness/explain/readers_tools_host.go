@@ -16,6 +16,7 @@ var hostTools = []tool{
 	{"host", `available: \d+ nodes? \(`, `node|\s+\d+:|\s*\d+:`, readNuma},
 	{"host", `Architecture: +\S`, `\S.*: +|\s`, readLscpu},
 	{"host", `Module +Size +Used by`, `\w+ +\d+ +-?\d+`, readLsmod},
+	{"host", `nvidia(?:_drm|_modeset|_uvm|_peermem)? +\d{4,} +\d+`, `\w+ +\d+ +-?\d+`, readLsmod},
 	{"host", `filename: +\S*/nvidia[\w-]*\.ko`, `\w+: |\s`, readModinfo},
 	{"host", `MemTotal: +\d+ kB`, `[\w()]+: +\d+`, readMeminfo},
 	{"host", `(?:core file size|real-time non-blocking time) +\(`, `[a-z].*\(.*\) +\S+`, readUlimit},
@@ -189,10 +190,12 @@ func readLscpu(b *block) string {
 
 // readLsmod reads lsmod.
 func readLsmod(b *block) string {
-	have := map[string]bool{}
-	for _, l := range b.lines[1:] {
+	have, driver := map[string]bool{}, 0
+	for i, l := range b.lines {
 		if f := strings.Fields(l); len(f) > 1 {
-			have[f[0]] = true
+			if have[f[0]] = true; f[0] == "nvidia" {
+				driver = i
+			}
 			if f[0] == "nouveau" {
 				b.fault("lsmod.nouveau", f[0], slices.Index(b.lines, l), nil)
 			}
@@ -207,11 +210,14 @@ func readLsmod(b *block) string {
 	if len(shows) == 0 {
 		return ""
 	}
-	text := "lsmod: loaded are " + strings.Join(shows, ", ")
-	if have["nvidia"] && have["mlx5_ib"] && !have["nvidia_peermem"] && !have["nv_peer_mem"] {
-		text += "; nvidia_peermem is not, so GPUDirect RDMA needs DMA-BUF (open kernel module, kernel 5.12 or newer)"
+	switch {
+	case !have["nvidia"]:
+	case !have["nvidia_uvm"]:
+		b.fault("lsmod.uvm", "nvidia", driver, nil)
+	case have["mlx5_ib"] && !have["nvidia_peermem"] && !have["nv_peer_mem"]:
+		b.fault("lsmod.peermem", "nvidia", driver, nil)
 	}
-	return text
+	return "lsmod: loaded are " + strings.Join(shows, ", ")
 }
 
 func readModinfo(b *block) string {

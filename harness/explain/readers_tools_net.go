@@ -21,12 +21,13 @@ var netTools = []tool{
 	{"rdma", `Device type: +(?:ConnectX|BlueField)`, `[A-Z*].*|\s`, readMlxconfig},
 	{"rdma", `Image type: +FS\d`, `[A-Z].*|\s`, readFlint},
 	{"rdma", `-+ Performing Adapter Device Self Test`, `.*`, readSelfTest},
-	{"rdma", `link \S+/\d+ *$|link \S+/\d+ rx_write_requests|link \S+/\d+ (?:\w+ \d+ ){3}`, `link |\s|\w+ \d+`, readRDMAStatistic},
+	{"rdma", `link \S+/\d+ *$|link \S+/\d+ rx_write_requests|link \S+/\d+ (?:\w+ \d+ ){3}`, `link |\s|\w+ \d+|(?:\d+ )?\w+_\w+ \d+`, readRDMAStatistic},
 	{"net", `NIC statistics:`, `\s+\S`, readEthtoolS},
 	{"net", `Settings for \S+:\s*$`, `\s`, readEthtool},
 	{"net", `Pause parameters for \S+:`, `\w+.*:\s+(?:on|off)|\w+ negotiated`, readPause},
 	{"net", `DCBX mode: `, `[A-Zdp\s].*|tc: .*|priority.*|enabled.*|buffer.*`, readQos},
 	{"net", `\d+: [\w.@-]+: <[A-Z_,-]+> mtu \d+`, `\d+: |\s`, readIPAddr},
+	{"net", `[\w.@-]+: flags=\d+<[A-Z_,]+> +mtu \d+`, `\s|[\w.@-]+: flags=`, readIfconfig},
 }
 
 var ibstatusHead = regexp.MustCompile(`Infiniband device '(\S+)' port`)
@@ -43,7 +44,7 @@ func readIbstatus(b *block) string {
 			if values["state"] == "Active" {
 				names, rates, lines = append(names, device), append(rates, values["rate"]+" Gb/s"), append(lines, where)
 			}
-			b.in.add("port", fmt.Sprintf("%s %s %s %s", values["state"], values["physical"], values["rate"], values["layer"]),
+			b.in.addPort(fmt.Sprintf("%s %s %s %s", values["state"], values["physical"], values["rate"], values["layer"]),
 				map[string]string{"device": device, "rate": values["rate"], "lid": values["lid"]}, b.at[where])
 		}
 		values = map[string]string{}
@@ -65,6 +66,8 @@ func readIbstatus(b *block) string {
 			if strings.Contains(v, "(1X ") {
 				b.doubt(i, "%s runs on one lane: %s", device, v)
 			}
+		case "base lid":
+			values["lid"] = v
 		case "link_layer":
 			values["layer"] = v
 		}
@@ -183,93 +186,6 @@ func readSminfo(b *block) string {
 	return "sminfo: the subnet manager answers at LID " + m[1] + " and is the master"
 }
 
-var (
-	ranges    = regexp.MustCompile(`^(.*\[(?:C|mW|mV|mA|dBm|V|mA)[^\]]*\]) +: ([-\d.,]+).*\[(-?[\d.]+) ?\.\. ?(-?[\d.]+)\]`)
-	speedList = regexp.MustCompile(`\(([^,)]+)`)
-)
-
-// readMlxlink reads mlxlink -d, -m, -c and -e.
-func readMlxlink(b *block) string {
-	v := b.fields(" : ")
-	line := func(key string) int {
-		return max(slices.IndexFunc(b.lines, func(l string) bool { return strings.HasPrefix(strings.TrimSpace(l), key) }), 0)
-	}
-	if v["State"] == "" {
-		return ""
-	}
-	if code := v["Status Opcode"]; code != "" && code != "0" && code != "N/A" {
-		b.fault("mlxlink.reason", v["Recommendation"], line("Recommendation"), map[string]string{"reason": cmpText(v["Recommendation"], "code "+code), "state": v["State"]})
-	} else if v["State"] != "Active" {
-		b.fault("mlxlink.state", v["State"], line("State"), map[string]string{"state": v["State"] + ", " + v["Physical state"]})
-	}
-	most := ""
-	for _, key := range []string{"Supported Cable Speed (Ext.)", "Supported Cable Speed"} {
-		if m := speedList.FindStringSubmatch(v[key]); m != nil && most == "" {
-			most = m[1]
-		}
-	}
-	enabled := ""
-	for _, key := range []string{"Enabled Link Speed (Ext.)", "Enabled Link Speed"} {
-		if m := speedList.FindStringSubmatch(v[key]); m != nil && enabled == "" {
-			enabled = m[1]
-		}
-	}
-	if v["State"] == "Active" && slower(v["Speed"], most) && slower(v["Speed"], enabled) {
-		b.fault("mlxlink.slow", v["Speed"], line("Speed"), map[string]string{"speed": v["Speed"], "best": most})
-	}
-	if v["Width"] == "1x" {
-		b.doubt(line("Width"), "the link runs on one lane (Width 1x)")
-	}
-	if ber, err := strconv.ParseFloat(v["Effective Physical BER"], 64); err == nil && ber > 1e-12 {
-		b.fault("mlxlink.counters", v["Effective Physical BER"], line("Effective Physical BER"), map[string]string{"counter": "Effective Physical BER " + v["Effective Physical BER"]})
-	}
-	for i, l := range b.lines {
-		if m := ranges.FindStringSubmatch(l); m != nil {
-			b.mlxlinkRange(i, m)
-		}
-	}
-	for _, key := range []string{"Link Down Counter", "Link Error Recovery Counter", "Effective Physical Errors", "Symbol Errors"} {
-		if n, ok := value(v[key]); ok && (n > 5 || n > 0 && !strings.HasPrefix(key, "Link ")) {
-			b.fault("mlxlink.counters", v[key], line(key), map[string]string{"counter": key + " " + v[key]})
-		}
-	}
-	text := fmt.Sprintf("mlxlink: the link is %s at %s, %s, FEC %s", v["State"], v["Speed"], v["Width"], cmpText(v["FEC"], "?"))
-	if v["Status Opcode"] == "0" {
-		text += "; firmware says \"" + v["Recommendation"] + "\""
-	}
-	if ber := v["Effective Physical BER"]; ber != "" {
-		text += "; effective BER " + ber + " (raw errors, which FEC corrects, are normal)"
-	}
-	return text
-}
-
-// mlxlinkRange compares a module's temperature, voltage, currents and powers with the limits beside them.
-func (b *block) mlxlinkRange(i int, m []string) {
-	low, _ := strconv.ParseFloat(m[3], 64)
-	high, _ := strconv.ParseFloat(m[4], 64)
-	for _, text := range strings.Split(m[2], ",") {
-		if f, err := strconv.ParseFloat(text, 64); err == nil && low < high && (f < low || f > high) {
-			b.fault("mlxlink.module", m[2], i, map[string]string{"what": strings.TrimSpace(m[1]), "value": m[2], "limits": m[3] + " to " + m[4]})
-			return
-		}
-	}
-}
-
-var linkSpeeds = map[string]float64{"SDR": 10, "DDR": 20, "QDR": 40, "FDR10": 40, "FDR": 56, "EDR": 100, "HDR": 200, "NDR": 400, "XDR": 800}
-
-// slower says whether one speed, as mlxlink writes them, is below another.
-func slower(a, b string) bool {
-	rate := func(s string) float64 {
-		s = strings.TrimPrefix(strings.Fields(s + " -")[0], "IB-")
-		if r, ok := linkSpeeds[s]; ok {
-			return r
-		}
-		r, _ := value(s)
-		return r
-	}
-	return rate(a) > 0 && rate(a) < rate(b)
-}
-
 // readGIDTable reads show_gids: each RoCE port needs a v2 GID with an IPv4 address.
 func readGIDTable(b *block) string {
 	routed := map[string]string{}
@@ -383,7 +299,7 @@ func readSelfTest(b *block) string {
 }
 
 // lossCounters are counters of RDMA that mean lost or repeated packets.
-var lossCounters = []string{"out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "implied_nak_seq_err", "rnr_nak_retry_err", "rx_icrc_encapsulated", "req_transport_retries_exceeded", "out_of_buffer"}
+var lossCounters = []string{"out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "implied_nak_seq_err", "rnr_nak_retry_err", "rx_icrc_encapsulated", "req_transport_retries_exceeded", "req_rnr_retries_exceeded", "out_of_buffer", "duplicate_request", "roce_adp_retrans", "roce_adp_retrans_to"}
 
 var pairOf = regexp.MustCompile(`\b([a-z]\w+) (\d+)\b`)
 
@@ -396,7 +312,7 @@ func readRDMAStatistic(b *block) string {
 			n, _ := strconv.Atoi(m[2])
 			switch {
 			case slices.Contains(lossCounters, m[1]):
-				if seen++; n > 0 {
+				if seen++; n >= fewErrors {
 					more := map[string]string{"counter": m[1] + " " + m[2]}
 					if link != nil {
 						more["device"] = link[1]
@@ -411,7 +327,7 @@ func readRDMAStatistic(b *block) string {
 	if seen == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("rdma statistic: the %d counters of lost and repeated packets that it shows are 0", seen)
+	text := fmt.Sprintf("rdma statistic: the %d counters of lost and repeated packets that it shows are 0, or nearly", seen)
 	if len(notes) > 0 {
 		text += "; " + strings.Join(notes[:min(len(notes), 4)], ", ") + ": congestion control works"
 	}
@@ -532,9 +448,16 @@ func readIPAddr(b *block) string {
 	up, down := []string{}, []string{}
 	var mtus []string
 	var lines []int
+	name, counted := "", false
 	for i, l := range b.lines {
+		if b.ipCounters(name, i); strings.HasPrefix(strings.TrimSpace(l), "RX:") {
+			counted = true
+		}
 		m := ipLink.FindStringSubmatch(l)
-		if m == nil || m[1] == "lo" {
+		if m == nil {
+			continue
+		}
+		if name = m[1]; name == "lo" {
 			continue
 		}
 		flags := strings.Split(m[2], ",")
@@ -554,6 +477,9 @@ func readIPAddr(b *block) string {
 		b.differ("it", up, mtus, lines)
 	}
 	text := fmt.Sprintf("ip shows %s up (%s)", plural(len(up), "interface", "interfaces"), several(mtus))
+	if counted {
+		text += ", with no or few errors and drops"
+	}
 	if len(down) > 0 {
 		text += ", not up: " + strings.Join(down[:min(len(down), 6)], ", ")
 	}
