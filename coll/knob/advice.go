@@ -59,6 +59,7 @@ var Slowers = []Slower{
 	{"NCCL_CUMEM_ENABLE", "memory by cuMem is off, and with it the reduction in the switch (NVLS) and NVLink between nodes (MNNVL)", "unset it", true, true, in("0"), in("0")},
 	{"NCCL_MNNVL_ENABLE", "NVLink between nodes is off", "unset it", true, false, in("0"), in("0")},
 	{"NCCL_PXN_DISABLE", "a GPU does not send through a near GPU's adapter: rails cross in the switches", "unset it", true, false, in("1"), in("1")},
+	{"NCCL_GRAPH_FILE", "rings and trees come from this file and not from the machine, which is right where it was made alone", "unset it, unless the machine's vendor says that it needs it", true, true, anyValue, anyValue},
 	{"NCCL_NET_PLUGIN", "no plugin of the network is loaded, as clouds' need one (EFA, FastRak, SHARP)", "unset it, unless NCCL's own verbs are wanted", true, false, in("none"), in("none")},
 }
 
@@ -96,12 +97,13 @@ func Problems(variable, conf string) (out []Problem) {
 			p.Line, _ = strconv.Atoi(m[1] + m[2])
 			text = strings.Replace(text, m[0], "", 1)
 		}
-		p.Text = strings.Replace(text, " (environment)", "", 1)
+		p.Text = otherLine.ReplaceAllString(strings.Replace(text, " (environment)", "", 1), "line $1")
 		out = append(out, p)
 		return &out[len(out)-1]
 	}
 	for _, w := range warnings {
-		if w.Level != debug.Warn || w.Ours || w.Name == "NCCL_DEBUG" && quiet.MatchString("NCCL_DEBUG="+k.Getenv("NCCL_DEBUG")) {
+		level := k.Getenv("NCCL_DEBUG")
+		if w.Level != debug.Warn || w.Ours || w.Name == "NCCL_DEBUG" && level != "" && quiet.MatchString("NCCL_DEBUG="+level) {
 			continue
 		}
 		p := add(w.Name, w.Message)
@@ -122,5 +124,8 @@ func Problems(variable, conf string) (out []Problem) {
 
 const confName = "nccl.conf"
 
-// confLineOf matches a line's number in a message.
-var confLineOf = regexp.MustCompile(`^nccl\.conf:(\d+): | \(nccl\.conf:(\d+)\)`)
+// confLineOf matches the line's number in a message, and otherLine another line's.
+var (
+	confLineOf = regexp.MustCompile(`^nccl\.conf:(\d+): | \(nccl\.conf:(\d+)\)`)
+	otherLine  = regexp.MustCompile(`nccl\.conf:(\d+)`)
+)

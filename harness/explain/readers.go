@@ -123,6 +123,9 @@ var (
 // advice matches what tells a person to search for Xids, and does not say that there are some.
 var advice = regexp.MustCompile(`(?i)\b(?:look|check|grep|search|watch|scan)(?:ing)?\b.{0,40}\bxid`)
 
+// meant matches what says what an Xid stands for, and not that there was one.
+var meant = regexp.MustCompile(`^\W*(?:(?:means?|indicates?|reports?|stands? for|refers? to|denotes?|signifies|is (?:an?|the) (?:code|number|error) (?:for|of))\b|= )`)
+
 // maxNamedXids is how many Xids a person names: a text with more is a list of them.
 const maxNamedXids = 8
 
@@ -143,8 +146,11 @@ func readNamedXids(in *input, hits []hit) {
 		if advice.MatchString(l) {
 			continue
 		}
-		for _, m := range namedXids.FindAllStringSubmatch(l, -1) {
-			for _, text := range xidNumber.FindAllString(m[1], -1) {
+		for _, m := range namedXids.FindAllStringSubmatchIndex(l, -1) {
+			if meant.MatchString(l[m[1]:]) {
+				continue
+			}
+			for _, text := range xidNumber.FindAllString(l[m[2]:m[3]], -1) {
 				n, _ := strconv.Atoi(text)
 				e, known := health.KnownXid(n)
 				if !known || seen[n] {

@@ -142,7 +142,7 @@ func readPorts(in *input, hits []hit) {
 		}
 	}
 	for _, f := range in.facts["port"] {
-		if rate, _ := strconv.ParseFloat(f.more["rate"], 64); strings.HasPrefix(f.value, "Active LinkUp ") && rate < best[f.more["type"]] {
+		if rate, _ := strconv.ParseFloat(f.more["rate"], 64); strings.HasPrefix(f.value, "Active LinkUp ") && rate > 0 && rate < best[f.more["type"]] {
 			more := maps.Clone(f.more)
 			more["best"] = strconv.FormatFloat(best[f.more["type"]], 'f', -1, 64)
 			in.add("port.slow", f.more["rate"], more, f.at)
@@ -169,7 +169,7 @@ func readRDMALinks(in *input, hits []hit) {
 		if physical == "Link_up" {
 			physical = "LinkUp"
 		}
-		more := map[string]string{"device": m[1], "rate": "-"}
+		more := map[string]string{"device": m[1]}
 		if lid := compiled(`\blid (\d+)`).FindStringSubmatch(m[2]); lid != nil {
 			more["lid"] = lid[1]
 		}

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"regexp"
@@ -22,12 +23,10 @@ func readSettings(in *input, hits []hit) {
 		}
 	}
 	seen := map[string]bool{}
-	for _, h := range hits {
-		for _, s := range in.settingsAt(h.at) {
-			if text := s.name + "=" + s.value; !seen[text] && len(seen) < maxSettings {
-				seen[text] = true
-				in.setting(s.name, s.value, h.at)
-			}
+	for _, s := range in.settings() {
+		if text := s.name + "=" + s.value; !seen[text] && len(seen) < maxSettings {
+			seen[text] = true
+			in.setting(s)
 		}
 	}
 	if len(seen) > 0 && in.settingsAlone() {
@@ -41,35 +40,37 @@ func isConf(name string) bool {
 	return strings.Contains(name, "nccl") && strings.HasSuffix(name, ".conf")
 }
 
-type setting struct{ name, value string }
+// A setting is a variable of NCCL's that a text sets.
+type setting struct {
+	name, value string
+	at          place
+}
 
-// settingsAt returns the settings of NCCL that facts name at a place.
-func (in *input) settingsAt(at place) (out []setting) {
+// settings returns those that facts name, in the order of the text.
+func (in *input) settings() (out []setting) {
 	for name, facts := range in.facts {
 		if name, ok := strings.CutPrefix(name, "env."); ok && strings.HasPrefix(name, "NCCL_") {
 			for _, f := range facts {
-				if f.at == at {
-					out = append(out, setting{name, f.value})
-				}
+				out = append(out, setting{name, f.value, f.at})
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b setting) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(out, func(a, b setting) int { return cmp.Or(order(a.at, b.at), strings.Compare(a.name, b.name)) })
 	return out
 }
 
-// setting adds what is to be said of a variable.
-func (in *input) setting(name, value string, at place) {
+// setting adds what is to be said of one.
+func (in *input) setting(s setting) {
 	for i := range knob.Slowers {
-		if s := &knob.Slowers[i]; s.Name == name && s.Does(value) {
-			in.add("knob.slow", name+"="+value+": "+s.Effect+" ("+s.Advice+")", nil, at)
+		if k := &knob.Slowers[i]; k.Name == s.name && k.Does(s.value) {
+			in.add("knob.slow", s.name+"="+s.value+": "+k.Effect+" ("+k.Advice+")", nil, s.at)
 		}
 	}
-	if isConf(in.files[at.file].Name) || strings.ContainsAny(value, "$`{<") { // said already, or not the value itself
+	if isConf(in.files[s.at.file].Name) || strings.ContainsAny(s.value, "$`{<") { // said already, or not the value itself
 		return
 	}
-	for _, p := range knob.Problems(name+"="+value, "") {
-		in.problem(p, at)
+	for _, p := range knob.Problems(s.name+"="+s.value, "") {
+		in.problem(p, s.at)
 	}
 }
 
@@ -87,7 +88,9 @@ func (in *input) problem(p knob.Problem, at place) {
 // confProblems adds what NCCL does not take of a configuration file.
 func (in *input) confProblems(file int) {
 	text := in.files[file].Text
-	for _, p := range knob.Problems("", string(text)) {
+	all := knob.Problems("", string(text))
+	slices.SortStableFunc(all, func(a, b knob.Problem) int { return a.Line - b.Line })
+	for _, p := range all {
 		at := place{file, 0}
 		for n := 1; n < p.Line; n++ {
 			at.offset = min(len(text), endOfLine(text, at.offset)+1)

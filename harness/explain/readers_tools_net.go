@@ -335,7 +335,7 @@ func readRDMAStatistic(b *block) string {
 }
 
 // nicErrors are counters of ethtool -S that are 0 on a sound port.
-var nicErrors = regexp.MustCompile(`^\s+((?:rx_discards_phy|tx_discards_phy|rx_symbol_err_phy|rx_crc_errors_phy|rx_pcs_symbol_err_phy|tx_errors_phy|rx_prio\d_discards|rx_prio\d_buf_discard|rx_out_of_buffer|rx_crc_errors|module_high_temp|tx_pause_storm_error_events|outbound_pci_stalled_wr|outbound_pci_stalled_rd|rx_pci_signal_integrity|tx_pci_signal_integrity|rx_errors|tx_errors)): (\d+)`)
+var nicErrors = regexp.MustCompile(`^\s+((?:rx_discards_phy|tx_discards_phy|rx_symbol_err_phy|rx_crc_errors_phy|rx_pcs_symbol_err_phy|tx_errors_phy|rx_prio\d_discards|rx_prio\d_buf_discard|rx_out_of_buffer|rx_crc_errors|rx_missed_errors|rx_fifo_errors|rx_over_errors|module_high_temp|tx_pause_storm_error_events|outbound_pci_stalled_wr|outbound_pci_stalled_rd|rx_pci_signal_integrity|tx_pci_signal_integrity|rx_errors|tx_errors)): (\d+)`)
 
 func readEthtoolS(b *block) string {
 	seen := 0

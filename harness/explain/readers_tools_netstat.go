@@ -26,7 +26,11 @@ func (b *block) received(name string, counts map[string]int, i int) {
 	}
 	if len(bad) > 0 && name != "lo" {
 		text := strings.Join(bad, ", ")
-		b.fault("ip.received", text, i, map[string]string{"interface": name, "counters": text, "packets": strconv.Itoa(counts["packets"])})
+		more := map[string]string{"interface": name, "counters": text}
+		if n := counts["packets"]; n > 0 {
+			more["packets"] = strconv.Itoa(n)
+		}
+		b.fault("ip.received", text, i, more)
 	}
 }
 

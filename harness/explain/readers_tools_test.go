@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -57,6 +58,37 @@ func TestOutputs(t *testing.T) {
 		"a cordoned node":       {"Unschedulable:      true\nCapacity:\n  nvidia.com/gpu:     8\nAllocatable:\n  nvidia.com/gpu:     8\n", Undecidable, "outputs-doubt", []string{"cordoned"}},
 		"restarts":              {"NAME   READY   STATUS   RESTARTS   AGE\nnvidia-device-plugin-x 1/1     Running     412 (2m ago)          12d\n", Undecidable, "k8s-pods-not-ready", []string{"412 restarts"}},
 		"another communicator":  {"a:1:2 [0] NCCL INFO ncclCommInitRank comm 0x5 rank 0 nranks 1 cudaDev 0 commId 0x1 - Init COMPLETE\na:1:2 [0] NCCL INFO ncclCommInitRank comm 0x6 rank 0 nranks 4 cudaDev 0 commId 0x2 - Init COMPLETE\n", "", "", nil},
+		"no LID":                {strings.Replace(ports, "\tstate", "\tbase lid:\t 0x0\n\tstate", 1), Undecidable, "port-without-lid", []string{"mlx5_0"}},
+		"no LID on RoCE":        {strings.Replace(strings.Replace(ports, "\tstate", "\tbase lid:\t 0x0\n\tstate", 1), "InfiniBand\n", "Ethernet\n", 1), NoFault, "ports-healthy", nil},
+		"a link that is down":   {"link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev a\nlink mlx5_1/1 state DOWN physical_state POLLING netdev b\n", Undecidable, "rdma-link-down-beside", []string{"mlx5_1 is DOWN (POLLING), and mlx5_0"}},
+		"links of RDMA":         {"link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev a\n", NoFault, "ports-healthy", nil},
+		"one packet repeated":   {"link mlx5_0/1 rx_write_requests 8 out_of_sequence 0 packet_seq_err 1 local_ack_timeout_err 0\n", NoFault, "outputs-rdma-fine", nil},
+		"duplicates":            {"link mlx5_0/1 rx_write_requests 8 out_of_sequence 0 duplicate_request 4711 np_cnp_sent 3\n", Undecidable, "rdma-counters", []string{"duplicate_request 4711"}},
+		"few drops":             {received(0, 900, 0), NoFault, "outputs-network-fine", nil},
+		"many drops":            {received(0, 90_000, 0), Undecidable, "ip-received", []string{"eth0", "dropped 90000; 10000000 packets"}},
+		"missed":                {received(0, 0, 4411), Undecidable, "ip-received", []string{"missed 4411"}},
+		"bad frames":            {received(51, 0, 0), Undecidable, "ip-received", []string{"errors 51"}},
+		"31 of 32 ranks":        {ras("32        31"), Undecidable, "ras-fewer", []string{"31 of 32"}},
+		"all ranks":             {ras("32        32"), NoFault, "outputs-nccl-fine", []string{"32 ranks"}},
+		"RAS says more":         {ras("32        32") + "#0-0 (fa93) INCOMPLETE\n", "", "", nil},
+		"a lower clock":         {dmon("100", "1980", "1740"), Undecidable, "outputs-doubt", []string{"GPU 2 is as busy", "1740"}},
+		"half the clock":        {dmon("100", "1980", "600"), Fault, "smi-busy-clock", []string{"GPU 2", "600"}},
+		"clocks that vary":      {dmon("100", "1905", "1800"), NoFault, "outputs-gpus-fine", nil},
+		"a GPU that waits":      {dmon("12", "1980", "1980"), Undecidable, "outputs-doubt", []string{"GPU 2 is 12 % busy"}},
+		"without UVM":           {"Module                  Size  Used by\nnvidia              56823808  1 nvidia_modeset\n", Undecidable, "lsmod-no-uvm", nil},
+		"without peermem":       {"Module                  Size  Used by\nnvidia_uvm 1 0\nnvidia              56823808  1\nmlx5_ib 446464 0\n", Note, "lsmod-no-peermem", nil},
+		"with peermem":          {"Module                  Size  Used by\nnvidia_uvm 1 0\nnvidia_peermem 1 0\nnvidia              56823808  1\nmlx5_ib 446464 0\n", NoFault, "outputs-host-fine", nil},
+		"modules of others":     {"Module                  Size  Used by\nmlx5_ib 446464 0\n", NoFault, "outputs-host-fine", nil},
+		"two topologies":        {topology(8) + topology(8), NoFault, "outputs-nccl-fine", []string{"8 GPUs"}},
+		"one with fewer":        {"$ cat a.xml\n" + topology(8) + "$ cat b.xml\n" + topology(7), Undecidable, "topology-files-differ", []string{"8 GPUs", "7 GPUs"}},
+		"a second that is bad":  {topology(8) + strings.Replace(topology(8), `<nvlink target="0000:07:00.0" count="18"/>`, "", 1), Fault, "topology-file-odd-gpu", []string{"GPU 0"}},
+		"25G on its one lane":   {mlxlink("25G", "1x", "Firecode FEC", "25G,10G", "25G,10G"), NoFault, "outputs-rdma-fine", nil},
+		"two lanes":             {mlxlink("IB-NDR", "2x", "Standard_RS-FEC_PLR", "NDR,HDR", "NDR,HDR"), Undecidable, "mlxlink-narrow", nil},
+		"PAM4 without FEC":      {mlxlink("200G", "4x", "No FEC", "200G_4X", "200G_4X"), Undecidable, "mlxlink-no-fec", nil},
+		"EDR without FEC":       {mlxlink("IB-EDR", "4x", "No FEC", "EDR,FDR", "EDR,FDR"), NoFault, "outputs-rdma-fine", nil},
+		"a slow cable":          {mlxlink("100G", "4x", "Standard RS-FEC", "100G_4X,200G_4X", "100G_4X"), Note, "mlxlink-cable-limits", []string{"200G_4X"}},
+		"a slow link":           {mlxlink("IB-HDR", "4x", "Standard RS-FEC", "NDR,HDR", "NDR,HDR"), Fault, "mlxlink-slow", []string{"NDR"}},
+		"a slow link, no cable": {mlxlink("IB-HDR", "4x", "Standard RS-FEC", "NDR,HDR", ""), Undecidable, "outputs-doubt", []string{"NDR"}},
 		"mlxlink":               {"Operational Info\n----------------\nState                              : Active\nPhysical state                     : LinkUp\nSpeed                              : IB-NDR\nWidth                              : 4x\n\nSupported Info\n--------------\nEnabled Link Speed                 : 0x00000080 (NDR)\nSupported Cable Speed              : 0x000000e1 (NDR,HDR,EDR,SDR)\n\nModule Info\n-----------\nRx Power Current [dBm]             : 1.6,1.8,1.5,1.7 [-9..6]\n", NoFault, "outputs-rdma-fine", []string{"IB-NDR"}},
 	} {
 		r := s.Explain([]File{{"x", []byte(tt.text)}})
@@ -79,6 +111,103 @@ func TestOutputs(t *testing.T) {
 		}
 		if tt.id != "" && (r.Verdict != tt.verdict || !slices.Contains(ids, tt.id)) {
 			t.Errorf("%s: %s %v; want %s, %s", name, r.Verdict, ids, tt.verdict, tt.id)
+		}
+	}
+}
+
+// received is ip -s link with counters of received packets.
+func received(errors, dropped, missed int) string {
+	return fmt.Sprintf("2: eth0: <BROADCAST,UP,LOWER_UP> mtu 9000 qdisc mq state UP mode DEFAULT\n    RX:  bytes packets errors dropped  missed   mcast\n    987654321 10000000 %d %d %d 0\n    TX:  bytes packets errors dropped carrier collsns\n    1 1 0 0 0 0\n", errors, dropped, missed)
+}
+
+func ras(ranks string) string {
+	return "Job summary\n===========\n\n  Nodes  Processes         GPUs  Processes     GPUs\n(total)   per node  per process    (total)  (total)\n      4          8            1         32       32\n\nCommunicators... (0.00s)\n=============\n\nGroup     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors\n    #  in group  per comm  per node  per comm  in group\n    0         1         4         8        " + ranks + "   RUNNING      OK\n\nErrors\n======\n\nWarnings\n========\n\n"
+}
+
+// dmon is nvidia-smi dmon of four GPUs in two samples, of which GPU 2 differs.
+func dmon(busy, clock, odd string) string {
+	out := "# gpu    pwr  gtemp     sm   mclk   pclk\n# Idx      W      C      %    MHz    MHz\n"
+	for range 2 {
+		for i := range 4 {
+			sm, c := "100", clock
+			if i == 2 {
+				sm, c = busy, odd
+			}
+			out += fmt.Sprintf("    %d    690     58    %s   2619   %s\n", i, sm, c)
+		}
+	}
+	return out
+}
+
+// topology is NCCL's file of a machine.
+func topology(gpus int) string {
+	out := "<system version=\"1\">\n  <cpu numaid=\"0\" arch=\"x86_64\">\n"
+	for i := range gpus {
+		out += fmt.Sprintf("    <pci busid=\"0000:%02x:00.0\" class=\"0x030200\" device=\"0x2330\" link_speed=\"32.0 GT/s PCIe\" link_width=\"16\">\n      <gpu dev=\"%d\" sm=\"90\"><nvlink target=\"0000:07:00.0\" count=\"18\"/></gpu>\n    </pci>\n", i+16, i)
+	}
+	return out + "  </cpu>\n</system>\n"
+}
+
+func mlxlink(speed, width, fec, port, cable string) string {
+	out := fmt.Sprintf("Operational Info\n----------------\nState                              : Active\nPhysical state                     : LinkUp\nSpeed                              : %s\nWidth                              : %s\nFEC                                : %s\n\nSupported Info\n--------------\nEnabled Link Speed                 : 0x1 (%s)\n", speed, width, fec, port)
+	if cable != "" {
+		out += "Supported Cable Speed              : 0x1 (" + cable + ")\n"
+	}
+	return out
+}
+
+// TestTold: what a person says of an Xid is likely, and the kernel's line certain.
+func TestTold(t *testing.T) {
+	t.Parallel()
+	s := set(t)
+	for text, want := range map[string]Certainty{
+		"[88230.1] NVRM: Xid (PCI:0000:9d:00): 79, pid=1, name=x, GPU has fallen off the bus.": Certain,
+		"We got Xid 79 last week":              Likely,
+		"nvidia-smi hangs, XID 119 on 9d:00.0": Likely,
+		"XID error 48 was reported by DCGM":    Likely,
+		"Xid 79 means that the GPU was lost":   "",
+		"look for Xid 79 in dmesg":             "",
+	} {
+		r := s.Explain([]File{{"x", []byte(text)}})
+		switch {
+		case want == "" && r.Verdict != Fault:
+		case want == "" || r.Verdict != Fault || r.Causes[0].Sure != want:
+			t.Errorf("%s: %s %v, want %s", text, r.Verdict, r.Causes, want)
+		case (want == Likely) != (len(r.Causes[0].Ask) > 0) || strings.Contains(r.Summary, "ADDRESS"):
+			t.Errorf("%s: %s, asks for %v", text, r.Summary, r.Causes[0].Ask)
+		}
+	}
+}
+
+// TestSettings: a text of NCCL's settings alone, as a shell reads it and as NCCL does.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	s := set(t)
+	for _, tt := range []struct {
+		name, text string
+		verdict    Verdict
+		words      []string
+	}{
+		{"stdin", "NCCL_DEBUG=INFO\nNCCL_IB_HCA=mlx5_0,mlx5_1\n", NoFault, []string{"2 settings"}},
+		{"etc/nccl.conf", "# site\nNCCL_DEBUG=INFO\n\nNCCL_SOCKET_IFNAME==ens1f0\n", NoFault, []string{"2 settings"}},
+		{"stdin", "$ env | grep NCCL\nNCCL_IB_HAC=mlx5_0\nNCCL_DEBUG=VERBOSE\n", Fault, []string{"line 2: NCCL_IB_HAC", "NCCL_IB_HCA?", "line 3: NCCL_DEBUG"}},
+		{"a.sh", "export NCCL_DEBUG=WARN\n", NoFault, nil},
+		{"nccl.conf", "export NCCL_DEBUG=WARN\n", Fault, []string{"line 1: NCCL_DEBUG is not set"}},
+		{"nccl.conf", "NCCL_DEBUG=WARN\nNCCL_DEBUG=INFO\n", Fault, []string{"line 2: NCCL_DEBUG is set at line 1 already"}},
+		{"nccl.conf", "NCCL_P2P_DISABLE=1\nNCCL_DEBUG=TRACE\n", Note, []string{"NCCL_P2P_DISABLE=1", "host memory", "NCCL_DEBUG=TRACE"}},
+		{"nccl.conf", "NCCL_FOOBAR_QUUX=1\n", Note, []string{"NCCL_FOOBAR_QUUX"}},
+		{"job.log", "NCCL_IB_HAC=mlx5_0\nTraining begins\n", Note, []string{"NCCL_IB_HCA?"}},
+		{"job.log", "NCCL_IB_HAC=mlx5_0\nNVRM: Xid (PCI:0000:9d:00): 79, pid=1, GPU has fallen off the bus.\n", Fault, []string{"Xid 79"}},
+		{"a.sh", "export NCCL_IB_HCA=$HCAS\nexport NCCL_IB_TIMEOUT=${T:-22}\n", NoFault, nil},
+	} {
+		r := s.Explain([]File{{tt.name, []byte(tt.text)}})
+		if r.Verdict != tt.verdict {
+			t.Errorf("%s: %q: %s, %s; want %s", tt.name, tt.text, r.Verdict, r.Summary, tt.verdict)
+		}
+		for _, w := range tt.words {
+			if !strings.Contains(r.Summary, w) {
+				t.Errorf("%s: %q: %q is without %q", tt.name, tt.text, r.Summary, w)
+			}
 		}
 	}
 }
