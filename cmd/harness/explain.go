@@ -28,11 +28,11 @@ it, the remedy, how to verify it, and who says so:
 
 It knows NCCL's and RCCL's logs and RAS, PyTorch's watchdog and flight recorder,
 kernel logs (Xid, SXid, mlx5, AER), nvidia-smi (topo -m, -q, nvlink -s), ibstat,
-NCCL's topology files, and errors of mpirun, Slurm, torchrun, UCX and libfabric.
-Files may be packed by gzip. What the text does not decide is said to be so, with
-what to get. Nothing is sent anywhere; secrets and control characters are not
-repeated. A benchmark's table without a fault is judged as harness judge does. Exit
-status: 0, or 1 if a fault was found, or harness judge's.`
+NCCL's topology files and nccl.conf, and errors of mpirun, Slurm, torchrun, UCX
+and libfabric. Files may be packed by gzip. What the text does not decide is said
+to be so, with what to get. Nothing is sent anywhere; secrets and control
+characters are not repeated. A benchmark's table without a fault is judged as
+harness judge does. Exit status: 0, or 1 if a fault was found, or harness judge's.`
 
 // maxExplained bounds an input of explain.
 const maxExplained = 1 << 30

@@ -126,6 +126,11 @@ var advice = regexp.MustCompile(`(?i)\b(?:look|check|grep|search|watch|scan)(?:i
 // meant matches what says what an Xid stands for, and not that there was one.
 var meant = regexp.MustCompile(`^\W*(?:(?:means?|indicates?|reports?|stands? for|refers? to|denotes?|signifies|is (?:an?|the) (?:code|number|error) (?:for|of))\b|= )`)
 
+// entry matches what follows a number in a list of what Xids mean, of which so many lines are one.
+var entry = regexp.MustCompile("^[`*]* *(?::|-|=|–|\\|) *[A-Za-z]")
+
+const fewListed = 4
+
 // maxNamedXids is how many Xids a person names: a text with more is a list of them.
 const maxNamedXids = 8
 
@@ -140,7 +145,7 @@ func readNamedXids(in *input, hits []hit) {
 		at   place
 	}
 	var all []found
-	seen := map[int]bool{}
+	seen, listed := map[int]bool{}, 0
 	for _, h := range hits {
 		l := in.lineAt(h.at)
 		if advice.MatchString(l) {
@@ -149,6 +154,9 @@ func readNamedXids(in *input, hits []hit) {
 		for _, m := range namedXids.FindAllStringSubmatchIndex(l, -1) {
 			if meant.MatchString(l[m[1]:]) {
 				continue
+			}
+			if strings.Trim(l[:m[0]], " \t-*|#`") == "" && entry.MatchString(l[m[1]:]) {
+				listed++
 			}
 			for _, text := range xidNumber.FindAllString(l[m[2]:m[3]], -1) {
 				n, _ := strconv.Atoi(text)
@@ -165,7 +173,7 @@ func readNamedXids(in *input, hits []hit) {
 			}
 		}
 	}
-	if len(all) > maxNamedXids {
+	if len(all) > maxNamedXids || listed >= fewListed {
 		return
 	}
 	for _, f := range all {

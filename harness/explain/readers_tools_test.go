@@ -167,6 +167,7 @@ func TestTold(t *testing.T) {
 		"XID error 48 was reported by DCGM":    Likely,
 		"Xid 79 means that the GPU was lost":   "",
 		"look for Xid 79 in dmesg":             "",
+		"- Xid 13: Graphics Engine Exception\n- Xid 31: Memory Page Fault\n- Xid 48: Double Bit ECC Error\n- Xid 79: fallen off the bus": "",
 	} {
 		r := s.Explain([]File{{"x", []byte(text)}})
 		switch {
