@@ -155,14 +155,38 @@ func (h *hunt) judgeEvents(look int) {
 		explained[i] = p.b == anyNode && p.d == Both && (h.accused[p.a] != nil || h.loss.accused[p.a] != nil)
 	}
 	for {
-		best, more := h.oddest(look, explained)
+		all, questions := h.oddities(explained)
+		best, more := h.oddest(all, look, questions)
 		if best == nil {
 			h.suspicious = more
-			return
+			break
 		}
 		h.odd = append(h.odd, *best)
 		explained[h.numbers[best.place]] = true
 	}
+	h.marks = map[int][]oddity{}
+	for i, p := range h.numbered {
+		if p.b != anyNode || p.d != Both || h.accused[p.a] == nil && h.loss.accused[p.a] == nil || len(h.marks) == maxMarks {
+			continue
+		}
+		explained[i] = false
+		all, _ := h.oddities(explained)
+		h.marks[p.a] = at(all, p)
+		explained[i] = true
+	}
+}
+
+// maxMarks is for how many accused nodes the symptoms are counted.
+const maxMarks = 16
+
+// at returns the oddities of a place that are not by chance.
+func at(all []oddity, p place) (out []oddity) {
+	for _, x := range all {
+		if x.place == p && x.p <= 0.03 && x.with >= minEvents {
+			out = append(out, x)
+		}
+	}
+	return out
 }
 
 // explains reports whether a place that is accused contains a flow.
@@ -243,14 +267,11 @@ func (c *count) add(round int, hit bool) {
 	c.last, c.trials = round, c.of
 }
 
-// oddest returns the place and symptom with the lowest probability, if it is low enough, and
-// whether any is so low that more measurements may make it so.
-func (h *hunt) oddest(look int, explained []bool) (best *oddity, more bool) {
-	var all []oddity
-	questions := 0
+// oddities returns the places that have symptoms, those with the lowest probability first, and how
+// many places there are, times symptoms.
+func (h *hunt) oddities(explained []bool) (all []oddity, questions int) {
 	for _, symptom := range symptoms {
-		has := h.shows(symptom)
-		by, single, double := h.tallies(has, explained)
+		by, single, double := h.tallies(h.shows(symptom), explained)
 		for i, c := range by {
 			if c.of > 0 {
 				questions++
@@ -268,24 +289,25 @@ func (h *hunt) oddest(look int, explained []bool) (best *oddity, more bool) {
 				continue
 			}
 			rest := (float64(with) + 0.5) / float64(others+1)
-			o := oddity{place: p, symptom: symptom, count: c, rest: float64(with) / float64(max(others, 1)), p: stat.AtLeast(c.with, c.of, min(1, often*rest+seldom))}
-			all = append(all, o)
+			all = append(all, oddity{place: p, symptom: symptom, count: c, rest: float64(with) / float64(others), p: stat.AtLeast(c.with, c.of, min(1, often*rest+seldom))})
 		}
 	}
-	level := h.o.Alpha * eventPart / float64(look*(look+1)*max(questions, 1))
 	slices.SortFunc(all, func(a, b oddity) int {
 		return cmp.Or(cmp.Compare(a.p, b.p), cmp.Compare(len(b.d), len(a.d)), cmp.Compare(a.a, b.a), cmp.Compare(a.b, b.b))
 	})
+	return all, max(questions, 1)
+}
+
+// oddest returns the place and symptom with the lowest probability, if it is low enough, and
+// whether any is so low that more measurements may make it so.
+func (h *hunt) oddest(all []oddity, look, questions int) (best *oddity, more bool) {
+	level := h.o.Alpha * eventPart / float64(look*(look+1)*questions)
 	for i := range all {
 		o := &all[i]
-		more = more || o.p <= math.Sqrt(level) || o.p*float64(questions) <= suspicion && h.rounds < h.o.MaxRounds*2/3
+		more = more || o.p <= math.Sqrt(level) || h.rounds < h.o.MaxRounds*2/3 && o.p*float64(questions) <= suspicion
 		// One disturbance, however long, may be anybody's.
 		if o.p <= level && o.with >= minEvents && (o.spells >= 2 || o.with == o.of) {
-			for _, x := range all {
-				if x.place == o.place && x.symptom != o.symptom && x.p <= 0.03 {
-					o.also = append(o.also, x)
-				}
-			}
+			o.also = slices.DeleteFunc(at(all, o.place), func(x oddity) bool { return x.symptom == o.symptom })
 			return o, more
 		}
 	}

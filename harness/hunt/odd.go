@@ -2,9 +2,7 @@ package hunt
 
 import (
 	"fmt"
-	"math"
 	"slices"
-	"strings"
 
 	"github.com/assay-hpc/assay/internal/stat"
 )
@@ -85,65 +83,55 @@ func groupOf(f flow, group []int) []int {
 	return []int{f.from, f.to}
 }
 
+func has(list []oddity, s Symptom) *oddity {
+	if i := slices.IndexFunc(list, func(o oddity) bool { return o.symptom == s }); i >= 0 {
+		return &list[i]
+	}
+	return nil
+}
+
 // kindOf says what symptoms together are a sign of.
 func kindOf(list []oddity) Kind {
-	has := func(s Symptom) *oddity {
-		if i := slices.IndexFunc(list, func(o oddity) bool { return o.symptom == s }); i >= 0 {
-			return &list[i]
-		}
-		return nil
-	}
 	always := func(o *oddity) bool { return o != nil && 10*o.with >= 9*o.of }
 	switch {
-	case always(has(Failed)):
+	case always(has(list, Failed)):
 		return Failing
-	case always(has(Dropped)):
+	case always(has(list, Dropped)):
 		return Slow
-	case has(Stalled) != nil || has(Failed) != nil || has(Dropped) != nil:
+	case has(list, Stalled) != nil || has(list, Failed) != nil || has(list, Dropped) != nil:
 		return Flapping
-	case has(Missing) != nil:
+	case has(list, Missing) != nil:
 		return Lossy
-	case has(Delayed) != nil:
+	case has(list, Delayed) != nil:
 		return Late
-	case has(Doubled) != nil:
+	case has(list, Doubled) != nil:
 		return Duplicating
-	case has(Swapped) != nil:
+	case has(list, Swapped) != nil:
 		return Reordering
 	}
 	return Flapping
 }
 
-func (s Suspect) symptomText() string {
-	what := map[Kind]string{
-		Slow: "is slow", Lossy: "loses packets", Failing: "fails", Flapping: "comes and goes", Late: "is late",
-		Duplicating: "duplicates packets", Reordering: "reorders packets",
-	}[s.Kind]
-	if s.Peers == nil && s.Direction != Both {
-		what += ", " + string(s.Direction)
+// marked adds the symptoms of a node that is accused of being slow, or of losing packets. They say
+// what kind of slowness or loss it is.
+func (h *hunt) marked(s *Suspect, node int) {
+	list := h.marks[node]
+	for _, o := range list {
+		s.Symptoms = append(s.Symptoms, Seen{o.symptom, o.with, o.of, o.rest, o.p})
 	}
-	var seen []string
-	for _, x := range s.Symptoms {
-		seen = append(seen, fmt.Sprintf("%s in %d of %d measurements (others: %.2g %%)", x.Symptom, x.With, x.Of, 100*x.Rest))
+	switch kind := kindOf(list); {
+	case len(list) == 0:
+	case kind == Reordering && s.Kind == Lossy:
+		s.Kind = Reordering // TCP sends again what is only late
+	case kind == Flapping && has(list, Stalled) != nil:
+		s.Kind = Flapping
 	}
-	return fmt.Sprintf("%s: %s, p = %.1g", what, strings.Join(seen, ", "), s.P)
 }
 
-// comesAndGoes reports whether a node that is accused of being slow, or of losing packets, is as fast
-// as others but for outages.
-func (h *hunt) comesAndGoes(node int) bool {
-	at, usual := place{node, anyNode, Both}, h.usual()
-	well, out := 0, 0
-	for i := range h.events {
-		e := &h.events[i]
-		for _, f := range e.flows {
-			switch {
-			case !at.explains(f, e.group):
-			case f.shows[Failed] || f.shows[Stalled]:
-				out++
-			case f.value > math.Exp(-h.least)*usual[h.classOf(e.group)]:
-				well++
-			}
-		}
+// symptomText lists what measurements showed.
+func (s Suspect) symptomText() (out []string) {
+	for _, x := range s.Symptoms {
+		out = append(out, fmt.Sprintf("%s in %d of %d measurements (others: %.2g %%)", x.Symptom, x.With, x.Of, 100*x.Rest))
 	}
-	return out >= minEvents && 2*well >= out
+	return out
 }

@@ -203,9 +203,7 @@ func (h *hunt) suspect(node int, slow, lossy *charge) Suspect {
 	if lossy != nil || h.unsteady(mine) {
 		s.Kind = Lossy
 	}
-	if h.comesAndGoes(node) {
-		s.Kind = Flapping
-	}
+	h.marked(&s, node)
 	return s
 }
 
@@ -352,27 +350,29 @@ func (s Suspect) Text(name func(nodes []int) string) string {
 			who = "the path between " + name(s.Nodes) + " and the others"
 		}
 	}
-	if s.Symptoms != nil {
-		return who + " " + s.symptomText()
-	}
-	what := "is slow"
-	switch {
-	case !s.Slower && s.Kind == Lossy:
-		what = "loses packets"
-	case s.Kind == Lossy:
+	what := map[Kind]string{
+		Slow: "is slow", SlowPath: "is slow", Lossy: "loses packets", Failing: "fails", Flapping: "comes and goes", Late: "is late",
+		Duplicating: "duplicates packets", Reordering: "reorders packets",
+	}[s.Kind]
+	if s.Kind == Lossy && s.Slower {
 		what = "is slow and loses packets"
-	case s.Kind == Flapping:
-		what = "comes and goes"
 	}
-	if s.Kind != SlowPath && s.Direction != Both {
+	if s.Kind != SlowPath && s.Peers == nil && s.Direction != Both {
 		what += ", " + string(s.Direction)
 	}
-	text := fmt.Sprintf("%s %s: %.0f %% of what is usual (p = %.1g", who, what, 100*s.Ratio, s.P)
-	if s.Resent > 0 {
-		text += fmt.Sprintf(", %.2g %% sent again", 100*s.Resent)
+	said := []string{}
+	if s.Ratio < 1-dull || s.Symptoms == nil {
+		said = append(said, fmt.Sprintf("%.0f %% of what is usual", 100*s.Ratio))
 	}
-	return text + ")"
+	if s.Resent > 0 {
+		said = append(said, fmt.Sprintf("%.2g %% sent again", 100*s.Resent))
+	}
+	said = append(said, s.symptomText()...)
+	return fmt.Sprintf("%s %s: %s (p = %.1g)", who, what, strings.Join(said, ", "), s.P)
 }
+
+// dull is a difference from what is usual that is not worth telling beside symptoms.
+const dull = 0.01
 
 // numbers prints nodes as "0-3,7".
 func numbers(nodes []int) string {
