@@ -87,8 +87,8 @@ func TestHistory(t *testing.T) {
 	broken := save(t, dir, "broken.json", []byte(`{"predicateType":"`+certificate.PredicateType+`"}`))
 
 	h := historyOf(t, dir)
-	if h.Version != 1 || h.Certificates != 24 || h.Refused != 1 || len(h.Machines) != 2 {
-		t.Errorf("history = version %d, %d certificates, %d refused, %d machines; want 1, 24, 1, 2", h.Version, h.Certificates, h.Refused, len(h.Machines))
+	if h.Version != 2 || h.Certificates != 24 || h.Refused != 1 || len(h.Machines) != 2 {
+		t.Errorf("history = version %d, %d certificates, %d refused, %d machines; want 2, 24, 1, 2", h.Version, h.Certificates, h.Refused, len(h.Machines))
 	}
 	if d := h.Drifts(); len(d) != 1 || d[0].Object != "GPU 1" || d[0].Kind != history.Step || d[0].From.Day() != 10 {
 		t.Errorf("drifts = %v; want one of GPU 1 on the 10th", d)
@@ -112,7 +112,7 @@ func TestHistory(t *testing.T) {
 		code int
 		said string
 	}{
-		{dir, 0, "drift   bandwidth/h2d: GPU 1 (GPU-00000001-1111-2222-3333-444444444444) fell 10 % between 2026-03-10 12:01 and 2026-03-11 12:01"},
+		{dir, 0, "drift   n1: bandwidth/h2d: GPU 1 (GPU-00000001-1111-2222-3333-444444444444) fell 10 % between 2026-03-10 12:01 and 2026-03-11 12:01"},
 		{dir, 0, "refused: " + broken + ": certificate: "},
 		{dir + " --fail-on-drift", 1, "--fail-on-drift: 1 figures drifted"},
 		{sub + " --fail-on-drift", 0, "0 drifts"},
@@ -181,20 +181,20 @@ func TestHistoryRegistry(t *testing.T) {
 	repo := registryHost(t) + "/owner/nodes"
 	dir := t.TempDir()
 	args := []string{"push"}
-	for day := range 12 {
+	for day := range 13 {
 		args = append(args, write(t, dir, daily(t, "n1", 2, day)))
 	}
 	if code, _, errOut := tell(append(args, repo)...); code != exit.Pass {
 		t.Fatalf("push: %d, %s", code, errOut)
 	}
-	if h := historyOf(t, repo); h.Certificates != 12 || len(h.Drifts()) != 1 {
-		t.Errorf("history of %s: %d certificates, %v; want 12 and one drift", repo, h.Certificates, h.Drifts())
+	if h := historyOf(t, repo); h.Certificates != 13 || len(h.Drifts()) != 1 {
+		t.Errorf("history of %s: %d certificates, %v; want 13 and one drift", repo, h.Certificates, h.Drifts())
 	}
-	if h := historyOf(t, repo, "--node", "n1", "--since", "2026-03-09"); h.Certificates != 4 {
-		t.Errorf("since the 9th there are %d certificates; want 4", h.Certificates)
+	if h := historyOf(t, repo, "--node", "n1", "--since", "2026-03-09"); h.Certificates != 5 {
+		t.Errorf("since the 9th there are %d certificates; want 5", h.Certificates)
 	}
-	if h := historyOf(t, repo, dir); h.Certificates != 12 || h.Repeated != 12 {
-		t.Errorf("repository and directory: %d certificates, %d repeated; want 12 and 12", h.Certificates, h.Repeated)
+	if h := historyOf(t, repo, dir); h.Certificates != 13 || h.Repeated != 13 {
+		t.Errorf("repository and directory: %d certificates, %d repeated; want 13 and 13", h.Certificates, h.Repeated)
 	}
 	if code, _, errOut := tell("history", repo, "--node", "n2"); code != exit.NotDone {
 		t.Errorf("a node that is not there: %d, %s", code, errOut)

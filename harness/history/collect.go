@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +22,7 @@ type Options struct {
 type Collector struct {
 	opts     Options
 	machines map[string]*subject
+	faults   map[part][]fault
 	repeated int
 	refused  int
 }
@@ -30,12 +30,13 @@ type Collector struct {
 // NewCollector returns an empty one.
 func NewCollector(o Options) *Collector {
 	o.Tolerance = cmp.Or(o.Tolerance, DefaultTolerance)
-	return &Collector{opts: o, machines: map[string]*subject{}}
+	return &Collector{opts: o, machines: map[string]*subject{}, faults: map[part][]fault{}}
 }
 
 // subject is what is known about one subject.
 type subject struct {
 	digest string
+	parts  []string // that identify it
 	seen   map[string]bool
 	runs   []certificateRun
 	series map[key]*series
@@ -46,6 +47,7 @@ type certificateRun struct {
 	Run
 	name     string
 	facts    map[string]string // versions, by component
+	parts    map[string]string // UUIDs and GUIDs, by name
 	verdicts map[string]judgement
 }
 
@@ -64,6 +66,7 @@ type series struct {
 	order  int       // its position in that certificate
 	better result.Better
 	limit  *result.Limit
+	model  string
 	points []Value
 }
 
@@ -73,6 +76,9 @@ func (c *Collector) Add(st *certificate.Statement) {
 	m := c.machines[digest]
 	if m == nil {
 		m = &subject{digest: digest, seen: map[string]bool{}, series: map[key]*series{}}
+		if n := st.Predicate.Node; n != nil {
+			m.parts = n.Identity
+		}
 		c.machines[digest] = m
 	}
 	p := &st.Predicate
@@ -83,16 +89,19 @@ func (c *Collector) Add(st *certificate.Statement) {
 		return
 	}
 	m.seen[id] = true
-	r := certificateRun{name: name, facts: facts(p), verdicts: map[string]judgement{"": {p.Verdict, ""}}}
+	r := certificateRun{name: name, facts: facts(p), parts: parts(p), verdicts: map[string]judgement{"": {p.Verdict, ""}}}
 	r.Run = Run{p.Finished, p.Finished.Sub(p.Started), p.Suite, p.Verdict, result.Count(p.Results), p.Harness.Version, r.facts["driver"]}
+	ids := identities(p)
 	for i := range p.Results {
 		if res := &p.Results[i]; c.wants(res.ID) {
 			r.verdicts[res.ID] = judgement{res.Verdict, res.Reason}
+			c.fault(st, res, ids)
 		}
 	}
+	models := models(p)
 	for order, f := range figures(st) {
 		if c.wants(f.thing.Check) {
-			m.add(f, p.Finished, order)
+			m.add(f, models[f.thing.Object], p.Finished, order)
 		}
 	}
 	m.runs = append(m.runs, r)
@@ -135,7 +144,7 @@ func figures(st *certificate.Statement) (out []figure) {
 // Refuse counts a certificate that was not accepted.
 func (c *Collector) Refuse() { c.refused++ }
 
-func (m *subject) add(f figure, at time.Time, order int) {
+func (m *subject) add(f figure, model string, at time.Time, order int) {
 	t, v := f.thing, f.measured
 	k := keyOf(t)
 	s := m.series[k]
@@ -144,7 +153,7 @@ func (m *subject) add(f figure, at time.Time, order int) {
 		m.series[k] = s
 	}
 	if !at.Before(s.named) {
-		s.thing, s.named, s.order, s.better, s.limit = t, at, order, better(t, v), v.Limit
+		s.thing, s.named, s.order, s.better, s.limit, s.model = t, at, order, better(t, v), v.Limit, model
 	}
 	s.points = append(s.points, Value{at, v.Value, f.verdict, halfSpread(v)})
 }
@@ -185,6 +194,19 @@ func Subject(st *certificate.Statement) (name, digest string) {
 
 // identities maps each name to a permanent id: a GPU's UUID, a port's GUID.
 func identities(p *certificate.Predicate) map[string]string {
+	ids := parts(p)
+	for i := range p.Results {
+		for _, o := range p.Results[i].Objects {
+			if o.ID != "" {
+				ids[o.Name] = o.ID
+			}
+		}
+	}
+	return ids
+}
+
+// parts maps the names of GPUs and ports to their UUIDs and GUIDs.
+func parts(p *certificate.Predicate) map[string]string {
 	ids := map[string]string{}
 	if n := p.Node; n != nil {
 		for _, g := range n.GPUs {
@@ -194,14 +216,19 @@ func identities(p *certificate.Predicate) map[string]string {
 			ids[port.Name] = port.GUID
 		}
 	}
-	for i := range p.Results {
-		for _, o := range p.Results[i].Objects {
-			if o.ID != "" {
-				ids[o.Name] = o.ID
-			}
+	maps.DeleteFunc(ids, func(_, id string) bool { return id == "" })
+	return ids
+}
+
+// models maps the names of GPUs to their models.
+func models(p *certificate.Predicate) map[string]string {
+	out := map[string]string{}
+	if p.Node != nil {
+		for _, g := range p.Node.GPUs {
+			out[fmt.Sprintf("GPU %d", g.Index)] = g.Name
 		}
 	}
-	return ids
+	return out
 }
 
 // facts returns the versions and settings that may change between certificates of one machine.
@@ -231,70 +258,25 @@ func facts(p *certificate.Predicate) map[string]string {
 
 // History returns what was collected so far.
 func (c *Collector) History() *History {
-	h := &History{Version: Version, Tolerance: c.opts.Tolerance, Repeated: c.repeated, Refused: c.refused, Machines: []Machine{}}
-	for _, m := range c.machines {
-		out := m.finish(c.opts.Tolerance)
+	h := &History{Version: Version, Tolerance: c.opts.Tolerance, Repeated: c.repeated, Refused: c.refused, Machines: []Machine{}, Shared: []Shared{}}
+	j := &judge{tolerance: c.opts.Tolerance, pools: map[poolKey]*pool{}}
+	subjects := c.subjects()
+	groups := make([][]*group, len(subjects))
+	for i, m := range subjects {
+		groups[i] = m.groups()
+		for _, g := range groups[i] {
+			j.learn(g)
+		}
+	}
+	for _, p := range j.pools {
+		p.close()
+	}
+	for i, m := range subjects {
+		out := m.finish(j, groups[i])
 		h.Certificates += out.Certificates
 		h.Machines = append(h.Machines, out)
 	}
-	slices.SortFunc(h.Machines, func(a, b Machine) int {
-		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Digest, b.Digest))
-	})
+	h.share(groups)
+	h.Offenders = c.offenders(subjects)
 	return h
-}
-
-func (m *subject) finish(tolerance float64) Machine {
-	slices.SortStableFunc(m.runs, func(a, b certificateRun) int { return a.At.Compare(b.At) })
-	last := m.runs[len(m.runs)-1]
-	out := Machine{
-		Name: last.name, Digest: m.digest, Certificates: len(m.runs), First: m.runs[0].At, Last: last.At,
-		Series: []Series{}, Changes: m.changes(), Verdicts: m.verdictChanges(),
-	}
-	all := slices.SortedFunc(maps.Values(m.series), func(a, b *series) int {
-		return cmp.Or(b.named.Compare(a.named), cmp.Compare(a.order, b.order))
-	})
-	for _, s := range all {
-		out.Series = append(out.Series, s.finish(tolerance, out.Changes))
-	}
-	suites := map[string]bool{}
-	for _, r := range m.runs {
-		out.Runs = append(out.Runs, r.Run)
-		suites[r.Suite] = true
-	}
-	out.Suites = len(suites)
-	return out
-}
-
-// changes lists each fact that differs from its last known value.
-func (m *subject) changes() []Change {
-	out := []Change{}
-	known := map[string]string{}
-	for _, r := range m.runs {
-		for _, what := range slices.Sorted(maps.Keys(r.facts)) {
-			if was, ok := known[what]; ok && was != r.facts[what] {
-				out = append(out, Change{r.At, what, was, r.facts[what]})
-			}
-			known[what] = r.facts[what]
-		}
-	}
-	return out
-}
-
-func (m *subject) verdictChanges() []VerdictChange {
-	out := []VerdictChange{}
-	known := map[[2]string]result.Verdict{}
-	for _, r := range m.runs {
-		for _, check := range slices.Sorted(maps.Keys(r.verdicts)) {
-			now := r.verdicts[check]
-			if now.verdict == result.Skip {
-				continue
-			}
-			this := [2]string{r.Suite, check}
-			if was, ok := known[this]; ok && was != now.verdict {
-				out = append(out, VerdictChange{r.At, r.Suite, check, was, now.verdict, now.reason})
-			}
-			known[this] = now.verdict
-		}
-	}
-	return out
 }

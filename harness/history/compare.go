@@ -41,3 +41,11 @@ func (k key) anySuite() key {
 	k.suite = ""
 	return k
 }
+
+// relative returns a change relative to the value before; 0 if that is 0.
+func relative(before, after float64) float64 {
+	if before == 0 {
+		return 0
+	}
+	return (after - before) / math.Abs(before)
+}

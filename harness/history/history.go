@@ -5,32 +5,31 @@
 //
 // # When a change is a drift
 //
-// There are two kinds of drift. Both are found through medians, so that a single outlier neither
-// causes nor hides one:
+// A figure is judged beside its peers: the same figure of the node's other GPUs, ports or pairs, by
+// their median. What they have in common is judged by itself, and so are figures of which there
+// are three or fewer. The model is
 //
-//   - a step: the split of the series into two levels with the points nearest to their level's
-//     median; at least three points before it and two after;
-//   - a trend: the Theil-Sen line (Theil 1950; Sen, JASA 63, 1968). Sen's 99.9 % confidence
-//     interval of its slope must exclude zero; at least eight points.
+//	y(t) = level + slope or step at an unknown time + b · peers(t) + noise(t)
 //
-// The noise is the largest of four estimates of the standard deviation σ: from the median
-// absolute deviation of the residuals, from that of successive differences, from the spreads that
-// certificates state, and from how values were rounded. A change is a drift if it is larger than
-// the tolerance and larger than 3 σ. A step must also be larger than 5+24/m standard errors,
-// where m is the smaller number of points on a side: the fewer points, the less certain is the
-// noise. On pure noise, normal or with heavy tails, a test finds fewer than one false drift in a
-// thousand series.
+// where y is the logarithm of the value, and the noise may be correlated from one certificate to the
+// next, the less the longer the time between them. A change is found by the generalised likelihood
+// ratio against no change, with the correlation fitted on both sides; it must exceed a threshold
+// from simulation both for normal noise and for Student's t with four degrees of freedom. Peers, also
+// those on other machines, say how correlated and how large noise is. After a step both parts are
+// searched again. Single outliers, one or two certificates long, are named and left out.
+//
+// A change is a drift if it is also larger than the tolerance. Where there is none a series says what
+// it would have shown. docs/certificate.md has measured rates.
 package history
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/assay-hpc/assay/internal/result"
 )
 
 // Version is the version of History's JSON.
-const Version = 1
+const Version = 2
 
 // DefaultTolerance is the relative change up to which nothing is called a drift.
 const DefaultTolerance = 0.02
@@ -43,6 +42,9 @@ type History struct {
 	Repeated     int       `json:"repeated"`     // that were found more than once, and count once
 	Refused      int       `json:"refused"`      // that could not be read, or that no trusted key signed; the caller's count
 	Machines     []Machine `json:"machines"`     // by name, then digest
+
+	Shared    []Shared   `json:"shared"`    // changes that machines have in common with a version
+	Offenders []Offender `json:"offenders"` // what failed, passed, and failed by the same check again
 }
 
 // A Machine is one subject of certificates: a node or, without one, an image.
@@ -53,25 +55,11 @@ type Machine struct {
 	First        time.Time       `json:"first"` // when the first and the last certificate were finished
 	Last         time.Time       `json:"last"`
 	Series       []Series        `json:"series"` // in the order of the last certificate that contains each
+	Common       []Drift         `json:"common"` // of all GPUs, ports or pairs of a figure together
 	Changes      []Change        `json:"changes"`
 	Verdicts     []VerdictChange `json:"verdicts"`
 	Runs         []Run           `json:"-"` // its certificates, the oldest first
 	Suites       int             `json:"-"` // number of suites of these certificates
-}
-
-// DriftLines describes the drifts, one line each.
-func (m *Machine) DriftLines() (lines []string) {
-	for _, s := range m.Series {
-		if s.Drift == nil {
-			continue
-		}
-		mark := "drift "
-		if s.Drift.Better {
-			mark = "better"
-		}
-		lines = append(lines, fmt.Sprintf("%s  %s%s", mark, s.Drift, m.InSuite(s.Suite)))
-	}
-	return lines
 }
 
 // InSuite returns the suffix for the name of a figure or a verdict: its suite, if there are
@@ -112,9 +100,13 @@ type Series struct {
 	First  float64 `json:"first"`
 	Median float64 `json:"median"`
 	Last   float64 `json:"last"`
-	Noise  float64 `json:"noise"`           // two standard deviations, in Unit
-	Trend  *Trend  `json:"trend,omitempty"` // with three points or more
-	Drift  *Drift  `json:"drift,omitempty"`
+	Noise  float64 `json:"noise"` // two standard deviations, in Unit
+	// Seen is the smallest relative change that would have been found within eight certificates, with
+	// a probability of 95 %; 0 if not even half of the value would, or if there is a drift.
+	Seen        float64      `json:"seen"`
+	Drifts      []Drift      `json:"drifts,omitempty"`      // the oldest first
+	Outliers    []Outlier    `json:"outliers,omitempty"`    // the oldest first
+	NoiseChange *NoiseChange `json:"noiseChange,omitempty"` // the largest
 
 	Better result.Better `json:"-"`
 	Limit  *result.Limit `json:"-"` // the last one
@@ -129,12 +121,14 @@ type Value struct {
 	spread  float64        // half of the stated spread; 0 for none
 }
 
-// A Trend is a series' slope per day, with its 95 % confidence interval if there are enough
-// points.
-type Trend struct {
-	PerDay float64  `json:"perDay"`
-	Low    *float64 `json:"low,omitempty"`
-	High   *float64 `json:"high,omitempty"`
+// drift returns the latest drift that still holds; nil if there is none.
+func (s *Series) drift() *Drift {
+	for i := len(s.Drifts) - 1; i >= 0; i-- {
+		if s.Drifts[i].Until == nil {
+			return &s.Drifts[i]
+		}
+	}
+	return nil
 }
 
 // DriftKind says how a value drifted.
@@ -150,16 +144,26 @@ const (
 // A Drift is a change that tolerance and noise do not explain.
 type Drift struct {
 	Thing
-	Kind   DriftKind `json:"kind"`
-	Before float64   `json:"before"`
-	After  float64   `json:"after"`
-	Change float64   `json:"change"`         // relative to Before; 0 where that is 0
-	Noise  float64   `json:"noise"`          // in Unit: half the width of the range that noise explains
-	From   time.Time `json:"from"`           // the value was as before until then,
-	To     time.Time `json:"to"`             // and as after from then on
-	Better bool      `json:"better"`         // an improvement, which never counts as a failure
-	With   []Change  `json:"with,omitempty"` // what else changed between From and To
+	All    int        `json:"all,omitempty"`    // of a change of several things together: their number
+	Things string     `json:"things,omitempty"` // and what they are: "GPUs", "ports", "pairs"
+	Peers  int        `json:"peers,omitempty"`  // number of things that it was judged beside; 0 if it was judged alone
+	Kind   DriftKind  `json:"kind"`
+	Before float64    `json:"before"`
+	After  float64    `json:"after"`
+	Change float64    `json:"change"`           // relative to Before, and without what the peers did; 0 where Before is 0
+	Noise  float64    `json:"noise"`            // two standard deviations of one certificate, in Unit
+	From   time.Time  `json:"from"`             // the value was as before until then,
+	To     time.Time  `json:"to"`               // and as after from then on
+	Until  *time.Time `json:"until,omitempty"`  // from then on it was as before again
+	Better bool       `json:"better"`           // an improvement, which never counts as a failure
+	Shared bool       `json:"shared,omitempty"` // a [Shared] says it for all machines
+	With   []Change   `json:"with,omitempty"`   // versions that may explain it: they changed when it began
+
+	earliest, latest time.Time // it began after the first, at the second at the latest
 }
+
+// quiet reports whether a drift is no reason to act: an improvement, or over.
+func (d *Drift) quiet() bool { return d.Better || d.Until != nil }
 
 // A Change is a version that differs from the one in the certificate before.
 type Change struct {
@@ -180,22 +184,41 @@ type VerdictChange struct {
 	Reason string         `json:"reason,omitempty"`
 }
 
-// Drifts returns all drifts, for the worse and for the better.
+// Drifts returns what drifted, for the worse and for the better, the worst first: of each thing, and of
+// several things together, but for what [Shared] says.
 func (h *History) Drifts() (all []Drift) {
-	for _, m := range h.Machines {
-		for _, s := range m.Series {
-			if s.Drift != nil {
-				all = append(all, *s.Drift)
+	for i := range h.Machines {
+		all = append(all, h.Machines[i].drifts()...)
+	}
+	sortDrifts(all)
+	return all
+}
+
+func (m *Machine) drifts() (all []Drift) {
+	for _, d := range m.Common {
+		if !d.Shared {
+			all = append(all, d)
+		}
+	}
+	for _, s := range m.Series {
+		for _, d := range s.Drifts {
+			if !d.Shared {
+				all = append(all, d)
 			}
 		}
 	}
 	return all
 }
 
-// Worse returns how many drifts are not improvements.
+// Worse returns how many drifts, shared ones included, are neither improvements nor over.
 func (h *History) Worse() (n int) {
 	for _, d := range h.Drifts() {
-		if !d.Better {
+		if !d.quiet() {
+			n++
+		}
+	}
+	for _, s := range h.Shared {
+		if !s.Better {
 			n++
 		}
 	}

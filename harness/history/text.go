@@ -26,17 +26,22 @@ func (h *History) WriteText(w io.Writer, o TextOptions) error {
 	for _, m := range h.Machines {
 		m.text(b, o)
 	}
-	drifts := h.Drifts()
-	for _, m := range h.Machines {
-		for _, line := range m.DriftLines() {
-			fmt.Fprintln(b, line)
-		}
+	lines := h.Lines()
+	for _, line := range lines {
+		fmt.Fprintln(b, line)
 	}
-	if len(drifts) > 0 {
+	if len(lines) > 0 {
 		b.WriteByte('\n')
 	}
+	drifts, better := len(h.Drifts())+len(h.Shared), 0
+	for _, d := range h.Drifts() {
+		better += boolInt(d.Better)
+	}
+	for _, s := range h.Shared {
+		better += boolInt(s.Better)
+	}
 	fmt.Fprintf(b, "%s of %s; %s (more than %s, and than the noise), %d for the better",
-		words.Count(h.Certificates, "certificate"), words.Count(len(h.Machines), "machine"), words.Count(len(drifts), "drift"), percent(h.Tolerance), len(drifts)-h.Worse())
+		words.Count(h.Certificates, "certificate"), words.Count(len(h.Machines), "machine"), words.Count(drifts, "drift"), percent(h.Tolerance), better)
 	if h.Repeated > 0 {
 		fmt.Fprintf(b, "; %d repeated", h.Repeated)
 	}
@@ -54,7 +59,7 @@ func (m *Machine) text(b *strings.Builder, o TextOptions) {
 	var table strings.Builder
 	t := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
 	if len(m.Series) > 0 {
-		fmt.Fprintf(t, "%sn\tfirst\tmedian\tlast\tunit\tchange\tnoise\t\n", left("figure"))
+		fmt.Fprintf(t, "%sn\tfirst\tmedian\tlast\tunit\tchange\tnoise\tsees\t\n", left("figure"))
 	}
 	for i := 0; i < len(m.Series); {
 		n := i + 1
@@ -62,7 +67,7 @@ func (m *Machine) text(b *strings.Builder, o TextOptions) {
 			n++
 		}
 		title := strings.TrimSpace(m.Series[i].Check+" "+m.Series[i].Quantity) + m.InSuite(m.Series[i].Suite)
-		fmt.Fprintf(t, "%s\t\t\t\t\t\t\t\n", left(title))
+		fmt.Fprintf(t, "%s\t\t\t\t\t\t\t\t\n", left(title))
 		rows(t, m.Series[i:n], o)
 		i = n
 	}
@@ -102,7 +107,7 @@ func left(s string) string { return fmt.Sprintf("%-*s\t", nameWidth, s) }
 func rows(w io.Writer, all []Series, o TextOptions) {
 	var quiet []Series
 	for _, s := range all {
-		if s.Peer != "" && s.Drift == nil && !o.Verbose {
+		if s.Peer != "" && len(s.Drifts) == 0 && !o.Verbose {
 			quiet = append(quiet, s)
 			continue
 		}
@@ -126,20 +131,25 @@ func rows(w io.Writer, all []Series, o TextOptions) {
 		Thing: quiet[0].Thing, Points: slices.MaxFunc(quiet, func(a, b Series) int { return cmp.Compare(a.Points, b.Points) }).Points,
 		First: pick(func(s Series) float64 { return s.First }), Last: pick(func(s Series) float64 { return s.Last }),
 		Median: pick(func(s Series) float64 { return s.Median }), Noise: pick(func(s Series) float64 { return s.Noise }),
+		Seen: pick(func(s Series) float64 { return s.Seen }),
 	}
 	seriesRow(w, fmt.Sprintf("%d pairs, median", len(quiet)), sum)
 }
 
 func seriesRow(w io.Writer, name string, s Series) {
 	change, mark := relative(s.First, s.Last), ""
-	if d := s.Drift; d != nil {
+	if d := s.drift(); d != nil {
 		change, mark = d.Change, "  DRIFT"
 		if d.Better {
 			mark = "  better"
 		}
 	}
-	fmt.Fprintf(w, "%s%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", left("  "+name), s.Points, formatNumber(s.First), formatNumber(s.Median), formatNumber(s.Last), s.Unit,
-		signed(change), "±"+percent(ofValue(s.Noise, s.Median)), mark)
+	sees := ""
+	if s.Seen > 0 {
+		sees = percent(s.Seen)
+	}
+	fmt.Fprintf(w, "%s%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", left("  "+name), s.Points, formatNumber(s.First), formatNumber(s.Median), formatNumber(s.Last), s.Unit,
+		signed(change), "±"+percent(ofValue(s.Noise, s.Median)), sees, mark)
 }
 
 // ofValue returns noise relative to a value.
@@ -148,49 +158,6 @@ func ofValue(noise, value float64) float64 {
 		return 0
 	}
 	return noise / math.Abs(value)
-}
-
-// String describes the drift in one sentence.
-func (d Drift) String() string {
-	what := d.Check
-	if d.Object != "" {
-		what += ": " + d.Object
-		if d.ID != "" {
-			what += " (" + d.ID + ")"
-		}
-	}
-	if d.Peer != "" {
-		what += " to " + d.Peer
-		if d.PeerID != "" {
-			what += " (" + d.PeerID + ")"
-		}
-	}
-	if d.Quantity != "" {
-		what += " " + d.Quantity
-	}
-	verb := "rose"
-	if d.After < d.Before {
-		verb = "fell"
-	}
-	by, noise := percent(math.Abs(d.Change)), percent(ofValue(d.Noise, d.Before))
-	if d.Before == 0 {
-		by, noise = formatNumber(d.After)+" "+d.Unit, formatNumber(d.Noise)+" "+d.Unit
-	}
-	how := "between"
-	if d.Kind == Slope {
-		how = "bit by bit between"
-	}
-	s := fmt.Sprintf("%s %s %s %s %s and %s, from %s to %s %s, outside of the noise of ±%s", what, verb, by, how, stamp(d.From), stamp(d.To),
-		formatNumber(d.Before), formatNumber(d.After), d.Unit, noise)
-	for i, c := range d.With {
-		if i == 0 {
-			s += "; in between"
-		} else {
-			s += ","
-		}
-		s += fmt.Sprintf(" %s went from %s to %s", c.What, c.From, c.To)
-	}
-	return s
 }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/assay-hpc/assay/harness/history"
@@ -19,15 +20,27 @@ import (
 // links it has a plot for each GPU that they start at. Like HTML's page, it loads nothing from
 // elsewhere.
 func History(w io.Writer, title string, h *history.History) error {
-	view := historyView{Title: words.Line(title)}
-	for _, m := range clean(h).Machines {
+	h = clean(h)
+	view := historyView{Title: words.Line(title), Fleet: plainMarks(h.Fleet())}
+	for _, m := range h.Machines {
 		view.Stories = append(view.Stories, storyOf(&m, false))
 	}
 	return pages.ExecuteTemplate(w, "history.html", view)
 }
 
+// plainMarks separates the words that lines begin with by a colon, not by columns.
+func plainMarks(lines []string) []string {
+	for i, line := range lines {
+		if mark, rest, ok := strings.Cut(line, "  "); ok {
+			lines[i] = mark + ": " + strings.TrimSpace(rest)
+		}
+	}
+	return lines
+}
+
 type historyView struct {
 	Title   string
+	Fleet   []string
 	Stories []*story
 }
 
@@ -54,7 +67,7 @@ func earlier(s *certificate.Statement, others []*certificate.Statement) *story {
 type story struct {
 	Name    string
 	Runs    []storyLine
-	Drifts  []string
+	Lines   []string
 	Changes []string
 	Plots   []plot
 }
@@ -68,7 +81,7 @@ type storyLine struct {
 // storyOf creates the story of a machine. Pairs get one plot for each first object, or, if short is
 // set, one plot with the worst pair of each first object.
 func storyOf(m *history.Machine, short bool) *story {
-	s := &story{Name: cmp.Or(m.Name, "no subject"), Drifts: m.DriftLines()}
+	s := &story{Name: cmp.Or(m.Name, "no subject"), Lines: plainMarks(m.Lines())}
 	for _, r := range slices.Backward(m.Runs) {
 		s.Runs = append(s.Runs, storyLine{
 			Time: r.At.Format(time.RFC3339), Sign: marks[r.Verdict].sign, Word: verdictNames[r.Verdict], Verdict: r.Verdict,
