@@ -20,6 +20,7 @@ import (
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/internal/outfile"
+	"github.com/assay-hpc/assay/internal/words"
 )
 
 type historyOptions struct {
@@ -40,7 +41,8 @@ func historyCommand(out, errOut io.Writer) *cli.Command {
 		Name: "history", Usage: "compare certificates over time, and find what drifted", ArgsUsage: "DIR|REPO|CERTIFICATE...",
 		Description: "Reads the certificates, bare or signed, in a directory and those below it (*.json), of machines in a registry's repository,\n" +
 			"in an OCI layout (oci:DIR), or single ones as harness verify names them. Each figure of each GPU, port and pair is followed by UUID and\n" +
-			"GUID. A change is a drift if it is larger than the tolerance and than the noise of the figure, which is found by medians.",
+			"GUID, beside that of its peers: what all of them do, or all machines with a version, is one line. Where nothing drifted it says what\n" +
+			"would have been seen. It also names what failed a check, passed it, and failed it again.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "since", Destination: &o.since, Usage: "read certificates finished since `TIME`: 2026-03-01, 2026-03-01T12:00:00Z, or so long ago: 30d, 12h"},
 			&cli.StringFlag{Name: "node", Destination: &o.node, Usage: "show machines whose name matches `GLOB`"},
@@ -118,7 +120,7 @@ func (o *historyOptions) run(ctx context.Context, args []string, now time.Time) 
 	r.Summary(o.stderr)
 	h := c.History()
 	if h.Certificates == 0 {
-		return exit.With(exit.NotDone, fmt.Errorf("there is no certificate of interest among %d files: nothing is shown", r.Seen()))
+		return exit.With(exit.NotDone, fmt.Errorf("none of the %s is a readable certificate of interest", words.Count(r.Seen(), "file")))
 	}
 	if o.html != "" {
 		var page bytes.Buffer
@@ -133,7 +135,7 @@ func (o *historyOptions) run(ctx context.Context, args []string, now time.Time) 
 		return err
 	}
 	if n := h.Worse(); o.failOnDrift && n > 0 {
-		return exit.With(exit.Fail, fmt.Errorf("--fail-on-drift: %d figures drifted", n))
+		return exit.With(exit.Fail, fmt.Errorf("--fail-on-drift: %s for the worse", words.Count(n, "drift")))
 	}
 	return nil
 }

@@ -114,11 +114,11 @@ func TestHistory(t *testing.T) {
 	}{
 		{dir, 0, "drift   n1: bandwidth/h2d: GPU 1 (GPU-00000001-1111-2222-3333-444444444444) fell 10 % between 2026-03-10 12:01 and 2026-03-11 12:01"},
 		{dir, 0, "refused: " + broken + ": certificate: "},
-		{dir + " --fail-on-drift", 1, "--fail-on-drift: 1 figures drifted"},
+		{dir + " --fail-on-drift", 1, "--fail-on-drift: 1 drift for the worse"},
 		{sub + " --fail-on-drift", 0, "0 drifts"},
 		{dir + " --fail-on-drift --tolerance 12", 0, "0 drifts"},
-		{dir + " --node none", 3, "no certificate of interest"},
-		{dir + " --since 0h", 3, "no certificate of interest"},
+		{dir + " --node none", 3, "is a readable certificate of interest"},
+		{dir + " --since 0h", 3, "is a readable certificate of interest"},
 		{"", 2, "history wants"},
 		{dir + " --since soon", 2, "--since \"soon\""},
 		{dir + " --tolerance 0", 2, "--tolerance"},
@@ -202,7 +202,7 @@ func TestHistoryRegistry(t *testing.T) {
 	if _, err := layout.Write(dir, empty.Index); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, errOut := tell("history", "oci:"+dir); code != exit.NotDone || !strings.Contains(errOut, "among 0 files") {
+	if code, _, errOut := tell("history", "oci:"+dir); code != exit.NotDone || !strings.Contains(errOut, "none of the 0 files") {
 		t.Errorf("an empty layout: %d, %s", code, errOut)
 	}
 }

@@ -57,7 +57,7 @@ func (s *sample) uneven(c *change) float64 {
 	}
 	before, after := float64(c.at), float64(n-c.at)
 	sum := max(all, mean(r[:min(n, max(c.at, nearby))]))/before + max(all, mean(r[max(0, min(c.at, n-nearby)):]))/after
-	if f := sum / (all/before + all/after); f > 1.4 {
+	if f := sum / (all/before + all/after); f > 1.3 {
 		return f
 	}
 	return 1

@@ -99,7 +99,7 @@ func (m *Machine) effects(index int, g *group, t *track) (out []effect) {
 		if len(before) < minSide || len(after) < minSide {
 			continue
 		}
-		e := effect{machine: index, change: c, size: t.relative(stat.Median(after)-stat.Median(before), t.absolute(stat.Median(before)))}
+		e := effect{machine: index, change: c, size: finite(t.relative(stat.Median(after)-stat.Median(before), t.absolute(stat.Median(before))))}
 		for _, d := range m.together(g.kind) {
 			if d.explains(c) {
 				e.drifts = append(e.drifts, d)

@@ -47,7 +47,7 @@ func edge(kind shape, k, n int) float64 {
 // threshold is the gain above which a change is one. Alone, the noise's correlation must be learned
 // from the series itself, in which a change looks like correlation and the reverse; peers show it.
 func (p *prior) threshold(n int) float64 {
-	alone := max(24, 27-float64(n)/30)
+	alone := max(24, 28-float64(n)/20)
 	if !p.pooled {
 		return alone
 	}

@@ -97,7 +97,7 @@ func (g *group) track(s *series) *track {
 		values, half = append(values, p.Value), append(half, p.spread)
 		t.log = t.log && p.Value > 0
 	}
-	middle := math.Abs(stat.Median(values))
+	middle := finite(math.Abs(stat.Median(values)))
 	t.scale = cmp.Or(middle, 1)
 	// Rounding adds noise, of 1/√12 of the last digit, and the noise is not less than what the
 	// certificates say.
@@ -107,11 +107,22 @@ func (g *group) track(s *series) *track {
 		if t.log {
 			t.y = append(t.y, math.Log(v))
 		} else {
-			t.y = append(t.y, v/t.scale)
+			t.y = append(t.y, min(max(v/t.scale, -enormous), enormous))
 		}
 	}
 	t.center()
 	return t
+}
+
+// enormous is as far as a value counts, in units of the median.
+const enormous = 1e9
+
+// finite returns v, or the nearest number that JSON has.
+func finite(v float64) float64 {
+	if math.IsNaN(v) {
+		return 0
+	}
+	return min(max(v, -math.MaxFloat64), math.MaxFloat64)
 }
 
 func (t *track) center() {

@@ -19,10 +19,10 @@ func (t *track) finish(g *group, v verdict, facts []Change) Series {
 		values[i] = p.Value
 	}
 	out := Series{
-		Thing: s.thing, Points: n, First: values[0], Last: values[n-1], Median: stat.Median(values), Seen: v.seen, NoiseChange: v.noise,
+		Thing: s.thing, Points: n, First: values[0], Last: values[n-1], Median: finite(stat.Median(values)), Seen: v.seen, NoiseChange: v.noise,
 		Better: s.better, Limit: s.limit, Values: s.points,
 	}
-	out.Noise = 2 * t.deviation(v.changes, t.y, out.Median)
+	out.Noise = finite(2 * t.deviation(v.changes, t.y, out.Median))
 	out.Outliers = t.outliers(out.Noise)
 	peers := 0
 	if t.ref != nil {
@@ -73,7 +73,8 @@ func (t *track) drifts(g *group, v verdict, noise float64) (out []Drift) {
 		if c.shape == ramp {
 			d.Kind, d.To = Slope, g.times[t.when[c.until-1]]
 		}
-		d.Change = t.relative(c.size, d.Before)
+		d.Before, d.After = finite(d.Before), finite(d.After)
+		d.Change = finite(t.relative(c.size, d.Before))
 		if d.Before == 0 {
 			d.Change = 0
 		}
@@ -134,7 +135,7 @@ func (t *track) outliers(noise float64) (out []Outlier) {
 		}
 		o := Outlier{At: t.s.points[i].At, Value: t.value(i), Last: !slices.Contains(t.odd[i:], false)}
 		if len(near) > 0 {
-			o.Usual = stat.Median(near)
+			o.Usual = finite(stat.Median(near))
 		}
 		if math.Abs(o.Value-o.Usual) > noise {
 			out = append(out, o)
@@ -147,7 +148,7 @@ func (t *track) outliers(noise float64) (out []Outlier) {
 func (g *group) finishCommon(v verdict, facts []Change) (out []Drift) {
 	first := g.tracks[0].s
 	t := first.thing
-	for _, d := range g.common.drifts(g, v, 2*g.common.deviation(v.changes, g.common.y, g.common.absolute(0))) {
+	for _, d := range g.common.drifts(g, v, finite(2*g.common.deviation(v.changes, g.common.y, g.common.absolute(0)))) {
 		d.Thing = Thing{Suite: t.Suite, Check: t.Check, Quantity: t.Quantity, Unit: t.Unit}
 		d.Things, d.All = plural(t), len(g.tracks)
 		d.Better = improved(d.Before, d.After, first.better)

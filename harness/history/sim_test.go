@@ -143,6 +143,7 @@ var detections = []scenario{
 	{name: "-3 % at 1 % noise, 8 of 60 after it, alone", things: 1, n: 60, from: 52, own: 0.01, step: -0.03},
 	{name: "-3 % at 1 % noise, 8 certificates after it, 7 peers", things: 8, n: 28, from: 20, own: 0.01, step: -0.03},
 	{name: "-0.5 % a certificate at 1 % noise, 30, alone", things: 1, n: 30, own: 0.01, slope: -0.005},
+	{name: "-0.5 % a certificate at 1 % noise, 60, alone", things: 1, n: 60, own: 0.01, slope: -0.005},
 	{name: "-0.5 % a certificate at 1 % noise, 30, 7 peers", things: 8, n: 30, own: 0.01, slope: -0.005},
 	{name: "-0.5 % a certificate from the 20th of 30 on, alone", things: 1, n: 30, from: 20, own: 0.01, slope: -0.005},
 	{name: "-0.5 % a certificate from the 20th of 30 on, 7 peers", things: 8, n: 30, from: 20, own: 0.01, slope: -0.005},
