@@ -224,7 +224,7 @@ func (j *judge) track(g *group, t *track) (v verdict) {
 		if c.size*other <= 0 || math.Abs(other) < math.Abs(c.size)/2 {
 			continue // its peers did the same
 		}
-		if math.Abs(t.relative(c.size, before)) <= j.tolerance || math.Abs(c.size) <= 1.5*t.grain || t.byChance(c) {
+		if before != 0 && math.Abs(t.relative(c.size, before)) <= j.tolerance || math.Abs(c.size) <= 1.5*t.grain || t.byChance(c) {
 			continue
 		}
 		v.gain = max(v.gain, c.gain)

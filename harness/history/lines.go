@@ -110,7 +110,7 @@ func (m *Machine) sees() string {
 	for i := range m.Series {
 		s := &m.Series[i]
 		switch {
-		case len(s.Drifts) > 0:
+		case len(s.Drifts) > 0 || s.Median == 0: // of zero nothing is a share
 		case s.Seen == 0:
 			few++
 		default:
@@ -137,7 +137,7 @@ func (m *Machine) sees() string {
 	}
 	text += fmt.Sprintf(", if it was there for %d certificates", min(soon, max(minSide, m.Certificates/2)))
 	if few > 0 {
-		text += fmt.Sprintf("; %s %s too few certificates", words.Count(few, "figure"), map[bool]string{true: "has", false: "have"}[few == 1])
+		text += fmt.Sprintf("; of %s not even one by half would have been seen", words.Count(few, "figure"))
 	}
 	return line("seen", "%s", text)
 }
