@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -111,6 +113,46 @@ func TestShareNobody(t *testing.T) {
 	w := torchWorlds(t, 2)[1]
 	if _, _, err := ShareID(context.Background(), w, o); !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "NCCL_COMM_ID") {
 		t.Errorf("ShareID = %v", err)
+	}
+}
+
+// TestShareTells why rank 0 was not found: the name's resolution is not hidden by the refusals of
+// other addresses.
+func TestShareTells(t *testing.T) {
+	t.Parallel()
+	o := local()
+	o.Timeout = 500 * time.Millisecond
+	for _, tt := range []struct{ addr, want string }{
+		{"rank0.invalid", "rank0.invalid, where rank 0 should be, does not resolve on this host"},
+		{"127.0.0.9", "127.0.0.9 refuses"},
+	} {
+		w := torchWorlds(t, 2)[1]
+		w.hosts = []string{tt.addr}
+		_, _, err := ShareID(context.Background(), w, o)
+		if !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "127.0.0.1 (this host) refuses") {
+			t.Errorf("%s: %v", tt.addr, err)
+		}
+	}
+}
+
+// TestSearchOutcome: each address's most telling error, and names that are this host's.
+func TestSearchOutcome(t *testing.T) {
+	here, there, other := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.0.0.3")
+	q := &search{s: &share{ports: []uint16{17000}}, asked: []netip.Addr{here, there, other}, unnamed: map[string]error{"b": errors.New("no such host")}, loopback: map[string]netip.Addr{},
+		answers: map[netip.Addr]error{here: fmt.Errorf("dial: %w", syscall.ECONNREFUSED), there: fmt.Errorf("dial: %w", syscall.EHOSTUNREACH)}}
+	q.resolved("a", []netip.Addr{netip.MustParseAddr("127.0.1.1")})
+	q.resolved("c", []netip.Addr{there})
+	got := q.outcome([]netip.Addr{here})
+	for _, want := range []string{
+		"b, where rank 0 should be, does not resolve on this host (no such host)", "a, where rank 0 should be, is 127.0.1.1 on this host, which is this host itself",
+		"10.0.0.1 (this host) refuses", "10.0.0.2 is not reachable", "10.0.0.3 is silent",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q lacks %q", got, want)
+		}
+	}
+	if strings.Contains(got, "c,") {
+		t.Error(got)
 	}
 }
 
