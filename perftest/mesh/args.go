@@ -119,7 +119,7 @@ var refused = []struct {
 	{"-w, -y", "the verdict compares with the ports' rate: use --expect", func(c, _ *probe.Config) bool { return c.LimitBW > 0 || c.LimitRate > 0 }},
 	{"--out_json", "use --output json", func(c, _ *probe.Config) bool { return c.JSONFile != "" }},
 	{"--cpu_util", "pairs measured at once share the processors", func(c, _ *probe.Config) bool { return c.CPUUtil }},
-	{"--source_ip", "addresses are chosen: NCCL_SOCKET_IFNAME names the interface", func(c, _ *probe.Config) bool { return c.Source != "" }},
+	{"--bind_source_ip", "addresses are chosen: NCCL_SOCKET_IFNAME names the interface", func(c, _ *probe.Config) bool { return c.Source != "" }},
 	{"--dlid", "each port has its own", func(c, _ *probe.Config) bool { return c.DLID != 0 }},
 	{"-R, -z", "each device's ports are measured, and rdma_cm goes by address: use the tool itself", func(c, _ *probe.Config) bool { return c.ControlsByCM() }},
 	{"--wait", "there is no wait: servers are started first", func(c, _ *probe.Config) bool { return c.Wait != 0 }},

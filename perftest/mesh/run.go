@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -204,6 +205,9 @@ func (r *runner) enlist() error {
 		if h.Options != r.hellos[0].Options {
 			return usagef("rank %d (%s) was started with other options than rank 0 (%s)", rank, h.Host, r.hellos[0].Host)
 		}
+		if other := slices.IndexFunc(r.hellos[:rank], func(o hello) bool { return o.HostID != h.HostID && sameAddress(o.Addr, h.Addr) }); other >= 0 {
+			return &probe.NotAvailable{What: fmt.Sprintf("rank %d (%s) and rank %d (%s) have the same address %s: a duplicate address, or that of a bridge on each host: NCCL_SOCKET_IFNAME names the interface that reaches the others", other, r.hellos[other].Host, rank, h.Host, h.Addr)}
+		}
 		if !slices.Contains(ids, h.HostID) {
 			ids = append(ids, h.HostID)
 			r.report.Hosts = append(r.report.Hosts, h.Host)
@@ -221,6 +225,12 @@ func (r *runner) enlist() error {
 		r.enlistHost(host, id)
 	}
 	return r.enough()
+}
+
+// sameAddress reports whether two hosts claim one address.
+func sameAddress(a, b string) bool {
+	at, err := netip.ParseAddr(a)
+	return err == nil && a == b && !at.IsLoopback()
 }
 
 // distinct distinguishes hosts of the same name by a number.

@@ -57,6 +57,19 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestDuplicateAddress: two hosts of one address cannot reach each other.
+func TestDuplicateAddress(t *testing.T) {
+	for addr, bad := range map[string]bool{"10.0.0.1": true, "127.0.0.1": false} {
+		f := newFabric(even)
+		_, errs := f.mesh(t, []string{twoPorts(t), twoPorts(t)}, func(_ int, o *Options) { o.Addr = addr })
+		for rank, err := range errs {
+			if got := err != nil && strings.Contains(err.Error(), "the same address 10.0.0.1"); got != bad {
+				t.Errorf("%s, rank %d: %v", addr, rank, err)
+			}
+		}
+	}
+}
+
 // TestRunBoth: of both directions each has its cell.
 func TestRunBoth(t *testing.T) {
 	f := newFabric(func(from, _ string) float64 {
