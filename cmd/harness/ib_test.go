@@ -72,9 +72,9 @@ func TestIBRuns(t *testing.T) {
 		{"ib_write_bw --out_json_file=" + dir + "/none/x.json node2", 3, "1000.00", "--out_json: "},
 		{"ib_write_bw -n 100 -D 5 node2", 0, "1000.00", "ib_write_bw: -n does nothing with -D\n"},
 		{"ib_write_bw -h", 0, "Usage: ib_write_bw [FLAG...]", ""},
-		{"ib_write_bw -V", 0, "Version: 6.06 (harness ", ""},
+		{"ib_write_bw -V", 0, "Version: 6.29 (harness ", ""},
 		{"ib_write_bw --sise 4", 2, "", "did you mean '--size'? (see ib_write_bw --help)\n"},
-		{"harness ib write_bw -O", 2, "", "harness: ib write_bw: -O: not supported: two ports in one test; run one test on each port (see harness ib write_bw --help)\n"},
+		{"harness ib write_bw -O", 2, "", "harness: ib write_bw: -O: not supported: two ports in one test: run one test on each port (see harness ib write_bw --help)\n"},
 	} {
 		t.Run(tt.line, func(t *testing.T) {
 			var out, errOut strings.Builder

@@ -64,6 +64,7 @@ const (
 	RemoteWrite     Access = 1 << 1
 	RemoteRead      Access = 1 << 2
 	RemoteAtomic    Access = 1 << 3
+	OnDemand        Access = 1 << 6  // pages are mapped when they are accessed, and not locked
 	RelaxedOrdering Access = 1 << 20 // PCIe writes may overtake others; ignored if not supported
 )
 

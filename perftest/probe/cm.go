@@ -175,7 +175,10 @@ func (r *runner) serveCM(ctx context.Context, o wire.Options) (*wire.Conn, error
 	r.ev.TellWaiting(at.String())
 	for {
 		id, err := r.cm.listener.Request(ctx)
-		if err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("waiting for a client at %v: %w", at, context.Cause(ctx))
+		case err != nil:
 			return nil, fmt.Errorf("waiting for a client at %v: %w", at, err)
 		}
 		conn, err := r.consider(ctx, id, o)

@@ -42,7 +42,7 @@ func (e *endpoint) introduceTo(ctx context.Context, q *verbs.QP, ah *verbs.AH, t
 	w.Flags = verbs.Signaled
 	binary.BigEndian.PutUint32(e.mem, q.Number)
 	w.Imm = binary.NativeEndian.Uint32(e.mem) // in network order
-	s.SGE[0] = verbs.SGE{Address: e.mr.Address, Length: introductionBytes, LKey: e.mr.LKey}
+	s.SGE[0] = verbs.SGE{Address: e.base, Length: introductionBytes, LKey: e.sendMRs[0].LKey}
 	w.SetDatagram(ah, to.qpn, to.qkey)
 	if err := q.PostSend(w); err != nil {
 		return err
@@ -58,7 +58,7 @@ func (e *endpoint) expectIntroduction(q *verbs.QP) error {
 		return err
 	}
 	defer r.Close() // posting copies it
-	r.SGE[0] = verbs.SGE{Address: e.mr.Address, Length: grh + introductionBytes, LKey: e.mr.LKey}
+	r.SGE[0] = verbs.SGE{Address: e.base, Length: grh + introductionBytes, LKey: e.sendMRs[0].LKey}
 	return q.PostRecv(&r.WR[0])
 }
 

@@ -54,8 +54,8 @@ type Config struct {
 	Host    string        // the server's name or address; empty: this side is the server
 	Port    int           // -p: TCP port; 0: a server's system chooses, Events.Waiting reports it
 	IPv6TCP bool          // --ipv6-addr: control over IPv6
-	Source  string        // --source_ip: local address to connect from; empty: by route
-	Wait    time.Duration // --wait: how long a client retries to connect
+	Source  string        // --bind_source_ip: local address to connect from; empty: by route
+	Wait    time.Duration // --wait: how long a client retries to connect; how long a server waits for a client, 0: 1 h
 	Timeout time.Duration // --timeout: for one exchange with the peer; 0: 30 s
 
 	// Connections by rdma_cm.
@@ -92,6 +92,12 @@ type Config struct {
 	Events       bool       // -e: sleep instead of polling
 	Vector       int        // -X: completion vector; -1: none chosen
 	Relaxed      bool       // --disable_pcie_relaxed turns it off; see RelaxedOrdering
+	EachMR       bool       // --mr_per_qp: memory regions of each QP
+	OnDemand     bool       // --odp: pages are not locked, but mapped on demand
+	PollBatch    int        // --cqe_poll: completions taken at a time
+	Cores        []int      // --pin_cores: processors that the measurement runs on; none: any
+	NUMANode     int        // --numa_node: the node whose processors it runs on; -1: any
+	NoReorder    bool       // --no_enhanced_reorder: told to the peer, which compares it
 
 	// The data.
 	Size       uint64 // -s: bytes; 0: see MessageSize
@@ -99,6 +105,7 @@ type Config struct {
 	HugePages  bool   // --use_hugepages
 	File       string // --mmap: use this file's memory; empty: the process's own
 	FileOffset uint64 // --mmap-offset
+	Payload    string // --payload_file_path: file with the words that fill the buffer; empty: zeros
 	GPU        int    // --use_cuda: CUDA's index; -1: host memory
 	GPUBusID   string // --use_cuda_bus_id: PCI address instead of an index
 	DMABuf     bool   // --use_cuda_dmabuf: register GPU memory as a DMA buffer
@@ -116,15 +123,21 @@ type Config struct {
 
 	// Kind of traffic.
 	CompareAndSwap bool          // -A: instead of fetch and add
+	Immediate      bool          // --write_with_imm, --send_with_imm: messages carry immediate data
 	Bidirectional  bool          // -b
 	Reversed       bool          // --reversed: the server sends
 	LatencyGap     time.Duration // --latency_gap: pause before each message
+	Rate           float64       // --rate_limit: of sends, in RateUnit; 0: none
+	RateUnit       string        // --rate_units: "g" Gb/s, "M" MiB/s, "p" messages/s
+	RateType       string        // --rate_limit_type: "SW"
+	Burst          int           // --burst_size: messages at a time under Rate; 0: SendDepth
 	WaitDestroy    time.Duration // --wait_destroy: pause before queue pairs are destroyed
 
 	// Output.
 	NoPeak     bool     // -N
 	Gbits      bool     // --report_gbits: Gb/s instead of MiB/s
 	ReportBoth bool     // --report-both: show both directions separately
+	Cycles     bool     // -C: latencies in cycles of the processor's counter
 	Sorted     bool     // -H: every latency, sorted
 	Unsorted   bool     // -U: every latency, in order of arrival
 	Histogram  bool     // --histogram: percentiles and buckets after the table
@@ -148,6 +161,7 @@ func Default(op Operation, m Measure) Config {
 	return Config{
 		Operation: op, Measure: m, Port: wire.DefaultPort, IBPort: 1, GIDIndex: -1, QPs: 1, PostList: 1, RecvList: 1,
 		Inline: -1, AckTimeout: defaultAckTimeout, TOS: -1, Retries: defaultRetries, Vector: -1, Relaxed: true, GPU: -1, Margin: -1,
+		PollBatch: defaultPollBatch, NUMANode: -1, RateUnit: "g",
 	}
 }
 
@@ -194,6 +208,11 @@ func (c *Config) Role() wire.Role { return wire.Role(c.Host != "") }
 
 // ControlsByCM reports whether the control channel uses rdma_cm.
 func (c *Config) ControlsByCM() bool { return c.CM || c.ControlCM }
+
+// Receives reports whether arriving messages consume receives.
+func (c *Config) Receives() bool {
+	return c.Operation == Send || c.Operation == Write && c.Immediate
+}
 
 // Sends reports whether this side generates traffic: the client does, the server with --reversed,
 // and both in both directions. Reads and atomics count as their initiator's traffic, even if the

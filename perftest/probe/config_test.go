@@ -196,7 +196,7 @@ func TestCheck(t *testing.T) {
 		{"send_bw", "--reversed", "leave one", func(c *Config) { c.Reversed, c.Bidirectional = true, true }},
 		{"send_bw", "--run_infinitely", "leave -a out", func(c *Config) { c.Endless, c.All = true, true }},
 		{"send_bw", "--run_infinitely", "leave -e out", func(c *Config) { c.Endless, c.Events = true, true }},
-		{"send_bw", "--run_infinitely", "not for send_bw", func(c *Config) { c.Endless, c.Bidirectional = true, true }},
+		{"send_bw", "--run_infinitely", "not for messages that are received", func(c *Config) { c.Endless, c.Bidirectional = true, true }},
 		{"send_bw", "-D", "leave -a out", func(c *Config) { c.Duration, c.All = time.Minute, true }},
 		{"send_bw", "-D", "leave -e out", func(c *Config) { c.Duration, c.Events = time.Minute, true }},
 		{"send_bw", "-D", "more than twice the margin", func(c *Config) { c.Duration, c.Margin = 4*time.Second, 2*time.Second }},
@@ -212,7 +212,7 @@ func TestCheck(t *testing.T) {
 		{"send_lat", "--output", "latency or json", func(c *Config) { c.Format = "bandwidth" }},
 		{"send_bw", "--output", "message_rate or json", func(c *Config) { c.Format = "latency" }},
 		{"send_bw", "--force-link", "Ethernet", func(c *Config) { c.ForceLink = "x" }},
-		{"send_bw", "--source_ip", "IPv6", func(c *Config) { c.IPv6TCP, c.Source = true, "10.0.0.1" }},
+		{"send_bw", "--bind_source_ip", "IPv6", func(c *Config) { c.IPv6TCP, c.Source = true, "10.0.0.1" }},
 	} {
 		tool, _ := FindTool(b.tool)
 		c := Default(tool.Operation, tool.Measure)

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -17,6 +18,8 @@ const (
 	maxRxDepth        = 16384
 	maxQPs            = 16384
 	maxCQMod          = 1024
+	maxPollBatch      = 65535
+	defaultPollBatch  = 16
 	maxInline         = 912
 	maxInlineUD       = 884
 	maxFlowLabel      = 1<<20 - 1
@@ -30,6 +33,7 @@ const (
 	defaultAckTimeout = 14
 	defaultRetries    = 7
 	defaultPeriod     = 5 * time.Second // between reports of endless tests
+	defaultWait       = time.Hour       // of a server for its client
 )
 
 // Iters is the number of messages that each queue pair sends, 0 if time decides.
@@ -118,7 +122,7 @@ func lowered(depth int, iterations uint64) int {
 // nothing. Unreliable receivers post as many as they can, since a message without a posted receive
 // is lost.
 func (c *Config) ReceiveDepth() int {
-	if c.Operation != Send {
+	if !c.Receives() {
 		return 1
 	}
 	depth, n := c.RxDepth, c.Iters()
@@ -167,7 +171,7 @@ func (c *Config) CQMod() int {
 		mod = defaultCQMod
 	}
 	mod = min(mod, c.SendDepth())
-	if c.Operation == Send {
+	if c.Receives() {
 		mod = min(mod, c.ReceiveDepth())
 	}
 	return mod
@@ -249,7 +253,24 @@ func (c *Config) Wire(rejected func(error)) wire.Options {
 	return wire.Options{Network: c.Network(), Source: c.Source, Retry: c.Wait, Timeout: c.Timeout, Rejected: rejected}
 }
 
-// Params is the parameter block for a peer of release 26.01.5. maxReads is the device's maximum of
+// burstGap is the time between the bursts of messages of a size that --rate_limit allows; 0: no limit.
+func (c *Config) burstGap(size uint64) time.Duration {
+	if c.Rate == 0 {
+		return 0
+	}
+	messages := c.Rate
+	switch c.RateUnit {
+	case "g":
+		messages *= 1e9 / 8 / float64(size)
+	case "M":
+		messages *= (1 << 20) / float64(size)
+	}
+	return max(1, time.Duration(float64(c.burst())/messages*float64(time.Second)))
+}
+
+func (c *Config) burst() int { return cmp.Or(c.Burst, c.SendDepth()) }
+
+// Params is the parameter block for a peer of release 26.01.5 or later. maxReads is the device's maximum of
 // outstanding reads.
 func (c *Config) Params(mtu int, maxReads int32) wire.Params {
 	p := wire.Params{
@@ -268,8 +289,19 @@ func (c *Config) Params(mtu int, maxReads int32) wire.Params {
 	if c.Operation == Atomic && !c.CompareAndSwap {
 		p.Atomic = 1
 	}
+	if c.Immediate {
+		p.Verb += " with immediate"
+	}
+	if c.NoReorder {
+		p.NoReorder = 1
+	}
 	if c.Duration > 0 || c.Endless {
 		p.Mode = "duration"
+	}
+	if c.Endless && c.Duration == 0 { // perftest leaves its default there
+		counted := *c
+		counted.Endless = false
+		p.Iterations = counted.Iters()
 	}
 	if c.ControlsByCM() {
 		p.ControlCM = 1

@@ -30,9 +30,12 @@ type endpoint struct {
 	cq, recvCQ  *verbs.CQ // recvCQ is nil unless messages are received
 	srq         *verbs.SRQ
 	qps         []*verbs.QP
-	memory      *Memory // of the data, if not in host memory
-	mem         []byte  // host memory of the data
-	mr          *verbs.MR
+	memory      *Memory     // of the data, if not in host memory
+	mem         []byte      // host memory of the data
+	regions     []*verbs.MR // all
+	base        uint64      // address of the data
+	sendMRs     []*verbs.MR // of the messages' sources and targets, one of each for each QP;
+	recvMRs     []*verbs.MR // without --mr_per_qp it is the same for all
 	ahs         []*verbs.AH
 	to          []destination // of datagrams, with rdma_cm
 	sends       []*verbs.Sends
@@ -117,7 +120,7 @@ func listGIDs(table []verbs.GIDEntry) string {
 
 // receives reports whether this side consumes receives for arriving messages.
 func (e *endpoint) receives() bool {
-	return e.c.Operation == Send && (e.c.Measure == Latency || e.c.Bidirectional || !e.c.Sends())
+	return e.c.Receives() && (e.c.Measure == Latency || e.c.Bidirectional || !e.c.Sends())
 }
 
 // region is a QP's part of each half of the buffer, in bytes.
@@ -139,7 +142,12 @@ func (e *endpoint) build() (err error) {
 	if e.pd, err = e.ctx.PD(); err != nil {
 		return err
 	}
-	if err := e.allocate(e.region()*2*c.QPs + e.line + os.Getpagesize()); err != nil {
+	cores, err := c.cores()
+	if err != nil {
+		return err
+	}
+	// Memory lies near the processor that first touches it.
+	if err := pinned(cores, func() error { return e.allocate(e.region()*2*c.QPs + e.line + os.Getpagesize()) }); err != nil {
 		return err
 	}
 	depth := min(c.SendDepth()*c.QPs, e.limits.CQEs)
@@ -201,6 +209,9 @@ func (e *endpoint) transport() verbs.Transport {
 // access returns the access flags with which the memory is registered.
 func (e *endpoint) access() verbs.Access {
 	a := verbs.LocalWrite
+	if e.c.OnDemand {
+		a |= verbs.OnDemand
+	}
 	switch e.c.Operation {
 	case Write:
 		a |= verbs.RemoteWrite
@@ -231,12 +242,12 @@ func (e *endpoint) qpAccess() verbs.Access {
 func (e *endpoint) step() int { return max(e.size, e.cycle) }
 
 // source is where QP i's messages come from, target is where they arrive, in the peer's memory.
-func (e *endpoint) source(i int) uint64 { return e.mr.Address + uint64(i*e.step()) }
-func (e *endpoint) target(i int) uint64 { return e.mr.Address + uint64((e.c.QPs+i)*e.step()) }
+func (e *endpoint) source(i int) uint64 { return e.base + uint64(i*e.step()) }
+func (e *endpoint) target(i int) uint64 { return e.base + uint64((e.c.QPs+i)*e.step()) }
 
 // at returns the pointer in this process for an address of the region.
 func (e *endpoint) at(address uint64) unsafe.Pointer {
-	return unsafe.Pointer(&e.mem[address-e.mr.Address])
+	return unsafe.Pointer(&e.mem[address-e.base])
 }
 
 // outReads is the number of the peer's reads that this side answers at once.
@@ -249,7 +260,7 @@ func (e *endpoint) outReads() int {
 
 func (e *endpoint) address(i int) wire.Address {
 	return wire.Address{
-		LID: e.port.LID, OutReads: e.outReads(), QPN: e.qps[i].Number, PSN: rand.Uint32() & 0xffffff, RKey: e.mr.RKey, VAddr: e.target(i),
+		LID: e.port.LID, OutReads: e.outReads(), QPN: e.qps[i].Number, PSN: rand.Uint32() & 0xffffff, RKey: e.recvMRs[i].RKey, VAddr: e.target(i),
 		GID: [16]byte(e.gid.GID), HasGID: e.gid.Index >= 0, GIDIndex: max(e.gid.Index, 0),
 	}
 }
@@ -309,8 +320,8 @@ func (e *endpoint) close() error {
 			do(q.Close())
 		}
 	}
-	if e.mr != nil {
-		do(e.mr.Close())
+	for _, mr := range e.regions {
+		do(mr.Close())
 	}
 	if e.mem != nil {
 		do(verbs.Free(e.mem))
@@ -355,13 +366,13 @@ func (e *endpoint) requests(size uint64) error {
 			r.Chain(0, e.c.RecvList)
 			e.recvs = append(e.recvs, r)
 			// Sized for the largest message: receives left from one size are used for the next.
-			at, n := e.mr.Address+uint64((e.c.QPs+i)*e.region()), e.size
+			at, n := e.base+uint64((e.c.QPs+i)*e.region()), e.size
 			if e.c.Connection == UD {
 				at, n = at+uint64(e.line-grh), n+grh
 			}
 			for k := range r.WR {
 				r.WR[k].ID = uint64(i)
-				r.SGE[k] = verbs.SGE{Address: at, Length: uint32(n), LKey: e.mr.LKey}
+				r.SGE[k] = verbs.SGE{Address: at, Length: uint32(n), LKey: e.recvMRs[i].LKey}
 			}
 		}
 	}
@@ -385,19 +396,24 @@ func (e *endpoint) sendRequests(i, size int) (*verbs.Sends, error) {
 		if step := e.messageStep(size); step > 0 {
 			at = uint64(k * step % (e.cycle / step * step))
 		}
-		s.SGE[k] = verbs.SGE{Address: e.source(i) + at, Length: uint32(size), LKey: e.mr.LKey}
+		s.SGE[k] = verbs.SGE{Address: e.source(i) + at, Length: uint32(size), LKey: e.sendMRs[i].LKey}
 		if size <= e.inline() && c.Operation != Read && c.Operation != Atomic {
 			w.Flags |= verbs.Inline
 		}
 		switch peer := &e.peers[i]; {
 		case c.Operation == Send:
 			w.Send()
+			if c.Immediate {
+				w.SendImm()
+			}
 			if c.Connection == UD {
 				to := e.destination(i)
 				w.SetDatagram(e.ahs[i], to.qpn, to.qkey)
 			}
 		case c.Operation == Read:
 			w.Read(peer.VAddr+at, peer.RKey)
+		case c.Operation == Write && c.Immediate:
+			w.WriteImm(peer.VAddr+at, peer.RKey)
 		case c.Operation == Write:
 			w.Write(peer.VAddr+at, peer.RKey)
 		case c.CompareAndSwap:

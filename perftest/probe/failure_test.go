@@ -175,6 +175,45 @@ func TestLinkFlaps(t *testing.T) {
 	}
 }
 
+// TestDifferentOptions: ours and perftest's of the same protocol version compare the options that both
+// need. Both sides of the harness refuse the same difference, and none has a result.
+func TestDifferentOptions(t *testing.T) {
+	hosts(t)
+	set := func(change func(*Config)) Config {
+		c := Default(Write, Bandwidth)
+		c.Size, c.Iterations = 4096, 20
+		change(&c)
+		return c
+	}
+	same := set(func(*Config) {})
+	for _, test := range []struct {
+		name string
+		c    Config
+		want string
+	}{
+		{"n", set(func(c *Config) { c.Iterations = 40 }), "the number of iterations (-n) is"},
+		{"s", set(func(c *Config) { c.Size = 8192 }), "the message size (-s) is"},
+		{"q", set(func(c *Config) { c.QPs = 2 }), "the number of QPs (-q) is"},
+		{"D", set(func(c *Config) { c.Iterations, c.Duration = 0, 2*time.Second }), "iterations or duration (-D) is"},
+		{"gbits", set(func(c *Config) { c.Gbits = true }), "--report_gbits) is"},
+		{"a", set(func(c *Config) { c.All = true }), "the sizes (-a, --run_infinitely) is"},
+		{"read", set(func(c *Config) { c.Operation = Read }), "the verb (another test was started) is"},
+		{"imm", set(func(c *Config) { c.Immediate = true }), "the verb (another test was started) is"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			cc, _ := sides(t, test.c)
+			_, sc := sides(t, same)
+			sc.Port = cc.Port
+			server := running(t.Context(), sc, Events{})
+			for who, err := range map[string]error{"client": ends(t, running(t.Context(), cc, Events{})), "server": ends(t, server)} {
+				if !errors.Is(err, wire.ErrMismatch) || !strings.Contains(err.Error(), test.want) {
+					t.Errorf("our %s: %v; want %q", who, err, test.want)
+				}
+			}
+		})
+	}
+}
+
 // TestDifferentTests are sides that were started with different options.
 func TestDifferentTests(t *testing.T) {
 	hosts(t)

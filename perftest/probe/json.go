@@ -58,7 +58,7 @@ func (c *Config) testInfo(i Info) testInfo {
 		Transport: i.Transport, Connection: c.Connection.String(), SRQ: onOff(c.SRQ), Relaxed: onOff(i.Relaxed), PostSend: "OFF",
 		TxDepth: when(sends, i.TxDepth), PostList: when(c.PostList > 1, c.PostList),
 		RecvList: when(c.RecvList > 1, c.RecvList),
-		RxDepth:  when(c.Operation == Send && (!sends || c.Bidirectional || c.Measure == Latency), i.RxDepth),
+		RxDepth:  when(c.Receives() && (!sends || c.Bidirectional || c.Measure == Latency), i.RxDepth),
 		CQMod:    when(c.Measure == Bandwidth, i.CQModeration), MTU: i.MTU, Link: i.Link, GIDIndex: when(i.GIDIndex >= 0, i.GIDIndex),
 		Inline: when(!reads && sends, i.Inline), OutReads: when(reads, i.OutReads), CM: onOff(c.CM), Method: c.exchange(), TOS: when(c.TOS >= 0, c.TOS),
 	}
@@ -131,9 +131,9 @@ func (c *Config) bwObject(r *BandwidthResult) object {
 }
 
 func (c *Config) latObject(r *LatencyResult) object {
-	us := func(ns float64) json.RawMessage { return decimals(ns/1e3, 2) }
+	us := func(ns float64) json.RawMessage { return decimals(c.inUnit(r, ns), 2) }
 	if c.Format == "latency" {
-		return object{{"avg_lat", decimals(r.Average/1e3, 6)}}
+		return object{{"avg_lat", decimals(c.inUnit(r, r.Average), 6)}}
 	}
 	o := object{{"MsgSize", r.Bytes}, {"n_iterations", r.Iterations}}
 	if c.Duration > 0 {

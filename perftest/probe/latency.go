@@ -23,6 +23,7 @@ type LatencyResult struct {
 	Samples    []float64  // in order of arrival, if requested
 	Histogram  *histogram // of the measured times, if there is one; each is RoundTrips times a sample
 	RoundTrips int        // divisor of the measured times
+	Cycles     float64    // of the processor's counter in a nanosecond; 0 if not measured
 }
 
 // tail is the number of largest samples that perftest leaves out.

@@ -24,7 +24,7 @@ static inline void relax(void) { __asm__ volatile("yield"); }
 
 uint64_t cycles_now(void) { return cycles(); }
 
-enum { signaled = 2, polled_at_once = 16 };
+enum { signaled = 2 };
 
 // post is ibv_post_send: through the table of the QP's context.
 static inline int post(struct vb_qp *qp, struct vb_send_wr *wr) {
@@ -62,10 +62,22 @@ static void advance(struct bandwidth *b, struct loop_qp *q) {
   if (q->offset + b->step > b->buffer) q->offset = 0;
 }
 
+// may_post begins the next burst when it is due. After a delay bursts follow each other until
+// the rate is made up for.
+static int may_post(struct bandwidth *b) {
+  if (!b->gap || b->left > 0) return 1;
+  uint64_t now = cycles();
+  if (b->due == 0) b->due = now;
+  if (now < b->due) return 0;
+  b->due += b->gap;
+  b->left = b->burst;
+  return 1;
+}
+
 // fill posts what a QP may have under way.
 static int fill(struct bandwidth *b, int i, uint64_t *stamps) {
   struct loop_qp *q = &b->qp[i];
-  while (q->posted < b->sends && q->posted - q->completed + b->list <= b->depth) {
+  while (q->posted < b->sends && q->posted - q->completed + b->list <= b->depth && may_post(b)) {
     if (b->list == 1) {
       uint64_t n = q->posted + 1;
       if (n % b->moderate == 0 || n == b->sends) q->send->send_flags |= signaled;
@@ -80,6 +92,7 @@ static int fill(struct bandwidth *b, int i, uint64_t *stamps) {
     }
     if ((b->error = post(q->qp, q->send))) return loop_post_send;
     q->posted += b->list;
+    b->left -= b->list;
     for (int k = 1; b->posts && k < b->list; k++) b->posts[(*stamps)++] = now;
   }
   return loop_done;
@@ -87,8 +100,8 @@ static int fill(struct bandwidth *b, int i, uint64_t *stamps) {
 
 // reap takes completions of sends.
 static int reap(struct bandwidth *b, uint64_t *completed) {
-  struct vb_wc wc[polled_at_once];
-  int n = poll_cq(b->cq, polled_at_once, wc);
+  struct vb_wc *wc = b->wc;
+  int n = poll_cq(b->cq, b->batch, wc);
   if (n < 0) return loop_poll;
   uint64_t now = n ? cycles() : 0;
   for (int k = 0; k < n; k++) {
@@ -110,11 +123,11 @@ static int reap(struct bandwidth *b, uint64_t *completed) {
 
 // take takes messages that have come, and posts their receives again.
 static int take(struct bandwidth *b) {
-  struct vb_wc wc[polled_at_once];
+  struct vb_wc *wc = b->wc;
   // The first message came after the last look, and the next ones may be there
   // as well: without this a short test would take no time.
   uint64_t before = b->first ? 0 : cycles();
-  int n = poll_cq(b->recv_cq, polled_at_once, wc);
+  int n = poll_cq(b->recv_cq, b->batch, wc);
   if (n < 0) return loop_poll;
   if (n == 0) return loop_done;
   uint64_t now = cycles();
@@ -168,7 +181,8 @@ int run_bandwidth(struct bandwidth *b) {
     } else if (completed >= all && (b->recvs == 0 || received >= b->recvs)) {
       return loop_done;
     }
-    if (completed + received != before) {
+    // Between two bursts nothing is due.
+    if (completed + received != before || (b->gap && !under_way && !b->recvs)) {
       idle = 0;
       continue;
     }
@@ -212,6 +226,14 @@ static int await(struct latency *l, struct vb_cq *cq) {
   }
 }
 
+// lacking reports whether a wait since a time, which the test's end has ended, has left out much of
+// what was to be measured: the peer hangs, and no later exchange would show it.
+static int lacking(const struct latency *l, uint64_t since, uint64_t now) {
+  uint64_t much = (l->bounds.cool - l->bounds.sample) / 4;
+  if (much > l->patience / 4) much = l->patience / 4;
+  return since < l->bounds.cool && now - since > much;
+}
+
 // see waits until the peer's message shows in memory.
 static int see(struct latency *l, uint8_t value) {
   uint64_t from = 0;
@@ -220,8 +242,8 @@ static int see(struct latency *l, uint8_t value) {
     if (l->stop) return loop_stopped;
     if (spins % 256) continue;
     uint64_t now = cycles();
-    if (l->bounds.end && now >= l->bounds.end) return loop_stopped;
     if (from == 0) from = now;
+    if (l->bounds.end && now >= l->bounds.end) return lacking(l, from, now) ? loop_stalled : loop_stopped;
     if (now - from > l->patience) return loop_stalled;
   }
   return loop_done;

@@ -59,8 +59,14 @@ struct bandwidth {
   int starts_late;   // bounds are counted from the first message that comes
   struct bounds bounds;
   uint64_t patience; // cycles
-  int drain_only;    // no error when what is left does not complete
+  uint64_t gap;      // cycles from one burst of messages to the next; 0: no limit of the rate
+  int burst;         // messages of a burst
+  struct vb_wc *wc;  // room for completions
+  int batch;         // how many
   volatile int stop;
+
+  uint64_t due; // cycles: the next burst's
+  int left;     // messages of the present burst
 
   uint64_t *posts, *completions; // stamps of messages, in order of posting and completing; NULL: none
   uint64_t first, end;           // cycles of the first post or receive, and of the last completion

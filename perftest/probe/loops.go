@@ -11,7 +11,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"runtime"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -48,19 +47,24 @@ func array[T any](n int) ([]T, error) {
 func free[T any](s []T) { C.free(unsafe.Pointer(unsafe.SliceData(s))) }
 
 // until runs a loop, and stops it when ctx is done. It calls tick every second.
-func until(ctx context.Context, stop *C.int, tick func(), loop func() C.int) (C.int, error) {
+func (r *runner) until(ctx context.Context, stop *C.int, tick func(), loop func() C.int) (C.int, error) {
+	cores, err := r.c.cores()
+	if err != nil {
+		return 0, err
+	}
 	done := make(chan C.int, 1)
+	var unpinned error
 	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		done <- loop()
+		var rc C.int
+		unpinned = pinned(cores, func() error { rc = loop(); return nil })
+		done <- rc
 	}()
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
 	for {
 		select {
 		case rc := <-done:
-			return rc, nil
+			return rc, unpinned
 		case <-second.C:
 			tick()
 		case <-ctx.Done():
@@ -162,6 +166,15 @@ func (r *runner) bandwidth(ctx context.Context, size uint64) (transfer, error) {
 	if b.events, err = r.notify(); err != nil {
 		return transfer{}, err
 	}
+	wc, err := array[verbs.WC](c.PollBatch)
+	if err != nil {
+		return transfer{}, err
+	}
+	defer free(wc)
+	b.wc, b.batch = (*C.struct_vb_wc)(unsafe.Pointer(&wc[0])), C.int(c.PollBatch)
+	if gap := c.burstGap(size); gap > 0 {
+		b.gap, b.burst = C.uint64_t(max(1, r.clock.of(gap))), C.int(c.burst())
+	}
 	total := each * uint64(c.QPs)
 	if c.Sends() && c.Peak() {
 		stamps, err := array[C.uint64_t](2 * int(total))
@@ -185,7 +198,7 @@ func (r *runner) bandwidth(ctx context.Context, size uint64) (transfer, error) {
 		}
 		r.ev.tellProgress(progress{Bytes: size, Done: done, Total: c.Iters() * uint64(c.QPs), Elapsed: time.Since(began), Duration: c.Duration})
 	}
-	rc, err := until(ctx, &b.stop, tick, func() C.int { return C.run_bandwidth(b) })
+	rc, err := r.until(ctx, &b.stop, tick, func() C.int { return C.run_bandwidth(b) })
 	r.clock.tune()
 	var sent, received uint64
 	for i := range qps {
@@ -275,12 +288,12 @@ func (r *runner) latency(ctx context.Context, size uint64) (latencies, error) {
 	l.cq = (*C.struct_vb_cq)(e.cq.Handle())
 	l.qp.qp = (*C.struct_vb_qp)(e.qps[0].Handle())
 	l.qp.send = (*C.struct_vb_send_wr)(unsafe.Pointer(&e.sends[0].WR[0]))
-	switch c.Operation {
-	case Write:
+	switch {
+	case c.Operation == Write && !c.Immediate:
 		l.polls_memory = 1
 		l.in = (*C.uint8_t)(e.at(e.target(0) + size - 1))
 		l.out = (*C.uint8_t)(e.at(e.source(0) + size - 1))
-	case Send:
+	case c.Receives():
 		l.receives = 1
 		l.recv_cq = (*C.struct_vb_cq)(e.recvCQ.Handle())
 		l.qp.recv = (*C.struct_vb_recv_wr)(unsafe.Pointer(&e.recvs[0].WR[0]))
@@ -315,7 +328,7 @@ func (r *runner) latency(ctx context.Context, size uint64) (latencies, error) {
 	tick := func() {
 		r.ev.tellProgress(progress{Bytes: size, Done: atomic.LoadUint64((*uint64)(&l.qp.posted)), Total: c.Iters(), Elapsed: time.Since(began), Duration: c.Duration})
 	}
-	rc, err := until(ctx, &l.stop, tick, func() C.int { return C.run_latency(l) })
+	rc, err := r.until(ctx, &l.stop, tick, func() C.int { return C.run_latency(l) })
 	r.clock.tune()
 	if err == nil {
 		err = r.ended(rc, int(l.error), (*verbs.WC)(unsafe.Pointer(&l.bad)), &stallError{After: r.patience(), What: "nothing arrived from the peer"})

@@ -30,7 +30,7 @@ func (t Tool) Parse(args []string) (Config, error) {
 func (t Tool) ParseInto(c Config, args []string) (Config, []string, error) {
 	var table []getopt.Flag
 	for _, f := range flags {
-		entry := getopt.Flag{Short: f.short, Long: f.long}
+		entry := getopt.Flag{Short: f.short, Long: f.long, Also: also[f.long]}
 		if f.arg != "" {
 			entry.Value = getopt.Required
 		}

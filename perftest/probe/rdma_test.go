@@ -115,6 +115,9 @@ func toolFlags(c *Config) []string {
 			f = append(f, flag)
 		}
 	}
+	if c.Immediate {
+		f = append(f, "--"+c.Operation.String()+"_with_imm")
+	}
 	if c.RecvList > 1 {
 		f = append(f, "--recv_post_list="+strconv.Itoa(c.RecvList))
 	}
@@ -131,6 +134,20 @@ func toolFlags(c *Config) []string {
 		f = append(f, "-A", map[bool]string{false: "FETCH_AND_ADD", true: "CMP_AND_SWAP"}[c.CompareAndSwap])
 	}
 	return f
+}
+
+// has reports whether a release has the options of a test.
+func (p perftest) has(t *testing.T, c *Config) bool {
+	t.Helper()
+	if !c.Immediate {
+		return true
+	}
+	help, _ := exec.Command(filepath.Join(p.dir, "ib_"+c.Tool()), "--help").CombinedOutput()
+	if option := "--" + c.Operation.String() + "_with_imm"; !bytes.Contains(help, []byte(option)) {
+		t.Logf("%s perftest has no %s", p.name, option)
+		return false
+	}
+	return true
 }
 
 // hugePages gives the machine some for a test.
@@ -244,6 +261,7 @@ func TestInterop(t *testing.T) {
 		{"write_bw sweep", set(Write, Bandwidth, func(c *Config) { c.All = true; c.Iterations = 5 })},
 		{"write_bw 4 QPs", set(Write, Bandwidth, func(c *Config) { c.QPs = 4; c.Size = 2 })},
 		{"write_bw UC", set(Write, Bandwidth, func(c *Config) { c.Connection = UC; c.Size = 4096 })},
+		{"write_bw both sweep", set(Write, Bandwidth, func(c *Config) { c.Bidirectional, c.All, c.Iterations = true, true, 5 })},
 		{"write_bw both", set(Write, Bandwidth, func(c *Config) { c.Bidirectional = true; c.QPs = 4 })},
 		{"write_bw list", set(Write, Bandwidth, func(c *Config) { c.PostList = 8; c.Size = 64; c.Inline = 64 })},
 		{"write_bw time", set(Write, Bandwidth, func(c *Config) { c.Iterations = 0; c.Duration = 3 * time.Second; c.Size = 4096 })},
@@ -269,8 +287,23 @@ func TestInterop(t *testing.T) {
 		{"send_lat time", set(Send, Latency, func(c *Config) { c.Iterations = 0; c.Duration = 3 * time.Second })},
 		{"atomic_lat", set(Atomic, Latency, func(c *Config) { c.CompareAndSwap = true })},
 	}
+	imm := func(c *Config) { c.Immediate = true; c.Size = 1024 }
+	tests = append(tests, []test{
+		{"write_bw imm", set(Write, Bandwidth, imm)},
+		{"write_bw imm sweep", set(Write, Bandwidth, func(c *Config) { c.Immediate, c.All, c.Iterations = true, true, 5 })},
+		{"write_bw imm both", set(Write, Bandwidth, func(c *Config) { imm(c); c.Bidirectional, c.QPs = true, 2 })},
+		{"write_bw imm UC", set(Write, Bandwidth, func(c *Config) { imm(c); c.Connection = UC })},
+		{"write_lat imm", set(Write, Latency, imm)},
+		{"send_bw imm", set(Send, Bandwidth, imm)},
+		{"send_bw imm UD", set(Send, Bandwidth, func(c *Config) { imm(c); c.Connection = UD })},
+		{"send_lat imm", set(Send, Latency, imm)},
+	}...)
 	// What is this side's alone, or goes unseen.
 	tests = append(tests, []test{
+		{"write_bw regions", set(Write, Bandwidth, func(c *Config) { c.EachMR, c.QPs, c.Size = true, 3, 5000 })},
+		{"send_bw regions both", set(Send, Bandwidth, func(c *Config) { c.EachMR, c.QPs, c.Bidirectional, c.Size = true, 3, true, 5000 })},
+		{"write_bw rate", set(Write, Bandwidth, func(c *Config) { c.Rate, c.RateType, c.RateUnit, c.Burst, c.Size = 200, "SW", "p", 4, 64 })},
+		{"read_bw pinned", set(Read, Bandwidth, func(c *Config) { c.Cores, c.PollBatch = []int{1}, 1 })},
 		{"send_bw SRQ 4 QPs", set(Send, Bandwidth, func(c *Config) { c.SRQ, c.QPs, c.Size = true, 4, 4096 })},
 		{"send_bw SRQ UD both", set(Send, Bandwidth, func(c *Config) { c.SRQ, c.Connection, c.Bidirectional, c.Size = true, UD, true, 1024 })},
 		{"send_lat SRQ", set(Send, Latency, func(c *Config) { c.SRQ = true })},
@@ -308,6 +341,8 @@ func TestInterop(t *testing.T) {
 	// Of the newer release one test of each tool, and what is special.
 	newer := map[string]bool{
 		"write_bw both": true, "write_bw time": true, "send_bw UD": true, "send_bw 4 QPs": true,
+		"write_bw both sweep": true, "write_bw imm": true, "write_bw imm sweep": true, "write_bw imm both": true, "write_lat imm": true,
+		"send_bw imm UD": true, "send_lat imm": true,
 		"write_bw -z": true, "write_bw -R 4 QPs": true, "send_bw -R UD 4 QPs": true, "send_lat -R": true,
 	}
 	for _, tool := range Tools() {
@@ -325,7 +360,7 @@ func TestInterop(t *testing.T) {
 				})
 			}
 			for k, p := range releases(t) {
-				if k > 0 && !newer[test.name] {
+				if k > 0 && !newer[test.name] || !p.has(t, &test.c) {
 					continue
 				}
 				for _, role := range []string{"client", "server"} {

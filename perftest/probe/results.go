@@ -35,7 +35,7 @@ func (r *runner) row(out *Outcome, row Row) {
 // result makes the line of one size.
 func (r *runner) result(size uint64, t transfer) BandwidthResult {
 	messages, each := t.sent, r.c.Iters()
-	if !r.c.Sends() || r.c.Bidirectional && r.c.Operation == Send && r.c.Duration > 0 {
+	if !r.c.Sends() || r.c.Bidirectional && r.c.Receives() && r.c.Duration > 0 {
 		// As in perftest: in a test with a duration, both directions are one sum.
 		messages += t.received
 	}
@@ -52,8 +52,9 @@ func (r *runner) result(size uint64, t transfer) BandwidthResult {
 	return b
 }
 
-// swapReport exchanges results, and checks that the peer's is plausible.
+// swapReport exchanges results, and checks that the peer's is plausible. The peer may still measure.
 func (r *runner) swapReport(ctx context.Context, own BandwidthResult) (BandwidthResult, error) {
+	defer r.keep()()
 	theirs, err := r.conn.SwapReport(ctx, own.Report(r.c.Gbits))
 	if err != nil {
 		return BandwidthResult{}, err
@@ -72,13 +73,17 @@ func (r *runner) latencyResult(size uint64, l latencies) LatencyResult {
 		if l.elapsed > 0 { // from the first to the last counted message
 			sampled = time.Duration(l.elapsed)
 		}
-		return timedLatency(size, l.count, sampled, r.histogram(l.buckets), trips)
+		out := timedLatency(size, l.count, sampled, r.histogram(l.buckets), trips)
+		out.Cycles = r.clock.rate
+		return out
 	}
 	deltas := make([]int64, 0, len(l.posts))
 	for i := 1; i < len(l.posts); i++ {
 		deltas = append(deltas, int64(math.Round(r.clock.ns(l.posts[i]-l.posts[i-1]))))
 	}
-	return newLatency(size, l.count, deltas, trips)
+	out := newLatency(size, l.count, deltas, trips)
+	out.Cycles = r.clock.rate
+	return out
 }
 
 // histogram converts the loop's buckets of cycles, 32 for each power of two, to a histogram of
@@ -98,13 +103,7 @@ func (r *runner) histogram(buckets []uint32) *histogram {
 
 // patience is the longest time without progress.
 func (r *runner) patience() time.Duration {
-	switch {
-	case r.c.Timeout > 0:
-		return r.c.Timeout
-	case r.c.Timeout < 0:
-		return 1000 * time.Hour
-	}
-	return defaultPatience
+	return cmp.Or(r.c.Timeout, defaultPatience)
 }
 
 // defaultPatience is longer than a reliable QP retries: 4.096 µs << 14, 7 times and more.

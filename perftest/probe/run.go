@@ -3,6 +3,7 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ type runner struct {
 	cm    *session // nil without rdma_cm
 
 	mu      sync.Mutex
-	notices []string // events of the device during the test
+	notices []string // events of the device during the test, and what else may explain a failure
 	down    bool     // the last port event is that the link went down
 
 	peerVersion string
@@ -60,7 +61,7 @@ func Run(ctx context.Context, c Config, ev Events) (out *Outcome, err error) {
 		return nil, err
 	}
 	r.clock = newClock()
-	if r.conn, err = r.meet(ctx); err != nil {
+	if r.conn, err = r.meetInTime(ctx); err != nil {
 		return nil, err
 	}
 	defer r.conn.Close()
@@ -83,12 +84,18 @@ func (r *runner) notice(e verbs.Event) {
 	if e.Established() { // the first message arrived before RTS
 		return
 	}
-	text := fmt.Sprintf("%s: %v at %s", r.e.ctx.Name(), e, time.Now().Format("15:04:05.000"))
+	if e.Port == r.c.IBPort {
+		r.mu.Lock()
+		r.down = e.Down()
+		r.mu.Unlock()
+	}
+	r.remark(fmt.Sprintf("%s: %v at %s", r.e.ctx.Name(), e, time.Now().Format("15:04:05.000")))
+}
+
+// remark tells the user something that may explain a failure, and keeps it for that.
+func (r *runner) remark(text string) {
 	r.mu.Lock()
 	r.notices = append(r.notices, text)
-	if e.Port == r.c.IBPort {
-		r.down = e.Down()
-	}
 	r.mu.Unlock()
 	r.ev.TellNote("%s", text)
 }
@@ -123,6 +130,20 @@ func (r *runner) explain(err error) error {
 	}
 	return err
 }
+
+// meetInTime is meet, which for a server has the time limit of --wait.
+func (r *runner) meetInTime(ctx context.Context) (*wire.Conn, error) {
+	if r.c.Role() == wire.Server {
+		limit := cmp.Or(r.c.Wait, defaultWait)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w within %v: start the client, or set --wait", errNoClient, limit))
+		defer cancel()
+	}
+	return r.meet(ctx)
+}
+
+// errNoClient ends a server's wait.
+var errNoClient = errors.New("no client connected")
 
 // meet connects to the peer, or waits for it.
 func (r *runner) meet(ctx context.Context) (*wire.Conn, error) {
@@ -165,7 +186,7 @@ func (r *runner) run(ctx context.Context) (*Outcome, error) {
 	switch {
 	case r.c.Measure == Latency:
 		err = r.measureLatency(ctx, out)
-	case r.c.Operation == Send:
+	case r.c.Receives():
 		err = r.measureSends(ctx, out)
 	case r.c.Bidirectional:
 		err = r.measureBoth(ctx, out)
@@ -219,11 +240,14 @@ func (r *runner) meetAt(ctx context.Context, what string) error {
 	return err
 }
 
-// idle is meetAt without a time limit: it waits until the busy peer has finished or has
-// disconnected.
+// keep makes the following exchanges wait for a peer that still measures: see vigil.
+func (r *runner) keep() (release func()) {
+	return r.conn.Keep(newVigil(r.c, r.e.ctx.Name(), r.c.IBPort, r.patience()).wire())
+}
+
+// idle is meetAt for a side that waits until the busy peer has finished.
 func (r *runner) idle(ctx context.Context, what string) error {
-	before := r.conn.SetTimeout(-1)
-	defer r.conn.SetTimeout(before)
+	defer r.keep()()
 	return r.meetAt(ctx, what)
 }
 
@@ -238,6 +262,9 @@ func (r *runner) introduce(ctx context.Context) error {
 	}
 	if err := r.swapAll(ctx); err != nil {
 		return err
+	}
+	if text := r.e.mine[0].Duplicate(r.e.peers[0], r.conn.SameHost()); text != "" {
+		r.remark(text)
 	}
 	if err := r.e.connect(); err != nil {
 		return err
@@ -298,7 +325,11 @@ func (r *runner) measureOne(ctx context.Context, out *Outcome) error {
 			defer cancel()
 		}
 	}
-	if err := r.idle(ctx, "the client's end"); err != nil {
+	end := r.idle
+	if r.c.Sends() { // the peer has nothing to do but to answer
+		end = r.meetAt
+	}
+	if err := end(ctx, "the end of the measurement"); err != nil {
 		return err
 	}
 	if !r.c.Sends() {
@@ -381,6 +412,11 @@ func (r *runner) measureBoth(ctx context.Context, out *Outcome) error {
 		if err != nil {
 			return err
 		}
+		if r.c.All {
+			if err := r.idle(ctx, "the end of a size"); err != nil {
+				return err
+			}
+		}
 		own := r.result(size, t)
 		theirs, err := r.swapReport(ctx, own)
 		if err != nil {
@@ -392,7 +428,7 @@ func (r *runner) measureBoth(ctx context.Context, out *Outcome) error {
 	return r.leave(ctx)
 }
 
-// measureSends is a test of sends.
+// measureSends is a test of sends, or of writes with immediate data.
 func (r *runner) measureSends(ctx context.Context, out *Outcome) error {
 	posted := make([]int, r.c.QPs)
 	for _, size := range r.sizes() {
@@ -412,6 +448,16 @@ func (r *runner) measureSends(ctx context.Context, out *Outcome) error {
 			return err
 		}
 		own := r.result(size, t)
+		endOfSize := func(due bool) error {
+			if !r.c.All || !due {
+				return nil
+			}
+			return r.idle(ctx, "the end of a size")
+		}
+		// perftest meets before the reports of writes, and after those of sends.
+		if err := endOfSize(r.c.Operation == Write); err != nil {
+			return err
+		}
 		if r.c.Bidirectional && r.c.Duration == 0 {
 			theirs, err := r.swapReport(ctx, own)
 			if err != nil {
@@ -422,10 +468,8 @@ func (r *runner) measureSends(ctx context.Context, out *Outcome) error {
 		} else {
 			r.row(out, Row{Bandwidth: &own, Counters: t.counters})
 		}
-		if r.c.All {
-			if err := r.idle(ctx, "the end of a size"); err != nil {
-				return err
-			}
+		if err := endOfSize(r.c.Operation == Send); err != nil {
+			return err
 		}
 	}
 	return r.leave(ctx)
@@ -460,7 +504,7 @@ func (r *runner) watched(ctx context.Context, size uint64) (t transfer, err erro
 func (r *runner) measureLatency(ctx context.Context, out *Outcome) error {
 	c := r.c
 	if !c.Sends() {
-		if err := r.idle(ctx, "the client's end"); err != nil {
+		if err := r.idle(ctx, "the end of the measurement"); err != nil {
 			return err
 		}
 		r.conn.Bye()
@@ -471,7 +515,7 @@ func (r *runner) measureLatency(ctx context.Context, out *Outcome) error {
 		if err := r.e.requests(size); err != nil {
 			return err
 		}
-		if c.Operation == Send {
+		if c.Receives() {
 			if err := r.e.postReceives(posted); err != nil {
 				return err
 			}

@@ -28,13 +28,14 @@ func (f flag) offered(t Tool) bool { return f.only == nil || f.only(t) }
 func isBW(t Tool) bool      { return t.Measure == Bandwidth }
 func isLat(t Tool) bool     { return t.Measure == Latency }
 func isSend(t Tool) bool    { return t.Operation == Send }
+func isWrite(t Tool) bool   { return t.Operation == Write }
+func receiving(t Tool) bool { return isSend(t) || isWrite(t) }
 func isAtomic(t Tool) bool  { return t.Operation == Atomic }
 func notAtomic(t Tool) bool { return t.Operation != Atomic }
 func initiates(t Tool) bool { return t.Operation == Read || t.Operation == Atomic }
 func carries(t Tool) bool   { return !initiates(t) }
-func hasEvents(t Tool) bool { return t.Operation != Write }
 func warmable(t Tool) bool  { return isBW(t) && !isSend(t) }
-func takesGPU(t Tool) bool  { return !isAtomic(t) && (isBW(t) || t.Operation != Write) }
+func takesGPU(t Tool) bool  { return !isAtomic(t) }
 
 const (
 	groupTest    = "What is measured:"
@@ -218,3 +219,55 @@ func setCounters(c *Config, v string) error {
 
 // setSeconds parses -D, which is also the interval of --run_infinitely.
 var setSeconds = duration(func(c *Config) *time.Duration { return &c.Duration }, time.Second, 1)
+
+// setCores parses 0-3,8: what the kernel writes as a list of processors.
+func setCores(c *Config, v string) (err error) {
+	c.Cores, err = coreList(v)
+	return err
+}
+
+// maxCore is the largest number in the kernel's sets.
+const maxCore = 1023
+
+func coreList(v string) (out []int, err error) {
+	for part := range strings.SplitSeq(v, ",") {
+		first, last, ok := strings.Cut(strings.TrimSpace(part), "-")
+		if !ok {
+			last = first
+		}
+		from, err := strconv.Atoi(first)
+		if err != nil {
+			return nil, fmt.Errorf("%q is no list of processors such as 0, 0-3 or 0-3,8", v)
+		}
+		to, err := strconv.Atoi(last)
+		if err != nil || from < 0 || to < from || to > maxCore {
+			return nil, fmt.Errorf("%q is no list of processors such as 0, 0-3 or 0-3,8, up to %d", v, maxCore)
+		}
+		for n := from; n <= to; n++ {
+			if !slices.Contains(out, n) {
+				out = append(out, n)
+			}
+		}
+	}
+	return out, nil
+}
+
+func setRateUnit(c *Config, v string) error {
+	if !slices.Contains([]string{"g", "M", "p"}, v) {
+		return fmt.Errorf("%q; want g for Gb/s, M for MiB/s, or p for messages a second", v)
+	}
+	c.RateUnit = v
+	return nil
+}
+
+func setRateType(c *Config, v string) error {
+	switch v {
+	case "SW":
+	case "HW", "PP":
+		return fmt.Errorf("not supported: limits by the NIC (%s, ibv_modify_qp_rate_limit and raw Ethernet's pacing); SW is there", v)
+	default:
+		return fmt.Errorf("%q; want SW", v)
+	}
+	c.RateType = v
+	return nil
+}

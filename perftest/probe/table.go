@@ -73,7 +73,7 @@ func (c *Config) prints() bool { return c.Measure == Bandwidth || c.Sends() }
 // about is the block that describes the test.
 func (c *Config) about(i Info) string {
 	var b strings.Builder
-	sends, receives := c.Sends(), c.Operation == Send && (!c.Sends() || c.Bidirectional || c.Measure == Latency)
+	sends, receives := c.Sends(), c.Receives() && (!c.Sends() || c.Bidirectional || c.Measure == Latency)
 	line := func(when bool, format string, a ...any) {
 		if when {
 			fmt.Fprintf(&b, " "+format+"\n", a...)
@@ -119,7 +119,11 @@ func (c *Config) tos() string {
 
 // title is the test's name in words.
 func (c *Config) title() (words []string) {
-	words = append(words, [...]string{"RDMA_Write", "RDMA_Read", "Send", "Atomic"}[c.Operation])
+	name := [...]string{"RDMA_Write", "RDMA_Read", "Send", "Atomic"}[c.Operation]
+	if c.Immediate {
+		name += "_imm"
+	}
+	words = append(words, name)
 	if c.Bidirectional {
 		words = append(words, "Bidirectional")
 	}
@@ -193,9 +197,9 @@ func (t *Table) heads() {
 func (c *Config) heads() string {
 	switch {
 	case c.Measure == Latency && c.Duration > 0:
-		return headTimedLat + "\n"
+		return strings.ReplaceAll(headTimedLat, "usec", c.latencyUnit()) + "\n"
 	case c.Measure == Latency:
-		return headLat + "\n"
+		return strings.ReplaceAll(headLat, "usec", c.latencyUnit()) + "\n"
 	}
 	u := "MB"
 	if c.Gbits {
@@ -243,7 +247,7 @@ func (c *Config) bare(r Row) string {
 	case c.Format == "message_rate" && r.Bandwidth != nil:
 		return fmt.Sprintf("%f\n", r.Bandwidth.Rate/million)
 	case c.Format == "latency" && r.Latency != nil:
-		return fmt.Sprintf("%f\n", r.Latency.Average/1e3)
+		return fmt.Sprintf("%f\n", c.inUnit(r.Latency, r.Latency.Average))
 	}
 	return ""
 }
@@ -261,8 +265,24 @@ func (c *Config) bandwidth(r *BandwidthResult) string {
 	return line + "\n"
 }
 
+// latencyUnit is the unit of latencies in the table: with -C the cycles of the processor's counter.
+func (c *Config) latencyUnit() string {
+	if c.Cycles {
+		return "cycles"
+	}
+	return "usec"
+}
+
+// inUnit converts nanoseconds to latencyUnit.
+func (c *Config) inUnit(r *LatencyResult, ns float64) float64 {
+	if c.Cycles {
+		return ns * r.Cycles
+	}
+	return ns / 1e3
+}
+
 func (c *Config) latency(r *LatencyResult) string {
-	us := func(ns float64) float64 { return ns / 1e3 }
+	us := func(ns float64) float64 { return c.inUnit(r, ns) }
 	if c.Duration > 0 {
 		return fmt.Sprintf(lineTimedLat, r.Bytes, r.Iterations, us(r.Average), r.TPS) + "\n"
 	}

@@ -13,9 +13,9 @@ import (
 func (c *Config) samples(r *LatencyResult) string {
 	var b strings.Builder
 	list := func(v []float64) {
-		b.WriteString("#, usec\n")
+		fmt.Fprintf(&b, "#, %s\n", c.latencyUnit())
 		for i, ns := range v {
-			fmt.Fprintf(&b, "%d, %s\n", i+1, general(ns/1e3))
+			fmt.Fprintf(&b, "%d, %s\n", i+1, general(c.inUnit(r, ns)))
 		}
 	}
 	if c.Unsorted {

@@ -79,6 +79,10 @@ func (c *Config) ranges() []rule {
 		{outside(c.TOS, -1, 255), "-T", between("a type of service", 0, 255)},
 		{outside(c.Retries, 0, 7), "--retry_count", between("the number of retries", 0, 7)},
 		{c.GPU < -1, "--use_cuda", "a GPU's index is 0 or more"},
+		{outside(c.PollBatch, 1, maxPollBatch), "--cqe_poll", between("the number of completions taken at a time", 1, maxPollBatch)},
+		{c.NUMANode < -1, "--numa_node", "a node's number is 0 or more"},
+		{c.Rate < 0, "--rate_limit", "a rate is a number above 0"},
+		{c.Burst < 0, "--burst_size", "a burst is a number of messages, 0 or more"},
 	}
 }
 
@@ -88,12 +92,13 @@ func (c *Config) kinds() []rule {
 	return []rule{
 		{c.SRQ && c.Operation != Send, "--use-srq", "only sends are received: use send_bw or send_lat"},
 		{c.SRQ && c.QPs > c.ReceiveDepth(), "--use-srq", fmt.Sprintf("%d receives are not one for each of %d QPs: give a larger -r", c.ReceiveDepth(), c.QPs)},
-		{c.RecvList > 1 && (c.Operation != Send || latency), "--recv_post_list", "this is for send_bw"},
+		{c.RecvList > 1 && (!c.Receives() || latency), "--recv_post_list", "this is for send_bw, and for write_bw --write_with_imm"},
+		{c.Immediate && oneSided, "--write_with_imm, --send_with_imm", "only writes and sends carry immediate data"},
 		{c.Connection == UD && c.Operation != Send, "-c", "UD carries sends only: use send_bw or send_lat, or -c RC"},
 		{c.Connection == UC && oneSided, "-c", "UC carries no reads and atomics: use -c RC"},
 		{c.Operation == Atomic && c.Size != 0 && c.Size != 8, "-s", "atomics have 8 bytes: leave -s out"},
 		{c.Operation == Atomic && c.All, "-a", "atomics have 8 bytes only: leave -a out"},
-		{c.Events && c.Operation == Send && c.Bidirectional, "-e", "this does not go with send_bw -b: one queue's events would keep the other one waiting"},
+		{c.Events && c.Receives() && c.Bidirectional, "-e", "this does not go with -b: one queue's events would keep the other one waiting"},
 		{latency && c.QPs > 1, "-q", "a latency test has one QP: leave -q out"},
 		{latency && c.Bidirectional, "-b", "a latency test goes both ways by itself: leave -b out"},
 		{latency && c.PostList > 1, "-l", "a latency test has one message in flight: leave -l out"},
@@ -110,10 +115,13 @@ func (c *Config) kinds() []rule {
 		{c.Retries != defaultRetries && !c.CM, "--retry_count", "this is for queue pairs that rdma_cm connects: add -R"},
 		{c.Inline > 0 && oneSided, "-I", "reads and atomics have nothing to put inline: leave -I out"},
 		{c.OutReads > 0 && !oneSided, "-o", "only reads and atomics have reads in flight: leave -o out"},
-		{c.Events && c.Operation == Write && !latency, "-e", "a write's receiver has no events: leave -e out, or use send_bw"},
-		{c.Events && c.Operation == Write, "-e", "write_lat watches memory, which has no events: leave -e out, or use send_lat"},
+		{c.Events && c.Operation == Write && !c.Immediate && !latency, "-e", "a write's receiver has no events: leave -e out, or use send_bw"},
+		{c.Events && c.Operation == Write && !c.Immediate, "-e", "write_lat watches memory, which has no events: leave -e out, or use send_lat"},
 		{c.Vector >= 0 && !c.Events, "-X", "a completion vector is for events: add -e"},
-		{c.WarmUp && (latency || c.Operation == Send), "--perform_warm_up", "this is for write_bw, read_bw and atomic_bw"},
+		{c.WarmUp && (latency || c.Receives()), "--perform_warm_up", "this is for write_bw, read_bw and atomic_bw, without immediate data"},
+		{!latency && c.Cycles, "-C", "this is for latency tests"},
+		{latency && c.EachMR, "--mr_per_qp", "a latency test has one QP: leave --mr_per_qp out"},
+		{latency && c.Rate > 0, "--rate_limit", "a latency test has one message in flight: --latency_gap is the pause between them"},
 		{c.ReportBoth && !c.Bidirectional, "--report-both", "there is one direction only: add -b"},
 		{c.Reversed && c.Bidirectional, "--reversed", "both sides send with -b: leave one of them out"},
 	}
@@ -126,7 +134,8 @@ func (c *Config) lengths() []rule {
 	return []rule{
 		{c.Endless && c.All, "--run_infinitely", "one size never ends: leave -a out"},
 		{c.Endless && c.Events, "--run_infinitely", "this does not go with events: leave -e out"},
-		{c.Endless && (c.Operation == Send || c.Bidirectional), "--run_infinitely", "this is for tests in one direction, and not for send_bw: give a long -D"},
+		{c.Endless && (c.Receives() || c.Bidirectional), "--run_infinitely", "this is for tests in one direction, and not for messages that are received: give a long -D"},
+		{c.Endless && c.Rate > 0, "--run_infinitely", "this does not go with --rate_limit: give a long -D"},
 		{timed && c.All, "-D", "a duration is for one size: leave -a out and give -s"},
 		{timed && c.Events, "-D", "a duration does not go with events: leave -e out"},
 		{timed && !c.Endless && sampled <= 0, "-D", fmt.Sprintf("%v with a margin (-f) of %v before and behind leaves nothing to measure: the duration must be more than twice the margin", c.Duration, before)},
@@ -148,7 +157,7 @@ func (c *Config) Remarks() []string {
 		{c.Measure == Latency && c.CQModeration > 1, "-Q", "does nothing in a latency test"},
 		{c.Measure == Latency && c.Gbits, "--report_gbits", "does nothing in a latency test"},
 		{c.CM && (c.MTU > 0 || c.SL > 0 || c.TClass > 0 || c.PKeyIndex > 0 || c.DLID > 0 || len(c.FlowLabels) > 0), "-m, -S, --tclass, --pkey_index, --dlid, --flow_label", "do nothing with -R: rdma_cm finds the path; -T is the type of service"},
-		{c.RxDepth > 0 && c.Operation != Send, "-r", "does nothing where nothing is received"},
+		{c.RxDepth > 0 && !c.Receives(), "-r", "does nothing where nothing is received"},
 	} {
 		if r.bad {
 			out = append(out, r.flag+" "+r.text)
@@ -165,6 +174,10 @@ func (c *Config) batches() []rule {
 		{n > 0 && n%uint64(c.RecvList) != 0, "--recv_post_list", fmt.Sprintf("-n %d is not a multiple of --recv_post_list %d: give a multiple", n, c.RecvList)},
 		{c.RecvList > 1 && c.RecvList > c.eachReceives(), "--recv_post_list", fmt.Sprintf("%d is longer than a QP's receives (%d): give a larger -r or a shorter list", c.RecvList, c.eachReceives())},
 		{c.PostList > c.SendDepth(), "-l", fmt.Sprintf("-l %d is longer than the send queue (%d): give a larger -t or a shorter list", l, c.SendDepth())},
+		{c.Rate > 0 && c.RateType != "SW", "--rate_limit", "without --rate_limit_type=SW the NIC limits the rate (ibv_modify_qp_rate_limit), which is not supported: add --rate_limit_type=SW on this side"},
+		{c.RateType != "" && c.Rate == 0, "--rate_limit_type", "this is about a rate: add --rate_limit"},
+		{c.Burst > 0 && c.Rate == 0, "--burst_size", "this is about a rate: add --rate_limit"},
+		{c.Rate > 0 && c.burstGap(c.MessageSize(0)) > time.Second, "--rate_limit", "a burst of this size takes more than a second at this rate: give a smaller --burst_size"},
 		{c.PostList > 1 && c.CQModeration > 0 && c.PostList%c.CQModeration != 0, "-l", fmt.Sprintf("-l %d is not a multiple of -Q %d: leave -Q out", l, c.CQModeration)},
 	}
 }
@@ -179,7 +192,12 @@ func (c *Config) memory() []rule {
 		{c.OnGPU() && (c.HugePages || c.File != ""), "--use_cuda", "the data lies in a GPU's memory: leave --mmap and --use_hugepages out"},
 		{c.GPU >= 0 && c.GPUBusID != "", "--use_cuda_bus_id", "this and --use_cuda both say which GPU: leave one out"},
 		{c.DMABuf && !c.OnGPU(), "--use_cuda_dmabuf", "this is about a GPU's memory: add --use_cuda"},
-		{c.OnGPU() && c.Operation == Write && c.Measure == Latency, "--use_cuda", "the processor cannot watch a GPU's memory for a write: use read_lat or send_lat"},
+		{c.OnGPU() && c.Operation == Write && c.Measure == Latency && !c.Immediate, "--use_cuda", "the processor cannot watch a GPU's memory for a write: add --write_with_imm, or use read_lat or send_lat"},
+		{c.OnGPU() && c.EachMR, "--mr_per_qp", "a GPU's memory is registered as one region: leave --mr_per_qp out"},
+		{c.OnGPU() && c.OnDemand, "--odp", "a GPU's memory has no on-demand paging: leave --odp out"},
+		{c.Payload != "" && c.OnGPU(), "--payload_file_path", "this fills host memory: leave --use_cuda out"},
+		{c.Payload != "" && c.Operation == Write && c.Measure == Latency && !c.Immediate, "--payload_file_path", "write_lat watches memory for its own counters: add --write_with_imm, or use send_lat"},
+		{len(c.Cores) > 0 && c.NUMANode >= 0, "--numa_node", "this and --pin_cores both say where the measurement runs: leave one out"},
 		{c.OnGPU() && c.Operation == Atomic, "--use_cuda", "atomics are measured on host memory"},
 		{c.OnGPU() && c.Inline > 0, "-I", "a GPU's memory is never put inline: leave -I out"},
 	}
@@ -194,7 +212,7 @@ func (c *Config) reports() []rule {
 		{latency && (f == "bandwidth" || f == "message_rate"), "--output", "a latency test gives latency or json"},
 		{!latency && f == "latency", "--output", "a bandwidth test gives bandwidth, message_rate or json"},
 		{c.ForceLink != "" && c.ForceLink != "IB" && c.ForceLink != "Ethernet", "--force-link", "a link is IB or Ethernet"},
-		{c.IPv6TCP && c.Source != "" && !isIPv6(c.Source), "--source_ip", "with --ipv6-addr this is an IPv6 address"},
+		{c.IPv6TCP && c.Source != "" && !isIPv6(c.Source), "--bind_source_ip", "with --ipv6-addr this is an IPv6 address"},
 	}
 }
 

@@ -3,7 +3,9 @@ package wire
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 )
 
@@ -141,6 +143,40 @@ func (a Address) Reaches(peer Address) error {
 	}
 	return fmt.Errorf("%w: the GID is %v here and %v at the peer, of which one is IPv4 and one IPv6: choose alike with -x on both sides (harness ib devices lists GIDs)",
 		ErrMismatch, here, there)
+}
+
+// Duplicate returns a remark if both sides have the same GID and are not known to be on one host, or
+// "". Two hosts with one address do not reach each other; two containers that share a device do.
+func (a Address) Duplicate(peer Address, sameHost bool) string {
+	if sameHost || !a.HasGID || !peer.HasGID || a.GID != peer.GID {
+		return ""
+	}
+	return fmt.Sprintf("both sides have the GID %v: on two hosts this is a duplicate address, and nothing arrives: give each interface its own, or choose another GID with -x (harness ib devices lists them)",
+		netip.AddrFrom16(a.GID).Unmap())
+}
+
+// SameHost reports whether the peer's address is one of this host's own.
+func (c *Conn) SameHost() bool {
+	remote, _, err := net.SplitHostPort(c.Peer())
+	if err != nil {
+		return true // not known
+	}
+	at, err := netip.ParseAddr(remote)
+	if err != nil || at.IsLoopback() {
+		return true
+	}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return true
+	}
+	return slices.ContainsFunc(own, func(a net.Addr) bool {
+		n, ok := a.(*net.IPNet)
+		if !ok {
+			return false
+		}
+		ip, ok := netip.AddrFromSlice(n.IP)
+		return ok && ip.Unmap() == at.WithZone("").Unmap()
+	})
 }
 
 // SwapFor makes one exchange of records. The received record must have the same form as the sent

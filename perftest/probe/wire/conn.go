@@ -17,6 +17,7 @@ type Conn struct {
 	nc      net.Conn
 	role    Role
 	timeout time.Duration
+	vigil   *Vigil // of a wait for a peer that measures; nil: none
 	early   []byte // bytes of the first message that were read ahead
 	failed  error  // by an exchange, after which the stream is out of step
 	cm      bool   // the connection is over rdma_cm
@@ -31,13 +32,18 @@ func NewConn(nc net.Conn, role Role, o Options) *Conn {
 // Peer is the other side's address.
 func (c *Conn) Peer() string { return c.nc.RemoteAddr().String() }
 
-// SetTimeout sets the time limit of each of the following exchanges, and returns the previous one.
-// A server that waits for its client to finish a measurement needs a longer limit than one that
-// waits for an address. With 0 or less, only the context limits the time, and TCP's keepalive,
-// which notices that the peer's host is down.
-func (c *Conn) SetTimeout(d time.Duration) (before time.Duration) {
-	before, c.timeout = c.timeout, d
-	return before
+// A Vigil replaces the time limit of exchanges that wait for a peer's measurement, which may take
+// longer than any exchange. Ended is called after each Step: a text ends the wait, with that text as
+// the hint of an ErrTimeout; with "" it goes on.
+type Vigil struct {
+	Step  time.Duration
+	Ended func() (hint string)
+}
+
+// Keep sets the vigil of the following exchanges. release returns to the time limit.
+func (c *Conn) Keep(v Vigil) (release func()) {
+	c.vigil = &v
+	return func() { c.vigil = nil }
 }
 
 // Close closes the connection without sending bye.
@@ -73,18 +79,10 @@ func (c *Conn) AwaitClose(ctx context.Context, grace time.Duration) bool {
 	return err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// limit sets the deadlines for the following operations: d from now (0 or less: no limit), the
-// context's deadline, and immediately when the context is cancelled. The returned function removes
-// them.
+// limit sets the deadlines for the following operations: d from now, the context's deadline, and
+// immediately when the context is cancelled. The returned function removes them.
 func (c *Conn) limit(ctx context.Context, d time.Duration) (release func()) {
-	var at time.Time
-	if d > 0 {
-		at = time.Now().Add(d)
-	}
-	if t, ok := ctx.Deadline(); ok && (at.IsZero() || t.Before(at)) {
-		at = t
-	}
-	_ = c.nc.SetDeadline(at) // a closed connection returns an error when it is used
+	c.setDeadline(ctx, d)
 	cancelled := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		_ = c.nc.SetDeadline(time.Unix(1, 0))
@@ -98,16 +96,34 @@ func (c *Conn) limit(ctx context.Context, d time.Duration) (release func()) {
 	}
 }
 
+func (c *Conn) setDeadline(ctx context.Context, d time.Duration) {
+	at := time.Now().Add(d)
+	if t, ok := ctx.Deadline(); ok && t.Before(at) {
+		at = t
+	}
+	_ = c.nc.SetDeadline(at) // a closed connection returns an error when it is used
+}
+
 // swap makes one exchange: it sends mine with one write, and reads the same number of bytes.
 func (c *Conn) swap(ctx context.Context, what string, mine []byte) ([]byte, error) {
 	if c.failed != nil {
 		return nil, c.failed
 	}
-	defer c.limit(ctx, c.timeout)()
+	limit, hint := c.timeout, ""
+	if c.vigil != nil {
+		limit = c.vigil.Step
+	}
+	defer c.limit(ctx, limit)()
 	theirs := make([]byte, len(mine))
 	n := 0
-	send := func() error { _, err := c.nc.Write(mine); return err }
-	receive := func() (err error) { n, err = c.read(theirs); return err }
+	send := func() error {
+		if c.vigil != nil { // the peer's buffer has room for this one
+			c.setDeadline(ctx, c.timeout)
+		}
+		_, err := c.nc.Write(mine)
+		return err
+	}
+	receive := func() (err error) { n, hint, err = c.read(ctx, theirs); return err }
 	first, second := receive, send
 	if c.role == Client {
 		first, second = send, receive
@@ -117,17 +133,29 @@ func (c *Conn) swap(ctx context.Context, what string, mine []byte) ([]byte, erro
 		err = second()
 	}
 	if err != nil {
-		return nil, c.fail(c.broken(ctx, what, theirs[:n], len(mine), err))
+		return nil, c.fail(c.broken(ctx, what, theirs[:n], len(mine), err, hint))
 	}
 	return theirs, nil
 }
 
-// read fills b, first with the bytes that were read ahead.
-func (c *Conn) read(b []byte) (int, error) {
-	n := copy(b, c.early)
+// read fills b, first with the bytes that were read ahead. hint is the vigil's, if that ended.
+func (c *Conn) read(ctx context.Context, b []byte) (n int, hint string, err error) {
+	n = copy(b, c.early)
 	c.early = c.early[n:]
-	m, err := io.ReadFull(c.nc, b[n:])
-	return n + m, err
+	for {
+		m, err := io.ReadFull(c.nc, b[n:])
+		n += m
+		if c.vigil == nil || !errors.Is(err, os.ErrDeadlineExceeded) || ctx.Err() != nil {
+			return n, "", err
+		}
+		if hint := c.vigil.Ended(); hint != "" {
+			return n, hint, err
+		}
+		c.setDeadline(ctx, c.vigil.Step)
+		if ctx.Err() != nil { // cancelled in between, which this deadline has undone
+			return n, "", err
+		}
+	}
 }
 
 // fail stores an error: after it the streams are out of step, and any further exchange would return
@@ -138,14 +166,14 @@ func (c *Conn) fail(err error) error {
 }
 
 // broken explains a failed read or write.
-func (c *Conn) broken(ctx context.Context, what string, got []byte, want int, err error) error {
+func (c *Conn) broken(ctx context.Context, what string, got []byte, want int, err error, hint string) error {
 	e := &Error{Peer: c.Peer(), Exchange: what, Got: got, Err: err}
 	switch {
 	case ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fmt.Errorf("%s: %s: %w", c.Peer(), what, context.Cause(ctx))
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		e.Kind, e.Err = ErrTimeout, nil
-		e.Hint = "it waits for something else, or hangs: compare both command lines, which must ask for the same test with the same -n, -q, -b and -a"
+		e.Hint = cmp.Or(hint, fmt.Sprintf("nothing arrived for %v: it hangs, is stopped, or waits for something else: compare both command lines, which must ask for the same test with the same -n, -q, -b and -a", c.timeout))
 	default:
 		e.Kind = ErrClosed
 		e.Hint = "the reason is in the other side's message"
@@ -163,6 +191,10 @@ func (c *Conn) broken(ctx context.Context, what string, got []byte, want int, er
 func (e *Error) partial(got []byte, want int) {
 	if hint, kind := diagnose(got, want); kind != nil {
 		e.Kind, e.Hint = kind, hint
+		return
+	}
+	if len(got) == plainParamsBytes && want == paramsBytes {
+		e.Hint = "its perftest was built without mlx5dv, so its parameter block is shorter: build it with rdma-core's mlx5dv.h"
 		return
 	}
 	e.Hint = fmt.Sprintf("only %d of %d bytes arrived; %s", len(got), want, e.Hint)

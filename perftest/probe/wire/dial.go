@@ -57,12 +57,16 @@ func noServer(addr string, err error) error {
 	hint := "is the route there, and the network up?"
 	var timeout net.Error
 	switch {
+	case errors.As(err, &dns) && dns.IsNotFound:
+		hint = "the name does not resolve on this host: is it right, and in its DNS or /etc/hosts?"
 	case errors.As(err, &dns):
-		hint = "is the host's name right?"
+		hint = "this host's DNS does not answer (/etc/resolv.conf): give the server's address instead"
 	case errors.Is(err, syscall.ECONNREFUSED):
-		hint = "start the server first: the same command without a host; or was it given another port (-p)?"
+		hint = "the host is there and refuses: start the server first, with the same command without a host; was it given another port (-p), or does a firewall reject?"
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		hint = "no host answers to this address, or there is no route: is the address right, and the host up?"
 	case errors.As(err, &timeout) && timeout.Timeout():
-		hint = "does a firewall drop connections to the port?"
+		hint = "the address is silent: a firewall drops packets to the port, or no host has this address"
 	}
 	return fmt.Errorf("%w at %s: %w: %s", ErrNoServer, addr, err, hint)
 }

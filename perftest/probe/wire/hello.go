@@ -15,7 +15,7 @@ import (
 
 // Hello contains what the sides tell each other first.
 type Hello struct {
-	Version string // of the protocol: "6.06"
+	Version string // of the protocol: "6.29"
 	Cycle   int    // bytes: the cycle buffer, which is the page size
 	Line    int    // bytes: the CPU's cache line
 	MTU     int    // bytes: 256, 512, 1024, 2048 or 4096

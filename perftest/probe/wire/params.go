@@ -33,8 +33,11 @@ type Params struct {
 	Compression uint64 // comp_mask of mlx5dv; 0 for other devices
 }
 
-// paramsBytes is the size of the block.
-const paramsBytes = 320
+// paramsBytes is the size of the block, plainParamsBytes that of a perftest without mlx5dv.
+const (
+	paramsBytes      = 320
+	plainParamsBytes = paramsMask
+)
 
 // Offsets of the fields after the eight enumerations.
 const (

@@ -33,9 +33,10 @@ func (r Role) String() string {
 // DefaultPort is the port where the tools listen by default.
 const DefaultPort = 18515
 
-// Version is the version that we announce. Peers from 5.70 on, except 6.28, then use the plain
-// protocol, without the parameter block.
-const Version = "6.06"
+// Version is the version that we announce, which is that of release 26.04. Peers of the same or a
+// later version then exchange the parameter block, older ones use the plain protocol without it; only
+// 6.28 itself always requires the block.
+const Version = "6.29"
 
 const (
 	dialTimeout     = 10 * time.Second
@@ -60,8 +61,7 @@ type Options struct {
 	// Retry is how long a client retries while no server listens; 0 is one attempt, as in the C
 	// tools.
 	Retry time.Duration
-	// Timeout limits an exchange; 0 is 30 s; if negative, only the context limits it. See
-	// Conn.SetTimeout.
+	// Timeout limits an exchange; 0 is 30 s. See also Conn.Keep.
 	Timeout time.Duration
 	// HelloTimeout is how long a server waits for the first message of a connection before it
 	// rejects it as a port scanner's; 0 is 10 s.

@@ -29,7 +29,9 @@ func TestTranscript(t *testing.T) {
 				mine, want = junk, report
 			}
 			ctx, c := soon(t), NewConn(ours, role, Options{})
-			agreed, peer, err := c.Hello(ctx, hello, false)
+			old := hello
+			old.Version = "6.06" // the transcript's on both sides
+			agreed, peer, err := c.Hello(ctx, old, false)
 			if err != nil || agreed != (Hello{"6.06", 4096, 64, 1024}) || peer != agreed {
 				t.Fatalf("Hello = %+v, %+v, %v", agreed, peer, err)
 			}
@@ -93,6 +95,25 @@ func TestReaches(t *testing.T) {
 	}
 }
 
+// TestDuplicate: one GID on two hosts is worth a remark, on one host it is not.
+func TestDuplicate(t *testing.T) {
+	a, b := record(t, Client), record(t, Client)
+	b.GID[15]++
+	for _, tt := range []struct {
+		peer Address
+		same bool
+		want bool
+	}{{a, false, true}, {a, true, false}, {b, false, false}, {Address{}, false, false}} {
+		if got := a.Duplicate(tt.peer, tt.same); (got != "") != tt.want {
+			t.Errorf("%v, %v: %q", tt.peer.GID, tt.same, got)
+		}
+	}
+	ours, _ := tcpPair(t)
+	if !NewConn(ours, Client, Options{}).SameHost() {
+		t.Error("the loopback is another host")
+	}
+}
+
 func TestVersions(t *testing.T) {
 	for in, want := range map[string]int{"6.06": 606, "5.60": 560, "6.1": 610, "6.29": 629, "10.05": 1005} {
 		if got, ok := parseVersion(in); !ok || got != want {
@@ -125,7 +146,7 @@ func TestHelloAgrees(t *testing.T) {
 		_, _, err := NewConn(theirs, Client, Options{}).Hello(soon(t), Hello{Cycle: 65536, Line: 32, MTU: 4096, Version: "6.29"}, false)
 		done <- err
 	}()
-	agreed, peer, err := NewConn(ours, Server, Options{}).Hello(soon(t), Hello{Cycle: 4096, Line: 128, MTU: 2048}, false)
+	agreed, peer, err := NewConn(ours, Server, Options{}).Hello(soon(t), Hello{Cycle: 4096, Line: 128, MTU: 2048, Version: "6.06"}, false)
 	if err != nil || <-done != nil || agreed != (Hello{"6.06", 65536, 128, 2048}) || peer != (Hello{"6.29", 65536, 32, 4096}) {
 		t.Errorf("agreed %+v, peer %+v, %v", agreed, peer, err)
 	}
@@ -275,22 +296,55 @@ func TestOutOfStep(t *testing.T) {
 	}
 }
 
-// TestSetTimeout: the context's deadline and the exchange's, whichever is
-// first.
-func TestSetTimeout(t *testing.T) {
+// TestLimits: of the exchange's limit, the context's deadline and its end, the first one counts.
+func TestLimits(t *testing.T) {
 	ours, _ := tcpPair(t)
-	c := NewConn(ours, Server, Options{Timeout: time.Hour})
-	if before := c.SetTimeout(30 * time.Millisecond); before != time.Hour {
-		t.Errorf("before: %v", before)
-	}
-	if _, err := c.SwapFor(context.Background(), "an address record", Address{}); !errors.Is(err, ErrTimeout) {
+	c := NewConn(ours, Server, Options{Timeout: 30 * time.Millisecond})
+	if _, err := c.SwapFor(context.Background(), "an address record", Address{}); !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "nothing arrived for 30ms") {
 		t.Errorf("own limit: %v", err)
 	}
-	c = NewConn(ours, Server, Options{Timeout: -1})
+	c = NewConn(ours, Server, Options{Timeout: time.Hour})
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
 	defer cancel()
 	if _, err := c.SwapFor(ctx, "an address record", Address{}); !errors.Is(err, ErrTimeout) {
 		t.Errorf("context's limit: %v", err)
+	}
+}
+
+// TestKeep: a vigil outlives the exchange's limit, loses no byte of a message that comes in pieces,
+// and ends with its own reason, or with the context.
+func TestKeep(t *testing.T) {
+	ours, theirs := tcpPair(t)
+	c := NewConn(ours, Server, Options{Timeout: time.Minute})
+	looks := 0
+	c.Keep(Vigil{Step: 5 * time.Millisecond, Ended: func() string {
+		b := marshal(t, Address{QPN: 7})
+		switch looks++; looks {
+		case 2:
+			scripted(theirs, b[:20])
+		case 4:
+			scripted(theirs, b[20:])
+		case 1000:
+			return "the record did not come"
+		}
+		return ""
+	}})
+	if a, err := c.SwapFor(soon(t), "an address record", Address{}); err != nil || a.QPN != 7 || looks < 4 {
+		t.Fatalf("%+v, %v after %d looks", a, err, looks)
+	}
+	ctx, cancel := context.WithCancel(soon(t))
+	release := c.Keep(Vigil{Step: time.Millisecond, Ended: func() string { cancel(); return "" }})
+	if _, err := c.SwapFor(ctx, "an address record", Address{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	release()
+	for _, role := range []Role{Client, Server} {
+		ours, _ := tcpPair(t)
+		c := NewConn(ours, role, Options{})
+		c.Keep(Vigil{Step: time.Millisecond, Ended: func() string { return "the counters stand still" }})
+		if _, err := c.SwapFor(soon(t), "an address record", Address{}); !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "the counters stand still") {
+			t.Errorf("%v: %v", role, err)
+		}
 	}
 }
 
