@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/assay-hpc/assay/internal/hostlist"
 )
 
 // What OpenMPI 4.1's mpirun sets, observed with version 4.1.4: ranks as
@@ -131,7 +133,7 @@ func firstWorker(name, known string) (hosts []string) {
 // ranges of numbers in brackets. The part after the @ does not matter here.
 func expandNodeRegex(s string) ([]string, error) {
 	s, _, _ = strings.Cut(s, "@")
-	return expandHosts(s, true)
+	return hostlist.Expand(s, true)
 }
 
 // uriHosts returns the addresses in "123.0;tcp://10.0.0.1,10.1.0.1:999;tcp6://[fd00::1]:9". Behind a port there may

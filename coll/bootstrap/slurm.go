@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/assay-hpc/assay/internal/hostlist"
 )
 
 // What srun sets in each task of a step (srun(1), "OUTPUT ENVIRONMENT VARIABLES"). A
@@ -41,7 +43,7 @@ func detectSlurm(e *environment, w *World) bool {
 	if e.has("PMI_FD") {
 		w.pmi = &pmiSpec{fd: e.number("PMI_FD", slurmRank), version: 2}
 	}
-	hosts, err := expandHosts(e.getenv(slurmHosts), false)
+	hosts, err := hostlist.Expand(e.getenv(slurmHosts), false)
 	if err != nil {
 		e.fail("%s: %w", slurmHosts, err)
 	}

@@ -91,60 +91,6 @@ func TestDetectHosts(t *testing.T) {
 	}
 }
 
-func TestExpandHosts(t *testing.T) {
-	for _, tt := range []struct {
-		in     string
-		digits bool
-		want   string // or part of an error
-	}{
-		{"", false, ""},
-		{"n1", false, "n1"},
-		{"n[1-3],m7", false, "n1 n2 n3 m7"},
-		{"n[08-11,3]", false, "n08 n09 n10 n11 n3"},
-		{"r[1-2]n[1-2]", false, "r1n1 r1n2 r2n1 r2n2"},
-		{"r[1-2]-ib", false, "r1-ib r2-ib"},
-		{"vm,bsq[1:1-2]", true, "vm bsq1 bsq2"},
-		{"n[3:8-10,20].c", true, "n008.c n009.c n010.c n020.c"},
-		{"n[1-", false, "a [ without ]"},
-		{"n]1", false, "a ] without ["},
-		{"n[2-1]", false, "is not a range"},
-		{"n[a]", false, "is not a range"},
-		{"n[1-2]", true, "does not begin with a number of digits"},
-		{"n[0-999999999]", false, "more than 65536 hosts"},
-		{"a[0-999]b[0-999]", false, "more than 65536 hosts"},
-	} {
-		got, err := expandHosts(tt.in, tt.digits)
-		s := strings.Join(got, " ")
-		if err != nil {
-			s = err.Error()
-		}
-		if err == nil && s != tt.want || err != nil && (tt.want == "" || !strings.Contains(s, tt.want)) {
-			t.Errorf("expandHosts(%q, %v) = %q; want %q", tt.in, tt.digits, s, tt.want)
-		}
-	}
-}
-
-func FuzzExpandHosts(f *testing.F) {
-	for _, s := range []string{"n[1-3],m7", "r[1-2]n[01-2]", "vm,bsq[1:1-2]", "n[", "[[]]", "n[1:0-99999]"} {
-		f.Add(s, true)
-		f.Add(s, false)
-	}
-	f.Fuzz(func(t *testing.T, s string, digits bool) {
-		got, err := expandHosts(s, digits)
-		if err != nil {
-			return
-		}
-		if len(got) > maxHostlist {
-			t.Fatalf("%d hosts", len(got))
-		}
-		for _, h := range got {
-			if h == "" || strings.ContainsAny(h, "[]") {
-				t.Errorf("expandHosts(%q) has %q", s, h)
-			}
-		}
-	})
-}
-
 func TestUriHosts(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "", "x": "", "1.0;tcp://10.0.0.1,10.1.0.1:99": "10.0.0.1 10.1.0.1", "1.0;tcp6://[fd00::1]:9": "fd00::1", "1;usock;tcp://nonsense": "",
