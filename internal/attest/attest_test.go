@@ -332,3 +332,30 @@ func FuzzOpen(f *testing.F) {
 		}
 	})
 }
+
+// FuzzDistinct: what is called distinct the walker accepts; and plain documents are.
+func FuzzDistinct(f *testing.F) {
+	for _, s := range []string{
+		`{"a":{"b":1,"c":[{"b":"}"},{"b":"\\""}]},"b":[]}`, `{"a":1,"a":2}`, `{"a":1,"A":2}`, `{"x":{"a":1,"A":2}}`, `{"x":[{"a":1,"a":2}]}`,
+		`{"a\u0062":1,"ab":2}`, "{\"\xff\":1,\"\xfe\":2}", `{"a":1} {}`, `[`, `{"s":1,"\u017f":2}`, `{"s":1,"ſ":2}`, `[[],{},{"a":"b,c"}]`, `"a"`, ``,
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		slow := new(walker).document([]byte(s), nil)
+		if fast := distinct([]byte(s)); fast && slow != nil {
+			t.Errorf("%q is called distinct: %v", s, slow)
+		}
+	})
+}
+
+func TestDistinct(t *testing.T) {
+	for s, want := range map[string]bool{
+		string(statement(t)): true, `{"a":{"b":1},"b":[{"b":"}"},{"b":"\\\""}]}`: true, `{"a":1,"a":2}`: false, `{"x":[{"a":1,"a":2}]}`: false, `{"a":1,"A":2}`: false,
+		`{"x":{"a":1,"A":2}}`: true, `{"s":1,"ſ":2}`: false, "{\"\xff\":1,\"\xfe\":2}": false, strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1): false,
+	} {
+		if got := distinct([]byte(s)); got != want {
+			t.Errorf("distinct(%.80s) = %v", s, got)
+		}
+	}
+}

@@ -237,20 +237,23 @@ func Open(doc []byte, keys ...crypto.PublicKey) (*Statement, attest.Attachment, 
 // policy allows its use. If only its verdict, subject, time or use is against that, it is returned
 // with the error.
 func Accept(doc []byte, digest string, p attest.Policy) (*Statement, attest.Attachment, error) {
-	p.Kinds = []attest.Kind{Kind}
+	var s *Statement // as Kind reads it, once
+	kind := Kind
+	kind.Check = func(st *attest.Statement) (attest.Claims, error) {
+		read, err := Read(st)
+		if err != nil {
+			return attest.Claims{}, err
+		}
+		s = read
+		return s.claims(), nil
+	}
+	p.Kinds = []attest.Kind{kind}
 	a, err := p.Verify(doc, digest, "")
 	if errors.Is(err, attest.ErrForeign) {
 		err = fmt.Errorf("it is not a certificate but a %q", cmp.Or(a.Predicate, a.Type))
 	}
 	if err != nil {
 		err = fmt.Errorf("certificate: %w", err)
-	}
-	if a.Statement == nil || a.Claims.Suite == "" {
-		return nil, a, err
-	}
-	s, readErr := Read(a.Statement)
-	if readErr != nil {
-		return nil, a, fmt.Errorf("certificate: %w", readErr)
 	}
 	return s, a, err
 }
