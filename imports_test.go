@@ -19,7 +19,7 @@ const modulePath = "github.com/assay-hpc/assay"
 // none.
 var floors = []string{
 	// The ground: what a node is, what a certificate says, and bindings.
-	"internal/{confine,elf,exit,gpu/driver,hardware,infile,meet,pickle,result,stat,version,words}",
+	"internal/{confine,elf,exit,gpu/driver,hardware,hostlist,infile,meet,pickle,result,stat,version,words}",
 	"internal/{attest,getopt,grammar,host/netenv,outfile,rootfs}",
 	"internal/{certificate,dpkg,host/sysfs,ldso,oci}",
 	"internal/{attest/walk,gpu/rig,host/libnccl,host/nvml,platform,verbs} .",
@@ -38,6 +38,7 @@ var floors = []string{
 	"coll/perf/world",
 	// What judges and tells.
 	"harness/{estimate,explain,gather,history,hunt,keep,sign,site,suite}",
+	"harness/fleet",
 	"harness/{audit,fabric,judge,registry,report,site/kubernetes,site/nvsentinel,site/slurm}",
 	"harness/{image,node,site/inform}",
 	"harness/certify",
@@ -64,8 +65,8 @@ var fences = []fence{
 	{"gorgonia.org/cu/...", "internal/gpu/driver", "", "one package touches the driver's API"},
 	{"github.com/NVIDIA/go-nvml/...", "internal/host/nvml", "", "one package asks NVML"},
 	{"github.com/sigstore/sigstore/pkg/signature/kms/{aws,azure,gcp}", "", "", "clouds' libraries would double the harness: cmd/sigstore-kms is a plugin program, and a module of its own"},
-	{"net/http os/exec", "...", "build/{matrix,recipe,component,lock} coll/... perftest/... harness/{estimate,fabric,gather,history,hunt,keep,suite} internal/{attest,certificate,meet,platform,result}", "what follows from its arguments alone is tested without a network or a program"},
-	{"...", "...", "coll/model harness/{estimate,hunt} internal/{exit,getopt,infile,meet,outfile,pickle,result,rootfs,stat,version,words,host/netenv} perftest/judge", "the standard library is enough"},
+	{"net/http os/exec", "...", "build/{matrix,recipe,component,lock} coll/... perftest/... harness/{estimate,fabric,fleet,gather,history,hunt,keep,suite} internal/{attest,certificate,meet,platform,result}", "what follows from its arguments alone is tested without a network or a program"},
+	{"...", "...", "coll/model harness/{estimate,hunt} internal/{exit,getopt,hostlist,infile,meet,outfile,pickle,result,rootfs,stat,version,words,host/netenv} perftest/judge", "the standard library is enough"},
 	{"testing", "internal/golden", "", "fixtures belong to tests"},
 }
 
@@ -78,7 +79,7 @@ var closets = []closet{
 	{"build/...", "build/... . internal/...", "assay runs without GPU and cgo; what measures is compiled inside the images"},
 	{"perftest/probe/wire", "", "others can speak perftest's protocol with this package alone"},
 	{"harness/site/{slurm,kubernetes,nvsentinel}", "harness/site internal/{attest,certificate,infile,result}", "it acts on a certificate, whoever made that"},
-	{"harness/{history,keep}", "internal/{attest,certificate,infile,outfile,result,stat,words}", "what follows from certificates needs nothing else"},
+	{"harness/{fleet,history,keep}", "internal/{attest,certificate,hostlist,infile,outfile,result,stat,words}", "what follows from certificates needs nothing else"},
 	{"harness/suite", "internal/{infile,result,rootfs,stat,words}", "the runner knows no check"},
 	{"internal/{confine,meet,result}", "", "short enough to be read whole"},
 	{"internal/{certificate,oci}", "internal/{attest,infile,result}", "others read certificates and images with these alone"},
