@@ -50,7 +50,7 @@ func everyForm(t *testing.T, s *certificate.Statement) {
 	if text := textOf(t, s, TextOptions{Verbose: true, Width: 80}); bytes.ContainsAny([]byte(text), "\x00\x07\x1b") {
 		t.Errorf("what steers a terminal got through: %q", text)
 	}
-	if err := Prometheus(io.Discard, s); err != nil {
+	if err := Prometheus(io.Discard, true, s); err != nil {
 		t.Error(err)
 	}
 	var doc bytes.Buffer

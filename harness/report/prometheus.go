@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 
@@ -31,10 +32,21 @@ var scales = map[string]scale{
 	"%": {"ratio", "1", 1e-2}, "TFLOPS": {"flops", "FLOPS", 1e12}, "GFLOPS": {"flops", "FLOPS", 1e9}, "TFLOP/s": {"flops", "FLOPS", 1e12}, "GFLOP/s": {"flops", "FLOPS", 1e9},
 }
 
-// Prometheus writes certificates as a text file for node_exporter's textfile collector. A verdict
-// is a state set: of its five series one is 1. Two certificates with the same suite, node, image
+// MetricLines is the largest number of lines of a certificate in Prometheus' format, without those
+// of all objects.
+const MetricLines = 400
+
+// verdictValues are verdicts as the values of metrics: above 0 is a problem, and the largest of
+// several is the worst.
+var verdictValues = map[result.Verdict]float64{result.Skip: -1, result.Pass: 0, result.Warn: 1, result.Error: 2, result.Fail: 3}
+
+const verdictHelp = "-1 skip, 0 pass, 1 warn, 2 could not run, 3 fail."
+
+// Prometheus writes certificates as a text file for node_exporter's textfile collector. Of each
+// certificate it writes at most [MetricLines] lines, the most important first: of objects those
+// that are not well. With objects it writes all. Two certificates with the same suite, node, image
 // and platform would be the same series; that is an error.
-func Prometheus(w io.Writer, certificates ...*certificate.Statement) error {
+func Prometheus(w io.Writer, objects bool, certificates ...*certificate.Statement) error {
 	var m metrics
 	seen := map[string]bool{}
 	for _, s := range certificates {
@@ -44,9 +56,14 @@ func Prometheus(w io.Writer, certificates ...*certificate.Statement) error {
 			return fmt.Errorf("two certificates have the labels %s, and metrics can show but one of them: leave one out", key)
 		}
 		seen[key] = true
+		m.room, m.left = MetricLines, 0
+		if objects {
+			m.room = math.MaxInt
+		}
 		m.certificate(of, s)
-		for i := range s.Predicate.Results {
-			m.check(of, &s.Predicate.Results[i])
+		if m.checks(of, s.Predicate.Results, objects); m.left > 0 {
+			m.room = MetricLines
+			m.add("assay_certificate_samples_left_out", "Samples that were not written, beyond the limit of lines.", of, float64(m.left))
 		}
 	}
 	_, err := w.Write(m.bytes())
@@ -78,60 +95,75 @@ func (m *metrics) certificate(of labels, s *certificate.Statement) {
 	}
 	m.add("assay_certificate_info", "What the certificate is about and where it was made; always 1.", info, 1)
 	count := result.Count(p.Results)
+	m.add("assay_certificate_verdict", "The certificate's verdict: "+verdictHelp, of, verdictValues[p.Verdict])
 	for _, v := range result.Verdicts() {
-		m.add("assay_certificate_verdict", "1 for the certificate's verdict, 0 for the others.", of.with("verdict", string(v)), is(p.Verdict == v))
 		m.add("assay_certificate_checks", "Checks by verdict.", of.with("verdict", string(v)), float64(count[v]))
 	}
 	m.add("assay_certificate_finished_timestamp_seconds", "When the last check ended, in seconds since 1970.", of, float64(p.Finished.UnixMilli())/1e3)
 	m.add("assay_certificate_duration_seconds", "How long all checks took.", of, p.Finished.Sub(p.Started).Seconds())
 }
 
-func (m *metrics) check(of labels, r *result.Result) {
-	of = of.with("check", r.ID, "component", r.Component)
-	for _, v := range result.Verdicts() {
-		m.add("assay_check_verdict", "1 for the check's verdict, 0 for the others.", of.with("verdict", string(v)), is(r.Verdict == v))
+// checks adds the checks that were not skipped: verdicts, then values, then objects, then what the
+// values are compared with.
+func (m *metrics) checks(of labels, results []result.Result, objects bool) {
+	each := func(add func(of labels, r *result.Result)) {
+		for i := range results {
+			if r := &results[i]; r.Verdict != result.Skip {
+				add(of.with("check", r.ID, "component", r.Component), r)
+			}
+		}
 	}
-	m.add("assay_check_duration_seconds", "How long the check took.", of, r.Seconds)
-	m.measurement("check", of, r.Measured)
-	for i := range r.Objects {
-		m.object(of, &r.Objects[i])
-	}
+	each(func(of labels, r *result.Result) {
+		m.add("assay_check_verdict", "The check's verdict: "+verdictHelp, of, verdictValues[r.Verdict])
+	})
+	each(func(of labels, r *result.Result) { m.measured("check", of, r.Measured) })
+	each(func(of labels, r *result.Result) {
+		for i := range r.Objects {
+			if o := &r.Objects[i]; objects || worthy(o.Verdict) {
+				m.object(of.with("object", o.Name, "peer", o.Peer, "quantity", o.Quantity, "id", o.ID), o)
+			}
+		}
+	})
+	each(func(of labels, r *result.Result) { m.ratio("check", of, r.Measured) })
+	each(func(of labels, r *result.Result) { m.limit("check", of, r.Measured) })
 }
 
 func (m *metrics) object(of labels, o *result.Object) {
-	of = of.with("object", o.Name, "peer", o.Peer, "quantity", o.Quantity, "id", o.ID)
-	for _, v := range result.Verdicts() {
-		m.add("assay_object_verdict", "1 for the object's verdict in the check, 0 for the others.", of.with("verdict", string(v)), is(o.Verdict == v))
-	}
-	m.measurement("object", of, o.Measured)
+	m.add("assay_object_verdict", "The object's verdict in the check: "+verdictHelp, of, verdictValues[o.Verdict])
+	m.measured("object", of, o.Measured)
+	m.ratio("object", of, o.Measured)
+	m.limit("object", of, o.Measured)
 }
 
-// measurement adds a measurement of a check or of an object.
-func (m *metrics) measurement(whose string, of labels, v *result.Measurement) {
-	if v == nil {
-		return
-	}
-	to, ok := scales[v.Unit]
+// scaled returns the base unit of a value, and the name of a metric of it.
+func scaled(unit, name string) (scale, string) {
+	to, ok := scales[unit]
 	if !ok {
-		to = scale{"", v.Unit, 1}
+		to = scale{"", unit, 1}
 	}
-	of = of.with("unit", to.unit)
-	name := func(s string) string { return strings.TrimSuffix("assay_"+whose+"_"+s+"_"+to.suffix, "_") }
-	m.add(name("measured"), "What the "+whose+" was measured at.", of, v.Value*to.factor)
-	if v.Limit != nil {
-		m.add(name("limit"), "What decides: the least or the most that passes, as the label kind says.", of.with("kind", string(v.Limit.Kind)), v.Limit.Value*to.factor)
-	}
-	if v.Expected != 0 {
-		m.add(name("expected"), "What should have been measured, by the certificate's source.", of, v.Expected*to.factor)
-		m.add("assay_"+whose+"_measured_of_expected_ratio", "What was measured as a part of what was expected.", of, v.Ratio)
+	return to, strings.TrimSuffix(name+"_"+to.suffix, "_")
+}
+
+// measured adds the value of a check or an object.
+func (m *metrics) measured(whose string, of labels, v *result.Measurement) {
+	if v != nil {
+		to, name := scaled(v.Unit, "assay_"+whose+"_measured")
+		m.add(name, "What the "+whose+" was measured at.", of.with("unit", to.unit), v.Value*to.factor)
 	}
 }
 
-func is(b bool) float64 {
-	if b {
-		return 1
+func (m *metrics) ratio(whose string, of labels, v *result.Measurement) {
+	if v != nil && v.Expected != 0 {
+		to, _ := scaled(v.Unit, "")
+		m.add("assay_"+whose+"_measured_of_expected_ratio", "What was measured as a part of what was expected.", of.with("unit", to.unit), v.Ratio)
 	}
-	return 0
+}
+
+func (m *metrics) limit(whose string, of labels, v *result.Measurement) {
+	if v != nil && v.Limit != nil {
+		to, name := scaled(v.Unit, "assay_"+whose+"_limit")
+		m.add(name, "What decides: the least or the most that passes, as the label kind says.", of.with("unit", to.unit, "kind", string(v.Limit.Kind)), v.Limit.Value*to.factor)
+	}
 }
 
 // labels are alternating names and values. A label without a value is omitted.
@@ -160,12 +192,24 @@ type metrics struct {
 	names []string
 	help  map[string]string
 	lines map[string][]string
+	room  int // lines that the certificate may still have
+	left  int // samples that found no room
 }
 
 func (m *metrics) add(name, help string, l labels, v float64) {
 	if m.help == nil {
 		m.help, m.lines = map[string]string{}, map[string][]string{}
 	}
+	lines := 1
+	if m.help[name] == "" {
+		lines = 3
+	}
+	const reserve = 3 // for how many were left out
+	if m.room-lines < reserve && name != "assay_certificate_samples_left_out" {
+		m.left++
+		return
+	}
+	m.room -= lines
 	if m.help[name] == "" {
 		m.names = append(m.names, name)
 		m.help[name] = help

@@ -20,6 +20,8 @@ type TextOptions struct {
 	Color bool
 	// Verbose also writes the output of checks that passed.
 	Verbose bool
+	// Objects also writes the metrics of each object that is well.
+	Objects bool
 	// Width is the width of the terminal in characters; 0: unknown.
 	Width int
 	// Hide selects results to omit. The summary still counts them.

@@ -83,7 +83,7 @@ func metricsOf(t *testing.T) []byte {
 		all = append(all, st)
 	}
 	var b bytes.Buffer
-	if err := report.Prometheus(&b, all...); err != nil {
+	if err := report.Prometheus(&b, false, all...); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
