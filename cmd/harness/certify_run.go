@@ -133,7 +133,7 @@ func (o *certifyOptions) write(c *certify.Certification, st *certificate.Stateme
 		}
 	}
 	if dir != nil {
-		files, err := report.Render([]report.Document{{Statement: st}}, report.Forms...)
+		files, err := report.Render([]report.Document{{Statement: st}}, report.TextOptions{Verbose: true}, report.Forms...)
 		if err != nil {
 			return err
 		}

@@ -99,7 +99,7 @@ func newApp(out, errOut io.Writer) *cli.App {
 		ExitErrHandler:       func(*cli.Context, error) {}, // run decides
 		Action:               noCommand,
 		Commands: slices.Concat(
-			grammar.Group("Certify", certifyCommand(out, errOut), reportCommand(out), verifyCommand(out), signCommand(out), pushCommand(out), historyCommand(out, errOut)),
+			grammar.Group("Certify", certifyCommand(out, errOut), reportCommand(out, errOut), verifyCommand(out), signCommand(out), pushCommand(out), historyCommand(out, errOut)),
 			grammar.Group("Measure", collCommand(out, errOut), ibCommand(out, errOut), bandwidthCommand(out, errOut), huntCommand(out, errOut), watchCommand(out)),
 			grammar.Group("Understand", explainCommand(out), judgeCommand(out), auditCommand(out), predictCommand(out), estimateCommand(out)),
 			grammar.Group("Node", showCommand(out, errOut), healthCommand(out, errOut), diagCommand(out, errOut), applyCommand(errOut), keepCommand(out, errOut), unmarkCommand(out), preflightCommand(out, errOut), execCommand(errOut)),

@@ -10,10 +10,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
+	"github.com/assay-hpc/assay/harness/registry"
 	"github.com/assay-hpc/assay/harness/report"
 	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/certificate"
@@ -42,20 +44,30 @@ func textOptions(w io.Writer) report.TextOptions {
 
 type reportOptions struct {
 	format, output, machine string
+	nodes                   string
+	objects                 bool
+	maxAge                  time.Duration
 	keys, history           cli.StringSlice
 	src                     sourceOptions
+	stderr                  io.Writer
 }
 
-func reportCommand(out io.Writer) *cli.Command {
-	var o reportOptions
+func reportCommand(out, errOut io.Writer) *cli.Command {
+	o := reportOptions{stderr: errOut}
 	return &cli.Command{
-		Name: "report", Usage: "render certificates: text, JSON, JUnit, Prometheus, HTML", ArgsUsage: "CERTIFICATE...",
+		Name: "report", Usage: "render certificates: text, JSON, JUnit, Prometheus, HTML", ArgsUsage: "DIR|REPO|CERTIFICATE...",
 		Description: "CERTIFICATE is bare or signed: a file, - for stdin, REPO@sha256:… or REPO:TAG, or oci:DIR[:NAME|@sha256:…].\n" +
+			"Up to four certificates are written in full. More, or those of several nodes in a directory and below it (*.json), in a REPO of a\n" +
+			"registry or in oci:DIR, become one page of the fleet: nodes that stand out from their peers, versions that differ, checks that did not\n" +
+			"pass, and who has no certificate. --machine NAME then shows one node, with its earlier certificates.\n" +
 			"Showing judges nothing: the exit status does not depend on the verdict (harness verify does).",
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "format", Aliases: []string{"o"}, Destination: &o.format, Usage: "`FORMAT` of the output: text, json, junit, prometheus or html (default: text; of a directory all)"},
 			&cli.StringFlag{Name: "out", Destination: &o.output, Usage: "write to `FILE`, or into the directory DIR/, instead of stdout"},
-			&cli.StringFlag{Name: "machine", Destination: &o.machine, Usage: "render the certificate of the machine `NAME` inside a cluster's certificate"},
+			&cli.StringFlag{Name: "machine", Destination: &o.machine, Usage: "render the certificate of the machine `NAME`: inside a cluster's certificate, or of a fleet"},
+			&cli.StringFlag{Name: "nodes", Destination: &o.nodes, Usage: "say which nodes of a fleet have no certificate, of `LIST`: node[01-64], or a file: a hostfile, or Slurm's topology.conf"},
+			&cli.DurationFlag{Name: "max-age", Value: defaultMaxAge, Destination: &o.maxAge, Usage: "call a certificate of a fleet old after `TIME`; 0: never"},
+			&cli.BoolFlag{Name: "objects", Destination: &o.objects, Usage: "with --format prometheus: write every GPU, port and pair, and not only those that are not well"},
 			&cli.StringSliceFlag{Name: "history", Destination: &o.history, Usage: "plot values over time in HTML, with the earlier certificate `FILE`; may be repeated"},
 			&cli.StringSliceFlag{Name: "key", Destination: &o.keys, Usage: "verify signatures with the public `KEY`, a PEM file or a service's reference as for harness sign; may be repeated"},
 		}, o.src.flags()...),
@@ -65,7 +77,13 @@ func reportCommand(out io.Writer) *cli.Command {
 
 func (o *reportOptions) run(ctx context.Context, files []string, out io.Writer) error {
 	if len(files) == 0 {
-		return exit.Usagef("report wants one CERTIFICATE at least, bare or signed")
+		return exit.Usagef("report wants one CERTIFICATE at least, bare or signed, or a directory of them")
+	}
+	if len(files) > mostPages || slices.ContainsFunc(files, registry.Several) || len(files) > 1 && o.format == "html" {
+		return o.fleet(ctx, files, out)
+	}
+	if o.nodes != "" {
+		return exit.Usagef("--nodes belongs to a fleet: name a directory or a repository of certificates")
 	}
 	forms := report.Forms
 	toDir := isDir(o.output)
@@ -103,18 +121,38 @@ func (o *reportOptions) run(ctx context.Context, files []string, out io.Writer) 
 		}
 		docs[0].History = append(docs[0].History, d.Statement)
 	}
+	if len(docs) > 1 && len(forms) > 1 { // a page shows one certificate
+		forms = slices.DeleteFunc(slices.Clone(forms), func(f report.Form) bool { return f.Format == "html" })
+	}
+	return o.pages(docs, forms, out)
+}
+
+// mostPages is the number of certificates that are written in full beside one another.
+const mostPages = 4
+
+// pages writes certificates in full.
+func (o *reportOptions) pages(docs []report.Document, forms []report.Form, out io.Writer) error {
 	if o.output == "" {
 		if forms[0].Format != "text" { // other formats are written byte for byte
 			out = words.Raw(out)
 		}
-		return forms[0].Write(painted(out), docs, textOptions(out))
+		opt := textOptions(out)
+		opt.Objects = o.objects
+		return forms[0].Write(painted(out), docs, opt)
 	}
-	made, err := report.Render(docs, forms...)
+	made, err := report.Render(docs, report.TextOptions{Verbose: true, Objects: o.objects}, forms...)
 	if err != nil {
 		return err
 	}
-	if !toDir {
-		return outfile.Write(o.output, made[forms[0].File])
+	return o.store(made)
+}
+
+// store writes files: the only one as --out, or all into the directory that it names.
+func (o *reportOptions) store(made map[string][]byte) error {
+	if !isDir(o.output) {
+		for _, b := range made {
+			return outfile.Write(o.output, b)
+		}
 	}
 	dir, err := outfile.OpenDir(o.output)
 	if err != nil {

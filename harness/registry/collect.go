@@ -18,17 +18,23 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/assay-hpc/assay/harness/history"
 	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/infile"
 )
 
-// A Reader adds certificates from directories, layouts and registries to a history. Parsing is
-// most of the work, so several goroutines do it.
+// A Sink takes the certificates that a [Reader] reads, one at a time, such as those of a history or
+// a fleet.
+type Sink interface {
+	Add(*certificate.Statement)
+	Refuse() // counts a document that is no certificate to be trusted
+}
+
+// A Reader adds certificates from directories, layouts and registries to a sink. Parsing is most of
+// the work, so several goroutines do it.
 type Reader struct {
-	To *history.Collector
+	To Sink
 	// Since and Node select certificates: finished since, and of a machine whose name matches a
 	// glob; "" matches all, and certificates of images.
 	Since time.Time
@@ -131,7 +137,7 @@ func (r *Reader) documents(docs []Document) error {
 	return g.Wait()
 }
 
-// document adds one document to the history, or records why it is refused.
+// document adds one document to the sink, or records why it is refused.
 func (r *Reader) document(name string, b []byte) {
 	st, err := r.parse(b)
 	r.mu.Lock()

@@ -85,6 +85,20 @@ func isReference(where string) bool {
 	return ok && (strings.ContainsAny(host, ".:") || host == "localhost") && (strings.ContainsAny(rest, ":@") || strings.Contains(host, "@"))
 }
 
+// Several reports whether a place may have certificates of several machines: a directory, a whole
+// repository of a registry, or an OCI layout.
+func Several(where string) bool {
+	if st, err := os.Stat(where); err == nil {
+		return st.IsDir()
+	}
+	if layout, ok := strings.CutPrefix(where, "oci:"); ok {
+		st, err := os.Stat(layout)
+		return err == nil && st.IsDir()
+	}
+	host, _, ok := strings.Cut(where, "/")
+	return ok && (strings.ContainsAny(host, ".:") && !strings.HasPrefix(host, ".") || host == "localhost") && !isReference(where)
+}
+
 // openReference opens the repository of "REPO@sha256:…" or "REPO:TAG", and returns the digest or
 // tag. With both the digest counts.
 func openReference(where string, opts Options) (r *Repository, ref string, err error) {

@@ -2,11 +2,13 @@ package report
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 
+	"github.com/assay-hpc/assay/harness/fleet"
 	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/words"
@@ -51,13 +53,32 @@ var Forms = []Form{
 		return nil
 	}},
 	{"junit", "junit.xml", func(w io.Writer, docs []Document, _ TextOptions) error { return JUnit(w, statements(docs)...) }},
-	{"prometheus", "metrics.prom", func(w io.Writer, docs []Document, _ TextOptions) error { return Prometheus(w, statements(docs)...) }},
+	{"prometheus", "metrics.prom", func(w io.Writer, docs []Document, opt TextOptions) error {
+		return Prometheus(w, opt.Objects, statements(docs)...)
+	}},
 	{"html", "report.html", func(w io.Writer, docs []Document, _ TextOptions) error {
-		if len(docs) != 1 {
-			return exit.Usagef("a page shows one certificate, not %d: give one FILE, or another --format", len(docs))
-		}
 		return HTML(w, docs[0].Statement, Page{Signature: docs[0].Signature, History: docs[0].History})
 	}},
+}
+
+// A FleetForm is an output format of a fleet.
+type FleetForm struct {
+	Format, File string
+	Write        func(w io.Writer, f *fleet.Fleet, opt TextOptions) error
+}
+
+// FleetForms are all formats of a fleet.
+var FleetForms = []FleetForm{
+	{"text", "report.txt", FleetText},
+	{"json", "fleet.json", func(w io.Writer, f *fleet.Fleet, _ TextOptions) error {
+		b, err := json.Marshal(f)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(append(b, '\n'))
+		return err
+	}},
+	{"html", "report.html", func(w io.Writer, f *fleet.Fleet, _ TextOptions) error { return FleetHTML(w, f) }},
 }
 
 func statements(docs []Document) (out []*certificate.Statement) {
@@ -80,11 +101,11 @@ func LookupForm(format string) (Form, error) {
 }
 
 // Render returns the files of certificates, by their names in a directory.
-func Render(docs []Document, all ...Form) (map[string][]byte, error) {
+func Render(docs []Document, opt TextOptions, all ...Form) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for _, r := range all {
 		var b bytes.Buffer
-		if err := r.Write(&b, docs, TextOptions{Verbose: true}); err != nil {
+		if err := r.Write(&b, docs, opt); err != nil {
 			return nil, err
 		}
 		files[r.File] = b.Bytes()
