@@ -325,7 +325,7 @@ func (in *input) apply(r *Rule) (Cause, bool) {
 	filled.Cause, filled.Verify = p.fill(r.Cause), p.fill(r.Verify)
 	filled.Remedy, filled.Ask = p.fillAll(r.Remedy), p.fillAll(r.Ask)
 	if p.told {
-		filled.tell()
+		filled.fromWords()
 	}
 	c := Cause{Rule: &filled, places: p.all}
 	for _, at := range p.places {
@@ -341,8 +341,8 @@ func (in *input) apply(r *Rule) (Cause, bool) {
 // unnamed takes out the address of a GPU that the text does not name.
 var unnamed = strings.NewReplacer(" of ADDRESS", "", " ADDRESS", "", " (GPU ADDRESS)", "", ", GPU ADDRESS", "")
 
-// tell makes of a cause what can be said if its facts are words of somebody.
-func (r *Rule) tell() {
+// fromWords makes of a cause what can be said if its facts are words of somebody.
+func (r *Rule) fromWords() {
 	if r.Verdict == Fault && r.Sure == Certain {
 		r.Sure = Likely
 	}

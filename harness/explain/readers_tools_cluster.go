@@ -208,7 +208,7 @@ func readRASText(b *block) string {
 				b.fault("ras.fewer", strconv.Itoa(answered), i, map[string]string{"answered": strconv.Itoa(answered), "ranks": strconv.Itoa(n)})
 			}
 		}
-		b.wrong = b.wrong || b.said(i) || strings.Contains(l, "INCOMPLETE") || strings.Contains(l, "NOCOMM")
+		b.wrong = b.wrong || b.hasErrors(i) || strings.Contains(l, "INCOMPLETE") || strings.Contains(l, "NOCOMM")
 	}
 	if rows == 0 {
 		return ""
@@ -216,8 +216,8 @@ func readRASText(b *block) string {
 	return fmt.Sprintf("NCCL's RAS: %s of communicators, the largest with %d ranks, all RUNNING and without errors or warnings", plural(rows, "group", "groups"), ranks)
 }
 
-// said says whether a line is the head of RAS' errors or warnings, and there are some.
-func (b *block) said(i int) bool {
+// hasErrors says whether a line is the head of RAS' errors or warnings, and there are some.
+func (b *block) hasErrors(i int) bool {
 	if l := strings.TrimSpace(b.lines[i]); l != "Errors" && l != "Warnings" {
 		return false
 	}

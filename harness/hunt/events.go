@@ -41,6 +41,8 @@ const (
 	common = 0.6
 	// minEvents is how often a symptom must have been seen.
 	minEvents = 3
+	// manyNodes is the number of nodes from which on a pair is measured too rarely to be judged.
+	manyNodes = 64
 	// eventPart is the share of the error probabilities for these tests.
 	eventPart = 0.1
 )
@@ -57,9 +59,23 @@ type flow struct {
 	from, to int // nodes; -1: no direction
 	value    float64
 	packets  Packets
-	shows    map[Symptom]bool
+	shows    symptomSet
 	own      []int // numbers of the places that it alone passes
 }
+
+// A symptomSet has a bit for each of symptoms.
+type symptomSet uint16
+
+func (s symptomSet) has(i int) bool { return s&(1<<i) != 0 }
+
+func (s *symptomSet) set(x Symptom, is bool) {
+	bit := symptomSet(1) << slices.Index(symptoms, x)
+	if *s &^= bit; is {
+		*s |= bit
+	}
+}
+
+func (s symptomSet) shows(x Symptom) bool { return s.has(slices.Index(symptoms, x)) }
 
 // An event is a group's measurement in a round.
 type event struct {
@@ -76,28 +92,31 @@ func (h *hunt) observe(group []int, s Sample) {
 	directions := []*Flow{&s.Flow}
 	if len(group) == 2 {
 		directions = append(directions, s.Back)
+	}
+	if len(group) == 2 && h.n < manyNodes {
 		e.shared = []int{h.number(place{min(group[0], group[1]), max(group[0], group[1]), Both})}
 	}
 	for _, node := range group {
 		e.shared = append(e.shared, h.number(place{node, anyNode, Both}))
 	}
 	for i, f := range directions {
-		x := flow{from: -1, to: -1, shows: map[Symptom]bool{}}
+		x := flow{from: -1, to: -1}
 		if len(group) == 2 && (s.Back != nil || s.Err != nil) {
 			x.from, x.to = group[i], group[1-i]
-			x.own = []int{h.number(place{x.from, anyNode, Sending}), h.number(place{x.to, anyNode, Receiving}), h.number(place{x.from, x.to, Sending})}
+			x.own = []int{h.number(place{x.from, anyNode, Sending}), h.number(place{x.to, anyNode, Receiving})}
+			if h.n < manyNodes {
+				x.own = append(x.own, h.number(place{x.from, x.to, Sending}))
+			}
 		}
-		if s.Err != nil || s.Tries > 1 {
-			x.shows[Failed] = true
-		}
+		x.shows.set(Failed, s.Err != nil || s.Tries > 1)
 		if f != nil {
 			x.value, x.packets = f.Value, f.Packets
 			p := f.Packets
-			x.shows[Stalled] = p.InRow >= 3
-			x.shows[Missing] = p.Lost > 0
-			x.shows[Doubled] = p.Twice > 0
-			x.shows[Swapped] = p.Swapped > 0
-			x.shows[Hesitant] = p.Late > hesitation
+			x.shows.set(Stalled, p.InRow >= 3)
+			x.shows.set(Missing, p.Lost > 0)
+			x.shows.set(Doubled, p.Twice > 0)
+			x.shows.set(Swapped, p.Swapped > 0)
+			x.shows.set(Hesitant, p.Late > hesitation)
 		}
 		if f != nil || s.Err != nil {
 			e.flows = append(e.flows, x)
@@ -127,11 +146,13 @@ func (h *hunt) number(p place) int {
 
 // A count is how often a symptom was seen in a place, in rounds.
 type count struct {
-	with, of int
-	spells   int // with others between them, in which it was not seen
-	last     int // the round of the last one
-	trials   int // the value of of at the last one
+	with, of int32
+	spells   int32 // with others between them, in which it was not seen
+	trials   int32 // the value of of at the last one
 }
+
+// counts are those of all symptoms.
+type counts [8]count
 
 // An oddity is a place that has a symptom more often than the rest.
 type oddity struct {
@@ -150,10 +171,7 @@ func (h *hunt) judgeEvents(look int) {
 	if len(h.living()) < 3 {
 		return // one pair, and nothing to compare it with
 	}
-	explained := make([]bool, len(h.numbered))
-	for i, p := range h.numbered {
-		explained[i] = p.b == anyNode && p.d == Both && (h.accused[p.a] != nil || h.loss.accused[p.a] != nil)
-	}
+	explained := h.explainedByCharges()
 	for {
 		all, questions := h.oddities(explained)
 		best, more := h.oddest(all, look, questions)
@@ -164,19 +182,31 @@ func (h *hunt) judgeEvents(look int) {
 		h.odd = append(h.odd, *best)
 		explained[h.numbers[best.place]] = true
 	}
-	h.marks = map[int][]oddity{}
-	for i, p := range h.numbered {
-		if p.b != anyNode || p.d != Both || h.accused[p.a] == nil && h.loss.accused[p.a] == nil || len(h.marks) == maxMarks {
-			continue
-		}
-		explained[i] = false
-		all, _ := h.oddities(explained)
-		h.marks[p.a] = at(all, p)
-		explained[i] = true
-	}
 }
 
-// maxMarks is for how many accused nodes the symptoms are counted.
+// explainedByCharges says of each place, by its number, whether a charge explains what is seen there.
+func (h *hunt) explainedByCharges() []bool {
+	explained := make([]bool, len(h.numbered))
+	for i, p := range h.numbered {
+		explained[i] = p.b == anyNode && p.d == Both && (h.accused[p.a] != nil || h.loss.accused[p.a] != nil)
+	}
+	return explained
+}
+
+// marks returns the symptoms of an accused node.
+func (h *hunt) marks(node int) []oddity {
+	p := place{node, anyNode, Both}
+	i, known := h.numbers[p]
+	if !known || len(h.accused)+len(h.loss.accused) > maxMarks {
+		return nil
+	}
+	explained := h.explainedByCharges()
+	explained[i] = false
+	all, _ := h.oddities(explained)
+	return at(all, p)
+}
+
+// maxMarks is up to how many accused nodes the symptoms are counted.
 const maxMarks = 16
 
 // at returns the oddities of a place that are not by chance.
@@ -200,96 +230,112 @@ func (p place) explains(f flow, group []int) bool {
 	return f.from == p.a && f.to == p.b || p.d == Both && f.from == p.b && f.to == p.a
 }
 
-// tallies counts a symptom by place, without what is explained, and by measurements: in one
+// tallies counts symptoms by place, without what is explained, and by measurements: in one
 // direction, and in both together.
-func (h *hunt) tallies(has func(*event, int) bool, explained []bool) (by []count, single, double count) {
-	by = make([]count, len(h.numbered))
-	any := func(numbers []int) bool {
-		return slices.ContainsFunc(numbers, func(i int) bool { return explained[i] })
+func (h *hunt) tallies(explained []bool) (by []counts, single, double counts) {
+	by = make([]counts, len(h.numbered))
+	gone := func(numbers []int) bool {
+		for _, i := range numbers {
+			if explained[i] {
+				return true
+			}
+		}
+		return false
 	}
 	for first := 0; first < len(h.events); {
-		end, flows, with := first, 0, 0
+		end, flows := first, 0
+		var with [len(counts{})]int
 		for ; end < len(h.events) && h.events[end].round == h.events[first].round; end++ {
-			for i := range h.events[end].flows {
+			for _, f := range h.events[end].flows {
 				flows++
-				if has(&h.events[end], i) {
-					with++
+				for s := range with {
+					if f.shows.has(s) {
+						with[s]++
+					}
 				}
+			}
+		}
+		var placed symptomSet
+		for s, n := range with {
+			if flows < 4 || float64(n) <= common*float64(flows) {
+				placed |= 1 << s
 			}
 		}
 		events := h.events[first:end]
 		first = end
-		if flows >= 4 && float64(with) > common*float64(flows) {
-			continue
-		}
 		for j := range events {
 			e := &events[j]
-			if any(e.shared) {
+			if gone(e.shared) {
 				continue
 			}
-			left, hits := 0, 0
+			left, any := 0, symptomSet(0)
 			for i := range e.flows {
 				f := &e.flows[i]
-				if any(f.own) {
+				if gone(f.own) {
 					continue
 				}
 				left++
-				hit := has(e, i)
-				if hit {
-					hits++
-				}
-				single.add(e.round, hit)
+				any |= f.shows
+				single.add(f.shows, placed)
 				for _, at := range f.own {
-					by[at].add(e.round, hit)
+					by[at].add(f.shows, placed)
 				}
 			}
 			if left == 0 {
 				continue
 			}
-			double.add(e.round, hits > 0)
+			double.add(any, placed)
 			for _, at := range e.shared {
-				by[at].add(e.round, hits > 0)
+				by[at].add(any, placed)
 			}
 		}
 	}
 	return by, single, double
 }
 
-func (c *count) add(round int, hit bool) {
-	c.of++
-	if !hit {
-		return
+// add takes a measurement, of those symptoms that have a place in its round.
+func (c *counts) add(shows, placed symptomSet) {
+	for s := range c {
+		if !placed.has(s) {
+			continue
+		}
+		x := &c[s]
+		x.of++
+		if !shows.has(s) {
+			continue
+		}
+		if x.with == 0 || x.of > x.trials+1 {
+			x.spells++
+		}
+		x.with++
+		x.trials = x.of
 	}
-	if c.with == 0 || c.of > c.trials+1 {
-		c.spells++
-	}
-	c.with++
-	c.last, c.trials = round, c.of
 }
 
 // oddities returns the places that have symptoms, those with the lowest probability first, and how
 // many places there are, times symptoms.
 func (h *hunt) oddities(explained []bool) (all []oddity, questions int) {
-	for _, symptom := range symptoms {
-		by, single, double := h.tallies(h.shows(symptom), explained)
-		for i, c := range by {
+	h.relative()
+	by, single, double := h.tallies(explained)
+	for i := range by {
+		p := h.numbered[i]
+		totals := &single
+		if p.d == Both {
+			totals = &double
+		}
+		for k, c := range by[i] {
 			if c.of > 0 {
 				questions++
 			}
-			if c.with < 2 {
-				continue
-			}
-			p := h.numbered[i]
-			total := single
-			if p.d == Both {
-				total = double
-			}
-			others, with := total.of-c.of, total.with-c.with
-			if others == 0 {
+			others, with := totals[k].of-c.of, totals[k].with-c.with
+			if c.with < 2 || others == 0 {
 				continue
 			}
 			rest := (float64(with) + 0.5) / float64(others+1)
-			all = append(all, oddity{place: p, symptom: symptom, count: c, rest: float64(with) / float64(others), p: stat.AtLeast(c.with, c.of, min(1, often*rest+seldom))})
+			all = append(all, oddity{
+				place: p, symptom: symptoms[k], count: c, rest: float64(with) / float64(others),
+				p: stat.AtLeast(int(c.with), int(c.of), min(1, often*rest+seldom)),
+			})
 		}
 	}
 	slices.SortFunc(all, func(a, b oddity) int {
@@ -317,32 +363,30 @@ func (h *hunt) oddest(all []oddity, look, questions int) (best *oddity, more boo
 // suspicion is how many places may have a symptom as often by chance; with fewer, more is measured.
 const suspicion = 3
 
-// shows returns a function that says whether a flow of an event has a symptom.
-func (h *hunt) shows(s Symptom) func(*event, int) bool {
-	switch s {
-	case Dropped:
-		usual := h.usual()
-		return func(e *event, i int) bool {
-			f := &e.flows[i]
-			return f.value > 0 && f.value < dropped*usual[h.classOf(e.group)]
+// relative decides the symptoms that are relative to what is usual.
+func (h *hunt) relative() {
+	usual, trips := h.usual(), map[int][]float64{}
+	for i := range h.events {
+		if e := &h.events[i]; e.rtt > 0 {
+			c := h.classOf(e.group)
+			trips[c] = append(trips[c], float64(e.rtt))
 		}
-	case Delayed:
-		trips := map[int][]float64{}
-		for i := range h.events {
-			if e := &h.events[i]; e.rtt > 0 {
-				c := h.classOf(e.group)
-				trips[c] = append(trips[c], float64(e.rtt))
-			}
-		}
-		limit := map[int]time.Duration{}
-		for c, t := range trips {
-			// A late node is in half of the pairs of four.
-			slices.Sort(t)
-			limit[c] = lateBy + time.Duration(2*t[len(t)/5])
-		}
-		return func(e *event, _ int) bool { return e.rtt > 0 && e.rtt > limit[h.classOf(e.group)] }
 	}
-	return func(e *event, i int) bool { return e.flows[i].shows[s] }
+	limit := map[int]time.Duration{}
+	for c, t := range trips {
+		// A late node is in half of the pairs of four.
+		slices.Sort(t)
+		limit[c] = lateBy + time.Duration(2*t[len(t)/5])
+	}
+	for i := range h.events {
+		e := &h.events[i]
+		c := h.classOf(e.group)
+		for k := range e.flows {
+			f := &e.flows[k]
+			f.shows.set(Dropped, f.value > 0 && f.value < dropped*usual[c])
+			f.shows.set(Delayed, e.rtt > 0 && e.rtt > limit[c])
+		}
+	}
 }
 
 // usual returns the median of the values of each class.

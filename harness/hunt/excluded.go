@@ -31,17 +31,17 @@ func (h *hunt) excluded() Excluded {
 	pairs := map[[2]int]int{}
 	var residuals []float64
 	usual := h.usual()
-	slow := h.shows(Dropped)
+	h.relative()
 	for i := range h.events {
 		e := &h.events[i]
-		for k, f := range e.flows {
+		for _, f := range e.flows {
 			for _, node := range e.group {
 				if of[node] == nil {
 					of[node] = &sums{}
 				}
 				s := of[node]
 				s.sent, s.lost, s.trials = s.sent+f.packets.Sent, s.lost+f.packets.Lost, s.trials+1
-				if f.shows[Failed] || f.shows[Stalled] || slow(e, k) {
+				if f.shows.shows(Failed) || f.shows.shows(Stalled) || f.shows.shows(Dropped) {
 					s.out++
 				}
 			}

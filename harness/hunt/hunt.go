@@ -151,7 +151,6 @@ type hunt struct {
 	plan    *planner
 
 	events     []event
-	marks      map[int][]oddity // symptoms of accused nodes
 	numbers    map[place]int
 	numbered   []place
 	patient    bool // MaxRounds is not the user's

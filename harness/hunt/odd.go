@@ -52,7 +52,7 @@ func (h *hunt) oddSuspect(at place, list []oddity) Suspect {
 		if slices.ContainsFunc(list[:i], func(x oddity) bool { return x.symptom == o.symptom }) {
 			continue
 		}
-		s.Symptoms = append(s.Symptoms, Seen{o.symptom, o.with, o.of, o.rest, o.p})
+		s.Symptoms = append(s.Symptoms, Seen{o.symptom, int(o.with), int(o.of), o.rest, o.p})
 	}
 	usual := h.usual()
 	var ratios []float64
@@ -115,9 +115,9 @@ func kindOf(list []oddity) Kind {
 // marked adds the symptoms of a node that is accused of being slow, or of losing packets. They say
 // what kind of slowness or loss it is.
 func (h *hunt) marked(s *Suspect, node int) {
-	list := h.marks[node]
+	list := h.marks(node)
 	for _, o := range list {
-		s.Symptoms = append(s.Symptoms, Seen{o.symptom, o.with, o.of, o.rest, o.p})
+		s.Symptoms = append(s.Symptoms, Seen{o.symptom, int(o.with), int(o.of), o.rest, o.p})
 	}
 	switch kind := kindOf(list); {
 	case len(list) == 0:
