@@ -27,14 +27,17 @@ func outage(at, takes, every, down float64, f *Flow, s *Sample) {
 	}
 }
 
-// eventFaults are what comes and goes, and what concerns a path. a is the node, or the first of two.
-var eventFaults = []struct {
+// An eventFault does something to measurements.
+type eventFault struct {
 	name string
 	pair bool
 	rare bool // it takes some minutes
 	kind Kind
 	do   func(c *cluster, a, b int) func(from, to int, f *Flow, s *Sample, rng *rand.Rand)
-}{
+}
+
+// eventFaults are what comes and goes, and what concerns a path. a is the node, or the first of two.
+var eventFaults = []eventFault{
 	{"dead 1 s of 5", false, false, Flapping, flap(5, 1)},
 	{"dead 50 ms of 10 s", false, true, Flapping, flap(10, 0.05)},
 	{"dead 300 ms of 7 s", false, true, Flapping, flap(7, 0.3)},
