@@ -98,18 +98,20 @@ func kindOf(list []oddity) Kind {
 		return Failing
 	case always(has(list, Dropped)):
 		return Slow
-	case has(list, Stalled) != nil || has(list, Failed) != nil || has(list, Dropped) != nil:
+	case has(list, Stalled) != nil || has(list, Failed) != nil:
 		return Flapping
-	case has(list, Missing) != nil:
-		return Lossy
-	case has(list, Delayed) != nil:
-		return Late
-	case has(list, Doubled) != nil:
-		return Duplicating
-	case has(list, Swapped) != nil:
-		return Reordering
 	}
-	return Flapping
+	// Of the others the one that is seen most often.
+	kind, most := Flapping, int32(0)
+	for _, x := range []struct {
+		symptom Symptom
+		kind    Kind
+	}{{Missing, Lossy}, {Delayed, Late}, {Doubled, Duplicating}, {Swapped, Reordering}, {Dropped, Flapping}} {
+		if o := has(list, x.symptom); o != nil && o.with > most {
+			kind, most = x.kind, o.with
+		}
+	}
+	return kind
 }
 
 // marked adds the symptoms of a node that is accused of being slow, or of losing packets. They say

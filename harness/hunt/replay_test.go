@@ -127,7 +127,7 @@ func TestReplay(t *testing.T) {
 		}
 		return otherwise
 	}
-	n, trials := number("ASSAY_REPLAY_NODES", 232), number("ASSAY_REPLAY", 6)
+	n, trials := number("ASSAY_REPLAY_NODES", 232), number("ASSAY_REPLAY", int(seeds(t, 6)))
 	kinds := make([]string, 0, len(replayKinds))
 	for k := range replayKinds {
 		kinds = append(kinds, k)
