@@ -210,6 +210,7 @@ func (h *hunt) search(ctx context.Context) error {
 		h.judgeLoss(look)
 		h.judgeEvents(look)
 		h.looks = look
+		h.plan.settled = len(h.undecided()) == 0
 		speed := h.rounds >= h.o.MaxRounds || len(h.undecided()) == 0 && h.strikesExplained() && h.enoughEvidence() && h.plan.met() && h.lossDecided()
 		if len(h.living()) < 2 || speed && h.eventsDecided() {
 			return nil

@@ -25,6 +25,7 @@ type planner struct {
 	again    [2]int // the meeting of two switches to repeat next
 	repeat   bool   // whether to repeat again
 	turn     int
+	settled  bool // nodes are decided: every round is a meeting
 }
 
 func newPlanner(rng *rand.Rand, nodes int, o Options) *planner {
@@ -72,7 +73,7 @@ func (p *planner) next(living []int) [][]int {
 		return p.groups(living)
 	case len(living) < fewNodes:
 		return p.roundRobin(living)
-	case p.meetings != nil && p.turn%2 == 0:
+	case p.meetings != nil && (p.turn%2 == 0 || p.settled):
 		return p.meet(living)
 	}
 	return p.pairs(slices.Clone(living))
@@ -152,11 +153,14 @@ func (p *planner) meet(living []int) [][]int {
 	return append(out, p.pairs(left)...)
 }
 
-// met reports whether every two switches have met (with many switches: as many meetings as grow
-// with the logarithm of the nodes), and none has to meet again.
+// met reports whether every two switches have met (of more than mostMeetings switches: so many
+// times), and none has to meet again.
 func (p *planner) met() bool {
-	return p.meetings == nil || p.meeting >= min(len(p.meetings), 8+log2(p.nodes)) && !p.repeat
+	return p.meetings == nil || p.meeting >= min(len(p.meetings), mostMeetings) && !p.repeat
 }
+
+// mostMeetings is how many rounds load paths between switches: all, of up to 33 switches.
+const mostMeetings = 32
 
 // among pairs nodes within each block.
 func (p *planner) among(blocks [][]int, living []int) (out [][]int) {
