@@ -88,7 +88,7 @@ func (w *Workspace) builder(ctx context.Context, o BuildOptions) Finding {
 }
 
 func debootstrap() Finding {
-	f := Finding{What: "debootstrap", For: "lock of bases made with debootstrap"}
+	f := Finding{What: "debootstrap", For: "lock and build of bases made with debootstrap"}
 	if err := base.Check(); err != nil {
 		f.Detail, f.Remedy = err.Error(), "make deps"
 		return f

@@ -289,7 +289,7 @@ func DefaultArchive(a archive.Archive) (string, error) {
 	path := filepath.Join(filepath.Dir(program), "..", a.DefaultIn)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("no archive is known here for %s: debootstrap, whose default it is, is not installed (make deps), and there is no --mirror %[1]s=URL", a.Scheme)
+		return "", fmt.Errorf("no archive is known here for %s: debootstrap, whose default it is, is not installed (make deps; or --mirror %[1]s=URL where packages are only fetched)", a.Scheme)
 	}
 	if err != nil {
 		return "", err

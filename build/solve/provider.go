@@ -253,9 +253,10 @@ func (p *Provider) Maker(suite, arch string) (*base.Maker, error) {
 		return nil, err
 	}
 	root = strings.TrimSuffix(root, "/")
+	// The base's own sources name it, so it must not be a mirror: the base would depend on this machine.
 	canon, err := p.Mirror.Root(a.Scheme)
 	if err != nil {
-		canon = root
+		return nil, fmt.Errorf("a base of %s names the archive, and no mirror, as its source of packages; debootstrap knows the archive, and none is installed here (make deps): %w", suite, err)
 	}
 	return &base.Maker{
 		Dir: p.work.Dir, Archive: a, Root: root, Canon: canon,
