@@ -15,8 +15,7 @@ const chance = 0.01
 // A column is a figure on all machines of a kind, as it is compared.
 type column struct {
 	Figure
-	suiteAt int
-	rows    []row
+	rows []row
 	// Thresholds in units of the noise of the machines, and of their objects.
 	nodeNoise, objectNoise         float64
 	nodeThreshold, objectThreshold float64
@@ -250,10 +249,9 @@ func heaviness(d []float64, noise float64) float64 {
 
 // describe sets what a reader sees of the figure.
 func (c *column) describe() {
-	var values, distances []float64
+	var values []float64
 	for _, r := range c.rows {
 		values = append(values, r.value)
-		distances = append(distances, r.typical)
 	}
 	slices.Sort(values)
 	n := len(values)

@@ -22,7 +22,7 @@ func FuzzHistory(f *testing.F) {
 	}
 	f.Add(values(1, 1, 1, 1, 2, 2, 2, 2, 2), uint8(1), uint8(24))
 	f.Add(values(0, 0, 0, 0, 5, 5, 5, 0, 0, 5), uint8(5), uint8(1))
-	f.Add(values(1e308, -1e308, 1e308, 5e-324, 0, -0.0, 1e300, 1e-300, 1e308, 1e308), uint8(2), uint8(0))
+	f.Add(values(1e308, -1e308, 1e308, 5e-324, 0, math.Copysign(0, -1), 1e300, 1e-300, 1e308, 1e308), uint8(2), uint8(0))
 	f.Add(values(-1, -2, -1, -2, -1, -2, -9, -9, -9, -9, -9, -9), uint8(4), uint8(7))
 	f.Add(values(1e300, 1e300, 1e300, 1e300, 1e300, 1e300, 1e-300, 1e-300, 1e-300, 1e-300, 1e-300), uint8(1), uint8(24))
 	f.Fuzz(func(t *testing.T, data []byte, things, hours uint8) {
