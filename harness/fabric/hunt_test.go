@@ -280,7 +280,7 @@ func FuzzResults(f *testing.F) {
 
 // TestResult: a report is one result, with an object for each machine.
 func TestResult(t *testing.T) {
-	clean := HuntReport{Outcome: hunt.Clean, Machines: []string{"a", "b", "c"}, Find: 0.1, Rounds: 9, Measurements: 18,
+	clean := HuntReport{Outcome: hunt.Clean, Machines: []string{"a", "b", "c"}, Find: 0.1, Rounds: 9, Measurements: 18, Excluded: hunt.Excluded{Slower: 0.1, Path: 1, Lost: 1, Outages: 0.25},
 		Ranking: []Rank{{Machine: "b", Ratio: 0.98, Low: 0.97, High: 1, Values: 6}, {Machine: "a", Ratio: 1, Low: 0.99, High: 1.01, Values: 6}}}
 	found := clean
 	found.Outcome = hunt.Found
@@ -296,7 +296,7 @@ func TestResult(t *testing.T) {
 		want result.Verdict
 		text string
 	}{
-		"clean":  {clean, result.Pass, "3 machines, 18 measurements in 9 rounds, 0 s: no machine is 10 % slower than the rest"},
+		"clean":  {clean, result.Pass, "3 machines, 18 measurements in 9 rounds, 0 s: no machine is 10 % slower than the rest, is interrupted in 25 % of measurements"},
 		"found":  {found, result.Fail, "b is slow: 50 %"},
 		"lost":   {lost, result.Error, "c was lost: it is silent"},
 		"absent": {absent, result.Fail, "a has no port mlx5_0/1 that is up"},

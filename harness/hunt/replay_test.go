@@ -211,6 +211,9 @@ func TestReplay(t *testing.T) {
 	planted, named := 0, 0
 	for _, k := range kinds {
 		t.Logf("%-24s planted %3d, named %3d; by bisection %3d", k, of[k].planted, of[k].named, of[k].bisected)
+		if k == "path between switches" && n > 8*(mostMeetings+1) {
+			continue // not all paths are loaded, and the report says so
+		}
 		planted, named = planted+of[k].planted, named+of[k].named
 	}
 	slices.Sort(seconds)

@@ -118,7 +118,10 @@ const RoundSeconds = 2
 // logarithm of the number of questions that must not be answered wrongly by chance.
 func huntOf(nodes int) Hunt {
 	log := math.Log2(float64(max(nodes, 2)))
-	h := Hunt{Nodes: nodes, Rounds: 5 + 1.25*log, RoundsFault: 9.5 + 1.5*log, Bound: 36 + 2*int(math.Ceil(log))}
+	h := Hunt{Nodes: nodes, Rounds: 6 + 1.25*log, RoundsFault: 9.5 + 1.5*log, Bound: 36 + 2*int(math.Ceil(log))}
+	if nodes < 16 { // each pair is measured three times
+		h.Rounds, h.RoundsFault, h.Bound = float64(3*max(nodes-1+nodes%2, 1)), 30, 60
+	}
 	h.Measurements = h.RoundsFault * float64(nodes)
 	h.Seconds = RoundSeconds * h.RoundsFault
 	return h

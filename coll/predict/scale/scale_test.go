@@ -120,13 +120,14 @@ func TestByHand(t *testing.T) {
 }
 
 // TestGrows: everything is finite, and no larger cluster costs less, but where
-// the nodes' own certificates are too much to be inside the cluster's.
+// the nodes' own certificates are too much to be inside the cluster's, and where a
+// hunt no longer judges each pair.
 func TestGrows(t *testing.T) {
 	for _, q := range quantities {
 		last := 0.0
 		for n := 1; n < 1<<20; n = n*5/4 + 1 {
 			v := q.formula(n)
-			if math.IsNaN(v) || math.IsInf(v, 0) || v < last && last < 0.9*mostInside {
+			if math.IsNaN(v) || math.IsInf(v, 0) || v < last && last < 0.9*mostInside && (q.file != "hunt" || n > 20) {
 				t.Errorf("%s of %d: %g after %g", q.column, n, v, last)
 			}
 			last = v
