@@ -27,7 +27,7 @@ export const sidebar = [
     ],
   },
   { text: "Logs", items: [page("Explain a log", "explain"), page("Problems by their lines", "problems")] },
-  { text: "Problems", collapsed: true, items: problems },
+  { text: "Problems", items: problems },
   { text: "Commands", items: [page("assay", "commands"), page("harness", "harness")] },
   {
     text: "Certificates",
