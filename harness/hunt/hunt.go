@@ -238,14 +238,22 @@ func (h *hunt) mostRounds() int {
 
 // watch measures with small packets alone, for as long as is wanted.
 func (h *hunt) watch(ctx context.Context) error {
-	for begun := h.rounds; h.o.Watch != nil && len(h.living()) >= 2 && h.o.Watch(); {
+	begun, judged := h.rounds, h.rounds
+	judge := func() {
+		h.looks++
+		h.judgeEvents(h.looks)
+		judged = h.rounds
+	}
+	for h.o.Watch != nil && len(h.living()) >= 2 && h.o.Watch() {
 		if err := h.round(ctx, nil, h.plan.next(h.living()), true); err != nil {
 			return err
 		}
-		if n := h.rounds - begun; n&(n-1) == 0 || !h.o.Watch() {
-			h.looks++
-			h.judgeEvents(h.looks)
+		if n := h.rounds - begun; n&(n-1) == 0 {
+			judge()
 		}
+	}
+	if judged < h.rounds {
+		judge()
 	}
 	return nil
 }

@@ -39,9 +39,9 @@ func (h *hunt) oddSuspect(at place, list []oddity) Suspect {
 	s := Suspect{Nodes: []int{at.a}, Direction: list[0].d, P: list[0].p, Kind: kindOf(list)}
 	if at.b >= 0 {
 		s.Peers = []int{at.b}
-	}
-	if at.b >= 0 && s.Kind == Slow {
-		s.Kind = SlowPath
+		if s.Kind == Slow {
+			s.Kind = SlowPath
+		}
 	}
 	for i, o := range list {
 		if o.d != s.Direction {
@@ -52,7 +52,7 @@ func (h *hunt) oddSuspect(at place, list []oddity) Suspect {
 		if slices.ContainsFunc(list[:i], func(x oddity) bool { return x.symptom == o.symptom }) {
 			continue
 		}
-		s.Symptoms = append(s.Symptoms, Seen{o.symptom, int(o.with), int(o.of), o.rest, o.p})
+		s.Symptoms = append(s.Symptoms, o.seen())
 	}
 	usual := h.usual()
 	var ratios []float64
@@ -75,6 +75,8 @@ func (h *hunt) oddSuspect(at place, list []oddity) Suspect {
 	}
 	return s
 }
+
+func (o oddity) seen() Seen { return Seen{o.symptom, int(o.with), int(o.of), o.rest, o.p} }
 
 func groupOf(f flow, group []int) []int {
 	if f.from < 0 {
@@ -119,7 +121,7 @@ func kindOf(list []oddity) Kind {
 func (h *hunt) marked(s *Suspect, node int) {
 	list := h.marks(node)
 	for _, o := range list {
-		s.Symptoms = append(s.Symptoms, Seen{o.symptom, int(o.with), int(o.of), o.rest, o.p})
+		s.Symptoms = append(s.Symptoms, o.seen())
 	}
 	switch kind := kindOf(list); {
 	case len(list) == 0:

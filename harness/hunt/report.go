@@ -27,7 +27,7 @@ type Kind string
 const (
 	Slow        Kind = "slow"        // it is slower with every partner
 	Lossy       Kind = "lossy"       // it loses packets, or its speed varies widely over time
-	SlowPath    Kind = "path"        // nodes that are well among themselves are slow with others
+	SlowPath    Kind = "path"        // nodes that are well among themselves are slow with others, or a way from one to another is
 	Failing     Kind = "failing"     // nothing comes through
 	Flapping    Kind = "flapping"    // it comes and goes
 	Late        Kind = "late"        // round trips take longer
