@@ -37,7 +37,7 @@ var floors = []string{
 	"coll coll/{cuda,watch}", // none knows another
 	"coll/perf/world",
 	// What judges and tells.
-	"harness/{estimate,explain,gather,history,hunt,keep,sign,site,suite}",
+	"harness/{estimate,explain,gather,history,hunt,keep,sign,site,suite,train}",
 	"harness/fleet",
 	"harness/{audit,fabric,judge,registry,report,site/kubernetes,site/nvsentinel,site/slurm}",
 	"harness/{image,node,site/inform}",

@@ -31,7 +31,7 @@ export const sidebar = [
   { text: "Commands", items: [page("assay", "commands"), page("harness", "harness")] },
   {
     text: "Certificates",
-    items: [page("The certificate", "certificate"), page("Suites", "suites"), page("Examples", "examples/")],
+    items: [page("The certificate", "certificate"), page("Suites", "suites"), page("Acceptance", "acceptance"), page("Examples", "examples/")],
   },
   {
     text: "Nodes",

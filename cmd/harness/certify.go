@@ -60,6 +60,7 @@ func certifyCommand(out, errOut io.Writer) *cli.Command {
 			&cli.BoolFlag{Name: "resume", Destination: &o.Resume, Usage: "with --out DIR/: continue an interrupted run; do not repeat finished checks"},
 			&cli.BoolFlag{Name: "no-skip", Destination: &o.NoSkip, Usage: "count a skipped check as a failure (except those that --only and --skip leave out)"},
 			&cli.BoolFlag{Name: "list", Destination: &o.List, Usage: "list the suite's checks for this image, and exit"},
+			&cli.IntFlag{Name: "machines", Destination: &o.Machines, Usage: "with --list: of a job of `N` machines, for how long it takes"},
 			&cli.BoolFlag{Name: "show", Destination: &o.show, Usage: "print the suite's file as a template, and exit"},
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Destination: &o.verbose, Usage: "also show the output of checks that passed"},
 			&cli.IntFlag{Name: "jobs", Value: runtime.GOMAXPROCS(0), DefaultText: "the number of processors", Destination: &o.Jobs, Usage: "run at most `N` checks at once"},
@@ -83,6 +84,9 @@ func (o *certifyOptions) validate() error {
 	}
 	if err := o.fabric.check(); err != nil {
 		return err
+	}
+	if o.Machines != 0 && (!o.List || o.Machines < 1) {
+		return exit.Usagef("--machines N goes with --list: a launcher says how many machines run")
 	}
 	if o.gpus < 0 || o.ports < 0 {
 		return exit.Usagef("--gpus %d --ports %d: there cannot be fewer than none", o.gpus, o.ports)

@@ -59,6 +59,7 @@ func (o *certifyOptions) certifyAll(ctx context.Context, c *certify.Certificatio
 	case err != nil:
 		return errors.Join(err, inform()) // a full disk must not keep a bad node in use
 	case all == nil:
+		c.Done() // the first machine has it all
 		return inform()
 	}
 	c.Done()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/assay-hpc/assay/harness/certify"
 	"github.com/assay-hpc/assay/harness/image"
@@ -54,7 +55,7 @@ func (o *certifyOptions) certify(ctx context.Context, c *certify.Certification) 
 	var dir *outfile.Dir
 	said, before := o.stderr, o.lastWritten()
 	if !c.First() { // it writes and records nothing, unless it becomes the first
-		said, c.Dir, c.Baseline = io.Discard, "", certify.Baseline{}
+		said, c.Baseline = io.Discard, certify.Baseline{}
 	} else if o.Dir != "" {
 		var err error
 		if dir, err = outfile.OpenDir(o.Dir); err != nil {
@@ -70,6 +71,9 @@ func (o *certifyOptions) certify(ctx context.Context, c *certify.Certification) 
 		}
 	}
 	defer c.Close()
+	if c.Long() {
+		fmt.Fprintln(said, "harness:", duration(c))
+	}
 	progress, clear := newProgress(said, c.Long())
 	st, joint, err := c.Run(ctx, progress.Observe)
 	clear()
@@ -165,6 +169,32 @@ func (o *certifyOptions) write(c *certify.Certification, st *certificate.Stateme
 	})
 }
 
+// duration states how long a run takes before it begins.
+func duration(c *certify.Certification) string {
+	text := fmt.Sprintf("%s: %s", c.Name(), words.Count(len(c.Checks), "check"))
+	if c.Fabric != nil {
+		text += fmt.Sprintf(" on %s", words.Count(c.Fabric.Size(), "machine"))
+	} else if c.Machines > 1 {
+		text += fmt.Sprintf(" on %s", words.Count(c.Machines, "machine"))
+	}
+	about, most := c.Expected()
+	if about >= time.Second {
+		text += ", about " + rounded(about)
+	}
+	if most > 0 {
+		text += ", at most " + rounded(most)
+	}
+	return text
+}
+
+// rounded is a duration in seconds, or in minutes where it is long.
+func rounded(d time.Duration) string {
+	if d < 2*time.Minute {
+		return words.Count(int(d.Round(time.Second)/time.Second), "second")
+	}
+	return words.Count(int(d.Round(time.Minute)/time.Minute), "minute")
+}
+
 func writeIndented(w io.Writer, doc []byte) error {
 	var b bytes.Buffer
 	if err := json.Indent(&b, doc, "", "  "); err != nil {
@@ -192,17 +222,22 @@ func (o *certifyOptions) printList(c *certify.Certification) error {
 			Component string   `json:"component,omitempty"`
 			Title     string   `json:"title"`
 			Needs     []string `json:"needs,omitempty"`
+			Seconds   float64  `json:"seconds,omitempty"` // that it usually takes
 		}
 		items := []item{}
 		for _, k := range c.Checks {
-			items = append(items, item{k.ID, k.Component, k.Title, k.Needs})
+			items = append(items, item{k.ID, k.Component, k.Title, k.Needs, k.About.Seconds()})
 		}
-		return writeJSON(o.stdout, map[string]any{"version": 1, "suite": c.Name(), "checks": items})
+		about, most := c.Expected()
+		return writeJSON(o.stdout, map[string]any{"version": 1, "suite": c.Name(), "seconds": about.Seconds(), "limit": most.Seconds(), "checks": items})
 	}
 	for _, k := range c.Checks {
 		if _, err := fmt.Fprintf(o.stdout, "%-32s %s\n", k.ID, k.Title); err != nil {
 			return err
 		}
+	}
+	if c.Long() {
+		fmt.Fprintln(o.stderr, "harness:", duration(c))
 	}
 	return nil
 }

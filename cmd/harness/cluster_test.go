@@ -157,8 +157,8 @@ func (c *labour) certificate(t *testing.T, name string) *certificate.Statement {
 	return st
 }
 
-// verify signs a certificate and has harness verify look at it.
-func (c *labour) verify(t *testing.T, name string) {
+// keys writes a private and a public key into the shared directory.
+func (c *labour) keys(t *testing.T) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -174,6 +174,12 @@ func (c *labour) verify(t *testing.T, name string) {
 	}
 	c.file(t, "key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})))
 	c.file(t, "key.pub", string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})))
+}
+
+// verify signs a certificate and has harness verify look at it.
+func (c *labour) verify(t *testing.T, name string) {
+	t.Helper()
+	c.keys(t)
 	in := func(name string) string { return filepath.Join(c.Shared, name) }
 	output(t, nil, c.bin, "sign", "--key", in("key"), "--out", in("signed.json"), in(name))
 	output(t, nil, c.bin, "verify", "--key", in("key.pub"), in("signed.json"))

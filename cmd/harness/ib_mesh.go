@@ -56,41 +56,47 @@ type meshGroup struct {
 
 // runMesh measures. Rank 0 prints the report.
 func runMesh(ctx context.Context, m *mesh.Args, out, errOut io.Writer) error {
+	return asRank(ctx, "ib mesh", meshStatus, func(ctx context.Context, ranks *fabric.Ranks) error {
+		g := meshGroup{mesh.Alone{}, ranks}
+		if ranks.Net != nil {
+			g.Group = ranks.Net
+		}
+		return measureMesh(ctx, m, g, out, errOut)
+	})
+}
+
+// asRank finds the other processes of the job that a launcher started, and runs a command that
+// measures with them, until one of them is lost. status returns an error's exit status; the first
+// process says why.
+func asRank(ctx context.Context, name string, status func(error) int, do func(context.Context, *fabric.Ranks) error) error {
 	ranks, err := fabric.Meet(ctx)
 	if err != nil {
-		return fmt.Errorf("ib mesh: %w", err)
+		return fmt.Errorf("%s: %w", name, err)
 	}
-	g := meshGroup{mesh.Alone{}, ranks}
-	if ranks.Net != nil {
-		g.Group = ranks.Net
-	}
-	first := g.Rank() == 0
+	first := ranks.Net == nil || ranks.Net.Rank() == 0
 	together, stop := ranks.UntilLost(ctx)
 	defer stop()
-	err = measureMesh(together, m, g, out, errOut)
+	err = do(together, ranks)
 	if err != nil && ctx.Err() != nil {
 		ranks.Abort()
-		return errors.New("ib mesh: interrupted")
+		return fmt.Errorf("%s: interrupted", name)
 	}
 	if cause := ranks.Lost(); cause != nil {
 		ranks.Abort()
-		return fmt.Errorf("ib mesh: %w", cause)
+		return fmt.Errorf("%s: %w", name, cause)
 	}
 	broken := ranks.Broken() // rank 0 may not know about that
 	closed := ranks.Close()
 	var s *exit.Error
-	var usage *mesh.UsageError
 	switch {
 	case err == nil:
 		return closed
 	case errors.As(err, &s):
 		return err
 	case !first && !broken:
-		return exit.With(meshStatus(err), nil) // rank 0 says why
-	case errors.As(err, &usage):
-		return exit.Usagef("ib mesh: %w", err)
+		return exit.With(status(err), nil)
 	}
-	return exit.With(meshStatus(err), fmt.Errorf("ib mesh: %w", err))
+	return exit.With(status(err), fmt.Errorf("%s: %w", name, err))
 }
 
 // meshStatus returns an error's exit status.

@@ -100,7 +100,7 @@ func newApp(out, errOut io.Writer) *cli.App {
 		Action:               noCommand,
 		Commands: slices.Concat(
 			grammar.Group("Certify", certifyCommand(out, errOut), reportCommand(out, errOut), verifyCommand(out), signCommand(out), pushCommand(out), historyCommand(out, errOut)),
-			grammar.Group("Measure", collCommand(out, errOut), ibCommand(out, errOut), bandwidthCommand(out, errOut), huntCommand(out, errOut), watchCommand(out)),
+			grammar.Group("Measure", collCommand(out, errOut), ibCommand(out, errOut), bandwidthCommand(out, errOut), huntCommand(out, errOut), trainCommand(out), watchCommand(out)),
 			grammar.Group("Understand", explainCommand(out), judgeCommand(out), auditCommand(out), predictCommand(out), estimateCommand(out)),
 			grammar.Group("Node", showCommand(out, errOut), healthCommand(out, errOut), diagCommand(out, errOut), applyCommand(errOut), keepCommand(out, errOut), unmarkCommand(out), preflightCommand(out, errOut), execCommand(errOut)),
 			grammar.Group("This program", versionCommand(out), grammar.CompletionCommand("print a completion script for a shell", (*cli.App).ToFishCompletion), grammar.ManCommand(out, "harness", ownHelp)),

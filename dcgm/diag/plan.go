@@ -152,10 +152,15 @@ func (p *Plan) values(t Test) map[string]float64 {
 	return out
 }
 
+// Load is how long a test puts load on the GPUs; 0: it has no duration.
+func (p *Plan) Load(t Test) time.Duration {
+	return time.Duration(p.values(t)[duration] * float64(time.Second))
+}
+
 // Longest is the time limit of a test.
 func (p *Plan) Longest(t Test) time.Duration {
 	if p.Timeout > 0 {
 		return p.Timeout
 	}
-	return t.Limit + time.Duration(1.5*p.values(t)[duration]*float64(time.Second))
+	return t.Limit + p.Load(t)*3/2
 }

@@ -40,6 +40,7 @@ type Options struct {
 	GPUs, Ports *int   // required numbers; nil: not specified
 	Hardware    string // required platform; "": not specified
 	Thresholds  string // the site's file of limits; "": none
+	Machines    int    // that are planned, for a list; 0: this one
 	Jobs        int    // checks at once
 	Timeout     time.Duration
 	NoSkip      bool // skipped checks count as failures
@@ -103,7 +104,8 @@ type Certification struct {
 	node  *certificate.Node // nil: the suite is not about the machine
 	facts machine.Facts     // of that machine
 	site  *health.SiteFile  // nil: the built-in limits alone
-	notes *notes
+	notes *notes            // of this machine's own checks
+	joint *notes            // at the first machine of a job: of those that all make together
 }
 
 // Prepare determines what to check, and on what.
@@ -197,13 +199,15 @@ func (c *Certification) prepareMachine(ctx context.Context, name string, cfg ima
 		}
 	}
 	id := node.Identify(ctx, node.RunChild)
-	config := &node.Config{Run: node.RunChild, Machine: id.Facts, Platform: c.Hardware, GPUs: c.GPUs, Ports: c.Ports}
+	config := &node.Config{Run: node.RunChild, Machine: id.Facts, Platform: c.Hardware, GPUs: c.GPUs, Ports: c.Ports, Machines: c.Machines}
 	if c.site != nil {
 		if config.Limits, err = c.site.Text(); err != nil {
 			return nil, err
 		}
 	}
 	c.node, c.facts = &id.Node, id.Facts
+	about := c.predicate()
+	config.Facts = about.Facts()
 	s := c.file.Suite(suite.FileSuite(name), append(config.Kinds(), image.Kind(c.Env, cfg), audit.Kind()))
 	c.suite = &s
 	return config, nil
@@ -213,9 +217,6 @@ func (c *Certification) prepareMachine(ctx context.Context, name string, cfg ima
 func (c *Certification) joinMachines(ctx context.Context, config *node.Config) (err error) {
 	if c.Fabric, err = c.Join(ctx, c.node.Name); err != nil || c.Fabric == nil {
 		return err
-	}
-	if c.Resume {
-		return exit.Usagef("--resume is for one machine: of several it is not known where each was")
 	}
 	config.Job = c.Fabric
 	c.Jobs = 1 // all machines must run their joint checks in the same order
@@ -231,6 +232,19 @@ func (c *Certification) Long() bool { return c.file != nil }
 // First reports whether this process represents all machines. It may do so later, if the one that
 // does is lost.
 func (c *Certification) First() bool { return c.Fabric == nil || c.Fabric.First() }
+
+// Expected returns how long the run usually takes, and how long at most; 0: not known.
+func (c *Certification) Expected() (about, most time.Duration) {
+	for _, k := range c.Checks {
+		if c.Wants(k.ID) {
+			about += k.About
+		}
+	}
+	if c.file != nil {
+		most = c.file.Limit
+	}
+	return about, most
+}
 
 func (c *Certification) ids() (ids []string) {
 	for _, k := range c.Checks {
@@ -264,7 +278,12 @@ func (c *Certification) apart(all []result.Result) (own, joint []result.Result) 
 // of their joint checks. observe is called for every event of the run. The caller calls Close, and
 // before that Done, if everything has been written.
 func (c *Certification) Run(ctx context.Context, observe func(suite.Event)) (st *certificate.Statement, joint []result.Result, err error) {
-	if c.notes, err = c.openNotes(time.Now()); err != nil {
+	if c.Fabric != nil {
+		err = c.openJobNotes(time.Now())
+	} else {
+		c.notes, err = c.openNotes(time.Now())
+	}
+	if err != nil {
 		return nil, nil, err
 	}
 	going, stop := ctx, func() {}
@@ -291,12 +310,15 @@ func (c *Certification) Run(ctx context.Context, observe func(suite.Event)) (st 
 }
 
 // Done deletes what was recorded for resuming.
-func (c *Certification) Done() { c.notes.done() }
+func (c *Certification) Done() {
+	c.notes.done()
+	c.joint.done()
+}
 
 // Close ends the recording. A run that was cut off can be resumed.
 func (c *Certification) Close() {
-	if c.notes != nil {
-		c.notes.close()
+	for _, n := range []*notes{c.notes, c.joint} {
+		n.close()
 	}
 }
 
@@ -311,23 +333,32 @@ func (c *Certification) runChecks(ctx context.Context, observe func(suite.Event)
 		Parallel: c.Jobs, Timeout: c.Timeout, Select: c.Select, Earlier: c.notes.earlier,
 		Observe: func(e suite.Event) {
 			observe(e)
-			if e.Result != nil && ctx.Err() == nil {
+			switch {
+			case e.Result == nil || ctx.Err() != nil:
+			case c.Fabric != nil && together(e.Check):
+				c.joint.add(e.Result)
+			default:
 				c.notes.add(e.Result)
 			}
 		},
 	})
 }
 
-// statement creates the certificate.
-func (c *Certification) statement(results []result.Result) (*certificate.Statement, error) {
+// predicate is what a certificate says besides of what was measured.
+func (c *Certification) predicate() certificate.Predicate {
 	v := version.Get()
-	started, finished := c.notes.times(time.Now())
 	p := certificate.Predicate{
-		Suite: c.suite.Name, Started: started, Finished: finished, Results: results, Node: c.node,
-		Harness:     certificate.Harness{Version: v.Version, Commit: v.Commit},
-		Environment: image.Describe(c.Env.Root, c.spec),
+		Node: c.node, Harness: certificate.Harness{Version: v.Version, Commit: v.Commit}, Environment: image.Describe(c.Env.Root, c.spec),
 	}
 	p.Environment.Platform = c.Env.Platform
+	return p
+}
+
+// statement creates the certificate.
+func (c *Certification) statement(results []result.Result) (*certificate.Statement, error) {
+	p := c.predicate()
+	p.Started, p.Finished = c.notes.times(time.Now())
+	p.Suite, p.Results = c.suite.Name, results
 	if c.site != nil {
 		p.Limits = siteLimits(c.site)
 	}

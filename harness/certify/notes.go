@@ -39,30 +39,33 @@ type noted struct {
 	Started time.Time `json:"started"`
 }
 
-// openNotes starts new notes, or resumes earlier ones. It refuses to resume those of
-// another suite, program or machine.
+// openNotes starts new notes, or resumes earlier ones. It refuses to resume those of another suite,
+// program or machine.
 func (c *Certification) openNotes(began time.Time) (*notes, error) {
 	n := &notes{began: began}
 	if c.Dir == "" || c.file == nil {
-		if c.Resume {
+		if c.Resume && c.file == nil {
 			return nil, exit.Usagef("--resume is for suites about the machine; %s is made anew each time", c.suite.Name)
 		}
 		return n, nil
 	}
 	name := filepath.Join(c.Dir, notesFile)
-	same := c.sameness()
+	same := c.sameness(c.node.Identity)
 	if c.Resume {
 		if err := n.read(name, same); err != nil {
 			return nil, err
 		}
 	}
-	f, err := os.Create(name)
-	if err != nil {
-		return nil, exit.With(exit.NotDone, err)
+	return n, n.create(name, same)
+}
+
+// create starts to record.
+func (n *notes) create(name, same string) (err error) {
+	if n.file, err = os.Create(name); err != nil {
+		return exit.With(exit.NotDone, err)
 	}
-	n.file = f
-	n.line(noted{same, began.Add(-n.before)})
-	return n, nil
+	n.line(noted{same, n.began.Add(-n.before)})
+	return nil
 }
 
 // times returns when the run started, if it ends now. The clock may have been set since it started:
@@ -71,8 +74,9 @@ func (n *notes) times(now time.Time) (started, finished time.Time) {
 	return now.Add(-n.before - max(0, now.Sub(n.began))), now
 }
 
-// sameness returns a digest of all that must be equal in two runs with comparable results.
-func (c *Certification) sameness() string {
+// sameness returns a digest of all that must be equal in two runs with comparable results, of the
+// machines that these names identify.
+func (c *Certification) sameness(machines []string) string {
 	var ids []string
 	for _, check := range c.Checks {
 		ids = append(ids, check.ID)
@@ -81,10 +85,13 @@ func (c *Certification) sameness() string {
 	if c.site != nil {
 		limits = c.site.SHA256
 	}
-	b, _ := json.Marshal([]any{version.Get(), c.suite.Name, c.Hardware, c.GPUs, c.Ports, limits, c.node.Identity, ids})
+	b, _ := json.Marshal([]any{version.Get(), c.suite.Name, c.Hardware, c.GPUs, c.Ports, limits, machines, ids})
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }
+
+// errNoNotes: there is nothing to resume.
+var errNoNotes = errors.New("no run that was cut off")
 
 // stale is the maximum age of a run to resume: a node changes over time.
 const stale = 6 * time.Hour
@@ -92,7 +99,7 @@ const stale = 6 * time.Hour
 func (n *notes) read(name, same string) error {
 	f, err := infile.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return exit.Usagef("--resume: %s has no run that was cut off", filepath.Dir(name))
+		return exit.Usagef("--resume: %s has %w", filepath.Dir(name), errNoNotes)
 	}
 	if err != nil {
 		return exit.Usagef("--resume: %w", err)
@@ -128,7 +135,7 @@ func (n *notes) read(name, same string) error {
 // add records a result. A full disk does not end the run: writing the certificate will
 // report it.
 func (n *notes) add(r *result.Result) {
-	if n.file != nil {
+	if n != nil && n.file != nil {
 		n.line(r)
 		n.kept = true
 	}
@@ -146,14 +153,14 @@ func (n *notes) line(v any) {
 
 // done deletes the notes.
 func (n *notes) done() {
-	if n.file != nil {
+	if n != nil && n.file != nil {
 		os.Remove(n.file.Name())
 		n.close()
 	}
 }
 
 func (n *notes) close() {
-	if n.file != nil {
+	if n != nil && n.file != nil {
 		n.file.Close()
 		n.file = nil
 	}

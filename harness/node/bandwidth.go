@@ -46,7 +46,8 @@ func (c *Config) bandwidth(e *suite.Entry) ([]suite.Check, error) {
 	var out []suite.Check
 	for _, name := range p.Families {
 		out = append(out, suite.Check{
-			ID: e.ID + "/" + name, Title: membw.FamilyTitle(name), Uses: []string{useGPUs}, Timeout: 5 * time.Minute,
+			About: c.aboutBandwidth(p.Samples) / time.Duration(len(membw.FamilyNames())),
+			ID:    e.ID + "/" + name, Title: membw.FamilyTitle(name), Uses: []string{useGPUs}, Timeout: 5 * time.Minute,
 			Run: func(ctx context.Context, _ *suite.Env) result.Result {
 				if res, none := c.noGPUs(); none {
 					return res

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/perf"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/internal/platform"
@@ -29,6 +31,9 @@ type collParams struct {
 	Over       string        `yaml:"over"`      // nodes: all machines of the job
 	SameBits   bool          `yaml:"same_bits"` // not how fast, but whether sums have the same bits on whatever GPUs
 	Split      string        `yaml:"split"`     // into groups of machines, like NCCL_TESTS_SPLIT
+	Scale      bool          `yaml:"scale"`     // the largest size, over groups of 2, 4, 8, … machines, and over all
+	// Variables are NCCL's and ours, for these runs alone. The database's figures are without them.
+	Variables map[string]string `yaml:"variables"`
 }
 
 // coll returns one check per operation.
@@ -48,6 +53,8 @@ func (c *Config) coll(e *suite.Entry) ([]suite.Check, error) {
 		return nil, e.Errorf("with: over: %q; want nodes, or nothing", p.Over)
 	case p.Split != "" && p.Over == "":
 		return nil, e.Errorf("with: split: it goes with over: nodes")
+	case p.Scale && (p.Over == "" || p.Split != ""):
+		return nil, e.Errorf("with: scale: it goes with over: nodes, and without split")
 	case p.SameBits && (p.Over != "" || p.Engine != "assay"):
 		return nil, e.Errorf("with: same_bits: it goes without over, and with assay's engine")
 	case p.Ranks < 2 && p.Over == "" || p.Ranks < 1 || p.Factor < 2:
@@ -58,6 +65,9 @@ func (c *Config) coll(e *suite.Entry) ([]suite.Check, error) {
 			return nil, e.Errorf("with: split: %w", err)
 		}
 	}
+	if err := checkVariables(e, p.Variables); err != nil {
+		return nil, err
+	}
 	if err := checkLimits(e, p.Operations); err != nil {
 		return nil, err
 	}
@@ -67,7 +77,8 @@ func (c *Config) coll(e *suite.Entry) ([]suite.Check, error) {
 			return nil, e.Errorf("with: operations: there is no %q; did you mean %q?", op, n)
 		}
 		check := suite.Check{
-			ID: e.ID + "/" + op, Title: fmt.Sprintf("%s among all GPUs is right, and fast enough", op), Uses: []string{useGPUs}, Timeout: 5 * time.Minute,
+			About: p.about(c),
+			ID:    e.ID + "/" + op, Title: fmt.Sprintf("%s among all GPUs is right, and fast enough", op), Uses: []string{useGPUs}, Timeout: 5 * time.Minute,
 			Run: func(ctx context.Context, _ *suite.Env) result.Result { return c.collective(ctx, e, p, op) },
 		}
 		if p.Device == "cpu" {
@@ -84,6 +95,12 @@ func (c *Config) coll(e *suite.Entry) ([]suite.Check, error) {
 			if perf.CheckSameBits(op) != nil {
 				return nil, e.Errorf("with: operations: same_bits: %w", perf.CheckSameBits(op))
 			}
+		}
+		if len(p.Variables) > 0 {
+			check.Title += ", with " + strings.Join(p.environ(), " ")
+		}
+		if p.Scale {
+			check.Title = fmt.Sprintf("%s is right, and fast enough, over however many machines", op)
 		}
 		if p.Split != "" {
 			check.Title = fmt.Sprintf("%s over groups of machines (%s) at once is right, and fast enough", op, p.Split)
@@ -121,19 +138,51 @@ func (c *Config) collective(ctx context.Context, e *suite.Entry, p collParams, o
 	if p.SameBits {
 		return c.sameBits(ctx, p, op, ranks)
 	}
-	ms := strconv.FormatFloat(float64(p.MinTime)/float64(time.Millisecond), 'f', -1, 64)
-	args := []string{
-		"coll", op, "-g", strconv.Itoa(ranks), "-b", p.Min, "-e", p.Max, "-f", strconv.Itoa(p.Factor), "--min-time", ms,
-		"--device", p.Device, "--engine", p.Engine, "--format", "json",
+	if p.Scale {
+		return c.scaled(ctx, e, p, op, ranks)
 	}
-	if p.Split != "" {
-		args = append([]string{"NCCL_TESTS_SPLIT=" + p.Split}, args...)
-	}
-	d, bad := report[perf.Document](ctx, run, args...)
+	d, bad := report[perf.Document](ctx, run, p.command(op, ranks)...)
 	if bad != nil {
 		return *bad
 	}
-	return c.collResult(e, d, op, d.Ranks/ranks, p.Device == "gpu")
+	return c.collResult(e, d, op, d.Ranks/ranks, p.Device == "gpu" && len(p.Variables) == 0)
+}
+
+// checkVariables refuses variables that neither NCCL nor assay's engine knows.
+func checkVariables(e *suite.Entry, variables map[string]string) error {
+	if len(variables) == 0 {
+		return nil
+	}
+	var known []string
+	for _, k := range knob.Table() {
+		known = append(known, k.Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		if n := words.Nearest(name, known); n != name {
+			return e.Errorf("with: variables: there is no %q; did you mean %q?", name, n)
+		}
+	}
+	return nil
+}
+
+// environ returns the variables of a run, by name.
+func (p *collParams) environ() (out []string) {
+	for _, name := range slices.Sorted(maps.Keys(p.Variables)) {
+		out = append(out, name+"="+p.Variables[name])
+	}
+	return out
+}
+
+// command returns the variables and the arguments that measure one operation, with the given number
+// of ranks on each machine.
+func (p *collParams) command(op string, ranks int) []string {
+	out := p.environ()
+	if p.Split != "" {
+		out = append(out, "NCCL_TESTS_SPLIT="+p.Split)
+	}
+	ms := strconv.FormatFloat(float64(p.MinTime)/float64(time.Millisecond), 'f', -1, 64)
+	return append(out, "coll", op, "-g", strconv.Itoa(ranks), "-b", p.Min, "-e", p.Max, "-f", strconv.Itoa(p.Factor), "--min-time", ms,
+		"--device", p.Device, "--engine", p.Engine, "--format", "json")
 }
 
 // collResult converts a benchmark's report to a result.
@@ -160,23 +209,8 @@ func (c *Config) collResult(e *suite.Entry, d *perf.Document, op string, nodes i
 	last := out.Points[len(out.Points)-1]
 	m := &result.Measurement{Value: last.Y, Unit: "GB/s"}
 	o := result.Object{Name: fmt.Sprintf("%d ranks", d.Ranks), Quantity: "bus bandwidth", Verdict: result.Pass, Measured: m}
-	var k platform.Expected
-	if figure := c.figure(op, nodes, d.Ranks, int64(last.X)); gpus && figure != nil {
-		k = *figure
-		if best := cmp.Or(figure.Typical, figure.Peak); best != nil {
-			m.Expect(best.Value, best.Source)
-			out.Expected, out.Source = best.Value, best.Source
-		}
-		if figure.Floor != nil {
-			m.AtLeast(figure.Floor.Value, figure.Floor.Source)
-		}
-	}
-	if l := m.Limit; l != nil && !l.Passes(last.Y) {
-		o.Verdict, o.Reason = result.Fail, fmt.Sprintf("%.4g GB/s with %.0f bytes, less than %.4g", last.Y, last.X, l.Value)
-	}
-	if rule, ok := e.Limits[op]; ok {
-		rule.Judge(op, &o, k.Of)
-	}
+	c.judgeBusBW(e, &o, op, nodes, d.Ranks, int64(last.X), gpus)
+	out.Expected, out.Source = m.Expected, m.Source
 	res.Measured, res.Curves = m, []result.Curve{out, in}
 	switch o.Verdict {
 	case result.Error:
@@ -203,6 +237,28 @@ func (c *Config) collResult(e *suite.Entry, d *perf.Document, op string, nodes i
 		res.Remedy = "do not use the node: run harness diag -r 3 to find out which GPU or link it is"
 	}
 	return res
+}
+
+// judgeBusBW judges the bus bandwidth of an operation over a number of machines and ranks: with known by
+// what the database expects, and by the entry's own limit.
+func (c *Config) judgeBusBW(e *suite.Entry, o *result.Object, op string, nodes, ranks int, bytes int64, known bool) {
+	m := o.Measured
+	var k platform.Expected
+	if figure := c.figure(op, nodes, ranks, bytes); known && figure != nil {
+		k = *figure
+		if best := cmp.Or(figure.Typical, figure.Peak); best != nil {
+			m.Expect(best.Value, best.Source)
+		}
+		if figure.Floor != nil {
+			m.AtLeast(figure.Floor.Value, figure.Floor.Source)
+		}
+	}
+	if l := m.Limit; l != nil && !l.Passes(m.Value) {
+		o.Verdict, o.Reason = result.Fail, fmt.Sprintf("%.4g GB/s with %d bytes, less than %.4g", m.Value, bytes, l.Value)
+	}
+	if rule, ok := e.Limits[op]; ok {
+		rule.Judge(op, o, k.Of)
+	}
 }
 
 // saturated is the message size from which bus bandwidth is about that of any larger message:

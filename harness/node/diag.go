@@ -72,7 +72,8 @@ func (c *Config) test(e *suite.Entry, plan diag.Plan, p diagParams, left *unmet)
 		args = append(args, "--limits", string(limits))
 	}
 	return suite.Check{
-		ID: e.ID + "/" + t.Name, Title: diag.Title(t), Uses: []string{useGPUs}, Timeout: plan.Longest(t) + startUp,
+		About: c.onGPUs(1, max(5*time.Second, plan.Load(t)+aboutProcess)),
+		ID:    e.ID + "/" + t.Name, Title: diag.Title(t), Uses: []string{useGPUs}, Timeout: plan.Longest(t) + startUp,
 		Run: func(ctx context.Context, _ *suite.Env) result.Result {
 			if res, none := c.noGPUs(); none {
 				return res

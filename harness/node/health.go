@@ -54,7 +54,12 @@ func (c *Config) health(e *suite.Entry) ([]suite.Check, error) {
 		if !wanted(id) {
 			continue
 		}
+		about := time.Duration(0)
+		if len(out) == 0 {
+			about = p.Window + 2*aboutProcess // of all
+		}
 		out = append(out, suite.Check{
+			About: about,
 			// It must not run together with load on the GPUs: it would see its processes and
 			// temperatures.
 			ID: e.ID + "/" + id, Title: health.Title(id), Uses: []string{useGPUs},

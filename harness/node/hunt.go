@@ -34,7 +34,7 @@ func (c *Config) hunt(e *suite.Entry) ([]suite.Check, error) {
 		uses = append(uses, useGPUs)
 	}
 	return []suite.Check{{
-		ID: e.ID, Title: "no machine is slower than the rest", Uses: uses, Timeout: 20 * time.Minute,
+		ID: e.ID, Title: "no machine is slower than the rest", Uses: uses, Timeout: 20 * time.Minute, About: p.about(c),
 		Run: func(ctx context.Context, _ *suite.Env) result.Result { return c.huntWith(ctx, e.ID, p) },
 	}}, nil
 }

@@ -24,7 +24,7 @@ func (c *Config) mesh(e *suite.Entry) ([]suite.Check, error) {
 	if err := checkLimits(e, nil); err != nil {
 		return nil, err
 	}
-	check := suite.Check{ID: e.ID, Title: "RDMA between the node's ports is as fast as they are", Uses: []string{useNetwork}, Timeout: 5 * time.Minute}
+	check := suite.Check{ID: e.ID, Title: "RDMA between the node's ports is as fast as they are", Uses: []string{useNetwork}, Timeout: 5 * time.Minute, About: p.about(c)}
 	switch p.Over {
 	case "":
 		check.Run = func(ctx context.Context, _ *suite.Env) result.Result {

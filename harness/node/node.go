@@ -47,6 +47,10 @@ type Config struct {
 	Limits string
 	// Platform is what the node must be, a key of the database; "": not specified.
 	Platform string
+	// Facts are the machine's versions and settings, by name.
+	Facts map[string]string
+	// Machines is how many are planned, where there is no Job yet; 0: this one.
+	Machines int
 	// Job is the set of machines that run the suite together; nil: only this one.
 	Job Job
 }
@@ -60,6 +64,9 @@ func (c *Config) Kinds() []suite.Kind {
 		{Name: "bandwidth", Usage: "copies between host and GPUs and among GPUs, as harness bandwidth measures them", Make: c.bandwidth},
 		{Name: "coll", Usage: "collectives of harness coll: speed, and every result verified", Make: c.coll},
 		{Name: "hunt", Usage: "which machine of several is slower than the rest, as harness hunt finds it", Make: c.hunt},
+		{Name: "same", Usage: "all machines have the same versions and settings", Make: c.same},
+		{Name: "topology", Usage: "the scheduler knows each machine's switch", Make: c.topology},
+		{Name: "train", Usage: "a few steps of a real training job, as harness train runs them", Make: c.train},
 		{Name: "mesh", Usage: "RDMA between all ports, as harness ib mesh measures it", Make: c.mesh},
 	}
 }

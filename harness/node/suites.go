@@ -11,8 +11,8 @@ import (
 var suites embed.FS
 
 // Names are the suites that come with the harness: those for one machine, the shortest first,
-// then the one for several.
-func Names() []string { return []string{"health", "quick", "node", "full", "fabric"} }
+// then those for several.
+func Names() []string { return []string{"health", "quick", "node", "full", "fabric", "acceptance"} }
 
 // Load returns one of the suites that come with the harness.
 func Load(name string) (*suite.File, error) {

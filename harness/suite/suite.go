@@ -30,7 +30,9 @@ type Check struct {
 	// common name only one runs at a time.
 	Uses    []string
 	Timeout time.Duration // 0: the runner's default
-	Run     func(context.Context, *Env) result.Result
+	// About is how long it usually takes; 0: next to nothing.
+	About time.Duration
+	Run   func(context.Context, *Env) result.Result
 }
 
 // Env is the input of checks. They share it and must not change it.

@@ -38,6 +38,8 @@ var table = slices.Concat(
 	each("coll", "GB/s", Higher, "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "alltoall", "gather", "scatter", "sendrecv", "bus bandwidth"),
 	each("coll", "%", Lower, "behind the median rank"),
 	each("coll", "errors", Lower, "sums with other bits"),
+	each("train", "tokens/s", Higher, "train"),
+	each("train", "ms", Lower, "computing alone"),
 	each("hunt", "ratio", Higher, "bandwidth, of what is usual"),
 
 	each("diag", "GB/s", Higher, "write", "read", "copy", "triad", "verify", "verify and invert", "copy through the host",
@@ -69,7 +71,7 @@ func each(kind, unit string, b Better, names ...string) (out []Quantity) {
 // figures without a name, such as a mesh's pairs.
 var units = map[string]Better{
 	"B/s": Higher, "MB/s": Higher, "GB/s": Higher, "TB/s": Higher, "MiB/s": Higher, "GiB/s": Higher, "Mb/s": Higher, "Gb/s": Higher,
-	"GFLOP/s": Higher, "TFLOP/s": Higher,
+	"GFLOP/s": Higher, "TFLOP/s": Higher, "tokens/s": Higher,
 	"s": Lower, "ms": Lower, "us": Lower, "µs": Lower, "μs": Lower, "ns": Lower, "seconds": Lower, "errors": Lower, "°C": Lower,
 }
 

@@ -1,0 +1,106 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/words"
+)
+
+// same returns one check: whether all machines have the same versions and settings.
+func (c *Config) same(e *suite.Entry) ([]suite.Check, error) {
+	return c.compared(e, "all machines have the same versions and settings", func() (any, *result.Result) { return c.Facts, nil }, differences)
+}
+
+// compared returns one check, in which the first machine judges what each machine states.
+func (c *Config) compared(e *suite.Entry, title string, state func() (any, *result.Result), judge func(names []string, stated []json.RawMessage) result.Result) ([]suite.Check, error) {
+	if err := e.Decode(&struct{}{}); err != nil {
+		return nil, err
+	}
+	if err := checkLimits(e, nil); err != nil {
+		return nil, err
+	}
+	run := func(context.Context, *suite.Env) result.Result {
+		if res, alone := c.alone(); alone {
+			return res
+		}
+		mine, own := state()
+		if bad := c.agree(e.ID, 0, own); bad != nil {
+			return *bad
+		}
+		b, err := json.Marshal(mine)
+		if err != nil {
+			return result.Errored("%v", err)
+		}
+		b, err = c.Job.Ask(b, func(all [][]byte) ([]byte, error) {
+			var names []string
+			var stated []json.RawMessage
+			for rank, b := range all {
+				if b != nil {
+					names, stated = append(names, c.Job.Name(rank)), append(stated, b)
+				}
+			}
+			return json.Marshal(judge(names, stated))
+		})
+		var res result.Result
+		if err == nil {
+			err = json.Unmarshal(b, &res)
+		}
+		if err != nil {
+			return result.Errored("%v", err)
+		}
+		return res
+	}
+	return []suite.Check{{ID: e.ID, Title: title, Uses: []string{UseJob}, Run: run}}, nil
+}
+
+// differences compares the facts of all machines. What most of them have is taken as right.
+func differences(names []string, stated []json.RawMessage) result.Result {
+	values := map[string]map[string][]string{} // machines, by fact and value
+	all := make([]map[string]string, len(stated))
+	for i, b := range stated {
+		if err := json.Unmarshal(b, &all[i]); err != nil {
+			return result.Errored("%s: %v", names[i], err)
+		}
+		for what := range all[i] {
+			values[what] = map[string][]string{}
+		}
+	}
+	delete(values, "names")
+	for i, facts := range all {
+		for what, of := range values {
+			of[facts[what]] = append(of[facts[what]], names[i])
+		}
+	}
+	res := result.Passed("%d versions and settings, equal on %s", len(values), words.Count(len(names), "machine"))
+	var differ []string
+	for _, what := range slices.Sorted(maps.Keys(values)) {
+		of := values[what]
+		most := slices.MinFunc(slices.Collect(maps.Keys(of)), func(a, b string) int {
+			return cmp.Or(len(of[b])-len(of[a]), strings.Compare(a, b))
+		})
+		for _, v := range slices.Sorted(maps.Keys(of)) {
+			if v == most {
+				continue
+			}
+			reason := fmt.Sprintf("%s %s on %s; %s on %s", what, cmp.Or(v, "missing"), some(of[v]), cmp.Or(most, "missing"), words.Count(len(of[most]), "machine"))
+			res.Objects = append(res.Objects, result.Object{Name: some(of[v]), Quantity: what, Verdict: result.Warn, Reason: reason})
+			differ = append(differ, reason)
+		}
+	}
+	if len(differ) > 0 {
+		res.Verdict, res.Reason = result.Warn, differ[0]
+		if n := len(differ) - 1; n > 0 {
+			res.Reason += fmt.Sprintf("; and %d more", n)
+		}
+		res.Remedy = "give all machines of the cluster the same image, driver and firmware, and restart those that were updated"
+	}
+	return res
+}
