@@ -51,6 +51,9 @@ const (
 	// Small packets are sent for this long before a measurement, and in a quiet round.
 	pingFor  = 100 * time.Millisecond
 	quietFor = 2 * time.Second
+	// A peer that small packets do not reach within this time does not answer: streams would only wait
+	// for as long again.
+	reachIn = 2 * time.Second
 	// A peer without progress for this long is given up.
 	pairLimit = 10 * time.Second
 	// RDMA also opens devices and registers memory at both ends.
@@ -126,18 +129,19 @@ func (p *probes) tcp(ctx context.Context, j job, quiet bool) *found {
 	if quiet {
 		pings.Duration = quietFor
 	}
+	begun := time.Now()
 	got, err := tcp.Ping(ctx, j.Peer, p.key, pings)
 	if err == nil {
 		out.RTT = got.RTT
 		out.There.Packets, out.Back.Packets = packets(got.Forward, pings), packets(got.Back, pings)
 	}
-	if quiet {
-		if err != nil {
-			return j.failed(err)
-		}
+	switch {
+	case err != nil && (quiet || time.Since(begun) > reachIn):
+		return j.failed(err)
+	case quiet:
 		return out
 	}
-	begun := time.Now()
+	begun = time.Now()
 	o := tcp.Options{Duration: p.plan.Duration, Warmup: warmUp, Limit: p.limit()}
 	r, err := tcp.Measure(ctx, j.Peer, p.key, o)
 	// There may be no data for a while: the peer may be busy, or the first packets were lost and

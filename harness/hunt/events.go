@@ -184,6 +184,14 @@ func (h *hunt) judgeEvents(look int) {
 	}
 }
 
+// hopeless reports whether a group is a pair that is accused of failing each time: to measure it again
+// takes long, and says nothing new.
+func (h *hunt) hopeless(group []int) bool {
+	return len(group) == 2 && slices.ContainsFunc(h.odd, func(o oddity) bool {
+		return o.symptom == Failed && o.with == o.of && o.b >= 0 && slices.Contains(group, o.a) && slices.Contains(group, o.b)
+	})
+}
+
 // explainedByCharges says of each place, by its number, whether a charge explains what is seen there.
 func (h *hunt) explainedByCharges() []bool {
 	explained := make([]bool, len(h.numbered))
@@ -313,7 +321,8 @@ func (c *counts) add(shows, placed symptomSet) {
 }
 
 // oddities returns the places that have symptoms, those with the lowest probability first, and how
-// many places there are, times symptoms.
+// many questions were asked: places, times the symptoms that were seen often enough to accuse any (as
+// Tarone, 1990: what cannot be significant needs no share of Alpha).
 func (h *hunt) oddities(explained []bool) (all []oddity, questions int) {
 	h.relative()
 	by, single, double := h.tallies(explained)
@@ -324,7 +333,7 @@ func (h *hunt) oddities(explained []bool) (all []oddity, questions int) {
 			totals = &double
 		}
 		for k, c := range by[i] {
-			if c.of > 0 {
+			if c.of > 0 && totals[k].with >= minEvents {
 				questions++
 			}
 			others, with := totals[k].of-c.of, totals[k].with-c.with
@@ -360,8 +369,8 @@ func (h *hunt) oddest(all []oddity, look, questions int) (best *oddity, more boo
 	return nil, more
 }
 
-// suspicion is how many places may have a symptom as often by chance; with fewer, more is measured.
-const suspicion = 3
+// suspicion is how many questions may be answered so by chance; with fewer, more is measured.
+const suspicion = 0.4
 
 // relative decides the symptoms that are relative to what is usual.
 func (h *hunt) relative() {

@@ -307,6 +307,7 @@ func (h *hunt) round(ctx context.Context, e *evidence, groups [][]int, quiet boo
 	if h.o.Progress != nil {
 		h.o.Progress(h.rounds+1, len(h.undecided()))
 	}
+	groups = slices.DeleteFunc(groups, h.hopeless)
 	samples, err := h.probe(ctx, groups, quiet)
 	if err != nil {
 		return fmt.Errorf("hunt: round %d: %w", h.rounds+1, err)
