@@ -41,7 +41,7 @@ func huntCommand(out, errOut io.Writer) *cli.Command {
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "tool", Value: "auto", Destination: &o.tool, Usage: "measure with `TOOL`: tcp, rdma (each kind of port by itself), coll (all-reduce in groups, on GPUs), or auto: rdma where there are ports"},
 			&cli.DurationFlag{Name: "duration", Destination: &o.Duration, Usage: "`TIME` of a measurement, in each direction (default: 200ms with tcp, 500ms with rdma and coll)"},
-			&cli.DurationFlag{Name: "for", Destination: &o.For, Usage: "measure for `TIME` at least, with tcp: when all is decided, small packets alone, below 1 % of a link, for what is rare"},
+			&cli.DurationFlag{Name: "for", Destination: &o.For, Usage: "measure for `TIME` at least, with tcp and rdma: when all is decided, small packets alone, below 1 % of a link, for what is rare"},
 			&cli.IntFlag{Name: "group", Value: 2, Destination: &o.GroupSize, Usage: "with coll: `N` machines a group"},
 			&cli.StringFlag{Name: "bytes", Value: "256M", Destination: &o.Bytes, Usage: "with coll: `SIZE` of the all-reduce"},
 			&cli.Uint64Flag{Name: "gpus", Destination: &o.gpus, Usage: "with coll: `N` GPUs of each machine (default: all)"},
@@ -80,8 +80,8 @@ func (o *huntOptions) validate(device string) error {
 	if o.For < 0 || o.For > 24*time.Hour {
 		return exit.Usagef("--for is up to 24h, not %v", o.For)
 	}
-	if o.For > 0 && (o.Tool == fabric.RDMA || o.Tool == fabric.Coll) {
-		return exit.Usagef("--for sends small packets by UDP: it takes --tool tcp, not %s", o.tool)
+	if o.For > 0 && o.Tool == fabric.Coll {
+		return exit.Usagef("--for measures with small packets alone: it takes --tool tcp or rdma, not %s", o.tool)
 	}
 	if o.Duration < 0 {
 		return exit.Usagef("--duration must be more than nothing")

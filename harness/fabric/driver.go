@@ -47,11 +47,9 @@ type request struct {
 
 // A partialResults holds the results of a group so far.
 type partialResults struct {
-	there, back *hunt.Flow
-	resent      [2]float64 // by sender, of a pair
-	rtt         time.Duration
-	tries       int
-	err         error
+	first found   // of the first machine
+	ends  [2]Ends // of a pair
+	err   error
 }
 
 // newDriver chooses the tool and starts the hunts.
@@ -106,8 +104,11 @@ func (d *driver) start(ctx context.Context, port string, seats []int) {
 		o.GroupSize = min(o.GroupSize, len(seats))
 	}
 	o.Switch = d.switches(seats)
-	if begun := time.Now(); d.o.For > 0 && d.plan.Tool == TCP {
+	if begun := time.Now(); d.o.For > 0 && d.plan.Tool != Coll {
 		o.Watch = func() bool { return time.Since(begun) < d.o.For }
+	}
+	if d.plan.Tool == RDMA {
+		o.LateBy, o.HeldBy = lateBy, heldBy
 	}
 	if len(d.hunts) == 0 {
 		o.Progress = d.o.Progress
@@ -221,7 +222,7 @@ func (d *driver) assign(number int, r *running, lost map[int]string, tasks []tas
 		}
 		for me, node := range group {
 			rank := r.seats[node]
-			j := job{Hunt: number, Group: g, Me: me, Size: len(group), Port: r.port, Token: token}
+			j := job{Hunt: number, Group: g, Me: me, Size: len(group), Port: r.port, Token: token, Quiet: r.quiet}
 			switch {
 			case d.plan.Tool == Coll:
 				j.First = d.setups[r.seats[group[0]]].Host
@@ -230,7 +231,6 @@ func (d *driver) assign(number int, r *running, lost map[int]string, tasks []tas
 			case me == 0:
 				j.Peer = d.setups[r.seats[group[1]]].Host
 			}
-			tasks[rank].Quiet = r.quiet
 			tasks[rank].Jobs = append(tasks[rank].Jobs, j)
 		}
 	}
@@ -250,10 +250,10 @@ func (d *driver) take(rank int, one found) error {
 		p.err = errors.Join(p.err, fmt.Errorf("%s: %s", d.f.Name(rank), one.Error))
 	}
 	if one.Me == 0 {
-		p.there, p.back, p.rtt, p.tries = one.There, one.Back, one.RTT, one.Tries
+		p.first = one
 	}
-	if one.Me < len(p.resent) {
-		p.resent[one.Me] = one.Resent
+	if one.Me < len(p.ends) {
+		p.ends[one.Me] = one.Ends
 	}
 	return nil
 }
@@ -273,14 +273,15 @@ func (r *running) samples(lost map[int]string) []hunt.Sample {
 		case s.Err != nil:
 		case p.err != nil:
 			s.Err = p.err
-		case p.there == nil:
+		case p.first.There == nil:
 			s.Err = errors.New("nothing was measured")
 		default:
-			s.Flow, s.RTT, s.Tries = *p.there, p.rtt, p.tries
-			s.Resent = max(s.Resent, p.resent[0])
-			if p.back != nil {
-				back := *p.back
-				back.Resent = max(back.Resent, p.resent[1])
+			s.Flow, s.RTT, s.Tail, s.Tries = *p.first.There, p.first.RTT, p.first.Tail, p.first.Tries
+			s.Resent = max(s.Resent, p.ends[0].Large.resentShare())
+			if p.first.Back != nil {
+				back := *p.first.Back
+				back.Resent = max(back.Resent, p.ends[1].Large.resentShare())
+				addCounted(p.ends, p.first.Held, &s.Packets, &back.Packets)
 				s.Back = &back
 			}
 		}
@@ -292,7 +293,7 @@ func (r *running) samples(lost map[int]string) []hunt.Sample {
 type door struct {
 	Hunt  int    `json:"hunt"`
 	Group int    `json:"group"`
-	At    int    `json:"at,omitempty"`
+	At    Doors  `json:"at"`
 	Error string `json:"error,omitempty"`
 }
 

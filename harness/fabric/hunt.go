@@ -41,17 +41,40 @@ type HuntOptions struct {
 
 // A Prober measures RDMA between ports.
 type Prober interface {
-	// Listen waits for one peer at a port of this machine and returns the TCP port that the peer
+	// Listen waits for one peer at a port of this machine and returns the TCP ports that the peer
 	// connects to. wait returns when that measurement has ended.
-	Listen(ctx context.Context, port string, d time.Duration) (at int, wait func() (Side, error), err error)
-	// Measure measures both directions between a port of this machine and the listening port.
-	Measure(ctx context.Context, port string, host string, at int, d time.Duration) (there, back float64, own Side, err error)
+	Listen(ctx context.Context, port string, m Measurement) (at Doors, wait func() (Ends, error), err error)
+	// Measure measures small reads, and both directions between a port of this machine and the
+	// listening port.
+	Measure(ctx context.Context, port string, host string, at Doors, m Measurement) (Measured, error)
 }
 
-// A Side is the packet loss that one end of a measurement saw: the numbers of resent and of sent
-// packets; 0 if not known.
-type Side struct {
-	Resent, Sent uint64
+// A Measurement is what is to be measured between two ports.
+type Measurement struct {
+	Duration time.Duration // of each direction
+	Quiet    bool          // small reads alone, for longer
+}
+
+// Doors are TCP ports where a machine waits for the other one of its pair.
+type Doors struct {
+	Small int `json:"small,omitempty"` // for reads
+	Large int `json:"large,omitempty"` // for writes; 0: none
+}
+
+// Measured is a result of RDMA between two ports.
+type Measured struct {
+	There, Back float64 // B/s; 0 if it was quiet
+	Trips       Trips
+	Ends        Ends // of this machine
+}
+
+// Trips are the round trips of small reads.
+type Trips struct {
+	Count        int
+	Median, Tail time.Duration // Tail: the slowest hundredth took longer
+	Late         time.Duration // the longest, over the shortest
+	Held         int           // how many took heldBy longer than the shortest
+	Broken       bool          // the connection broke: nothing came through for longer than it repeats
 }
 
 // setup is sent by each machine before a hunt; plan is the answer.
@@ -71,35 +94,37 @@ type (
 
 // A task is the work of a machine in a round.
 type task struct {
-	End   bool  `json:"end,omitempty"`
-	Quiet bool  `json:"quiet,omitempty"` // small packets alone
-	Jobs  []job `json:"jobs,omitempty"`
+	End  bool  `json:"end,omitempty"`
+	Jobs []job `json:"jobs,omitempty"`
 }
 
 // A job is a machine's part in measuring one group.
 type job struct {
-	Hunt  int    `json:"hunt"`           // number of the hunt
-	Group int    `json:"group"`          // number in the round
-	Me    int    `json:"me"`             // position in the group
-	Size  int    `json:"size"`           // of the group
-	Port  string `json:"port,omitempty"` // RDMA
-	Peer  string `json:"peer,omitempty"` // address of the other machine of a pair
+	Hunt  int    `json:"hunt"`            // number of the hunt
+	Group int    `json:"group"`           // number in the round
+	Me    int    `json:"me"`              // position in the group
+	Size  int    `json:"size"`            // of the group
+	Port  string `json:"port,omitempty"`  // RDMA
+	Quiet bool   `json:"quiet,omitempty"` // small packets alone
+	Peer  string `json:"peer,omitempty"`  // address of the other machine of a pair
 	First string `json:"first,omitempty"`
 	Token string `json:"token,omitempty"`
 }
 
 // A found is one result of a machine in a round.
 type found struct {
-	Hunt   int        `json:"hunt"`
-	Group  int        `json:"group"`
-	Me     int        `json:"me"`
-	There  *hunt.Flow `json:"there,omitempty"`
-	Back   *hunt.Flow `json:"back,omitempty"`
-	Resent float64    `json:"resent,omitempty"` // of what this end sent
-	Error  string     `json:"error,omitempty"`
+	Hunt  int        `json:"hunt"`
+	Group int        `json:"group"`
+	Me    int        `json:"me"`
+	There *hunt.Flow `json:"there,omitempty"`
+	Back  *hunt.Flow `json:"back,omitempty"`
+	Error string     `json:"error,omitempty"`
 
 	RTT   time.Duration `json:"rtt,omitempty"`
+	Tail  time.Duration `json:"tail,omitempty"`
 	Tries int           `json:"tries,omitempty"`
+	Ends  Ends          `json:"ends,omitzero"`  // RDMA: what this machine's port counted
+	Held  int           `json:"held,omitempty"` // RDMA: reads that were held up
 }
 
 // Hunt finds the machines that are slower than the rest. All machines call it, within Together. On
@@ -165,7 +190,7 @@ func (f *Fabric) rounds(ctx context.Context, p *probes, d *driver) error {
 			return nil
 		}
 		together, stop := f.untilLost(ctx)
-		results, err = p.measure(together, f, t, d)
+		results, err = p.measure(together, f, t.Jobs, d)
 		stop()
 		if err != nil {
 			return err

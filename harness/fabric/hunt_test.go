@@ -27,8 +27,16 @@ type wire struct {
 	rng      *rand.Rand
 	sends    map[string]float64 // by "rank port"; else 1
 	receives map[string]float64
-	waiting  map[int]string // who listens there
+	fault    func(rng *rand.Rand, from, to string, m *Measured, other *Ends) // of a measurement, if from or to is the port with it
+	waiting  map[int]*waiter
 	next     int
+	quiet    int // measurements
+}
+
+// A waiter listens on it.
+type waiter struct {
+	name string
+	ends Ends
 }
 
 // A wired is a machine on it.
@@ -39,22 +47,30 @@ type wired struct {
 
 func (p wired) name(port string) string { return fmt.Sprintf("%d %s", p.rank, port) }
 
-func (p wired) Listen(_ context.Context, port string, _ time.Duration) (int, func() (Side, error), error) {
+func (p wired) Listen(_ context.Context, port string, m Measurement) (Doors, func() (Ends, error), error) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	p.w.next++
-	p.w.waiting[p.w.next] = p.name(port)
-	return p.w.next, func() (Side, error) { return Side{0, 1000}, nil }, nil
+	me, at := &waiter{p.name(port), Ends{Large: Counts{Sent: 1000}}}, Doors{Small: p.w.next}
+	p.w.waiting[p.w.next] = me
+	if !m.Quiet {
+		at.Large = p.w.next
+	}
+	return at, func() (Ends, error) {
+		p.w.mu.Lock()
+		defer p.w.mu.Unlock()
+		return me.ends, nil
+	}, nil
 }
 
-func (p wired) Measure(_ context.Context, port, _ string, at int, _ time.Duration) (there, back float64, own Side, err error) {
+func (p wired) Measure(_ context.Context, port, _ string, at Doors, m Measurement) (out Measured, err error) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
-	other, ok := p.w.waiting[at]
-	if !ok {
-		return 0, 0, own, fmt.Errorf("nobody waits at %d", at)
+	waits, ok := p.w.waiting[at.Small]
+	if !ok || (at.Large == 0) != m.Quiet {
+		return out, fmt.Errorf("nobody waits at %v", at)
 	}
-	me := p.name(port)
+	me, other := p.name(port), waits.name
 	rate := func(from, to string) float64 {
 		f := func(m map[string]float64, k string) float64 {
 			if v, ok := m[k]; ok {
@@ -65,9 +81,21 @@ func (p wired) Measure(_ context.Context, port, _ string, at int, _ time.Duratio
 		return 50e9 * min(f(p.w.sends, from), f(p.w.receives, to)) * (1 + 0.01*p.w.rng.NormFloat64())
 	}
 	if strings.Fields(me)[1] != strings.Fields(other)[1] {
-		return 0, 0, own, fmt.Errorf("%s measures with %s", me, other)
+		return out, fmt.Errorf("%s measures with %s", me, other)
 	}
-	return rate(me, other), rate(other, me), Side{0, 1000}, nil
+	trip := func(least time.Duration) time.Duration {
+		return least + time.Duration(p.w.rng.ExpFloat64()*float64(time.Microsecond))
+	}
+	out = Measured{There: rate(me, other), Back: rate(other, me), Trips: Trips{Count: 300, Median: trip(3 * time.Microsecond), Tail: trip(8 * time.Microsecond), Late: trip(50 * time.Microsecond)}}
+	out.Ends.Large.Sent, waits.ends.Large.Sent = 1000, 1000
+	if m.Quiet {
+		p.w.quiet++
+		out.There, out.Back, out.Ends.Large, waits.ends.Large = 0, 0, Counts{}, Counts{}
+	}
+	if p.w.fault != nil {
+		p.w.fault(p.w.rng, me, other, &out, &waits.ends)
+	}
+	return out, nil
 }
 
 // hunted runs a hunt on machines of two ports each.
@@ -78,7 +106,7 @@ func hunted(t *testing.T, n int, w *wire, change func(f *Fabric, rank int, o *Hu
 
 func huntedOn(t *testing.T, fs []*Fabric, w *wire, change func(f *Fabric, rank int, o *HuntOptions)) (*HuntReport, []error) {
 	n := len(fs)
-	w.rng, w.waiting = rand.New(rand.NewPCG(1, 2)), map[int]string{}
+	w.rng, w.waiting = rand.New(rand.NewPCG(1, 2)), map[int]*waiter{}
 	var r *HuntReport
 	errs := make([]error, n)
 	all(n, func(rank int) {
@@ -94,6 +122,40 @@ func huntedOn(t *testing.T, fs []*Fabric, w *wire, change func(f *Fabric, rank i
 	return r, errs
 }
 
+// at is a fault of the port with a name, in a share of its measurements.
+func at(name string, share float64, do func(m *Measured, mine, others *Ends)) func(*rand.Rand, string, string, *Measured, *Ends) {
+	return func(rng *rand.Rand, from, to string, m *Measured, other *Ends) {
+		switch {
+		case from != name && to != name || rng.Float64() >= share:
+		case from == name:
+			do(m, &m.Ends, other)
+		default:
+			do(m, other, &m.Ends)
+		}
+	}
+}
+
+// TestHuntQuiet: what is rare is found by small reads alone, for as long as is wanted, at one port while
+// the others are measured as ever.
+func TestHuntQuiet(t *testing.T) {
+	w := &wire{fault: at("2 mlx5_1/1", 0.05, func(m *Measured, mine, others *Ends) {
+		if m.There == 0 {
+			mine.Small.Resent, others.Small.Resent = 4, 4 // whichever reads
+			m.Trips.Held = 1
+		}
+	})}
+	r, errs := hunted(t, 8, w, func(_ *Fabric, _ int, o *HuntOptions) { o.For = 2 * time.Second })
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	if w.quiet == 0 || r.Seconds < 2 {
+		t.Errorf("%d quiet measurements in %.1f s", w.quiet, r.Seconds)
+	}
+	if len(r.Suspects) != 1 || r.Suspects[0].Machines[0] != "node2" || r.Suspects[0].Port != "mlx5_1/1" || r.Suspects[0].Kind != hunt.Flapping {
+		t.Errorf("%d quiet measurements: %+v", w.quiet, r.Suspects)
+	}
+}
+
 var errTestDeath = errors.New("killed")
 
 func TestHunt(t *testing.T) {
@@ -106,6 +168,30 @@ func TestHunt(t *testing.T) {
 		"half":      {&wire{sends: map[string]float64{"5 mlx5_1/1": 0.5}, receives: map[string]float64{"5 mlx5_1/1": 0.5}}, hunt.Found, "node5 mlx5_1/1 slow both"},
 		"sending":   {&wire{sends: map[string]float64{"2 mlx5_0/1": 0.5}}, hunt.Found, "node2 mlx5_0/1 slow sending"},
 		"receiving": {&wire{receives: map[string]float64{"0 mlx5_0/1": 0.7}}, hunt.Found, "node0 mlx5_0/1 slow receiving"},
+		"late": {&wire{fault: at("3 mlx5_0/1", 1, func(m *Measured, _, _ *Ends) {
+			m.Trips.Median += 20 * time.Microsecond
+		})}, hunt.Found, "node3 mlx5_0/1 late both"},
+		"long tail": {&wire{fault: at("3 mlx5_0/1", 0.7, func(m *Measured, _, _ *Ends) {
+			m.Trips.Tail += 60 * time.Microsecond
+		})}, hunt.Found, "node3 mlx5_0/1 late both"},
+		"interrupted": {&wire{fault: at("3 mlx5_0/1", 0.6, func(m *Measured, _, _ *Ends) {
+			m.Trips = Trips{Broken: true}
+		})}, hunt.Found, "node3 mlx5_0/1 flapping both"},
+		"link goes down": {&wire{fault: at("6 mlx5_0/1", 0.6, func(_ *Measured, mine, _ *Ends) {
+			mine.Large.Downs = 1
+		})}, hunt.Found, "node6 mlx5_0/1 flapping both"},
+		"loses": {&wire{fault: at("1 mlx5_1/1", 0.6, func(_ *Measured, mine, others *Ends) {
+			mine.Large.Resent, others.Large.Gaps, others.Large.Repeats = 1, 1, 3
+		})}, hunt.Found, "node1 mlx5_1/1 lossy sending"},
+		"receives damaged": {&wire{fault: at("1 mlx5_1/1", 0.6, func(_ *Measured, mine, _ *Ends) {
+			mine.Large.Damaged = 1
+		})}, hunt.Found, "node1 mlx5_1/1 lossy receiving"},
+		"reorders": {&wire{fault: at("7 mlx5_1/1", 0.6, func(_ *Measured, mine, _ *Ends) {
+			mine.Large.Gaps = 40
+		})}, hunt.Found, "node7 mlx5_1/1 reordering receiving"},
+		"all reorder": {&wire{fault: func(_ *rand.Rand, _, _ string, m *Measured, other *Ends) {
+			m.Ends.Large.Gaps, other.Large.Gaps = 40, 40
+		}}, hunt.Clean, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, errs := hunted(t, 8, tt.w, nil)
@@ -126,7 +212,7 @@ func TestHunt(t *testing.T) {
 			if err := r.WriteText(&page); err != nil || !strings.Contains(page.String(), strings.ToUpper(string(tt.verdict))) {
 				t.Errorf("the page, %v:\n%s", err, page.String())
 			}
-			if tt.suspect != "" && (!strings.Contains(page.String(), "✗ "+r.Suspects[0].Text) || r.Ranking[0].Machine != r.Suspects[0].Machines[0]) {
+			if tt.suspect != "" && len(r.Suspects) > 0 && (!strings.Contains(page.String(), "✗ "+r.Suspects[0].Text) || r.Suspects[0].Kind == hunt.Slow && r.Ranking[0].Machine != r.Suspects[0].Machines[0]) {
 				t.Errorf("the page:\n%s", page.String())
 			}
 		})
@@ -175,11 +261,11 @@ type dying struct {
 	times *atomic.Int32
 }
 
-func (d dying) Listen(ctx context.Context, port string, t time.Duration) (int, func() (Side, error), error) {
+func (d dying) Listen(ctx context.Context, port string, m Measurement) (Doors, func() (Ends, error), error) {
 	if d.times.Add(1) > 3 {
 		d.f.Leave(errTestDeath)
 	}
-	return d.wired.Listen(ctx, port, t)
+	return d.wired.Listen(ctx, port, m)
 }
 
 // TestHuntAbsent: a port that all others have is missed; one that few have is no
@@ -254,7 +340,8 @@ func TestHuntColl(t *testing.T) {
 
 // FuzzResults: whatever another machine says in a round is taken or refused.
 func FuzzResults(f *testing.F) {
-	f.Add([]byte(`[{"hunt":0,"group":0,"me":0,"there":{"Value":1,"Resent":0},"back":{"Value":2,"Resent":0}}]`), []byte(`[{"hunt":0,"group":0,"at":5}]`))
+	f.Add([]byte(`[{"hunt":0,"group":0,"me":0,"there":{"Value":1,"Resent":0},"back":{"Value":2,"Resent":0}}]`), []byte(`[{"hunt":0,"group":0,"at":{"small":5}}]`))
+	f.Add([]byte(`[{"hunt":0,"group":0,"me":1,"held":-1,"ends":{"small":{"resent":18446744073709551615},"large":{"downs":1}}}]`), []byte(`[]`))
 	f.Add([]byte(`[{"hunt":0,"group":1,"me":3,"error":"x"}]`), []byte(`[{"hunt":9,"group":-1}]`))
 	f.Add([]byte(`null`), []byte(`{}`))
 	f.Fuzz(func(t *testing.T, results, doors []byte) {

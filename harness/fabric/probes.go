@@ -68,7 +68,7 @@ func (p *probes) limit() time.Duration {
 	case Coll:
 		return collLimit + 2*p.plan.Duration
 	case RDMA:
-		return rdmaLimit + 4*p.plan.Duration
+		return rdmaLimit + 4*p.plan.Duration + quietFor
 	}
 	return pairLimit + 4*p.plan.Duration + quietFor
 }
@@ -77,13 +77,12 @@ func (p *probes) limit() time.Duration {
 func (p *probes) patience() time.Duration { return p.limit() + 20*time.Second }
 
 // measure runs a machine's jobs of a round.
-func (p *probes) measure(ctx context.Context, f *Fabric, t task, d *driver) ([]found, error) {
-	jobs := t.Jobs
+func (p *probes) measure(ctx context.Context, f *Fabric, jobs []job, d *driver) ([]found, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.limit(), fmt.Errorf("no result within %v", p.limit()))
 	defer cancel()
 	switch p.plan.Tool {
 	case TCP:
-		return each(jobs, func(j job) *found { return p.tcp(ctx, j, t.Quiet) }), nil
+		return each(jobs, func(j job) *found { return p.tcp(ctx, j) }), nil
 	case Coll:
 		return each(jobs, func(j job) *found { return p.coll(ctx, j) }), nil
 	case RDMA:
@@ -119,14 +118,14 @@ func (j job) failed(err error) *found {
 
 // tcp measures one pair: small packets, and unless it is to be quiet, streams. The first machine of
 // the pair measures both directions.
-func (p *probes) tcp(ctx context.Context, j job, quiet bool) *found {
+func (p *probes) tcp(ctx context.Context, j job) *found {
 	if j.Me != 0 {
 		return nil
 	}
 	out := j.found()
 	out.There, out.Back = &hunt.Flow{}, &hunt.Flow{}
 	pings := tcp.PingOptions{Duration: pingFor}
-	if quiet {
+	if j.Quiet {
 		pings.Duration = quietFor
 	}
 	begun := time.Now()
@@ -134,11 +133,13 @@ func (p *probes) tcp(ctx context.Context, j job, quiet bool) *found {
 	if err == nil {
 		out.RTT = got.RTT
 		out.There.Packets, out.Back.Packets = packets(got.Forward, pings), packets(got.Back, pings)
+	} else {
+		out.There.Packets.Silent, out.Back.Packets.Silent = true, true
 	}
 	switch {
-	case err != nil && (quiet || time.Since(begun) > reachIn):
+	case err != nil && (j.Quiet || time.Since(begun) > reachIn):
 		return j.failed(err)
-	case quiet:
+	case j.Quiet:
 		return out
 	}
 	begun = time.Now()
@@ -158,11 +159,10 @@ func (p *probes) tcp(ctx context.Context, j job, quiet bool) *found {
 	return out
 }
 
-// packets converts what became of pings. Packets that are all lost are a filter's work, and say
-// nothing.
+// packets converts what became of pings. How many were lost of those that were all lost says nothing.
 func packets(x tcp.Packets, o tcp.PingOptions) hunt.Packets {
 	if x.Lost == x.Sent {
-		return hunt.Packets{}
+		return hunt.Packets{Silent: x.Sent > 0}
 	}
 	interval := cmp.Or(o.Interval, time.Millisecond)
 	return hunt.Packets{Sent: x.Sent, Lost: x.Lost, Twice: x.Twice, Swapped: x.Swapped, InRow: max(0, int(x.Outage/interval)-1), Late: x.Late}
@@ -171,7 +171,7 @@ func packets(x tcp.Packets, o tcp.PingOptions) hunt.Packets {
 // rdma lets the second machine of each pair listen and the first one measure.
 func (p *probes) rdma(ctx context.Context, f *Fabric, jobs []job, d *driver) ([]found, error) {
 	type waiting struct {
-		wait func() (Side, error)
+		wait func() (Ends, error)
 		err  error
 	}
 	listens := make([]waiting, len(jobs))
@@ -183,14 +183,14 @@ func (p *probes) rdma(ctx context.Context, f *Fabric, jobs []job, d *driver) ([]
 			continue
 		}
 		wg.Go(func() {
-			doors[i].At, listens[i].wait, listens[i].err = p.o.RDMA.Listen(ctx, j.Port, p.plan.Duration)
+			doors[i].At, listens[i].wait, listens[i].err = p.o.RDMA.Listen(ctx, j.Port, Measurement{p.plan.Duration, j.Quiet})
 			if listens[i].err != nil {
 				doors[i].Error = listens[i].err.Error()
 			}
 		})
 	}
 	wg.Wait()
-	doors = slices.DeleteFunc(doors, func(at door) bool { return at.At == 0 && at.Error == "" })
+	doors = slices.DeleteFunc(doors, func(at door) bool { return at.At == Doors{} && at.Error == "" })
 	b, err := json.Marshal(doors)
 	if err != nil {
 		return nil, err
@@ -215,33 +215,27 @@ func (p *probes) rdma(ctx context.Context, f *Fabric, jobs []job, d *driver) ([]
 			if l.err != nil {
 				return nil // the other machine reports it
 			}
-			side, err := l.wait()
+			ends, err := l.wait()
 			if err != nil {
 				return j.failed(err)
 			}
 			out := j.found()
-			out.Resent = side.share()
+			out.Ends = ends
 			return out
 		}
 		to := at[[2]int{j.Hunt, j.Group}]
-		if to.At == 0 {
+		if to.At == (Doors{}) {
 			return j.failed(errors.New(cmp.Or(to.Error, "the other one does not wait")))
 		}
-		there, back, side, err := p.o.RDMA.Measure(ctx, j.Port, j.Peer, to.At, p.plan.Duration)
+		m, err := p.o.RDMA.Measure(ctx, j.Port, j.Peer, to.At, Measurement{p.plan.Duration, j.Quiet})
 		if err != nil {
 			return j.failed(err)
 		}
 		out := j.found()
-		out.There, out.Back, out.Resent = &hunt.Flow{Value: there}, &hunt.Flow{Value: back}, side.share()
+		out.There, out.Back = &hunt.Flow{Value: m.There, Packets: m.Trips.packets()}, &hunt.Flow{Value: m.Back, Packets: m.Trips.packets()}
+		out.RTT, out.Tail, out.Held, out.Ends = m.Trips.Median, m.Trips.Tail, m.Trips.Held, m.Ends
 		return out
 	}), nil
-}
-
-func (s Side) share() float64 {
-	if s.Sent == 0 {
-		return 0
-	}
-	return min(1, float64(s.Resent)/float64(s.Sent))
 }
 
 // coll runs the all-reduce of one group. Each machine starts a process for it.

@@ -169,6 +169,7 @@ func (c *cluster) probe(ctx context.Context, groups [][]int, quiet bool) ([]Samp
 		out[i].Flow = c.flow(g[0], g[1], together, crossing)
 		back := c.flow(g[1], g[0], together, crossing)
 		out[i].Back, out[i].RTT = &back, time.Duration(100e3*math.Exp(0.1*c.rng.NormFloat64()))
+		out[i].Tail = out[i].RTT * 2
 		for k, f := range []*Flow{&out[i].Flow, out[i].Back} {
 			f.Packets = Packets{Sent: pings, Late: time.Duration(1e6 * c.rng.ExpFloat64())}
 			if c.rng.Float64() < c.outlier {

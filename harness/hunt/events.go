@@ -24,16 +24,15 @@ const (
 	Missing  Symptom = "lost"        // packets were lost
 	Doubled  Symptom = "duplicated"  // packets arrived more than once
 	Swapped  Symptom = "reordered"   // packets arrived after later ones
-	Delayed  Symptom = "late"        // round trips took more than twice what is usual, and lateBy more
-	Hesitant Symptom = "held up"     // a packet took hesitation longer than the others
+	Delayed  Symptom = "late"        // round trips took more than twice what is usual, and LateBy more
+	LongTail Symptom = "long tail"   // the same of the slowest hundredth of round trips
+	Hesitant Symptom = "held up"     // a packet took HeldBy longer than the others
 )
 
-var symptoms = []Symptom{Failed, Dropped, Stalled, Missing, Doubled, Swapped, Delayed, Hesitant}
+var symptoms = [...]Symptom{Failed, Dropped, Stalled, Missing, Doubled, Swapped, Delayed, LongTail, Hesitant}
 
 const (
-	dropped    = 0.8
-	lateBy     = 100 * time.Microsecond
-	hesitation = 5 * time.Millisecond
+	dropped = 0.8
 	// often is how much more often than the rest a part of the network may have a symptom without
 	// being accused, and seldom is a share of measurements that accuses nobody.
 	often, seldom = 3.0, 0.001
@@ -52,6 +51,8 @@ type Packets struct {
 	Sent, Lost, Twice, Swapped int
 	InRow                      int           // the longest run of lost ones
 	Late                       time.Duration // greatest delay, over the least
+	// Silent says that none was heard of, which may be an interruption, or a filter's work.
+	Silent bool
 }
 
 // A flow is a direction of a measurement, with its symptoms.
@@ -69,13 +70,13 @@ type symptomSet uint16
 func (s symptomSet) has(i int) bool { return s&(1<<i) != 0 }
 
 func (s *symptomSet) set(x Symptom, is bool) {
-	bit := symptomSet(1) << slices.Index(symptoms, x)
+	bit := symptomSet(1) << slices.Index(symptoms[:], x)
 	if *s &^= bit; is {
 		*s |= bit
 	}
 }
 
-func (s symptomSet) shows(x Symptom) bool { return s.has(slices.Index(symptoms, x)) }
+func (s symptomSet) shows(x Symptom) bool { return s.has(slices.Index(symptoms[:], x)) }
 
 // An event is a group's measurement in a round.
 type event struct {
@@ -83,12 +84,13 @@ type event struct {
 	group  []int
 	flows  []flow
 	rtt    time.Duration // 0: not known
-	shared []int         // numbers of the places that all its flows pass
+	tail   time.Duration
+	shared []int // numbers of the places that all its flows pass
 }
 
 // observe records the symptoms of what a group measured in a round.
 func (h *hunt) observe(group []int, s Sample) {
-	e := event{round: h.rounds, group: group, rtt: s.RTT}
+	e := event{round: h.rounds, group: group, rtt: s.RTT, tail: s.Tail}
 	directions := []*Flow{&s.Flow}
 	if len(group) == 2 {
 		directions = append(directions, s.Back)
@@ -112,11 +114,10 @@ func (h *hunt) observe(group []int, s Sample) {
 		if f != nil {
 			x.value, x.packets = f.Value, f.Packets
 			p := f.Packets
-			x.shows.set(Stalled, p.InRow >= 3)
 			x.shows.set(Missing, p.Lost > 0)
 			x.shows.set(Doubled, p.Twice > 0)
 			x.shows.set(Swapped, p.Swapped > 0)
-			x.shows.set(Hesitant, p.Late > hesitation)
+			x.shows.set(Hesitant, p.Late > h.o.HeldBy)
 		}
 		if f != nil || s.Err != nil {
 			e.flows = append(e.flows, x)
@@ -152,7 +153,7 @@ type count struct {
 }
 
 // counts are those of all symptoms.
-type counts [8]count
+type counts [len(symptoms)]count
 
 // An oddity is a place that has a symptom more often than the rest.
 type oddity struct {
@@ -252,7 +253,7 @@ func (h *hunt) tallies(explained []bool) (by []counts, single, double counts) {
 	}
 	for first := 0; first < len(h.events); {
 		end, flows := first, 0
-		var with [len(counts{})]int
+		var with [len(symptoms)]int
 		for ; end < len(h.events) && h.events[end].round == h.events[first].round; end++ {
 			for _, f := range h.events[end].flows {
 				flows++
@@ -374,27 +375,78 @@ const suspicion = 0.4
 
 // relative decides the symptoms that are relative to what is usual.
 func (h *hunt) relative() {
-	usual, trips := h.usual(), map[int][]float64{}
-	for i := range h.events {
-		if e := &h.events[i]; e.rtt > 0 {
-			c := h.classOf(e.group)
-			trips[c] = append(trips[c], float64(e.rtt))
-		}
-	}
-	limit := map[int]time.Duration{}
-	for c, t := range trips {
-		// A late node is in half of the pairs of four.
-		slices.Sort(t)
-		limit[c] = lateBy + time.Duration(2*t[len(t)/5])
-	}
+	usual, late, tail := h.usual(), h.notLate(func(e *event) time.Duration { return e.rtt }), h.notLate(func(e *event) time.Duration { return e.tail })
+	filtered := h.filters()
 	for i := range h.events {
 		e := &h.events[i]
 		c := h.classOf(e.group)
 		for k := range e.flows {
 			f := &e.flows[k]
 			f.shows.set(Dropped, f.value > 0 && f.value < dropped*usual[c])
-			f.shows.set(Delayed, e.rtt > 0 && e.rtt > limit[c])
+			f.shows.set(Stalled, f.packets.InRow >= 3 || f.packets.Silent && !filtered(e.group))
+			f.shows.set(Delayed, e.rtt > 0 && e.rtt > late[c])
+			f.shows.set(LongTail, e.tail > 0 && e.tail > tail[c])
 		}
+	}
+}
+
+// notLate returns how long something of a measurement may take in each class, and is not late; 0 is not
+// known.
+func (h *hunt) notLate(of func(*event) time.Duration) map[int]time.Duration {
+	times, limit := map[int][]time.Duration{}, map[int]time.Duration{}
+	for i := range h.events {
+		if e := &h.events[i]; of(e) > 0 {
+			c := h.classOf(e.group)
+			times[c] = append(times[c], of(e))
+		}
+	}
+	for c, t := range times {
+		// A late node is in half of the pairs of four.
+		slices.Sort(t)
+		limit[c] = h.o.LateBy + 2*t[len(t)/5]
+	}
+	return limit
+}
+
+// filters returns a function that reports whether the first node's small packets to the second are
+// filtered, as most of those of the one, to the other, or from the one to the other were not heard of.
+func (h *hunt) filters() func(group []int) bool {
+	type end struct{ node, seat int }
+	type tally struct{ silent, of int }
+	ends, ways := map[end]tally{}, map[[2]int]tally{}
+	for i := range h.events {
+		e := &h.events[i]
+		if len(e.group) != 2 {
+			continue
+		}
+		silent, sent := 0, 0
+		for _, f := range e.flows {
+			if f.packets.Silent {
+				silent = 1
+			}
+			sent += f.packets.Sent
+		}
+		if silent+sent == 0 {
+			continue
+		}
+		way := ways[[2]int(e.group)]
+		ways[[2]int(e.group)] = tally{way.silent + silent, way.of + 1}
+		for seat, node := range e.group {
+			t := ends[end{node, seat}]
+			ends[end{node, seat}] = tally{t.silent + silent, t.of + 1}
+		}
+	}
+	return func(group []int) bool {
+		way := ways[[2]int(group)]
+		if way.of > 1 && way.silent == way.of {
+			return true
+		}
+		for seat, node := range group {
+			if t := ends[end{node, seat}]; 2*t.silent > t.of {
+				return true
+			}
+		}
+		return false
 	}
 }
 

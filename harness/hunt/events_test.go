@@ -63,6 +63,20 @@ var eventFaults = []eventFault{
 			}
 		}
 	}},
+	{"a long tail", false, false, Late, func(_ *cluster, a, _ int) func(int, int, *Flow, *Sample, *rand.Rand) {
+		return func(from, to int, _ *Flow, s *Sample, rng *rand.Rand) {
+			if (from == a || to == a) && rng.Float64() < 0.7 {
+				s.Tail += 2 * time.Millisecond
+			}
+		}
+	}},
+	{"no small packet heard of at times", false, true, Flapping, func(_ *cluster, a, _ int) func(int, int, *Flow, *Sample, *rand.Rand) {
+		return func(from, to int, f *Flow, _ *Sample, rng *rand.Rand) {
+			if (from == a || to == a) && rng.Float64() < 0.15 {
+				f.Packets = Packets{Silent: true}
+			}
+		}
+	}},
 	{"a path that loses everything", true, false, Failing, func(_ *cluster, a, b int) func(int, int, *Flow, *Sample, *rand.Rand) {
 		return func(from, to int, _ *Flow, s *Sample, _ *rand.Rand) {
 			if from == a && to == b {
@@ -85,6 +99,32 @@ func flap(every, down float64) func(*cluster, int, int) func(int, int, *Flow, *S
 		return func(from, to int, f *Flow, s *Sample, _ *rand.Rand) {
 			if from == a || to == a {
 				outage(c.second+start, c.window, every, down, f, s)
+			}
+		}
+	}
+}
+
+// TestFilters: whose small packets are never heard of has a filter, and no fault.
+func TestFilters(t *testing.T) {
+	for name, silent := range map[string]func(from, to int, first bool) bool{
+		"everywhere":            func(_, _ int, _ bool) bool { return true },
+		"a node takes none":     func(_, to int, first bool) bool { return to == 1 && first },
+		"a node sends none":     func(from, _ int, first bool) bool { return from == 1 && first },
+		"a node answers none":   func(from, _ int, first bool) bool { return from == 1 && !first },
+		"from one to the other": func(from, to int, first bool) bool { return from == 1 && to == 2 && first },
+		"between two halves":    func(from, to int, _ bool) bool { return from%2 != to%2 },
+	} {
+		for _, n := range []int{4, 8, 32} {
+			for seed := range uint64(seeds(t, 20)) {
+				c := newCluster(n, seed)
+				c.outside = func(from, to int, f *Flow, s *Sample, _ *rand.Rand) {
+					if silent(from, to, f == &s.Flow) {
+						f.Packets = Packets{Silent: true}
+					}
+				}
+				if r := run(t, c, Options{Seed: seed}); len(r.Suspects) > 0 || r.Verdict != Clean {
+					t.Errorf("%s, %d nodes, seed %d: %s", name, n, seed, describe(r))
+				}
 			}
 		}
 	}

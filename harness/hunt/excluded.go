@@ -16,7 +16,7 @@ import (
 type Excluded struct {
 	Slower  float64 `json:"slower"`  // a node slower than the rest by this much
 	Path    float64 `json:"path"`    // a way from one node to another slower by this much
-	Lost    float64 `json:"lost"`    // small packets lost
+	Lost    float64 `json:"lost"`    // packets lost, as far as they were counted
 	Outages float64 `json:"outages"` // measurements of a node that fail, are interrupted, or are slower by a fifth
 }
 
@@ -89,7 +89,7 @@ func (x Excluded) String() string {
 	}
 	add(x.Slower, "is %.3g %% slower than the rest")
 	add(x.Path, "has a path %.3g %% slower")
-	add(x.Lost, "loses %.2g %% of small packets")
+	add(x.Lost, "loses %.2g %% of packets")
 	add(x.Outages, "is interrupted in %.2g %% of measurements")
 	return strings.Join(out, ", ")
 }

@@ -60,8 +60,9 @@ type Sample struct {
 	// Back is from a pair's second node to its first. Without it Flow is for both directions
 	// together.
 	Back *Flow
-	// RTT is the median time of a round trip without load; 0: not known.
-	RTT time.Duration
+	// RTT is the median time of a round trip without load, and Tail what a hundredth of them exceeds;
+	// 0: not known.
+	RTT, Tail time.Duration
 	// Tries is how often the measurement was begun; 0: once.
 	Tries int
 	// Dead are nodes that did not answer, or reported that they cannot continue. They are left
@@ -96,6 +97,9 @@ type Options struct {
 	Switch []int
 	// Seed chooses the pairs.
 	Seed uint64
+	// LateBy is by how much longer round trips must take to be late (0 means 100 µs), and HeldBy a
+	// single packet to be held up (0 means 5 ms).
+	LateBy, HeldBy time.Duration
 	// Watch, if not nil, reports before each round whether the hunt goes on although all is
 	// decided: with quiet rounds, for what is rare.
 	Watch func() bool
@@ -111,6 +115,7 @@ func (o Options) check(nodes int) (Options, error) {
 	def(&o.Beta, 0.01)
 	def(&o.Least, 0.05)
 	def(&o.Find, 0.10)
+	o.LateBy, o.HeldBy = cmp.Or(o.LateBy, 100*time.Microsecond), cmp.Or(o.HeldBy, 5*time.Millisecond)
 	o.GroupSize = cmp.Or(o.GroupSize, 2)
 	o.MaxRounds = cmp.Or(o.MaxRounds, 48+8*log2(nodes))
 	in := func(v, high float64) bool { return v > 0 && v <= high }

@@ -108,7 +108,7 @@ func kindOf(list []oddity) Kind {
 	for _, x := range []struct {
 		symptom Symptom
 		kind    Kind
-	}{{Missing, Lossy}, {Delayed, Late}, {Doubled, Duplicating}, {Swapped, Reordering}, {Dropped, Flapping}} {
+	}{{Missing, Lossy}, {Delayed, Late}, {LongTail, Late}, {Doubled, Duplicating}, {Swapped, Reordering}, {Dropped, Flapping}} {
 		if o := has(list, x.symptom); o != nil && o.with > most {
 			kind, most = x.kind, o.with
 		}

@@ -1,0 +1,163 @@
+package fabric
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/assay-hpc/assay/harness/hunt"
+	"github.com/assay-hpc/assay/internal/host/sysfs"
+)
+
+// softPorts makes n ports of soft RoCE on one bridge, rw0 to rwN: port i sends what leaves wi, and
+// receives what leaves bi. It takes the virtual machine of .ci/rdma.
+func softPorts(t *testing.T, n int) {
+	t.Helper()
+	if os.Getenv("ASSAY_RDMA_VM") == "" {
+		t.Skip("it changes the network, and is for the virtual machine of .ci/rdma")
+	}
+	sh(t, "modprobe -a bridge veth sch_netem rdma_rxe && ip link add rdma-br type bridge && ip link set rdma-br up")
+	t.Cleanup(func() { sh(t, "ip link del rdma-br") })
+	for i := range n {
+		sh(t, fmt.Sprintf(`ip link add w%[1]d type veth peer name b%[1]d
+			sysctl -qw net.ipv4.conf.w%[1]d.accept_local=1 net.ipv4.conf.w%[1]d.rp_filter=0 net.ipv4.conf.w%[1]d.arp_ignore=1 net.ipv4.conf.w%[1]d.arp_announce=2
+			ip address add 10.8.0.%[2]d/24 dev w%[1]d
+			ip link set b%[1]d master rdma-br up
+			ip link set w%[1]d up`, i, i+1))
+		t.Cleanup(func() { sh(t, fmt.Sprintf("rdma link del rw%[1]d; ip link del w%[1]d", i)) })
+		for k := range n {
+			if k != i {
+				rule := fmt.Sprintf("pref 11 oif w%d to 10.8.0.%d lookup main", i, k+1)
+				sh(t, "ip rule add "+rule)
+				t.Cleanup(func() { sh(t, "ip rule del "+rule) })
+			}
+		}
+		sh(t, fmt.Sprintf("rdma link add rw%[1]d type rxe netdev w%[1]d", i))
+		gid := fmt.Sprintf("/sys/class/infiniband/rw%d/ports/1/gids/1", i)
+		for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+			if b, err := os.ReadFile(gid); err == nil && strings.TrimSpace(string(b)) == fmt.Sprintf("0000:0000:0000:0000:0000:ffff:0a08:%04x", i+1) {
+				break
+			} else if time.Now().After(end) {
+				t.Fatalf("%s: %q, %v", gid, b, err)
+			}
+		}
+	}
+}
+
+func sh(t *testing.T, script string) {
+	t.Helper()
+	if out, err := exec.Command("sh", "-euc", script).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", script, err, out)
+	}
+}
+
+// netem disturbs what port i sends, or receives.
+func netem(t *testing.T, what string, i int, receives bool) {
+	device := fmt.Sprintf("w%d", i)
+	if receives {
+		device = fmt.Sprintf("b%d", i)
+	}
+	sh(t, fmt.Sprintf("tc qdisc replace dev %s root netem %s", device, what))
+	t.Cleanup(func() { sh(t, fmt.Sprintf("tc qdisc del dev %s root", device)) })
+}
+
+// TestRDMAHuntFaults finds what netem does to one of four ports of soft RoCE. ASSAY_RDMA_HUNTS is how
+// often, with all kinds; without it a few that no load of the machine hides are tried once.
+func TestRDMAHuntFaults(t *testing.T) {
+	const n = 4
+	softPorts(t, n)
+	trials, err := strconv.Atoi(os.Getenv("ASSAY_RDMA_HUNTS"))
+	always := err != nil
+	if always {
+		trials = 1
+	}
+	tree, err := sysfs.Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name   string
+		always bool
+		watch  time.Duration
+		do     func(t *testing.T, bad int)
+		is     []hunt.Kind // none: clean
+	}{
+		{"nothing", false, 0, func(*testing.T, int) {}, nil},
+		{"nothing, watched", false, time.Minute, func(*testing.T, int) {}, nil},
+		{"late", true, 0, func(t *testing.T, bad int) { netem(t, "delay 100ms limit 100000", bad, false) }, []hunt.Kind{hunt.Late, hunt.Slow}},
+		{"long tail", false, 0, func(t *testing.T, bad int) {
+			netem(t, "delay 100us 50ms 0 distribution pareto limit 100000", bad, false)
+		}, []hunt.Kind{hunt.Late, hunt.Slow, hunt.Lossy, hunt.Reordering}},
+		{"loses what it sends", true, 0, func(t *testing.T, bad int) { netem(t, "loss 3%", bad, false) }, []hunt.Kind{hunt.Lossy}},
+		{"loses what it receives", false, 0, func(t *testing.T, bad int) { netem(t, "loss 3%", bad, true) }, []hunt.Kind{hunt.Lossy}},
+		{"duplicates", false, 0, func(t *testing.T, bad int) { netem(t, "duplicate 5%", bad, false) }, []hunt.Kind{hunt.Duplicating}},
+		{"comes and goes", false, time.Minute, func(t *testing.T, bad int) { flaps(t, bad, 4*time.Second, 400*time.Millisecond) }, []hunt.Kind{hunt.Flapping, hunt.Lossy}},
+	} {
+		if always && !tt.always {
+			continue
+		}
+		for trial := range trials {
+			bad := (trial + len(tt.name)) % n
+			t.Run(fmt.Sprintf("%s/%d", tt.name, trial), func(t *testing.T) {
+				tt.do(t, bad)
+				fs := machines(t, n, nil)
+				errs := make([]error, n)
+				var r *HuntReport
+				all(n, func(rank int) {
+					port := rdmaPort{device: fmt.Sprintf("rw%d", rank), number: 1, rate: 1e6}
+					o := HuntOptions{Options: hunt.Options{Seed: uint64(trial) + 1}, Tool: RDMA, Duration: time.Millisecond, For: tt.watch, Ports: []string{"port/1"}, RDMA: &rdmaProber{tree, map[string]rdmaPort{"port/1": port}}}
+					got, err := fs[rank].Hunt(t.Context(), o)
+					if errs[rank] = err; rank == 0 {
+						r = got
+					}
+				})
+				if err := errors.Join(errs...); err != nil {
+					t.Fatal(err)
+				}
+				var page strings.Builder
+				if err := r.WriteText(&page); err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("node%d %s\n%s", bad, tt.name, page.String())
+				who := map[string]hunt.Kind{}
+				for _, s := range r.Suspects {
+					who[strings.Join(slices.Concat(s.Machines, s.Peers), "+")] = s.Kind
+				}
+				kind, named := who[fmt.Sprintf("node%d", bad)]
+				if len(r.Lost) > 0 || len(who) > len(tt.is[:min(1, len(tt.is))]) || len(tt.is) > 0 && (!named || !slices.Contains(tt.is, kind)) {
+					t.Errorf("accused: %v, lost %v; want node%d, %v", slices.Collect(maps.Keys(who)), r.Lost, bad, tt.is)
+				}
+			})
+		}
+	}
+}
+
+// flaps lets nothing through a port for a while, again and again.
+func flaps(t *testing.T, i int, every, down time.Duration) {
+	netem(t, "loss 0%", i, false)
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			for _, one := range []struct {
+				loss string
+				d    time.Duration
+			}{{"0%", every - down}, {"100%", down}} {
+				_ = exec.Command("tc", "qdisc", "change", "dev", fmt.Sprintf("w%d", i), "root", "netem", "loss", one.loss).Run()
+				select {
+				case <-stop:
+					return
+				case <-time.After(one.d):
+				}
+			}
+		}
+	}()
+	t.Cleanup(func() { close(stop); <-done })
+}
