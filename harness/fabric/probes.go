@@ -57,7 +57,7 @@ const (
 	// A peer without progress for this long is given up.
 	pairLimit = 10 * time.Second
 	// RDMA also opens devices and registers memory at both ends.
-	rdmaLimit = 40 * time.Second
+	rdmaLimit = time.Minute
 	// Processes and GPUs start and stop within this.
 	collLimit = 3 * time.Minute
 )
@@ -131,7 +131,7 @@ func (p *probes) tcp(ctx context.Context, j job) *found {
 	begun := time.Now()
 	got, err := tcp.Ping(ctx, j.Peer, p.key, pings)
 	if err == nil {
-		out.RTT = got.RTT
+		out.RTT, out.Tail = got.RTT, got.Tail
 		out.There.Packets, out.Back.Packets = packets(got.Forward, pings), packets(got.Back, pings)
 	} else {
 		out.There.Packets.Silent, out.Back.Packets.Silent = true, true
