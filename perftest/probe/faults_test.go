@@ -30,11 +30,14 @@ func TestFaults(t *testing.T) {
 		t.Skip("no harness on PATH")
 	}
 	count, seed := setting("ASSAY_FAULTS", 10), setting("ASSAY_FAULTS_SEED", int(time.Now().Unix()))
-	t.Logf("ASSAY_FAULTS_SEED=%d", seed)
+	start := startTime(t)
+	t.Logf("ASSAY_FAULTS_SEED=%d; a process starts in %v", seed, start.Round(10*time.Millisecond))
 	random := rand.New(rand.NewPCG(uint64(seed), 1))
 	ended := map[string]int{}
 	for i := range count {
 		f := newFault(t, random, i)
+		// Half a second to start, and the rest to meet and to measure in.
+		f.moment += f.moment / (500 * time.Millisecond) * max(0, start-500*time.Millisecond)
 		t.Run(strings.ReplaceAll(fmt.Sprintf("%d/%s", i, f), " ", "_"), func(t *testing.T) {
 			status, text := f.run(t)
 			ended[fmt.Sprintf("%s: status %d", f.kind, status)]++
@@ -50,6 +53,18 @@ func TestFaults(t *testing.T) {
 	for what, n := range ended {
 		t.Logf("%d × %s", n, what)
 	}
+}
+
+// startTime is how long a process of ours takes to start and to open a device, when it is in memory.
+func startTime(t *testing.T) (took time.Duration) {
+	for range 2 {
+		begun := time.Now()
+		if out, err := exec.CommandContext(t.Context(), "harness", "ib", "devices").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		took = time.Since(begun)
+	}
+	return took
 }
 
 // last is the last line: before it a server tells of connections that were no client's.
