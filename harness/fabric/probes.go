@@ -131,7 +131,7 @@ func (p *probes) tcp(ctx context.Context, j job) *found {
 	begun := time.Now()
 	got, err := tcp.Ping(ctx, j.Peer, p.key, pings)
 	if err == nil {
-		out.RTT, out.Tail = got.RTT, got.Tail
+		out.RTT = got.RTT
 		out.There.Packets, out.Back.Packets = packets(got.Forward, pings), packets(got.Back, pings)
 	} else {
 		out.There.Packets.Silent, out.Back.Packets.Silent = true, true

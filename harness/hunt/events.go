@@ -25,7 +25,7 @@ const (
 	Doubled  Symptom = "duplicated"  // packets arrived more than once
 	Swapped  Symptom = "reordered"   // packets arrived after later ones
 	Delayed  Symptom = "late"        // round trips took more than twice what is usual, and LateBy more
-	LongTail Symptom = "long tail"   // the same of the slowest hundredth of round trips
+	LongTail Symptom = "long tail"   // the slowest hundredth of round trips took more than twice what is usual, and ten times LateBy more
 	Hesitant Symptom = "held up"     // a packet took HeldBy longer than the others
 )
 
@@ -375,8 +375,9 @@ const suspicion = 0.4
 
 // relative decides the symptoms that are relative to what is usual.
 func (h *hunt) relative() {
-	usual, late, tail := h.usual(), h.notLate(func(e *event) time.Duration { return e.rtt }), h.notLate(func(e *event) time.Duration { return e.tail })
-	filtered := h.filters()
+	usual, filtered := h.usual(), h.filters()
+	late := h.notLate(h.o.LateBy, func(e *event) time.Duration { return e.rtt })
+	tail := h.notLate(10*h.o.LateBy, func(e *event) time.Duration { return e.tail })
 	for i := range h.events {
 		e := &h.events[i]
 		c := h.classOf(e.group)
@@ -390,9 +391,9 @@ func (h *hunt) relative() {
 	}
 }
 
-// notLate returns how long something of a measurement may take in each class, and is not late; 0 is not
-// known.
-func (h *hunt) notLate(of func(*event) time.Duration) map[int]time.Duration {
+// notLate returns how long something of a measurement (0: not known) may take in each class, and is
+// not late: by so much more than twice what is usual.
+func (h *hunt) notLate(by time.Duration, of func(*event) time.Duration) map[int]time.Duration {
 	times, limit := map[int][]time.Duration{}, map[int]time.Duration{}
 	for i := range h.events {
 		if e := &h.events[i]; of(e) > 0 {
@@ -403,7 +404,7 @@ func (h *hunt) notLate(of func(*event) time.Duration) map[int]time.Duration {
 	for c, t := range times {
 		// A late node is in half of the pairs of four.
 		slices.Sort(t)
-		limit[c] = h.o.LateBy + 2*t[len(t)/5]
+		limit[c] = by + 2*t[len(t)/5]
 	}
 	return limit
 }
@@ -437,6 +438,9 @@ func (h *hunt) filters() func(group []int) bool {
 		}
 	}
 	return func(group []int) bool {
+		if len(group) != 2 {
+			return false
+		}
 		way := ways[[2]int(group)]
 		if way.of > 1 && way.silent == way.of {
 			return true

@@ -66,7 +66,7 @@ var eventFaults = []eventFault{
 	{"a long tail", false, false, Late, func(_ *cluster, a, _ int) func(int, int, *Flow, *Sample, *rand.Rand) {
 		return func(from, to int, _ *Flow, s *Sample, rng *rand.Rand) {
 			if (from == a || to == a) && rng.Float64() < 0.7 {
-				s.Tail += 2 * time.Millisecond
+				s.Tail += 5 * time.Millisecond
 			}
 		}
 	}},

@@ -50,7 +50,7 @@ type Pings struct {
 	Forward Packets       // from the host that called Ping
 	Back    Packets       // the answers
 	RTT     time.Duration // median round trip
-	Tail    time.Duration // the slowest hundredth took longer
+	Tail    time.Duration // longest one
 }
 
 // Packets is what became of packets in one direction.
@@ -223,7 +223,7 @@ func (s *pinger) result(sent int, there arrived) (p Pings) {
 	trips := slices.DeleteFunc(slices.Clone(s.trip), func(d time.Duration) bool { return d == 0 })
 	if len(trips) > 0 {
 		slices.Sort(trips)
-		p.RTT, p.Tail = trips[len(trips)/2], trips[len(trips)-1-len(trips)/100]
+		p.RTT, p.Tail = trips[len(trips)/2], trips[len(trips)-1]
 	}
 	return p
 }
