@@ -105,6 +105,8 @@ func (o *envOptions) plan(ctx context.Context, environ []string) (*netenv.Node, 
 	for _, s := range set {
 		have.Env = append(have.Env, netenv.Setting{Name: s.Name, Value: s.Value, From: s.From, Unread: s.Unread})
 	}
-	have.Problems = problems
+	for _, p := range problems {
+		have.Problems = append(have.Problems, p.Text)
+	}
 	return m.Plan(machine.LookUp(ctx, names), have)
 }

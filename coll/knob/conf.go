@@ -60,10 +60,10 @@ func confSettings(environ map[string]string, read func(string) ([]byte, error)) 
 		case errors.Is(err, fs.ErrNotExist) && !(named && name == user):
 			continue
 		case err != nil && named && name == user:
-			warnings = append(warnings, Warning{Level: debug.Warn, Name: confFile, Message: fmt.Sprintf("%s=%s: %v; it is left out, as by NCCL: name a file that can be read, or unset it", confFile, Quote(name), why(err))})
+			warnings = append(warnings, Warning{Level: debug.Warn, Name: confFile, From: "environment", Message: fmt.Sprintf("%s=%s: %v; it is left out, as by NCCL: name a file that can be read, or unset it", confFile, Quote(name), why(err))})
 			continue
 		case err != nil:
-			warnings = append(warnings, Warning{Level: debug.Warn, Message: fmt.Sprintf("%s: %v; it is left out, as by NCCL: make it readable or remove it", debug.Short(name, valueBytes), why(err))})
+			warnings = append(warnings, Warning{Level: debug.Warn, From: name, Message: fmt.Sprintf("%s: %v; it is left out, as by NCCL: make it readable or remove it", debug.Short(name, valueBytes), why(err))})
 			continue
 		}
 		settings, w := parseConf(name, string(data))
@@ -89,7 +89,7 @@ func parseConf(name, data string) (out []Setting, warnings []Warning) {
 		n++
 		where := fmt.Sprintf("%s:%d", debug.Short(name, valueBytes), n)
 		leave := func(format string, a ...any) {
-			warnings = append(warnings, Warning{Level: debug.Warn, Message: where + ": " + fmt.Sprintf(format, a...)})
+			warnings = append(warnings, Warning{Level: debug.Warn, From: where, Message: where + ": " + fmt.Sprintf(format, a...)})
 		}
 		line = strings.TrimSuffix(line, "\n")
 		if blank := strings.TrimSpace(line); blank == "" || blank[0] == '#' {

@@ -44,7 +44,8 @@ func Quote(s string) string { return strconv.Quote(debug.Short(s, valueBytes)) }
 type Warning struct {
 	Level   debug.Level // Warn for what is probably a mistake, Info for what has no effect
 	Name    string      // the variable
-	Message string      // a whole sentence, with the name
+	From    string      // where it stands: "environment", file:line, or a file; "" if it is about several
+	Message string      // a whole sentence, with the name and the place
 	Ours    bool        // it is about this engine: NCCL itself takes the setting as it is
 }
 
@@ -85,6 +86,7 @@ func Load(environ []string, read func(name string) ([]byte, error)) (*Knobs, []W
 	}
 	conf, warnings := confSettings(k.environ, read)
 	warnings = append(warnings, k.merge(conf)...)
+	warnings = append(warnings, k.misspelt()...)
 	var errs []error
 	for _, s := range k.all() {
 		w, err := k.apply(s)
@@ -98,11 +100,29 @@ func readsVariable(name string) bool {
 	return strings.HasPrefix(name, "NCCL_") || strings.HasPrefix(name, "ASSAY_")
 }
 
+// misspelt warns of variables of the environment whose names are one of NCCL's but for the first
+// letters' order or case.
+func (k *Knobs) misspelt() (warnings []Warning) {
+	for _, name := range slices.Sorted(maps.Keys(k.environ)) {
+		begin, rest, ok := strings.Cut(name, "_")
+		if !ok || k.environ[name] == "" || isNCCLs(name) || !strings.EqualFold(begin, "NCCL") && !slices.Contains(typos, strings.ToUpper(begin)) {
+			continue
+		}
+		if meant := "NCCL_" + strings.ToUpper(rest); knobNamed(meant) != nil {
+			warnings = append(warnings, Warning{debug.Warn, name, "environment", fmt.Sprintf("%s (environment) is unknown and does nothing; did you mean %s?", debug.Short(name, valueBytes), meant), false})
+		}
+	}
+	return warnings
+}
+
+// typos are what NCCL is written as by mistake, and no library is called.
+var typos = []string{"NCLL", "NCC", "NCL", "NCCLL", "NCCCL", "NNCCL"}
+
 // merge adds the settings from the files that nothing stronger has set. A line that NCCL does not
 // read counts as nothing, except for FromFiles.
 func (k *Knobs) merge(conf []Setting) (warnings []Warning) {
 	say := func(l debug.Level, s Setting, format string, a ...any) {
-		warnings = append(warnings, Warning{Level: l, Name: s.Name, Message: s.From + ": " + fmt.Sprintf(format, a...)})
+		warnings = append(warnings, Warning{Level: l, Name: s.Name, From: s.From, Message: s.From + ": " + fmt.Sprintf(format, a...)})
 	}
 	first := map[string]Setting{}
 	for _, s := range conf {
@@ -170,14 +190,14 @@ func (k *Knobs) apply(s Setting) ([]Warning, error) {
 	case err != nil && (!isNCCLs(s.Name) || row.NCCLRefuses && !noted):
 		return nil, &Error{s, err.Error(), allowed}
 	case noted:
-		return []Warning{{debug.Warn, s.Name, s.text() + ": " + debug.Short(after(odd, made.text), reasonBytes) + "; " + allowed, made.ours}}, nil
+		return []Warning{{debug.Warn, s.Name, s.From, s.text() + ": " + debug.Short(after(odd, made.text), reasonBytes) + "; " + allowed, made.ours}}, nil
 	case err != nil:
-		return []Warning{{debug.Warn, s.Name, s.text() + ": " + debug.Short(after(odd, err.Error()), reasonBytes) + ", and it is left out; " + allowed, false}}, nil
+		return []Warning{{debug.Warn, s.Name, s.From, s.text() + ": " + debug.Short(after(odd, err.Error()), reasonBytes) + ", and it is left out; " + allowed, false}}, nil
 	case odd != "" && (quoted(strings.TrimSpace(s.Value)) || row.Values() != anything.values) && row.kind.set(Default(), "\x01") == nil: // it takes any text
-		return []Warning{{debug.Warn, s.Name, s.text() + ": " + odd, false}}, nil
+		return []Warning{{debug.Warn, s.Name, s.From, s.text() + ": " + odd, false}}, nil
 	case row.Status == Accepted:
 		text := fmt.Sprintf("%s=%s (%s) has no effect here: %s", s.Name, debug.Short(s.Value, valueBytes), s.From, row.Effect)
-		return []Warning{{debug.Info, s.Name, text, true}}, nil
+		return []Warning{{debug.Info, s.Name, s.From, text, true}}, nil
 	}
 	return nil, nil
 }
@@ -203,7 +223,7 @@ func unknown(s Setting) []Warning {
 	if close {
 		text += "; did you mean " + near + "?"
 	}
-	return []Warning{{debug.Warn, s.Name, text, false}}
+	return []Warning{{debug.Warn, s.Name, s.From, text, false}}
 }
 
 // resolve determines the settings that depend on several variables.
@@ -214,14 +234,14 @@ func (k *Knobs) resolve() (warnings []Warning) {
 	k.MaxChannels, maxName, w = k.newest(k.maxNames, "NCCL_MAX_NRINGS", "NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS")
 	warnings = append(warnings, w...)
 	if k.MaxChannels > 0 && k.MinChannels > k.MaxChannels {
-		warnings = append(warnings, Warning{debug.Warn, minName, fmt.Sprintf("%v: it is more than %s=%d, which is taken", k.settings[minName].text(), maxName, k.MaxChannels), false})
+		warnings = append(warnings, Warning{debug.Warn, minName, k.settings[minName].From, fmt.Sprintf("%v: it is more than %s=%d, which is taken", k.settings[minName].text(), maxName, k.MaxChannels), false})
 		k.MinChannels = k.MaxChannels
 	}
 	const maxSockets = 64 // NCCL's limit for a connection
 	if k.SocketThreads > 0 && k.SocketThreads*k.SocketsPerThread > maxSockets {
 		k.SocketsPerThread = maxSockets / k.SocketThreads
 		s := k.settings["NCCL_NSOCKS_PERTHREAD"]
-		warnings = append(warnings, Warning{debug.Warn, s.Name,
+		warnings = append(warnings, Warning{debug.Warn, s.Name, s.From,
 			fmt.Sprintf("%v: with NCCL_SOCKET_NTHREADS=%d a connection would have more than %d sockets, and %d is taken", s.text(), k.SocketThreads, maxSockets, k.SocketsPerThread), false})
 	}
 	return warnings
@@ -234,7 +254,7 @@ func (k *Knobs) newest(values [3]int, names ...string) (value int, from string, 
 			continue
 		}
 		if value != 0 && value != v {
-			warnings = append(warnings, Warning{debug.Warn, from, fmt.Sprintf("%s=%d gives way to %s=%d", from, value, names[i], v), false})
+			warnings = append(warnings, Warning{debug.Warn, from, k.settings[from].From, fmt.Sprintf("%s=%d gives way to %s=%d", from, value, names[i], v), false})
 		}
 		value, from = v, names[i]
 	}
