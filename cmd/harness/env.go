@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/coll/knob"
+	"github.com/assay-hpc/assay/harness/variables"
 	"github.com/assay-hpc/assay/internal/exit"
 	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/internal/host/machine"
@@ -101,12 +102,6 @@ func (o *envOptions) plan(ctx context.Context, environ []string) (*netenv.Node, 
 		return nil, nil, err
 	}
 	have := o.Options
-	set, problems := knob.AlreadySet(environ, m.FS.Text)
-	for _, s := range set {
-		have.Env = append(have.Env, netenv.Setting{Name: s.Name, Value: s.Value, From: s.From, Unread: s.Unread})
-	}
-	for _, p := range problems {
-		have.Problems = append(have.Problems, p.Text)
-	}
+	have.Env, have.Problems = variables.ForPlan(knob.AlreadySet(environ, m.FS.Text))
 	return m.Plan(machine.LookUp(ctx, names), have)
 }

@@ -20,17 +20,24 @@ type Problem struct {
 	Near    string // of an unknown one: the name that was meant, if one is near
 }
 
-// AlreadySet returns the settings from the environment and those that NCCL's files add, and what
-// NCCL will not do of them. What only our engine does not do of them is left out: NCCL is the reader.
-func AlreadySet(environ []string, file func(name string) (string, error)) (set []Setting, problems []Problem) {
+// A Configuration is what is set, and what NCCL will not do of it. What only our engine does not do of it
+// is left out: NCCL is the reader.
+type Configuration struct {
+	Set      []Setting // from the environment, and what NCCL's files add to it
+	Hidden   []Setting // of the files, for which a stronger place has another value
+	Problems []Problem
+}
+
+// AlreadySet returns what is set.
+func AlreadySet(environ []string, file func(name string) (string, error)) (c Configuration) {
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
-		if !slices.ContainsFunc(set, func(s Setting) bool { return s.Name == name }) { // getenv returns the first
-			set = append(set, Setting{Name: name, Value: value, From: "environment"})
+		if !slices.ContainsFunc(c.Set, func(s Setting) bool { return s.Name == name }) { // getenv returns the first
+			c.Set = append(c.Set, Setting{Name: name, Value: value, From: "environment"})
 		}
 	}
 	k, problems := read(environ, file)
-	return append(set, k.FromFiles()...), problems
+	return Configuration{append(c.Set, k.FromFiles()...), k.hidden, problems}
 }
 
 // quiet matches values of NCCL_DEBUG that NCCL does not know, and that are to log nothing: so they do.

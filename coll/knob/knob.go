@@ -93,6 +93,7 @@ type Knobs struct {
 	environ            map[string]string
 	settings           map[string]Setting
 	files              []Setting // see FromFiles
+	hidden             []Setting // of the files: another place has another value
 }
 
 // NoFallback is the value of Fallback that disables it.

@@ -127,8 +127,11 @@ func (k *Knobs) merge(conf []Setting) (warnings []Warning) {
 	first := map[string]Setting{}
 	for _, s := range conf {
 		name := debug.Short(s.Name, valueBytes)
-		_, stronger := k.environ[s.Name]
+		value, stronger := k.environ[s.Name]
 		before, again := first[s.Name]
+		if s.Unread == "" && (stronger && value != s.Value || again && before.Value != s.Value) {
+			k.hidden = append(k.hidden, s)
+		}
 		switch {
 		case s.Unread != "":
 			say(debug.Warn, s, "%s is not set: %s; write %s=%s", name, s.Unread, name, debug.Short(s.Value, valueBytes))

@@ -54,11 +54,11 @@ func (e *environment) recognise() error {
 	}
 	e.node.GPUs = []netenv.GPU{}
 	for _, g := range e.System.GPUs {
-		name := g.Name
+		gpu := netenv.GPU{BusID: g.BusID.String(), Name: g.Name, NUMA: g.NUMA}
 		if _, model := db.IdentifyGPU(pciNumber(g.Device), g.Name); model != nil {
-			name = model.Name
+			gpu.Name, gpu.NVLink = model.Name, model.NVLink != nil
 		}
-		e.node.GPUs = append(e.node.GPUs, netenv.GPU{BusID: g.BusID.String(), Name: name, NUMA: g.NUMA})
+		e.node.GPUs = append(e.node.GPUs, gpu)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package netenv
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -20,7 +21,7 @@ var kept = []struct {
 	{"NCCL_SOCKET_IFNAME=^=docker0,lo", nil, ""},
 	{"NCCL_SOCKET_IFNAME=^docker0", nil, "takes in lo: an exclusion replaces NCCL's own"},
 	{"NCCL_SOCKET_IFNAME=^lo", nil, "takes in docker0: an exclusion replaces NCCL's own"},
-	{"NCCL_SOCKET_IFNAME==eth", nil, "leaves out eth0"},
+	{"NCCL_SOCKET_IFNAME==eth", nil, "matches no interface of this node (lo, eth0 and docker0)"},
 	{"NCCL_SOCKET_IFNAME=^eth", nil, "leaves out eth0"},
 	{"NCCL_SOCKET_IFNAME=docker0", nil, "leaves out eth0"},
 	{"NCCL_SOCKET_IFNAME=eth0,docker", nil, "takes in docker0"},
@@ -83,7 +84,8 @@ var kept = []struct {
 	{"FI_PROVIDER=EFA", func(n *Node, _ *Options) { efa(n) }, ""},
 	{"NCCL_GDRCOPY_ENABLE=1", nil, "cannot work"},
 	{"NCCL_GDRCOPY_ENABLE=1", func(n *Node, _ *Options) { n.Modules.GDRDrv, n.Modules.GDRDev = true, true }, ""},
-	{"NCCL_MNNVL_ENABLE=1", nil, "NVLinks end at the host"},
+	{"NCCL_MNNVL_ENABLE=1", nil, "the platform is not known"},
+	{"NCCL_MNNVL_ENABLE=1", func(n *Node, _ *Options) { n.Platform = "dgx-h100" }, "NVLinks end at the host"},
 	{"NCCL_MNNVL_ENABLE=1", func(n *Node, _ *Options) { n.NVLinkHosts = true }, "no IMEX channel"},
 	{"NCCL_MNNVL_ENABLE=0", func(n *Node, _ *Options) { n.NVLinkHosts, n.IMEX.Channels = true, []string{"channel0"} }, "NVLink could carry"},
 	{"NCCL_MNNVL_ENABLE=2", nil, ""},
@@ -119,6 +121,78 @@ func TestKept(t *testing.T) {
 		warned := slices.ContainsFunc(p.Warnings, func(w Warning) bool { return strings.HasPrefix(w.What, o.Env[0].Name+"=") })
 		if warned != (got != "") {
 			t.Errorf("%s: warned %v, against %q", tt.set, warned, got)
+		}
+	}
+}
+
+// TestGrades: what ends NCCL or harms is told from what a site or a job may have a reason for.
+func TestGrades(t *testing.T) {
+	nvlink := func(n *Node, _ *Options) {
+		for i := range n.GPUs {
+			n.GPUs[i].NVLink = true
+		}
+	}
+	noPorts := func(n *Node, _ *Options) { n.Ports = nil }
+	for _, tt := range []struct {
+		set, from string
+		change    func(n *Node, o *Options)
+		want      Grade
+	}{
+		{"NCCL_SOCKET_IFNAME=ib", "", nil, Stops},
+		{"NCCL_SOCKET_IFNAME=^lo,eth,docker", "", nil, Stops},
+		{"NCCL_SOCKET_IFNAME=^lo,docker", "", nil, ""},
+		{"NCCL_SOCKET_IFNAME=ib", "", func(n *Node, _ *Options) { n.Interfaces = nil }, ""}, // a container that hides them
+		{"NCCL_SOCKET_IFNAME=ib0", "", func(n *Node, _ *Options) { n.Interfaces = append(n.Interfaces, Interface{Name: "ib0"}) }, Differs},
+		{"NCCL_SOCKET_IFNAME=lo", "", nil, Differs}, // a job of one host
+		{"NCCL_SOCKET_IFNAME=lo", "/etc/nccl.conf:1", nil, Harms},
+		{"NCCL_SOCKET_IFNAME=lo", "", func(n *Node, _ *Options) { n.Peers = []Peer{{Name: "b"}} }, Harms},
+		{"NCCL_SOCKET_IFNAME=^docker0", "", nil, Harms}, // lo comes first
+		{"NCCL_SOCKET_IFNAME=^lo", "", nil, Differs},
+		{"NCCL_SOCKET_IFNAME=^lo", "", noPorts, Harms},
+		{"GLOO_SOCKET_IFNAME=ens3", "", nil, Harms},
+		{"GLOO_SOCKET_IFNAME=docker0", "", nil, Differs},
+		{"OMPI_MCA_btl_tcp_if_include=ib0", "", nil, Harms},
+		{"UCX_NET_DEVICES=ibp0:1", "", nil, Harms},
+		{"UCX_NET_DEVICES=ibp0:1,mlx5_0:1", "", nil, Differs},
+		{"UCX_TLS=rc,sm,self", "", noPorts, Harms},
+		{"UCX_TLS=rc,sm,self", "", nil, ""},
+		{"UCX_TLS=tcp,self,sm", "", noPorts, ""},
+		{"UCX_TLS=^rc", "", noPorts, ""},
+		{"UCX_TLS=self,cuda_ipc", "", noPorts, ""},
+		{"NCCL_IB_HCA=ibp", "", nil, Harms},
+		{"NCCL_IB_HCA=ibp NCCL_NET=IB", "", nil, Stops},
+		{"NCCL_IB_HCA=mlx5", "", nil, Differs},
+		{"NCCL_IB_HCA=mlx5_0,mlx5_1", "", nil, Harms}, // mlx5_1 is mlx5_10, too
+		{"NCCL_IB_HCA==mlx5_0", "", nil, Harms},
+		{"NCCL_IB_HCA==mlx5_0,mlx5_1,mlx5_10", "", nil, Harms}, // the storage card by its name
+		{"NCCL_IB_HCA==mlx5_10", "", nil, Harms},
+		{"NCCL_IB_DISABLE=1", "", nil, Harms},
+		{"NCCL_IB_DISABLE=1", "", func(n *Node, _ *Options) { efa(n) }, ""}, // its plugin does not read it
+		{"NCCL_NET=IB", "", noPorts, Stops},
+		{"NCCL_NET=IB", "", func(n *Node, _ *Options) { n.Ports = n.Ports[:1]; n.Ports[0].OnPCI = false }, Harms}, // soft RoCE
+		{"NCCL_NET=IB", "", func(n *Node, _ *Options) { efa(n) }, Stops},
+		{"NCCL_NET=Socket", "", nil, Harms},
+		{"NCCL_P2P_DISABLE=1", "", nil, Differs},
+		{"NCCL_P2P_DISABLE=1", "", nvlink, Harms},
+		{"NCCL_SHM_DISABLE=1", "", nil, Harms},
+		{"NCCL_SHM_DISABLE=1", "", nvlink, Differs},
+		{"NCCL_SHM_DISABLE=1 NCCL_P2P_DISABLE=1", "", nvlink, Harms},
+		{"NCCL_SOCKET_FAMILY=ipv4", "", nil, ""}, // NCCL does not read it
+		{"NCCL_SOCKET_FAMILY=AF_INET6", "", nil, Harms},
+		{"FI_PROVIDER=tcp", "", func(n *Node, _ *Options) { efa(n) }, Differs},
+	} {
+		n, o := plain(), Options{}
+		for item := range strings.FieldsSeq(tt.set) {
+			name, value, _ := strings.Cut(item, "=")
+			o.Env = append(o.Env, Setting{Name: name, Value: value, From: cmp.Or(tt.from, Environment)})
+		}
+		if tt.change != nil {
+			tt.change(n, &o)
+		}
+		p := Make(n, o)
+		at := slices.IndexFunc(p.Kept, func(k Kept) bool { return k.Name == o.Env[0].Name })
+		if at < 0 || p.Kept[at].Grade != tt.want {
+			t.Errorf("%s: %+v; want %q", tt.set, p.Kept, tt.want)
 		}
 	}
 }

@@ -40,9 +40,10 @@ type Node struct {
 // A GPU is a GPU on PCI, whether or not this process may use it: all ranks of a host must arrive at
 // the same list of network cards.
 type GPU struct {
-	BusID string `json:"bus_id"`
-	Name  string `json:"name,omitempty"`
-	NUMA  int    `json:"numa"`
+	BusID  string `json:"bus_id"`
+	Name   string `json:"name,omitempty"`
+	NUMA   int    `json:"numa"`
+	NVLink bool   `json:"nvlink,omitempty"` // its model has NVLinks
 }
 
 // A Port is a port of an RDMA device.

@@ -21,11 +21,14 @@ type Options struct {
 type Setting struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
-	From  string `json:"from"` // "environment" or file:line
+	From  string `json:"from"` // Environment or file:line
 	// Unread says why NCCL does not read what the file means; "": it does. Who wrote it wants it all the
 	// same, so that nothing else is set in its place.
 	Unread string `json:"unread,omitempty"`
 }
+
+// Environment is Setting.From of the process's environment.
+const Environment = "environment"
 
 // A Plan says what to set on a node, and why. Each name is in only one of Set, Kept and Unset.
 type Plan struct {
@@ -52,7 +55,19 @@ type Kept struct {
 	Reason string `json:"reason,omitempty"`
 	// Against says how the value contradicts the node; "": it does not.
 	Against string `json:"against,omitempty"`
+	// Grade is how bad that is; "" if nothing is against it.
+	Grade Grade `json:"grade,omitempty"`
 }
+
+// A Grade says how bad it is that a value contradicts the node.
+type Grade string
+
+// The grades, the worst first.
+const (
+	Stops   Grade = "stops"   // NCCL ends at its start
+	Harms   Grade = "harms"   // a way for data or start-up that is here is not used, or one that leads nowhere is
+	Differs Grade = "differs" // it is another than what was found, and a site or a job may have a reason
+)
 
 // An Unset is a variable that is left alone although a user might expect it.
 type Unset struct {

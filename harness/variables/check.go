@@ -1,0 +1,128 @@
+package variables
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/assay-hpc/assay/coll/knob"
+	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/internal/host/machine"
+	"github.com/assay-hpc/assay/internal/host/netenv"
+	"github.com/assay-hpc/assay/internal/result"
+	"github.com/assay-hpc/assay/internal/words"
+)
+
+// Kind offers the check of a node to suites.
+func Kind() suite.Kind {
+	return suite.Kind{Name: "variables", Usage: "what the variables of NCCL, UCX, libfabric and Open MPI that are set do on this node", Make: func(e *suite.Entry) ([]suite.Check, error) {
+		if err := e.Decode(&struct{}{}); err != nil {
+			return nil, err
+		}
+		if len(e.Limits) > 0 {
+			return nil, e.Errorf("limits: variables has no figures that limits could be given for")
+		}
+		return []suite.Check{{ID: e.ID, Title: Title, Run: func(_ context.Context, env *suite.Env) result.Result { return OnNode("/", env.Environ) }}}, nil
+	}}
+}
+
+// Title is what a pass of the check of a node shows.
+const Title = "no variable of NCCL, UCX, libfabric or Open MPI is set that contradicts the node or slows it down"
+
+// OnNode judges an environment, and NCCL's files, on the node below root.
+func OnNode(root string, environ []string) result.Result {
+	m, err := machine.Read(machine.Options{Root: root})
+	if err != nil {
+		return result.Errored("%v", err)
+	}
+	c := knob.AlreadySet(environ, m.FS.Text)
+	var o netenv.Options
+	o.Env, o.Problems = ForPlan(c)
+	node, plan, err := m.Plan(nil, o)
+	if err != nil {
+		return result.Errored("%v", err)
+	}
+	return check(c, Judge(c, node, plan))
+}
+
+// InImage judges an image's environment and its /etc/nccl.conf, which may come to any node.
+func InImage(_ context.Context, env *suite.Env) result.Result {
+	c := knob.AlreadySet(env.Environ, func(name string) (string, error) {
+		if name != "/etc/nccl.conf" && !strings.HasPrefix(name, "/") {
+			return "", fs.ErrNotExist
+		}
+		b, err := env.Root.ReadFile(name, maxConf)
+		return string(b), err
+	})
+	return check(c, Judge(c, nil, nil))
+}
+
+// maxConf bounds what is read of a configuration file.
+const maxConf = 1 << 20
+
+// verdicts are the verdicts of grades. What only may be a mistake is shown and passes.
+var verdicts = map[netenv.Grade]result.Verdict{netenv.Stops: result.Fail, netenv.Harms: result.Warn, netenv.Differs: result.Pass}
+
+// check makes a result of findings, which are sorted.
+func check(c knob.Configuration, findings []Finding) result.Result {
+	set := 0
+	for _, s := range c.Set {
+		if s.Value != "" && slices.ContainsFunc(families, func(p string) bool { return strings.HasPrefix(s.Name, p) }) {
+			set++
+		}
+	}
+	if set == 0 && len(findings) == 0 {
+		return result.Passed("none is set")
+	}
+	var r result.Result
+	var bad, choices int
+	var out strings.Builder
+	for _, f := range findings {
+		v := verdicts[f.Grade]
+		r.Objects = appendObject(r.Objects, f, v)
+		fmt.Fprintf(&out, "%s: %s; remedy: %s\n", v, f, f.Remedy)
+		switch {
+		case v == result.Pass:
+			choices++
+		case bad < most:
+			r.Add(v, f.String(), f.Remedy)
+			bad++
+		default:
+			bad++
+		}
+	}
+	if bad > most {
+		r.Reason += fmt.Sprintf("; and %d more", bad-most)
+	}
+	if bad == 0 {
+		r.Verdict, r.Reason = result.Pass, words.Count(set, "variable")+", none against the node"
+		if choices > 0 {
+			r.Reason += fmt.Sprintf("; %s may be meant", words.Count(choices, "setting"))
+		}
+	}
+	return r.WithOutput(out.String())
+}
+
+// most is how many findings the reason of a result has.
+const most = 3
+
+// families are the name prefixes of the variables that are counted.
+var families = []string{"NCCL_", "UCX_", "FI_", "GLOO_", "SHARP_", "RDMAV_", "OMPI_MCA_", "PRTE_MCA_"}
+
+// appendObject adds a finding as the object of its variable, or to the object that is there.
+func appendObject(all []result.Object, f Finding, v result.Verdict) []result.Object {
+	name := f.Name
+	if !result.IsName(name) {
+		name = f.From
+	}
+	if !result.IsName(name) {
+		name = "configuration"
+	}
+	if i := slices.IndexFunc(all, func(o result.Object) bool { return o.Name == name }); i >= 0 {
+		all[i].Verdict, all[i].Reason = result.Worst(all[i].Verdict, v), all[i].Reason+"; "+f.String()
+		return all
+	}
+	return append(all, result.Object{Name: name, Verdict: v, Reason: f.String()})
+}
