@@ -39,7 +39,7 @@ var floors = []string{
 	// What judges and tells.
 	"harness/{estimate,explain,gather,history,hunt,keep,sign,site,suite,train}",
 	"harness/fleet",
-	"harness/{audit,fabric,judge,registry,report,site/kubernetes,site/nvsentinel,site/slurm}",
+	"harness/{audit,fabric,judge,registry,report,site/kubernetes,site/nvsentinel,site/slurm,variables}",
 	"harness/{image,node,site/inform}",
 	"harness/certify",
 	"cmd/{assay,harness,libnccl}",

@@ -110,6 +110,6 @@ var withoutEffect = []struct{ names, why string }{
 // elsewhere are prefixes of variables that belong to others: nccl-tests, frameworks before they
 // had prefixes of their own, network plugins, builds.
 var elsewhere = []string{
-	"NCCL_TESTS_", "NCCL_FASTRAK_", "NCCL_GPUDIRECTTCPX_", "NCCL_SHARP_", "NCCL_UCX_", "NCCL_PLUGIN_", "NCCL_RDMA_SHARP_", "NCCL_ASYNC_ERROR_HANDLING", "NCCL_BLOCKING_WAIT",
+	"NCCL_TESTS_", "NCCL_FASTRAK_", "NCCL_GPUDIRECTTCPX_", "NCCL_SHIMNET_", "NCCL_USE_SNAP", "NCCL_TUNER_CONFIG_PATH", "NCCL_SHARP_", "NCCL_UCX_", "NCCL_PLUGIN_", "NCCL_RDMA_SHARP_", "NCCL_ASYNC_ERROR_HANDLING", "NCCL_BLOCKING_WAIT",
 	"NCCL_HOME", "NCCL_ROOT", "NCCL_VERSION", "NCCL_INCLUDE", "NCCL_LIB", "NCCL_PACKAGE", "NCCL_DEV_PACKAGE",
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/audit"
 	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/harness/variables"
 	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/confine"
 	"github.com/assay-hpc/assay/internal/infile"
@@ -117,6 +118,7 @@ func checks(cfg Config, env *suite.Env) []suite.Check {
 		suite.Check{ID: "environment/library-path", Title: "the directories of LD_LIBRARY_PATH exist", Run: s.libraryPath},
 		suite.Check{ID: "environment/ld.so.conf", Title: "the directories of ld.so.conf exist", Run: s.ldConf},
 		suite.Check{ID: "environment/profile", Title: "login shells get the image's environment", Run: s.profile},
+		suite.Check{ID: "environment/variables", Title: "no variable that the image sets ends NCCL, or slows it down on any node", Run: variables.InImage},
 	)
 	if s.Version != "" {
 		list = append(list, suite.Check{ID: "harness/version", Title: "the harness is the declared one", Component: "harness", Run: s.version})

@@ -125,9 +125,10 @@ func TestSuite(t *testing.T) {
 		{name: "an empty image shows nothing", want: []want{
 			{"declaration", "skip", "carries no"}, {"dpkg/consistent", "skip", "no dpkg database"}, {"dpkg/declared", "skip", "carries no"},
 			{"libraries", "skip", "no ELF file"}, {"environment/library-path", "skip", "not set"}, {"environment/ld.so.conf", "skip", "no ld.so.conf"},
-			{"environment/profile", "skip", "there is no"}, {"harness/version", "skip", "carries no"}, {"mpi/ranks", "skip", "no mpirun"},
+			{"environment/profile", "skip", "there is no"}, {"environment/variables", "skip", "sets none"}, {"harness/version", "skip", "carries no"}, {"mpi/ranks", "skip", "no mpirun"},
 			{"ssh/config", "skip", "no sshd"}, {"ssh/host-keys", "skip", "no sshd"},
 		}},
+		{name: "a variable of NCCL's", env: []string{"NCCL_P2P_DISABLE=1"}, want: []want{{"environment/variables", "warn", "NCCL_P2P_DISABLE=1 (environment)"}}},
 		{name: "declaration for another platform", cfg: Config{Spec: &certificate.ImageSpec{Platform: "linux/arm64"}},
 			want: []want{{"declaration", "fail", "linux/arm64"}}},
 		{name: "declaration that cannot be read", cfg: Config{SpecErr: os.ErrInvalid}, want: []want{{"declaration", "fail", "invalid"}}},

@@ -16,6 +16,7 @@ import (
 	"github.com/assay-hpc/assay/coll/perf"
 	"github.com/assay-hpc/assay/harness/audit"
 	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/harness/variables"
 	"github.com/assay-hpc/assay/internal/platform"
 	"github.com/assay-hpc/assay/perftest/membw"
 	"github.com/assay-hpc/assay/perftest/mesh"
@@ -157,7 +158,7 @@ func want(t *testing.T, r result.Result, v result.Verdict, text string) {
 
 func TestSuites(t *testing.T) {
 	cfg := &Config{Machine: twoGPUs}
-	kinds := append(cfg.Kinds(), audit.Kind(), suite.Kind{Name: "image", Make: func(e *suite.Entry) ([]suite.Check, error) {
+	kinds := append(cfg.Kinds(), audit.Kind(), variables.Kind(), suite.Kind{Name: "image", Make: func(e *suite.Entry) ([]suite.Check, error) {
 		return []suite.Check{{ID: e.ID, Run: func(context.Context, *suite.Env) result.Result { return result.Passed("") }}}, nil
 	}})
 	var before int

@@ -56,6 +56,9 @@ func InImage(_ context.Context, env *suite.Env) result.Result {
 		b, err := env.Root.ReadFile(name, maxConf)
 		return string(b), err
 	})
+	if count(c) == 0 && len(c.Problems) == 0 {
+		return result.Skipped("the image sets none")
+	}
 	return check(c, Judge(c, nil, nil))
 }
 
@@ -67,12 +70,7 @@ var verdicts = map[netenv.Grade]result.Verdict{netenv.Stops: result.Fail, netenv
 
 // check makes a result of findings, which are sorted.
 func check(c knob.Configuration, findings []Finding) result.Result {
-	set := 0
-	for _, s := range c.Set {
-		if s.Value != "" && slices.ContainsFunc(families, func(p string) bool { return strings.HasPrefix(s.Name, p) }) {
-			set++
-		}
-	}
+	set := count(c)
 	if set == 0 && len(findings) == 0 {
 		return result.Passed("none is set")
 	}
@@ -82,16 +80,16 @@ func check(c knob.Configuration, findings []Finding) result.Result {
 	for _, f := range findings {
 		v := verdicts[f.Grade]
 		r.Objects = appendObject(r.Objects, f, v)
-		fmt.Fprintf(&out, "%s: %s; remedy: %s\n", v, f, f.Remedy)
 		switch {
 		case v == result.Pass:
 			choices++
+			fmt.Fprintf(&out, "may be meant: %s; else %s\n", f, f.Remedy)
+			continue
 		case bad < most:
 			r.Add(v, f.String(), f.Remedy)
-			bad++
-		default:
-			bad++
 		}
+		bad++
+		fmt.Fprintf(&out, "%s: %s; remedy: %s\n", v, f, f.Remedy)
 	}
 	if bad > most {
 		r.Reason += fmt.Sprintf("; and %d more", bad-most)
@@ -103,6 +101,16 @@ func check(c knob.Configuration, findings []Finding) result.Result {
 		}
 	}
 	return r.WithOutput(out.String())
+}
+
+// count returns how many variables are set.
+func count(c knob.Configuration) (n int) {
+	for _, s := range c.Set {
+		if s.Value != "" && slices.ContainsFunc(families, func(p string) bool { return strings.HasPrefix(s.Name, p) }) {
+			n++
+		}
+	}
+	return n
 }
 
 // most is how many findings the reason of a result has.

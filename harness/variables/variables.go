@@ -99,8 +99,12 @@ func (j *judge) problems() {
 			grade = netenv.Stops
 		}
 		text, remedy := p.Text, "correct it, or take it out"
-		if i := strings.LastIndex(text, "; "); i >= 0 {
-			text, remedy = text[:i], text[i+2:]
+		i := strings.Index(text, "; allowed: ")
+		if i < 0 {
+			i = strings.LastIndex(text, "; ")
+		}
+		if i >= 0 {
+			text, remedy = text[:i], text[i+len("; "):]
 		}
 		if p.Near != "" {
 			remedy = "write " + p.Near + ", if that is meant, or take it out"
@@ -133,7 +137,7 @@ func (j *judge) slower() {
 	for i := range knob.Slowers {
 		row := &knob.Slowers[i]
 		s, ok := j.value(row.Name)
-		if !ok || !strings.HasPrefix(row.Name, "NCCL_") || !row.Does(s.Value) || !j.matters(row) {
+		if !ok || !strings.HasPrefix(row.Name, "NCCL_") || !row.Does(s.Value) || !j.matters(row) || slices.ContainsFunc(j.out, func(f Finding) bool { return f.Name == row.Name && f.Grade == netenv.Stops }) {
 			continue
 		}
 		grade := netenv.Differs
