@@ -29,7 +29,7 @@ func Kind() suite.Kind {
 }
 
 // Title is what a pass of the check of a node shows.
-const Title = "no variable of NCCL, UCX, libfabric or Open MPI is set that contradicts the node or slows it down"
+const Title = "no variable of NCCL, UCX or Open MPI contradicts the node or slows it down"
 
 // OnNode judges an environment, and NCCL's files, on the node below root.
 func OnNode(root string, environ []string) result.Result {
@@ -89,7 +89,6 @@ func check(c knob.Configuration, findings []Finding) result.Result {
 			r.Add(v, f.String(), f.Remedy)
 		}
 		bad++
-		fmt.Fprintf(&out, "%s: %s; remedy: %s\n", v, f, f.Remedy)
 	}
 	if bad > most {
 		r.Reason += fmt.Sprintf("; and %d more", bad-most)
@@ -128,9 +127,10 @@ func appendObject(all []result.Object, f Finding, v result.Verdict) []result.Obj
 	if !result.IsName(name) {
 		name = "configuration"
 	}
+	text := strings.TrimLeft(strings.TrimPrefix(f.String(), name), "= :") + "; " + f.Remedy
 	if i := slices.IndexFunc(all, func(o result.Object) bool { return o.Name == name }); i >= 0 {
-		all[i].Verdict, all[i].Reason = result.Worst(all[i].Verdict, v), all[i].Reason+"; "+f.String()
+		all[i].Verdict, all[i].Reason = result.Worst(all[i].Verdict, v), all[i].Reason+"; "+text
 		return all
 	}
-	return append(all, result.Object{Name: name, Verdict: v, Reason: f.String()})
+	return append(all, result.Object{Name: name, Verdict: v, Reason: text})
 }

@@ -364,7 +364,7 @@ func (m *maker) checkNet(value string) objection {
 	switch {
 	case strings.EqualFold(value, "Socket") && m.Data.Kind != Sockets:
 		return harms("sends data over TCP, and there is %s", m.Data.Kind)
-	case strings.EqualFold(value, "IB") && m.Data.Kind == Sockets && slices.ContainsFunc(m.n.Ports, Port.mayBeOpened):
+	case strings.EqualFold(value, "IB") && m.Data.Kind == Sockets && m.mayOpen():
 		return harms("makes NCCL use what does not suit it: there is no InfiniBand and no RoCE that can be used (%s)", m.Data.Why)
 	case strings.EqualFold(value, "IB") && !m.verbsCarry():
 		return stops("makes NCCL fail: there is no InfiniBand and no RoCE that can be used (%s)", m.Data.Why)
@@ -372,9 +372,11 @@ func (m *maker) checkNet(value string) objection {
 	return objection{}
 }
 
-// mayBeOpened reports whether NCCL's own transport would use a port, if its device can be opened.
-func (p Port) mayBeOpened() bool {
-	return p.Layer != "Unspecified" && p.Vendor != VendorAmazon && (p.State == "" || p.State == "ACTIVE")
+// mayOpen reports whether NCCL's own transport would find a port to use.
+func (m *maker) mayOpen() bool {
+	return (!m.n.Modules.DevKnown || m.n.Modules.Verbs) && slices.ContainsFunc(m.n.Ports, func(p Port) bool {
+		return p.Layer != "Unspecified" && p.Vendor != VendorAmazon && (p.State == "" || p.State == "ACTIVE")
+	})
 }
 
 func (m *maker) checkGDRCopy(value string) objection {
