@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/assay-hpc/assay/internal/result"
 
 	"github.com/assay-hpc/assay/coll/perf"
+	"github.com/assay-hpc/assay/dcgm/diag"
 	"github.com/assay-hpc/assay/harness/audit"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/harness/variables"
@@ -182,6 +185,55 @@ func TestSuites(t *testing.T) {
 	}
 	if _, err := Load("none"); err == nil {
 		t.Error("a suite that does not exist was loaded")
+	}
+}
+
+// TestNodeLoads: the suite node gives each load its own time, 35 s together.
+func TestNodeLoads(t *testing.T) {
+	f, err := Load("node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seconds := map[string]float64{}
+	cfg := &Config{Machine: twoGPUs}
+	cfg.Run = func(_ context.Context, args ...string) (Output, error) {
+		name := args[2] // diag -r NAME
+		plan, err := diag.Select(name, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, arg := range args {
+			value := ""
+			for _, p := range plan.Tests[0].Params {
+				if p.Name == "test_duration" && arg == "--duration" {
+					value = strings.TrimSuffix(args[i+1], "s")
+				}
+			}
+			if own, ok := strings.CutPrefix(arg, name+".test_duration="); ok {
+				value = own
+			}
+			if value == "" {
+				continue
+			}
+			if seconds[name], err = strconv.ParseFloat(value, 64); err != nil {
+				t.Errorf("%q: %v", args, err)
+			}
+		}
+		return Output{}, errors.New("not here")
+	}
+	kinds := append(cfg.Kinds(), audit.Kind(), variables.Kind(), suite.Kind{Name: "image", Make: func(*suite.Entry) ([]suite.Check, error) { return nil, nil }})
+	checks, err := f.Checks(kinds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range checks {
+		if strings.HasPrefix(c.ID, "diag/") {
+			c.Run(t.Context(), &suite.Env{})
+		}
+	}
+	want := map[string]float64{"diagnostic": 15, "targeted_stress": 4, "targeted_power": 8, "pulse_test": 7.5}
+	if !maps.Equal(seconds, want) {
+		t.Errorf("%v; want %v", seconds, want)
 	}
 }
 
