@@ -30,7 +30,7 @@ func TestLists(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &Config{}
-	checks, err := f.Checks(append(c.Kinds(), other("image"), other("audit")))
+	checks, err := f.Checks(append(c.Kinds(), other("image"), other("audit"), other("variables")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,6 +92,7 @@ func TestSame(t *testing.T) {
 		text  string
 	}{
 		"same":         {[]string{same, same, `{"driver":"580.1","kernel":"6.8","names":"other"}`}, result.Pass, "2 versions and settings, equal on 3 machines"},
+		"own adapters": {[]string{`{"$NCCL_IB_HCA":"mlx5_0","$NCCL_ALGO":"Ring"}`, `{"$NCCL_IB_HCA":"mlx5_1","$NCCL_ALGO":"Ring"}`}, result.Pass, "1 versions and settings"},
 		"one older":    {[]string{same, `{"driver":"570.9","kernel":"6.8"}`, same}, result.Warn, "driver 570.9 on node1; 580.1 on 2 machines | give all machines"},
 		"one without":  {[]string{same, same, `{"kernel":"6.8"}`}, result.Warn, "driver missing on node2; 580.1 on 2 machines"},
 		"two differ":   {[]string{same, same, `{"driver":"570.9","kernel":"6.5"}`}, result.Warn, "driver 570.9 on node2; 580.1 on 2 machines; and 1 more"},
@@ -142,7 +143,9 @@ func TestTopology(t *testing.T) {
 		for _, p := range tt.places {
 			stated = append(stated, json.RawMessage(p))
 		}
-		t.Run(name, func(t *testing.T) { want(t, called("topology", places([]string{"a", "b", "c"}[:len(stated)], stated)), tt.want, tt.text) })
+		t.Run(name, func(t *testing.T) {
+			want(t, called("topology", places([]string{"a", "b", "c"}[:len(stated)], stated)), tt.want, tt.text)
+		})
 	}
 }
 
@@ -205,7 +208,7 @@ func TestAbout(t *testing.T) {
 	}
 	about := func(machines, gpus, ports int) (sum time.Duration) {
 		c := &Config{Machines: machines, Machine: facts{PCI: gpus, GPUs: gpus, CUDA: true, Ports: ports}}
-		checks, err := f.Checks(append(c.Kinds(), other("image"), other("audit")))
+		checks, err := f.Checks(append(c.Kinds(), other("image"), other("audit"), other("variables")))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -61,6 +61,13 @@ func (c *Config) compared(e *suite.Entry, title string, state func() (any, *resu
 	return []suite.Check{{ID: e.ID, Title: title, Uses: []string{UseJob}, Run: run}}, nil
 }
 
+// local are the beginnings of the names of variables that machines of one job may set differently:
+// they name what is on the machine, or what is logged there.
+var local = []string{
+	"CUDA_VISIBLE_DEVICES", "NCCL_DEBUG", "NCCL_GRAPH_", "NCCL_HOSTID", "NCCL_IB_GID_INDEX", "NCCL_IB_HCA", "NCCL_MNNVL_", "NCCL_OOB_NET_IFNAME",
+	"NCCL_RAS_ADDR", "NCCL_SOCKET_IFNAME", "NCCL_TOPO_", "UCX_NET_DEVICES",
+}
+
 // differences compares the facts of all machines. What most of them have is taken as right.
 func differences(names []string, stated []json.RawMessage) result.Result {
 	values := map[string]map[string][]string{} // machines, by fact and value
@@ -73,7 +80,10 @@ func differences(names []string, stated []json.RawMessage) result.Result {
 			values[what] = map[string][]string{}
 		}
 	}
-	delete(values, "names")
+	maps.DeleteFunc(values, func(what string, _ map[string][]string) bool {
+		name, variable := strings.CutPrefix(what, "$")
+		return what == "names" || variable && slices.ContainsFunc(local, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+	})
 	for i, facts := range all {
 		for what, of := range values {
 			of[facts[what]] = append(of[facts[what]], names[i])
