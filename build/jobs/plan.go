@@ -43,7 +43,10 @@ const (
 // suiteTime is the job time of suites that may take longer than the default. It covers
 // the suite's own limit and the time before and after it, since a job that is killed
 // writes no results.
-var suiteTime = map[string]time.Duration{fabricSuite: 75 * time.Minute, "full": time.Hour}
+var suiteTime = map[string]time.Duration{fabricSuite: 75 * time.Minute, "full": time.Hour, "acceptance": 45 * time.Minute}
+
+// overNodes reports whether a suite is one that all nodes of a job run together.
+func overNodes(suite string) bool { return suite == fabricSuite || suite == "acceptance" }
 
 // plan combines options and profile, or returns a *Refusal with all problems.
 func plan(doc *Document, o Options) (*job, error) {
@@ -123,7 +126,7 @@ func (j *job) suite() string {
 
 // apart reports whether there are several nodes and each writes its own certificate,
 // rather than one certificate for all.
-func (j *job) apart() bool { return j.certifies() && j.Nodes > 1 && j.Suite != fabricSuite }
+func (j *job) apart() bool { return j.certifies() && j.Nodes > 1 && !overNodes(j.Suite) }
 
 // container reports whether the job runs in the image.
 func (o Options) container() bool { return o.Scheduler != SlurmBare && o.Scheduler != Hostfile }
@@ -280,7 +283,7 @@ func (j *job) results(dir string) string {
 	switch {
 	case j.apart():
 		return "Certificates and reports go to " + dir + ", NODE/ for each node."
-	case j.Suite != fabricSuite || j.Nodes == 1:
+	case !overNodes(j.Suite) || j.Nodes == 1:
 		return "Certificate and reports go to " + dir + "."
 	}
 	return "The cluster's certificate and reports go to " + dir + ", each node's certificate to nodes/ in it."

@@ -102,8 +102,8 @@ func (o Options) runRefusals(no func(string, ...any)) {
 	if run != RunCertify && o.Suite != "" {
 		no("--suite: --run %s runs no suite", run)
 	}
-	if o.Suite == fabricSuite && o.byNode() {
-		no("--suite fabric: with %s nodes run by themselves; several nodes together are for slurm, mpi-operator, jobset or hostfile", o.Scheduler)
+	if overNodes(o.Suite) && o.byNode() {
+		no("--suite %s: with %s nodes run by themselves; several nodes together are for slurm, mpi-operator, jobset or hostfile", o.Suite, o.Scheduler)
 	}
 	if o.Suite != "" && !suiteForm.MatchString(o.Suite) {
 		no("--suite %q is no suite's name: lower-case letters, digits, hyphens", o.Suite)

@@ -127,7 +127,7 @@ func (o *jobsRender) flags() []cli.Flag {
 		&cli.BoolFlag{Name: "no-exec", Usage: "fix the variables from the profile", Destination: &o.NoExec},
 		&cli.StringSliceFlag{Name: "env", Usage: "set `NAME=VALUE`, too; may be repeated", Destination: &o.env},
 		text(&o.Name, "name", "the job's `NAME` (default: made from the rest)"),
-		&cli.DurationFlag{Name: "time", Usage: "the job is ended after `TIME` (default: 30m; of the suites fabric 75m, full 60m)", Destination: &o.Time},
+		&cli.DurationFlag{Name: "time", Usage: "the job is ended after `TIME` (default: 30m; of the suites fabric 75m, full 60m, acceptance 45m)", Destination: &o.Time},
 		text(&o.OutputDir, "certificates", "certificates go to `DIR` (default: where the job is started; in pods they are only printed)"),
 		text(&o.Site, "site", "labels and networks as `SITE` calls them, or none"),
 		text(&o.Partition, "partition", "Slurm's `PARTITION`"),
