@@ -20,7 +20,6 @@ import (
 	"github.com/assay-hpc/assay/harness/image"
 	"github.com/assay-hpc/assay/harness/node"
 	"github.com/assay-hpc/assay/harness/suite"
-	"github.com/assay-hpc/assay/harness/variables"
 	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/confine"
 	"github.com/assay-hpc/assay/internal/exit"
@@ -209,7 +208,7 @@ func (c *Certification) prepareMachine(ctx context.Context, name string, cfg ima
 	c.node, c.facts = &id.Node, id.Facts
 	about := c.predicate()
 	config.Facts = about.Facts()
-	s := c.file.Suite(suite.FileSuite(name), append(config.Kinds(), image.Kind(c.Env, cfg), audit.Kind(), variables.Kind()))
+	s := c.file.Suite(suite.FileSuite(name), append(config.Kinds(), image.Kind(c.Env, cfg), audit.Kind()))
 	c.suite = &s
 	return config, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/assay-hpc/assay/harness/variables"
 	"github.com/assay-hpc/assay/internal/result"
 	"github.com/assay-hpc/assay/internal/words"
 )
@@ -48,6 +49,8 @@ type word struct {
 	Reason  string         `json:"reason,omitempty"`
 	Remedy  string         `json:"remedy,omitempty"`
 	GPUs    int            `json:"gpus"` // that take part
+
+	Variables map[string]variables.Value `json:"variables,omitempty"` // of NCCL, for the check of them
 }
 
 // agree has each machine state whether it can run a check, with the given number of GPUs. own is
@@ -57,6 +60,12 @@ func (c *Config) agree(check string, gpus int, own *result.Result) *result.Resul
 	if own != nil {
 		mine.Verdict, mine.Reason, mine.Remedy = own.Verdict, own.Reason, own.Remedy
 	}
+	return c.ask(mine, c.judgeWords)
+}
+
+// ask has each machine state something about a check, and returns what the first one makes of all
+// statements.
+func (c *Config) ask(mine word, judge func(states []word, ranks []int) *result.Result) *result.Result {
 	b, err := json.Marshal(mine)
 	if err != nil {
 		return ptr(result.Errored("%v", err))
@@ -69,12 +78,12 @@ func (c *Config) agree(check string, gpus int, own *result.Result) *result.Resul
 				continue // its certificate reports it
 			}
 			var w word
-			if err := json.Unmarshal(b, &w); err != nil || w.Check != check {
-				return json.Marshal(result.Errored("%s is at another check (%q), not at %q: all machines must run the same suite with the same flags", c.Job.Name(rank), w.Check, check))
+			if err := json.Unmarshal(b, &w); err != nil || w.Check != mine.Check {
+				return json.Marshal(result.Errored("%s is at another check (%q), not at %q: all machines must run the same suite with the same flags", c.Job.Name(rank), w.Check, mine.Check))
 			}
 			states, ranks = append(states, w), append(ranks, rank)
 		}
-		return json.Marshal(c.judgeWords(states, ranks))
+		return json.Marshal(judge(states, ranks))
 	})
 	if err != nil {
 		return ptr(result.Errored("%v", err))

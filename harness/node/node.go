@@ -67,6 +67,7 @@ func (c *Config) Kinds() []suite.Kind {
 		{Name: "same", Usage: "all machines have the same versions and settings", Make: c.same},
 		{Name: "topology", Usage: "the scheduler knows each machine's switch", Make: c.topology},
 		{Name: "train", Usage: "a few steps of a real training job, as harness train runs them", Make: c.train},
+		{Name: "variables", Usage: "what the variables of NCCL, UCX, libfabric and Open MPI that are set do on this node", Make: c.variables},
 		{Name: "mesh", Usage: "RDMA between all ports, as harness ib mesh measures it", Make: c.mesh},
 	}
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/assay-hpc/assay/dcgm/diag"
 	"github.com/assay-hpc/assay/harness/audit"
 	"github.com/assay-hpc/assay/harness/suite"
-	"github.com/assay-hpc/assay/harness/variables"
 	"github.com/assay-hpc/assay/internal/platform"
 	"github.com/assay-hpc/assay/perftest/membw"
 	"github.com/assay-hpc/assay/perftest/mesh"
@@ -161,7 +160,7 @@ func want(t *testing.T, r result.Result, v result.Verdict, text string) {
 
 func TestSuites(t *testing.T) {
 	cfg := &Config{Machine: twoGPUs}
-	kinds := append(cfg.Kinds(), audit.Kind(), variables.Kind(), suite.Kind{Name: "image", Make: func(e *suite.Entry) ([]suite.Check, error) {
+	kinds := append(cfg.Kinds(), audit.Kind(), suite.Kind{Name: "image", Make: func(e *suite.Entry) ([]suite.Check, error) {
 		return []suite.Check{{ID: e.ID, Run: func(context.Context, *suite.Env) result.Result { return result.Passed("") }}}, nil
 	}})
 	var before int
@@ -221,7 +220,7 @@ func TestNodeLoads(t *testing.T) {
 		}
 		return Output{}, errors.New("not here")
 	}
-	kinds := append(cfg.Kinds(), audit.Kind(), variables.Kind(), suite.Kind{Name: "image", Make: func(*suite.Entry) ([]suite.Check, error) { return nil, nil }})
+	kinds := append(cfg.Kinds(), audit.Kind(), suite.Kind{Name: "image", Make: func(*suite.Entry) ([]suite.Check, error) { return nil, nil }})
 	checks, err := f.Checks(kinds)
 	if err != nil {
 		t.Fatal(err)

@@ -15,19 +15,6 @@ import (
 	"github.com/assay-hpc/assay/internal/words"
 )
 
-// Kind offers the check of a node to suites.
-func Kind() suite.Kind {
-	return suite.Kind{Name: "variables", Usage: "what the variables of NCCL, UCX, libfabric and Open MPI that are set do on this node", Make: func(e *suite.Entry) ([]suite.Check, error) {
-		if err := e.Decode(&struct{}{}); err != nil {
-			return nil, err
-		}
-		if len(e.Limits) > 0 {
-			return nil, e.Errorf("limits: variables has no figures that limits could be given for")
-		}
-		return []suite.Check{{ID: e.ID, Title: Title, Run: func(_ context.Context, env *suite.Env) result.Result { return OnNode("/", env.Environ) }}}, nil
-	}}
-}
-
 // Title is what a pass of the check of a node shows.
 const Title = "no variable of NCCL, UCX or Open MPI contradicts the node or slows it down"
 
