@@ -20,18 +20,27 @@ const Title = "no variable of NCCL, UCX or Open MPI contradicts the node or slow
 
 // OnNode judges an environment, and NCCL's files, on the node below root.
 func OnNode(root string, environ []string) result.Result {
-	m, err := machine.Read(machine.Options{Root: root})
+	c, findings, err := Read(root, environ)
 	if err != nil {
 		return result.Errored("%v", err)
 	}
-	c := knob.AlreadySet(environ, m.FS.Text)
+	return Result(c, findings)
+}
+
+// Read returns what an environment and NCCL's files set on the node below root, and what is to be said of it.
+func Read(root string, environ []string) (c knob.Configuration, findings []Finding, err error) {
+	m, err := machine.Read(machine.Options{Root: root})
+	if err != nil {
+		return c, nil, err
+	}
+	c = knob.AlreadySet(environ, m.FS.Text)
 	var o netenv.Options
 	o.Env, o.Problems = ForPlan(c)
 	node, plan, err := m.Plan(nil, o)
 	if err != nil {
-		return result.Errored("%v", err)
+		return c, nil, err
 	}
-	return check(c, Judge(c, node, plan))
+	return c, Judge(c, node, plan), nil
 }
 
 // InImage judges an image's environment and its /etc/nccl.conf, which may come to any node.
@@ -46,7 +55,7 @@ func InImage(_ context.Context, env *suite.Env) result.Result {
 	if count(c) == 0 && len(c.Problems) == 0 {
 		return result.Skipped("the image sets none")
 	}
-	return check(c, Judge(c, nil, nil))
+	return Result(c, Judge(c, nil, nil))
 }
 
 // maxConf bounds what is read of a configuration file.
@@ -55,8 +64,8 @@ const maxConf = 1 << 20
 // verdicts are the verdicts of grades. What only may be a mistake is shown and passes.
 var verdicts = map[netenv.Grade]result.Verdict{netenv.Stops: result.Fail, netenv.Harms: result.Warn, netenv.Differs: result.Pass}
 
-// check makes a result of findings, which are sorted.
-func check(c knob.Configuration, findings []Finding) result.Result {
+// Result makes a check's result of findings, which are sorted.
+func Result(c knob.Configuration, findings []Finding) result.Result {
 	set := count(c)
 	if set == 0 && len(findings) == 0 {
 		return result.Passed("none is set")

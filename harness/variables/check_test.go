@@ -94,7 +94,7 @@ func TestJudge(t *testing.T) {
 func TestResult(t *testing.T) {
 	many := []string{"NCCL_P2P_DISABLE=1", "NCCL_CHECK_POINTERS=1", "NCCL_PROTO=LL", "NCCL_MAX_CTAS=1", "NCCL_ALGO=Rings", "NCCL_BUFFSIZE=8M"}
 	c := knob.AlreadySet(many, func(string) (string, error) { return "", os.ErrNotExist })
-	r := check(c, judged(many, nil, oneSwitch()))
+	r := Result(c, judged(many, nil, oneSwitch()))
 	r.ID, r.Title = "variables", Title
 	if err := r.Validate(); err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func TestResult(t *testing.T) {
 	}
 	for _, environ := range [][]string{nil, {"NCCL_DEBUG=WARN"}, {"NCCL_ALGO=Ring"}} {
 		c := knob.AlreadySet(environ, func(string) (string, error) { return "", os.ErrNotExist })
-		if r := check(c, judged(environ, nil, oneSwitch())); r.Verdict != result.Pass || r.Reason == "" {
+		if r := Result(c, judged(environ, nil, oneSwitch())); r.Verdict != result.Pass || r.Reason == "" {
 			t.Errorf("%q: %+v", environ, r)
 		}
 	}
@@ -120,7 +120,7 @@ func TestOneObject(t *testing.T) {
 		}
 		return "", os.ErrNotExist
 	})
-	r := check(c, judged(environ, files, oneSwitch()))
+	r := Result(c, judged(environ, files, oneSwitch()))
 	r.ID = "variables"
 	of := slices.DeleteFunc(slices.Clone(r.Objects), func(o result.Object) bool { return o.Name != "NCCL_P2P_DISABLE" })
 	if err := r.Validate(); err != nil || len(of) != 1 || of[0].Verdict != result.Warn || !strings.Contains(of[0].Reason, "it hides NCCL_P2P_DISABLE=0 (/etc/nccl.conf:1)") {
@@ -193,7 +193,7 @@ func FuzzJudge(f *testing.F) {
 				}
 				return "", os.ErrNotExist
 			})
-			r := check(c, judged([]string{variable}, files, n))
+			r := Result(c, judged([]string{variable}, files, n))
 			r.ID = "variables"
 			for i := range r.Objects { // as the runner does
 				r.Objects[i].Reason = strings.ToValidUTF8(r.Objects[i].Reason, "?")

@@ -37,6 +37,14 @@ func (f Finding) String() string {
 	return f.Text + "; " + strings.Join(costs, "; ")
 }
 
+// OnOneNode says whether the finding is about a variable that makes operations among the GPUs of a node
+// slower, so that it can be measured what it costs there.
+func (f Finding) OnOneNode(c knob.Configuration) bool {
+	row := knob.SlowerNamed(f.Name)
+	i := slices.IndexFunc(c.Set, func(s knob.Setting) bool { return s.Name == f.Name })
+	return f.Grade != netenv.Stops && row != nil && i >= 0 && row.Inside && row.Does(c.Set[i].Value)
+}
+
 // ForPlan returns a configuration for a plan of the environment.
 func ForPlan(c knob.Configuration) (set []netenv.Setting, problems []string) {
 	for _, s := range c.Set {
