@@ -52,7 +52,7 @@ func InImage(_ context.Context, env *suite.Env) result.Result {
 		b, err := env.Root.ReadFile(name, maxConf)
 		return string(b), err
 	})
-	if count(c) == 0 && len(c.Problems) == 0 {
+	if variablesSet(c) == 0 && len(c.Problems) == 0 {
 		return result.Skipped("the image sets none")
 	}
 	return Result(c, Judge(c, nil, nil))
@@ -66,7 +66,7 @@ var verdicts = map[netenv.Grade]result.Verdict{netenv.Stops: result.Fail, netenv
 
 // Result makes a check's result of findings, which are sorted.
 func Result(c knob.Configuration, findings []Finding) result.Result {
-	set := count(c)
+	set := variablesSet(c)
 	if set == 0 && len(findings) == 0 {
 		return result.Passed("none is set")
 	}
@@ -98,8 +98,8 @@ func Result(c knob.Configuration, findings []Finding) result.Result {
 	return r.WithOutput(out.String())
 }
 
-// count returns how many variables are set.
-func count(c knob.Configuration) (n int) {
+// variablesSet returns how many variables are set.
+func variablesSet(c knob.Configuration) (n int) {
 	for _, s := range c.Set {
 		if s.Value != "" && slices.ContainsFunc(families, func(p string) bool { return strings.HasPrefix(s.Name, p) }) {
 			n++
