@@ -56,13 +56,13 @@ func (c Counts) resentShare() float64 {
 
 // written is what became of the packets of writes from one end to the other.
 func written(from, to Counts) hunt.Packets {
-	p := hunt.Packets{Sent: count(from.Sent), Lost: count(max(from.Resent, to.Damaged))}
+	p := hunt.Packets{Sent: clamped(from.Sent), Lost: clamped(max(from.Resent, to.Damaged))}
 	switch {
 	case p.Lost > 0: // what is sent again arrives late, and twice
 	case from.Sent == 0: // and if it was, it is not known
-		p.Lost = count(to.Gaps)
+		p.Lost = clamped(to.Gaps)
 	default:
-		p.Swapped, p.Twice = count(to.Gaps), count(to.Repeats)
+		p.Swapped, p.Twice = clamped(to.Gaps), clamped(to.Repeats)
 	}
 	return p
 }
@@ -71,9 +71,9 @@ func written(from, to Counts) hunt.Packets {
 // repeated had arrived if the other end saw it twice: its answer was lost.
 func asked(from, to Counts) (there, back hunt.Packets) {
 	answers := min(from.Resent, to.Repeats)
-	there.Lost, back.Lost = count(max(from.Resent-answers, to.Damaged)), count(max(answers, from.Damaged))
+	there.Lost, back.Lost = clamped(max(from.Resent-answers, to.Damaged)), clamped(max(answers, from.Damaged))
 	if from.Resent == 0 {
-		there.Twice = count(to.Repeats)
+		there.Twice = clamped(to.Repeats)
 	}
 	return there, back
 }
@@ -104,4 +104,4 @@ func addCounted(ends [2]Ends, held int, there, back *hunt.Packets) {
 const interruption = 3
 
 // count converts what another machine counted.
-func count(n uint64) int { return int(min(n, math.MaxInt32)) }
+func clamped(n uint64) int { return int(min(n, math.MaxInt32)) }

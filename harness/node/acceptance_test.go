@@ -30,7 +30,7 @@ func TestLists(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &Config{}
-	checks, err := f.Checks(append(c.Kinds(), other("image"), other("audit"), other("variables")))
+	checks, err := f.Checks(append(c.Kinds(), other("image"), other("audit")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestSame(t *testing.T) {
 		t.Run(name, func(t *testing.T) { want(t, called("same", differences(names, stated)), tt.want, tt.text) })
 	}
 	job := threeNodes{says: func(own word) []word { return []word{own, own} }}
-	want(t, certify(t, &Config{Job: job, Facts: map[string]string{"driver": "1"}}, "{run: same}")["same"], result.Pass, "1 versions and settings, equal on")
+	want(t, certify(t, &Config{Job: job, Facts: map[string]string{"driver": "1"}}, "{run: same}")["same"], result.Pass, "versions and settings, equal on 3 machines")
 	want(t, certify(t, &Config{}, "{run: same}")["same"], result.Skip, "it takes several machines")
 }
 
@@ -208,7 +208,7 @@ func TestAbout(t *testing.T) {
 	}
 	about := func(machines, gpus, ports int) (sum time.Duration) {
 		c := &Config{Machines: machines, Machine: facts{PCI: gpus, GPUs: gpus, CUDA: true, Ports: ports}}
-		checks, err := f.Checks(append(c.Kinds(), other("image"), other("audit"), other("variables")))
+		checks, err := f.Checks(append(c.Kinds(), other("image"), other("audit")))
 		if err != nil {
 			t.Fatal(err)
 		}

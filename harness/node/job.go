@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/assay-hpc/assay/harness/variables"
 	"github.com/assay-hpc/assay/internal/result"
 	"github.com/assay-hpc/assay/internal/words"
 )
@@ -44,13 +43,12 @@ func (c *Config) alone() (result.Result, bool) {
 
 // word is what a machine states before a check that all machines run together.
 type word struct {
-	Check   string         `json:"check"`
-	Verdict result.Verdict `json:"verdict,omitempty"` // of a check that it cannot run
-	Reason  string         `json:"reason,omitempty"`
-	Remedy  string         `json:"remedy,omitempty"`
-	GPUs    int            `json:"gpus"` // that take part
-
-	Variables map[string]variables.Value `json:"variables,omitempty"` // of NCCL, for the check of them
+	Check   string          `json:"check"`
+	Verdict result.Verdict  `json:"verdict,omitempty"` // of a check that it cannot run
+	Reason  string          `json:"reason,omitempty"`
+	Remedy  string          `json:"remedy,omitempty"`
+	GPUs    int             `json:"gpus"`            // that take part
+	State   json.RawMessage `json:"state,omitempty"` // of the machine, for checks that compare it
 }
 
 // agree has each machine state whether it can run a check, with the given number of GPUs. own is

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/assay-hpc/assay/harness/fabric"
-	"github.com/assay-hpc/assay/harness/variables"
 	"github.com/assay-hpc/assay/internal/platform"
 	"github.com/assay-hpc/assay/internal/result"
 )
@@ -104,35 +103,6 @@ func TestOverNodes(t *testing.T) {
 		return Output{Stdout: b}, err
 	}}
 	want(t, certify(t, &Config{Machine: machine, Job: groups}, "{run: coll, with: {operations: [all_reduce], over: nodes, split: DIV 2}}")["coll/all_reduce"], result.Pass, "6 ranks")
-}
-
-// TestSameVariables: what machines set differently is named, and what may differ passes.
-func TestSameVariables(t *testing.T) {
-	set := func(pairs ...string) map[string]variables.Value {
-		out := map[string]variables.Value{}
-		for i := 0; i < len(pairs); i += 2 {
-			out[pairs[i]] = variables.Value{Value: pairs[i+1], From: "/etc/nccl.conf:1"}
-		}
-		return out
-	}
-	for name, tt := range map[string]struct {
-		says func(own word) []word
-		want result.Verdict
-		text string
-	}{
-		"none":      {func(own word) []word { return []word{own, own} }, result.Pass, "3 machines, "},
-		"one has":   {func(own word) []word { return []word{own, {Check: own.Check, Variables: set("NCCL_PROTO", "LL")}} }, result.Warn, "NCCL_PROTO: LL (/etc/nccl.conf:1) on node2; not set on node0, node1"},
-		"adapters":  {func(own word) []word { return []word{own, {Check: own.Check, Variables: set("NCCL_IB_HCA", "mlx5_1")}} }, result.Pass, "they may differ in NCCL_IB_HCA"},
-		"elsewhere": {func(own word) []word { return []word{own, {Check: "mesh"}} }, result.Error, `node2 is at another check ("mesh")`},
-		"lost":      {func(own word) []word { return []word{own, {}} }, result.Pass, "2 machines"},
-		"alone":     {func(word) []word { return []word{{}, {}} }, result.Error, "fewer than two machines are left"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			want(t, certify(t, &Config{Job: threeNodes{says: tt.says}}, "{run: variables, with: {over: nodes}}")["variables"], tt.want, tt.text)
-		})
-	}
-	want(t, certify(t, &Config{}, "{run: variables, with: {over: nodes}}")["variables"], result.Skip, "it takes several machines")
-	want(t, certify(t, &Config{Job: threeNodes{err: errors.New("rank 0 is lost")}}, "{run: variables, with: {over: nodes}}")["variables"], result.Error, "rank 0 is lost")
 }
 
 // TestHunt: the result is the report's.

@@ -9,54 +9,65 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/internal/host/sysfs"
 	"github.com/assay-hpc/assay/internal/result"
 	"github.com/assay-hpc/assay/internal/words"
 )
 
 // same returns one check: whether all machines have the same versions and settings.
 func (c *Config) same(e *suite.Entry) ([]suite.Check, error) {
-	return c.compared(e, "all machines have the same versions and settings", func() (any, *result.Result) { return c.Facts, nil }, differences)
+	return c.compared(e, "all machines have the same versions and settings", c.ownFacts, differences)
+}
+
+// ownFacts returns the machine's facts, with NCCL's variables of nccl.conf.
+func (c *Config) ownFacts(env *suite.Env) (any, *result.Result) {
+	tree, err := sysfs.Open("/")
+	if err != nil {
+		return nil, ptr(result.Errored("%v", err))
+	}
+	facts := maps.Clone(c.Facts)
+	for _, s := range knob.AlreadySet(env.Environ, tree.Text).Set {
+		if name := "$" + s.Name; strings.HasPrefix(s.Name, "NCCL_") && s.Unread == "" && facts[name] == "" && s.Value != "" {
+			facts[name] = s.Value
+		}
+	}
+	return facts, nil
 }
 
 // compared returns one check, in which the first machine judges what each machine states.
-func (c *Config) compared(e *suite.Entry, title string, state func() (any, *result.Result), judge func(names []string, stated []json.RawMessage) result.Result) ([]suite.Check, error) {
+func (c *Config) compared(e *suite.Entry, title string, state func(*suite.Env) (any, *result.Result), judge func(names []string, stated []json.RawMessage) result.Result) ([]suite.Check, error) {
 	if err := e.Decode(&struct{}{}); err != nil {
 		return nil, err
 	}
 	if err := checkLimits(e, nil); err != nil {
 		return nil, err
 	}
-	run := func(context.Context, *suite.Env) result.Result {
+	run := func(_ context.Context, env *suite.Env) result.Result {
 		if res, alone := c.alone(); alone {
 			return res
 		}
-		mine, own := state()
-		if bad := c.agree(e.ID, 0, own); bad != nil {
-			return *bad
+		mine := word{Check: e.ID}
+		value, own := state(env)
+		if own != nil {
+			mine.Verdict, mine.Reason, mine.Remedy = own.Verdict, own.Reason, own.Remedy
 		}
-		b, err := json.Marshal(mine)
-		if err != nil {
+		var err error
+		if mine.State, err = json.Marshal(value); err != nil {
 			return result.Errored("%v", err)
 		}
-		b, err = c.Job.Ask(b, func(all [][]byte) ([]byte, error) {
+		return *c.ask(mine, func(states []word, ranks []int) *result.Result {
+			if res := c.judgeWords(states, ranks); res != nil {
+				return res
+			}
 			var names []string
 			var stated []json.RawMessage
-			for rank, b := range all {
-				if b != nil {
-					names, stated = append(names, c.Job.Name(rank)), append(stated, b)
-				}
+			for i, w := range states {
+				names, stated = append(names, c.Job.Name(ranks[i])), append(stated, w.State)
 			}
-			return json.Marshal(judge(names, stated))
+			return ptr(judge(names, stated))
 		})
-		var res result.Result
-		if err == nil {
-			err = json.Unmarshal(b, &res)
-		}
-		if err != nil {
-			return result.Errored("%v", err)
-		}
-		return res
 	}
 	return []suite.Check{{ID: e.ID, Title: title, Uses: []string{UseJob}, Run: run}}, nil
 }
@@ -64,8 +75,9 @@ func (c *Config) compared(e *suite.Entry, title string, state func() (any, *resu
 // local are the beginnings of the names of variables that machines of one job may set differently:
 // they name what is on the machine, or what is logged there.
 var local = []string{
-	"CUDA_VISIBLE_DEVICES", "NCCL_DEBUG", "NCCL_GRAPH_", "NCCL_HOSTID", "NCCL_IB_GID_INDEX", "NCCL_IB_HCA", "NCCL_MNNVL_", "NCCL_OOB_NET_IFNAME",
-	"NCCL_RAS_ADDR", "NCCL_SOCKET_IFNAME", "NCCL_TOPO_", "UCX_NET_DEVICES",
+	"CUDA_VISIBLE_DEVICES", "NCCL_CONF_FILE", "NCCL_DEBUG", "NCCL_FASTRAK_", "NCCL_GRAPH_", "NCCL_HOME", "NCCL_HOSTID", "NCCL_IB_GID_INDEX", "NCCL_IB_HCA", "NCCL_IB_PKEY",
+	"NCCL_IGNORE_CPU_AFFINITY", "NCCL_MNNVL_", "NCCL_NET_PLUGIN", "NCCL_OOB_NET_IFNAME", "NCCL_PROFILER_", "NCCL_PROXY_CPUSET", "NCCL_RAS_ADDR", "NCCL_SOCKET_IFNAME", "NCCL_TESTS_",
+	"NCCL_TOPO_", "NCCL_TUNER_", "UCX_NET_DEVICES",
 }
 
 // differences compares the facts of all machines. What most of them have is taken as right.

@@ -15,7 +15,7 @@ import (
 
 // topology returns one check: whether the scheduler knows the switch, or the block, of each machine.
 func (c *Config) topology(e *suite.Entry) ([]suite.Check, error) {
-	return c.compared(e, "the scheduler knows each machine's place in the network", func() (any, *result.Result) {
+	return c.compared(e, "the scheduler knows each machine's place in the network", func(*suite.Env) (any, *result.Result) {
 		at, none := slurmPlace(os.Getenv)
 		return at, none
 	}, places)

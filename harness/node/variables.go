@@ -16,11 +16,10 @@ import (
 // variablesParams are the parameters under "with" of variables.
 type variablesParams struct {
 	// Measure says that what variables cost among the node's GPUs is measured, by an AllReduce with each and without it.
-	Measure bool   `yaml:"measure"`
-	Over    string `yaml:"over"` // nodes: all machines of the job
+	Measure bool `yaml:"measure"`
 }
 
-// variables returns one check: of what is set on this machine, or of what machines set differently.
+// variables returns one check: of what is set on this machine.
 func (c *Config) variables(e *suite.Entry) ([]suite.Check, error) {
 	var p variablesParams
 	if err := e.Decode(&p); err != nil {
@@ -29,26 +28,12 @@ func (c *Config) variables(e *suite.Entry) ([]suite.Check, error) {
 	if err := checkLimits(e, nil); err != nil {
 		return nil, err
 	}
-	check := suite.Check{ID: e.ID, Title: variables.Title}
-	switch p.Over {
-	case "":
-		check.Run = func(ctx context.Context, env *suite.Env) result.Result { return c.variablesHere(ctx, p, env.Environ) }
-		if p.Measure {
-			check.Uses, check.Timeout = []string{useGPUs}, 5*time.Minute
-		}
-	case "nodes":
-		if p.Measure {
-			return nil, e.Errorf("with: measure: it goes without over")
-		}
-		check.Title, check.Uses = "all machines set the same variables of NCCL", []string{UseJob}
-		check.Run = func(_ context.Context, env *suite.Env) result.Result {
-			if res, alone := c.alone(); alone {
-				return res
-			}
-			return c.sameVariables(e.ID, env.Environ)
-		}
-	default:
-		return nil, e.Errorf("with: over: %q; want nodes, or nothing", p.Over)
+	check := suite.Check{
+		ID: e.ID, Title: variables.Title,
+		Run: func(ctx context.Context, env *suite.Env) result.Result { return c.variablesHere(ctx, p, env.Environ) },
+	}
+	if p.Measure {
+		check.Uses, check.Timeout = []string{useGPUs}, 5*time.Minute
 	}
 	return []suite.Check{check}, nil
 }
@@ -96,24 +81,4 @@ func (c *Config) busBandwidth(ctx context.Context, environ ...string) float64 {
 		return 0
 	}
 	return d.Rows[0].OutOfPlace.BusBW
-}
-
-// sameVariables compares this machine's variables with those of the others.
-func (c *Config) sameVariables(check string, environ []string) result.Result {
-	mine := word{Check: check}
-	set, err := variables.OfNCCL("/", environ)
-	if mine.Variables = set; err != nil {
-		mine.Verdict, mine.Reason = result.Error, err.Error()
-	}
-	return *c.ask(mine, func(states []word, ranks []int) *result.Result {
-		if res := c.judgeWords(states, ranks); res != nil {
-			return res
-		}
-		var names []string
-		var of []map[string]variables.Value
-		for i, w := range states {
-			names, of = append(names, c.Job.Name(ranks[i])), append(of, w.Variables)
-		}
-		return ptr(variables.Compare(names, of))
-	})
 }

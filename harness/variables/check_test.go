@@ -156,29 +156,6 @@ func TestInImage(t *testing.T) {
 	}
 }
 
-func TestCompare(t *testing.T) {
-	v := func(value string) Value { return Value{value, "environment"} }
-	proto := func(value string) map[string]Value { return map[string]Value{"NCCL_PROTO": v(value)} }
-	for _, tt := range []struct {
-		of   []map[string]Value
-		want result.Verdict
-		text string
-	}{
-		{[]map[string]Value{{}, nil, {}}, result.Pass, "3 machines, 0 variables of NCCL's, all the same"},
-		{[]map[string]Value{proto("LL"), proto("LL")}, result.Pass, "2 machines, 1 variable of NCCL's, all the same"},
-		{[]map[string]Value{proto("Simple"), proto("Simple"), proto("LL"), proto("Simple"), proto("Simple")}, result.Warn, "NCCL_PROTO: LL (environment) on c; Simple (environment) on a, b, d and 1 more"},
-		{[]map[string]Value{proto("1"), proto("2"), proto("3"), proto("4"), nil}, result.Warn, "NCCL_PROTO: 1 (environment) on a; 2 (environment) on b; 3 (environment) on c; and 2 values more"},
-		{[]map[string]Value{{"NCCL_ALGO": v("Ring"), "NCCL_DEBUG": v("INFO"), "NCCL_PROTO": v("LL")}, {}}, result.Warn, "NCCL_ALGO: Ring (environment) on a; not set on b; NCCL_PROTO: LL"},
-		{[]map[string]Value{{"NCCL_SOCKET_IFNAME": v("ens1")}, {"NCCL_SOCKET_IFNAME": v("ens2")}}, result.Pass, "they may differ in NCCL_SOCKET_IFNAME"},
-	} {
-		r := Compare([]string{"a", "b", "c", "d", "e"}[:len(tt.of)], tt.of)
-		r.ID = "variables/nodes"
-		if err := r.Validate(); err != nil || r.Verdict != tt.want || !strings.Contains(r.Reason, tt.text) || (r.Remedy == "") != (tt.want == result.Pass) {
-			t.Errorf("%v: %s: %s; remedy %q; want %s, %s (%v)", tt.of, r.Verdict, r.Reason, r.Remedy, tt.want, tt.text, err)
-		}
-	}
-}
-
 func FuzzJudge(f *testing.F) {
 	f.Add("NCCL_ALGO=Ring", "NCCL_DEBUG=INFO\n")
 	f.Add("NCCL_PROTO=^;:,", "export A=\x00\n= =\n")
