@@ -25,6 +25,7 @@ type builder struct {
 	machines []*machine // in the order of Nodes
 	latest   [][]*run
 	facts    []map[string]string
+	several  []string // the facts of which there are several values
 	problems [][]problem
 	columns  []*column
 }

@@ -47,7 +47,9 @@ func (b *builder) compare() {
 			}
 		}
 	}
-	tests = float64(len(b.columns)) * float64(max(b.factLevels(), 1))
+	several, levels := b.factLevels()
+	b.several = several
+	tests = float64(len(b.columns)) * float64(max(levels, 1))
 	groups := map[groupKey]*Group{}
 	standard := make([][]float64, len(b.Kinds))
 	for _, c := range b.columns {

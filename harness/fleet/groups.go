@@ -16,8 +16,9 @@ import (
 // as good as a name.
 const mostLevels = 64
 
-// factLevels returns the number of groups that are tested for each figure.
-func (b *builder) factLevels() int {
+// factLevels lists the facts of which there are several values, by name, and the number of groups
+// that are tested for each figure.
+func (b *builder) factLevels() (several []string, groups int) {
 	levels := map[string]map[string]bool{}
 	for i := range b.facts {
 		for what, value := range b.facts[i] {
@@ -27,13 +28,16 @@ func (b *builder) factLevels() int {
 			levels[what][value] = true
 		}
 	}
-	n := 0
-	for _, values := range levels {
+	for what, values := range levels {
+		if len(values) > 1 {
+			several = append(several, what)
+		}
 		if len(values) > 1 && len(values) <= mostLevels {
-			n += len(values)
+			groups += len(values)
 		}
 	}
-	return n
+	slices.Sort(several)
+	return several, groups
 }
 
 // A groupKey identifies a group over several figures; without a fact, by its machines.
@@ -82,22 +86,19 @@ func (b *builder) bestSplit(c *column, p float64) (best split, ok bool) {
 	for at, i := range order {
 		rank[i] = at
 	}
-	levels := map[string]map[string][]int{}
-	for i, r := range c.rows {
-		for what, value := range b.facts[r.node] {
-			if levels[what] == nil {
-				levels[what] = map[string][]int{}
-			}
-			levels[what][value] = append(levels[what][value], i)
-		}
-	}
 	n := len(c.rows)
-	for _, what := range slices.Sorted(maps.Keys(levels)) {
-		if len(levels[what]) < 2 || len(levels[what]) > mostLevels {
+	for _, what := range b.several {
+		levels := map[string][]int{}
+		for i, r := range c.rows {
+			if value, has := b.facts[r.node][what]; has {
+				levels[value] = append(levels[value], i)
+			}
+		}
+		if len(levels) < 2 || len(levels) > mostLevels {
 			continue
 		}
-		for _, value := range slices.Sorted(maps.Keys(levels[what])) {
-			rows := levels[what][value]
+		for _, value := range slices.Sorted(maps.Keys(levels)) {
+			rows := levels[value]
 			m := len(rows)
 			if m < 2 || 2*m > n {
 				continue

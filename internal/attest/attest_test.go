@@ -17,7 +17,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -88,27 +87,6 @@ func TestParse(t *testing.T) {
 		if _, err := Parse([]byte(bad)); err == nil {
 			t.Errorf("Parse(%.40s) succeeded", bad)
 		}
-	}
-}
-
-// TestLongName: what reading a document allocates grows with its length, however long a name is and
-// however many values stand below it.
-func TestLongName(t *testing.T) {
-	name, list := strings.Repeat("n", 1<<20), strings.Repeat("1,", 1<<19)
-	doc := fmt.Appendf(nil, `{"a":{%q:[%s1]}}`, name, list)
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	for what, read := range map[string]func() error{
-		"DecodeUnsigned": func() error { return DecodeUnsigned(doc, MaxSize, new(struct{})) },
-		"Covers":         func() error { return Covers(doc, doc) },
-	} {
-		if err := read(); err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-	runtime.ReadMemStats(&after)
-	if n := after.TotalAlloc - before.TotalAlloc; n > 500*uint64(len(doc)) { // a path for each value is half a million times 1 MiB
-		t.Errorf("%d bytes: %d were allocated", len(doc), n)
 	}
 }
 
@@ -331,31 +309,4 @@ func FuzzOpen(f *testing.F) {
 			_, _ = Parse(o.Payload)
 		}
 	})
-}
-
-// FuzzDistinct: what is called distinct the walker accepts; and plain documents are.
-func FuzzDistinct(f *testing.F) {
-	for _, s := range []string{
-		`{"a":{"b":1,"c":[{"b":"}"},{"b":"\\""}]},"b":[]}`, `{"a":1,"a":2}`, `{"a":1,"A":2}`, `{"x":{"a":1,"A":2}}`, `{"x":[{"a":1,"a":2}]}`,
-		`{"a\u0062":1,"ab":2}`, "{\"\xff\":1,\"\xfe\":2}", `{"a":1} {}`, `[`, `{"s":1,"\u017f":2}`, `{"s":1,"ſ":2}`, `[[],{},{"a":"b,c"}]`, `"a"`, ``,
-	} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		slow := new(walker).document([]byte(s), nil)
-		if fast := distinct([]byte(s)); fast && slow != nil {
-			t.Errorf("%q is called distinct: %v", s, slow)
-		}
-	})
-}
-
-func TestDistinct(t *testing.T) {
-	for s, want := range map[string]bool{
-		string(statement(t)): true, `{"a":{"b":1},"b":[{"b":"}"},{"b":"\\\""}]}`: true, `{"a":1,"a":2}`: false, `{"x":[{"a":1,"a":2}]}`: false, `{"a":1,"A":2}`: false,
-		`{"x":{"a":1,"A":2}}`: true, `{"s":1,"ſ":2}`: false, "{\"\xff\":1,\"\xfe\":2}": false, strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1): false,
-	} {
-		if got := distinct([]byte(s)); got != want {
-			t.Errorf("distinct(%.80s) = %v", s, got)
-		}
-	}
 }

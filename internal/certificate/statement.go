@@ -113,9 +113,9 @@ func (m Machine) Equal(o Machine) bool {
 func (m *Machine) UnmarshalJSON(b []byte) error {
 	type plain Machine
 	var inside struct {
-		Certificate json.RawMessage `json:"certificate"`
+		Certificate json.RawMessage `json:"certificate,omitempty"`
 	}
-	if err := errors.Join(json.Unmarshal(b, (*plain)(m)), json.Unmarshal(b, &inside)); err != nil {
+	if err := cmp.Or(attest.Decode(b, MaxSize, (*plain)(m)), attest.Decode(b, MaxSize, &inside)); err != nil {
 		return err
 	}
 	m.raw = inside.Certificate

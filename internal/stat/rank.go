@@ -14,10 +14,10 @@ func Below(a, b []float64) float64 {
 	if len(a) == 0 || len(b) == 0 {
 		return 1
 	}
-	sorted := slices.Sorted(slices.Values(b))
+	below := sorted(b)
 	u := 0 // pairs in which b's value is not above a's
 	for _, v := range a {
-		i, _ := slices.BinarySearchFunc(sorted, v, func(x, v float64) int {
+		i, _ := slices.BinarySearchFunc(below, v, func(x, v float64) int {
 			if x <= v {
 				return -1
 			}

@@ -13,9 +13,15 @@ import (
 // Median returns the middle value; for an even number of values the mean of the two in the
 // middle.
 func Median(values []float64) float64 {
-	s := slices.Sorted(slices.Values(values))
+	s := sorted(values)
 	n := len(s)
 	return (s[(n-1)/2] + s[n/2]) / 2
+}
+
+func sorted(values []float64) []float64 {
+	s := slices.Clone(values)
+	slices.Sort(s)
+	return s
 }
 
 // normalMAD scales a median absolute deviation to a standard deviation: it is 1/Φ⁻¹(3/4).
@@ -68,7 +74,7 @@ type Interval struct {
 // and Nagaraja, Order Statistics, 3rd ed., 7.1). With too few values for the confidence the
 // interval spans all of them, and Confidence is what that achieves.
 func MedianInterval(values []float64, confidence float64) Interval {
-	s := slices.Sorted(slices.Values(values))
+	s := sorted(values)
 	n := len(s)
 	// Both ends move inwards while the tails outside stay small enough. below is the probability
 	// that k values or fewer are below the median.
