@@ -28,6 +28,7 @@ type decoded struct {
 	R  json.RawMessage   `json:"r,omitempty"`
 	A  any               `json:"a,omitempty"`
 	Y  []byte            `json:"y,omitempty"`
+	Z  []byte            `json:"z"`
 	N  json.Number       `json:"n,omitempty"`
 	LL [][]*string       `json:"ll,omitempty"`
 	MM map[named][]inner `json:"mm,omitempty"`
@@ -41,8 +42,8 @@ type inner struct{ X, Y float64 }
 
 type named string
 
-const good = `{"e":"é","s":"a\u00e9\n","i":-1,"u":2,"f":1e2,"b":true,"t":"2026-11-30T01:02:03.5Z","p":{"s":"","i":0,"t":"0001-01-01T00:00:00Z","l":null},"l":[{"X":1,"Y":-0.0}],` +
-	`"m":{"a":1,"b":2},"r":{"z":[1, 2]},"a":[null,"x"],"y":"AQI=","n":12,"ll":[[],null,["q",null]],"mm":{"k":[]},"new":{"x":1,"y":[{}]}}`
+const good = `{"e":"é","s":"a\u00e9\n","i":-1,"u":2,"f":1e2,"b":true,"t":"2026-11-30T01:02:03.5Z","p":{"s":"","i":0,"t":"0001-01-01T00:00:00Z","l":null,"z":null},"l":[{"X":1,"Y":-0.0}],` +
+	`"m":{"a":1,"b":2},"r":{"z":[1, 2]},"a":[null,"x"],"y":"AQI=","z":"","n":12,"ll":[[],null,["q",null]],"mm":{"k":[]},"new":{"x":1,"y":[{}]}}`
 
 // decodeTests are changes of good, and what is said of them: by Decode and by DecodeUnsigned, "" if they
 // accept them.
@@ -62,6 +63,8 @@ var decodeTests = []struct{ old, new, signed, unsigned string }{
 	{`"X":1,`, ``, `.l[0].X is missing`, ""},
 	{`"t":"2026-11-30T01:02:03.5Z",`, ``, `.t is missing`, ""},
 	{`"u":2`, `"u":null`, "", ""},
+	{`"y":"AQI="`, `"y":null`, "", ""},
+	{`"z":""`, `"z":null`, "", ""},
 	{`"s":"a\u00e9\n"`, `"s":null`, `.s is "null", which is read as ""`, ""},
 	{`"i":-1`, `"i":null`, `.i is "null", which is read as "0"`, ""},
 	{`"X":1`, `"X":null`, `.l[0].X is "null"`, ""},

@@ -32,6 +32,7 @@ type form struct {
 	kind   kind
 	elem   *form // of a pointer, a list or a map
 	fields []field
+	null   bool // null is encoded as null
 	time   bool // time.Time
 }
 
@@ -41,11 +42,6 @@ type field struct {
 	index []int
 	form  *form
 	omit  bool // left out where it is zero
-}
-
-// null reports whether null is encoded as null.
-func (f *form) null() bool {
-	return f.kind == asPointer || f.kind == asList || f.kind == asMap || f.kind == asRaw
 }
 
 // fixed reports whether no value of the form counts as zero to encoding/json's omitempty.
@@ -69,6 +65,10 @@ func newForm(t reflect.Type, made map[reflect.Type]*form) *form {
 	}
 	f := &form{time: t == reflect.TypeFor[time.Time]()}
 	made[t] = f
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface:
+		f.null = true
+	}
 	p := reflect.PointerTo(t)
 	switch {
 	case t == reflect.TypeFor[json.RawMessage]():

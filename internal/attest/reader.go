@@ -173,12 +173,12 @@ func (r *reader) member(v reflect.Value, f *form, o *object, name []byte) error 
 		return err
 	case i >= 0:
 		to := &o.fields[i]
-		return r.value(v.FieldByIndex(to.index), to.form, to.form.null() || to.omit && !to.form.fixed(), data)
+		return r.value(v.FieldByIndex(to.index), to.form, to.form.null || to.omit && !to.form.fixed(), data)
 	case f == nil || f.kind != asMap:
 		return r.value(reflect.Value{}, nil, true, data)
 	}
 	elem := reflect.New(v.Type().Elem()).Elem()
-	if err := r.value(elem, f.elem, f.elem.null(), data); err != nil {
+	if err := r.value(elem, f.elem, f.elem.null, data); err != nil {
 		return err
 	}
 	v.SetMapIndex(reflect.ValueOf(string(name)).Convert(v.Type().Key()), elem)
@@ -266,7 +266,7 @@ func (r *reader) list(v reflect.Value, f *form) error {
 			v.SetLen(n + 1)
 			elem = v.Index(n)
 		}
-		if err := r.value(elem, of, of == nil || of.null(), false); err != nil {
+		if err := r.value(elem, of, of == nil || of.null, false); err != nil {
 			return err
 		}
 		c := r.next()
