@@ -40,7 +40,7 @@ var floors = []string{
 	"harness/{estimate,explain,gather,history,hunt,keep,sign,site,suite,train}",
 	"harness/fleet",
 	"harness/{audit,fabric,judge,registry,report,site/kubernetes,site/nvsentinel,site/slurm,variables}",
-	"harness/{image,node,site/inform}",
+	"harness/{image,node,site/as,site/inform}",
 	"harness/certify",
 	"cmd/{assay,harness,libnccl}",
 }

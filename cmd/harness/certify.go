@@ -29,6 +29,7 @@ type certifyOptions struct {
 	sign           signOptions
 	push           pushOptions
 	site           siteOptions
+	as             asOptions
 	fabric         fabricOptions
 	stdout, stderr io.Writer
 }
@@ -65,7 +66,7 @@ func certifyCommand(out, errOut io.Writer) *cli.Command {
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Destination: &o.verbose, Usage: "also show the output of checks that passed"},
 			&cli.IntFlag{Name: "jobs", Value: runtime.GOMAXPROCS(0), DefaultText: "the number of processors", Destination: &o.Jobs, Usage: "run at most `N` checks at once"},
 			&cli.DurationFlag{Name: "timeout", Value: suite.DefaultTimeout, Destination: &o.Timeout, Usage: "limit each check to `TIME`, unless it sets its own limit"},
-		}, o.baseline.flags(), o.sign.flags(), o.push.flags(), o.site.flags(), o.fabric.flags()),
+		}, o.baseline.flags(), o.sign.flags(), o.push.flags(), o.site.flags(), o.as.flags(), o.fabric.flags()),
 		Before: grammar.NoArgs,
 		Action: func(c *cli.Context) error {
 			o.Only, o.Skip, o.Env, o.Subjects = c.StringSlice("only"), c.StringSlice("skip"), c.StringSlice("env"), c.StringSlice("subject")
@@ -73,7 +74,7 @@ func certifyCommand(out, errOut io.Writer) *cli.Command {
 			if err := o.validate(); err != nil {
 				return err
 			}
-			return o.run(c.Context)
+			return o.as.end(o.run(c.Context))
 		},
 	}
 }
@@ -93,6 +94,12 @@ func (o *certifyOptions) validate() error {
 	}
 	if err := o.site.needGPUs(o.GPUs); err != nil {
 		return err
+	}
+	if err := o.as.check(); err != nil {
+		return err
+	}
+	if o.as.given() && (o.format != "text" || o.NoSkip) {
+		return exit.Usagef("--as %s says what is printed, and what a skipped check means: leave out --format and --no-skip", o.as.name)
 	}
 	if o.Resume && o.Dir == "" {
 		return exit.Usagef("--resume goes with --out DIR/, the directory of the run that was cut off")

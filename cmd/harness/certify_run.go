@@ -39,6 +39,9 @@ func (o *certifyOptions) run(ctx context.Context) (err error) {
 	if o.site.named() && !c.Long() {
 		return exit.Usagef("--slurm, --kubernetes: the suite %s says nothing about this machine: name one that does, such as --suite quick", c.Name())
 	}
+	if o.as.given() && (!c.Long() || c.Fabric != nil) {
+		return exit.Usagef("--as %s: the verdict is about one machine: name a suite about machines, such as --suite quick, and start it once (of several machines, harness report --as --machine NAME reads it from their certificate)", o.as.name)
+	}
 	// Check what is needed at the end before anything runs.
 	site := func() error { return o.site.check(ctx) }
 	baseline := func() (err error) { c.Baseline, err = o.baseline.read(ctx); return err }
@@ -161,7 +164,10 @@ func (o *certifyOptions) write(c *certify.Certification, st *certificate.Stateme
 			return err
 		}
 	}
-	if o.format == "json" {
+	switch {
+	case o.as.given():
+		return o.as.write(o.stdout, st)
+	case o.format == "json":
 		return writeIndented(words.Raw(o.stdout), doc)
 	}
 	return report.Text(painted(o.stdout), st, report.TextOptions{

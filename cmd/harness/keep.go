@@ -125,7 +125,7 @@ func checkCertifyFlags(ctx context.Context, command string, flags []string) erro
 	for _, arg := range flags {
 		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 		switch name {
-		case "out", "format", "o", "resume", "list", "show", "kubernetes", "kubernetes-node", "kubernetes-taint":
+		case "out", "format", "o", "as", "resume", "list", "show", "kubernetes", "kubernetes-node", "kubernetes-taint":
 			return exit.Usagef("%s: --%s after -- is for %s to say; leave it out", command, name, command)
 		}
 	}

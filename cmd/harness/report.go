@@ -48,6 +48,7 @@ type reportOptions struct {
 	objects                 bool
 	maxAge                  time.Duration
 	keys, history           cli.StringSlice
+	as                      asOptions
 	src                     sourceOptions
 	stderr                  io.Writer
 }
@@ -60,7 +61,7 @@ func reportCommand(out, errOut io.Writer) *cli.Command {
 			"Up to four certificates are written in full. More, or those of several nodes in a directory and below it (*.json), in a REPO of a\n" +
 			"registry or in oci:DIR, become one page of the fleet: nodes that stand out from their peers, versions that differ, checks that did not\n" +
 			"pass, and who has no certificate. --machine NAME then shows one node, with its earlier certificates.\n" +
-			"Showing judges nothing: the exit status does not depend on the verdict (harness verify does).",
+			"Showing judges nothing: the exit status does not depend on the verdict (harness verify does), unless --as says whose it is.",
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "format", Aliases: []string{"o"}, Destination: &o.format, Usage: "`FORMAT` of the output: text, json, junit, prometheus or html (default: text; of a directory all)"},
 			&cli.StringFlag{Name: "out", Destination: &o.output, Usage: "write to `FILE`, or into the directory DIR/, instead of stdout"},
@@ -70,14 +71,20 @@ func reportCommand(out, errOut io.Writer) *cli.Command {
 			&cli.BoolFlag{Name: "objects", Destination: &o.objects, Usage: "with --format prometheus: write every GPU, port and pair, and not only those that are not well"},
 			&cli.StringSliceFlag{Name: "history", Destination: &o.history, Usage: "plot values over time in HTML, with the earlier certificate `FILE`; may be repeated"},
 			&cli.StringSliceFlag{Name: "key", Destination: &o.keys, Usage: "verify signatures with the public `KEY`, a PEM file or a service's reference as for harness sign; may be repeated"},
-		}, o.src.flags()...),
-		Action: func(c *cli.Context) error { return o.run(c.Context, c.Args().Slice(), out) },
+		}, append(o.as.flags(), o.src.flags()...)...),
+		Action: func(c *cli.Context) error { return o.as.end(o.run(c.Context, c.Args().Slice(), out)) },
 	}
 }
 
 func (o *reportOptions) run(ctx context.Context, files []string, out io.Writer) error {
 	if len(files) == 0 {
 		return exit.Usagef("report wants one CERTIFICATE at least, bare or signed, or a directory of them")
+	}
+	if err := o.as.check(); err != nil {
+		return err
+	}
+	if o.as.given() && (len(files) > 1 || registry.Several(files[0]) || o.format != "" || o.output != "") {
+		return exit.Usagef("--as %s states the verdict of one certificate, on stdout: name one, and leave out --format and --out", o.as.name)
 	}
 	if len(files) > mostPages || slices.ContainsFunc(files, registry.Several) || len(files) > 1 && o.format == "html" {
 		return o.fleet(ctx, files, out)
@@ -123,6 +130,9 @@ func (o *reportOptions) run(ctx context.Context, files []string, out io.Writer) 
 	}
 	if len(docs) > 1 && len(forms) > 1 { // a page shows one certificate
 		forms = slices.DeleteFunc(slices.Clone(forms), func(f report.Form) bool { return f.Format == "html" })
+	}
+	if o.as.given() {
+		return o.as.write(out, docs[0].Statement)
 	}
 	return o.pages(docs, forms, out)
 }

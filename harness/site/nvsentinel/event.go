@@ -22,13 +22,17 @@ const (
 	Store   Strategy = 2 // only keep it; a pod is not held back
 )
 
+var strategyNames = map[Strategy]string{Execute: "EXECUTE_REMEDIATION", Store: "STORE_ONLY"}
+
 // ParseStrategy reads the value of PROCESSING_STRATEGY.
 func ParseStrategy(s string) (Strategy, error) {
-	switch s {
-	case "", "EXECUTE_REMEDIATION":
+	for value, name := range strategyNames {
+		if s == name {
+			return value, nil
+		}
+	}
+	if s == "" {
 		return Execute, nil
-	case "STORE_ONLY":
-		return Store, nil
 	}
 	return 0, fmt.Errorf("PROCESSING_STRATEGY is EXECUTE_REMEDIATION or STORE_ONLY, not %q", s)
 }
@@ -51,6 +55,8 @@ const (
 	actionContactSupport = 5
 )
 
+var actionNames = map[int]string{actionNone: "NONE", actionContactSupport: "CONTACT_SUPPORT"}
+
 // maxMessage is the maximum length of a message.
 const maxMessage = 1024
 
@@ -66,7 +72,7 @@ func Of(st *certificate.Statement, node string, s Strategy) Event {
 	case result.Fail:
 		e.Fatal, e.Action = true, actionContactSupport
 	}
-	if !e.Healthy {
+	if p.Verdict == result.Fail || p.Verdict == result.Error { // that all were skipped is no check's fault
 		for i := range p.Results {
 			if r := &p.Results[i]; r.Verdict == p.Verdict {
 				e.Codes = append(e.Codes, r.ID)
@@ -109,4 +115,33 @@ func (e *Event) marshal() []byte {
 
 	events := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 1) // version
 	return protowire.AppendBytes(protowire.AppendTag(events, 2, protowire.BytesType), b)
+}
+
+// Events is the message HealthEvents in protobuf's JSON.
+type Events struct {
+	Version int         `json:"version"`
+	Events  []jsonEvent `json:"events"`
+}
+
+// jsonEvent is an Event in protobuf's JSON, which leaves zero values out.
+type jsonEvent struct {
+	Version   int       `json:"version"`
+	Agent     string    `json:"agent,omitempty"`
+	Component string    `json:"componentClass,omitempty"`
+	Check     string    `json:"checkName,omitempty"`
+	Fatal     bool      `json:"isFatal,omitempty"`
+	Healthy   bool      `json:"isHealthy,omitempty"`
+	Message   string    `json:"message,omitempty"`
+	Action    string    `json:"recommendedAction,omitempty"`
+	Codes     []string  `json:"errorCode,omitempty"`
+	Time      time.Time `json:"generatedTimestamp"`
+	Node      string    `json:"nodeName,omitempty"`
+	Strategy  string    `json:"processingStrategy,omitempty"`
+}
+
+// JSON returns the message HealthEvents with this event alone.
+func (e Event) JSON() Events {
+	return Events{1, []jsonEvent{{
+		1, e.Agent, e.Component, e.Check, e.Fatal, e.Healthy, e.Message, actionNames[e.Action], e.Codes, e.Time.UTC(), e.Node, strategyNames[e.Strategy],
+	}}}
 }

@@ -2,6 +2,8 @@ package nvsentinel
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"net"
 	"path/filepath"
 	"strings"
@@ -25,13 +27,19 @@ import (
 	"github.com/assay-hpc/assay/internal/result"
 )
 
-// healthEvents describes the message by the numbers and types of NVSentinel's protocol. Enums have
-// their numbers here.
+// healthEvents describes the message by the numbers, names and types of NVSentinel's protocol.
 func healthEvents(t *testing.T) protoreflect.MessageDescriptor {
 	t.Helper()
 	type kind = descriptorpb.FieldDescriptorProto_Type
-	const text, number, flag, message, many = descriptorpb.FieldDescriptorProto_TYPE_STRING, descriptorpb.FieldDescriptorProto_TYPE_UINT32,
-		descriptorpb.FieldDescriptorProto_TYPE_BOOL, descriptorpb.FieldDescriptorProto_TYPE_MESSAGE, true
+	const text, number, flag, message, enum, many = descriptorpb.FieldDescriptorProto_TYPE_STRING, descriptorpb.FieldDescriptorProto_TYPE_UINT32,
+		descriptorpb.FieldDescriptorProto_TYPE_BOOL, descriptorpb.FieldDescriptorProto_TYPE_MESSAGE, descriptorpb.FieldDescriptorProto_TYPE_ENUM, true
+	values := func(name string, all ...any) *descriptorpb.EnumDescriptorProto {
+		e := &descriptorpb.EnumDescriptorProto{Name: &name}
+		for i := 0; i < len(all); i += 2 {
+			e.Value = append(e.Value, &descriptorpb.EnumValueDescriptorProto{Name: proto.String(all[i].(string)), Number: proto.Int32(int32(all[i+1].(int)))})
+		}
+		return e
+	}
 	field := func(name string, n int32, k kind, of string, many bool) *descriptorpb.FieldDescriptorProto {
 		label := descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL
 		if many {
@@ -46,15 +54,19 @@ func healthEvents(t *testing.T) protoreflect.MessageDescriptor {
 	file, err := protodesc.NewFile(&descriptorpb.FileDescriptorProto{
 		Name: proto.String("x.proto"), Package: proto.String("datamodels"), Syntax: proto.String("proto3"),
 		Dependency: []string{timestamppb.File_google_protobuf_timestamp_proto.Path()},
+		EnumType: []*descriptorpb.EnumDescriptorProto{
+			values("ProcessingStrategy", "UNSPECIFIED", 0, "EXECUTE_REMEDIATION", 1, "STORE_ONLY", 2),
+			values("RecommendedAction", "NONE", 0, "COMPONENT_RESET", 2, "CONTACT_SUPPORT", 5, "RUN_FIELDDIAG", 6, "RESTART_VM", 15, "RESTART_BM", 24, "REPLACE_VM", 25, "RUN_DCGMEUD", 26, "RESTART_APP", 39, "UNKNOWN", 99),
+		},
 		MessageType: []*descriptorpb.DescriptorProto{
 			{Name: proto.String("HealthEvents"), Field: []*descriptorpb.FieldDescriptorProto{
 				field("version", 1, number, "", false), field("events", 2, message, ".datamodels.HealthEvent", many),
 			}},
 			{Name: proto.String("HealthEvent"), Field: []*descriptorpb.FieldDescriptorProto{
 				field("version", 1, number, "", false), field("agent", 2, text, "", false), field("componentClass", 3, text, "", false), field("checkName", 4, text, "", false),
-				field("isFatal", 5, flag, "", false), field("isHealthy", 6, flag, "", false), field("message", 7, text, "", false), field("recommendedAction", 8, number, "", false),
+				field("isFatal", 5, flag, "", false), field("isHealthy", 6, flag, "", false), field("message", 7, text, "", false), field("recommendedAction", 8, enum, ".datamodels.RecommendedAction", false),
 				field("errorCode", 9, text, "", many), field("generatedTimestamp", 12, message, ".google.protobuf.Timestamp", false), field("nodeName", 13, text, "", false),
-				field("processingStrategy", 16, number, "", false),
+				field("processingStrategy", 16, enum, ".datamodels.ProcessingStrategy", false),
 			}},
 		},
 	}, protoregistry.GlobalFiles)
@@ -108,9 +120,9 @@ func TestSend(t *testing.T) {
 		strategy Strategy
 		want     string
 	}{
-		{result.Pass, Execute, `"isHealthy":true,"message":"assay:suitequick,1checkspassed","generatedTimestamp":"2026-03-01T12:00:00.005Z","nodeName":"gpu-1","processingStrategy":1}]}`},
-		{result.Fail, Store, `"isFatal":true,"message":"assay:gpu/ecc:2errors","recommendedAction":5,"errorCode":["gpu/ecc"],"generatedTimestamp":"2026-03-01T12:00:00.005Z","nodeName":"gpu-1","processingStrategy":2}]}`},
-		{result.Error, Execute, `"message":"assay:notrun:gpu/ecc:2errors","errorCode":["gpu/ecc"],"generatedTimestamp":"2026-03-01T12:00:00.005Z","nodeName":"gpu-1","processingStrategy":1}]}`},
+		{result.Pass, Execute, `"isHealthy":true,"message":"assay:suitequick,1checkspassed","generatedTimestamp":"2026-03-01T12:00:00.005Z","nodeName":"gpu-1","processingStrategy":"EXECUTE_REMEDIATION"}]}`},
+		{result.Fail, Store, `"isFatal":true,"message":"assay:gpu/ecc:2errors","recommendedAction":"CONTACT_SUPPORT","errorCode":["gpu/ecc"],"generatedTimestamp":"2026-03-01T12:00:00.005Z","nodeName":"gpu-1","processingStrategy":"STORE_ONLY"}]}`},
+		{result.Error, Execute, `"message":"assay:notrun:gpu/ecc:2errors","errorCode":["gpu/ecc"],"generatedTimestamp":"2026-03-01T12:00:00.005Z","nodeName":"gpu-1","processingStrategy":"EXECUTE_REMEDIATION"}]}`},
 	} {
 		socket, got := connector(t)
 		st := certificate.New(certificate.Predicate{Suite: "quick", Finished: at, Results: []result.Result{{ID: "gpu/ecc", Verdict: tt.verdict, Reason: "2 errors"}}})
@@ -120,6 +132,26 @@ func TestSend(t *testing.T) {
 		const head = `{"version":1,"events":[{"version":1,"agent":"assay","componentClass":"Node","checkName":"Assay",`
 		if all := got(); len(all) != 1 || all[0] != head+tt.want {
 			t.Errorf("%s:\n got %s\nwant %s", tt.verdict, all, head+tt.want)
+		}
+	}
+}
+
+// TestJSON: protobuf reads from the JSON what it reads from the message.
+func TestJSON(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 5e6, time.FixedZone("", 3600))
+	for _, e := range []Event{
+		{Time: time.Unix(0, 0)},
+		{Agent: "assay", Component: "Node", Check: "Assay", Healthy: true, Message: "assay: <all> \"well\"", Time: at, Node: "gpu-1", Strategy: Execute},
+		{Agent: "assay", Component: "Node", Check: "Assay", Fatal: true, Message: "Å: 2 errors", Action: actionContactSupport, Codes: []string{"gpu/ecc", "gpu/xid"}, Time: at, Node: "gpu-1", Strategy: Store},
+	} {
+		what := healthEvents(t)
+		sent, read := dynamicpb.NewMessage(what), dynamicpb.NewMessage(what)
+		doc, err := json.Marshal(e.JSON())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(proto.Unmarshal(e.marshal(), sent), protojson.Unmarshal(doc, read)); err != nil || !proto.Equal(sent, read) {
+			t.Errorf("%s: %v\n got %v\nwant %v", doc, err, read, sent)
 		}
 	}
 }
