@@ -3,7 +3,8 @@
 # HealthCheckInterval, and kills it after 60 seconds, so it makes the passive
 # checks alone and ends before. Its status means nothing to Slurm: the harness
 # drains the node itself, and takes it back when all is well, but only a node
-# that it drained.
+# that it drained for one of these checks: what failed under load is measured
+# again by hand (harness certify --after).
 #
 # slurmd gives it no environment but SLURMD_NODENAME: whatever else it needs,
 # SLURM_CONF where that is not the usual file, goes into assay.conf.

@@ -49,6 +49,7 @@ func facts(s *certificate.Statement) []fact {
 	out.add("harness", join(p.Harness.Version, p.Harness.Commit))
 	out.add("limits", limitsFile(p.Limits))
 	out.add("selected", p.Selected.String())
+	out.add("repeated", p.After.String())
 	out.add("started", p.Started.Format(time.RFC3339))
 	out.add("took", fmt.Sprint(p.Finished.Sub(p.Started)))
 	return out

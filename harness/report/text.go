@@ -175,6 +175,7 @@ func (t *textWriter) head(s *certificate.Statement) {
 	line("harness", join(p.Harness.Version, fmt.Sprintf("%.12s", p.Harness.Commit)))
 	line("limits", limitsFile(p.Limits))
 	line("selected", p.Selected.String())
+	line("repeated", p.After.String())
 	t.printf("\n")
 }
 

@@ -17,11 +17,17 @@ import (
 // Prefix begins every reason that assay writes, and no other.
 const Prefix = "assay: "
 
+// notRun stands before the first check of a certificate whose checks could not be carried out.
+const notRun = "not run: "
+
 // Reason returns why a certificate is not a pass, in one line of at most limit bytes that begins
 // with [Prefix]: check, thing, what was seen, remedy, and the number of further checks. Where that
 // is too long, what was seen is shortened before the remedy, which says what to do. For a pass it
 // returns "". Control characters are left out.
-func Reason(st *certificate.Statement, limit int) string {
+func Reason(st *certificate.Statement, limit int) string { return reason(st, limit, nil) }
+
+// reason is Reason of a machine that also failed by earlier checks.
+func reason(st *certificate.Statement, limit int, earlier []string) string {
 	p := &st.Predicate
 	worst, lead := result.Fail, ""
 	switch p.Verdict {
@@ -30,10 +36,10 @@ func Reason(st *certificate.Statement, limit int) string {
 	case result.Skip:
 		return cut(Prefix+"every check was skipped: nothing was shown", limit)
 	case result.Error:
-		worst, lead = result.Error, "not run: "
+		worst, lead = result.Error, notRun
 	}
 	var first *result.Result
-	count := 0
+	count := len(earlier)
 	for i := range p.Results {
 		if r := &p.Results[i]; r.Verdict == worst {
 			if count++; first == nil {

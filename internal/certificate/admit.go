@@ -21,6 +21,9 @@ type Admitted struct {
 // Every certificate made with certify --gpus has it, whatever the suite.
 const GPUsID = "gpus"
 
+// BaselineID is the id of the result that compares figures with those of an earlier certificate.
+const BaselineID = "baseline"
+
 // Admit reads a stored certificate, bare or in its envelope, for the admission of a machine: policy
 // names the machine by its identity, the suites and the age that are allowed, and the keys.
 // A pass must have the result [GPUsID]: on a node that lost its GPUs, their checks are skipped.

@@ -50,8 +50,25 @@ type Predicate struct {
 	Machines []Machine `json:"machines,omitempty"`
 	Limits   *Limits   `json:"limits,omitempty"` // the site's own; nil: it has none
 	// Selected is which checks of the suite were wanted; nil: all.
-	Selected *Selected       `json:"selected,omitempty"`
-	Results  []result.Result `json:"results"`
+	Selected *Selected `json:"selected,omitempty"`
+	// After is which checks were measured harder than usual, because the machine had failed by them;
+	// nil: none.
+	After   *After          `json:"after,omitempty"`
+	Results []result.Result `json:"results"`
+}
+
+// After are checks by which the machine had failed before.
+type After struct {
+	Checks []string `json:"checks"` // their ids
+	Times  int      `json:"times"`  // how often each was run: all runs must pass
+}
+
+// String describes them: "diag/memory, 3 times".
+func (a *After) String() string {
+	if a == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s, %d times", strings.Join(a.Checks, ", "), a.Times)
 }
 
 // Selected are patterns of the ids of the checks that were wanted: those that Only covers, or all if

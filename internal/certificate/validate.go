@@ -37,6 +37,11 @@ func (p *Predicate) Validate() error {
 	if s := p.Selected; s != nil && (len(s.Only)+len(s.Skip) == 0 || slices.ContainsFunc(slices.Concat(s.Only, s.Skip), func(p string) bool { return !result.IsName(p) })) {
 		return fmt.Errorf("selected: only %.80q, skip %.80q: there is no pattern, or one is not a name", s.Only, s.Skip)
 	}
+	if a := p.After; a != nil && (a.Times < 2 || len(a.Checks) == 0 || slices.ContainsFunc(a.Checks, func(id string) bool {
+		return !slices.ContainsFunc(p.Results, func(r result.Result) bool { return r.ID == id })
+	})) {
+		return fmt.Errorf("after: checks %.80q, %d times: there is none, one has no result, or it was not repeated", a.Checks, a.Times)
+	}
 	if err := p.Limits.validate(); err != nil {
 		return fmt.Errorf("limits: %w", err)
 	}

@@ -24,9 +24,11 @@ type Form struct {
 	// Details: whoever starts the tool reads [Reason] from file descriptor 3.
 	Details bool
 
-	exit     map[result.Verdict]int
-	harmless string                                                                   // the environment's NAME=VALUE with which no verdict is a failure; "": none
-	document func(st *certificate.Statement, getenv func(string) string) (any, error) // a string, or what is written as JSON
+	exit map[result.Verdict]int
+	// harmless is the environment's NAME=VALUE with which no verdict is a failure; "": there is none.
+	harmless string
+	// document returns a text, or what is written as JSON.
+	document func(st *certificate.Statement, getenv func(string) string) (any, error)
 }
 
 // forms are all forms.

@@ -38,6 +38,28 @@ func (o Options) Check(ctx context.Context) error {
 	return errors.Join(all...)
 }
 
+// Failed returns the checks by which the node failed, as far as the systems know, and may take it back.
+func (o Options) Failed(ctx context.Context) (checks []string, err error) {
+	var all []error
+	if o.Slurm != nil {
+		var known []string
+		s, err := slurm.Find()
+		if err == nil {
+			known, err = slurm.Failed(ctx, s, *o.Slurm)
+		}
+		checks, all = append(checks, known...), append(all, prefixed("--slurm", err))
+	}
+	if o.Kubernetes != nil {
+		var known []string
+		c, err := kubernetes.Connect()
+		if err == nil {
+			known, err = c.Failed(ctx, *o.Kubernetes)
+		}
+		checks, all = append(checks, known...), append(all, prefixed("--kubernetes", err))
+	}
+	return checks, errors.Join(all...)
+}
+
 // Act informs the systems, and passes to did what was done. If one system cannot be informed, the
 // other still is.
 func (o Options) Act(ctx context.Context, adm *certificate.Admitted, did func(whom, note string)) error {

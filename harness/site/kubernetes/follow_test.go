@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/result"
 )
 
@@ -132,11 +133,62 @@ func TestRefusedIsNotWritten(t *testing.T) {
 			t.Errorf("%s: the node was %+v, and is %+v", adm.name, before, got)
 		}
 	}
-	if _, err := c.Act(t.Context(), statementAt(result.Pass, now.Add(time.Second)), o); err != nil {
+	if _, err := c.Act(t.Context(), repaired(now.Add(time.Second), "gpu/ecc"), o); err != nil {
 		t.Errorf("a later pass: %v", err)
 	}
 	if got := s.read(t, "gpu-1"); got.Label != "pass" || got.Taint != "" {
 		t.Errorf("after a later pass: %+v", got)
+	}
+}
+
+// TestRepair: a node that failed comes back by a pass that measured all that it failed by, harder.
+func TestRepair(t *testing.T) {
+	s := startServer(t)
+	s.newNode(t, "gpu-1")
+	now := time.Now().Truncate(time.Second)
+	c := open(t, s.as(harness), now)
+	o := Options{Node: "gpu-1", Taint: "NoSchedule"}
+	fail := func(id string) result.Result { return result.Result{ID: id, Verdict: result.Fail, Reason: "why"} }
+	plain := certificateOf(now.Add(3*time.Second), "GPU-1", nil, result.Result{ID: certificate.GPUsID, Verdict: result.Pass}, result.Result{ID: "a", Verdict: result.Pass})
+	for i, tt := range []struct {
+		name   string
+		adm    *certificate.Admitted
+		failed string // the annotation then
+		want   string // part of the error
+	}{
+		{"the failure", certificateOf(now, "GPU-1", nil, fail("a"), fail("b/c")), "a,b/c", ""},
+		{"another failure", certificateOf(now.Add(time.Second), "GPU-1", nil, fail("d"), fail("a")), "d,a,b/c", ""},
+		{"one is answered, another fails", certificateOf(now.Add(2*time.Second), "GPU-1", &certificate.After{Checks: []string{"d"}, Times: 3}, result.Result{ID: "d", Verdict: result.Pass}, fail("a")), "a,b/c", ""},
+		{"a check could not be run", certificateOf(now.Add(2*time.Second), "GPU-1", nil, result.Result{ID: "a", Verdict: result.Error, Reason: "why"}), "a,b/c", ""},
+		{"a usual pass", plain, "a,b/c", "the node failed by a, b/c, which the certificate did not measure harder than usual; certify --after"},
+		{"a part", repaired(now.Add(4*time.Second), "a"), "a,b/c", "the node failed by b/c, which"},
+		{"all", repaired(now.Add(5*time.Second), "a", "b/c"), "", ""},
+		{"a usual pass, then", certificateOf(now.Add(6*time.Second), "GPU-1", nil, result.Result{ID: certificate.GPUsID, Verdict: result.Pass}), "", ""},
+	} {
+		_, err := c.Act(t.Context(), tt.adm, o)
+		if (err != nil) != (tt.want != "") || err != nil && (!errors.Is(err, attest.ErrUse) || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%d, %s: %v; want %q", i, tt.name, err, tt.want)
+		}
+		failed, err := c.Failed(t.Context(), o)
+		if got := strings.Join(failed, ","); err != nil || got != tt.failed || s.node(t, "gpu-1").Annotations[failedKey] != got {
+			t.Errorf("%d, %s: failed by %q, %v; want %q", i, tt.name, got, err, tt.failed)
+		}
+		if got := s.read(t, "gpu-1"); i == 0 && got.Message != "assay: a: why (+1 more: b/c)" {
+			t.Errorf("the condition says %q", got.Message)
+		}
+		if tt.name == "all" {
+			if got := s.read(t, "gpu-1"); got.Label != "pass" || got.Taint != "" || got.Message != "assay: suite node, 3 checks passed; after repair: a, b/c, 3 times" {
+				t.Errorf("after repair: %+v", got)
+			}
+		}
+	}
+	// Another machine has that name now.
+	if _, err := c.Act(t.Context(), certificateOf(now.Add(7*time.Second), "GPU-1", nil, fail("a")), o); err != nil {
+		t.Fatal(err)
+	}
+	o.Vouched = true
+	if _, err := c.Act(t.Context(), statementOf(result.Pass, now.Add(8*time.Second), "GPU-2"), o); err != nil {
+		t.Errorf("another machine: %v", err)
 	}
 }
 

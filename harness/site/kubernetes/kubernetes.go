@@ -39,6 +39,9 @@ const (
 	// identityKey is the key of the annotation: the digest of the machine's identity, as of the last
 	// certificate that was applied.
 	identityKey = "assay-hpc.github.io/node-identity"
+	// failedKey is the key of the annotation: the checks by which the machine failed, until a pass
+	// that measured them harder than usual.
+	failedKey = "assay-hpc.github.io/failed"
 )
 
 // taintEffects are Kubernetes' effects.
@@ -118,10 +121,27 @@ var nodes = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 
 // Act writes the outcome of the certificate to the node and returns a message for the user. Its
 // error says which rights are missing, if any are. It wraps [attest.ErrSubject] if the node is another
-// machine, and [attest.ErrTime] if the certificate is a pass that is older than what it would undo;
-// then nothing is written.
+// machine, [attest.ErrTime] if the certificate is a pass that is older than what it would undo, and
+// [attest.ErrUse] if it is one that does not answer the checks by which the node failed; then nothing
+// is written.
 func (c *Cluster) Act(ctx context.Context, adm *certificate.Admitted, o Options) (string, error) {
 	return c.ActDue(ctx, adm, o, "")
+}
+
+// Failed returns the checks by which the machine failed that the node is.
+func (c *Cluster) Failed(ctx context.Context, o Options) ([]string, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	object, err := c.client.Resource(nodes).Get(ctx, o.Node, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("node %s: %w", o.Node, err)
+	}
+	n, err := readNode(object.Object)
+	if err != nil {
+		return nil, err
+	}
+	return n.failed(), nil
 }
 
 // ActDue is Act for a node that is to be certified again, although the certificate counts until

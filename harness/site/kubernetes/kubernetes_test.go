@@ -34,9 +34,20 @@ func statementAt(v result.Verdict, began time.Time) *certificate.Admitted {
 }
 
 func statementOf(v result.Verdict, began time.Time, identity string) *certificate.Admitted {
-	st := certificate.New(certificate.Predicate{
-		Suite: "node", Started: began, Finished: began.Add(time.Second), Results: []result.Result{{ID: map[bool]string{true: certificate.GPUsID, false: "gpu/ecc"}[v == result.Pass], Verdict: v, Reason: "2 errors\n\x1b"}},
-	})
+	return certificateOf(began, identity, nil, result.Result{ID: map[bool]string{true: certificate.GPUsID, false: "gpu/ecc"}[v == result.Pass], Verdict: v, Reason: "2 errors\n\x1b"})
+}
+
+// repaired is a pass that answers a failure by checks.
+func repaired(began time.Time, checks ...string) *certificate.Admitted {
+	results := []result.Result{{ID: certificate.GPUsID, Verdict: result.Pass}}
+	for _, id := range checks {
+		results = append(results, result.Result{ID: id, Verdict: result.Pass})
+	}
+	return certificateOf(began, "GPU-1", &certificate.After{Checks: checks, Times: 3}, results...)
+}
+
+func certificateOf(began time.Time, identity string, after *certificate.After, results ...result.Result) *certificate.Admitted {
+	st := certificate.New(certificate.Predicate{Suite: "node", Started: began, Finished: began.Add(time.Second), After: after, Results: results})
 	if err := st.SetNode(&certificate.Node{Name: "gpu-1", Identity: []string{identity}}); err != nil {
 		panic(err)
 	}
@@ -93,6 +104,7 @@ func TestAct(t *testing.T) {
 	s.newNode(t, "gpu-1")
 	const (
 		passed = "assay: suite node, 1 checks passed"
+		after  = "assay: suite node, 2 checks passed; after repair: gpu/ecc, 3 times"
 		failed = "assay: gpu/ecc: 2 errors"
 	)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -108,13 +120,17 @@ func TestAct(t *testing.T) {
 		{result.Fail, "NoSchedule", ours{"False", "ChecksFailed", failed, "12:04:00", "12:02:00", "fail", "", "NoSchedule"}},
 		{result.Fail, "PreferNoSchedule", ours{"False", "ChecksFailed", failed, "12:05:00", "12:02:00", "fail", "", "PreferNoSchedule"}},
 		{result.Error, "NoSchedule", ours{"Unknown", "ChecksNotCarriedOut", "assay: not run: gpu/ecc: 2 errors", "12:06:00", "12:06:00", "", "", "PreferNoSchedule"}},
-		{result.Pass, "", ours{"True", "ChecksPassed", passed, "12:07:00", "12:07:00", "pass", "", "PreferNoSchedule"}},
+		{result.Pass, "", ours{"True", "ChecksPassed", after, "12:07:00", "12:07:00", "pass", "", "PreferNoSchedule"}},
 		{result.Pass, "NoSchedule", ours{"True", "ChecksPassed", passed, "12:08:00", "12:07:00", "pass", "", ""}},
 		{result.Skip, "NoSchedule", ours{"Unknown", "EveryCheckSkipped", "assay: every check was skipped: nothing was shown", "12:09:00", "12:09:00", "", "", ""}},
 	} {
 		now := at.Add(time.Duration(i) * time.Minute)
 		c := open(t, s.as(harness), now)
-		note, err := c.Act(t.Context(), statementAt(tt.verdict, now.Add(-30*time.Second)), Options{Node: "gpu-1", Taint: tt.taint})
+		adm := statementAt(tt.verdict, now.Add(-30*time.Second))
+		if tt.want.Message == after {
+			adm = repaired(now.Add(-30*time.Second), "gpu/ecc")
+		}
+		note, err := c.Act(t.Context(), adm, Options{Node: "gpu-1", Taint: tt.taint})
 		if err != nil {
 			t.Fatalf("%d, %s: %v", i, tt.verdict, err)
 		}

@@ -100,8 +100,8 @@ func (s *Superseded) Unwrap() error { return attest.ErrTime }
 // clockSlack is how far clocks may differ.
 const clockSlack = time.Hour
 
-// mayFollow reports whether the certificate may follow what is written on the node. A pass must have
-// begun after whatever it would undo: a failure, or that the node waits for its certification. Times
+// mayFollow reports whether the certificate may follow what is written on the node. A pass must answer
+// the checks by which the machine failed, and have begun after whatever it would undo: a failure, or that the node waits for its certification. Times
 // after the limit do not count; zero: there is none.
 func (n *node) mayFollow(adm *certificate.Admitted, limit time.Time) error {
 	p := &adm.Statement().Predicate
@@ -135,11 +135,33 @@ func (n *node) mayFollow(adm *certificate.Admitted, limit time.Time) error {
 	}
 	switch {
 	case marked && !since.IsZero():
-		return adm.Supersedes("what marked the node", since)
+		if err := adm.Supersedes("what marked the node", since); err != nil {
+			return err
+		}
 	case !marked && !same && p.Finished.Before(noted):
 		return &Superseded{noted}
 	}
+	if open := site.Unanswered(adm.Statement(), n.failedOf(adm)); len(open) > 0 {
+		return fmt.Errorf("%w: the node failed by %s, which the certificate did not measure harder than usual; certify --after %q does", attest.ErrUse, strings.Join(open, ", "), site.Prefix+open[0])
+	}
 	return nil
+}
+
+// failed returns the checks by which the machine failed.
+func (n *node) failed() []string {
+	text := n.Metadata.Annotations[failedKey]
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ",")
+}
+
+// failedOf is failed, if the node is still the machine that the certificate is about.
+func (n *node) failedOf(adm *certificate.Admitted) []string {
+	if known := n.Metadata.Annotations[identityKey]; known != "" && known != adm.Identity() {
+		return nil
+	}
+	return n.failed()
 }
 
 // noted returns when the latest certificate that was applied had been finished; zero if none says it,
@@ -169,12 +191,19 @@ func (n *node) metaPatch(adm *certificate.Admitted, effect string, limit time.Ti
 	if v := st.Predicate.Verdict; v == result.Pass || v == result.Fail {
 		label = string(v)
 	}
+	annotations := map[string]any{
+		certificateKey: adm.Digest(), finishedKey: finished.UTC().Format(time.RFC3339Nano), identityKey: adm.Identity(),
+	}
+	switch failed := n.failedOf(adm); st.Predicate.Verdict {
+	case result.Pass:
+		annotations[failedKey] = nil
+	case result.Fail:
+		annotations[failedKey] = strings.Join(slices.Concat(site.Failed(st), site.Earlier(st, failed)), ",")
+	}
 	patch := map[string]any{"metadata": map[string]any{
 		"resourceVersion": n.Metadata.ResourceVersion,
 		"labels":          map[string]any{verdictKey: label},
-		"annotations": map[string]any{
-			certificateKey: adm.Digest(), finishedKey: finished.UTC().Format(time.RFC3339Nano), identityKey: adm.Identity(),
-		},
+		"annotations":     annotations,
 	}}
 	if taints, changed := n.taints(st.Predicate.Verdict, effect); changed {
 		patch["spec"] = map[string]any{"taints": taints}
@@ -205,7 +234,7 @@ func (n *node) clearPatch() ([]byte, error) {
 	patch := map[string]any{"metadata": map[string]any{
 		"resourceVersion": n.Metadata.ResourceVersion,
 		"labels":          map[string]any{verdictKey: nil},
-		"annotations":     map[string]any{certificateKey: nil, finishedKey: nil, identityKey: nil},
+		"annotations":     map[string]any{certificateKey: nil, finishedKey: nil, identityKey: nil, failedKey: nil},
 	}}
 	taints := slices.DeleteFunc(slices.Clone(n.Spec.Taints), isOurs)
 	if len(taints) != len(n.Spec.Taints) {
@@ -249,12 +278,18 @@ const maxMessage = 256
 func condition(st *certificate.Statement) nodeCondition {
 	p := &st.Predicate
 	c := nodeCondition{Type: conditionType, Status: "Unknown", Message: site.Reason(st, maxMessage)}
+	if all := site.Mark(st, maxMessage, nil); len(all) <= maxMessage {
+		c.Message = all
+	}
 	switch p.Verdict {
 	case result.Pass:
 		c.Status, c.Reason = "True", "ChecksPassed"
 		c.Message = fmt.Sprintf("assay: suite %s, %d checks passed", p.Suite, result.Count(p.Results)[result.Pass])
 		if n := result.Count(p.Results)[result.Warn]; n > 0 {
 			c.Message += fmt.Sprintf(", %d warned", n)
+		}
+		if p.After != nil {
+			c.Message = site.Shorten(c.Message+"; after repair: "+p.After.String(), maxMessage)
 		}
 	case result.Fail:
 		c.Status, c.Reason = "False", "ChecksFailed"

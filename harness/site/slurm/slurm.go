@@ -1,8 +1,9 @@
 // Package slurm drains a node in Slurm, through scontrol, when its certificate says that it
 // failed, and takes it back into service when it passes.
 //
-// It only takes back nodes that it drained itself, which it recognises by their reason, and does
-// not change a reason that others gave. [Decide] implements these rules; [Act] applies them.
+// It only takes back nodes that it drained itself, which it recognises by their reason, and by a
+// certificate that measured what the reason names, harder than usual. It does not change a reason that
+// others gave. [Decide] implements these rules; [Act] applies them.
 package slurm
 
 import (
@@ -64,8 +65,8 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// maxReason is the maximum length of a reason. Slurm's own limit is far larger; sinfo -R should
-// fit on a screen.
+// maxReason is the maximum length of a reason, but for the names of further checks at its end. Slurm's
+// own limit is far larger; sinfo -R should fit on a screen.
 const maxReason = 200
 
 // A Change is a change of a node's state.
@@ -75,8 +76,9 @@ type Change struct {
 	Note   string // a message for the user
 }
 
-// Decide returns the change that a certificate requires. A pass takes a node back only if its checks
-// began after the node was drained: the error wraps [attest.ErrTime] if they did not.
+// Decide returns the change that a certificate requires. A pass takes a node back only if it answers
+// the checks by which the node failed ([site.Unanswered]), and its checks began after the node was
+// drained: the error wraps [attest.ErrTime] if they did not.
 func Decide(adm *certificate.Admitted, n Node, o Options) (Change, error) {
 	c := decide(adm.Statement(), n, o)
 	if c.State != "undrain" {
@@ -95,7 +97,8 @@ func Decide(adm *certificate.Admitted, n Node, o Options) (Change, error) {
 func decide(st *certificate.Statement, n Node, o Options) Change {
 	ours := strings.HasPrefix(n.Reason, site.Prefix)
 	drained := n.Is("DRAIN")
-	reason := site.Reason(st, maxReason)
+	failed, others := n.failed()
+	reason := site.Mark(st, maxReason, site.Earlier(st, failed))
 	switch v := st.Predicate.Verdict; {
 	case v == result.Pass && !drained:
 		return Change{Note: fmt.Sprintf("node %s passed and is in service", n.Name)}
@@ -103,6 +106,11 @@ func decide(st *certificate.Statement, n Node, o Options) Change {
 		return Change{Note: fmt.Sprintf("node %s passed and stays drained: the reason is not ours: %q", n.Name, n.Reason)}
 	case v == result.Pass && !o.Resume:
 		return Change{Note: fmt.Sprintf("node %s passed and stays drained: %q; --slurm-resume takes it back", n.Name, n.Reason)}
+	case v == result.Pass && len(site.Unanswered(st, failed)) > 0:
+		return Change{Note: fmt.Sprintf("node %s passed and stays drained: it failed by %s, which this certificate did not measure harder than usual; certify --after REASON does: %q",
+			n.Name, strings.Join(site.Unanswered(st, failed), ", "), n.Reason)}
+	case v == result.Pass && others && st.Predicate.Selected != nil:
+		return Change{Note: fmt.Sprintf("node %s passed and stays drained: its reason does not name all checks that failed, and this certificate left some out (%s): %q", n.Name, st.Predicate.Selected, n.Reason)}
 	case v == result.Pass:
 		return Change{State: "undrain", Note: fmt.Sprintf("node %s passed and is taken back; it was drained: %q", n.Name, n.Reason)}
 	case v != result.Fail && !o.OnError:
@@ -126,6 +134,33 @@ func (n Node) kept() bool {
 		return false
 	}
 	return n.Is("DRAIN") || !strings.HasPrefix(n.Reason, "Not responding") && !strings.HasPrefix(n.Reason, "Node unexpectedly rebooted")
+}
+
+// failed returns the checks by which a node that assay drained failed, and whether there are others
+// that are not known.
+func (n Node) failed() (checks []string, others bool) {
+	if !n.Is("DRAIN") {
+		return nil, false
+	}
+	return site.Read(n.Reason)
+}
+
+// Failed returns the checks by which the node failed, if assay drained it and the options allow to
+// take it back.
+func Failed(ctx context.Context, s Scontrol, o Options) ([]string, error) {
+	if !o.Resume {
+		return nil, nil
+	}
+	name, err := nodeName(o.Node, new(certificate.Statement))
+	if err != nil {
+		return nil, err
+	}
+	n, err := s.Node(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	checks, _ := n.failed()
+	return checks, nil
 }
 
 // Args are scontrol's arguments for the change.

@@ -25,7 +25,12 @@ func statement(v result.Verdict) *certificate.Admitted {
 }
 
 func statementOf(v result.Verdict, name string, began time.Time) *certificate.Admitted {
-	st := certificate.New(certificate.Predicate{Suite: "node", Started: began, Finished: began.Add(time.Minute), Results: []result.Result{{ID: map[bool]string{true: certificate.GPUsID, false: "x"}[v == result.Pass], Verdict: v, Reason: "why"}}})
+	p := certificate.Predicate{Suite: "node", Started: began, Finished: began.Add(time.Minute), Results: []result.Result{{ID: "x", Verdict: v, Reason: "why"}}}
+	if v == result.Pass { // it answers a failure by x
+		p.Results = append(p.Results, result.Result{ID: certificate.GPUsID, Verdict: v}, result.Result{ID: "y", Verdict: v})
+		p.After = &certificate.After{Checks: []string{"x"}, Times: 3}
+	}
+	st := certificate.New(p)
 	if err := st.SetNode(&certificate.Node{Name: name, Identity: []string{"GPU-1"}}); err != nil {
 		panic(err)
 	}
@@ -48,6 +53,12 @@ func TestDecide(t *testing.T) {
 		{result.Pass, "IDLE DRAIN", fail, Options{Resume: true}, back, "taken back"},
 		{result.Pass, "IDLE DRAIN", fail, Options{}, "", "--slurm-resume"},
 		{result.Pass, "DOWN DRAIN", fail, Options{Resume: true}, back, "taken back"}, // DOWN stays
+		{result.Pass, "IDLE DRAIN", broken, Options{Resume: true}, back, "taken back"},
+		{result.Pass, "IDLE DRAIN", "assay: gpus: 7 GPUs, not 8", Options{Resume: true}, back, "taken back"},
+		{result.Pass, "IDLE DRAIN", "assay: every check was skipped: nothing was shown", Options{Resume: true}, back, "taken back"},
+		{result.Pass, "IDLE DRAIN", "assay: y: was measured, but not harder", Options{Resume: true}, "", "it failed by y, which this certificate did not measure harder than usual"},
+		{result.Pass, "IDLE DRAIN", fail + " (+2 more: y, z)", Options{Resume: true}, "", "it failed by y, z, which"},
+		{result.Pass, "IDLE DRAIN", fail + " (+1 more)", Options{Resume: true}, back, "taken back"},
 		{result.Pass, "IDLE DRAIN", "fan", Options{Resume: true}, "", "not ours"},
 		{result.Pass, "IDLE DRAIN", "assay:x", Options{Resume: true}, "", "not ours"},
 		{result.Pass, "IDLE DRAIN", "", Options{Resume: true}, "", "not ours"},
@@ -55,7 +66,9 @@ func TestDecide(t *testing.T) {
 		{result.Fail, "IDLE", "", Options{}, drain, fail},
 		{result.Fail, "ALLOCATED", "", Options{Resume: true}, drain, fail},
 		{result.Fail, "IDLE DRAIN", fail, Options{}, "", "already"},
-		{result.Fail, "IDLE DRAIN", "assay: y: other", Options{}, drain, fail},
+		{result.Fail, "IDLE DRAIN", "assay: y: other", Options{}, drain, fail + " (+1 more: y)"},
+		{result.Fail, "IDLE DRAIN", fail + " (+1 more: y)", Options{}, "", "already"},
+		{result.Fail, "IDLE", "assay: y: of a drain that is over", Options{}, drain, `"` + fail + `"`},
 		{result.Fail, "IDLE DRAIN", "fan", Options{}, "", `"fan"`},
 		{result.Fail, "IDLE DRAIN", "", Options{}, "", "out of service already"}, // State=DRAIN in slurm.conf
 		{result.Fail, "DOWN", "", Options{}, drain, fail},
@@ -79,6 +92,16 @@ func TestDecide(t *testing.T) {
 		if err != nil || got.State != tt.want || !strings.Contains(got.Note, tt.says) || (got.State == drain) != (got.Reason != "") {
 			t.Errorf("Decide(%s, %+v, %+v) = %+v, %v; want %q, %q", tt.verdict, n, tt.o, got, err, tt.want, tt.says)
 		}
+	}
+}
+
+// TestSelected: a reason that does not name all checks is answered by a certificate that left none out.
+func TestSelected(t *testing.T) {
+	n := Node{Name: "n1", State: []string{"IDLE", "DRAIN"}, Reason: "assay: x: why (+1 more)", Since: drained}
+	adm := statement(result.Pass)
+	adm.Statement().Predicate.Selected = &certificate.Selected{Only: []string{"x"}}
+	if c, err := Decide(adm, n, Options{Resume: true}); err != nil || c.State != "" || !strings.Contains(c.Note, "this certificate left some out (--only x)") {
+		t.Errorf("%+v, %v", c, err)
 	}
 }
 
