@@ -4,15 +4,21 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/harness/certify"
 	"github.com/assay-hpc/assay/harness/fabric"
+	"github.com/assay-hpc/assay/harness/history"
 	"github.com/assay-hpc/assay/harness/image"
 	"github.com/assay-hpc/assay/harness/node"
+	"github.com/assay-hpc/assay/harness/registry"
+	"github.com/assay-hpc/assay/harness/site"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/exit"
@@ -30,6 +36,8 @@ type certifyOptions struct {
 	push           pushOptions
 	site           siteOptions
 	as             asOptions
+	after          string
+	history        cli.StringSlice
 	fabric         fabricOptions
 	stdout, stderr io.Writer
 }
@@ -58,6 +66,8 @@ func certifyCommand(out, errOut io.Writer) *cli.Command {
 			&cli.StringFlag{Name: "inventory", Destination: &o.inventory, Usage: "also write the list of packages to `FILE`"},
 			&cli.StringSliceFlag{Name: "only", Usage: "run checks whose id matches `GLOB`, and what they need; may be repeated"},
 			&cli.StringSliceFlag{Name: "skip", Usage: "leave out checks whose id matches `GLOB`; may be repeated"},
+			&cli.StringFlag{Name: "after", Destination: &o.after, Usage: "also run the checks by which the machine failed before, three times each, of which none may fail or be skipped: those of `CERTIFICATE`, or of a reason that begins with \"" + site.Prefix + "\""},
+			&cli.StringSliceFlag{Name: "history", Destination: &o.history, Usage: "if a check fails, say how often and when it failed before, by the certificates in `DIR|REPO`; may be repeated"},
 			&cli.BoolFlag{Name: "resume", Destination: &o.Resume, Usage: "with --out DIR/: continue an interrupted run; do not repeat finished checks"},
 			&cli.BoolFlag{Name: "no-skip", Destination: &o.NoSkip, Usage: "count a skipped check as a failure (except those that --only and --skip leave out)"},
 			&cli.BoolFlag{Name: "list", Destination: &o.List, Usage: "list the suite's checks for this image, and exit"},
@@ -110,6 +120,12 @@ func (o *certifyOptions) validate() error {
 	if file := suite.FileSuite(o.Suite); file != o.Suite && slices.Contains(append(node.Names(), image.Name), file) && (o.sign.key != "" || o.push.to != "" || o.site.named()) {
 		return exit.Usagef("--suite %s: a suite that decides about this machine may not be called %q, as one that comes with the harness: give the file another name", o.Suite, file)
 	}
+	for _, where := range o.history.Value() {
+		o.Recall = o.recall
+		if _, err := os.Stat(where); err != nil && (filepath.IsAbs(where) || strings.HasPrefix(where, ".")) {
+			return exit.Usagef("--history: %w", err)
+		}
+	}
 	o.Join = func(ctx context.Context, name string) (*fabric.Fabric, error) {
 		return o.fabric.join(ctx, name, o.stderr)
 	}
@@ -118,6 +134,43 @@ func (o *certifyOptions) validate() error {
 		return err
 	}
 	return o.Validate()
+}
+
+// failedBefore returns the checks that --after names.
+func (o *certifyOptions) failedBefore(ctx context.Context) ([]string, error) {
+	if o.after == "" {
+		return nil, nil
+	}
+	if strings.HasPrefix(o.after, site.Prefix) {
+		checks, others := site.Read(o.after)
+		if len(checks) == 0 {
+			return nil, exit.Usagef("--after %q: the reason names no check", o.after)
+		}
+		if others {
+			fmt.Fprintln(o.stderr, "harness: --after: the reason does not name all checks that failed; the certificate of the failure does")
+		}
+		return checks, nil
+	}
+	d, err := new(sourceOptions).document(ctx, o.after, nil)
+	if err != nil {
+		return nil, fmt.Errorf("--after: %w (a reason begins with %q)", err, site.Prefix)
+	}
+	checks := site.Failed(d.Statement)
+	if len(checks) == 0 {
+		fmt.Fprintf(o.stderr, "harness: --after: no check of %s failed: none is measured harder\n", o.after)
+	}
+	return checks, nil
+}
+
+// recall reads the earlier certificates. What cannot be read keeps no certificate from being written.
+func (o *certifyOptions) recall(ctx context.Context, known *history.Recall) {
+	r := registry.Reader{To: known, Options: registryOptions(o.push.insecure)}
+	for _, where := range o.history.Value() {
+		if err := r.Read(ctx, where); err != nil {
+			fmt.Fprintf(o.stderr, "harness: --history %s: %v\n", where, err)
+		}
+	}
+	r.Summary(o.stderr)
 }
 
 // given returns the value of a flag that was given, else nil.

@@ -33,6 +33,16 @@ func (o *certifyOptions) run(ctx context.Context) (err error) {
 	if c.Fabric != nil {
 		defer func() { err = c.Fabric.Finish(err) }()
 	}
+	failed, err := o.failedBefore(ctx)
+	if err != nil {
+		return err
+	}
+	baseline := func() (err error) { c.Baseline, err = o.baseline.read(ctx); return err }
+	for _, step := range []func() error{baseline, func() error { return c.Repeat(ctx, failed, true) }} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
 	if o.List {
 		return o.printList(c)
 	}
@@ -44,11 +54,13 @@ func (o *certifyOptions) run(ctx context.Context) (err error) {
 	}
 	// Check what is needed at the end before anything runs.
 	site := func() error { return o.site.check(ctx) }
-	baseline := func() (err error) { c.Baseline, err = o.baseline.read(ctx); return err }
-	for _, check := range []func() error{baseline, o.sign.check, o.push.check, site} {
+	for _, check := range []func() error{o.sign.check, o.push.check, site} {
 		if err := check(); err != nil {
 			return err
 		}
+	}
+	if err := c.Repeat(ctx, o.site.failed(ctx), false); err != nil {
+		return err
 	}
 	return o.certify(ctx, c)
 }

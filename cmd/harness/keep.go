@@ -18,6 +18,7 @@ import (
 	"github.com/assay-hpc/assay/dcgm/health"
 	"github.com/assay-hpc/assay/harness/keep"
 	"github.com/assay-hpc/assay/harness/node"
+	"github.com/assay-hpc/assay/harness/site"
 	"github.com/assay-hpc/assay/harness/site/kubernetes"
 	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/certificate"
@@ -125,7 +126,7 @@ func checkCertifyFlags(ctx context.Context, command string, flags []string) erro
 	for _, arg := range flags {
 		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 		switch name {
-		case "out", "format", "o", "as", "resume", "list", "show", "kubernetes", "kubernetes-node", "kubernetes-taint":
+		case "out", "format", "o", "as", "after", "resume", "list", "show", "kubernetes", "kubernetes-node", "kubernetes-taint":
 			return exit.Usagef("%s: --%s after -- is for %s to say; leave it out", command, name, command)
 		}
 	}
@@ -162,7 +163,15 @@ func (o *keepOptions) run(ctx context.Context) error {
 		Site: keptSite{cluster, o}, Slots: keptSlots{o.slots}, Identify: o.identifyMachine, Now: time.Now, Note: o.note,
 		Stored: func() (*certificate.Statement, error) { return storedIn(o.dir) },
 		Certify: func(ctx context.Context) (*certificate.Statement, error) {
-			st, err := o.certify(ctx, o.limit, o.dir, o.flags(o.suite...)...)
+			flags := o.flags(o.suite...)
+			failed, err := cluster.Failed(ctx, o.k)
+			if err != nil {
+				return nil, err
+			}
+			if len(failed) > 0 {
+				flags = append(flags, "--after", site.Name(failed))
+			}
+			st, err := o.certify(ctx, o.limit, o.dir, flags...)
 			o.made = st
 			return st, err
 		},

@@ -132,6 +132,16 @@ func (o *siteOptions) check(ctx context.Context) error {
 	return nil
 }
 
+// failed returns the checks by which this node failed, as far as the site knows. Without them it can be
+// certified, and only not taken back.
+func (o *siteOptions) failed(ctx context.Context) []string {
+	checks, err := o.options().Failed(ctx)
+	if err != nil {
+		fmt.Fprintf(o.stderr, "harness: by which checks this node failed before is not known: %v\n", err)
+	}
+	return checks
+}
+
 // act informs the site of what the certificate means, and prints what was done.
 func (o *siteOptions) act(ctx context.Context, adm *certificate.Admitted) error {
 	return o.options().Act(ctx, adm, func(whom, note string) { fmt.Fprintf(o.stderr, "%s: %s\n", whom, note) })

@@ -13,6 +13,8 @@ import (
 	"github.com/assay-hpc/assay/internal/certificate"
 	"github.com/assay-hpc/assay/internal/clustertest"
 	"github.com/assay-hpc/assay/internal/exit"
+	"github.com/assay-hpc/assay/internal/host/machine"
+	"github.com/assay-hpc/assay/internal/host/sysfs"
 	"github.com/assay-hpc/assay/internal/result"
 )
 
@@ -88,20 +90,30 @@ const wantReason = "assay: gpu/ecc: GPU 3: 2 \"errors\" at 41 °C, don't; $(x) R
 // slurmIdentity is the machine that certificates of these tests are about.
 var slurmIdentity = []string{"GPU-1"}
 
-// outcome is what the node's checks will find, and its certificate's file.
+// outcome is what the node's checks will find, and its certificate's file. A pass answers a failure.
 func (s *slurmSite) outcome(node string, v result.Verdict) string {
 	s.t.Helper()
+	return s.certificate(node, v, v == result.Pass)
+}
+
+func (s *slurmSite) certificate(node string, v result.Verdict, repeated bool) string {
+	s.t.Helper()
 	r := result.Result{ID: "gpu/ecc", Title: "no errors", Verdict: v}
+	p := certificate.Predicate{Suite: "node"}
 	status := map[result.Verdict]string{result.Pass: "0", result.Fail: "1", result.Error: "3"}[v]
 	if v == result.Pass {
-		r.ID = certificate.GPUsID
+		p.Results = []result.Result{{ID: certificate.GPUsID, Title: "GPUs", Verdict: v}}
 		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) // Slurm counts seconds, and a pass of the drain's does not undo it
 	} else {
 		r.Reason, r.Remedy = failing, "reset it"
 		r.Objects = []result.Object{{Name: "GPU 3", Verdict: v, Reason: "2"}}
 	}
-	now := time.Now()
-	st := certificate.New(certificate.Predicate{Suite: "node", Results: []result.Result{r}, Started: now, Finished: now})
+	if repeated {
+		p.After = &certificate.After{Checks: []string{r.ID}, Times: 3}
+	}
+	p.Results, p.Started = append(p.Results, r), time.Now()
+	p.Finished = p.Started
+	st := certificate.New(p)
 	if err := st.SetNode(&certificate.Node{Name: node, Identity: slurmIdentity}); err != nil {
 		s.t.Fatal(err)
 	}
@@ -201,6 +213,9 @@ func TestSlurmApply(t *testing.T) {
 	s.apply(0, "is left as it is: not run", with(broken, "--slurm-resume")...)
 	s.apply(exit.Fail, "the certificate is older than the drain", with(pass, "--slurm-resume")...)
 	s.want("n1", true, wantReason)
+	time.Sleep(1100 * time.Millisecond) // Slurm's times have whole seconds
+	s.apply(0, "stays drained: it failed by gpu/ecc, which this certificate did not measure harder", with(s.certificate("usual", result.Pass, false), "--slurm-resume")...)
+	s.want("n1", true, wantReason)
 	pass = s.later("pass")
 	s.apply(0, "is taken back", with(pass, "--slurm-resume")...)
 	s.want("n1", false, "")
@@ -218,6 +233,35 @@ func TestSlurmApply(t *testing.T) {
 	s.want("n1", true, "fan assay: x")
 
 	s.apply(exit.NotDone, "Node n9 not found; --slurm-node says", fail, "--slurm=health", "--slurm-node=n9")
+}
+
+// TestSlurmRepair: certify measures harder what the node failed by, and takes it back then.
+func TestSlurmRepair(t *testing.T) {
+	if fs, err := sysfs.Open("/"); err != nil || machine.PCIGPUs(fs) > 0 {
+		t.Skip("this machine has GPUs: it is no node that should have none")
+	}
+	s := startSlurm(t, "")
+	const reason = "assay: health/node/shm: full (+1 more: health/node/hugepages)"
+	s.scontrol("update", "nodename=n1", "state=drain", "reason="+reason)
+	for _, tt := range []struct {
+		flags  string
+		reason string // "": it is taken back
+		says   string
+	}{
+		{"--only health/node/shm", reason, "stays drained: it failed by health/node/hugepages, which"},
+		{"--only health/node --gpus 9", "assay: gpus: ", "node n1 is drained: "},
+		{"--only health/node/shm --after '" + reason + "'", "", "is taken back"},
+	} {
+		time.Sleep(1100 * time.Millisecond) // Slurm's times have whole seconds
+		out, _ := s.run(0, "sh", "-c", "SLURMD_NODENAME=n1 exec "+s.harness+" certify --suite health --gpus 0 --slurm=by-hand --slurm-resume "+tt.flags)
+		if !strings.Contains(out, tt.says) {
+			t.Errorf("%s: %s", tt.flags, out)
+		}
+		state, got := s.node("n1")
+		if !strings.HasPrefix(got, tt.reason) || strings.Contains(state, "DRAIN") != (tt.reason != "") {
+			t.Errorf("%s: node n1 is %s, %q; want %q", tt.flags, state, got, tt.reason)
+		}
+	}
 }
 
 // later is a pass whose checks began in a later second than anything before.

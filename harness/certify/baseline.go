@@ -17,7 +17,7 @@ type Baseline struct {
 }
 
 // baselineID is the id of the baseline check, which is in no suite.
-const baselineID = "baseline"
+const baselineID = certificate.BaselineID
 
 // result checks all measured figures; it returns nil if there is nothing to compare.
 func (o *Baseline) result(p certificate.Predicate) *result.Result {

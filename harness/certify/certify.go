@@ -17,6 +17,7 @@ import (
 	"github.com/assay-hpc/assay/dcgm/health"
 	"github.com/assay-hpc/assay/harness/audit"
 	"github.com/assay-hpc/assay/harness/fabric"
+	"github.com/assay-hpc/assay/harness/history"
 	"github.com/assay-hpc/assay/harness/image"
 	"github.com/assay-hpc/assay/harness/node"
 	"github.com/assay-hpc/assay/harness/suite"
@@ -45,6 +46,10 @@ type Options struct {
 	Timeout     time.Duration
 	NoSkip      bool // skipped checks count as failures
 	Baseline    Baseline
+
+	// Recall adds the earlier certificates of machines to what knows a certificate that is a failure, so
+	// that reasons say how often something failed; nil: they do not.
+	Recall func(context.Context, *history.Recall)
 
 	// Dir is where a suite about the machine records its progress; "": nowhere. With Resume it
 	// continues the run that was cut off there.
@@ -106,6 +111,10 @@ type Certification struct {
 	site  *health.SiteFile  // nil: the built-in limits alone
 	notes *notes            // of this machine's own checks
 	joint *notes            // at the first machine of a job: of those that all make together
+
+	kinds  []suite.Kind
+	after  []string      // checks that are repeated, because the machine failed by them
+	longer time.Duration // that this takes at most
 }
 
 // Prepare determines what to check, and on what.
@@ -208,7 +217,8 @@ func (c *Certification) prepareMachine(ctx context.Context, name string, cfg ima
 	c.node, c.facts = &id.Node, id.Facts
 	about := c.predicate()
 	config.Facts = about.Facts()
-	s := c.file.Suite(suite.FileSuite(name), append(config.Kinds(), image.Kind(c.Env, cfg), audit.Kind()))
+	c.kinds = append(config.Kinds(), image.Kind(c.Env, cfg), audit.Kind())
+	s := c.file.Suite(suite.FileSuite(name), c.kinds)
 	c.suite = &s
 	return config, nil
 }
@@ -241,7 +251,7 @@ func (c *Certification) Expected() (about, most time.Duration) {
 		}
 	}
 	if c.file != nil {
-		most = c.file.Limit
+		most = c.file.Limit + c.longer
 	}
 	return about, most
 }
@@ -256,6 +266,19 @@ func (c *Certification) ids() (ids []string) {
 // Deselected reports whether the options left a check out.
 func (c *Certification) Deselected(id string) bool {
 	return !c.Wants(id) && !slices.Contains(ownIDs, id) // which are in no suite
+}
+
+// Wants reports whether the options want a check, or the machine failed by it before.
+func (c *Certification) Wants(id string) bool {
+	return c.Selection.Wants(id) || slices.Contains(c.after, id)
+}
+
+// Select is suite.Options.Select.
+func (c *Certification) Select(k suite.Check) (wanted bool, reason string) {
+	if slices.Contains(c.after, k.ID) {
+		return true, ""
+	}
+	return c.Selection.Select(k)
 }
 
 // together reports whether all machines run a check together.
@@ -305,7 +328,9 @@ func (c *Certification) Run(ctx context.Context, observe func(suite.Event)) (st 
 	if c.Fabric != nil {
 		results, joint = c.apart(results)
 	}
-	st, err = c.statement(results)
+	if st, err = c.statement(results); err == nil {
+		c.recall(ctx, st)
+	}
 	return st, joint, err
 }
 
@@ -326,7 +351,7 @@ func (c *Certification) Close() {
 func (c *Certification) runChecks(ctx context.Context, observe func(suite.Event)) ([]result.Result, error) {
 	if c.file != nil && c.file.Limit > 0 {
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(ctx, c.file.Limit, fmt.Errorf("the suite's limit of %v", c.file.Limit))
+		ctx, stop = context.WithTimeoutCause(ctx, c.file.Limit+c.longer, fmt.Errorf("the suite's limit of %v", c.file.Limit+c.longer))
 		defer stop()
 	}
 	return suite.Run(ctx, c.Env, c.Checks, suite.Options{
@@ -365,6 +390,7 @@ func (c *Certification) statement(results []result.Result) (*certificate.Stateme
 	if len(c.Only)+len(c.Skip) > 0 {
 		p.Selected = &certificate.Selected{Only: c.Only, Skip: c.Skip}
 	}
+	p.After = c.repetitions()
 	if c.node != nil {
 		if r := presentGPUs(c.GPUs, c.node, c.facts); r != nil { // first: without its GPUs nothing else is worth a reason
 			p.Results = slices.Insert(slices.Clone(p.Results), 0, *r)

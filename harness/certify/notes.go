@@ -85,7 +85,7 @@ func (c *Certification) sameness(machines []string) string {
 	if c.site != nil {
 		limits = c.site.SHA256
 	}
-	b, _ := json.Marshal([]any{version.Get(), c.suite.Name, c.Hardware, c.GPUs, c.Ports, limits, machines, ids})
+	b, _ := json.Marshal([]any{version.Get(), c.suite.Name, c.Hardware, c.GPUs, c.Ports, limits, machines, ids, c.after})
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }
