@@ -107,7 +107,7 @@ func (c *Certification) repeat(ctx context.Context, id string, s *suite.Suite) (
 // repeated returns the check that runs others one after the other, and passes if all of them do.
 func repeated(runs []suite.Check, limit time.Duration) suite.Check {
 	k := runs[0]
-	k.Timeout = limit * time.Duration(len(runs))
+	k.Timeout, k.About = limit*time.Duration(len(runs)), k.About*time.Duration(len(runs))
 	k.Run = func(ctx context.Context, env *suite.Env) (res result.Result) {
 		for i, run := range runs {
 			if i > 0 {
