@@ -12,6 +12,9 @@ import (
 func (s *sample) changes(p *prior) []change {
 	c, ok := s.find(p)
 	limit := p.threshold(len(s.y))
+	if ok && c.gain <= limit && c.shape == step && !p.pooled && s.likely() {
+		limit = c.gain - closer
+	}
 	if !ok || c.gain <= limit {
 		return nil
 	}

@@ -201,6 +201,52 @@ func (w *whitened) gains(at []float64, f func(s shape, k int, xy, xx float64)) {
 	}
 }
 
+// Without peers a step that explains less than the threshold is one, too, if the logarithm of its odds
+// is above even, where there are enough certificates for that to tell more; closer is by how much less
+// it may then explain if noise is Student's t, above slack. A step is expected to be expected standard
+// deviations large. The numbers are from simulation, like the thresholds.
+const (
+	even     = 4.4
+	enough   = 20
+	closer   = 4
+	expected = 4
+)
+
+// likely reports whether a step with uncorrelated noise is more probable than no step, with the
+// correlation that makes it most probable: a Bayes factor (Kass and Raftery, J. Amer. Statist. Assoc.
+// 90, 1995). Level and size of the noise may be any (Jeffreys' priors), the time too, and the step is
+// normally distributed around 0. Unlike the likelihood ratio, it counts that a step must have its time
+// and size by chance, which what wanders has several of.
+func (s *sample) likely() bool {
+	n := float64(len(s.y))
+	if n < enough {
+		return false
+	}
+	least := n * s.floor * s.floor
+	none := math.Inf(-1)
+	var steps []float64 // logarithms of likelihoods
+	for r, rho := range rhos {
+		w := s.whiten(rho)
+		known := w.logdet + math.Log(dot(w.one, w.one))
+		none = max(none, -(known+(n-1)*math.Log(max(w.rss, least)))/2)
+		if r > 0 {
+			continue
+		}
+		w.gains(s.at, func(kind shape, _ int, xy, xx float64) {
+			if kind == step {
+				wider := 1 + expected*expected*xx
+				rss := w.rss - expected*expected*xy*xy/wider
+				steps = append(steps, -(known+math.Log(wider)+(n-1)*math.Log(max(rss, least)))/2)
+			}
+		})
+	}
+	sum := 0.0
+	for _, l := range steps {
+		sum += math.Exp(l - none)
+	}
+	return math.Log(sum/float64(len(steps))) > even
+}
+
 // confidence is how much less likely a time of the change may be than the most likely one, in
 // twice the logarithm of the likelihood: the quantile of chi-squared with one degree of freedom
 // for 99 %.
