@@ -14,7 +14,7 @@ import (
 type kind int
 
 const (
-	asOwn     kind = iota // by its type's UnmarshalJSON, or as encoding/json reads it
+	asType    kind = iota // as its type says in UnmarshalJSON, or as encoding/json reads it
 	asRaw                 // json.RawMessage
 	asPointer             // all below are as encoding/json reads them
 	asObject

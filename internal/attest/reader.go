@@ -52,8 +52,8 @@ func (r *reader) value(v reflect.Value, f *form, null, data bool) error {
 		v.Set(reflect.New(v.Type().Elem()))
 		v = v.Elem()
 	}
-	if f != nil && (f.kind == asOwn || f.kind == asRaw) {
-		return r.own(v, f, data)
+	if f != nil && (f.kind == asType || f.kind == asRaw) {
+		return r.byType(v, f, data)
 	}
 	switch c {
 	case '{':
@@ -78,8 +78,8 @@ func (r *reader) value(v reflect.Value, f *form, null, data bool) error {
 	return r.number(v, f)
 }
 
-// own reads a value whose type reads it itself.
-func (r *reader) own(v reflect.Value, f *form, data bool) error {
+// byType reads a value whose type reads it itself.
+func (r *reader) byType(v reflect.Value, f *form, data bool) error {
 	begin := r.i
 	if err := r.value(reflect.Value{}, nil, true, data); err != nil {
 		return err
