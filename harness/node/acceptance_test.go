@@ -93,6 +93,7 @@ func TestSame(t *testing.T) {
 	}{
 		"same":         {[]string{same, same, `{"driver":"580.1","kernel":"6.8","names":"other"}`}, result.Pass, "2 versions and settings, equal on 3 machines"},
 		"own adapters": {[]string{`{"$NCCL_IB_HCA":"mlx5_0","$NCCL_ALGO":"Ring"}`, `{"$NCCL_IB_HCA":"mlx5_1","$NCCL_ALGO":"Ring"}`}, result.Pass, "1 versions and settings"},
+		"by mpirun":    {[]string{`{"$OMPI_MCA_ess_base_vpid":"0","$OMPI_MCA_orte_ess_node_rank":"0","$UCX_TLS":"tcp"}`, `{"$OMPI_MCA_ess_base_vpid":"1","$OMPI_MCA_orte_ess_node_rank":"1","$UCX_TLS":"tcp"}`}, result.Pass, "1 versions and settings"},
 		"one older":    {[]string{same, `{"driver":"570.9","kernel":"6.8"}`, same}, result.Warn, "driver 570.9 on node1; 580.1 on 2 machines | give all machines"},
 		"one without":  {[]string{same, same, `{"kernel":"6.8"}`}, result.Warn, "driver missing on node2; 580.1 on 2 machines"},
 		"two differ":   {[]string{same, same, `{"driver":"570.9","kernel":"6.5"}`}, result.Warn, "driver 570.9 on node2; 580.1 on 2 machines; and 1 more"},

@@ -73,11 +73,11 @@ func (c *Config) compared(e *suite.Entry, title string, state func(*suite.Env) (
 }
 
 // local are the beginnings of the names of variables that machines of one job may set differently:
-// they name what is on the machine, or what is logged there.
+// they name what is on the machine, or what is logged there, or mpirun tells each rank by them.
 var local = []string{
 	"CUDA_VISIBLE_DEVICES", "NCCL_CONF_FILE", "NCCL_DEBUG", "NCCL_FASTRAK_", "NCCL_GRAPH_", "NCCL_HOME", "NCCL_HOSTID", "NCCL_IB_GID_INDEX", "NCCL_IB_HCA", "NCCL_IB_PKEY",
 	"NCCL_IGNORE_CPU_AFFINITY", "NCCL_MNNVL_", "NCCL_NET_PLUGIN", "NCCL_OOB_NET_IFNAME", "NCCL_PROFILER_", "NCCL_PROXY_CPUSET", "NCCL_RAS_ADDR", "NCCL_SOCKET_IFNAME", "NCCL_TESTS_",
-	"NCCL_TOPO_", "NCCL_TUNER_", "UCX_NET_DEVICES",
+	"NCCL_TOPO_", "NCCL_TUNER_", "OMPI_MCA_ess_", "OMPI_MCA_orte_", "UCX_NET_DEVICES",
 }
 
 // differences compares the facts of all machines. What most of them have is taken as right.
@@ -122,7 +122,7 @@ func differences(names []string, stated []json.RawMessage) result.Result {
 		if n := len(differ) - 1; n > 0 {
 			res.Reason += fmt.Sprintf("; and %d more", n)
 		}
-		res.Remedy = "give all machines of the cluster the same image, driver and firmware, and restart those that were updated"
+		res.Remedy = "give all machines of the cluster the same image, driver, firmware and nccl.conf, and restart those that were updated"
 	}
 	return res
 }
