@@ -9,6 +9,7 @@ import (
 	"github.com/assay-hpc/assay/harness/hunt"
 	"github.com/assay-hpc/assay/internal/host/sysfs"
 	"github.com/assay-hpc/assay/internal/host/sysfs/sysfstest"
+	"github.com/assay-hpc/assay/perftest/tcp"
 )
 
 // hwCounters is a port's counters as devices have them: the names of a ConnectX-7 (Linux 6.8), of soft
@@ -141,5 +142,22 @@ func TestTrips(t *testing.T) {
 	}
 	if p := (Trips{Broken: true}).packets(); p.InRow < 3 || p.Sent != 0 {
 		t.Errorf("a connection that broke: %+v", p)
+	}
+}
+
+// TestPackets: pings of which none was heard of say nothing but that.
+func TestPackets(t *testing.T) {
+	for name, tt := range map[string]struct {
+		of   tcp.Packets
+		want hunt.Packets
+	}{
+		"all":            {tcp.Packets{Sent: 100, Late: time.Millisecond}, hunt.Packets{Sent: 100, Late: time.Millisecond}},
+		"three lost":     {tcp.Packets{Sent: 100, Lost: 3, Outage: 4 * time.Millisecond}, hunt.Packets{Sent: 100, Lost: 3, InRow: 3}},
+		"none":           {tcp.Packets{Sent: 100, Lost: 100, Outage: 101 * time.Millisecond}, hunt.Packets{Silent: true}},
+		"none to answer": {tcp.Packets{}, hunt.Packets{}},
+	} {
+		if got := packets(tt.of, tcp.PingOptions{}); got != tt.want {
+			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
+		}
 	}
 }

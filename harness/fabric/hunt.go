@@ -17,7 +17,7 @@ type Tool string
 const (
 	Auto Tool = ""     // RDMA where the machines have it, else TCP
 	TCP  Tool = "tcp"  // TCP between the machines' addresses
-	RDMA Tool = "rdma" // RDMA writes between ports of the same name, with a separate hunt for each name
+	RDMA Tool = "rdma" // RDMA reads and writes between ports of the same name, with a separate hunt for each name
 	Coll Tool = "coll" // all-reduce among the GPUs of groups
 )
 

@@ -16,7 +16,7 @@ const maxRanks = 16
 // ranking, then the verdict.
 func (r *HuntReport) WriteText(w io.Writer) error {
 	var b strings.Builder
-	tool := map[Tool]string{TCP: "TCP", RDMA: "RDMA writes", Coll: "all-reduce in groups"}[r.Tool]
+	tool := map[Tool]string{TCP: "TCP", RDMA: "RDMA reads and writes", Coll: "all-reduce in groups"}[r.Tool]
 	fmt.Fprintf(&b, "%d machines, %s: %d measurements in %d rounds, %.1f s\n\n", len(r.Machines), tool, r.Measurements, r.Rounds, r.Seconds)
 	for _, s := range r.Suspects {
 		fmt.Fprintf(&b, "✗ %s\n", s.Text)
