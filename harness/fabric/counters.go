@@ -103,5 +103,5 @@ func addCounted(ends [2]Ends, held int, there, back *hunt.Packets) {
 // interruption is a number of packets lost in a row that is one.
 const interruption = 3
 
-// count converts what another machine counted.
+// clamped converts what another machine counted.
 func clamped(n uint64) int { return int(min(n, math.MaxInt32)) }

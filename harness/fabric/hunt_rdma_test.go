@@ -68,6 +68,62 @@ func netem(t *testing.T, what string, i int, receives bool) {
 	t.Cleanup(func() { sh(t, fmt.Sprintf("tc qdisc del dev %s root", device)) })
 }
 
+// TestRDMAProber: what netem does to a port is seen in the reads, or in the counters of the end that
+// counts it. What a busy machine adds is not judged.
+func TestRDMAProber(t *testing.T) {
+	softPorts(t, 2)
+	tree, err := sysfs.Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	prober := func(i int) *rdmaProber {
+		return &rdmaProber{tree, map[string]rdmaPort{"port/1": {device: fmt.Sprintf("rw%d", i), number: 1, rate: 1e6}}}
+	}
+	for _, tt := range []struct {
+		name, netem string // what happens to what the first one sends
+		quiet       bool
+		good        func(m Measured, other Ends) bool
+	}{
+		{"nothing", "", false, func(m Measured, other Ends) bool {
+			return m.There > 0 && m.Back > 0 && m.Trips.Count == smallReads-1 && m.Trips.Median > 0 && m.Trips.Tail >= m.Trips.Median &&
+				m.Ends.Small.Sent >= smallReads && m.Ends.Large.Sent > m.Ends.Small.Sent && other.Large.Sent > 0
+		}},
+		{"quiet", "", true, func(m Measured, other Ends) bool {
+			return m.There == 0 && m.Trips.Count == 1999 && m.Ends.Small.Sent >= 2000 && m.Ends.Large == Counts{} && other.Large == Counts{}
+		}},
+		{"late", "delay 3ms", false, func(m Measured, _ Ends) bool { return m.Trips.Median >= 3*time.Millisecond }},
+		{"lost", "loss 5%", false, func(m Measured, other Ends) bool {
+			there, back := hunt.Packets{}, hunt.Packets{}
+			addCounted([2]Ends{m.Ends, other}, m.Trips.Held, &there, &back)
+			return m.Ends.Large.Resent > 0 && other.Large.Gaps > 0 && there.Lost > 0 && there.Swapped == 0
+		}},
+		{"twice", "duplicate 20%", false, func(_ Measured, other Ends) bool { return other.Small.Repeats > 10 }},
+		{"cut", "loss 100%", true, func(m Measured, _ Ends) bool { return m.Trips.Broken && m.Ends.Small.Resent >= 3 }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := Measurement{time.Millisecond, tt.quiet}
+			at, wait, err := prober(1).Listen(t.Context(), "port/1", m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.netem != "" {
+				netem(t, tt.netem, 0, false)
+			}
+			type end struct {
+				Ends
+				err error
+			}
+			others := make(chan end)
+			go func() { e, err := wait(); others <- end{e, err} }()
+			got, err := prober(0).Measure(t.Context(), "port/1", "127.0.0.1", at, m)
+			other := <-others
+			if t.Logf("%+v; the other end: %+v", got, other.Ends); err != nil || other.err != nil || !tt.good(got, other.Ends) {
+				t.Errorf("errors %v and %v", err, other.err)
+			}
+		})
+	}
+}
+
 // TestRDMAHuntFaults finds what netem does to one of four ports of soft RoCE, ASSAY_RDMA_HUNTS times of
 // each kind. It takes a machine that has time for the virtual one.
 func TestRDMAHuntFaults(t *testing.T) {
