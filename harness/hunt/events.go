@@ -185,6 +185,11 @@ func (h *hunt) judgeEvents(look int) {
 	}
 }
 
+// oddNode reports whether a node is accused because of its symptoms.
+func (h *hunt) oddNode(node int) bool {
+	return slices.ContainsFunc(h.odd, func(o oddity) bool { return o.a == node && o.b == anyNode })
+}
+
 // hopeless reports whether a group is a pair that is accused of failing each time: to measure it again
 // takes long, and says nothing new.
 func (h *hunt) hopeless(group []int) bool {
@@ -280,7 +285,7 @@ func (h *hunt) tallies(explained []bool) (by []counts, single, double counts) {
 			left, any := 0, symptomSet(0)
 			for i := range e.flows {
 				f := &e.flows[i]
-				if gone(f.own) {
+				if gone(f.own) || h.onRoute(f) {
 					continue
 				}
 				left++
@@ -300,6 +305,14 @@ func (h *hunt) tallies(explained []bool) (by []counts, single, double counts) {
 		}
 	}
 	return by, single, double
+}
+
+// onRoute reports whether a path that is accused explains a flow.
+func (h *hunt) onRoute(f *flow) bool {
+	if len(h.routes) == 0 || f.from < 0 {
+		return false
+	}
+	return h.routes[route{h.switchOf(f.from), h.switchOf(f.to)}] > 0 || h.routes[route{-1 - f.from, -1 - f.to}] > 0
 }
 
 // add takes a measurement, of those symptoms that have a place in its round.

@@ -21,15 +21,49 @@ func (h *hunt) explain(ctx context.Context) error {
 		if len(blocks) == 0 {
 			continue
 		}
-		well, err := h.among(ctx, level, blocks)
+		well, slow, err := h.among(ctx, level, blocks)
 		for _, b := range blocks {
-			h.blamePath(b, well, excused)
+			h.blamePath(b, well, slow, excused)
+			if h.plan.switches != nil {
+				h.blameGroup(b, well, slow, excused)
+			}
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return nil
+	return h.beyond(ctx, excused)
+}
+
+// leastBeyond is how many nodes, each of another switch, share a fault that is not theirs.
+const leastBeyond = 3
+
+// beyond accuses what nodes of several switches share, if they are well within their switches: a spine,
+// where routes follow from the destination.
+func (h *hunt) beyond(ctx context.Context, excused map[int]bool) error {
+	if h.plan.meetings == nil {
+		return nil
+	}
+	of := func(is func(int) bool) (blocks [][]int, switches int) {
+		at := map[int]bool{}
+		for _, node := range h.living() {
+			if h.accused[node] != nil && !excused[node] && is(node) {
+				blocks = append(blocks, []int{node})
+				at[h.switchOf(node)] = true
+			}
+		}
+		return blocks, len(at)
+	}
+	blocks, switches := of(func(int) bool { return true })
+	if switches < leastBeyond {
+		return nil
+	}
+	well, _, err := h.among(ctx, h.plan.switches, blocks)
+	if blocks, switches = of(func(node int) bool { return well[node] }); switches >= leastBeyond {
+		nodes := slices.Concat(blocks...)
+		h.blame(Beyond, nodes, nodes, excused)
+	}
+	return err
 }
 
 // levels returns partitions of the cluster into blocks of nearby nodes, largest blocks first: by
@@ -71,8 +105,9 @@ func (h *hunt) mostAccused(block []int, excused map[int]bool) bool {
 // slowness that is already certain.
 const maxAmong = 24
 
-// among measures within blocks, and returns the accused nodes that are well there.
-func (h *hunt) among(ctx context.Context, level, blocks [][]int) (well map[int]bool, err error) {
+// among measures within blocks, and returns the accused nodes that are well there, and those that are
+// slow there, too.
+func (h *hunt) among(ctx context.Context, level, blocks [][]int) (well, slow map[int]bool, err error) {
 	var ask []int
 	for _, b := range blocks {
 		for _, node := range b {
@@ -84,15 +119,14 @@ func (h *hunt) among(ctx context.Context, level, blocks [][]int) (well map[int]b
 	// Earlier values within a block would count, too, but there are almost none among few nodes,
 	// and few among many. So the evidence starts anew.
 	h.inside = evidence{}
-	well = map[int]bool{}
-	slow := map[int]bool{}
-	for begun := h.rounds; h.rounds < begun+maxAmong && len(well)+len(slow) < len(ask); {
+	well, slow = map[int]bool{}, map[int]bool{}
+	for begun := h.rounds; h.rounds < begun+maxAmong && slices.ContainsFunc(blocks, func(b []int) bool { return !h.told(b, well, slow) }); {
 		groups := h.plan.among(level, h.living())
 		if len(groups) == 0 {
 			break
 		}
 		if err := h.round(ctx, &h.inside, groups, false); err != nil {
-			return well, err
+			return well, slow, err
 		}
 		w := h.inside.viewAfter(stratumRounds(len(h.living()), 2), func(v *value) bool {
 			return slices.ContainsFunc(v.group, func(node int) bool { return !h.alive[node] })
@@ -118,11 +152,30 @@ func (h *hunt) among(ctx context.Context, level, blocks [][]int) (well map[int]b
 			}
 		}
 	}
-	return well, nil
+	return well, slow, nil
 }
 
-// blamePath accuses a path instead of the nodes that are well among themselves.
-func (h *hunt) blamePath(block []int, well, excused map[int]bool) {
+// told reports whether so many of a block's accused nodes are known to be well, or slow, among
+// themselves, that it does not matter what the others are.
+func (h *hunt) told(block []int, well, slow map[int]bool) bool {
+	var accused, good, bad int
+	for _, node := range block {
+		if !h.alive[node] || h.accused[node] == nil {
+			continue
+		}
+		accused++
+		if well[node] {
+			good++
+		}
+		if slow[node] {
+			bad++
+		}
+	}
+	return good >= 2 && 4*good >= 3*accused || bad >= 2 && 4*bad >= 3*len(block) || good+bad == accused
+}
+
+// blamePath accuses a path instead of the nodes of a block, if most are well among themselves.
+func (h *hunt) blamePath(block []int, well, slow, excused map[int]bool) {
 	var nodes, accused []int
 	for _, node := range block {
 		if h.alive[node] {
@@ -136,9 +189,35 @@ func (h *hunt) blamePath(block []int, well, excused map[int]bool) {
 	if len(good) < 2 || 4*len(good) < 3*len(accused) {
 		return
 	}
-	s := Suspect{Kind: SlowPath, Nodes: nodes, Slower: true}
+	for _, node := range accused {
+		excused[node] = excused[node] || !slow[node]
+	}
+	h.blame(SlowPath, nodes, good, excused)
+}
+
+// blameGroup accuses a known group, if most of its nodes are slow among themselves, too: what they share
+// is at fault, rather than each of them.
+func (h *hunt) blameGroup(block []int, well, slow, excused map[int]bool) {
+	var nodes, accused []int
+	for _, node := range block {
+		if h.alive[node] {
+			nodes = append(nodes, node)
+		}
+		if h.alive[node] && h.accused[node] != nil && !excused[node] {
+			accused = append(accused, node)
+		}
+	}
+	bad := slices.DeleteFunc(slices.Clone(accused), func(node int) bool { return !slow[node] })
+	if len(bad) >= 2 && 4*len(bad) >= 3*len(nodes) {
+		h.blame(Slow, nodes, slices.DeleteFunc(accused, func(node int) bool { return well[node] }), excused)
+	}
+}
+
+// blame adds a suspect that is several nodes, because of charges against some of them, which are excused.
+func (h *hunt) blame(kind Kind, nodes, charged []int, excused map[int]bool) {
+	s := Suspect{Kind: kind, Nodes: nodes, Slower: true}
 	var out, in int
-	for _, node := range good {
+	for _, node := range charged {
 		excused[node] = true
 		c := h.accused[node]
 		s.P = max(s.P, least(c.p))
@@ -149,8 +228,8 @@ func (h *hunt) blamePath(block []int, well, excused map[int]bool) {
 			in++
 		}
 	}
-	s.Direction = direction(2*out > len(good), 2*in > len(good), h.all.directed)
-	for _, node := range good {
+	s.Direction = direction(2*out > len(charged), 2*in > len(charged), h.all.directed)
+	for _, node := range charged {
 		s.Evidence = append(s.Evidence, h.seen.evidenceOf(node, s.Direction, 2)...)
 	}
 	s.Ratio = ratioOf(s.Evidence)

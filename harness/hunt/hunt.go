@@ -200,6 +200,7 @@ func Run(ctx context.Context, nodes int, probe Probe, o Options) (*Report, error
 // search measures and evaluates the results, at growing intervals, until every node is accused or
 // cleared.
 func (h *hunt) search(ctx context.Context) error {
+	waiting := false // only for switches to meet
 	for look := 1; ; look++ {
 		// Each look has a quarter more strata to compare.
 		l := h.stratum()
@@ -210,23 +211,28 @@ func (h *hunt) search(ctx context.Context) error {
 			if err := h.round(ctx, &h.all, groups, false); err != nil {
 				return err
 			}
+			if waiting && h.plan.met() && len(h.all.rounds)%l == 0 {
+				break
+			}
 		}
 		h.judge(look, 1-lossPart-eventPart)
 		h.judgeLoss(look)
 		h.judgeEvents(look)
 		h.looks = look
 		h.plan.settled = len(h.undecided()) == 0
-		speed := h.rounds >= h.o.MaxRounds || len(h.undecided()) == 0 && h.strikesExplained() && h.enoughEvidence() && h.plan.met() && h.lossDecided()
-		if len(h.living()) < 2 || speed && h.eventsDecided() {
+		waiting = h.plan.settled && h.strikesExplained() && h.enoughEvidence() && h.lossDecided() && h.eventsDecided()
+		if len(h.living()) < 2 || waiting && h.plan.met() || h.rounds >= h.mostRounds() {
 			return nil
 		}
 	}
 }
 
-// strikesExplained reports whether all failures are those of an accused pair.
+// strikesExplained reports whether all failures are those of accused pairs, or of nodes that come and
+// go.
 func (h *hunt) strikesExplained() bool {
-	for node := range h.strikes {
-		if !slices.ContainsFunc(h.odd, func(o oddity) bool { return o.symptom == Failed && (o.a == node || o.b == node) }) {
+	for node, partners := range h.strikes {
+		pair := slices.ContainsFunc(h.odd, func(o oddity) bool { return o.symptom == Failed && (o.a == node || o.b == node) })
+		if !pair && !h.oddNode(node) && slices.ContainsFunc(partners, func(other int) bool { return !h.oddNode(other) }) {
 			return false
 		}
 	}

@@ -304,8 +304,8 @@ func (h *hunt) undecided() (out []int) {
 		}
 	}
 	for _, node := range h.living() {
-		if left && h.accused[node] == nil || h.loss.accused[node] != nil {
-			continue // the bandwidth of a lossy node does not matter
+		if left && h.accused[node] == nil || h.loss.accused[node] != nil || h.oddNode(node) {
+			continue // the bandwidth of a node that is lossy, or comes and goes, does not matter
 		}
 		for _, d := range h.all.ways() {
 			if !h.accused[node].is(d) && !h.cleared[d][node] && !slow[node] {

@@ -21,9 +21,10 @@ type planner struct {
 	sweep    [][][]int // remaining rounds of a round-robin
 	sweepOf  []int     // the nodes in it
 	meetings [][][2]int
-	meeting  int    // next index in meetings
-	again    [2]int // the meeting of two switches to repeat next
-	repeat   bool   // whether to repeat again
+	meeting  int      // next index in meetings
+	at       int      // how many others a switch meets at once
+	again    [][2]int // switches that are to meet again
+	repeated bool     // the last meeting was again
 	turn     int
 	settled  bool // nodes are decided: every round is a meeting
 }
@@ -32,8 +33,13 @@ func newPlanner(rng *rand.Rand, nodes int, o Options) *planner {
 	p := &planner{rng: rng, nodes: nodes, size: o.GroupSize, switches: bySwitch(o.Switch)}
 	// With two switches there is no other path that shows what is usual between switches.
 	if len(p.switches) >= 3 && p.size == 2 && nodes >= fewNodes {
-		p.meetings = circle(len(p.switches))
+		var inside [][2]int // each switch with itself
+		for i := range p.switches {
+			inside = append(inside, [2]int{i, i})
+		}
+		p.meetings = append(circle(len(p.switches)), inside)
 		rng.Shuffle(len(p.meetings), func(i, j int) { p.meetings[i], p.meetings[j] = p.meetings[j], p.meetings[i] })
+		p.at = max(1, min((len(p.meetings)+mostMeetings-1)/mostMeetings, nodes/len(p.switches)/leastOfSwitch))
 	}
 	return p
 }
@@ -125,42 +131,78 @@ func (p *planner) roundRobin(living []int) [][]int {
 	return round
 }
 
-// meet pairs all nodes of a switch with those of one other switch at once. That loads the path
-// between the two, which random pairs do not.
-func (p *planner) meet(living []int) [][]int {
-	round := p.meetings[p.meeting%len(p.meetings)]
-	if i := slices.IndexFunc(p.meetings, func(r [][2]int) bool { return slices.Contains(r, p.again) }); p.repeat && i >= 0 {
-		round = p.meetings[i]
+// meet pairs all nodes of a switch with those of one other switch at once, or of a few others where
+// there are many switches. That loads the paths between them, which random pairs do not.
+func (p *planner) meet(living []int) (out [][]int) {
+	var round [][2]int
+	at := p.at
+	if p.repeated = len(p.again) > 0 && (p.allMet() || !p.repeated); p.repeated {
+		round, at = p.takeAgain(), 1
 	} else {
-		p.meeting++
+		for range at {
+			round = append(round, p.meetings[p.meeting%len(p.meetings)]...)
+			p.meeting++
+		}
 	}
-	p.repeat = false
 	alive := map[int]bool{}
 	for _, node := range living {
 		alive[node] = true
 	}
-	var out [][]int
-	left := slices.Clone(living)
+	free := make([][]int, len(p.switches))
+	for i, nodes := range p.switches {
+		free[i] = p.shuffled(nodes, alive)
+	}
 	for _, m := range round {
-		a, b := p.shuffled(p.switches[m[0]], alive), p.shuffled(p.switches[m[1]], alive)
-		for i := range min(len(a), len(b)) {
-			out = append(out, []int{a[i], b[i]})
-			delete(alive, a[i])
-			delete(alive, b[i])
+		a, b := m[0], m[1]
+		if a == b {
+			n := (len(p.switches[a]) + at - 1) / at
+			n = min(n+n%2, len(free[a])/2*2)
+			out = append(out, p.pairs(free[a][:n])...)
+			free[a] = free[a][n:]
+			continue
+		}
+		n := (min(len(p.switches[a]), len(p.switches[b])) + at - 1) / at
+		n = min(n, len(free[a]), len(free[b]))
+		for i := range n {
+			out = append(out, []int{free[a][i], free[b][i]})
+		}
+		free[a], free[b] = free[a][n:], free[b][n:]
+	}
+	return append(out, p.pairs(slices.Concat(free...))...)
+}
+
+// takeAgain takes as many pairs of switches that are to meet again as can do so at once. If the nodes of
+// a switch are to meet one another, so do those of others, to compare with.
+func (p *planner) takeAgain() (round [][2]int) {
+	busy, inside := map[int]bool{}, false
+	p.again = slices.DeleteFunc(p.again, func(m [2]int) bool {
+		if busy[m[0]] || busy[m[1]] {
+			return false
+		}
+		busy[m[0]], busy[m[1]] = true, true
+		round, inside = append(round, m), inside || m[0] == m[1]
+		return true
+	})
+	for i := range p.switches {
+		if inside && !busy[i] {
+			round = append(round, [2]int{i, i})
 		}
 	}
-	left = slices.DeleteFunc(left, func(node int) bool { return !alive[node] })
-	return append(out, p.pairs(left)...)
+	return round
 }
 
-// met reports whether every two switches have met (of more than mostMeetings switches: so many
-// times), and none has to meet again.
-func (p *planner) met() bool {
-	return p.meetings == nil || p.meeting >= min(len(p.meetings), mostMeetings) && !p.repeat
-}
+// met reports whether every two switches have met (of very many: so many times), and none has to meet
+// again.
+func (p *planner) met() bool { return p.meetings == nil || p.allMet() && len(p.again) == 0 }
 
-// mostMeetings is how many rounds load paths between switches: all, of up to 33 switches.
-const mostMeetings = 32
+func (p *planner) allMet() bool { return p.meeting >= min(len(p.meetings), mostMeetings*p.at) }
+
+const (
+	// mostMeetings is how many rounds load paths between switches.
+	mostMeetings = 96
+	// leastOfSwitch is how many nodes of a switch, at least, load the path to another.
+	leastOfSwitch = 4
+)
 
 // among pairs nodes within each block.
 func (p *planner) among(blocks [][]int, living []int) (out [][]int) {

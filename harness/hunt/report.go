@@ -28,6 +28,8 @@ const (
 	Slow        Kind = "slow"        // it is slower with every partner
 	Lossy       Kind = "lossy"       // it loses packets, or its speed varies widely over time
 	SlowPath    Kind = "path"        // nodes that are well among themselves are slow with others, or a way from one to another is
+	Inside      Kind = "inside"      // nodes of one switch are slow with one another, and well with others
+	Beyond      Kind = "beyond"      // nodes of several switches are slow beyond them: a spine, say
 	Failing     Kind = "failing"     // nothing comes through
 	Flapping    Kind = "flapping"    // it comes and goes
 	Late        Kind = "late"        // round trips take longer
@@ -170,8 +172,17 @@ func (h *hunt) note() string {
 	}
 	if h.plan.meetings != nil {
 		n := len(h.plan.switches)
-		if of := n * (n - 1); len(h.met) < of {
-			notes = append(notes, fmt.Sprintf("paths between switches: %d of %d were loaded and compared", len(h.met), of))
+		met := 0
+		for r := range h.met {
+			if r.from != r.to {
+				met++
+			}
+		}
+		if of := n * (n - 1); met < of {
+			notes = append(notes, fmt.Sprintf("paths between switches: %d of %d were loaded and compared", met, of))
+		}
+		if h.plan.at > 1 {
+			notes = append(notes, fmt.Sprintf("paths between switches were loaded by 1/%d of a switch's nodes", h.plan.at))
 		}
 	}
 	if n := len(h.lossUndecided()); n > 0 && h.all.loses() && !h.alone() {
@@ -293,6 +304,9 @@ func (h *hunt) suspectRoute(r route) Suspect {
 	if r.from >= 0 {
 		s.Nodes, s.Peers = h.plan.switches[r.from], h.plan.switches[r.to]
 	}
+	if r.from >= 0 && r.from == r.to {
+		s.Kind, s.Direction, s.Peers = Inside, Both, nil
+	}
 	for st := len(h.seen.values) - 1; st >= 0; st-- {
 		for i := range h.seen.values[st] {
 			if v := &h.seen.values[st][i]; v.from >= 0 && (h.routeOf(v) == r || wayOf(v) == r) {
@@ -350,12 +364,21 @@ func (s Suspect) Text(name func(nodes []int) string) string {
 			who = "the path between " + name(s.Nodes) + " and the others"
 		}
 	}
+	switch s.Kind {
+	case Inside:
+		who = "what connects " + name(s.Nodes) + " with one another"
+	case Beyond:
+		who = "what " + name(s.Nodes) + " share beyond their switches (a spine, or its links)"
+	}
 	what := map[Kind]string{
-		Slow: "is slow", SlowPath: "is slow", Lossy: "loses packets", Failing: "fails", Flapping: "comes and goes", Late: "is late",
+		Slow: "is slow", SlowPath: "is slow", Inside: "is slow", Beyond: "is slow", Lossy: "loses packets", Failing: "fails", Flapping: "comes and goes", Late: "is late",
 		Duplicating: "duplicates packets", Reordering: "reorders packets",
 	}[s.Kind]
 	if s.Kind == Lossy && s.Slower {
 		what = "is slow and loses packets"
+	}
+	if s.Kind == Slow && len(s.Nodes) > 1 {
+		who = "what " + who + " share"
 	}
 	if s.Kind != SlowPath && s.Peers == nil && s.Direction != Both {
 		what += ", " + string(s.Direction)

@@ -10,8 +10,11 @@ import (
 // values share a path, so one passing event can slow down all of them.
 const leastOfRound = 0.01
 
-// accuseRoutes tests the paths between switches that met in earlier rounds, and makes the most
-// suspect ones meet again.
+// suspectMean is a mean probability below which another meeting is worthwhile.
+const suspectMean = 0.02
+
+// accuseRoutes tests the paths between switches, and within them, that met in earlier rounds, and makes
+// the suspect ones meet again.
 func (h *hunt) accuseRoutes(level float64) (found int) {
 	if h.plan.meetings == nil {
 		return 0
@@ -26,8 +29,7 @@ func (h *hunt) accuseRoutes(level float64) (found int) {
 			h.met[r] = true
 		})
 	}
-	var again route
-	worst := 0.02 // mean probability below which another meeting is worthwhile
+	h.plan.again = nil
 	for _, r := range sortedRoutes(tallies) {
 		t := tallies[r]
 		if h.routed(r) {
@@ -36,34 +38,40 @@ func (h *hunt) accuseRoutes(level float64) (found int) {
 		if p := t.p(); p <= level {
 			h.routes[r] = p
 			found++
-		} else if mean := t.sum / float64(t.strata); mean < worst {
-			again, worst = r, mean
+		} else if m := [2]int{min(r.from, r.to), max(r.from, r.to)}; t.sum < suspectMean*float64(t.strata) && !slices.Contains(h.plan.again, m) {
+			h.plan.again = append(h.plan.again, m)
 		}
-	}
-	if worst < 0.02 {
-		h.plan.meetAgain(again.from, again.to)
 	}
 	return found
 }
 
-// routed reports whether a path from the same switch, or to the same one, is accused already. If
-// there are two such paths, the cause is at the switch that they share, and the tests of nodes
-// find it.
+// routed reports whether more paths from the same switch, or to the same one, are accused than should be
+// at once. The cause of those is at the switch that they share, and the tests of nodes find it.
 func (h *hunt) routed(r route) bool {
+	if h.routes[r] > 0 {
+		return true
+	}
+	from, to := 0, 0
 	for q := range h.routes {
-		if q.from == r.from || q.to == r.to {
-			return true
+		if q.from == r.from {
+			from++
+		}
+		if q.to == r.to {
+			to++
 		}
 	}
-	return false
+	return max(from, to) >= maxRouted
 }
+
+// maxRouted is how many paths from one switch, or to one, are accused at most.
+const maxRouted = 2
 
 // meetings compares each path that a stratum loaded with the others.
 func (h *hunt) meetings(s int, each func(r route, p float64)) {
 	of := map[route][]float64{}
 	for i := range h.seen.values[s] {
 		v := &h.seen.values[s][i]
-		if v.from < 0 || h.seen.gone[s][i] || h.class(v) == 0 {
+		if v.from < 0 || h.seen.gone[s][i] {
 			continue
 		}
 		r := h.routeOf(v)
@@ -72,12 +80,12 @@ func (h *hunt) meetings(s int, each func(r route, p float64)) {
 	routes := sortedRoutes(of)
 	for _, r := range routes {
 		// A few nodes of two switches meet by chance in any round.
-		if len(of[r]) < 2 || 2*len(of[r]) < min(h.livingAt(r.from), h.livingAt(r.to)) {
+		if len(of[r]) < 2 || (1+h.plan.at)*len(of[r]) < min(h.livingAt(r.from), h.livingAt(r.to)) {
 			continue
 		}
 		var others []float64
 		for _, q := range routes {
-			if q.from != r.from && q.from != r.to && q.to != r.from && q.to != r.to {
+			if (q.from == q.to) == (r.from == r.to) && q.from != r.from && q.from != r.to && q.to != r.from && q.to != r.to {
 				others = append(others, of[q]...)
 			}
 		}
@@ -108,8 +116,4 @@ func (h *hunt) livingAt(at int) (n int) {
 		}
 	}
 	return n
-}
-
-func (p *planner) meetAgain(a, b int) {
-	p.again, p.repeat = [2]int{min(a, b), max(a, b)}, true
 }
