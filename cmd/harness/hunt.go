@@ -52,7 +52,7 @@ func huntCommand(out, errOut io.Writer) *cli.Command {
 			&cli.Float64Flag{Name: "find", Value: 0.10, Destination: &o.Find, Usage: "find nodes that are slower by `SHARE`"},
 			&cli.IntFlag{Name: "max-rounds", Destination: &o.MaxRounds, Usage: "give up after `N` rounds (default: 48 and 8 for each doubling of machines)"},
 			&cli.Uint64Flag{Name: "seed", Destination: &o.seed, Usage: "choose pairs by the seed `N` (default: random)"},
-			&cli.StringFlag{Name: "switch", EnvVars: []string{"ASSAY_SWITCH"}, Destination: &o.At, Usage: "place this machine at the switch or rack `NAME`, to compare paths between switches (default: Slurm's topology)"},
+			&cli.StringFlag{Name: "switch", EnvVars: []string{"ASSAY_SWITCH"}, Destination: &o.At, Usage: "place this machine at the switch or rack `NAME` (or \"pod.rack.tray\"), to compare paths between them (default: Slurm's topology)"},
 			grammar.Format(&o.output, "text", "json"),
 		}, o.job.flags()...),
 		Before: grammar.NoArgs,
@@ -100,7 +100,7 @@ func (o *huntOptions) validate(device string) error {
 	if o.At == "" {
 		// topology/tree sets it to the switches from the root down, and the node.
 		if way := strings.Split(os.Getenv("SLURM_TOPOLOGY_ADDR"), "."); len(way) > 1 {
-			o.At = way[len(way)-2]
+			o.At = strings.Join(way[:len(way)-1], ".")
 		}
 	}
 	if o.Seed = o.seed; o.Seed == 0 {

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/assay-hpc/assay/harness/hunt"
@@ -103,7 +105,7 @@ func (d *driver) start(ctx context.Context, port string, seats []int) {
 	} else {
 		o.GroupSize = min(o.GroupSize, len(seats))
 	}
-	o.Switch = d.switches(seats)
+	o.Switch, o.Groups = d.groups(seats)
 	if begun := time.Now(); d.o.For > 0 && d.plan.Tool != Coll {
 		o.Watch = func() bool { return time.Since(begun) < d.o.For }
 	}
@@ -132,24 +134,65 @@ func (d *driver) start(ctx context.Context, port string, seats []int) {
 	}()
 }
 
-// switches numbers the machines' switches. It returns nil if the switch of any machine is unknown.
-func (d *driver) switches(seats []int) []int {
-	number := map[string]int{}
-	var out []int
+// leastSwitch is how many machines a switch has, at least, on average, where smaller groups are known.
+const leastSwitch = 4
+
+// groups numbers the machines' switches, and the other groups that their places name ("pod.rack.tray"),
+// the largest first. It returns nil if the place of any machine is unknown.
+func (d *driver) groups(seats []int) (switches []int, groups [][]int) {
+	depth := math.MaxInt
 	for _, rank := range seats {
 		at := d.setups[rank].At
 		if at == "" {
-			return nil
+			return nil, nil
 		}
-		if _, known := number[at]; !known {
-			number[at] = len(number)
+		depth = min(depth, strings.Count(at, "."))
+	}
+	known := 1 // groups of the level above
+	for level := range depth + 1 {
+		number := map[string]int{}
+		var of []int
+		for _, rank := range seats {
+			at := d.setups[rank].At
+			if level < depth {
+				at = strings.Join(strings.Split(at, ".")[:level+1], ".")
+			}
+			if _, is := number[at]; !is {
+				number[at] = len(number)
+			}
+			of = append(of, number[at])
 		}
-		out = append(out, number[at])
+		if len(number) == known {
+			continue
+		}
+		known = len(number)
+		if switches == nil || len(seats) >= leastSwitch*known {
+			switches = of
+		}
+		groups = append(groups, of)
 	}
-	if len(number) == 1 {
-		return nil
+	return switches, groups
+}
+
+// group returns the name of the group that some machines are, or "".
+func (d *driver) group(ranks []int) string {
+	if len(ranks) < 2 {
+		return ""
 	}
-	return out
+	lost := d.f.Lost()
+	for at := d.setups[ranks[0]].At; at != ""; at = at[:max(0, strings.LastIndexByte(at, '.'))] {
+		same := true
+		for rank, s := range d.setups {
+			inside := s != nil && (s.At == at || strings.HasPrefix(s.At, at+"."))
+			if _, is := lost[rank]; inside != slices.Contains(ranks, rank) && !is {
+				same = false
+			}
+		}
+		if same {
+			return at
+		}
+	}
+	return ""
 }
 
 // stop cancels the hunts and waits for them.

@@ -406,3 +406,59 @@ func TestResult(t *testing.T) {
 		})
 	}
 }
+
+// TestGroups: machines say where they are, and what is found is told by the name of the group.
+func TestGroups(t *testing.T) {
+	places := func(at ...string) *driver {
+		d := &driver{f: &Fabric{}}
+		for _, a := range at {
+			d.setups = append(d.setups, &setup{At: a})
+		}
+		return d
+	}
+	trays := func(prefix string) (out []string) {
+		for rack := range 2 {
+			for tray := range 2 {
+				for range 2 {
+					out = append(out, fmt.Sprintf("%srack%d.tray%d", prefix, rack, tray))
+				}
+			}
+		}
+		return out
+	}
+	for name, tt := range map[string]struct {
+		at       []string
+		switches []int
+		groups   int
+	}{
+		"racks of trays": {trays("hall."), []int{0, 0, 0, 0, 1, 1, 1, 1}, 2},
+		"names alone":    {[]string{"b", "a", "b", "a"}, []int{0, 1, 0, 1}, 1},
+		"one rack":       {[]string{"a", "a"}, nil, 0},
+		"one not known":  {[]string{"a", "", "b"}, nil, 0},
+		"uneven depth":   {[]string{"x.a", "x.a", "x.b.2", "x.b.1"}, []int{0, 0, 1, 2}, 1},
+	} {
+		d := places(tt.at...)
+		var seats []int
+		for i := range tt.at {
+			seats = append(seats, i)
+		}
+		if s, g := d.groups(seats); !slices.Equal(s, tt.switches) || len(g) != tt.groups {
+			t.Errorf("%s: switches %v, groups %v", name, s, g)
+		}
+	}
+}
+
+// TestSlowRack: if all machines of a rack are slow, it is told, by its name.
+func TestSlowRack(t *testing.T) {
+	w := &wire{sends: map[string]float64{}, receives: map[string]float64{}}
+	for rank := 8; rank < 12; rank++ {
+		w.sends[fmt.Sprint(rank, " mlx5_1/1")], w.receives[fmt.Sprint(rank, " mlx5_1/1")] = 0.5, 0.5
+	}
+	r, errs := hunted(t, 32, w, func(_ *Fabric, rank int, o *HuntOptions) { o.At = fmt.Sprintf("hall.rack%d", rank/4) })
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Suspects) != 1 || r.Suspects[0].Group != "hall.rack2" || r.Suspects[0].Kind != hunt.Slow || r.Suspects[0].Port != "mlx5_1/1" || !strings.Contains(r.Suspects[0].Text, "what hall.rack2 (") {
+		t.Errorf("%+v", r.Suspects)
+	}
+}

@@ -39,6 +39,7 @@ type HuntReport struct {
 // A Suspect is a machine, a port of one, or a path that is slower than the rest.
 type Suspect struct {
 	Machines  []string       `json:"machines"`
+	Group     string         `json:"group,omitempty"` // the switch, rack, … that the machines are
 	Port      string         `json:"port,omitempty"`
 	Peers     []string       `json:"peers,omitempty"` // a path's other end
 	Kind      hunt.Kind      `json:"kind"`
@@ -127,10 +128,19 @@ func (d *driver) add(r *HuntReport, one *running, lost map[int]Loss) {
 		}
 		return out
 	}
+	ranks := func(nodes []int) (out []int) {
+		for _, n := range nodes {
+			out = append(out, one.seats[n])
+		}
+		return out
+	}
 	for _, s := range h.Suspects {
-		x := Suspect{Machines: names(s.Nodes), Peers: names(s.Peers), Port: one.port, Kind: s.Kind, Direction: s.Direction, Ratio: s.Ratio, Resent: s.Resent, P: s.P, Symptoms: s.Symptoms}
+		x := Suspect{Machines: names(s.Nodes), Group: d.group(ranks(s.Nodes)), Peers: names(s.Peers), Port: one.port, Kind: s.Kind, Direction: s.Direction, Ratio: s.Ratio, Resent: s.Resent, P: s.P, Symptoms: s.Symptoms}
 		x.Text = s.Text(func(nodes []int) string {
 			who := some(names(nodes))
+			if at := d.group(ranks(nodes)); at != "" {
+				who = at + " (" + who + ")"
+			}
 			if one.port != "" {
 				who += " " + one.port
 			}

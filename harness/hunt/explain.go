@@ -67,10 +67,17 @@ func (h *hunt) beyond(ctx context.Context, excused map[int]bool) error {
 }
 
 // levels returns partitions of the cluster into blocks of nearby nodes, largest blocks first: by
-// switch or, without switches, by halving it repeatedly.
+// switches and other groups or, without switches, by halving it repeatedly.
 func (h *hunt) levels() (out [][][]int) {
 	if h.plan.switches != nil {
-		return [][][]int{h.plan.switches}
+		out = append(out, h.plan.switches)
+		for _, of := range h.o.Groups {
+			if b := bySwitch(numbered(of)); len(b) != len(h.plan.switches) {
+				out = append(out, b)
+			}
+		}
+		slices.SortStableFunc(out, func(a, b [][]int) int { return len(a) - len(b) })
+		return out
 	}
 	for size := 1 << max(log2(h.n)-1, 0); size >= 2; size /= 2 {
 		var level [][]int

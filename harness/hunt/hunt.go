@@ -95,6 +95,9 @@ type Options struct {
 	// Switch assigns each node to a switch (rack, rail group), by arbitrary numbers. Without it
 	// nodes with adjacent numbers are taken to be near one another, where that matters.
 	Switch []int
+	// Groups assign each node to other groups that are known, larger and smaller ones (pods, NVLink
+	// domains, trays), by arbitrary numbers, the largest first.
+	Groups [][]int
 	// Seed chooses the pairs.
 	Seed uint64
 	// LateBy is by how much longer round trips must take to be late (0 means 100 µs), and HeldBy a
@@ -130,6 +133,8 @@ func (o Options) check(nodes int) (Options, error) {
 		return o, fmt.Errorf("at most %d rounds; there must be one at least", o.MaxRounds)
 	case o.GroupSize < 2:
 		return o, fmt.Errorf("groups of %d nodes; 2 are the fewest", o.GroupSize)
+	case slices.ContainsFunc(o.Groups, func(of []int) bool { return len(of) != nodes }):
+		return o, fmt.Errorf("not each group is of %d nodes", nodes)
 	case o.Switch != nil && len(o.Switch) != nodes:
 		return o, fmt.Errorf("the switches of %d nodes are given, of %d", len(o.Switch), nodes)
 	}

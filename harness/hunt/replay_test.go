@@ -49,6 +49,13 @@ var replayKinds = map[string]func(c *cluster, node int) (plant, outside){
 		}
 		return plant{nodes: nodes}, nil
 	},
+	"tray": func(c *cluster, node int) (plant, outside) {
+		p := plant{nodes: []int{node &^ 1, node | 1}}
+		for _, node := range p.nodes {
+			c.faults[node] = fault{times(0.7), times(0.7)}
+		}
+		return p, nil
+	},
 	"NVLink domain": func(c *cluster, node int) (plant, outside) {
 		in := c.at[node]
 		return plant{nodes: nodesOf(c.at, in)}, func(from, to int, f *Flow, _ *Sample, _ *rand.Rand) {
@@ -80,7 +87,7 @@ func (p plant) names(s Suspect) bool {
 	if p.kind == "spine" {
 		return s.Kind == Beyond && 4*len(s.Nodes) > 3*len(p.nodes) && !slices.ContainsFunc(s.Nodes, func(n int) bool { return !slices.Contains(p.nodes, n) })
 	}
-	if kind := map[string]Kind{"leaf": Slow, "NVLink domain": Inside, "uplink": SlowPath}[p.kind]; kind != "" && s.Kind != kind {
+	if kind := map[string]Kind{"leaf": Slow, "tray": Slow, "NVLink domain": Inside, "uplink": SlowPath}[p.kind]; kind != "" && s.Kind != kind {
 		return false
 	}
 	return slices.Equal(s.Nodes, p.nodes) && slices.Equal(s.Peers, p.peers)
@@ -161,7 +168,7 @@ func bisect(t *testing.T, c *cluster, expected float64) (accused []int, rounds i
 }
 
 // TestReplay plants one to five faults of random kinds in clusters of 232 nodes (ASSAY_REPLAY_NODES)
-// on switches of 8, and counts what is named, ASSAY_REPLAY times; ASSAY_REPLAY_KIND restricts them to
+// on switches of 8 and in trays of 2, and counts what is named, ASSAY_REPLAY times; ASSAY_REPLAY_KIND restricts them to
 // a kind.
 func TestReplay(t *testing.T) {
 	number := func(name string, otherwise int) int {
@@ -188,8 +195,9 @@ func TestReplay(t *testing.T) {
 	false1, falseOfBisection, hunts := 0, 0, 0
 	for seed := range uint64(trials) {
 		c := newCluster(n, seed)
+		trays := make([]int, n)
 		for i := range c.at {
-			c.at[i] = i / 8
+			c.at[i], trays[i] = i/8, i/2
 		}
 		var plants []plant
 		var all []outside
@@ -222,7 +230,7 @@ func TestReplay(t *testing.T) {
 				o(from, to, f, s, rng)
 			}
 		}
-		r := run(t, c, Options{Seed: seed, Switch: c.at})
+		r := run(t, c, Options{Seed: seed, Switch: c.at, Groups: [][]int{trays}})
 		hunts++
 		seconds = append(seconds, c.second)
 		fair := make([]bool, len(r.Suspects))

@@ -34,7 +34,7 @@ const exactPairs = 4000
 // in which the second is not above the first. RankTail(a, b, 0) is the lowest possible result for
 // these numbers of values.
 func RankTail(a, b, u int) float64 {
-	if a == 0 || b == 0 {
+	if u >= a*b {
 		return 1
 	}
 	if a == 1 || b == 1 {
