@@ -371,16 +371,28 @@ func (h *hunt) oddities(explained []bool) (all []oddity, questions int) {
 // whether any is so low that more measurements may make it so.
 func (h *hunt) oddest(all []oddity, look, questions int) (best *oddity, more bool) {
 	level := h.o.Alpha * eventPart / float64(look*(look+1)*questions)
+	var waiting []*oddity // places of which only one disturbance is known yet
 	for i := range all {
 		o := &all[i]
 		more = more || o.p <= math.Sqrt(level) || h.rounds < h.o.MaxRounds*2/3 && o.p*float64(questions) <= suspicion
 		// One disturbance, however long, may be anybody's.
-		if o.p <= level && o.with >= minEvents && (o.spells >= 2 || o.with == o.of) {
+		switch {
+		case o.p > level || o.with < minEvents:
+		case o.spells < 2 && o.with < o.of:
+			waiting = append(waiting, o)
+		case slices.ContainsFunc(waiting, o.isOnly):
+			// What is seen at the node is seen on one path.
+		default:
 			o.also = slices.DeleteFunc(at(all, o.place), func(x oddity) bool { return x.symptom == o.symptom })
 			return o, more
 		}
 	}
 	return nil, more
+}
+
+// isOnly reports whether nearly all that is seen at a place is seen on one path of it.
+func (o *oddity) isOnly(path *oddity) bool {
+	return path.symptom == o.symptom && path.b >= 0 && o.b == anyNode && o.with-path.with < 2 && o.explains(flow{from: path.a, to: path.b}, []int{path.a, path.b})
 }
 
 // suspicion is how many questions may be answered so by chance; with fewer, more is measured.

@@ -172,3 +172,28 @@ func TestEvents(t *testing.T) {
 		}
 	}
 }
+
+// TestPathBeforeItsNode: what is seen on one path alone is not a fault of the node at its end, even
+// while there is only one disturbance of the path, which may be anybody's.
+func TestPathBeforeItsNode(t *testing.T) {
+	h := &hunt{o: Options{Alpha: 0.01, MaxRounds: 72}, rounds: 60}
+	for name, tt := range map[string]struct {
+		path, node count
+		want       int // index of the accused place; -1: none
+	}{
+		"one disturbance of the path":        {count{with: 7, of: 8, spells: 1}, count{with: 7, of: 54, spells: 5}, -1},
+		"and one of another":                 {count{with: 7, of: 8, spells: 1}, count{with: 8, of: 54, spells: 5}, -1},
+		"several of the path":                {count{with: 7, of: 8, spells: 2}, count{with: 7, of: 54, spells: 5}, 0},
+		"each measurement of the path":       {count{with: 7, of: 7, spells: 1}, count{with: 7, of: 54, spells: 5}, 0},
+		"on other paths of the node as well": {count{with: 7, of: 8, spells: 1}, count{with: 10, of: 54, spells: 5}, 1},
+	} {
+		all := []oddity{
+			{place: place{4, 2, Sending}, symptom: Lost, count: tt.path, p: 1e-12},
+			{place: place{2, anyNode, Receiving}, symptom: Lost, count: tt.node, p: 1e-8},
+		}
+		best, more := h.oddest(all, 10, 50)
+		if tt.want < 0 && best != nil || tt.want >= 0 && best != &all[tt.want] || !more {
+			t.Errorf("%s: %+v, more %v; want %d", name, best, more, tt.want)
+		}
+	}
+}
