@@ -8,11 +8,14 @@ import (
 )
 
 // oddSuspects returns a suspect for each place that has symptoms. A node that is a suspect already
-// gets no second one.
+// gets no second one, nor does one that is dead.
 func (h *hunt) oddSuspects(already []Suspect) (out []Suspect) {
 	var places []place
 	of := map[place][]oddity{}
 	for _, o := range h.odd {
+		if !h.alive[o.a] || o.b >= 0 && !h.alive[o.b] {
+			continue
+		}
 		if o.b >= 0 && (h.routes[route{-1 - o.a, -1 - o.b}] > 0 || o.d == Both && h.routes[route{-1 - o.b, -1 - o.a}] > 0) {
 			continue // the values of this way say it
 		}

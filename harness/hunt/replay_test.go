@@ -168,8 +168,8 @@ func bisect(t *testing.T, c *cluster, expected float64) (accused []int, rounds i
 }
 
 // TestReplay plants one to five faults of random kinds in clusters of 232 nodes (ASSAY_REPLAY_NODES)
-// on switches of 8 and in trays of 2, and counts what is named, ASSAY_REPLAY times; ASSAY_REPLAY_KIND restricts them to
-// a kind.
+// on switches of 8 and in trays of 2, and counts what is named, ASSAY_REPLAY times from the seed ASSAY_REPLAY_SEED on;
+// ASSAY_REPLAY_KIND restricts them to a kind.
 func TestReplay(t *testing.T) {
 	number := func(name string, otherwise int) int {
 		if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
@@ -194,6 +194,7 @@ func TestReplay(t *testing.T) {
 	var seconds, bisectRounds []float64
 	false1, falseOfBisection, hunts := 0, 0, 0
 	for seed := range uint64(trials) {
+		seed += uint64(number("ASSAY_REPLAY_SEED", 0))
 		c := newCluster(n, seed)
 		trays := make([]int, n)
 		for i := range c.at {
