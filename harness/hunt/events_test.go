@@ -38,7 +38,7 @@ type eventFault struct {
 
 // eventFaults are what comes and goes, and what concerns a path. a is the node, or the first of two.
 var eventFaults = []eventFault{
-	{"dead 1 s of 5", false, false, Flapping, flap(5, 1)},
+	{"dead 1 s of 5", false, true, Flapping, flap(5, 1)},
 	{"dead 50 ms of 10 s", false, true, Flapping, flap(10, 0.05)},
 	{"dead 300 ms of 7 s", false, true, Flapping, flap(7, 0.3)},
 	{"dead 50 ms of 2 s", false, false, Flapping, flap(2, 0.05)},
@@ -188,8 +188,8 @@ func TestPathBeforeItsNode(t *testing.T) {
 		"on other paths of the node as well": {count{with: 7, of: 8, spells: 1}, count{with: 10, of: 54, spells: 5}, 1},
 	} {
 		all := []oddity{
-			{place: place{4, 2, Sending}, symptom: Lost, count: tt.path, p: 1e-12},
-			{place: place{2, anyNode, Receiving}, symptom: Lost, count: tt.node, p: 1e-8},
+			{place: place{4, 2, Sending}, symptom: Missing, count: tt.path, p: 1e-12},
+			{place: place{2, anyNode, Receiving}, symptom: Missing, count: tt.node, p: 1e-8},
 		}
 		best, more := h.oddest(all, 10, 50)
 		if tt.want < 0 && best != nil || tt.want >= 0 && best != &all[tt.want] || !more {
