@@ -133,7 +133,7 @@ func newFault(t *testing.T, random *rand.Rand, i int) *fault {
 
 // run returns how our side ended.
 func (f *fault) run(t *testing.T) (status int, text string) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
 	ch, sh := hosts(t)
 	at := port(t)
@@ -215,7 +215,7 @@ func (f *fault) run(t *testing.T) (status int, text string) {
 // client's.
 func awaitPort(t *testing.T, port int) {
 	want := fmt.Sprintf(":%04X ", port)
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); {
+	for end := time.Now().Add(10 * time.Minute); time.Now().Before(end); {
 		for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 			b, _ := os.ReadFile(name)
 			for line := range strings.Lines(string(b)) {
