@@ -23,14 +23,14 @@ func softPorts(t *testing.T, n int) {
 	if os.Getenv("ASSAY_RDMA_VM") == "" {
 		t.Skip("it changes the network, and is for the virtual machine of .ci/rdma")
 	}
-	sh(t, "modprobe -a bridge veth sch_netem rdma_rxe && ip link add rdma-br type bridge && ip link set rdma-br up")
+	sh(t, "sysctl -qw net.core.netdev_max_backlog=100000; modprobe -a bridge veth sch_netem rdma_rxe && ip link add rdma-br type bridge && ip link set rdma-br up")
 	t.Cleanup(func() { sh(t, "ip link del rdma-br") })
 	for i := range n {
 		sh(t, fmt.Sprintf(`ip link add w%[1]d type veth peer name b%[1]d
 			sysctl -qw net.ipv4.conf.w%[1]d.accept_local=1 net.ipv4.conf.w%[1]d.rp_filter=0 net.ipv4.conf.w%[1]d.arp_ignore=1 net.ipv4.conf.w%[1]d.arp_announce=2
 			ip address add 10.8.0.%[2]d/24 dev w%[1]d
-			ip link set b%[1]d master rdma-br up
-			ip link set w%[1]d up`, i, i+1))
+			ip link set b%[1]d mtu 9000 master rdma-br up
+			ip link set w%[1]d mtu 9000 up`, i, i+1))
 		t.Cleanup(func() { sh(t, fmt.Sprintf("rdma link del rw%[1]d; ip link del w%[1]d", i)) })
 		for k := range n {
 			if k != i {
@@ -91,13 +91,13 @@ func TestRDMAProber(t *testing.T) {
 		{"quiet", "", true, func(m Measured, other Ends) bool {
 			return m.There == 0 && m.Trips.Count == 1999 && m.Ends.Small.Sent >= 2000 && m.Ends.Large == Counts{} && other.Large == Counts{}
 		}},
-		{"late", "delay 3ms", false, func(m Measured, _ Ends) bool { return m.Trips.Median >= 3*time.Millisecond }},
-		{"lost", "loss 5%", false, func(m Measured, other Ends) bool {
+		{"late", "delay 3ms", true, func(m Measured, _ Ends) bool { return m.Trips.Median >= 3*time.Millisecond }},
+		{"lost", "loss 5%", true, func(m Measured, other Ends) bool {
 			there, back := hunt.Packets{}, hunt.Packets{}
 			addCounted([2]Ends{m.Ends, other}, m.Trips.Held, &there, &back)
-			return m.Ends.Large.Resent > 0 && other.Large.Gaps > 0 && there.Lost > 0 && there.Swapped == 0
+			return m.Ends.Small.Resent > 10 && there.Lost > 10 && m.Trips.Held > 10
 		}},
-		{"twice", "duplicate 20%", false, func(_ Measured, other Ends) bool { return other.Small.Repeats > 10 }},
+		{"twice", "duplicate 20%", true, func(_ Measured, other Ends) bool { return other.Small.Repeats > 10 }},
 		{"cut", "loss 100%", true, func(m Measured, _ Ends) bool { return m.Trips.Broken && m.Ends.Small.Resent >= 3 }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
