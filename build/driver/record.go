@@ -31,7 +31,7 @@ type record struct {
 	Inventory         []byte
 	Builder           string
 	Started, Finished time.Time
-	Entered           bool // it is in the layout's indexes, with its documents, unsigned
+	Entered           bool `json:",omitempty"` // it is in the layout's indexes, with its documents, unsigned
 }
 
 // verify checks the certificate of a record: it must be a pass, for this target, platform and

@@ -127,7 +127,7 @@ func (h *hunt) among(ctx context.Context, level, blocks [][]int) (well, slow map
 	// and few among many. So the evidence starts anew.
 	h.inside = evidence{}
 	well, slow = map[int]bool{}, map[int]bool{}
-	for begun := h.rounds; h.rounds < begun+maxAmong && slices.ContainsFunc(blocks, func(b []int) bool { return !h.told(b, well, slow) }); {
+	for begun := h.rounds; h.rounds < begun+maxAmong && slices.ContainsFunc(blocks, func(b []int) bool { return !h.decidedWithin(b, well, slow) }); {
 		groups := h.plan.among(level, h.living())
 		if len(groups) == 0 {
 			break
@@ -162,9 +162,9 @@ func (h *hunt) among(ctx context.Context, level, blocks [][]int) (well, slow map
 	return well, slow, nil
 }
 
-// told reports whether so many of a block's accused nodes are known to be well, or slow, among
+// decidedWithin reports whether so many of a block's accused nodes are known to be well, or slow, among
 // themselves, that it does not matter what the others are.
-func (h *hunt) told(block []int, well, slow map[int]bool) bool {
+func (h *hunt) decidedWithin(block []int, well, slow map[int]bool) bool {
 	var accused, good, bad int
 	for _, node := range block {
 		if !h.alive[node] || h.accused[node] == nil {
