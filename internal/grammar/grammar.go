@@ -36,7 +36,6 @@ func init() {
 
 // appHelp is the template of a program's help, which fits on one screen.
 const appHelp = `{{.Name}} - {{.Usage}}
-
 USAGE: {{.HelpName}} COMMAND [OPTIONS] [ARGUMENTS]
 
 COMMANDS:{{template "visibleCommandCategoryTemplate" .}}
