@@ -35,6 +35,9 @@ func (c *Config) scaled(ctx context.Context, e *suite.Entry, p collParams, op st
 		}
 		got := d.Ranks / ranks
 		all = got < machines || got == c.Job.Size() // some may be lost
+		if n := len(curve.Points); n > 0 && float64(got) <= curve.Points[n-1].X {
+			break // machines were lost, and those that are left were measured together already
+		}
 		machines = got
 		last := d.Rows[len(d.Rows)-1]
 		m := &result.Measurement{Value: last.OutOfPlace.BusBW, Unit: "GB/s"}
