@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/internal/host/sysfs/sysfstest"
 	"github.com/assay-hpc/assay/internal/platform"
 	"github.com/assay-hpc/assay/internal/result"
 )
@@ -106,6 +107,33 @@ func TestSame(t *testing.T) {
 	job := threeNodes{says: func(own word) []word { return []word{own, own} }}
 	want(t, certify(t, &Config{Job: job, Facts: map[string]string{"driver": "1"}}, "{run: same}")["same"], result.Pass, "versions and settings, equal on 3 machines")
 	want(t, certify(t, &Config{}, "{run: same}")["same"], result.Skip, "it takes several machines")
+}
+
+// TestPartitionKeys summarizes the tables of a machine's InfiniBand ports.
+func TestPartitionKeys(t *testing.T) {
+	port := func(device, state, layer string, keys ...string) string {
+		dir := "sys/class/infiniband/" + device + "/ports/1/"
+		s := fmt.Sprintf("-- %sstate --\n%s\n-- %slink_layer --\n%s\n", dir, state, dir, layer)
+		for i, k := range keys {
+			s += fmt.Sprintf("-- %spkeys/%d --\n%s\n", dir, i, k)
+		}
+		return s
+	}
+	for name, tt := range map[string]struct{ archive, want string }{
+		"no device":       {"-- sys/x --\n", ""},
+		"default":         {port("mlx5_0", "4: ACTIVE", "InfiniBand", "0xffff", "0x0000") + port("mlx5_1", "4: ACTIVE", "InfiniBand", "0xffff", "0x0000"), "0xffff on 2 ports"},
+		"one lacks a key": {port("mlx5_0", "4: ACTIVE", "InfiniBand", "0xffff", "0x8005") + port("mlx5_1", "4: ACTIVE", "InfiniBand", "0x7fff", "0x0000"), "0x7fff on 1 port, 0x8005 0xffff on 1 port"},
+		"Ethernet, down":  {port("mlx5_0", "4: ACTIVE", "Ethernet", "0xffff") + port("mlx5_1", "1: DOWN", "InfiniBand", "0xffff"), ""},
+		"empty table":     {port("mlx5_0", "4: ACTIVE", "InfiniBand", "0x0000"), "none on 1 port"},
+		"no table":        {port("mlx5_0", "4: ACTIVE", "InfiniBand"), "unknown on 1 port"},
+		"no number":       {port("mlx5_0", "4: ACTIVE", "InfiniBand", "0xffff", "key"), "unknown on 1 port"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := partitionKeys(sysfstest.Tree(t, []byte(tt.archive))); got != tt.want {
+				t.Errorf("%q; want %q", got, tt.want)
+			}
+		})
+	}
 }
 
 // TestTopology reads what Slurm sets for the steps of a job.

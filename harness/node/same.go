@@ -21,7 +21,8 @@ func (c *Config) same(e *suite.Entry) ([]suite.Check, error) {
 	return c.compared(e, "all machines have the same versions and settings", c.ownFacts, differences)
 }
 
-// ownFacts returns the machine's facts, with NCCL's variables of nccl.conf.
+// ownFacts returns the machine's facts, with NCCL's variables of nccl.conf and the partition keys of
+// InfiniBand ports.
 func (c *Config) ownFacts(env *suite.Env) (any, *result.Result) {
 	tree, err := sysfs.Open("/")
 	if err != nil {
@@ -33,7 +34,37 @@ func (c *Config) ownFacts(env *suite.Env) (any, *result.Result) {
 			facts[name] = s.Value
 		}
 	}
+	if keys := partitionKeys(tree); keys != "" {
+		facts["partition keys"] = keys
+	}
 	return facts, nil
+}
+
+// partitionKeys returns the tables of all active InfiniBand ports, each with the number of its ports:
+// "0x8005 0xffff on 8 ports". Two ports without a common key cannot connect.
+func partitionKeys(tree sysfs.FS) string {
+	devices, _ := tree.RDMADevices()
+	ports := map[string]int{}
+	for _, d := range devices {
+		for _, p := range d.Ports {
+			if p.LinkLayer != "InfiniBand" || p.State != "ACTIVE" {
+				continue
+			}
+			keys, err := tree.PartitionKeys(d.Name, p.Number)
+			table := "none"
+			if err != nil {
+				table = "unknown"
+			} else if len(keys) > 0 {
+				table = strings.Trim(fmt.Sprintf("%#04x", keys), "[]")
+			}
+			ports[table]++
+		}
+	}
+	var out []string
+	for _, table := range slices.Sorted(maps.Keys(ports)) {
+		out = append(out, fmt.Sprintf("%s on %s", table, words.Count(ports[table], "port")))
+	}
+	return strings.Join(out, ", ")
 }
 
 // compared returns one check, in which the first machine judges what each machine states.

@@ -112,6 +112,7 @@ def main():
         optimizer.zero_grad(set_to_none=True)
         with ddp.no_sync():
             loss_of().backward()
+        optimizer.step()
 
     for _ in range(o["warmup"]):
         first = together()
@@ -122,7 +123,7 @@ def main():
             first = loss
         steps.append(took)
     sums = checksum(model)
-    # Without the sum of gradients: how long each rank computes by itself. No weight changes.
+    # Without the sum of gradients: how long each rank computes by itself. Weights differ from here on.
     single = []
     for i in range(2 + o["steps"] // 2):
         took, _ = timed(alone)

@@ -153,6 +153,25 @@ func (f FS) GIDs(device string, port int) ([]GID, error) {
 	return out, errors.Join(a.problems...)
 }
 
+// PartitionKeys reads a port's table of partition keys without the unused entries, sorted: 0xffff is
+// the default partition as a full member, 0x7fff as a limited one. The error is fs.ErrNotExist for a
+// port without a table.
+func (f FS) PartitionKeys(device string, port int) ([]uint16, error) {
+	a := &attrs{fs: f, dir: portDir(device, port)}
+	names, err := f.names(a.dir + "/pkeys")
+	if err != nil {
+		return nil, err
+	}
+	var out []uint16
+	for _, n := range names {
+		if key := a.number("pkeys/"+n, 16); key&0x7fff != 0 {
+			out = append(out, uint16(key))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), errors.Join(a.problems...)
+}
+
 // parseState parses state and phys_state: "4: ACTIVE".
 func parseState(s string) (string, error) {
 	number, name, ok := strings.Cut(s, ":")
