@@ -127,6 +127,12 @@ func (h *hunt) among(ctx context.Context, level, blocks [][]int) (well, slow map
 	// and few among many. So the evidence starts anew.
 	h.inside = evidence{}
 	well, slow = map[int]bool{}, map[int]bool{}
+	// What another node measures with one that is slow within its block says nothing about the other.
+	others := func(but int) func(*value) bool {
+		return func(v *value) bool {
+			return slices.ContainsFunc(v.group, func(node int) bool { return !h.alive[node] || node != but && (slow[node] || h.slowGroups[node]) })
+		}
+	}
 	for begun := h.rounds; h.rounds < begun+maxAmong && slices.ContainsFunc(blocks, func(b []int) bool { return !h.decidedWithin(b, well, slow) }); {
 		groups := h.plan.among(level, h.living())
 		if len(groups) == 0 {
@@ -135,9 +141,7 @@ func (h *hunt) among(ctx context.Context, level, blocks [][]int) (well, slow map
 		if err := h.round(ctx, &h.inside, groups, false); err != nil {
 			return well, slow, err
 		}
-		w := h.inside.viewAfter(stratumRounds(len(h.living()), 2), func(v *value) bool {
-			return slices.ContainsFunc(v.group, func(node int) bool { return !h.alive[node] })
-		}, func(*value) int { return 0 })
+		w := h.inside.viewAfter(stratumRounds(len(h.living()), 2), others(-1), func(*value) int { return 0 })
 		level := 1 / float64(2*len(ask)*maxAmong)
 		for _, node := range ask {
 			ways, good := 0, 0
@@ -146,7 +150,7 @@ func (h *hunt) among(ctx context.Context, level, blocks [][]int) (well, slow map
 					continue
 				}
 				ways++
-				slower, faster := w.question(node, d, func(*value) bool { return true }, h.least, h.find)
+				slower, faster := w.question(node, d, func(v *value) bool { return !others(node)(v) }, h.least, h.find)
 				if faster.p() <= h.o.Beta*level {
 					good++
 				}
@@ -225,7 +229,7 @@ func (h *hunt) blame(kind Kind, nodes, charged []int, excused map[int]bool) {
 	s := Suspect{Kind: kind, Nodes: nodes, Slower: true}
 	var out, in int
 	for _, node := range charged {
-		excused[node] = true
+		excused[node], h.slowGroups[node] = true, kind == Slow
 		c := h.accused[node]
 		s.P = max(s.P, least(c.p))
 		if c.is(sends) {

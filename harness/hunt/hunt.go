@@ -174,6 +174,8 @@ type hunt struct {
 	suspects  []Suspect // paths that excuse nodes
 	excused   map[int]bool
 	lastError error
+
+	slowGroups map[int]bool // nodes of groups that are slow themselves
 }
 
 // Run hunts among nodes 0 to nodes-1. With an error it also returns a report, of what was found
@@ -189,7 +191,7 @@ func Run(ctx context.Context, nodes int, probe Probe, o Options) (*Report, error
 		o: o, n: nodes, probe: probe,
 		rng:     rand.New(rand.NewPCG(o.Seed, 0x68756e74)),
 		alive:   slices.Repeat([]bool{true}, nodes),
-		strikes: map[int][]int{}, numbers: map[place]int{}, patient: patient, pairs: true,
+		strikes: map[int][]int{}, numbers: map[place]int{}, slowGroups: map[int]bool{}, patient: patient, pairs: true,
 	}
 	h.plan = newPlanner(h.rng, nodes, o)
 	err = h.search(ctx)

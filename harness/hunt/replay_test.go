@@ -288,3 +288,22 @@ func TestReplay(t *testing.T) {
 		t.Errorf("%d of %d named, %d accused falsely", named, planted, false1)
 	}
 }
+
+// TestSpineBesideTray has a slow tray on a switch, one of whose other nodes is reached over a slow spine:
+// what that node measures with the tray must not make it a suspect.
+func TestSpineBesideTray(t *testing.T) {
+	for seed := range seeds(t, 5) {
+		c := newCluster(256, seed)
+		trays := make([]int, c.n)
+		for i := range c.at {
+			c.at[i], trays[i] = i/8, i/2
+		}
+		spine, beyond := replayKinds["spine"](c, 107)
+		tray, _ := replayKinds["tray"](c, 108)
+		spine.kind, tray.kind, c.outside = "spine", "tray", beyond
+		r := run(t, c, Options{Seed: seed, Switch: c.at, Groups: [][]int{trays}})
+		if len(r.Suspects) != 2 || !slices.ContainsFunc(r.Suspects, spine.names) || !slices.ContainsFunc(r.Suspects, tray.names) {
+			t.Errorf("seed %d: %s", seed, describe(r))
+		}
+	}
+}
