@@ -36,8 +36,7 @@ func TestFaults(t *testing.T) {
 	ended := map[string]int{}
 	for i := range count {
 		f := newFault(t, random, i)
-		// Half a second to start, and the rest to meet and to measure in.
-		f.moment += f.moment / (500 * time.Millisecond) * max(0, start-500*time.Millisecond)
+		f.moment = time.Duration(f.when * float64(2*start+2*time.Second)) // while both start, meet and measure
 		t.Run(strings.ReplaceAll(fmt.Sprintf("%d/%s", i, f), " ", "_"), func(t *testing.T) {
 			status, text := f.run(t)
 			ended[fmt.Sprintf("%s: status %d", f.kind, status)]++
@@ -85,9 +84,10 @@ func setting(name string, without int) int {
 type fault struct {
 	tool   string
 	flags  []string
-	kind   string // what happens to the peer: killed, stopped; or to the connection: garbage, cut, stalled
-	role   string // ours: client or server
-	peer   string // "harness", or the C tools' directory
+	kind   string  // what happens to the peer: killed, stopped; or to the connection: garbage, cut, stalled
+	role   string  // ours: client or server
+	peer   string  // "harness", or the C tools' directory
+	when   float64 // 0 to 1
 	moment time.Duration
 	bytes  []byte
 	cm     bool // -R, whose connection cannot be disturbed
@@ -102,7 +102,7 @@ func newFault(t *testing.T, random *rand.Rand, i int) *fault {
 	f := &fault{
 		kind: []string{"killed", "stopped", "garbage", "cut", "stalled"}[i%5], role: pick("client", "server"),
 		tool: pick("write_bw", "read_bw", "send_bw", "write_lat", "read_lat", "send_lat", "atomic_bw"), peer: "harness",
-		moment: time.Duration(random.IntN(3000)) * time.Millisecond, bytes: make([]byte, 1+random.IntN(200)),
+		when: random.Float64(), bytes: make([]byte, 1+random.IntN(200)),
 	}
 	for k := range f.bytes {
 		f.bytes[k] = byte(random.Uint32())
