@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -253,7 +254,16 @@ func BenchmarkHistory(b *testing.B) {
 		bytes += st.Size()
 	}
 	b.SetBytes(bytes)
+	cpu := func() float64 {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+			b.Fatal(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
+	}
 	b.ResetTimer()
+	begun := cpu()
+	defer func() { b.ReportMetric((cpu()-begun)/float64(b.N), "cpu-s/op") }()
 	for range b.N {
 		if code, out, errOut := tell("history", dir); code != exit.Pass || !strings.Contains(out, "10000 certificates of 100 machines; 100 drifts") {
 			b.Fatalf("%d, %s", code, errOut)
