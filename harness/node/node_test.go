@@ -230,7 +230,7 @@ func TestNodeLoads(t *testing.T) {
 			c.Run(t.Context(), &suite.Env{})
 		}
 	}
-	want := map[string]float64{"diagnostic": 15, "targeted_stress": 4, "targeted_power": 8, "pulse_test": 7.5}
+	want := map[string]float64{"diagnostic": 8, "targeted_stress": 4, "targeted_power": 8, "pulse_test": 7.5}
 	if !maps.Equal(seconds, want) {
 		t.Errorf("%v; want %v", seconds, want)
 	}
