@@ -76,6 +76,10 @@ test-gpu: ## build the bundle that tests and measures the engine on GPUs, and ru
 	  rm -rf $(OUT)/gpu && mkdir -p $(OUT)/gpu && tar -xJf $(OUT)/assay-gpu.tar.xz -C $(OUT)/gpu && $(OUT)/gpu/run -o $(OUT)/gpu-results $(STEPS); \
 	else echo "skipped: no GPU on this machine: run the bundle on one that has some"; fi
 
+.PHONY: bench-train
+bench-train: #: time training and serving in PyTorch on our libnccl.so.2 and on NVIDIA's, in turns (needs GPUs and PyTorch; WORKLOADS, ROUNDS, COUNT)
+	@$(MAKE) --no-print-directory test-gpu STEPS=train
+
 .PHONY: site
 site: ## build docs/ as a static site with search into out/site (needs npm)
 	@OUT='$(OUT)' ./.ci/site/build
