@@ -92,13 +92,14 @@ func (f *fake) Suspend(context.Context) error {
 	return err
 }
 func (f *fake) Resume(context.Context) error { f.note("resume"); return nil }
-func (f *fake) Register(_ context.Context, addr uintptr, n int) (int, error) {
+func (f *fake) Register(_ context.Context, addr uintptr, n int) (executor.Registration, error) {
 	f.note("register %d bytes at %#x", n, addr)
 	err := f.err
 	f.err = nil
-	return 7, err
+	return executor.Registration{ID: 7, Direct: true}, err
 }
-func (f *fake) Deregister(id int) error { f.note("deregister %d", id); return nil }
+func (f *fake) LSA(bool) (executor.LSATeam, error) { return executor.LSATeam{Table: 9, Hash: 5}, nil }
+func (f *fake) Deregister(id int) error            { f.note("deregister %d", id); return nil }
 func (f *fake) Estimate(o *op.Op) time.Duration {
 	d := time.Duration(o.Bytes()) * time.Microsecond
 	for _, t := range o.Transfers {

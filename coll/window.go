@@ -9,7 +9,7 @@ import (
 // A Window is device memory that all ranks of a communicator have registered for one another.
 type Window struct {
 	c  *Comm
-	id int // of the executor; 0: operations on it are as on any memory
+	as executor.Registration
 }
 
 // RegisterWindow registers device memory, of which each rank passes its own. All ranks call it, and
@@ -25,12 +25,31 @@ func (c *Comm) RegisterWindow(ctx context.Context, b Buffer) (*Window, error) {
 		return nil, err
 	}
 	defer c.leave()
-	if c.dev == nil || !b.device {
+	if c.dev == nil || !b.device || b.addr() == 0 {
 		return nil, c.errorOf(InvalidUsage, op, "windows are device memory of a communicator on a device")
 	}
+	return c.register(ctx, op, b.addr(), b.Len())
+}
+
+// NewWindow returns a window of n zeroed bytes on the device of each rank, for kernels of the program,
+// until Close. All ranks call it, with the same n, and it waits for them. If kernels do not reach the
+// memory of other ranks the error is InvalidUsage, on all ranks.
+func (c *Comm) NewWindow(ctx context.Context, n int) (*Window, error) {
+	const op = "NewWindow"
+	if err := c.enter(nil); err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	if n <= 0 {
+		return nil, c.errorOf(InvalidArgument, op, "a window of %d bytes", n)
+	}
+	return c.register(ctx, op, 0, n)
+}
+
+func (c *Comm) register(ctx context.Context, op string, addr uintptr, n int) (*Window, error) {
 	w := &Window{c: c}
 	err := c.onItsDevice(ctx, op, func(x executor.Executor, ctx context.Context) (err error) {
-		w.id, err = x.Register(ctx, b.addr(), b.Len())
+		w.as, err = x.Register(ctx, addr, n)
 		return err
 	})
 	if err != nil {
@@ -40,7 +59,31 @@ func (c *Comm) RegisterWindow(ctx context.Context, b Buffer) (*Window, error) {
 }
 
 // Direct reports whether other ranks write to the window directly. It is the same on all ranks.
-func (w *Window) Direct() bool { return w.id != 0 }
+func (w *Window) Direct() bool { return w.as.Direct }
+
+// LSA says where kernels of the program find the memory of all ranks.
+func (w *Window) LSA() executor.LSA { return w.as.LSA }
+
+// LSA says whether kernels of the program reach the memory of other ranks' windows, which must be
+// virtual memory, as that of ncclMemAlloc. With use it makes a table of windows for them.
+func (c *Comm) LSA(use bool) (executor.LSATeam, error) {
+	const op = "LSA"
+	if err := c.enter(nil); err != nil {
+		return executor.LSATeam{}, err
+	}
+	defer c.leave()
+	if c.dev == nil {
+		return executor.LSATeam{Why: "the communicator was made without a device"}, nil
+	}
+	t, err := c.dev.LSA(use)
+	if err != nil {
+		return t, c.wrap(op, err)
+	}
+	return t, nil
+}
+
+// Warnf logs what is wrong, as the communicator's settings say.
+func (c *Comm) Warnf(format string, a ...any) { c.cfg.log.Warnf(format, a...) }
 
 // Close ends the registration. All operations on the window have ended, on all ranks, and all ranks
 // call Close before the next operation on this memory. It may wait for other work on the device.
@@ -54,7 +97,7 @@ func (w *Window) Close() error {
 		return err
 	}
 	defer w.c.leave()
-	if err := w.c.dev.Deregister(w.id); err != nil {
+	if err := w.c.dev.Deregister(w.as.ID); err != nil {
 		return w.c.wrap(op, err)
 	}
 	return nil

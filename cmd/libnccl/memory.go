@@ -53,6 +53,9 @@ func assay_register(list *C.struct_assay_window, n C.size_t, text *C.char) (code
 	windows := unsafe.Slice(list, int(n))
 	errs := make([]error, len(windows))
 	var wg sync.WaitGroup
+	for i := range windows {
+		windows[i].window, windows[i].first, windows[i].stride = 0, 0, 0
+	}
 	for _, all := range perComm(windows) {
 		wg.Go(func() { // the calls of a rank wait for those of the others
 			for _, i := range all {
@@ -86,12 +89,18 @@ func register(w *C.struct_assay_window) error {
 	}
 	var win *coll.Window
 	err = guarded(call, func() (err error) {
-		win, err = c.made.RegisterWindow(context.Background(), coll.Device(uintptr(w.at), int(w.size)))
+		if w.at == nil {
+			win, err = c.made.NewWindow(context.Background(), int(w.size))
+		} else {
+			win, err = c.made.RegisterWindow(context.Background(), coll.Device(uintptr(w.at), int(w.size)))
+		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
+	lsa := win.LSA()
+	w.window, w.first, w.stride = C.uint64_t(lsa.Window), C.uint64_t(lsa.First), C.uint64_t(lsa.Stride)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.windows[uintptr(w.key)] = win

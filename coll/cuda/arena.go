@@ -31,14 +31,15 @@ type arena struct {
 type kind byte
 
 const (
-	onDevice kind = iota
-	virtual       // on the device, and other processes get a file descriptor
-	shared        // host memory that other processes can map
-	pinned        // pinned host memory
+	onDevice  kind = iota
+	virtual        // on the device, and other processes get a file descriptor
+	shared         // host memory that other processes can map
+	pinned         // pinned host memory
+	described      // on the device, of windows of the program's kernels
 )
 
 // ofDevice reports whether it is memory of the device.
-func (k kind) ofDevice() bool { return k == onDevice || k == virtual }
+func (k kind) ofDevice() bool { return k == onDevice || k == virtual || k == described }
 
 // A loan is memory that an arena lends to a communicator.
 type loan struct {

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -37,6 +38,8 @@ type engine struct {
 
 	registered     []registered
 	lastRegistered int
+	lsa            lsa
+	token          uint64 // of the communicator: the same on all ranks
 
 	pinned *loan // the stop word, then the reports
 
@@ -148,7 +151,10 @@ func openApart(ctx context.Context, cfg executor.Config, dev *device, funcs *fun
 }
 
 func newEngine(ctx context.Context, cfg executor.Config, dev *device, funcs *functions, w windows, all []identity, rules choose.Rules[choice]) (_ *engine, err error) {
-	e := &engine{cfg: cfg, order: newOrder(&cfg, dev), funcs: funcs, windows: w, all: all}
+	e := &engine{cfg: cfg, order: newOrder(&cfg, dev), funcs: funcs, windows: w, all: all, token: rand.Uint64()}
+	if len(all) > 0 {
+		e.token = all[0].Token
+	}
 	defer func() {
 		if err != nil {
 			e.lib.abort()
@@ -536,13 +542,12 @@ func (e *engine) Close(tell func(byte) ([]byte, error)) error {
 // kept: another process still has it mapped.
 func (e *engine) leavePeers(tell func(byte) ([]byte, error)) (left *departure, kept bool) {
 	if e.cfg.Size == 1 {
+		e.endRegistered(tell != nil)
 		return left, false
 	}
 	if tell != nil {
 		if _, err := tell(0); err == nil { // no rank's kernels run any more
-			for i := range e.registered {
-				_ = e.giveImports(&e.registered[i])
-			}
+			e.endRegistered(true)
 			unmapped := byte(0)
 			if e.dev.arena.unmap() {
 				unmapped = 1
@@ -551,6 +556,7 @@ func (e *engine) leavePeers(tell func(byte) ([]byte, error)) (left *departure, k
 			return nil, err != nil || slices.Contains(all, 0)
 		}
 	}
+	e.endRegistered(false)
 	return e.depart(), false
 }
 

@@ -351,7 +351,14 @@ func (x *outsider) Estimate(o *op.Op) time.Duration { return estimate(o, x.cfg.S
 func (x *outsider) Memory() executor.Memory { return executor.Memory{Shared: x.dev.arena.share()} }
 
 // Register implements executor.Executor: the library would have to register it.
-func (x *outsider) Register(context.Context, uintptr, int) (int, error) { return 0, nil }
+func (x *outsider) Register(_ context.Context, addr uintptr, _ int) (executor.Registration, error) {
+	return unreached(x.cfg, addr, byLibrary)
+}
+
+// LSA implements executor.Executor.
+func (x *outsider) LSA(bool) (executor.LSATeam, error) { return executor.LSATeam{Why: byLibrary}, nil }
+
+const byLibrary = "NVIDIA's library does the communicator's operations: the ranks do not reach one another's devices, or settings want it"
 
 // Deregister implements executor.Executor.
 func (x *outsider) Deregister(int) error { return nil }

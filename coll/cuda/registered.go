@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/assay-hpc/assay/coll/debug"
+	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
@@ -20,38 +21,63 @@ type registered struct {
 	id      int
 	base    uint64       // of the own memory
 	bytes   uint64       // that every rank has
-	at      []driver.Ptr // by rank
+	at      []driver.Ptr // by rank; nil: kernels of the engine do not use it
 	imports []importKey
+	flat    *flat        // nil: kernels of the program do not use it
+	release func() error // frees the memory, if the engine has allocated it
 }
 
 // Register implements executor.Executor.
-func (e *engine) Register(ctx context.Context, addr uintptr, n int) (int, error) {
-	if e.cfg.Size == 1 {
-		return 0, nil
+func (e *engine) Register(ctx context.Context, addr uintptr, n int) (executor.Registration, error) {
+	if addr == 0 {
+		return e.provide(ctx, n)
 	}
 	r := registered{base: uint64(addr)}
-	var why string
+	var why, apart string
 	err := e.dev.in(func() (err error) {
 		var offers []offer
-		r.at, offers, why, err = share(ctx, e.cfg, e.unregistrable(), func() (offer, error) { return e.offer(addr, n) }, r.open(ctx, e))
-		if err != nil || why != "" {
+		mine := func() (offer, error) { return e.offer(addr, n) }
+		if why = e.unregistrable(); why != "" {
+			return nil
+		}
+		if r.at, offers, why, err = e.exchangeMemory(ctx, mine, r.open(ctx, e)); err != nil || why != "" {
 			return errors.Join(err, e.giveImports(&r))
 		}
 		r.bytes = uint64(n)
 		for _, o := range offers {
 			r.bytes = min(r.bytes, o.Bytes)
 		}
-		return nil
+		if apart = e.apart(); apart == "" {
+			r.flat, apart, err = e.flatten(ctx, offers, r.at, entryABI{base: uint64(addr), size: uint64(n)})
+		}
+		return err
 	})
 	if err != nil || why != "" {
 		e.cfg.Log.Infof(debug.Init, "rank %d: %d bytes at %#x are not written directly: %s", e.cfg.Rank, n, addr, why)
-		return 0, err
+		return executor.Registration{LSA: executor.LSA{Why: why}}, err
 	}
+	if e.cfg.Size == 1 {
+		r.at = nil
+	} else {
+		e.cfg.Log.Infof(debug.Init, "rank %d: %d bytes at %#x are written by other ranks directly", e.cfg.Rank, n, addr)
+	}
+	e.logFlat(n, addr, apart)
+	made := e.enterRegistered(r)
+	if r.flat == nil {
+		made.LSA.Why = apart
+	}
+	return made, nil
+}
+
+func (e *engine) enterRegistered(r registered) executor.Registration {
 	e.lastRegistered++
 	r.id = e.lastRegistered
 	e.registered = append(e.registered, r)
-	e.cfg.Log.Infof(debug.Init, "rank %d: %d bytes at %#x are written by other ranks directly", e.cfg.Rank, n, addr)
-	return r.id, nil
+	made := executor.Registration{ID: r.id, Direct: r.at != nil}
+	if r.flat != nil {
+		made.LSA = r.flat.LSA
+	}
+	return made
 }
 
 // unregistrable returns why ranks cannot write to one another's memory, or "".
@@ -112,7 +138,15 @@ func (e *engine) Deregister(id int) error {
 	}
 	r := e.registered[i]
 	e.registered = slices.Delete(e.registered, i, i+1)
-	return e.dev.in(func() error { return e.giveImports(&r) })
+	return e.dev.in(func() error { return e.endOne(&r) })
+}
+
+func (e *engine) endOne(r *registered) error {
+	err := errors.Join(e.unflatten(r.flat), e.giveImports(r))
+	if r.release != nil {
+		err = errors.Join(err, r.release())
+	}
+	return err
 }
 
 func (e *engine) giveImports(r *registered) (err error) {
@@ -145,7 +179,7 @@ func (e *engine) direct(o *op.Op) *registered {
 		return nil
 	}
 	for i := range e.registered {
-		if r := &e.registered[i]; at >= r.base && at-r.base+n <= r.bytes {
+		if r := &e.registered[i]; r.at != nil && at >= r.base && at-r.base+n <= r.bytes {
 			return r
 		}
 	}

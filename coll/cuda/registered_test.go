@@ -326,6 +326,11 @@ func registeredRank(s colltest.Self) error {
 		if !w.Direct() {
 			return fmt.Errorf("memory at %v is not written directly", at)
 		}
+		if at != ordinary {
+			if err := exchangeThrough(g, w.LSA().Window, 8192, 77); err != nil {
+				return err
+			}
+		}
 		for _, c := range []op.Collective{op.AllGather, op.AllToAll} {
 			for _, n := range []int{1, 5000, limit(1 << 20)} {
 				if err := toRegistered(g, c, 8, n, false); err != nil {

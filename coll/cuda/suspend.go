@@ -131,7 +131,24 @@ func (s *hostFallback) Suspend(ctx context.Context) error { return s.together(ct
 func (s *hostFallback) Resume(ctx context.Context) error { return s.together(ctx, s.cfg.Host) }
 
 // Register implements executor.Executor: nothing is written directly.
-func (s *hostFallback) Register(context.Context, uintptr, int) (int, error) { return 0, nil }
+func (s *hostFallback) Register(_ context.Context, addr uintptr, _ int) (executor.Registration, error) {
+	return unreached(s.cfg, addr, stagedWhy)
+}
+
+// LSA implements executor.Executor.
+func (s *hostFallback) LSA(bool) (executor.LSATeam, error) {
+	return executor.LSATeam{Why: stagedWhy}, nil
+}
+
+const stagedWhy = "the ranks stage device memory in the host's, because they do not reach one another's devices"
+
+// unreached is the answer to Register of ranks that do not reach one another's memory.
+func unreached(cfg executor.Config, addr uintptr, why string) (executor.Registration, error) {
+	if addr == 0 {
+		return executor.Registration{}, &op.Error{Code: op.InvalidUsage, Rank: cfg.Rank, Op: "DevCommCreate", Peer: op.NoPeer, Err: errors.New(why)}
+	}
+	return executor.Registration{LSA: executor.LSA{Why: why}}, nil
+}
 
 // Deregister implements executor.Executor.
 func (s *hostFallback) Deregister(int) error { return nil }

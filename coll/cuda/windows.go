@@ -10,6 +10,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"slices"
 	"sync"
 
@@ -29,6 +30,8 @@ type identity struct {
 	Name     [32]byte // SHA-256
 	TooOld   uint8    // 1: there are no kernels for it
 	Clusters uint8    // 1: its blocks form clusters
+	Virtual  uint8    // 1: virtual memory can be mapped, and exported
+	Token    uint64   // any number
 }
 
 // measuredAlike reports whether measured rules can be used: each rank has its own device and
@@ -64,7 +67,7 @@ func duplicates(rank int, all []identity) error {
 }
 
 // abiVersion changes whenever kernels/abi.h or the data that ranks exchange here changes.
-const abiVersion = 11
+const abiVersion = 12
 
 // process returns a random ID of this process. Unlike a PID, it also distinguishes processes
 // in different containers.
@@ -117,10 +120,13 @@ func openWindows(ctx context.Context, cfg executor.Config, dev *device, tooOld *
 	if cfg.Size == 1 {
 		return windows{at: make([]driver.Ptr, 1)}, nil, "", nil
 	}
-	me := identity{Version: abiVersion, SMs: uint32(dev.info.SMs), Process: process(), Name: sha256.Sum256([]byte(dev.info.Name))}
+	me := identity{Version: abiVersion, SMs: uint32(dev.info.SMs), Process: process(), Name: sha256.Sum256([]byte(dev.info.Name)), Token: mathrand.Uint64()}
 	copy(me.UUID[:], dev.info.UUID)
 	if dev.clusters() {
 		me.Clusters = 1
+	}
+	if dev.info.CanVirtual && dev.info.CanShareVirtual {
+		me.Virtual = 1
 	}
 	if tooOld != nil {
 		me.TooOld = 1

@@ -33,11 +33,15 @@ type Executor interface {
 	Free(addr uintptr) error
 	// Register registers device memory of all ranks, so that other ranks may write to it directly:
 	// collectives whose results go to it, at the same offset on every rank, may then save copies.
-	// All ranks call it; it waits for them. An id of 0 means that nothing changes, on any rank.
+	// All ranks call it; it waits for them. Kernels of the program may reach all of it, too.
 	// Deregister ends that for this rank, before the memory is freed; all operations that use it
-	// have ended on all ranks.
-	Register(ctx context.Context, addr uintptr, n int) (id int, err error)
+	// have ended on all ranks. With an address of 0 every rank gets n zeroed bytes, for kernels of
+	// the program only, or an *op.Error of InvalidUsage, on all ranks, which says why not.
+	Register(ctx context.Context, addr uintptr, n int) (Registration, error)
 	Deregister(id int) error
+	// LSA returns what kernels of the program need to know of the communicator. It waits for no other
+	// rank. Only with use there is a table.
+	LSA(use bool) (LSATeam, error)
 	// Estimate returns how long an operation would take, as far as that was measured or can be
 	// computed. It does not do the operation.
 	Estimate(o *op.Op) time.Duration
@@ -83,6 +87,29 @@ type Checker interface{ Check() }
 
 // A Normer is an Executor that does operations with an op.Norm.
 type Normer interface{ Norms() }
+
+// A Registration is memory of all ranks that they have registered.
+type Registration struct {
+	ID     int  // for Deregister; 0: nothing has changed, on any rank
+	Direct bool // collectives may save copies; the same on all ranks
+	LSA    LSA
+}
+
+// LSA says where kernels of the program find registered memory of all ranks, from which they load and
+// to which they store ("load/store accessible"; NCCL's device API). It is of one rank's device.
+type LSA struct {
+	Window uintptr // device address of an ncclWindow_vidmem; 0: there is none, on any rank
+	First  uintptr // where the memory of rank 0 begins; that of rank r begins r*Stride bytes behind
+	Stride uint64  // a multiple of 4 GiB
+	Why    string  // why there is no window
+}
+
+// An LSATeam is a communicator of which kernels of the program reach the memory of all ranks.
+type LSATeam struct {
+	Table uintptr // device address of an ncclDevCommWindowTable, which has all registered memory
+	Hash  uint64  // any number, but the same on all ranks, and another one in each communicator
+	Why   string  // why they do not; "": they do. It is "" on all ranks or on none
+}
 
 // A Memory is how much memory a communicator uses on its device, in bytes.
 type Memory struct {

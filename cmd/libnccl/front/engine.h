@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { ASSAY_ABI = 4, ASSAY_TEXT = 1024, ASSAY_ID = 128 };
+enum { ASSAY_ABI = 5, ASSAY_TEXT = 1024, ASSAY_ID = 128 };
 
 // What an ncclComm_t points to. The address is what the engine knows a communicator by; it never
 // gives the same one twice, and nobody reads what is there, since a program may pass any pointer.
@@ -87,12 +87,22 @@ struct assay_pause {
   int32_t resume;
 };
 
-// Memory that all ranks register.
+// Memory that all ranks register, or that each of them gets, zeroed, if at is NULL.
 struct assay_window {
   uintptr_t comm;
   uintptr_t key; // the caller's, by which it is closed
   void *at;
   uint64_t size;
+  // Afterwards: where kernels of the program find what describes it (ncclWindow_vidmem), or 0; where
+  // they find the memory of rank 0, and how far that of the next rank is.
+  uint64_t window, first, stride;
+};
+
+// Whose memory kernels of the program reach: that of all ranks, which are the LSA team, or only their
+// own. Then the text says why.
+struct assay_team {
+  int32_t ranks, rank, lsa_ranks, lsa_rank, device, nvml, reaches;
+  uint64_t table, hash; // table: where they look windows up, if asked for
 };
 
 // The engine. assay_make checks a request and enters the communicator, and assay_start makes those
@@ -113,6 +123,8 @@ struct assay_window {
   X(int, assay_pause, (struct assay_pause * list, size_t n, char *text))                                        \
   X(int, assay_register, (struct assay_window * list, size_t n, char *text))                                    \
   X(int, assay_deregister, (uintptr_t comm, uintptr_t key, char *text))                                         \
+  X(int, assay_lsa, (uintptr_t comm, int use, struct assay_team *team, char *text))                             \
+  X(void, assay_warn, (uintptr_t comm, const char *text))                                                       \
   X(int, assay_finalize, (uintptr_t comm, char *text))                                                          \
   X(int, assay_destroy, (uintptr_t comm, char *text))                                                           \
   X(int, assay_abort, (uintptr_t comm, char *text))                                                             \

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "front.h"
+#include "windows.h"
 
 extern char **environ;
 
@@ -68,7 +68,8 @@ static _Thread_local struct {
   struct assay_pause *pauses;
   size_t paused, pause_room;
   struct assay_window *windows;
-  size_t registered, window_room;
+  struct waiting *waiting; // one for each window
+  size_t registered, window_room, waiting_room;
 } group;
 
 ncclResult_t group_start(void) {
@@ -124,19 +125,40 @@ ncclResult_t pause_comm(const char *what, ncclComm_t c, int resume) {
   return ncclSuccess;
 }
 
-ncclResult_t register_window(const char *what, ncclComm_t c, const struct assay_window *w) {
+// register_all registers windows, and passes them on to those who wait for them.
+static ncclResult_t register_all(struct assay_window *windows, struct waiting *a, size_t n) {
   const struct engine *e;
-  char text[ASSAY_TEXT];
+  char text[ASSAY_TEXT], ignored[ASSAY_TEXT];
   ncclResult_t r = load(&e);
-  if (r != ncclSuccess) return spoil(r);
+  if (r == ncclSuccess) r = said(e->assay_register(windows, n, text), text);
+  for (size_t i = 0; i < n; i++) {
+    if (r != ncclSuccess && windows[i].window) e->assay_deregister(windows[i].comm, windows[i].key, ignored);
+    registered(&windows[i], &a[i], r);
+  }
+  return r;
+}
+
+ncclResult_t register_window(const char *what, ncclComm_t c, const struct assay_window *w, struct waiting *a) {
   struct assay_window one = *w;
   one.comm = id(c);
-  if (group.depth == 0) return said(e->assay_register(&one, 1, text), text);
+  if (group.depth == 0) return register_all(&one, a, 1);
   struct assay_window *windows = grown(group.windows, group.registered, &group.window_room, sizeof *windows);
-  if (!windows) return spoil(fail(ncclSystemError, "%s: no memory for a group of %zu windows", what, group.registered + 1));
-  group.windows = windows;
+  if (windows) group.windows = windows;
+  struct waiting *waiting = windows ? grown(group.waiting, group.registered, &group.waiting_room, sizeof *waiting) : NULL;
+  if (waiting) group.waiting = waiting;
+  if (!waiting) {
+    registered(&one, a, ncclSystemError);
+    return spoil(fail(ncclSystemError, "%s: no memory for a group of %zu windows", what, group.registered + 1));
+  }
+  waiting[group.registered] = *a;
   windows[group.registered++] = one;
   return ncclSuccess;
+}
+
+// forget_windows tells those who wait for windows that there will be none.
+static void forget_windows(void) {
+  for (size_t i = 0; i < group.registered; i++) registered(&group.windows[i], &group.waiting[i], ncclInvalidUsage);
+  group.registered = 0;
 }
 
 // later leaves the creation of a communicator to the end of the group.
@@ -178,7 +200,11 @@ static ncclResult_t launch(float *micros) {
   if (r == ncclSuccess && group.made > 0) r = made = said(e->assay_start(group.comms, group.made, 0, text), text);
   if (r == ncclInProgress) r = ncclSuccess;
   if (r == ncclSuccess && group.paused > 0) r = said(e->assay_pause(group.pauses, group.paused, text), text);
-  if (r == ncclSuccess && group.registered > 0) r = said(e->assay_register(group.windows, group.registered, text), text);
+  if (r == ncclSuccess && group.registered > 0) {
+    size_t n = group.registered;
+    group.registered = 0;
+    r = register_all(group.windows, group.waiting, n);
+  }
   if (r == ncclSuccess && group.n > 0 && micros) r = said(e->assay_estimate(group.ops, group.n, micros, text), text);
   if (r == ncclSuccess && group.n > 0 && !micros) r = said(e->assay_run(group.ops, group.n, text), text);
   return r == ncclSuccess ? made : r;
@@ -200,7 +226,9 @@ static void forget(ncclResult_t r) {
   free(group.ops);
   free(group.comms);
   free(group.pauses);
+  forget_windows();
   free(group.windows);
+  free(group.waiting);
   memset(&group, 0, sizeof group); // threads end: they have nothing left
 }
 

@@ -40,7 +40,8 @@ void drop_all(ncclComm_t comm);
 
 // Groups, of this thread. They do at once what comes outside of one.
 ncclResult_t add(const char *what, const struct assay_op *o, ncclComm_t c);
-ncclResult_t register_window(const char *what, ncclComm_t c, const struct assay_window *w);
+struct waiting;
+ncclResult_t register_window(const char *what, ncclComm_t c, const struct assay_window *w, struct waiting *a);
 ncclResult_t pause_comm(const char *what, ncclComm_t c, int resume);
 ncclResult_t make(struct assay_new *n, ncclComm_t *to);
 ncclResult_t group_start(void);

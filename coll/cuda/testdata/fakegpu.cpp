@@ -348,21 +348,30 @@ struct Physical {
   size_t bytes;
   int users, device;
 };
-struct Reserved {
+// What is mapped somewhere in reserved addresses, whole.
+struct Mapped {
   size_t bytes;
-  Physical *mapped;
+  Physical *of;
   std::set<int> devices;  // that may use it
 };
 static std::set<Physical *> &physical = *new std::set<Physical *>;
-static std::map<CUdeviceptr, Reserved> &reserved = *new std::map<CUdeviceptr, Reserved>;
+static std::map<CUdeviceptr, size_t> &reserved = *new std::map<CUdeviceptr, size_t>;
+static std::map<CUdeviceptr, Mapped> &mapped = *new std::map<CUdeviceptr, Mapped>;
+
+// mapping_at is what is mapped at an address, or the end.
+static std::map<CUdeviceptr, Mapped>::iterator mapping_at(CUdeviceptr p) {
+  auto m = mapped.upper_bound(p);
+  if (m == mapped.begin() || p >= (--m)->first + m->second.bytes) return mapped.end();
+  return m;
+}
 
 // range is the allocation that an address is in.
 static bool range(CUdeviceptr p, CUdeviceptr *base, size_t *n) {
   auto i = memory.upper_bound(p);
   if (i != memory.begin() && p < (--i)->first + i->second) return *base = i->first, *n = i->second, true;
-  auto r = reserved.upper_bound(p);
-  if (r == reserved.begin() || p >= (--r)->first + r->second.bytes || !r->second.mapped) return false;
-  return *base = r->first, *n = r->second.bytes, true;
+  auto m = mapping_at(p);
+  if (m == mapped.end()) return false;
+  return *base = m->first, *n = m->second.bytes, true;
 }
 
 // With FAKE_SMALL, the second device has no memory for large allocations.
@@ -502,35 +511,41 @@ EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *h, 
 }
 EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *h, void *at) {
   std::lock_guard<std::mutex> l(lock);
-  auto r = reserved.upper_bound((CUdeviceptr)at);
-  if (r == reserved.begin() || (CUdeviceptr)at >= (--r)->first + r->second.bytes || !r->second.mapped) return CUDA_ERROR_INVALID_VALUE;
-  r->second.mapped->users++;
-  return *h = (CUmemGenericAllocationHandle)r->second.mapped, CUDA_SUCCESS;
+  auto m = mapping_at((CUdeviceptr)at);
+  if (m == mapped.end()) return CUDA_ERROR_INVALID_VALUE;
+  m->second.of->users++;
+  return *h = (CUmemGenericAllocationHandle)m->second.of, CUDA_SUCCESS;
 }
 EXPORT CUresult cuMemAddressReserve(CUdeviceptr *p, size_t n, size_t, CUdeviceptr, unsigned long long) {
   if (fails("cuMemAddressReserve")) return CUDA_ERROR_UNKNOWN;
   if (n == 0 || n % unit) return CUDA_ERROR_INVALID_VALUE;
-  void *at = mmap(nullptr, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (at == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  char *any = (char *)mmap(nullptr, n + unit, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (any == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  char *at = (char *)((uintptr_t(any) + unit - 1) / unit * unit); // as the driver aligns
+  if (at > any) munmap(any, at - any);
+  if (at + n < any + n + unit) munmap(at + n, any + unit - at);
   std::lock_guard<std::mutex> l(lock);
-  reserved[*p = (CUdeviceptr)at] = {n, nullptr, {}};
+  reserved[*p = (CUdeviceptr)at] = n;
   return CUDA_SUCCESS;
 }
 EXPORT CUresult cuMemAddressFree(CUdeviceptr p, size_t n) {
   std::lock_guard<std::mutex> l(lock);
   auto r = reserved.find(p);
-  if (r == reserved.end() || r->second.bytes != n || r->second.mapped) return CUDA_ERROR_INVALID_VALUE;
+  auto m = mapped.lower_bound(p);
+  if (r == reserved.end() || r->second != n || (m != mapped.end() && m->first < p + n)) return CUDA_ERROR_INVALID_VALUE;
   reserved.erase(r);
   return munmap((void *)p, n), CUDA_SUCCESS;
 }
 EXPORT CUresult cuMemMap(CUdeviceptr p, size_t n, size_t offset, CUmemGenericAllocationHandle h, unsigned long long) {
   if (fails("cuMemMap")) return CUDA_ERROR_UNKNOWN;
   std::lock_guard<std::mutex> l(lock);
-  auto r = reserved.find(p);
+  auto r = reserved.upper_bound(p);
+  auto next = mapped.lower_bound(p);
   Physical *of = physical_of(h);
-  if (r == reserved.end() || !of || offset != 0 || r->second.bytes != n || of->bytes != n || r->second.mapped) return CUDA_ERROR_INVALID_VALUE;
+  if (r == reserved.begin() || p + n > (--r)->first + r->second || p % unit || !of || offset != 0 || of->bytes != n) return CUDA_ERROR_INVALID_VALUE;
+  if (mapping_at(p) != mapped.end() || (next != mapped.end() && next->first < p + n)) return CUDA_ERROR_INVALID_VALUE;
   if (mmap((void *)p, n, PROT_NONE, MAP_SHARED | MAP_FIXED, of->file, 0) == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-  r->second.mapped = of;
+  mapped[p] = {n, of, {}};
   homes[p] = {of->device, ++allocations, 0};
   of->users++;
   return CUDA_SUCCESS;
@@ -538,29 +553,28 @@ EXPORT CUresult cuMemMap(CUdeviceptr p, size_t n, size_t offset, CUmemGenericAll
 EXPORT CUresult cuMemSetAccess(CUdeviceptr p, size_t n, const CUmemAccessDesc *to, size_t count) {
   if (fails("cuMemSetAccess")) return CUDA_ERROR_UNKNOWN;
   std::lock_guard<std::mutex> l(lock);
-  auto r = reserved.find(p);
-  if (r == reserved.end() || r->second.bytes != n || !r->second.mapped || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  auto m = mapped.find(p);
+  if (m == mapped.end() || m->second.bytes != n || count == 0) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; i++)
     if (to[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || to[i].location.id < 0 || to[i].location.id >= kDevices || to[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
       return CUDA_ERROR_INVALID_VALUE;
-  for (size_t i = 0; i < count; i++) r->second.devices.insert(to[i].location.id);
+  for (size_t i = 0; i < count; i++) m->second.devices.insert(to[i].location.id);
   return mprotect((void *)p, n, PROT_READ | PROT_WRITE) ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 EXPORT CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *at, CUdeviceptr p) {
   std::lock_guard<std::mutex> l(lock);
-  auto r = reserved.upper_bound(p);
-  if (r == reserved.begin() || p >= (--r)->first + r->second.bytes || !r->second.mapped) return CUDA_ERROR_INVALID_VALUE;
-  *flags = r->second.devices.count(at->id) ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  auto m = mapping_at(p);
+  if (m == mapped.end()) return CUDA_ERROR_INVALID_VALUE;
+  *flags = m->second.devices.count(at->id) ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
   return CUDA_SUCCESS;
 }
 EXPORT CUresult cuMemUnmap(CUdeviceptr p, size_t n) {
   std::lock_guard<std::mutex> l(lock);
-  auto r = reserved.find(p);
-  if (r == reserved.end() || r->second.bytes != n || !r->second.mapped) return CUDA_ERROR_INVALID_VALUE;
+  auto m = mapped.find(p);
+  if (m == mapped.end() || m->second.bytes != n) return CUDA_ERROR_INVALID_VALUE;
   mmap((void *)p, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-  unuse(r->second.mapped);
-  r->second.mapped = nullptr;
-  r->second.devices.clear();
+  unuse(m->second.of);
+  mapped.erase(m);
   return CUDA_SUCCESS;
 }
 EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute a, CUdeviceptr p) {
