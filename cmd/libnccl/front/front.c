@@ -132,7 +132,7 @@ static ncclResult_t register_all(struct assay_window *windows, struct waiting *a
   ncclResult_t r = load(&e);
   if (r == ncclSuccess) r = said(e->assay_register(windows, n, text), text);
   for (size_t i = 0; i < n; i++) {
-    if (r != ncclSuccess && windows[i].window) e->assay_deregister(windows[i].comm, windows[i].key, ignored);
+    if (r != ncclSuccess) e->assay_deregister(windows[i].comm, windows[i].key, ignored);
     registered(&windows[i], &a[i], r);
   }
   return r;

@@ -154,6 +154,13 @@ static void create(ncclComm_t c) {
   SAY(ncclDevCommDestroy(c, out));
 }
 
+static const char *lacking(const char *text) {
+  static const char *const words[] = {"GIN", "multimem", "CFT", "do not fit"};
+  for (int i = 0; i < 4; i++)
+    if (strstr(text, words[i])) return words[i];
+  return text;
+}
+
 // refusals: what no release gets, and what 2.28 and 2.29.2 do not mean by it.
 static void refusals(ncclComm_t c) {
   char out[512];
@@ -168,7 +175,8 @@ static void refusals(ncclComm_t c) {
     struct requirements *f = first(q, version);                         \
     ncclDevCommRequirements_t *v = q;                                   \
     (void)v, (void)f, set;                                              \
-    say(#set, ncclDevCommCreate(c, q, out));                            \
+    ncclResult_t r = ncclDevCommCreate(c, q, out);                      \
+    printf("%s: %d %s\n", #set, r, r ? lacking(ncclGetLastError(c)) : "made"); \
   } while (0)
     WITH(f->ginForceEnable = true);
     WITH(f->ginSignalCount = 1);

@@ -125,7 +125,7 @@ int assay_lsa(uintptr_t c, int use, struct assay_team *t, char *text) {
   return 0;
 }
 
-void assay_warn(uintptr_t c, const char *text) { printf("  warn: comm %lu: %s\n", (unsigned long)c, text); }
+void assay_warn(uintptr_t c, const char *text) { printf("  warn: comm %lu: %zu letters\n", (unsigned long)c, strlen(text)); }
 
 int assay_deregister(uintptr_t comm, uintptr_t key, char *text) {
   printf("  deregister: comm %lu, %s\n", (unsigned long)comm, key ? "a key" : "no key");

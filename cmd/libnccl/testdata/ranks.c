@@ -578,6 +578,8 @@ static void process(struct rank *r, const char *file) {
   start(r);
 }
 
+#include "lsa.h"
+
 // single is one thread with all ranks.
 static void single(void) {
   ncclComm_t all[16];
@@ -626,6 +628,7 @@ static void single(void) {
       check(&r[i], 5000, want_sum);
     }
   }
+  lsa_single(r, all);
   for (int i = 0; i < ranks; i++) OK(ncclCommDestroy(all[i])); // one after another
 }
 
@@ -635,12 +638,13 @@ int main(int argc, char **argv) {
   static const struct {
     const char *name;
     void (*run)(struct rank *);
-  } tests[] = {{"collectives", collectives}, {"normed", normed}, {"windows", windows}, {"streams", streams}, {"split", split}, {"fault", fault}, {"shrink", shrink}, {"grow", grow}, {"hang", hang}, {"nonblocking", nonblocking}, {"dies", dies},
+  } tests[] = {{"collectives", collectives}, {"normed", normed}, {"windows", windows}, {"lsa", lsa}, {"streams", streams}, {"split", split}, {"fault", fault}, {"shrink", shrink}, {"grow", grow}, {"hang", hang}, {"nonblocking", nonblocking}, {"dies", dies},
                {"memory", memory}, {"simulate", simulate}, {"allocation", allocation}, {"configured", configured}, {"suspended", suspended}, {"scarce", scarce}, {"restarts", restarts}, {"counts", counts}, {"nested", nested}, {"captured", captured}, {"mixed", mixed}, {"orders", orders}, {"parts", parts}};
   if (argc != 3 && argc != 5) return 2;
   ranks = atoi(argv[2]);
   if (argc == 3 && !strcmp(argv[1], "dies")) return processes(argv[0], argv[1]);
   if (argc == 3 && !strcmp(argv[1], "processes")) return processes(argv[0], "streams");
+  if (argc == 3 && !strcmp(argv[1], "apart")) return processes(argv[0], "lsa");
   if (!strcmp(argv[1], "forks")) { // before anything is used
     forks();
     return 0;
