@@ -39,6 +39,7 @@ type engine struct {
 	registered     []registered
 	lastRegistered int
 	lsa            lsa
+	freedSeen      int64  // blocks that were freed, see freed
 	token          uint64 // of the communicator: the same on all ranks
 
 	pinned *loan // the stop word, then the reports

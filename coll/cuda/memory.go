@@ -5,6 +5,7 @@ package cuda
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
@@ -18,7 +19,47 @@ var blocks struct {
 // A block is memory that the program allocated.
 type block struct {
 	dev  *device
+	n    int
 	free func() error
+}
+
+// freed are blocks that were freed while memory was registered. The driver may give their addresses
+// to other memory, and a program may free what it has registered (PyTorch's symmetric memory does).
+var freed struct {
+	mu         sync.Mutex
+	registered atomic.Int64 // registrations of all communicators
+	count      atomic.Int64 // of blocks that were freed, ever
+	last       []freedBlock // the blocks; the last one is number count-1
+}
+
+type freedBlock struct{ at, n uint64 }
+
+// noteFreed records a block that is about to be freed.
+func noteFreed(at uintptr, n int) {
+	if freed.registered.Load() == 0 {
+		return
+	}
+	freed.mu.Lock()
+	defer freed.mu.Unlock()
+	freed.last = append(freed.last, freedBlock{uint64(at), uint64(n)})
+	freed.count.Add(1)
+}
+
+// freedSince returns the blocks that were freed after the first n, and how many there were.
+func freedSince(n int64) ([]freedBlock, int64) {
+	freed.mu.Lock()
+	defer freed.mu.Unlock()
+	count := freed.count.Load()
+	return freed.last[len(freed.last)-int(min(count-n, int64(len(freed.last)))):], count
+}
+
+// registrations counts registrations.
+func registrations(n int) {
+	freed.mu.Lock()
+	defer freed.mu.Unlock()
+	if freed.registered.Add(int64(n)) == 0 {
+		freed.last = nil
+	}
 }
 
 // ErrNotAllocated: the address to free is not from MemAlloc, or was freed before.
@@ -34,7 +75,7 @@ func MemAlloc(ordinal, n int) (uintptr, error) {
 	}
 	var at driver.Ptr
 	err = d.in(func() error {
-		b := block{dev: d}
+		b := block{dev: d, n: n}
 		if at, b.free, err = d.take(n); err != nil {
 			return err
 		}
@@ -94,5 +135,6 @@ func MemFree(at uintptr) error {
 	if !ok {
 		return ErrNotAllocated
 	}
+	noteFreed(at, b.n)
 	return b.dev.in(b.free)
 }

@@ -24,6 +24,7 @@ type registered struct {
 	at      []driver.Ptr // by rank; nil: kernels of the engine do not use it
 	imports []importKey
 	flat    *flat        // nil: kernels of the program do not use it
+	freed   bool         // the program has freed it
 	release func() error // frees the memory, if the engine has allocated it
 }
 
@@ -35,6 +36,9 @@ func (e *engine) Register(ctx context.Context, addr uintptr, n int) (executor.Re
 	r := registered{base: uint64(addr)}
 	var why, apart string
 	err := e.dev.in(func() (err error) {
+		if err := e.untable(); err != nil {
+			return err
+		}
 		var offers []offer
 		mine := func() (offer, error) { return e.offer(addr, n) }
 		if why = e.unregistrable(); why != "" {
@@ -70,6 +74,10 @@ func (e *engine) Register(ctx context.Context, addr uintptr, n int) (executor.Re
 }
 
 func (e *engine) enterRegistered(r registered) executor.Registration {
+	registrations(1)
+	if len(e.registered) == 0 {
+		e.freedSeen = freed.count.Load()
+	}
 	e.lastRegistered++
 	r.id = e.lastRegistered
 	e.registered = append(e.registered, r)
@@ -142,6 +150,7 @@ func (e *engine) Deregister(id int) error {
 }
 
 func (e *engine) endOne(r *registered) error {
+	registrations(-1)
 	err := errors.Join(e.unflatten(r.flat), e.giveImports(r))
 	if r.release != nil {
 		err = errors.Join(err, r.release())
@@ -165,6 +174,7 @@ func (e *engine) direct(o *op.Op) *registered {
 	if len(e.registered) == 0 {
 		return nil
 	}
+	e.forgetFreed()
 	at, n := uint64(op.Addr(o.Recv)), uint64(o.Bytes())
 	switch o.Coll {
 	case op.AllGather:
@@ -181,6 +191,36 @@ func (e *engine) direct(o *op.Op) *registered {
 	for i := range e.registered {
 		if r := &e.registered[i]; r.at != nil && at >= r.base && at-r.base+n <= r.bytes {
 			return r
+		}
+	}
+	return nil
+}
+
+// forgetFreed takes memory that the program has freed for what it is: no longer registered. What is at
+// its addresses now is other memory.
+func (e *engine) forgetFreed() {
+	if e.freedSeen == freed.count.Load() {
+		return
+	}
+	var all []freedBlock
+	all, e.freedSeen = freedSince(e.freedSeen)
+	for i := range e.registered {
+		r := &e.registered[i]
+		if slices.ContainsFunc(all, func(s freedBlock) bool { return r.base-s.at < s.n }) {
+			r.at, r.freed = nil, true
+		}
+	}
+}
+
+// untable takes memory that was freed out of the table in which kernels of the program look addresses up.
+func (e *engine) untable() error {
+	e.forgetFreed()
+	for i := range e.registered {
+		if r := &e.registered[i]; r.freed && r.flat != nil && r.flat.entry >= 0 {
+			if err := e.lsa.set(e.dev, r.flat.entry, entryABI{}); err != nil {
+				return err
+			}
+			r.flat.entry = -1
 		}
 	}
 	return nil

@@ -250,6 +250,61 @@ func TestRegisteredMemory(t *testing.T) {
 	})
 }
 
+// A program may free what it has registered, and get other memory at the same address: that is not
+// registered, also not for kernels that look it up.
+func TestRegisteredFreed(t *testing.T) {
+	n := gpuCount(t)
+	w := spread(max(2, min(n, maxRanks)), n)
+	w.set = direct
+	all := w.open(t)
+	each(t, all, func(g *gpuRank) error {
+		const bytes = 8 << 20
+		ordinal, _ := g.Device()
+		at, err := MemAlloc(ordinal, bytes)
+		if err != nil {
+			return err
+		}
+		team, err := g.LSA(true)
+		if err != nil {
+			return err
+		}
+		first, err := g.RegisterWindow(context.Background(), coll.Device(at, bytes))
+		if err != nil || !first.Direct() {
+			return fmt.Errorf("direct: %v, %w", first.Direct(), err)
+		}
+		gather := func(want bool) error {
+			ranks := g.Size()
+			if err := errors.Join(g.AllGather(g.at(0, 5000), coll.Device(at, 5000*ranks), 5000, coll.Uint8), g.wait()); err != nil {
+				return err
+			}
+			if g.wentDirectly() != want {
+				return fmt.Errorf("rank %d: it went by %s; directly: want %v", g.Rank(), g.Chosen(), want)
+			}
+			return nil
+		}
+		if err := errors.Join(gather(true), MemFree(at)); err != nil {
+			return err
+		}
+		if _, err := g.Exchange(context.Background(), nil); err != nil {
+			return err
+		}
+		if at, err = MemAlloc(ordinal, bytes); err != nil {
+			return err
+		}
+		if err := gather(false); err != nil {
+			return err
+		}
+		second, err := g.RegisterWindow(context.Background(), coll.Device(at, bytes))
+		if err != nil {
+			return err
+		}
+		if found, err := find(g, team.Table, at+5); err != nil || found != second.LSA().Window {
+			return fmt.Errorf("%#x is in the table, and the window is %#x; %w", found, second.LSA().Window, err)
+		}
+		return errors.Join(gather(true), second.Close(), first.Close(), MemFree(at))
+	})
+}
+
 // Ranks that pass different offsets do not write over anything: both wait, and the error says for
 // whom.
 func TestRegisteredMismatch(t *testing.T) {
