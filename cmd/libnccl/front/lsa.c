@@ -201,6 +201,10 @@ API(ncclTeam_t, ncclTeamRail, (ncclComm_t comm)) {
   return (ncclTeam_t){t.ranks / t.lsa_ranks, t.rank / t.lsa_ranks, t.lsa_ranks};
 }
 
+// Teams of CFT (2.31), which there is not: each rank is one.
+API(ncclTeam_t, ncclTeamCft, (ncclComm_t comm, int mode)) { return (ncclTeam_t){1, 0, 1}; }
+API(ncclTeam_t, ncclTeamCftMultimem, (ncclComm_t comm)) { return (ncclTeam_t){1, 0, 1}; }
+
 API(int, ncclTeamRankToWorld, (ncclComm_t comm, ncclTeam_t team, int rank)) { return team_of(comm).rank + (rank - team.rank) * team.stride; }
 API(int, ncclTeamRankToLsa, (ncclComm_t comm, ncclTeam_t team, int rank)) { return team_of(comm).lsa_rank + (rank - team.rank) * team.stride; }
 

@@ -10,6 +10,7 @@
   }
 
 #define ONE_SIDED "the engine has no operation in which only one rank takes part; NVIDIA's library has this"
+#define CFT "there is no compute fabric transport (CFT); NVIDIA's library may have it"
 #define GIN "kernels that reach other hosts by themselves (GIN) need NVIDIA's library"
 
 REFUSE(ncclPutSignal, (const void *buff, size_t count, ncclDataType_t type, int peer, ncclWindow_t win, size_t offset, int index, int ctx, unsigned int flags, ncclComm_t c, cudaStream_t stream), buff && win && c, ONE_SIDED)
@@ -23,3 +24,7 @@ API(void, ncclResetDebugInit, (void)) {}
 REFUSE(ncclGinOutboxCreateRequirement, (void), 1, GIN)
 REFUSE(ncclGinInboxA2ACreateRequirement, (void), 1, GIN)
 REFUSE(ncclGinBarrierCreateRequirement, (void), 1, GIN)
+REFUSE(ncclCftBarrierCreateRequirement, (void), 1, CFT)
+REFUSE(ncclGetMultimemDeviceLeInfo, (void), 1, CFT)
+REFUSE(ncclGetCftDeviceLeInfo, (void), 1, CFT)
+REFUSE(ncclGetPeerDeviceLeInfo, (void), 1, CFT)

@@ -233,6 +233,7 @@ static void nulls(void) {
   NONE(ncclGetErrorString), NONE(ncclGroupStart), NONE(ncclParamDumpAll), NONE(ncclResetDebugInit); // no such argument
   NONE(ncclGinOutboxCreateRequirement), NONE(ncclGinInboxA2ACreateRequirement), NONE(ncclGetMultimemDevicePointer), NONE(ncclGinBarrierCreateRequirement);
   NONE(ncclLsaBarrierCreateRequirement), NONE(ncclLLA2ACreateRequirement), NONE(ncclLLA2ACalcSlots);
+  NONE(ncclCftBarrierCreateRequirement), NONE(ncclGetMultimemDeviceLeInfo), NONE(ncclGetCftDeviceLeInfo), NONE(ncclGetPeerDeviceLeInfo), NONE(ncclTeamCft), NONE(ncclTeamCftMultimem);
   OK(ncclCommDestroy(c));
 }
 
@@ -269,6 +270,14 @@ static void refused(ncclComm_t c) {
   BAD(ncclCommWindowRegister, c, recv, n, &win, 1);
   BAD(ncclCommWindowDeregister, c, recv);
   BAD(ncclWinGetUserPtr, c, recv, &handle);
+  char out[256] = {0};
+  BAD(ncclDevCommCreate, c, out, out);
+  BAD(ncclDevCommDestroy, c, out);
+  BAD(ncclCommQueryProperties, c, (void *)out);
+  BAD(ncclGetLsaDevicePointer, (ncclWindow_t)c, 0, 0, &handle);
+  BAD(ncclGetPeerDevicePointer, (ncclWindow_t)c, 0, 0, &handle);
+  BAD(ncclGetLsaMultimemDevicePointer, (ncclWindow_t)c, 0, &handle);
+  TRUE(ncclTeamLsa(c).nRanks == 1 && ncclTeamRail(c).nRanks == 1);
   for (int grouped = 0; grouped < 2; grouped++) {
 #define GROUPED(call)            \
   if (grouped) OK(ncclGroupStart()); \
@@ -536,6 +545,9 @@ static void *stress_thread(void *arg) {
   ncclWindow_t win;
   ncclUniqueId u;
   float two = 2;
+  void *where;
+  static char out[256]; // a group writes to it at its end
+  static const int barriers[14] = {[6] = 3}; // of NCCL 2.28
   use_device(0);
   for (int k = 0; k < s->steps; k++) {
     int at = rand_r(&s->seed) % slots;
@@ -559,7 +571,13 @@ static void *stress_thread(void *arg) {
         }
         break;
       case 7:
-        if (ncclCommWindowRegister(c, recv, n, &win, rand_r(&s->seed) % 2) == ncclSuccess) r = ncclCommWindowDeregister(c, win);
+        if (ncclCommWindowRegister(c, recv, n, &win, rand_r(&s->seed) % 2) == ncclSuccess) {
+          if (depth == 0) ncclGetLsaDevicePointer(win, 0, 0, &where);
+          r = depth == 0 ? ncclCommWindowDeregister(c, win) : ncclSuccess; // in a group it is there at its end
+        }
+        break;
+      case 17:
+        if (ncclDevCommCreate(c, barriers, out) == ncclSuccess && depth == 0) r = ncclDevCommDestroy(c, out);
         break;
       case 8:
         if (ncclRedOpCreatePreMulSum(&red, &two, ncclFloat32, ncclScalarHostImmediate, c) == ncclSuccess) {
