@@ -264,7 +264,7 @@ func (e *engine) unflatten(f *flat) error {
 		return nil
 	}
 	var errs []error
-	if f.entry >= 0 {
+	if f.entry >= 0 && e.lsa.memory != nil { // otherwise the table goes, too
 		errs = append(errs, e.lsa.set(e.dev, f.entry, entryABI{}))
 	}
 	if f.Window != 0 {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"unsafe"
 
@@ -194,4 +195,81 @@ func TestLSARefused(t *testing.T) {
 		}
 		return exchangeThrough(g, w.LSA().Window, 0, 5)
 	})
+}
+
+// TestFailedLSA: whatever call fails while ranks register memory, they all get it or none does, or the
+// communicator fails, and nothing is left of it.
+func TestFailedLSA(t *testing.T) {
+	w := spread(2, gpuCount(t))
+	d, err := deviceOf(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.info.Name != "emulator" {
+		t.Skip("a real driver does not fail when it is told to")
+	}
+	for _, call := range []string{"none", "cuMemAddressReserve", "cuMemMap", "cuMemSetAccess", "cuMemCreate", "cuMemAlloc", "cuMemHostAlloc", "cuStreamCreate"} {
+		made, failed, refused := 0, 0, 0
+		for _, n := range []int{1, 2, 3, 5, 8} {
+			t.Run(fmt.Sprintf("%s %d", call, n), func(t *testing.T) {
+				before := freeBytes(t)
+				if left := leftOver(t, before); left != 0 {
+					before -= left
+				}
+				comms, err := coll.CommInitAll(context.Background(), w.ranks, w.config())
+				if err != nil {
+					t.Fatal(err)
+				}
+				at := make([]uintptr, w.ranks)
+				for r := range comms {
+					if at[r], err = MemAlloc(w.devices[r], 1<<20); err != nil {
+						t.Fatal(err)
+					}
+				}
+				t.Setenv("FAKE_FAIL", fmt.Sprintf("%s %d", call, n))
+				windows, errs := make([][2]*coll.Window, w.ranks), make([]error, w.ranks)
+				var wg sync.WaitGroup
+				for r, c := range comms {
+					wg.Go(func() {
+						var first, second error
+						windows[r][0], first = c.RegisterWindow(context.Background(), coll.Device(at[r], 1<<20))
+						windows[r][1], second = c.NewWindow(context.Background(), 1<<20)
+						errs[r] = errors.Join(first, second)
+					})
+				}
+				wg.Wait()
+				t.Setenv("FAKE_FAIL", "none 1")
+				switch {
+				case comms[0].AsyncError() != nil || comms[1].AsyncError() != nil:
+					failed++
+				default:
+					made++
+					for i := range 2 {
+						if a, b := windows[0][i], windows[1][i]; (a == nil) != (b == nil) || a != nil && (a.LSA().Window == 0) != (b.LSA().Window == 0) {
+							t.Errorf("window %d: rank 0 has %+v, rank 1 %+v; %v", i, a, b, errs)
+						} else if a == nil || a.LSA().Window == 0 {
+							refused++
+						}
+					}
+				}
+				for r, c := range comms {
+					wg.Go(func() {
+						if n%2 == 0 || c.AsyncError() != nil {
+							_ = c.Abort()
+						} else {
+							_ = c.Destroy()
+						}
+						if err := MemFree(at[r]); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				wg.Wait()
+				if left := leftOver(t, before); left != 0 {
+					t.Errorf("after %v: %d bytes and objects are left", errs, left)
+				}
+			})
+		}
+		t.Logf("%s: %d communicators were whole, with %d windows refused, and %d failed", call, made, refused, failed)
+	}
 }
