@@ -65,13 +65,16 @@ func (w *Window) Direct() bool { return w.as.Direct }
 func (w *Window) LSA() executor.LSA { return w.as.LSA }
 
 // LSA says whether kernels of the program reach the memory of other ranks' windows, which must be
-// virtual memory, as that of ncclMemAlloc. With use it makes a table of windows for them.
+// virtual memory, as that of ncclMemAlloc. With use it makes a table of windows for them; without, any
+// goroutine may call it.
 func (c *Comm) LSA(use bool) (executor.LSATeam, error) {
 	const op = "LSA"
-	if err := c.enter(nil); err != nil {
-		return executor.LSATeam{}, err
+	if use {
+		if err := c.enter(nil); err != nil {
+			return executor.LSATeam{}, err
+		}
+		defer c.leave()
 	}
-	defer c.leave()
 	if c.dev == nil {
 		return executor.LSATeam{Why: "the communicator was made without a device"}, nil
 	}

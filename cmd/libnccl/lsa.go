@@ -25,8 +25,10 @@ func assay_lsa(handle C.uintptr_t, use C.int, t *C.struct_assay_team, text *C.ch
 	var team executor.LSATeam
 	done := false
 	func() {
-		c.calls.Lock()
-		defer c.release(&done)
+		if use != 0 {
+			c.calls.Lock()
+			defer c.release(&done)
+		}
 		team, err = c.made.LSA(use != 0)
 		done = true
 	}()

@@ -40,7 +40,7 @@ type Executor interface {
 	Register(ctx context.Context, addr uintptr, n int) (Registration, error)
 	Deregister(id int) error
 	// LSA returns what kernels of the program need to know of the communicator. It waits for no other
-	// rank. Only with use there is a table.
+	// rank. Only with use there is a table; without, any goroutine may call it.
 	LSA(use bool) (LSATeam, error)
 	// Estimate returns how long an operation would take, as far as that was measured or can be
 	// computed. It does not do the operation.
