@@ -322,7 +322,7 @@ func (e *engine) Estimate(o *op.Op) time.Duration {
 func (e *engine) Memory() executor.Memory {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	m := executor.Memory{Shared: e.dev.arena.share()}
+	m := executor.Memory{Shared: e.dev.arena.share() + e.lsa.bytes.Load()}
 	if own := e.windows.own; own != nil && own.kind.ofDevice() && !e.closed {
 		m.Own = int64(own.offer.Bytes)
 	}

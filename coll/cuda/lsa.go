@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/assay-hpc/assay/coll/debug"
@@ -65,6 +66,7 @@ type lsa struct {
 	free    []driver.Ptr
 	nodes   []driver.Ptr // of the table
 	entries []entryABI
+	bytes   atomic.Int64 // of device memory, with that of provide
 }
 
 const lsaBytes = devicePage
@@ -109,6 +111,7 @@ func (l *lsa) open(d *device) (err error) {
 		l.memory = nil
 		return err
 	}
+	l.bytes.Add(lsaBytes)
 	if err = clearMemory(l.memory.ptr, lsaBytes); err == nil {
 		err = l.grow(d)
 	}
@@ -290,7 +293,8 @@ func (e *engine) provide(ctx context.Context, n int) (executor.Registration, err
 			if err != nil {
 				return offer{}, err
 			}
-			own, r.release = v, v.Free
+			own, r.release = v, func() error { e.lsa.bytes.Add(-int64(v.Size)); return v.Free() }
+			e.lsa.bytes.Add(int64(v.Size))
 			return offer{Addr: uint64(v.Ptr), Ordinal: int32(e.dev.ctx.Ordinal()), Bytes: uint64(n), Total: uint64(v.Size), Virtual: 1}, clearMemory(v.Ptr, n)
 		}
 		var maps []func() error
@@ -350,6 +354,9 @@ func (e *engine) exchangeMemory(ctx context.Context, mine func() (offer, error),
 // when none runs any more.
 func (e *engine) endRegistered(together bool) {
 	all, described := e.registered, e.lsa.memory
+	if described != nil {
+		e.lsa.bytes.Add(-lsaBytes)
+	}
 	e.registered, e.lsa.memory = nil, nil
 	end := func() {
 		for i := range all {

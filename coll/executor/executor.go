@@ -113,8 +113,10 @@ type LSATeam struct {
 
 // A Memory is how much memory a communicator uses on its device, in bytes.
 type Memory struct {
-	Own    int64 // used by it alone
-	Shared int64 // its equal share of what the process's communicators of the device share
+	Own int64 // used by it alone
+	// Shared is its equal share of what the process's communicators of the device share, and what
+	// kernels of the program have of it.
+	Shared int64
 }
 
 // A State is how far an operation is, and what it waits for.
