@@ -58,6 +58,9 @@ func (d *device) describe(o *executor.Op, a *call) {
 	case a.Scaled:
 	case a.Red == Avg && a.Coll.Reduces():
 		o.Red = Sum
+		if c.size == 1 {
+			break // the average of one is a copy
+		}
 		if a.Type.Float() {
 			d.scale(o, 1/float64(c.size))
 			o.Average = true
