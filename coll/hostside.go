@@ -37,3 +37,10 @@ func (h *hostSide) Fail(err error) { h.c.fault.Set(h.c.wrap("asynchronous", err)
 
 // Err implements executor.Host.
 func (h *hostSide) Err() error { return h.c.fault.Err() }
+
+// Flipped implements executor.Host.
+func (h *hostSide) Flipped(ranks []int, text string) {
+	if d := h.c.accel.Load(); d != nil {
+		d.watchdog.Flipped(ranks, text)
+	}
+}

@@ -38,6 +38,7 @@ type Env struct {
 	MaxChannels         int         // 0: not set
 	CTAPolicy           string      // NCCL_CTA_POLICY
 	SameBits            bool        // ASSAY_SAME_BITS: only algorithms for which schedule.InOrder is true
+	Verify              knob.Verify // ASSAY_CHECK
 	BuffSize            int64       // NCCL_BUFFSIZE
 	Threads             int         // NCCL_NTHREADS; 0: not set
 	SingleRingThreshold int64       // knob.Auto: not set
@@ -106,7 +107,7 @@ func sumOf(b []byte) []byte { s := sha256.Sum256(b); return s[:] }
 // device. After an error the Env can still be compared with those of other ranks.
 func New(k *knob.Knobs, rings [][]int, device string) (e Env, err error) {
 	e = Env{
-		Algo: k.Algo, Proto: k.Proto, Rings: rings, MinChannels: k.MinChannels, MaxChannels: k.MaxChannels, CTAPolicy: k.CTAPolicy, SameBits: k.SameBits, BuffSize: k.BuffSize,
+		Algo: k.Algo, Proto: k.Proto, Rings: rings, MinChannels: k.MinChannels, MaxChannels: k.MaxChannels, CTAPolicy: k.CTAPolicy, SameBits: k.SameBits, Verify: k.Verify, BuffSize: k.BuffSize,
 		Threads: k.Threads, SingleRingThreshold: k.SingleRingThreshold, LLThreshold: k.LLThreshold, P2P: k.P2P(), SHMDisable: k.SHMDisable,
 		CollNetEnable: k.CollNetEnable, CollNetThreshold: k.CollNetThreshold, GPUAlgo: k.GPUAlgo, Version: release(), Device: device,
 	}
@@ -152,6 +153,7 @@ func (e *Env) Terms() []Term {
 		{Name: "NCCL_MAX_CTAS or an older name of it", Value: set(e.MaxChannels > 0, e.MaxChannels)},
 		{Name: "NCCL_CTA_POLICY", Value: e.CTAPolicy},
 		{Name: "ASSAY_SAME_BITS", Value: flag(e.SameBits)},
+		{Name: "ASSAY_CHECK", Value: e.Verify.String()},
 		{Name: "NCCL_BUFFSIZE", Value: fmt.Sprint(e.BuffSize)},
 		{Name: "NCCL_NTHREADS", Value: set(e.Threads > 0, e.Threads)},
 		{Name: "NCCL_SINGLE_RING_THRESHOLD", Value: set(e.SingleRingThreshold >= 0, e.SingleRingThreshold)},

@@ -321,14 +321,9 @@ func (ch *chooser) inOrder(c op.Collective, k kernel) bool {
 	return !c.Reduces() || most == 0 || ch.ranks <= most
 }
 
-// partBytes returns the length of the parts into which a vector is cut for the ranks. The last
-// parts may be shorter.
-func partBytes(bytes, ranks int) int {
-	return (bytes + ranks*partAlign - 1) / (ranks * partAlign) * partAlign
-}
+func partBytes(bytes, ranks int) int { return op.PartBytes(bytes, ranks) }
 
-// partAlign aligns parts so that they do not share lines.
-const partAlign = 128
+const partAlign = op.PartAlign
 
 // Copy engines write the data for a rank to slots in the rank's copy buffer.
 const (

@@ -215,6 +215,9 @@ type Host interface {
 	Fail(err error)
 	// Err returns what went wrong with the communicator, or nil.
 	Err() error
+	// Flipped reports that an operation that was verified has a wrong result: ranks whose GPUs may be at fault,
+	// and a sentence for people. Any goroutine may call it.
+	Flipped(ranks []int, text string)
 }
 
 // A Lane does operations on host memory, in the order in which one goroutine calls them. An

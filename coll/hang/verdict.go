@@ -26,10 +26,11 @@ const (
 	Order     Cause = "order"      // ranks called operations of two communicators in different orders
 	GPU       Cause = "gpu"        // a GPU, or its driver, does not answer or has failed
 	Unclear   Cause = "unclear"    // all ranks have called the operation, and it does not end
+	Flipped   Cause = "flipped"    // an operation that was verified had a wrong result; Ranks are those whose GPUs may be at fault
 	Resumed   Cause = "resumed"    // the communicator continues after a verdict
 )
 
-// A Verdict says why a communicator hangs or has failed.
+// A Verdict says why a communicator hangs or has failed, or what a verified operation has shown.
 type Verdict struct {
 	Schema       string    `json:"schema"` // VerdictSchema
 	Time         time.Time `json:"time"`

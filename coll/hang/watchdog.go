@@ -348,6 +348,11 @@ func (w *Watchdog) asked(from int, ask Ask) {
 	})
 }
 
+// Flipped reports that an operation which was verified has a wrong result.
+func (w *Watchdog) Flipped(ranks []int, text string) {
+	w.report(Verdict{Cause: Flipped, Ranks: ranks, Text: text})
+}
+
 // report completes a verdict, writes it to a file, and passes it to Comm.OnHang or the log.
 func (w *Watchdog) report(v Verdict) {
 	v.Schema, v.Time, v.Communicator, v.Size, v.By = VerdictSchema, time.Now(), w.comm.Name, w.comm.Size, w.comm.Rank

@@ -38,6 +38,7 @@ type Knobs struct {
 	GraphOrder   bool    // NCCL_GRAPH_STREAM_ORDERING
 	MultiRankGPU bool    // NCCL_MULTI_RANK_GPU_ENABLE
 	SameBits     bool    // ASSAY_SAME_BITS
+	Verify       Verify  // ASSAY_CHECK
 	BuffSize     int64   // NCCL_BUFFSIZE: bytes per connection
 	Threads      int     // NCCL_NTHREADS: most threads of a CUDA block; 0: no limit
 	// Operations of fewer bytes use one channel and the low-latency protocol.

@@ -72,6 +72,8 @@ var newer = []Knob{
 		Effect: "ours: how everything on GPUs is done that can be done so, for measurements"},
 	{Name: "ASSAY_SAME_BITS", Default: "0", Status: Honoured, kind: flag(func(k *Knobs) *bool { return &k.SameBits }),
 		Effect: "ours: 1: each element is reduced in the order of the ranks, so the bits of a result depend on the ranks' data only, and not on size, algorithm, channels, hosts or devices; rings, trees, chains, the network's reductions and NVIDIA's library are not used for reductions"},
+	{Name: "ASSAY_CHECK", Default: "0", Status: Honoured, kind: verify(func(k *Knobs) *Verify { return &k.Verify }),
+		Effect: "ours: 1/1000: one operation on GPUs in a thousand is verified: its data by checksums, sums by making a part of them once more on every rank; a finding names the GPU, or both ends of the link, in the log and in a file like those of ASSAY_HANG_DIR, and the program goes on; 1/1000:fail: the communicator fails then. Sends, Recvs and what NVIDIA's library or the host does are not verified"},
 	{Name: "ASSAY_NCCL_FALLBACK", Default: "unset", Status: Honoured, kind: textKind("a file name", func(k *Knobs) *string { return &k.Fallback }),
 		Effect: "ours: NVIDIA's libnccl.so.2, or its directory, for what the engine does not do on GPUs, or measured rules give it; 0: there is none; unset: where assay's libnccl.so.2 is used, it is looked up where the loader would"},
 	{Name: "ASSAY_HANG_AFTER", Default: "10", Status: Honoured, kind: seconds(func(k *Knobs) *time.Duration { return &k.HangAfter }),

@@ -209,3 +209,12 @@ func Memory(addr uintptr, n int) []byte {
 	}
 	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&addr))), n)
 }
+
+// PartAlign aligns the parts into which a vector is cut, so that they do not share lines.
+const PartAlign = 128
+
+// PartBytes returns the length of the parts into which a vector of the given bytes is cut for the ranks,
+// where each of them reduces a part. The last parts may be shorter.
+func PartBytes(bytes, ranks int) int {
+	return (bytes + ranks*PartAlign - 1) / (ranks * PartAlign) * PartAlign
+}

@@ -1,5 +1,6 @@
 // Kernels that move bytes and look at none.
 #include "chain.cuh"
+#include "check.cuh"
 #include "combine.cuh"
 #include "direct.cuh"
 #include "stage.cuh"
@@ -22,3 +23,6 @@ extern "C" __global__ void __launch_bounds__(512, 1) stage(const __grid_constant
   else
     stage_copies<Memory>(l, s.number);
 }
+
+extern "C" __global__ void __launch_bounds__(512, 1) checksum(const __grid_constant__ Check k) { checksum_spans(k); }
+extern "C" __global__ void __launch_bounds__(512, 1) check_words(const __grid_constant__ CheckWords k) { compare_all(k); }

@@ -28,6 +28,7 @@
 #include <thread>
 
 #include "kernels/abi.h"
+#include "kernels/check.h"
 #include "kernels/emu/machine.h"
 #include "kernels/stage.h"
 
@@ -900,12 +901,93 @@ static CUresult launch(CUstream s, std::function<emu::Launch()> kernel) {
   if (blocking) await([=] { return of(s)->items.empty() && !of(s)->running; });
   return result;
 }
+// With FAKE_FLIP, bits flip: "kernel D N SEED" in what kernels of device D take of their own input, "memory D N SEED" in
+// the input before a kernel or the result behind it, "link A B N SEED" in what goes from device A to device B. That is
+// so in about one of N kernels, of those that do collectives and sums.
+struct Flips {
+  std::string of, kind;
+  int device = -1, peer = -1;
+  unsigned every = 1;
+  uint64_t state = 0;
+  uint64_t next() {  // SplitMix64
+    uint64_t z = state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+  }
+  bool due() { return next() % every == 0; }
+  void bit(char *p, uint64_t bytes) {
+    const uint64_t at = next() % (8 * bytes);
+    p[at / 8] ^= char(1 << at % 8);
+  }
+};
+static Flips &flips() {
+  static Flips f;
+  const char *now = getenv("FAKE_FLIP");
+  if (!now) now = "";
+  if (f.of == now) return f;
+  f = Flips();
+  f.of = now;
+  char kind[16] = "";
+  unsigned long long seed = 0;
+  if (!strncmp(now, "link", 4))
+    sscanf(now, "%15s %d %d %u %llu", kind, &f.device, &f.peer, &f.every, &seed);
+  else
+    sscanf(now, "%15s %d %u %llu", kind, &f.device, &f.every, &seed);
+  f.kind = kind;
+  f.state = seed;
+  return f;
+}
+// device_at is the device of memory, if it is memory of this process.
+static int device_at(const void *p) {
+  CUdeviceptr base;
+  size_t n;
+  return range((CUdeviceptr)p, &base, &n) && homes.count(base) ? homes[base].device : -1;
+}
+using Held = std::deque<std::vector<char>>;
+// flip flips bits of a kernel that begins now; the lock is held. The memory that it gives the kernel lives with the launch.
+static void flip(const std::string &name, int device, const Comm &c, Args &a, std::function<void()> &behind, std::shared_ptr<Held> &held) {
+  Flips &f = flips();
+  const bool adds = name.find("reduce_") == 0 || name.find("allreduce_") == 0, sums = name.find("combine_") == 0;
+  if (f.kind.empty() || !adds && !sums && name.find("exchange_") != 0) return;
+  const auto replaced = [&](const char *&in, uint64_t bytes) {
+    if (!in || !bytes || !f.due()) return;
+    if (!held) held = std::make_shared<Held>();
+    held->emplace_back(bytes + 256);
+    char *const at = held->back().data(), *const copy = at + ((uintptr_t)in - (uintptr_t)at) % 128;
+    memcpy(copy, in, bytes);
+    f.bit(copy, bytes);
+    in = copy;
+  };
+  const auto after = [&](char *out, uint64_t bytes) {
+    if (out && bytes && f.due()) behind = [&f, out, bytes] { f.bit(out, bytes); };
+  };
+  if (f.kind == "kernel" && device == f.device) {
+    if (adds) replaced(a.in[c.rank], a.send[c.rank]);
+    if (sums) replaced(a.in[0], a.recv[c.rank]);
+  }
+  if (f.kind == "memory" && device == f.device && adds) {
+    if (f.next() % 2)
+      after(a.out[c.rank], a.recv[c.rank]);
+    else if (a.in[c.rank] && a.send[c.rank] && f.due())
+      f.bit((char *)a.in[c.rank], a.send[c.rank]);
+  }
+  if (f.kind == "link" && !sums)
+    for (int p = 0; p < c.ranks; p++) {
+      if (p == c.rank) continue;
+      if (device == f.device && device_at(c.win[p]) == f.peer) replaced(a.in[p], a.send[p]);
+      if (device == f.peer && device_at(c.win[p]) == f.device && name.find("allreduce_") == 0) after(a.out[p], a.recv[p]);
+    }
+}
+
 EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, void **) {
   if (!current || c->blockDimX > 512) return CUDA_ERROR_INVALID_VALUE;
   using Kernel = void(Comm, Args);
   using NormKernel = void(Comm, Args, Norm);
   using RingKernel = void(Comm, Args, Ring);
   using StageKernel = void(Stage);
+  using CheckKernel = void(Check);
+  using CheckWordsKernel = void(CheckWords);
   Dl_info info;
   dladdr((void *)f, &info);
   const std::string name = info.dli_sname ? info.dli_sname : "kernel";
@@ -918,6 +1000,15 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **p
       l.grid = grid;
       l.threads = 64;
       l.kernel = [=] { ((StageKernel *)f)(stage); };
+      return l;
+    });
+  if (name == "checksum" || name == "check_words")
+    return launch(c->hStream, [=, threads_of_check = std::min(c->blockDimX, 64u), sums = name == "checksum", check = name == "checksum" ? *(Check *)params[0] : Check(), words = name == "check_words" ? *(CheckWords *)params[0] : CheckWords()] {
+      emu::Launch l;
+      l.name = name;
+      l.grid = grid;
+      l.threads = threads_of_check;
+      l.kernel = [=] { sums ? ((CheckKernel *)f)(check) : ((CheckWordsKernel *)f)(words); };
       return l;
     });
   const bool chunks = rings || name.find("_simple") != std::string::npos || name.find("chain") != std::string::npos;
@@ -934,8 +1025,11 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **p
     abort();
   }
   if (grid.x % cluster || cluster > 8) return CUDA_ERROR_INVALID_VALUE;
-  return launch(c->hStream, [=, comm = *(Comm *)params[0], args = *(Args *)params[1], norm = norms ? *(Norm *)params[2] : Norm(), ring = rings ? *(Ring *)params[2] : Ring()] {
+  return launch(c->hStream, [=, device = int(of(c->hStream)->context - contexts), comm = *(Comm *)params[0], given = *(Args *)params[1], norm = norms ? *(Norm *)params[2] : Norm(), ring = rings ? *(Ring *)params[2] : Ring()] {
     emu::Launch l;
+    Args args = given;
+    std::shared_ptr<Held> held;
+    flip(name, device, comm, args, l.done, held);
     l.name = name;
     l.grid = grid;
     l.threads = threads;
@@ -949,6 +1043,7 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **p
       else
         ((Kernel *)f)(comm, args);
     };
+    if (held) l.done = [held, behind = l.done] { if (behind) behind(); };
     return l;
   });
 }
