@@ -42,5 +42,7 @@ func (h *hostSide) Err() error { return h.c.fault.Err() }
 func (h *hostSide) Flipped(ranks []int, text string) {
 	if d := h.c.accel.Load(); d != nil {
 		d.watchdog.Flipped(ranks, text)
+		return
 	}
+	h.c.cfg.log.Warnf("%s", text) // it is being closed
 }

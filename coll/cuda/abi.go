@@ -1,7 +1,9 @@
 package cuda
 
-// The kernels' launch parameters and the layout of a window: the Go side of kernels/abi.h
-// and stage.h, which explain the fields. Addresses are device addresses.
+import "github.com/assay-hpc/assay/coll/flip"
+
+// The kernels' launch parameters and the layout of a window: the Go side of kernels/abi.h,
+// stage.h and check.h, which explain the fields. Addresses are device addresses.
 
 const (
 	maxRanks       = 8
@@ -101,4 +103,30 @@ type reportABI struct {
 	who           uint32 // reason << 24 | peer << 16 | channel
 	wanted, found uint32 // message numbers
 	taken         uint32 // 0: nothing to report
+}
+
+// What the kernels of verify.go are launched with: kernels/check.h.
+type checkSpan struct{ at, bytes uint64 }
+
+type checkABI struct {
+	spans                   [checkSpans]checkSpan
+	words, partial, arrived uint64
+	count                   uint32
+	_                       uint32
+}
+
+const (
+	checkSpans  = 12
+	checkBlocks = 64
+)
+
+type findingsABI struct {
+	taken, number, count, _ uint32
+	words                   [flip.MaxRanks][flip.Slots]uint64
+}
+
+type checkWordsABI struct {
+	words, found  uint64
+	ranks, number uint32
+	classes       flip.Classes
 }

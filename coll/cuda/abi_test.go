@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"unsafe"
+
+	"github.com/assay-hpc/assay/coll/flip"
 )
 
 // The structures here are those of abi.h and stage.h: a C program prints where its fields
@@ -23,6 +25,9 @@ func TestABI(t *testing.T) {
 	var g ringABI
 	var s stageABI
 	var l stageListABI
+	var k checkABI
+	var f findingsABI
+	var w checkWordsABI
 	fields := []struct {
 		name string
 		at   uintptr
@@ -56,9 +61,14 @@ func TestABI(t *testing.T) {
 		{"StageList stop", unsafe.Offsetof(l.stop)}, {"StageList copies", unsafe.Offsetof(l.copies)},
 		{"Report who", unsafe.Offsetof(r.who)}, {"Report wanted", unsafe.Offsetof(r.wanted)}, {"Report found", unsafe.Offsetof(r.found)},
 		{"Report taken", unsafe.Offsetof(r.taken)},
+		{"CheckSpan bytes", unsafe.Offsetof(k.spans[0].bytes)}, {"Check words", unsafe.Offsetof(k.words)}, {"Check partial", unsafe.Offsetof(k.partial)},
+		{"Check arrived", unsafe.Offsetof(k.arrived)}, {"Check count", unsafe.Offsetof(k.count)},
+		{"Findings number", unsafe.Offsetof(f.number)}, {"Findings count", unsafe.Offsetof(f.count)}, {"Findings words", unsafe.Offsetof(f.words)},
+		{"CheckWords found", unsafe.Offsetof(w.found)}, {"CheckWords ranks", unsafe.Offsetof(w.ranks)}, {"CheckWords number", unsafe.Offsetof(w.number)},
+		{"CheckWords classes", unsafe.Offsetof(w.classes)},
 	}
 	var program, want strings.Builder
-	program.WriteString("#include <stddef.h>\n#include <stdio.h>\n#include \"abi.h\"\n#include \"stage.h\"\nint main(void) {\n#define P(s, n) printf(s \" %zu\\n\", (size_t)(n));\n")
+	program.WriteString("#include <stddef.h>\n#include <stdio.h>\n#include \"abi.h\"\n#include \"stage.h\"\n#include \"check.h\"\nint main(void) {\n#define P(s, n) printf(s \" %zu\\n\", (size_t)(n));\n")
 	for _, f := range fields {
 		of, m, _ := strings.Cut(f.name, " ")
 		fmt.Fprintf(&program, "P(%q, offsetof(struct %s, %s))\n", f.name, of, m)
@@ -72,6 +82,8 @@ func TestABI(t *testing.T) {
 		{"sizeof(struct Norm)", unsafe.Sizeof(n)}, {"sizeof(struct Ring)", unsafe.Sizeof(g)}, {"sizeof(struct RingState)", ringState},
 		{"sizeof(struct Stage)", unsafe.Sizeof(s)}, {"sizeof(struct StageList)", unsafe.Sizeof(l)}, {"LISTED", listed}, {"SHARES", mostShares}, {"(size_t)STAGE_END", stageEnd},
 		{"RING_ROUNDS", 2 * mostRingSlots},
+		{"sizeof(struct Check)", unsafe.Sizeof(k)}, {"sizeof(struct Findings)", unsafe.Sizeof(f)}, {"sizeof(struct CheckWords)", unsafe.Sizeof(w)},
+		{"CHECK_SPANS", checkSpans}, {"CHECK_WORDS", flip.Slots}, {"CHECK_BLOCKS", checkBlocks},
 		{"sizeof(struct Channel)", channelBytes}, {"sizeof(struct Label)", labelBytes}, {"MAX_RANKS", maxRanks}, {"PACKET_CHANNELS", packetChannels},
 		{"CHUNK_CHANNELS", chunkChannels}, {"PACKET_SLOTS", packetSlots}, {"RESULT_CHANNEL", resultChannel},
 	} {

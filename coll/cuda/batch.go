@@ -29,12 +29,23 @@ type cursor struct {
 	dev        *device
 	ops        []*executor.Op // of engines
 	index      []int          // by position in ops: index in the batch
+	phases     []phase        // likewise
 	at         int            // position of the next operation in ops
 	from       int            // batch index of the last launch's operation
 	exchanging bool
 	copying    bool
 	summed     bool // what follows the sum is next
+	verifying  bool
 }
+
+// A phase is what a position in a cursor's operations stands for: one that is verified has three.
+type phase uint8
+
+const (
+	itself phase = iota
+	verifyBefore
+	verifyAfter
+)
 
 // EnqueueAll implements executor.Executor.
 func (b *batch) EnqueueAll(ops []*executor.Op) (int, error) {
@@ -83,7 +94,7 @@ func (b *batch) take(ops []*executor.Op) (int, error) {
 	for i := range b.cursors {
 		c := &b.cursors[i]
 		clear(c.ops)
-		*c = cursor{ops: c.ops[:0], index: c.index[:0]}
+		*c = cursor{ops: c.ops[:0], index: c.index[:0], phases: c.phases[:0]}
 	}
 	clear(b.engines)
 	b.cursors, b.engines = b.cursors[:0], b.engines[:0]
@@ -97,7 +108,13 @@ func (b *batch) take(ops []*executor.Op) (int, error) {
 				b.engines = append(b.engines, on)
 			}
 			c := b.of(on.dev)
-			c.ops, c.index = append(c.ops, o), append(c.index, i)
+			if !on.verify.due(&o.Op) {
+				c.add(o, i, itself)
+				continue
+			}
+			for _, p := range [...]phase{verifyBefore, itself, verifyAfter} {
+				c.add(o, i, p)
+			}
 		case *outsider:
 			err := checked(&on.cfg, on.dev, &o.Op)
 			if err == nil {
@@ -157,12 +174,39 @@ func (b *batch) wave() (more bool, failed int, err error) {
 	return more, -1, nil
 }
 
+func (c *cursor) add(o *executor.Op, index int, p phase) {
+	c.ops, c.index, c.phases = append(c.ops, o), append(c.index, index), append(c.phases, p)
+}
+
+// verify prepares the next launch of what verifies an operation.
+func (c *cursor) verify(e *engine, d *executor.Op, p phase) (*driver.Launch, error) {
+	v := e.verify
+	if !c.verifying {
+		if p == verifyAfter {
+			v.after()
+		} else {
+			if err := e.begin(d); err != nil {
+				return nil, err
+			}
+			v.before(&d.Op)
+		}
+	}
+	l := v.next()
+	if c.verifying = l != nil; !c.verifying {
+		c.at++
+	}
+	return l, nil
+}
+
 // next prepares the next launch. It is nil if the operation was enqueued by other means, or if
 // nothing is left of it.
 func (c *cursor) next() (*driver.Launch, error) {
 	d := c.ops[c.at]
 	e, o := d.On.(*engine), &d.Op
 	c.from = c.index[c.at]
+	if p := c.phases[c.at]; p != itself {
+		return c.verify(e, d, p)
+	}
 	if c.exchanging {
 		l, more, err := e.nextExchange()
 		if !more {

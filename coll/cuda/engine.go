@@ -59,6 +59,7 @@ type engine struct {
 	lib  *library    // nil: the engine does all operations
 	gone atomic.Bool // the library has done an operation
 	batch
+	verify *verifier // nil: nothing is verified
 	chosen choice
 	trial  bool          // Tune tries choices
 	times  *choose.Times // nil: not looked up yet
@@ -210,7 +211,10 @@ func newEngine(ctx context.Context, cfg executor.Config, dev *device, funcs *fun
 	for k := range e.launches[:stage] { // the fallback has its own
 		e.launches[k] = newLaunch(e.comm, kernel(k), kernelTable[k].protocol != simple || kernelTable[k].registered && e.sole)
 	}
-	if cfg.Timeout > 0 { // otherwise no kernel ever gives up
+	if e.verify, err = openVerifier(ctx, e); err != nil {
+		return nil, err
+	}
+	if cfg.Timeout > 0 && e.verify == nil { // otherwise no kernel ever gives up
 		watch.add(e)
 	}
 	return e, nil
@@ -270,8 +274,17 @@ func (e *engine) Enqueue(d *executor.Op) error {
 		return err
 	}
 	err := e.begin(d)
+	verified := e.verify.due(o)
+	if err == nil && verified {
+		e.verify.before(o)
+		err = e.verify.run()
+	}
 	if err == nil {
 		err = e.enqueue(o)
+	}
+	if err == nil && verified {
+		e.verify.after()
+		err = e.verify.run()
 	}
 	if err == nil {
 		err = e.end(d)
@@ -325,6 +338,9 @@ func (e *engine) Memory() executor.Memory {
 	m := executor.Memory{Shared: e.dev.arena.share() + e.lsa.bytes.Load()}
 	if own := e.windows.own; own != nil && own.kind.ofDevice() && !e.closed {
 		m.Own = int64(own.offer.Bytes)
+		if e.verify != nil {
+			m.Own += int64(e.verify.scratch.offer.Bytes)
+		}
 	}
 	return m
 }
@@ -574,6 +590,7 @@ func (e *engine) giveBack(left *departure, kept bool) {
 // free frees what the engine itself owns.
 func (e *engine) free() error {
 	e.copier.close()
+	e.verify.close()
 	for _, l := range e.launches {
 		if l != nil {
 			l.l.Close()

@@ -82,6 +82,7 @@ func (w world) config() coll.Config {
 	k := knob.Default()
 	k.Timeout = 20 * time.Second
 	k.GPUAlgo = os.Getenv("ASSAY_GPU_ALGO")
+	k.Verify, _ = knob.ParseVerify(os.Getenv("ASSAY_CHECK"))
 	if w.timeout > 0 {
 		k.Timeout = w.timeout
 	}

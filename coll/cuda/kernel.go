@@ -30,7 +30,9 @@ const (
 	copyRing // what copies needs in a ring, see ringblocks.go
 	normLL   // these two: see norm.go
 	normLocal
-	stage // what copies for the host's engine, see staged.go
+	stage    // what copies for the host's engine, see staged.go
+	checksum // these two: see verify.go
+	checkWords
 	numKernels
 	copies  = numKernels     // copy engines move the bytes, see copies.go
 	nvidia  = numKernels + 1 // NVIDIA's library does the operation, see library.go
@@ -107,6 +109,8 @@ var kernelTable = [numWays]kernelRow{
 	normLL:          {name: "norm_ll", protocol: ll, algorithm: schedule.OneShot, typed: true, norm: true, roles: 1, warps: 1},
 	normLocal:       {name: "norm_local", protocol: ll, typed: true, norm: true, roles: 1, warps: 1},
 	stage:           {name: "stage", protocol: simple, roles: 2, warps: 1},
+	checksum:        {name: "checksum", protocol: ll, roles: 1, warps: 1},
+	checkWords:      {name: "check_words", protocol: ll, roles: 1, warps: 1},
 	copies:          {name: "copy", does: all, protocol: simple, algorithm: schedule.TwoShot, roles: 1, warps: 1, inOrder: 2},
 	nvidia:          {name: "nvidia", does: all, protocol: simple, roles: 1, warps: 1, inOrder: 1},
 }

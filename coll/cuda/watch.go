@@ -49,6 +49,7 @@ func (w *watchdog) check(e *engine) {
 	defer w.mu.Unlock()
 	if slices.Contains(w.all, e) {
 		e.watchReports()
+		e.verify.report()
 	}
 }
 
@@ -58,6 +59,7 @@ func (w *watchdog) poll() bool {
 	defer w.mu.Unlock()
 	for _, e := range w.all {
 		e.watchReports()
+		e.verify.report()
 	}
 	w.busy = len(w.all) > 0
 	return w.busy

@@ -1002,7 +1002,11 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **p
       l.kernel = [=] { ((StageKernel *)f)(stage); };
       return l;
     });
-  if (name == "checksum" || name == "check_words")
+  if (name == "checksum" || name == "check_words") {
+    {
+      std::lock_guard<std::mutex> l(lock);
+      of(c->hStream)->early.clear();
+    }
     return launch(c->hStream, [=, threads_of_check = std::min(c->blockDimX, 64u), sums = name == "checksum", check = name == "checksum" ? *(Check *)params[0] : Check(), words = name == "check_words" ? *(CheckWords *)params[0] : CheckWords()] {
       emu::Launch l;
       l.name = name;
@@ -1011,6 +1015,7 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **p
       l.kernel = [=] { sums ? ((CheckKernel *)f)(check) : ((CheckWordsKernel *)f)(words); };
       return l;
     });
+  }
   const bool chunks = rings || name.find("_simple") != std::string::npos || name.find("chain") != std::string::npos;
   // Fewer threads are faster, but a short operation needs each of them.
   const unsigned threads = ((Args *)params[1])->row ? c->blockDimX : std::min(c->blockDimX, chunks ? 192u : 64u);
