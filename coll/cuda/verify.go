@@ -254,7 +254,7 @@ func (v *verifier) choosePiece() {
 // set sets what all launches of these kernels have in common.
 func (v *verifier) set(l *driver.Launch, blocks, threads int) *driver.Launch {
 	e := v.e
-	e.waiting, e.waitingBlocks, e.last = 0, 0, checksum
+	e.waiting, e.waitingBlocks, e.last = 1, blocks, checksum // it begins when all before it have ended
 	l.SetDependent(false)
 	l.SetGrid(blocks, 1, 1)
 	l.SetBlock(threads, 1, 1)
@@ -270,7 +270,8 @@ func (v *verifier) blocks(bytes, most int) int {
 // checksums prepares the launch of checksum, for words from a slot on.
 func (v *verifier) checksums(slot int, spans []checkSpan) *driver.Launch {
 	k := (*checkABI)(v.sums.Param(0))
-	*k = checkABI{words: v.at(v.words() + 8*slot), partial: v.at(v.partial()), arrived: v.at(v.arrived()), count: uint32(copy(k.spans[:], spans))}
+	*k = checkABI{words: v.at(v.words() + 8*slot), partial: v.at(v.partial()), arrived: v.at(v.arrived())}
+	k.count = uint32(copy(k.spans[:], spans))
 	longest := 0
 	for _, s := range spans {
 		longest = max(longest, int(s.bytes))

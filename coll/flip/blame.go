@@ -13,12 +13,17 @@ type Event []Device
 
 // A Device is a GPU that may be at fault, or the receiver of what came from another one.
 type Device struct {
-	GPU, From string // From "": the GPU itself
+	GPU, From string // From "": the GPU itself; unknown: it is not known who sent
 }
 
+const unknown = "?"
+
 func (d Device) String() string {
-	if d.From == "" {
+	switch d.From {
+	case "":
 		return d.GPU
+	case unknown:
+		return "a link into " + d.GPU
 	}
 	return fmt.Sprintf("the link from %s to %s", d.From, d.GPU)
 }
@@ -27,8 +32,11 @@ func (d Device) String() string {
 func Of(all []Suspect, gpu func(rank int) string) (e Event) {
 	for _, s := range all {
 		d := Device{GPU: gpu(s.Rank)}
-		if s.From >= 0 {
+		switch {
+		case s.From >= 0:
 			d.From = gpu(s.From)
+		case s.From == Anyone:
+			d.From = unknown
 		}
 		if !slices.Contains(e, d) {
 			e = append(e, d)
@@ -41,7 +49,7 @@ func Of(all []Suspect, gpu func(rank int) string) (e Event) {
 // memory, or its side of the link.
 func (e Event) by(d Device) bool {
 	return slices.ContainsFunc(e, func(o Device) bool {
-		return o == d || d.From == "" && (o.GPU == d.GPU || o.From == d.GPU)
+		return o == d || d.From == "" && (o.GPU == d.GPU || o.From == d.GPU) || d.From != "" && o.From == unknown && o.GPU == d.GPU
 	})
 }
 
@@ -67,7 +75,7 @@ func BlameOf(events []Event, gpus int) (b Blame) {
 	for _, e := range events {
 		for _, d := range e {
 			for _, c := range []Device{{GPU: d.GPU}, {GPU: d.From}, d} {
-				if c.GPU != "" && !slices.Contains(all, c) {
+				if c.GPU != "" && c.GPU != unknown && !slices.Contains(all, c) {
 					all = append(all, c)
 				}
 			}
