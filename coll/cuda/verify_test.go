@@ -3,16 +3,21 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/assay-hpc/assay/coll"
+	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/flip"
 	"github.com/assay-hpc/assay/coll/knob"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/internal/gpu/driver"
 )
 
@@ -152,4 +157,117 @@ func TestVerifyFails(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// A turn is a rotation with an algorithm.
+type turn struct {
+	all []*gpuRank
+	at  int // the device of rank 0
+}
+
+// TestSuiteFlips: as the suite full does it, with known inputs, on rotations of the devices over the ranks and
+// with all algorithms that add. Who is at fault is among the suspects in each of 200 trials.
+func TestSuiteFlips(t *testing.T) {
+	ranks := gpuCount(t)
+	if os.Getenv("FAKE_DEVICES") == "" {
+		t.Skip("no GPU flips bits when it is told to")
+	}
+	var turns []turn
+	for i, algorithm := range []string{"reduce_ll:2:64:0", "allreduce_ll:2:64:0", "reduce_ll128:2:64:0", "allreduce_ll128:2:64:0", "allreduce_simple:2:256:1024"} {
+		w := spread(ranks, ranks)
+		for r := range w.devices {
+			w.devices[r] = (r + i) % ranks
+		}
+		w.set = func(k *knob.Knobs) { k.GPUAlgo, k.SameBits = algorithm, true }
+		turns = append(turns, turn{w.open(t), i % ranks})
+	}
+	r := rand.New(rand.NewPCG(3, 4))
+	const trials = 200
+	alone, operations := 0, 0
+	for trial := range trials {
+		f := fault{kind: []string{"kernel", "memory", "link"}[trial%3], rank: r.IntN(ranks)} // ranks of it are devices
+		f.to = (f.rank + 1 + r.IntN(ranks-1)) % ranks
+		var events []flip.Event
+		for k := trial; len(events) < 3; k++ {
+			if operations++; operations > 60*(trial+1) {
+				t.Fatalf("trial %d, %+v: nothing is found", trial, f)
+			}
+			at := turns[k%len(turns)]
+			n := 64 * (1 + r.IntN(8))
+			of, red := coll.Uint64, coll.Prod
+			if r.IntN(2) == 0 {
+				of, red = coll.Float32, coll.Sum
+			}
+			f.set(t, 3, 1000*trial+k)
+			wrong, in := at.reduce(t, r, n, of, red)
+			one := strings.HasPrefix(at.all[0].Chosen(), "reduce_")
+			d := flip.Reduction{Ranks: ranks, Type: of, Op: red, Has: ranks, Owner: func(e int64) int { return int(e) * of.Size() / op.PartBytes(n*of.Size(), ranks) },
+				Input: func(rank int, e int64) uint64 { return elem.Bits(in[rank], of, int(e)) }}
+			if one {
+				d.Owner = func(int64) int { return flip.Itself }
+			}
+			for _, s := range d.Explain(wrong) {
+				events = append(events, flip.Of(s, func(rank int) string { return fmt.Sprint("GPU ", (rank+at.at)%ranks) }))
+			}
+		}
+		b := flip.BlameOf(events, ranks)
+		named, only := f.named(b, func(device int) string { return fmt.Sprint("GPU ", device) })
+		if !named {
+			t.Errorf("trial %d, %+v: %v\n%v", trial, f, b, events)
+		}
+		if only {
+			alone++
+		}
+	}
+	os.Unsetenv("FAKE_FLIP")
+	t.Logf("%d trials, %d operations: in %d the one at fault is the only suspect", trials, operations, alone)
+}
+
+// reduce does an AllReduce of random data, and returns what is wrong, and the inputs.
+func (at turn) reduce(t *testing.T, r *rand.Rand, n int, of coll.Type, red coll.Op) (wrong []flip.Wrong, in [][]byte) {
+	t.Helper()
+	size, ranks := of.Size(), len(at.all)
+	const out = 1 << 20
+	for range ranks {
+		var b []byte
+		for range n {
+			v := r.Uint64() | 1
+			if of == coll.Float32 {
+				v = uint64(math.Float32bits(float32(math.Ldexp(1+r.Float64(), r.IntN(16)))))
+			}
+			b = elem.AppendBits(b, of, v)
+		}
+		in = append(in, b)
+	}
+	want := slices.Clone(in[0])
+	for _, b := range in[1:] {
+		elem.KernelOf(of, red)(want, want, b)
+	}
+	results, sent := make([][]byte, ranks), make([][]byte, ranks)
+	each(t, at.all, func(g *gpuRank) error {
+		if err := g.dev.in(func() error { return driver.CopyToDevice(g.arena, in[g.Rank()]) }); err != nil {
+			return err
+		}
+		if err := g.AllReduce(g.at(0, size*n), g.at(out, size*n), n, of, red); err != nil {
+			return err
+		}
+		if err := g.wait(); err != nil {
+			return err
+		}
+		results[g.Rank()], sent[g.Rank()] = make([]byte, size*n), make([]byte, size*n)
+		return g.dev.in(func() error {
+			return errors.Join(driver.CopyFromDevice(results[g.Rank()], g.arena+out), driver.CopyFromDevice(sent[g.Rank()], g.arena))
+		})
+	})
+	for rank := range ranks {
+		for i := range n {
+			if got, w := elem.Bits(results[rank], of, i), elem.Bits(want, of, i); got != w {
+				wrong = append(wrong, flip.Wrong{Rank: rank, Element: int64(i), Got: got, Want: w})
+			}
+			if got, w := elem.Bits(sent[rank], of, i), elem.Bits(in[rank], of, i); got != w {
+				wrong = append(wrong, flip.Wrong{Rank: rank, Sent: true, Element: int64(i), Got: got, Want: w})
+			}
+		}
+	}
+	return wrong, in
 }

@@ -134,5 +134,5 @@ func (b Blame) Remedy() string {
 	if len(b.Suspects) == 1 {
 		return "do not use it: " + then
 	}
-	return "do not use them; the check once more, with a third GPU, tells them apart, and so may harness diag -r memory,sm_stress,p2p"
+	return "do not use them; more findings, best with other GPUs beside them, tell them apart: run harness certify --suite full, and harness diag -r memory,sm_stress,p2p, which tests each alone"
 }

@@ -84,7 +84,11 @@ func (d *Reduction) explain(wrong []Wrong) (all [][]Suspect) {
 		}
 	case owner == Itself:
 	case everywhere: // it was wrong before it was sent to all
-		return [][]Suspect{d.made(owner, first)}
+		s := d.made(owner, first)
+		if d.Has == 1 && first.Rank != owner { // a Reduce
+			s = set(s, Suspect{first.Rank, owner})
+		}
+		return [][]Suspect{s}
 	default:
 		for _, w := range results {
 			s := Suspect{w.Rank, owner}

@@ -37,6 +37,9 @@ type Lane interface {
 	// found in total.
 	Wrong() (int64, error)
 
+	// Read waits, and copies memory of the device to memory of the processor.
+	Read(dst, src []byte) error
+
 	// Mark enqueues a time stamp as mark i (from 0 on; a later Mark with the same i replaces it).
 	// Between waits for mark j, and returns the time from mark i to mark j.
 	Mark(i int) error

@@ -132,6 +132,12 @@ func (d *testDevice) Compare(got, pattern []byte, phase int64, size int, slack u
 	})
 }
 
+func (d *testDevice) Read(dst, src []byte) error {
+	err := d.Wait()
+	copy(dst, d.real(src))
+	return err
+}
+
 func (d *testDevice) Wrong() (int64, error) {
 	err := d.Wait()
 	n := d.bad

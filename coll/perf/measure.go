@@ -17,15 +17,21 @@ type measure struct {
 	issued  time.Duration // of it, until all were enqueued; 0: the operations were complete then
 	wrong   int64         // of the last round of verification; negative: not verified
 	chosen  string        // algorithm
+	flips   []flipped     // of that round, the first ones
 	samples []time.Duration
 }
 
 func (m *measure) encode() []byte {
 	b := make([]byte, 0, measureHead+len(m.chosen)+8*len(m.samples))
-	for _, v := range []int64{int64(m.elapsed), int64(m.issued), m.wrong, int64(len(m.chosen))} {
+	inputs := 0
+	if len(m.flips) > 0 {
+		inputs = len(m.flips[0].inputs)
+	}
+	for _, v := range []int64{int64(m.elapsed), int64(m.issued), m.wrong, int64(len(m.chosen)), int64(len(m.flips)), int64(inputs)} {
 		b = binary.LittleEndian.AppendUint64(b, uint64(v))
 	}
 	b = append(b, m.chosen...)
+	b = appendFlips(b, m.flips)
 	for _, s := range m.samples {
 		b = binary.LittleEndian.AppendUint64(b, uint64(s))
 	}
@@ -33,7 +39,7 @@ func (m *measure) encode() []byte {
 }
 
 // measureHead is the length of a measure's fixed part.
-const measureHead = 4 * 8
+const measureHead = 6 * 8
 
 var errMeasure = errors.New("a rank sent something that is not a measurement: do all ranks run the same program?")
 
@@ -43,12 +49,16 @@ func decodeMeasure(b []byte) (measure, error) {
 	}
 	word := func(i int) int64 { return int64(binary.LittleEndian.Uint64(b[8*i:])) }
 	m := measure{elapsed: time.Duration(word(0)), issued: time.Duration(word(1)), wrong: word(2)}
-	n := word(3)
+	n, flips, inputs := word(3), word(4), word(5)
 	b = b[measureHead:]
 	if n < 0 || n > int64(len(b)) || (int64(len(b))-n)%8 != 0 {
 		return measure{}, errMeasure
 	}
 	m.chosen, b = string(b[:n]), b[n:]
+	var err error
+	if m.flips, b, err = takeFlips(b, flips, inputs); err != nil {
+		return measure{}, err
+	}
 	for ; len(b) > 0; b = b[8:] {
 		m.samples = append(m.samples, time.Duration(binary.LittleEndian.Uint64(b)))
 	}

@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/assay-hpc/assay/coll/flip"
 )
 
 func TestMeasureRoundTrip(t *testing.T) {
-	for _, m := range []measure{{}, {elapsed: time.Second, wrong: -1}, {1, 4, 3, "ring/simple", []time.Duration{1, 2, 3}}} {
+	for _, m := range []measure{{}, {elapsed: time.Second, wrong: -1}, {elapsed: 1, issued: 4, wrong: 3, chosen: "ring/simple", flips: []flipped{{flip.Wrong{Sent: true, Element: 5, Got: 6, Want: 7}, []uint64{8, 9}}}, samples: []time.Duration{1, 2, 3}}} {
 		got, err := decodeMeasure(m.encode())
-		if d := cmp.Diff(m, got, cmp.AllowUnexported(measure{})); d != "" || err != nil {
+		if d := cmp.Diff(m, got, cmp.AllowUnexported(measure{}, flipped{})); d != "" || err != nil {
 			t.Errorf("%v (-want +got):\n%s", err, d)
 		}
 	}
@@ -22,7 +24,7 @@ func TestMeasureRoundTrip(t *testing.T) {
 
 // FuzzDecodeMeasure: what is accepted is encoded as it came.
 func FuzzDecodeMeasure(f *testing.F) {
-	m := measure{1, 4, 3, "tree", []time.Duration{4}}
+	m := measure{elapsed: 1, issued: 4, wrong: 3, chosen: "tree", flips: []flipped{{flip.Wrong{Element: 5}, []uint64{8, 9}}}, samples: []time.Duration{4}}
 	f.Add(m.encode())
 	f.Add([]byte("short"))
 	f.Fuzz(func(t *testing.T, b []byte) {

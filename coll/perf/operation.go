@@ -121,7 +121,7 @@ func (w *worker) placement(ctx context.Context, o *operation, iters int) (measur
 	}
 	m.wrong = -1
 	if verify {
-		m.wrong, err = w.verify(ctx, o)
+		m.wrong, m.flips, err = w.verify(ctx, o)
 	}
 	return m, err
 }
@@ -187,44 +187,50 @@ func (o *operation) grouped(f func() error) func() error {
 
 // truth returns the expected data of a round of verification.
 func (w *worker) truth(o *operation, round int) *truth {
-	n := w.comm.Size()
-	g := generator{t: o.k.t, red: o.k.red, n: n, seed: uint64(round) + 1, rounded: w.cfg.SameBits}
-	p := period(w.maxBytes()/int64(o.k.t.Size()), n)
+	g := w.generator(o, round)
+	p := period(w.maxBytes()/int64(o.k.t.Size()), g.n)
 	return w.source.truth(w.c, g, w.comm.Rank(), o.k.root, p)
 }
 
+func (w *worker) generator(o *operation, round int) generator {
+	return generator{t: o.k.t, red: o.k.red, n: w.comm.Size(), seed: uint64(round) + 1, rounded: w.cfg.SameBits}
+}
+
 // verify runs the rounds of -c until one fails, and counts this rank's wrong
-// elements in the last one.
-func (w *worker) verify(ctx context.Context, o *operation) (int64, error) {
-	bad := int64(0)
+// elements in the last one. flips are the first of them.
+func (w *worker) verify(ctx context.Context, o *operation) (bad int64, flips []flipped, err error) {
 	for round := range w.cfg.Check {
 		t := w.truth(o, round)
 		if err := t.prepare(o.v, o.inPlace, &w.buffers, &w.medium); err != nil {
-			return 0, w.failed(EngineError, err)
+			return 0, nil, w.failed(EngineError, err)
 		}
 		// With the barrier, a rank that waits for one that still prepares does not count as stuck
 		// (-T).
 		if err := w.barrier(); err != nil {
-			return 0, err
+			return 0, nil, err
 		}
 		if err := o.launchOnce(); err != nil {
-			return 0, err
+			return 0, nil, err
 		}
 		if err := w.inject(); err != nil {
-			return 0, err
+			return 0, nil, err
 		}
-		var err error
 		if bad, err = t.wrong(o.v, o.inPlace, &w.buffers, &w.medium); err != nil {
-			return 0, w.failed(EngineError, err)
+			return 0, nil, w.failed(EngineError, err)
+		}
+		if bad > 0 {
+			if flips, err = w.flips(o, t, w.generator(o, round)); err != nil {
+				return 0, nil, w.failed(EngineError, err)
+			}
 		}
 		if round == w.cfg.Check-1 {
 			break
 		}
 		if all, err := w.sum(ctx, bad); err != nil || all > 0 {
-			return bad, err
+			return bad, flips, err
 		}
 	}
-	return bad, nil
+	return bad, flips, nil
 }
 
 // inject changes a byte of this rank's result, if it is the one of --inject-error: verification

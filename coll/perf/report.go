@@ -111,7 +111,7 @@ func (r *reporter) progress(v volume, k combination) {
 }
 
 // placement builds one half of a row from what all ranks measured.
-func (r *reporter) placement(v volume, ms []measure, iters int) Placement {
+func (r *reporter) placement(v volume, k combination, ms []measure, iters int) Placement {
 	ops := iters * r.cfg.AggIters
 	times, issued := make([]float64, len(ms)), make([]float64, len(ms))
 	p := Placement{Algorithm: ms[0].chosen}
@@ -125,6 +125,9 @@ func (r *reporter) placement(v volume, ms []measure, iters int) Placement {
 	}
 	if ms[0].wrong < 0 {
 		p.Wrong = -1
+	}
+	if len(p.WrongOn) > 0 {
+		p.Suspects = suspects(r.c, v, k, p.Algorithm, ms)
 	}
 	p.Time = r.cfg.Average.of(times)
 	p.AlgBW, p.BusBW = r.c.bandwidth(v, p.Time, r.n)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/assay-hpc/assay/coll/flip"
 )
 
 // A Result is the result of a run. Only the process with rank 0 has rows.
@@ -55,15 +57,17 @@ type Row struct {
 
 // A Placement is half of a row. Time is that of one operation.
 type Placement struct {
-	Time      float64    `json:"time_us"`
-	AlgBW     float64    `json:"algbw_gbs"`
-	BusBW     float64    `json:"busbw_gbs"`
-	Wrong     int64      `json:"wrong"`              // elements, over all ranks; -1: not verified
-	WrongOn   []int      `json:"wrong_on,omitempty"` // ranks
-	Algorithm string     `json:"algorithm,omitempty"`
-	Straggler *Straggler `json:"straggler,omitempty"`
-	Iter      *IterStats `json:"iterations,omitempty"`
-	Slowest   []Step     `json:"slowest,omitempty"` // longest first; --slowest
+	Time    float64 `json:"time_us"`
+	AlgBW   float64 `json:"algbw_gbs"`
+	BusBW   float64 `json:"busbw_gbs"`
+	Wrong   int64   `json:"wrong"`              // elements, over all ranks; -1: not verified
+	WrongOn []int   `json:"wrong_on,omitempty"` // ranks
+	// Suspects are, for each of the first wrong elements of a reduction on GPUs, who may be at fault.
+	Suspects  [][]flip.Suspect `json:"suspects,omitempty"`
+	Algorithm string           `json:"algorithm,omitempty"`
+	Straggler *Straggler       `json:"straggler,omitempty"`
+	Iter      *IterStats       `json:"iterations,omitempty"`
+	Slowest   []Step           `json:"slowest,omitempty"` // longest first; --slowest
 }
 
 // notable is the percentage from which on a rank that is behind in most of the measurements

@@ -234,7 +234,7 @@ func (w *worker) conclude(ctx context.Context, trials []*trial, iters int) error
 		w.buffers = w.kinds[t.kind]
 		if w.cfg.Check > 0 && w.c.verifiable(t.o.inPlace) {
 			var err error
-			if t.measure.wrong, err = w.verify(ctx, t.o); err != nil {
+			if t.measure.wrong, t.measure.flips, err = w.verify(ctx, t.o); err != nil {
 				return err
 			}
 		}

@@ -281,7 +281,7 @@ func (w *worker) row(ctx context.Context, size int64, k combination) error {
 	return w.report.row(Row{
 		Bytes: v.bytes(), Count: v.count, Type: k.t.String(), Redop: w.redop(k), Root: w.shownRoot(k),
 		Iterations: iters * w.cfg.AggIters, at: w.host.now(),
-		OutOfPlace: w.report.placement(v, both[0], iters), InPlace: w.report.placement(v, both[1], iters),
+		OutOfPlace: w.report.placement(v, k, both[0], iters), InPlace: w.report.placement(v, k, both[1], iters),
 	})
 }
 

@@ -596,10 +596,17 @@ func TestSameBits(t *testing.T) {
 		seen = nil
 		return func(ctx context.Context, args ...string) (Output, error) {
 			devices, ok := strings.CutPrefix(args[0], "CUDA_VISIBLE_DEVICES=")
-			if !ok || !slices.Contains(args, "--same-bits") {
+			if !ok || !slices.Contains(args, "--same-bits") && !slices.Contains(args, "prod") {
 				t.Errorf("harness %v", args)
 			}
+			if way := strings.TrimPrefix(args[1], "ASSAY_GPU_ALGO="); way != args[1] {
+				devices += " " + way
+			}
+			if slices.Contains(args, "prod") {
+				devices += " prod"
+			}
 			seen = append(seen, devices)
+			devices, _, _ = strings.Cut(devices, " ")
 			d := document(1)
 			for i, name := range strings.Split(devices, ",") {
 				var intro struct {
@@ -625,16 +632,22 @@ func TestSameBits(t *testing.T) {
 	check := func(bad string) result.Result {
 		return certify(t, &Config{Machine: twoGPUs, Run: rotations(bad)}, entry)["coll/reduce_scatter"]
 	}
-	want(t, check(""), result.Pass, "2 ranks, 2 rotations of 8 sums, all with the bits of the ranks' order")
-	if !slices.Equal(seen, []string{"0,1", "1,0"}) {
-		t.Errorf("rotations %q", seen)
+	want(t, check(""), result.Pass, "2 ranks, 16 runs of 64 results, all with the bits of the ranks' order")
+	turns := func(a, b string) []string {
+		return []string{
+			a, a + " prod", b + " reduce_ll", b + " reduce_ll prod", a + " reduce_ll128", a + " reduce_ll128 prod", b + " allreduce_simple", b + " allreduce_simple prod",
+			b, b + " prod", a + " reduce_ll", a + " reduce_ll prod", b + " reduce_ll128", b + " reduce_ll128 prod", a + " allreduce_simple", a + " allreduce_simple prod",
+		}
 	}
-	want(t, check("1"), result.Fail, "GPU 0000:11:00: other bits in 2 sums of 8, in 2 of 2 rotations | do not use it: run harness diag -r memory,sm_stress,p2p")
+	if !slices.Equal(seen, turns("0,1", "1,0")) {
+		t.Errorf("turns %q", seen)
+	}
+	want(t, check("1"), result.Fail, "GPU 0000:11:00, or a link into GPU 0000:11:00: other bits in 16 results of 64, in 16 of 16 runs | do not use them; more findings")
 	t.Setenv("CUDA_VISIBLE_DEVICES", "3,5")
-	want(t, check("5"), result.Fail, "GPU 0000:15:00: other bits")
-	if !slices.Equal(seen, []string{"3,5", "5,3"}) {
-		t.Errorf("rotations %q", seen)
+	want(t, check("5"), result.Fail, "GPU 0000:15:00, or a link into GPU 0000:15:00: other bits")
+	if !slices.Equal(seen, turns("3,5", "5,3")) {
+		t.Errorf("turns %q", seen)
 	}
 	host := &Config{Run: says(t, 0, document(1))}
-	want(t, certify(t, host, "{run: coll, id: host, with: {operations: [reduce], same_bits: true, device: cpu, ranks: 2}}")["host/reduce"], result.Pass, "1 rotation of 4 sums")
+	want(t, certify(t, host, "{run: coll, id: host, with: {operations: [reduce], same_bits: true, device: cpu, ranks: 2}}")["host/reduce"], result.Pass, "1 run of 4 results")
 }

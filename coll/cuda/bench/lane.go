@@ -144,6 +144,14 @@ func (l *Lane) Compare(got, pattern []byte, phase int64, size int, slack uint64)
 	return l.kernels.run(k, got, at, len(pattern), phase, w)
 }
 
+// Read waits, and copies memory of the device.
+func (l *Lane) Read(dst, src []byte) error {
+	if err := l.Wait(); err != nil {
+		return err
+	}
+	return driver.CopyFromDevice(dst, driver.Ptr(Address(src)))
+}
+
 // Wrong waits and returns the count of all Compares since its last call.
 func (l *Lane) Wrong() (int64, error) {
 	if err := l.Wait(); err != nil {
