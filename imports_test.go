@@ -29,6 +29,7 @@ var floors = []string{
 	"build/archive",
 	"build/{jobs,mirror,recipe,source,state} coll/{debug,elem,flight,model,predict/scale,transport/rendezvous} perftest/{judge,probe/wire,tcp} dcgm/{diag,health}",
 	"build/{daemon,dockerfile,fetch,llb,lock,matrix,provenance,sbom} coll/{cuda/kernels,op} perftest/{membw,probe} dcgm/hostengine",
+	"coll/flip",
 	"build/{base,component,inspect,release} coll/{knob,nccl,perf,schedule,transport} perftest/{gpumem,mesh}",
 	"build/solve coll/{bootstrap,cuda/bench,host,predict,transport/shm,transport/slots,transport/socket}",
 	"build/driver coll/{choose,transport/netplugin,transport/verbs}",

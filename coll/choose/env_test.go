@@ -30,6 +30,8 @@ func TestTermsAreAll(t *testing.T) {
 			*at = [][]int{{1, 0}}
 		case *Transport:
 			at.Name = "net"
+		case *knob.Verify:
+			at.Some, at.Of = 1, 1000
 		case *bool:
 			*at = true
 		case *string:

@@ -271,3 +271,45 @@ func (at turn) reduce(t *testing.T, r *rand.Rand, n int, of coll.Type, red coll.
 	}
 	return wrong, in
 }
+
+// TestVerifyCost prints what verification costs on a GPU, with ASSAY_VERIFY_COST=1: the rate of checksum, and
+// the time of an operation that is verified beside one that is not. Two ranks share a GPU.
+func TestVerifyCost(t *testing.T) {
+	if os.Getenv("ASSAY_VERIFY_COST") == "" {
+		t.Skip("ASSAY_VERIFY_COST is not set")
+	}
+	gpuCount(t)
+	timed := func(all []*gpuRank, times int, do func(g *gpuRank) error) time.Duration {
+		each(t, all, func(g *gpuRank) error { return errors.Join(do(g), g.wait()) })
+		start := time.Now()
+		each(t, all, func(g *gpuRank) error {
+			for range times {
+				if err := do(g); err != nil {
+					return err
+				}
+			}
+			return g.wait()
+		})
+		return time.Since(start) / time.Duration(times)
+	}
+	open := func(v knob.Verify) []*gpuRank {
+		w := spread(2, 1)
+		w.set = func(k *knob.Knobs) { k.Verify = v }
+		return w.open(t)
+	}
+	plain, verified := open(knob.Verify{}), open(knob.Verify{Some: 1, Of: 1})
+	one := verified[:1]
+	for _, n := range []int{64 << 10, 1 << 20, 16 << 20, 64 << 20} {
+		d := timed(one, 50, func(g *gpuRank) error {
+			v := g.Executor().(*engine).verify
+			v.e.stream = g.stream
+			return v.e.run(v.checksums(0, []checkSpan{{uint64(g.arena), uint64(n)}}))
+		})
+		t.Logf("checksum of %9d bytes: %8.1f us, %7.1f GB/s", n, d.Seconds()*1e6, float64(n)/d.Seconds()/1e9)
+	}
+	for _, n := range []int{2, 16 << 10, 256 << 10, 4 << 20} {
+		do := func(g *gpuRank) error { return g.AllReduce(g.at(0, 4*n), g.at(32<<20, 4*n), n, coll.Float32, coll.Sum) }
+		a, b := timed(plain, 500, do), timed(verified, 500, do)
+		t.Logf("AllReduce of %9d bytes: %8.1f us, verified %8.1f us; one in 1000: %.2f %% more", 4*n, a.Seconds()*1e6, b.Seconds()*1e6, 100*(b-a).Seconds()/1000/a.Seconds())
+	}
+}

@@ -19,7 +19,7 @@ var readBy = map[string]string{
 	"ASSAY_TUNING": "Tuning", "ASSAY_GPU_ALGO": "GPUAlgo", "NCCL_COMM_ID": "CommID", "NCCL_HOSTID": "HostID",
 	"NCCL_ALGO": "Algo", "NCCL_PROTO": "Proto", "NCCL_RINGS": "RingsFor", "NCCL_BUFFSIZE": "BuffSize", "NCCL_NTHREADS": "Threads",
 	"NCCL_MAX_NRINGS": "MaxChannels", "NCCL_MAX_NCHANNELS": "MaxChannels", "NCCL_MAX_CTAS": "MaxChannels",
-	"NCCL_CTA_POLICY": "CTAPolicy", "NCCL_GRAPH_MIXING_SUPPORT": "GraphMixing", "NCCL_GRAPH_STREAM_ORDERING": "GraphOrder", "NCCL_MULTI_RANK_GPU_ENABLE": "MultiRankGPU", "ASSAY_SAME_BITS": "SameBits",
+	"NCCL_CTA_POLICY": "CTAPolicy", "NCCL_GRAPH_MIXING_SUPPORT": "GraphMixing", "NCCL_GRAPH_STREAM_ORDERING": "GraphOrder", "NCCL_MULTI_RANK_GPU_ENABLE": "MultiRankGPU", "ASSAY_SAME_BITS": "SameBits", "ASSAY_CHECK": "Verify",
 	"NCCL_MIN_NRINGS": "MinChannels", "NCCL_MIN_NCHANNELS": "MinChannels", "NCCL_MIN_CTAS": "MinChannels",
 	"NCCL_SINGLE_RING_THRESHOLD": "SingleRingThreshold", "NCCL_LL_THRESHOLD": "LLThreshold",
 	"NCCL_COLLNET_ENABLE": "CollNetEnable", "NCCL_COLLNET_NODE_THRESHOLD": "CollNetThreshold",

@@ -129,6 +129,10 @@ var good = []struct {
 	{"ASSAY_TUNING=/etc/tuning.json", func(k *Knobs) { k.Tuning = "/etc/tuning.json" }},
 	{"ASSAY_NCCL_FALLBACK=/usr/lib/libnccl.so.2", func(k *Knobs) { k.Fallback = "/usr/lib/libnccl.so.2" }},
 	{"ASSAY_SAME_BITS=1", func(k *Knobs) { k.SameBits = true }},
+	{"ASSAY_CHECK=1/1000", func(k *Knobs) { k.Verify = Verify{Some: 1, Of: 1000} }},
+	{"ASSAY_CHECK=3/7:fail", func(k *Knobs) { k.Verify = Verify{Some: 3, Of: 7, Fail: true} }},
+	{"ASSAY_CHECK=1", func(k *Knobs) { k.Verify = Verify{Some: 1, Of: 1} }},
+	{"ASSAY_CHECK=0/5:fail", func(k *Knobs) {}},
 	{"ASSAY_HANG_AFTER=0", func(k *Knobs) { k.HangAfter = 0 }},
 	{"ASSAY_HANG_DIR=/var/log", func(k *Knobs) { k.HangDir = "/var/log" }},
 }
@@ -232,6 +236,7 @@ var wrong = map[string][]string{
 	"NCCL_PROTO":       {"LL64", "simple,ring"},
 	"NCCL_COMM_ID":     {"10.0.0.1", ":4567", "host:0", "host:70000", "fe80::1:4567", "host:0x10"},
 	"ASSAY_SAME_BITS":  {"yes", "2", "1 ,"},
+	"ASSAY_CHECK":      {"yes", "2", "1/0", "1/", "/5", "3/2", "-1/5", "1/1000:stop", "1/1000:", "1/2/3", "0.001"},
 	"ASSAY_TIMEOUT":    {"30s", "-1", "NaN", "Inf", "1e10"},
 	"ASSAY_HANG_AFTER": {"never"},
 }

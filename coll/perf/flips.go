@@ -10,7 +10,7 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// Of wrong elements, these are looked at: so many of a rank, among so many ranks.
+// Of wrong elements, these are kept: so many of a rank, among so many ranks.
 const (
 	mostFlips     = 16
 	mostFlipRanks = 64
@@ -27,8 +27,8 @@ func (w *worker) flips(o *operation, t *truth, g generator) (all []flipped, err 
 	if !w.c.Reduces() || !flip.Adds(g.t, g.red.Op) || g.n < 2 || g.n > mostFlipRanks || g.red.Mulsum {
 		return nil, nil
 	}
-	look := func(im layout, b *buffer, sent bool) error {
-		return im.look(b.data()[:im.bytes()], &w.medium, func(i int64, got, want uint64) bool {
+	add := func(im layout, b *buffer, sent bool) error {
+		return im.differences(b.data()[:im.bytes()], &w.medium, func(i int64, got, want uint64) bool {
 			f := flipped{Wrong: flip.Wrong{Rank: t.rank, Sent: sent, Element: i, Got: got, Want: want}}
 			if !sent && w.c.Collective == op.ReduceScatter {
 				own := i
@@ -49,27 +49,27 @@ func (w *worker) flips(o *operation, t *truth, g generator) (all []flipped, err 
 	}
 	s := t.after(o.v, o.inPlace)
 	if t.receives() {
-		if err := look(s.recv, &w.recv, false); err != nil {
+		if err := add(s.recv, &w.recv, false); err != nil {
 			return nil, err
 		}
 	}
 	if !o.inPlace && len(all) < mostFlips {
-		err = look(s.send, &w.send, true)
+		err = add(s.send, &w.send, true)
 	}
 	return all, err
 }
 
-// lookBytes is how much memory of a device is read at a time, in bytes.
-const lookBytes = 4 << 20
+// readBytes is how much memory of a device is read at a time, in bytes.
+const readBytes = 4 << 20
 
-// look calls f with each element of mem that differs from the layout, until f returns false.
-func (im layout) look(mem []byte, m *medium, f func(i int64, got, want uint64) bool) error {
+// differences calls f with each element of mem that differs from the layout, until f returns false.
+func (im layout) differences(mem []byte, m *medium, f func(i int64, got, want uint64) bool) error {
 	at := int64(0)
 	var held []byte
 	for _, s := range im {
 		size := int64(s.p.t.Size())
 		for done := int64(0); done < s.n; {
-			n := min(s.n-done, lookBytes/size)
+			n := min(s.n-done, readBytes/size)
 			part := mem[:n*size]
 			mem = mem[n*size:]
 			if m.lane != nil {
