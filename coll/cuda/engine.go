@@ -135,6 +135,9 @@ func open(ctx context.Context, cfg executor.Config) (executor.Executor, error) {
 // openApart creates the executor of a communicator without windows. All ranks get the same
 // kind.
 func openApart(ctx context.Context, cfg executor.Config, dev *device, funcs *functions, all []identity, tooOld *kernels.TooOld, why string) (executor.Executor, error) {
+	if cfg.Env.Verify.Some > 0 && cfg.Rank == 0 {
+		cfg.Log.Warnf("ASSAY_CHECK: no operation of this communicator is verified: %s", why)
+	}
 	lib, err := openLibrary(ctx, cfg, dev, "all operations: "+why)
 	if lib != nil {
 		return newOutsider(cfg, dev, lib)
@@ -274,8 +277,8 @@ func (e *engine) Enqueue(d *executor.Op) error {
 		return err
 	}
 	err := e.begin(d)
-	verified := e.verify.due(o)
-	if err == nil && verified {
+	verified := err == nil && e.verify.due(o) // which counts those that all ranks enqueue
+	if verified {
 		e.verify.before(o)
 		err = e.verify.run()
 	}

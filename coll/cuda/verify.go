@@ -45,7 +45,8 @@ type verifier struct {
 	mu     sync.Mutex
 	all    map[uint32]verified // by number, the last ones, and those in graphs
 	order  []uint32            // of those that may be forgotten, the oldest first
-	events []flip.Event
+	events []flip.Event // the first ones
+	wrong  int          // findings
 	checks atomic.Uint64
 }
 
@@ -69,6 +70,7 @@ const (
 	mostPiece     = 1 << 20
 	mostPieces    = 8 << 20 // of all ranks
 	remembersMost = 4096
+	mostEvents    = 256
 	wordsBytes    = 8 * flip.Slots
 	tableBytes    = wordsBytes * flip.MaxRanks
 )
@@ -414,7 +416,9 @@ func (v *verifier) report() {
 		return
 	}
 	suspects, what := k.Blame(&w)
-	v.events = append(v.events, flip.Of(suspects, v.gpu))
+	if v.wrong++; len(v.events) < mostEvents {
+		v.events = append(v.events, flip.Of(suspects, v.gpu))
+	}
 	b := flip.BlameOf(v.events, k.Ranks)
 	text := fmt.Sprintf("%v (operation %d, %d bytes) was verified and is wrong: %s: %v", k.Coll, number, k.bytes, what, b)
 	if n := len(v.events); n > 1 {
@@ -424,7 +428,7 @@ func (v *verifier) report() {
 	if v.share.Fail {
 		defer v.e.cfg.Host.Fail(&op.Error{Code: op.SystemError, Rank: v.e.cfg.Rank, Op: k.Coll.String(), Peer: op.NoPeer, Err: fmt.Errorf("ASSAY_CHECK: %s", text)})
 	}
-	if v.e.cfg.Rank != 0 || !due(len(v.events)) { // all ranks find the same
+	if v.e.cfg.Rank != 0 || !due(v.wrong) { // all ranks find the same
 		v.e.cfg.Log.Warnf("%s", text)
 		return
 	}

@@ -50,15 +50,16 @@ func (f fault) named(b flip.Blame, gpu func(int) string) (named, alone bool) {
 	return named, named && alone
 }
 
-// verifiers are the ranks' verifiers, without findings.
-func verifiers(all []*gpuRank) (vs []*verifier) {
-	for _, g := range all {
-		e := g.Executor().(*engine)
-		e.Check()
+// findings are those of rank 0 since they were last forgotten.
+func findings(all []*gpuRank, forget bool) []flip.Event {
+	e := all[0].Executor().(*engine)
+	e.Check()
+	watch.mu.Lock()
+	defer watch.mu.Unlock()
+	if forget {
 		e.verify.events = nil
-		vs = append(vs, e.verify)
 	}
-	return vs
+	return slices.Clone(e.verify.events)
 }
 
 // TestVerifyFlips: a bit that flips in a kernel, in memory or on a link is found, and who is at fault is among
@@ -77,11 +78,11 @@ func TestVerifyFlips(t *testing.T) {
 	for trial := range trials {
 		f := fault{kind: []string{"kernel", "memory", "link"}[trial%3], rank: r.IntN(ranks)}
 		f.to = (f.rank + 1 + r.IntN(ranks-1)) % ranks
-		vs := verifiers(all)
+		found := findings(all, true)
 		f.set(t, 3, trial)
 		reduce := f.kind != "link" || r.IntN(3) > 0
 		n := 1 + r.IntN(400)
-		for len(vs[0].events) == 0 {
+		for len(found) == 0 {
 			if operations++; operations > 40*(trial+1) {
 				t.Fatalf("trial %d, %+v: nothing is found", trial, f)
 			}
@@ -97,14 +98,12 @@ func TestVerifyFlips(t *testing.T) {
 				}
 				return g.wait()
 			})
-			for _, g := range all {
-				g.Executor().(*engine).Check()
-			}
+			found = findings(all, false)
 		}
-		b := flip.BlameOf(vs[0].events, ranks)
-		named, only := f.named(b, vs[0].gpu)
+		b := flip.BlameOf(found, ranks)
+		named, only := f.named(b, all[0].Executor().(*engine).verify.gpu)
 		if !named {
-			t.Errorf("trial %d, %+v, n %d, reduce %v: %v\n%v", trial, f, n, reduce, b, vs[0].events)
+			t.Errorf("trial %d, %+v, n %d, reduce %v: %v\n%v", trial, f, n, reduce, b, found)
 		}
 		if only {
 			alone++
