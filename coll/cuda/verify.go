@@ -45,8 +45,8 @@ type verifier struct {
 	mu     sync.Mutex
 	all    map[uint32]verified // by number, the last ones, and those in graphs
 	order  []uint32            // of those that may be forgotten, the oldest first
-	events []flip.Event // the first ones
-	wrong  int          // findings
+	events []flip.Event        // the first ones
+	wrong  int                 // findings
 	checks atomic.Uint64
 }
 
