@@ -6,11 +6,7 @@
 // together what several of them say.
 package flip
 
-import (
-	"fmt"
-	"slices"
-	"strings"
-)
+import "slices"
 
 // A Suspect may be at fault: a GPU, or the way of data to it.
 type Suspect struct {
@@ -23,29 +19,6 @@ const (
 	Itself = -1
 	Anyone = -2
 )
-
-// Name returns the suspect's name for people: "GPU 1", "the link from GPU 0 to GPU 1".
-func (s Suspect) Name(gpu func(rank int) string) string {
-	switch s.From {
-	case Itself:
-		return gpu(s.Rank)
-	case Anyone:
-		return "a link into " + gpu(s.Rank)
-	}
-	return fmt.Sprintf("the link from %s to %s", gpu(s.From), gpu(s.Rank))
-}
-
-// touches reports whether a rank's GPU is the suspect, or an end of its way.
-func (s Suspect) touches(rank int) bool { return s.Rank == rank || s.From == rank }
-
-// Names returns the names of suspects: "GPU 1, or the link from GPU 0 to GPU 1".
-func Names(all []Suspect, gpu func(rank int) string) string {
-	var names []string
-	for _, s := range all {
-		names = append(names, s.Name(gpu))
-	}
-	return strings.Join(names, ", or ")
-}
 
 // set adds suspects without repetition.
 func set(all []Suspect, more ...Suspect) []Suspect {
