@@ -497,6 +497,17 @@ func (e *engine) watchReports() {
 	}
 }
 
+// gaveUp reports whether a kernel has given up: what later ones read may be anything. A kernel writes its report
+// before the next one begins.
+func (e *engine) gaveUp() bool {
+	for ch := range packetChannels + chunkChannels {
+		if _, ok := e.report(ch); ok {
+			return true
+		}
+	}
+	return false
+}
+
 // Check implements executor.Checker.
 func (e *engine) Check() { watch.check(e) }
 

@@ -72,7 +72,7 @@ const (
 	remembersMost = 4096
 	mostEvents    = 256
 	wordsBytes    = 8 * flip.Slots
-	tableBytes    = wordsBytes * flip.MaxRanks
+	allWordsBytes    = wordsBytes * flip.MaxRanks
 )
 
 // openVerifier prepares verification, if it is asked for. All ranks call it.
@@ -120,7 +120,7 @@ func (v *verifier) inputs() int  { return v.piece }
 func (v *verifier) again() int   { return v.inputs() + v.piece*v.e.cfg.Size }
 func (v *verifier) words() int   { return v.again() + v.piece }
 func (v *verifier) table() int   { return v.words() + wordsBytes }
-func (v *verifier) partial() int { return v.table() + tableBytes }
+func (v *verifier) partial() int { return v.table() + allWordsBytes }
 func (v *verifier) arrived() int { return v.partial() + 8*checkBlocks*checkSpans }
 
 func (v *verifier) at(offset int) uint64 { return uint64(v.scratch.ptr) + uint64(offset) }
@@ -155,6 +155,8 @@ func (v *verifier) before(o *op.Op) {
 	v.now = verified{number: uint32(v.number), op: *o, way: way, bytes: o.Bytes()}
 	v.now.op.Transfers = nil
 	v.now.Check = flip.Check{Coll: o.Coll, Ranks: v.e.cfg.Size, Root: o.Root, Owner: flip.Itself}
+	// GPUs have no instruction for these: kernels may differ in which of two zeros they choose.
+	v.now.Unordered = o.Type == elem.Float64 && (o.Red == elem.Max || o.Red == elem.Min)
 	if way.kernel == nvidia || v.now.bytes == 0 {
 		v.now.bytes = 0
 		return
@@ -406,7 +408,7 @@ func (v *verifier) report() {
 	w, number := flip.Words(f.words), f.number
 	count := atomic.LoadUint32(&f.count)
 	atomic.StoreUint32(&f.taken, 0)
-	if v.e.stopped.Load() || v.e.told || v.e.cfg.Host.Err() != nil {
+	if v.e.stopped.Load() || v.e.gaveUp() || v.e.cfg.Host.Err() != nil {
 		return
 	}
 	v.mu.Lock()

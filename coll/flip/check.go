@@ -36,6 +36,8 @@ type Check struct {
 	Owner int
 	// Passed: data reach a rank by way of others.
 	Passed bool
+	// Unordered: the operation does not add in the order that Again does, which is left out.
+	Unordered bool
 }
 
 // same reports whether a collective sends the same to all.
@@ -83,13 +85,15 @@ func (c *Check) Classes() (all Classes) {
 		return all
 	}
 	for r := range c.Ranks {
-		all[r][Given] = uint8(r)
-		for s := range c.Ranks {
-			all[r][s] = uint8(s)
-		}
-		all[r][Again] = Again
-		if c.piece(r) {
-			all[r][Got] = Again
+		if !c.Unordered {
+			all[r][Given] = uint8(r)
+			for s := range c.Ranks {
+				all[r][s] = uint8(s)
+			}
+			all[r][Again] = Again
+			if c.piece(r) {
+				all[r][Got] = Again
+			}
 		}
 		if c.Coll == op.AllReduce {
 			all[r][Whole] = Whole
@@ -112,14 +116,16 @@ func (c *Check) Blame(w *Words) (all []Suspect, what string) {
 	}
 	trusted := make([]bool, c.Ranks)
 	for r := range trusted {
-		trusted[r] = true
+		trusted[r] = !c.Unordered
 	}
-	if bad := pairs(c.Ranks, func(s, r int) bool { return w[s][Given] != w[r][s] }); len(bad) > 0 {
-		for _, p := range bad {
-			trusted[p[1]] = false
+	if !c.Unordered {
+		if bad := pairs(c.Ranks, func(s, r int) bool { return w[s][Given] != w[r][s] }); len(bad) > 0 {
+			for _, p := range bad {
+				trusted[p[1]] = false
+			}
+			again := Check{Coll: op.AllGather, Ranks: c.Ranks}
+			all, what = again.moved(bad), "what came is not what was sent, when the inputs were exchanged once more"
 		}
-		again := Check{Coll: op.AllGather, Ranks: c.Ranks}
-		all, what = again.moved(bad), "what came is not what was sent, when the inputs were exchanged once more"
 	}
 	right, odd, known := c.witnesses(w, trusted)
 	if len(odd) > 0 {

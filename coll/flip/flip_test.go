@@ -203,10 +203,10 @@ func TestCheck(t *testing.T) {
 
 // FuzzBlame: whatever the words are, it ends, and it blames somebody if and only if words of a class differ.
 func FuzzBlame(f *testing.F) {
-	f.Add(uint64(1), uint64(2), uint8(0), uint8(3), false)
-	f.Fuzz(func(t *testing.T, seed, flips uint64, coll, ranks uint8, passed bool) {
+	f.Add(uint64(1), uint64(2), uint8(0), uint8(3), false, false)
+	f.Fuzz(func(t *testing.T, seed, flips uint64, coll, ranks uint8, passed, unordered bool) {
 		r := rand.New(rand.NewPCG(seed, 0))
-		c := Check{Coll: op.Collective(coll % uint8(op.SendRecv)), Ranks: 2 + int(ranks%7), Passed: passed}
+		c := Check{Coll: op.Collective(coll % uint8(op.SendRecv)), Ranks: 2 + int(ranks%7), Passed: passed, Unordered: unordered}
 		c.Root, c.Owner = r.IntN(c.Ranks), r.IntN(c.Ranks+1)-1
 		if c.Coll != op.AllReduce {
 			c.Owner = max(c.Owner, 0)
