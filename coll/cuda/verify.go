@@ -72,7 +72,7 @@ const (
 	remembersMost = 4096
 	mostEvents    = 256
 	wordsBytes    = 8 * flip.Slots
-	allWordsBytes    = wordsBytes * flip.MaxRanks
+	allWordsBytes = wordsBytes * flip.MaxRanks
 )
 
 // openVerifier prepares verification, if it is asked for. All ranks call it.
