@@ -61,6 +61,7 @@ func TestABI(t *testing.T) {
 		{"StageList stop", unsafe.Offsetof(l.stop)}, {"StageList copies", unsafe.Offsetof(l.copies)},
 		{"Report who", unsafe.Offsetof(r.who)}, {"Report wanted", unsafe.Offsetof(r.wanted)}, {"Report found", unsafe.Offsetof(r.found)},
 		{"Report taken", unsafe.Offsetof(r.taken)},
+		{"CheckSpan at", unsafe.Offsetof(k.spans[0].at)}, {"Findings taken", unsafe.Offsetof(f.taken)}, {"CheckWords words", unsafe.Offsetof(w.words)},
 		{"CheckSpan bytes", unsafe.Offsetof(k.spans[0].bytes)}, {"Check words", unsafe.Offsetof(k.words)}, {"Check partial", unsafe.Offsetof(k.partial)},
 		{"Check arrived", unsafe.Offsetof(k.arrived)}, {"Check count", unsafe.Offsetof(k.count)},
 		{"Findings number", unsafe.Offsetof(f.number)}, {"Findings count", unsafe.Offsetof(f.count)}, {"Findings words", unsafe.Offsetof(f.words)},
