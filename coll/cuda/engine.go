@@ -474,40 +474,6 @@ func (e *engine) report(channel int) (r reportABI, ok bool) {
 	return r, true
 }
 
-// reasonTimeout is the reason of a kernel that gave up without being told to stop.
-const reasonTimeout = 2
-
-// watchReports fails the communicator when a kernel has waited for too long.
-func (e *engine) watchReports() {
-	if e.told {
-		return
-	}
-	for ch := range packetChannels + chunkChannels {
-		r, ok := e.report(ch)
-		if !ok || r.who>>24 != reasonTimeout { // otherwise it was told to stop or to report
-			continue
-		}
-		e.told = true
-		peer := int(r.who >> 16 & 0xff)
-		e.cfg.Host.Fail(&op.Error{
-			Code: op.Timeout, Rank: e.cfg.Rank, Op: "asynchronous", Peer: peer,
-			Err: fmt.Errorf("a kernel waited %v for rank %d, which has not got as far (message %d of channel %d, seen %d)", e.cfg.Timeout, peer, r.wanted, r.who&0xffff, r.found),
-		})
-		return
-	}
-}
-
-// gaveUp reports whether a kernel has given up: what later ones read may be anything. A kernel writes its report
-// before the next one begins.
-func (e *engine) gaveUp() bool {
-	for ch := range packetChannels + chunkChannels {
-		if _, ok := e.report(ch); ok {
-			return true
-		}
-	}
-	return false
-}
-
 // Check implements executor.Checker.
 func (e *engine) Check() { watch.check(e) }
 

@@ -3,9 +3,12 @@
 package cuda
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // watch polls the reports of all engines of the process.
@@ -63,4 +66,27 @@ func (w *watchdog) poll() bool {
 	}
 	w.busy = len(w.all) > 0
 	return w.busy
+}
+
+// reasonTimeout is the reason of a kernel that gave up without being told to stop.
+const reasonTimeout = 2
+
+// watchReports fails the communicator when a kernel has waited for too long.
+func (e *engine) watchReports() {
+	if e.told {
+		return
+	}
+	for ch := range packetChannels + chunkChannels {
+		r, ok := e.report(ch)
+		if !ok || r.who>>24 != reasonTimeout { // otherwise it was told to stop or to report
+			continue
+		}
+		e.told = true
+		peer := int(r.who >> 16 & 0xff)
+		e.cfg.Host.Fail(&op.Error{
+			Code: op.Timeout, Rank: e.cfg.Rank, Op: "asynchronous", Peer: peer,
+			Err: fmt.Errorf("a kernel waited %v for rank %d, which has not got as far (message %d of channel %d, seen %d)", e.cfg.Timeout, peer, r.wanted, r.who&0xffff, r.found),
+		})
+		return
+	}
 }
